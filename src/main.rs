@@ -1,0 +1,3 @@
+//! The `redlatch` binary. It holds no logic: see [`redlatch`].
+
+fn main() {}
