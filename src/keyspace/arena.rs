@@ -560,3 +560,6 @@ const _: () = assert!(STRIDE_MIN >= 2, "a free slot holds the number of the next
 const _: () = assert!(STRIDES_LEN < OWN as usize);
 const _: () = assert!(STRIDES[STRIDES_LEN - 1] as usize == STRIDE_MAX);
 const _: () = assert!(STRIDE_MAX <= u16::MAX as usize, "lengths in a slot have 16 bits");
+
+#[cfg(test)]
+mod tests;

@@ -243,3 +243,6 @@ const HOMES_MIN: usize = 8;
 const HOMES_LARGE: usize = 4096;
 const TAIL_STEP: usize = 64;
 const RANDOM_TRIES: usize = 64;
+
+#[cfg(test)]
+mod tests;
