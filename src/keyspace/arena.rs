@@ -548,8 +548,9 @@ const STRIDES_LEN: usize = 121;
 const STRIDES: [u16; STRIDES_LEN] = strides();
 /// Slots up to this size are kept even if the entry has become less than half as large.
 const SHRINK_FROM: usize = 64;
-/// An arena without entries keeps its spare pages unless its list of pages is longer than this.
-const PAGES_KEPT_MAX: usize = 64;
+/// An arena without entries keeps its spare pages unless there have been more pages than this: a lock that comes and
+/// goes shall not allocate, and what a crowd leaves behind shall not lie about.
+const PAGES_KEPT_MAX: usize = 4;
 /// The class of a page that holds a single entry of any size, and of a page that holds nothing.
 const OWN: u8 = u8::MAX;
 const NO_PAGE: u32 = u32::MAX;

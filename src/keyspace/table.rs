@@ -178,21 +178,46 @@ impl Table {
         None
     }
 
-    /// Spreads the entries over another number of homes, one pass from the first word to the last.
+    /// Spreads the entries over another number of homes, in place.
+    ///
+    /// A large allocation grows and shrinks where it is, or moves by its page tables. Copying to a new one would leave
+    /// holes of the old size behind, which this table, now larger, can never fill.
     fn rebuild(&mut self, homes: usize) {
         self.homes = homes.max(HOMES_MIN);
-        let mut words = Vec::with_capacity(self.homes + TAIL_STEP.min(self.homes));
-        for word in self.words.iter().filter(|word| **word != EMPTY) {
-            let home = self.home(hash_of(*word));
-            if words.len() < home {
-                words.resize(home, EMPTY);
+        let words = self.words.iter().filter(|word| **word != EMPTY);
+        let needed = words.fold(0, |end, word| self.home(hash_of(*word)).max(end) + 1);
+        let needed = needed.max(self.homes);
+        let capacity = needed + TAIL_STEP.min(self.homes);
+        if needed > self.words.len() {
+            self.words.reserve_exact(capacity - self.words.len());
+            self.words.resize(needed, EMPTY);
+        }
+
+        let first = self.gather();
+        let mut end = 0;
+        for at in first..self.words.len() {
+            let word = std::mem::replace(&mut self.words[at], EMPTY);
+            // There is room for all, so each goes to where it is or before that, and overwrites none that follow.
+            let to = self.home(hash_of(word)).max(end);
+            debug_assert!(to <= at, "{to} is behind {at}");
+            self.words[to] = word;
+            end = to + 1;
+        }
+        self.words.truncate(needed);
+        self.words.shrink_to(capacity);
+    }
+
+    /// Moves every entry to the end of the array, in order and without gaps, and returns where they begin.
+    fn gather(&mut self) -> usize {
+        let mut first = self.words.len();
+        for at in (0..self.words.len()).rev() {
+            let word = std::mem::replace(&mut self.words[at], EMPTY);
+            if word != EMPTY {
+                first -= 1;
+                self.words[first] = word;
             }
-            words.push(*word);
         }
-        if words.len() < self.homes {
-            words.resize(self.homes, EMPTY);
-        }
-        self.words = words;
+        first
     }
 
     /// The first word where a hash may lie; it grows with the hash.

@@ -57,7 +57,7 @@ pub enum Step {
 }
 
 /// The wheel.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Wheel {
     /// The head of each slot that was ever needed, whole levels at a time; an empty slot's head links to itself.
     heads: Vec<Timer>,
