@@ -76,7 +76,7 @@ impl Shard {
         keys.table.insert(hash as u32, id);
         if deadline.is_some() {
             keys.deadlines += 1;
-            self.wheel.arm(id, &mut self.arena);
+            self.arm(id);
         }
         EntryId(id)
     }
@@ -132,7 +132,7 @@ impl Shard {
             (true, true) if new >= old => {}
             (true, true) => {
                 self.wheel.cut(id.0, &mut self.arena);
-                self.wheel.arm(id.0, &mut self.arena);
+                self.arm(id.0);
             }
             (true, false) => {
                 *deadlines -= 1;
@@ -140,7 +140,7 @@ impl Shard {
             }
             (false, true) => {
                 *deadlines += 1;
-                self.wheel.arm(id.0, &mut self.arena);
+                self.arm(id.0);
             }
             (false, false) => {}
         }
@@ -313,6 +313,11 @@ impl Shard {
 
     fn keys(&self, db: u16) -> &Keys {
         &self.tables[usize::from(self.table_of[usize::from(db)])]
+    }
+
+    fn arm(&mut self, id: u32) {
+        self.wheel.catch_up(self.time);
+        self.wheel.arm(id, &mut self.arena);
     }
 
     /// Tells the table and the neighbours in the wheel that an entry may have another id.

@@ -75,6 +75,17 @@ impl Wheel {
         Self { heads: Vec::new(), occupied: [0; LEVELS], position: 0, spreading: 0 }
     }
 
+    /// Moves an empty wheel up to `now`; nothing happens to one with timers, which [`Wheel::next_due`] moves.
+    ///
+    /// Seen from long ago every deadline is far away: its timer would go to a far level, and wake the caller up only
+    /// to be moved.
+    pub fn catch_up(&mut self, now: LockTime) {
+        if self.is_empty() {
+            self.spreading = 0;
+            self.position = self.position.max(now.as_millis().saturating_sub(1));
+        }
+    }
+
     /// Puts an entry that is not armed into the slot of its deadline, behind what is there already.
     pub fn arm(&mut self, id: u32, timers: &mut impl Timers) {
         debug_assert!(!timers.timer(id).is_armed(), "{id}: armed twice");
