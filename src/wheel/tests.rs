@@ -144,7 +144,8 @@ fn play(moves: Vec<Move>) {
                 expected.sort_unstable();
                 assert_eq!(left, expected, "never late");
             }
-            // A few steps of what is due, left half done: what comes next meets a slot in the middle of its spreading.
+            // A few steps of what is due, left half done: what comes next meets a slot in the middle of its
+            // spreading.
             Move::Step(count) => {
                 for _ in 0..count % 8 {
                     world.wheel.next_due(LockTime::from_millis(now), &mut world.entries);
