@@ -84,7 +84,7 @@ const PROJECTS: &[Project] = &[
     Project {
         name: "java",
         probes: &[&["java", "-version"], &["javac", "-version"], &["mvn", "--version"]],
-        install: &[&["mvn", "--batch-mode", "--quiet", "package"]],
+        install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
         inputs: &["pom.xml", "src/main/java"],
     },
     Project {

@@ -50,7 +50,7 @@ check("the heir still holds it", (await client.get("lease")) === heir.value);
 await heir.release();
 
 // The lease is shorter than the work: only the extensions keep it.
-const held = await hasty.using(["kept"], LEASE_MS, { automaticExtensionThreshold: 120 }, async (signal) => {
+const held = await hasty.using(["kept"], LEASE_MS, { automaticExtensionThreshold: 80 }, async (signal) => {
   await pause(2 * LEASE_MS);
   return !signal.aborted && (await client.exists("kept")) === 1;
 });
