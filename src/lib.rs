@@ -24,6 +24,11 @@ pub mod keyspace;
 pub mod limits;
 pub mod number;
 pub mod resp;
+#[cfg(feature = "server")]
+mod server;
 pub mod state;
 pub mod types;
 pub mod wheel;
+
+#[cfg(feature = "server")]
+pub use server::{Builder, Clock, Keys, Server, StartError};

@@ -5,8 +5,16 @@
 //! Rule    a handler parses, then acts, then answers; it has no effect before it has parsed everything.
 
 mod args;
+mod client;
+mod connection;
+mod expire;
 mod expiry;
+mod introspect;
+mod keys;
+mod pubsub;
 pub mod row;
+mod scripting;
+mod server;
 mod shared;
 mod strings;
 pub mod table;
@@ -56,4 +64,14 @@ pub enum Outcome {
 }
 
 /// Every family's rows, in the order in which the documents list them.
-pub(crate) const FAMILIES: &[&[row::Row]] = &[strings::ROWS];
+pub(crate) const FAMILIES: &[&[row::Row]] = &[
+    connection::ROWS,
+    client::ROWS,
+    strings::ROWS,
+    keys::ROWS,
+    expire::ROWS,
+    scripting::ROWS,
+    pubsub::ROWS,
+    introspect::ROWS,
+    server::ROWS,
+];

@@ -74,7 +74,7 @@ impl Decoder {
                 None => return Ok(None),
                 Some(b'*') => match self.count(buffer, trust)? {
                     None => return Ok(None),
-                    Some(0) => return Ok(Some(self.position)),
+                    Some(0) => return Ok(Some(self.whole())),
                     Some(count) => self.missing = count,
                 },
                 Some(_) => return self.inline(buffer),
@@ -86,7 +86,7 @@ impl Decoder {
             }
             self.missing -= 1;
         }
-        Ok(Some(self.position))
+        Ok(Some(self.whole()))
     }
 
     /// The request that [`Decoder::next`] found in `buffer`.
@@ -109,6 +109,12 @@ impl Decoder {
         if self.scratch.capacity() > SCRATCH_BYTES_KEPT {
             self.scratch = Vec::new();
         }
+    }
+
+    /// A request is whole: the next one is searched from its own start.
+    fn whole(&mut self) -> usize {
+        self.searched = 0;
+        self.position
     }
 
     fn count(&mut self, buffer: &[u8], trust: Trust) -> Result<Option<u32>, ProtocolError> {
@@ -194,14 +200,13 @@ impl Decoder {
             self.searched = buffer.len();
             return if buffer.len() > LINE_BYTES_MAX { Err(ProtocolError::InlineLine) } else { Ok(None) };
         };
-        self.searched = 0;
         let end = from + found;
         let line = buffer[..end].strip_suffix(b"\r").unwrap_or(&buffer[..end]);
         self.is_inline = true;
         self.scratch.clear();
         inline::split(line, &mut self.scratch, &mut self.spans)?;
         self.position = end + 1;
-        Ok(Some(self.position))
+        Ok(Some(self.whole()))
     }
 }
 
@@ -256,6 +261,7 @@ mod tests {
     const OPEN: Trust = Trust { bulk_bytes_max: 512 * 1024 * 1024, authenticated: true };
     const CLOSED: Trust = Trust { authenticated: false, ..OPEN };
 
+    /// Feeds `bytes` in pieces; whole requests are dropped from the front of the buffer, as a connection does.
     fn all(bytes: &[u8], piece: usize) -> Result<Vec<Vec<Vec<u8>>>, ProtocolError> {
         let mut decoder = Decoder::new();
         let (mut buffer, mut requests) = (Vec::new(), Vec::new());
