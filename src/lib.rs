@@ -12,5 +12,16 @@
 //! 3  keyspace/  journal/   shards (entries + wheel) each under a mutex; the ordered log of effects
 //! 2  state/                session, clients, channels, settings, metrics, effects
 //! 1  resp/ wheel/ types/   pure shapes that do not know each other
-//! 0  clock limits error    words every floor may say
+//! 0  clock limits error number   words every floor may say
 //! ```
+
+pub mod clock;
+pub mod error;
+pub mod journal;
+pub mod keyspace;
+pub mod limits;
+pub mod number;
+pub mod resp;
+pub mod state;
+pub mod types;
+pub mod wheel;

@@ -1,0 +1,207 @@
+//! Every connected client, as the others may see it.
+//!
+//! Owns    the registry, and per client: facts for CLIENT LIST, and the mailbox that others put pushes into.
+//! Rule    a push enters the mailbox while the shards it speaks of are locked, so that all clients see one order; the
+//!         shell only flushes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::task::Waker;
+
+use dashmap::DashMap;
+use parking_lot::Mutex;
+
+use crate::clock::LockTime;
+use crate::resp::Protocol;
+
+/// A client's number: rises with every connection, is never used twice.
+pub type ClientId = u64;
+
+/// One connected client, shared between its own connection and whoever asks about it.
+#[derive(Debug)]
+pub struct Client {
+    /// Its number.
+    pub id: ClientId,
+    /// Where it connected from: `127.0.0.1:50000`, a socket's path, or empty for an in-process stream.
+    pub peer: String,
+    /// Where it connected to.
+    pub local: String,
+    /// Whether it came through a Unix socket.
+    pub is_unix: bool,
+    /// When it connected.
+    pub since: LockTime,
+    /// Names it gave itself.
+    pub names: Mutex<Names>,
+    /// The database it has selected.
+    pub database: AtomicU16,
+    /// When it last sent a request, in milliseconds of lock time.
+    pub last_active_ms: AtomicU64,
+    /// Index of the last command in the command table; `u16::MAX` before the first.
+    pub last_command: AtomicU16,
+    /// Channels and patterns it is subscribed to.
+    pub subscriptions: AtomicU32,
+    /// Patterns among them.
+    pub patterns: AtomicU32,
+    /// Whether CLIENT NO-EVICT is on.
+    pub no_evict: AtomicBool,
+    /// Whether CLIENT NO-TOUCH is on.
+    pub no_touch: AtomicBool,
+    /// Bytes received and not yet understood.
+    pub query_bytes: AtomicU64,
+    /// Bytes of replies not yet sent.
+    pub reply_bytes: AtomicU64,
+    protocol: AtomicU8,
+    closing: AtomicBool,
+    mailbox: Mutex<Mailbox>,
+    has_mail: AtomicBool,
+}
+
+/// Names a client gave itself.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// CLIENT SETNAME.
+    pub name: String,
+    /// CLIENT SETINFO LIB-NAME.
+    pub library: String,
+    /// CLIENT SETINFO LIB-VER.
+    pub library_version: String,
+}
+
+#[derive(Debug, Default)]
+struct Mailbox {
+    bytes: Vec<u8>,
+    waker: Option<Waker>,
+}
+
+impl Client {
+    /// A client that has just connected.
+    pub fn new(id: ClientId, peer: String, local: String, is_unix: bool, since: LockTime) -> Self {
+        Self {
+            id,
+            peer,
+            local,
+            is_unix,
+            since,
+            names: Mutex::default(),
+            database: AtomicU16::new(0),
+            last_active_ms: AtomicU64::new(since.as_millis()),
+            last_command: AtomicU16::new(u16::MAX),
+            subscriptions: AtomicU32::new(0),
+            patterns: AtomicU32::new(0),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            query_bytes: AtomicU64::new(0),
+            reply_bytes: AtomicU64::new(0),
+            protocol: AtomicU8::new(2),
+            closing: AtomicBool::new(false),
+            mailbox: Mutex::default(),
+            has_mail: AtomicBool::new(false),
+        }
+    }
+
+    /// The protocol it speaks now.
+    pub fn protocol(&self) -> Protocol {
+        if self.protocol.load(Relaxed) == 3 { Protocol::Resp3 } else { Protocol::Resp2 }
+    }
+
+    /// HELLO has changed the protocol.
+    pub fn set_protocol(&self, protocol: Protocol) {
+        self.protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
+    }
+
+    /// Puts bytes into the mailbox and wakes the connection, once per delivery.
+    pub fn deliver(&self, bytes: &[u8]) {
+        let waker = {
+            let mut mailbox = self.mailbox.lock();
+            mailbox.bytes.extend_from_slice(bytes);
+            self.has_mail.store(true, Relaxed);
+            mailbox.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Asks the connection to close once what is already queued for it has been sent.
+    pub fn close(&self) {
+        self.closing.store(true, Relaxed);
+        if let Some(waker) = self.mailbox.lock().waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Whether it has been asked to close.
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Relaxed)
+    }
+
+    /// Moves what the mailbox holds to the end of `out`.
+    #[inline]
+    pub fn collect(&self, out: &mut Vec<u8>) {
+        if self.has_mail.load(Relaxed) {
+            let mut mailbox = self.mailbox.lock();
+            out.append(&mut mailbox.bytes);
+            self.has_mail.store(false, Relaxed);
+        }
+    }
+
+    /// Wakes `waker` at the next delivery or when asked to close. True if either is already so.
+    pub fn watch(&self, waker: &Waker) -> bool {
+        let mut mailbox = self.mailbox.lock();
+        match &mut mailbox.waker {
+            Some(known) => known.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+        !mailbox.bytes.is_empty() || self.is_closing()
+    }
+}
+
+/// All connected clients.
+#[derive(Debug, Default)]
+pub struct Clients {
+    by_id: DashMap<ClientId, Arc<Client>>,
+    last_id: AtomicU64,
+    connected: AtomicU64,
+}
+
+impl Clients {
+    /// The number for the next client.
+    pub fn next_id(&self) -> ClientId {
+        self.last_id.fetch_add(1, Relaxed) + 1
+    }
+
+    /// A client has connected.
+    pub fn enter(&self, client: Arc<Client>) {
+        self.connected.fetch_add(1, Relaxed);
+        self.by_id.insert(client.id, client);
+    }
+
+    /// A client is gone.
+    pub fn leave(&self, id: ClientId) {
+        if self.by_id.remove(&id).is_some() {
+            self.connected.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// How many are connected.
+    pub fn len(&self) -> usize {
+        self.connected.load(Relaxed) as usize
+    }
+
+    /// True while nobody is connected.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The client of that number.
+    pub fn get(&self, id: ClientId) -> Option<Arc<Client>> {
+        self.by_id.get(&id).map(|client| Arc::clone(&client))
+    }
+
+    /// All of them, oldest first.
+    pub fn all(&self) -> Vec<Arc<Client>> {
+        let mut all: Vec<_> = self.by_id.iter().map(|client| Arc::clone(&client)).collect();
+        all.sort_unstable_by_key(|client| client.id);
+        all
+    }
+}
