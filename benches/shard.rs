@@ -1,7 +1,7 @@
 //! What a lock costs in a shard: time per operation, and resident bytes per lock at a million of them.
 //!
-//! A lock is a key of 24 bytes, a token of 36 (a UUID) and a lease. The bytes are printed before the first benchmark,
-//! while the process has allocated nothing else, and only on systems with `/proc`.
+//! A lock is a key of 24 bytes, a token of 36 (a UUID) and a lease. The bytes are printed before the first
+//! benchmark, while the process has allocated nothing else, and only on systems with `/proc`.
 
 use std::hint::black_box;
 

@@ -1,4 +1,5 @@
-//! What a timer costs with 10^2 to 10^7 others armed: arming and cutting, firing, and asking for the next wake-up.
+//! What a timer costs with 10^2 to 10^7 others armed: arming and cutting, firing, and asking for the next
+//! wake-up.
 //!
 //! 10^7 timers are left out unless `REDLATCH_BENCH_LARGE` is set. Leases are 0 to 60 s, spread evenly.
 

@@ -16,6 +16,8 @@
 //! ```
 
 pub mod clock;
+pub mod commands;
+pub mod engine;
 pub mod error;
 pub mod journal;
 pub mod keyspace;

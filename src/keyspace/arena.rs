@@ -3,9 +3,9 @@
 //! Owns    the pages, each a row of slots of one size, and every byte of every entry.
 //! Knows   `wheel`, for the links of a timer; nothing of hashes or databases beyond a number it keeps.
 //!
-//! An entry costs [`HEADER_BYTES`], its key, its value, and at most a few bytes to the next slot size. What is larger than
-//! the largest slot has a page of its own, which grows as a vector does. Memory of a page is touched as its slots are
-//! first used. A page without entries is given back, but for the last of its size.
+//! An entry costs [`HEADER_BYTES`], its key, its value, and at most a few bytes to the next slot size. What
+//! is larger than the largest slot has a page of its own, which grows as a vector does. Memory of a page is
+//! touched as its slots are first used. A page without entries is given back, but for the last of its size.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -44,11 +44,11 @@ struct Header {
     timer_prev: U32,
     timer_next: U32,
     stamp: U32,
-    /// The table in the lower 12 bits; the kind of value in the upper four, 0 for bytes. Other kinds are to keep the
-    /// number of an object in their value bytes.
+    /// The table in the lower 12 bits; the kind of value in the upper four, 0 for bytes. Other kinds are to
+    /// keep the number of an object in their value bytes.
     tag: U16,
-    /// In a page of slots: the length of the key, the length of the value. In a page of its own: the two halves of the
-    /// length of the key; the value is the rest.
+    /// In a page of slots: the length of the key, the length of the value. In a page of its own: the two
+    /// halves of the length of the key; the value is the rest.
     lengths: [U16; 2],
 }
 
@@ -129,8 +129,9 @@ impl Arena {
 
     /// Gives the value a new length: keeps its first `keep` bytes, fills the rest with zeros.
     ///
-    /// Returns the id of the entry from now on. Where it is another one, everything in the header has come along, and the
-    /// caller tells those who knew the old id. `spare` bytes are taken along with a new slot for what is still to come.
+    /// Returns the id of the entry from now on. Where it is another one, everything in the header has come
+    /// along, and the caller tells those who knew the old id. `spare` bytes are taken along with a new slot
+    /// for what is still to come.
     pub(super) fn resize(&mut self, id: u32, len: usize, keep: usize, spare: usize) -> u32 {
         let (page, at) = self.place(id);
         let (key_len, value_len) = page.header(at).lengths(page);
@@ -268,7 +269,8 @@ impl Arena {
         (page, at)
     }
 
-    /// Finds room for an entry of `need` bytes with its header, and counts it as live. What is in the slot is arbitrary.
+    /// Finds room for an entry of `need` bytes with its header, and counts it as live. What is in the slot is
+    /// arbitrary.
     fn allocate(&mut self, need: usize) -> u32 {
         self.len += 1;
         let class = STRIDES.partition_point(|stride| usize::from(*stride) < need);
@@ -548,8 +550,8 @@ const STRIDES_LEN: usize = 121;
 const STRIDES: [u16; STRIDES_LEN] = strides();
 /// Slots up to this size are kept even if the entry has become less than half as large.
 const SHRINK_FROM: usize = 64;
-/// An arena without entries keeps its spare pages unless there have been more pages than this: a lock that comes and
-/// goes shall not allocate, and what a crowd leaves behind shall not lie about.
+/// An arena without entries keeps its spare pages unless there have been more pages than this: a lock that
+/// comes and goes shall not allocate, and what a crowd leaves behind shall not lie about.
 const PAGES_KEPT_MAX: usize = 4;
 /// The class of a page that holds a single entry of any size, and of a page that holds nothing.
 const OWN: u8 = u8::MAX;

@@ -111,7 +111,11 @@ impl Occupied<'_> {
         self.place.shard.set_deadline(self.id, deadline);
         self.place.changes.arm(deadline);
         let (database, key) = (self.place.database, self.place.key);
-        self.place.changes.record(|| Mutation::SetDeadline { database, key: Bytes::copy_from_slice(key), deadline });
+        self.place.changes.record(|| Mutation::SetDeadline {
+            database,
+            key: Bytes::copy_from_slice(key),
+            deadline,
+        });
     }
 
     /// Removes the key.

@@ -109,7 +109,8 @@ impl Keyspace {
             let shard = Shard::new(usize::from(layout.databases));
             Cell(Mutex::new(Held { shard, hits: 0, misses: 0, expired: 0 }))
         };
-        let [a, b, c, d] = [1_u64, 2, 3, 4].map(|n| layout.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(n as u32) ^ n);
+        let [a, b, c, d] = [1_u64, 2, 3, 4]
+            .map(|n| layout.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(n as u32) ^ n);
         Self {
             cells: std::iter::repeat_with(cell).take(layout.shards).collect(),
             hasher: RandomState::with_seeds(a, b, c, d),
@@ -231,6 +232,9 @@ impl Keyspace {
 
 impl fmt::Debug for Keyspace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keyspace").field("shards", &self.cells.len()).field("databases", &self.databases).finish()
+        f.debug_struct("Keyspace")
+            .field("shards", &self.cells.len())
+            .field("databases", &self.databases)
+            .finish()
     }
 }

@@ -1,7 +1,8 @@
 //! One shard of the keyspace: entries, the tables that find them, and the wheel that knows when they end.
 //!
 //! Owns    the entries whose keys hash here, in every database, and what they cost.
-//! Knows   `clock`, `wheel`, and the arena and table beside it; nothing of commands, effects or waiting calls.
+//! Knows   `clock`, `wheel`, and the arena and table beside it; nothing of commands, effects or waiting
+//!         calls.
 //! Time    comes in as an argument. A shard's own time never runs backwards.
 //! Locks   none: whoever calls holds the mutex this shard lies in.
 //!
@@ -51,7 +52,8 @@ impl Shard {
         }
     }
 
-    /// Moves the shard's own time up to `now`, never back, and returns it: the instant of a command is at least this.
+    /// Moves the shard's own time up to `now`, never back, and returns it: the instant of a command is at
+    /// least this.
     pub fn advance(&mut self, now: LockTime) -> LockTime {
         self.time = self.time.max(now);
         self.time
@@ -59,8 +61,8 @@ impl Shard {
 
     /// Stores an entry. The caller knows that the key is not here yet.
     ///
-    /// `stamp` is the second of the last access. A deadline of the very last millisecond that can be written counts as
-    /// the one before it.
+    /// `stamp` is the second of the last access. A deadline of the very last millisecond that can be written
+    /// counts as the one before it.
     pub fn insert(
         &mut self,
         db: u16,
@@ -76,7 +78,7 @@ impl Shard {
         keys.table.insert(hash as u32, id);
         if deadline.is_some() {
             keys.deadlines += 1;
-            self.wheel.arm(id, &mut self.arena);
+            self.arm(id);
         }
         EntryId(id)
     }
@@ -127,12 +129,12 @@ impl Shard {
         self.arena.set_deadline_ms(id.0, new);
         let deadlines = &mut self.tables[usize::from(self.arena.table(id.0))].deadlines;
         match (old != NO_DEADLINE, new != NO_DEADLINE) {
-            // The timer is left where it is on purpose. Renewals outnumber expiries by far, and a timer that fires
-            // early costs one move, while cutting and arming costs several on every renewal.
+            // The timer is left where it is on purpose. Renewals outnumber expiries by far, and a timer that
+            // fires early costs one move, while cutting and arming costs several on every renewal.
             (true, true) if new >= old => {}
             (true, true) => {
                 self.wheel.cut(id.0, &mut self.arena);
-                self.wheel.arm(id.0, &mut self.arena);
+                self.arm(id.0);
             }
             (true, false) => {
                 *deadlines -= 1;
@@ -140,7 +142,7 @@ impl Shard {
             }
             (false, true) => {
                 *deadlines += 1;
-                self.wheel.arm(id.0, &mut self.arena);
+                self.arm(id.0);
             }
             (false, false) => {}
         }
@@ -153,8 +155,8 @@ impl Shard {
 
     /// The next entry whose deadline has passed at `now`, earliest first. It is the caller's to remove.
     ///
-    /// Every look at a timer takes one from `budget`. `None` with some budget left: nothing more is due; with none left:
-    /// come again.
+    /// Every look at a timer takes one from `budget`. `None` with some budget left: nothing more is due; with
+    /// none left: come again.
     pub fn due(&mut self, now: LockTime, budget: &mut u32) -> Option<EntryId> {
         let now = self.advance(now);
         while *budget > 0 {
@@ -256,8 +258,8 @@ impl Shard {
 
     /// One step of a walk through a database: visits an entry, rarely a few, and returns the next cursor.
     ///
-    /// Begin at 0; 0 comes back at the end. Cursors are below 2^32. An entry that is here during the whole walk is
-    /// visited exactly once.
+    /// Begin at 0; 0 comes back at the end. Cursors are below 2^32. An entry that is here during the whole
+    /// walk is visited exactly once.
     pub fn scan(&self, db: u16, cursor: u64, visit: &mut dyn FnMut(EntryId)) -> u64 {
         self.keys(db).table.scan(cursor, |id| visit(EntryId(id)))
     }
@@ -280,8 +282,8 @@ impl Shard {
         self.arena.heap_bytes() + self.wheel.heap_bytes() + tables + lists
     }
 
-    /// Panics if this shard contradicts itself; `hash` is the hash that its keys were stored with. For tests and
-    /// simulation; never called in release.
+    /// Panics if this shard contradicts itself; `hash` is the hash that its keys were stored with. For tests
+    /// and simulation; never called in release.
     pub fn assert_laws(&self, hash: impl Fn(&[u8]) -> u64) {
         self.arena.assert_laws();
         let mut total = 0;
@@ -313,6 +315,11 @@ impl Shard {
 
     fn keys(&self, db: u16) -> &Keys {
         &self.tables[usize::from(self.table_of[usize::from(db)])]
+    }
+
+    fn arm(&mut self, id: u32) {
+        self.wheel.catch_up(self.time);
+        self.wheel.arm(id, &mut self.arena);
     }
 
     /// Tells the table and the neighbours in the wheel that an entry may have another id.

@@ -1,12 +1,14 @@
 //! The table that finds an entry by the hash of its key: ids in the order of their hashes, with gaps.
 //!
 //! Owns    one word per entry: 32 bits of the key's hash and the entry's id. It never looks at an entry.
-//! Source  linear probing kept sorted by hash (Amble and Knuth, "Ordered hash tables", 1974). The home of a hash grows
-//!         with the hash, so the whole array is sorted; nothing wraps around, the array has a tail instead.
+//! Source  linear probing kept sorted by hash (Amble and Knuth, "Ordered hash tables", 1974). The home of a
+//!         hash grows with the hash, so the whole array is sorted; nothing wraps around, the array has a tail
+//!         instead.
 //!
-//! Why our own. A walk through the sorted array in steps (SCAN) keeps its place by the hash it has come to, so growing
-//! and shrinking between two steps can neither lose nor repeat an entry. A search that fails ends at the first greater
-//! hash, so the table can be seven eighths full. And growing is one pass over the words, in order.
+//! Why our own. A walk through the sorted array in steps (SCAN) keeps its place by the hash it has come to,
+//! so growing and shrinking between two steps can neither lose nor repeat an entry. A search that fails ends
+//! at the first greater hash, so the table can be seven eighths full. And growing is one pass over the words,
+//! in order.
 
 /// Ids of entries by the hash of their keys. An empty table allocates nothing until it gets an entry.
 #[derive(Debug, Default)]
@@ -73,15 +75,17 @@ impl Table {
         }
     }
 
-    /// The entry with this hash of which `is_it` says yes. It is asked about entries of exactly this hash only.
+    /// The entry with this hash of which `is_it` says yes. It is asked about entries of exactly this hash
+    /// only.
     pub(super) fn find(&self, hash: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         self.position(hash, is_it).map(|at| id_of(self.words[at]))
     }
 
     /// One step of a walk: visits the entries of the first hash from `cursor` on, and returns where to go on.
     ///
-    /// A walk begins at 0 and has ended when 0 comes back. Cursors are below 2^32. An entry that is in the table during
-    /// the whole walk is visited exactly once, whatever else comes and goes. A cursor beyond the last hash ends the walk.
+    /// A walk begins at 0 and has ended when 0 comes back. Cursors are below 2^32. An entry that is in the
+    /// table during the whole walk is visited exactly once, whatever else comes and goes. A cursor beyond the
+    /// last hash ends the walk.
     pub(super) fn scan(&self, cursor: u64, mut visit: impl FnMut(u32)) -> u64 {
         let Ok(from) = u32::try_from(cursor) else {
             return 0;
@@ -180,8 +184,8 @@ impl Table {
 
     /// Spreads the entries over another number of homes, in place.
     ///
-    /// A large allocation grows and shrinks where it is, or moves by its page tables. Copying to a new one would leave
-    /// holes of the old size behind, which this table, now larger, can never fill.
+    /// A large allocation grows and shrinks where it is, or moves by its page tables. Copying to a new one
+    /// would leave holes of the old size behind, which this table, now larger, can never fill.
     fn rebuild(&mut self, homes: usize) {
         self.homes = homes.max(HOMES_MIN);
         let words = self.words.iter().filter(|word| **word != EMPTY);
@@ -197,7 +201,8 @@ impl Table {
         let mut end = 0;
         for at in first..self.words.len() {
             let word = std::mem::replace(&mut self.words[at], EMPTY);
-            // There is room for all, so each goes to where it is or before that, and overwrites none that follow.
+            // There is room for all, so each goes to where it is or before that, and overwrites none that
+            // follow.
             let to = self.home(hash_of(word)).max(end);
             debug_assert!(to <= at, "{to} is behind {at}");
             self.words[to] = word;
@@ -243,8 +248,8 @@ const fn fill_max(homes: usize) -> usize {
     homes - homes / 8
 }
 
-/// With fewer entries than this a table gives memory back. The smallest one stays: a shard where a single lock comes
-/// and goes shall not allocate each time.
+/// With fewer entries than this a table gives memory back. The smallest one stays: a shard where a single
+/// lock comes and goes shall not allocate each time.
 const fn fill_min(homes: usize) -> usize {
     if homes > HOMES_MIN { homes * 2 / 5 } else { 0 }
 }

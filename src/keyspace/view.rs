@@ -68,7 +68,9 @@ impl<'k> View<'k> {
                 indices.dedup();
                 Locked::Many(indices.into_iter().map(|index| (index, keyspace.hold(index))).collect())
             }
-            Reach::All => Locked::Many((0..keyspace.shards()).map(|index| (index, keyspace.hold(index))).collect()),
+            Reach::All => {
+                Locked::Many((0..keyspace.shards()).map(|index| (index, keyspace.hold(index))).collect())
+            }
             Reach::Nothing => Locked::Many(SmallVec::new()),
         };
         Self::at_one_instant(keyspace, locked, hashed, database, now, events)
@@ -174,7 +176,8 @@ impl<'k> View<'k> {
         let database = self.database;
         let held = self.locked.held(self.keyspace.shard_of(hash));
         let id = held.shard.find(database, hash, key);
-        let place = Vacant { shard: &mut held.shard, changes: &mut self.changes, key, hash, database, stamp: 0 };
+        let place =
+            Vacant { shard: &mut held.shard, changes: &mut self.changes, key, hash, database, stamp: 0 };
         match id {
             Some(id) => Entry::Occupied(Occupied { place, id }),
             None => Entry::Vacant(place),

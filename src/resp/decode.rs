@@ -7,7 +7,8 @@
 use super::inline;
 use crate::error::ProtocolError;
 use crate::limits::{
-    ARGUMENTS_MAX, LINE_BYTES_MAX, REQUEST_BYTES_MAX, UNAUTHENTICATED_ARGUMENTS_MAX, UNAUTHENTICATED_BULK_BYTES_MAX,
+    ARGUMENTS_MAX, LINE_BYTES_MAX, REQUEST_BYTES_MAX, UNAUTHENTICATED_ARGUMENTS_MAX,
+    UNAUTHENTICATED_BULK_BYTES_MAX,
 };
 
 /// How much a client may ask for: less before it has authenticated.
@@ -162,7 +163,11 @@ impl Decoder {
 
     /// The line at `position`, as offsets without its CRLF, once it has all arrived; steps over it.
     #[inline]
-    fn line(&mut self, buffer: &[u8], too_long: ProtocolError) -> Result<Option<(usize, usize)>, ProtocolError> {
+    fn line(
+        &mut self,
+        buffer: &[u8],
+        too_long: ProtocolError,
+    ) -> Result<Option<(usize, usize)>, ProtocolError> {
         let start = self.position;
         let from = self.searched.max(start);
         match buffer[from..].iter().position(|byte| *byte == b'\r') {
@@ -266,7 +271,8 @@ mod tests {
 
     #[test]
     fn requests_are_the_same_however_they_arrive() {
-        let bytes = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING \"a b\"\r\n*0\r\n\r\n*1\r\n$0\r\n\r\n*-1\r\nECHO 'x'\n";
+        let bytes =
+            b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING \"a b\"\r\n*0\r\n\r\n*1\r\n$0\r\n\r\n*-1\r\nECHO 'x'\n";
         let whole = all(bytes, bytes.len()).unwrap();
         assert_eq!(whole.len(), 7);
         assert_eq!(whole[0], [b"GET".to_vec(), b"k".to_vec()]);

@@ -219,7 +219,8 @@ mod tests {
 
     #[test]
     fn every_type_has_its_words_in_both_protocols() {
-        let both = |write: fn(&mut Reply<'_>)| (written(Protocol::Resp2, write), written(Protocol::Resp3, write));
+        let both =
+            |write: fn(&mut Reply<'_>)| (written(Protocol::Resp2, write), written(Protocol::Resp3, write));
         let pair = |two: &str, three: &str| (two.replace('|', "\\r\\n"), three.replace('|', "\\r\\n"));
         assert_eq!(both(|r| r.null()), pair("$-1|", "_|"));
         assert_eq!(both(|r| r.null_array()), pair("*-1|", "_|"));

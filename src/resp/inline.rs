@@ -108,7 +108,10 @@ mod tests {
 
     #[test]
     fn words_are_unquoted() {
-        assert_eq!(words(r#"  SET "a b" 'c\'d' "\x41\n\q" e"#).unwrap(), ["SET", "a b", "c\\'d", "A\\nq", "e"]);
+        assert_eq!(
+            words(r#"  SET "a b" 'c\'d' "\x41\n\q" e"#).unwrap(),
+            ["SET", "a b", "c\\'d", "A\\nq", "e"]
+        );
         assert_eq!(words(r#"a"b c""#).unwrap(), ["ab c"]);
         assert_eq!(words("").unwrap(), Vec::<String>::new());
     }

@@ -5,7 +5,7 @@
 //!         shell only flushes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::task::Waker;
 
 use dashmap::DashMap;
@@ -50,6 +50,8 @@ pub struct Client {
     pub query_bytes: AtomicU64,
     /// Bytes of replies not yet sent.
     pub reply_bytes: AtomicU64,
+    /// The turn of a manual clock up to which the connection has seen to everything.
+    pub settled: AtomicU64,
     protocol: AtomicU8,
     closing: AtomicBool,
     mailbox: Mutex<Mailbox>,
@@ -92,6 +94,7 @@ impl Client {
             no_touch: AtomicBool::new(false),
             query_bytes: AtomicU64::new(0),
             reply_bytes: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             protocol: AtomicU8::new(2),
             closing: AtomicBool::new(false),
             mailbox: Mutex::default(),
@@ -109,50 +112,48 @@ impl Client {
         self.protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
     }
 
-    /// Puts bytes into the mailbox and wakes the connection, once per delivery.
+    /// Puts bytes into the mailbox and wakes the connection.
     pub fn deliver(&self, bytes: &[u8]) {
-        let waker = {
-            let mut mailbox = self.mailbox.lock();
-            mailbox.bytes.extend_from_slice(bytes);
-            self.has_mail.store(true, Relaxed);
-            mailbox.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.mailbox.lock().bytes.extend_from_slice(bytes);
+        self.has_mail.store(true, SeqCst);
+        self.wake();
     }
 
     /// Asks the connection to close once what is already queued for it has been sent.
     pub fn close(&self) {
-        self.closing.store(true, Relaxed);
-        if let Some(waker) = self.mailbox.lock().waker.take() {
-            waker.wake();
+        self.closing.store(true, SeqCst);
+        self.wake();
+    }
+
+    /// Has the connection look around: for mail, for the end, for a wait that is over.
+    pub fn wake(&self) {
+        if let Some(waker) = &self.mailbox.lock().waker {
+            waker.wake_by_ref();
         }
     }
 
     /// Whether it has been asked to close.
+    #[inline]
     pub fn is_closing(&self) -> bool {
-        self.closing.load(Relaxed)
+        self.closing.load(SeqCst)
+    }
+
+    /// Whether the mailbox holds anything.
+    #[inline]
+    pub fn has_mail(&self) -> bool {
+        self.has_mail.load(SeqCst)
     }
 
     /// Moves what the mailbox holds to the end of `out`.
-    #[inline]
     pub fn collect(&self, out: &mut Vec<u8>) {
-        if self.has_mail.load(Relaxed) {
-            let mut mailbox = self.mailbox.lock();
-            out.append(&mut mailbox.bytes);
-            self.has_mail.store(false, Relaxed);
-        }
+        let mut mailbox = self.mailbox.lock();
+        out.append(&mut mailbox.bytes);
+        self.has_mail.store(false, SeqCst);
     }
 
-    /// Wakes `waker` at the next delivery or when asked to close. True if either is already so.
-    pub fn watch(&self, waker: &Waker) -> bool {
-        let mut mailbox = self.mailbox.lock();
-        match &mut mailbox.waker {
-            Some(known) => known.clone_from(waker),
-            none => *none = Some(waker.clone()),
-        }
-        !mailbox.bytes.is_empty() || self.is_closing()
+    /// From now on deliveries wake `waker`. Look for mail after this, not before.
+    pub fn watch(&self, waker: &Waker) {
+        self.mailbox.lock().waker = Some(waker.clone());
     }
 }
 

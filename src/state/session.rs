@@ -70,6 +70,12 @@ impl Session {
         }
     }
 
+    /// Whether it may say little more than SUBSCRIBE: RESP2 cannot tell a push from a reply.
+    #[inline]
+    pub fn is_subscriber(&self) -> bool {
+        self.protocol == Protocol::Resp2 && self.subscriptions() > 0
+    }
+
     /// Channels and patterns together.
     pub fn subscriptions(&self) -> usize {
         self.channels.len() + self.patterns.len()

@@ -153,8 +153,13 @@ impl Settings {
     /// Names and values of all rows that one of the patterns fits, each once, in the table's order.
     pub fn fitting(&self, patterns: &[&[u8]]) -> Vec<(&'static str, String)> {
         let values = self.values.read();
-        let fits = |row: &Setting| patterns.iter().any(|p| glob::matches_ignoring_case(p, row.name.as_bytes()));
-        ROWS.iter().zip(values.iter()).filter(|(row, _)| fits(row)).map(|(row, v)| (row.name, v.clone())).collect()
+        let fits =
+            |row: &Setting| patterns.iter().any(|p| glob::matches_ignoring_case(p, row.name.as_bytes()));
+        ROWS.iter()
+            .zip(values.iter())
+            .filter(|(row, _)| fits(row))
+            .map(|(row, v)| (row.name, v.clone()))
+            .collect()
     }
 
     /// Which keyspace events are published.
@@ -333,7 +338,8 @@ mod tests {
 
     #[test]
     fn event_letters_are_written_back_as_redis_writes_them() {
-        for (letters, normal) in [("", ""), ("KEA", "AKE"), ("Ex", "xE"), ("Kg$lshzxetd", "AK"), ("Kn", "nK")] {
+        for (letters, normal) in [("", ""), ("KEA", "AKE"), ("Ex", "xE"), ("Kg$lshzxetd", "AK"), ("Kn", "nK")]
+        {
             assert_eq!(Events::parse(letters).unwrap().to_string(), normal);
         }
     }

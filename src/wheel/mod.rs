@@ -3,12 +3,12 @@
 //! Owns    the list heads, one per slot, and the position up to which everything has left.
 //! Knows   `clock`; of its entries only what [`Timers`] tells: links and a deadline.
 //! Time    comes in as an argument; the position only moves forward.
-//! Source  Varghese and Lauck, "Hashed and hierarchical timing wheels", scheme 7; the level of a deadline is the highest
-//!         base-64 digit in which it differs from the position.
+//! Source  Varghese and Lauck, "Hashed and hierarchical timing wheels", scheme 7; the level of a deadline is
+//!         the highest base-64 digit in which it differs from the position.
 //!
-//! Every operation is a constant amount of work. A slot of a higher level is spread over the lower ones an entry at a
-//! time, one per call of [`Wheel::next_due`], so a million timers in one slot never hold the caller up.
-//! A deadline that moves later needs no call at all: the timer fires early and is put back.
+//! Every operation is a constant amount of work. A slot of a higher level is spread over the lower ones an
+//! entry at a time, one per call of [`Wheel::next_due`], so a million timers in one slot never hold the
+//! caller up. A deadline that moves later needs no call at all: the timer fires early and is put back.
 
 use crate::clock::LockTime;
 
@@ -41,7 +41,8 @@ pub trait Timers {
     /// Stores the links of an entry.
     fn set_timer(&mut self, id: u32, timer: Timer);
 
-    /// The last millisecond in which the entry lives; below `u64::MAX`. It may have grown since the entry was armed.
+    /// The last millisecond in which the entry lives; below `u64::MAX`. It may have grown since the entry was
+    /// armed.
     fn deadline_ms(&self, id: u32) -> u64;
 }
 
@@ -59,11 +60,13 @@ pub enum Step {
 /// The wheel.
 #[derive(Clone, Debug)]
 pub struct Wheel {
-    /// The head of each slot that was ever needed, whole levels at a time; an empty slot's head links to itself.
+    /// The head of each slot that was ever needed, whole levels at a time; an empty slot's head links to
+    /// itself.
     heads: Vec<Timer>,
     /// One bit per slot: set while the slot has entries.
     occupied: [u64; LEVELS],
-    /// Every deadline before this millisecond has left. The slot of this very millisecond also takes what is armed late.
+    /// Every deadline before this millisecond has left. The slot of this very millisecond also takes what is
+    /// armed late.
     position: u64,
     /// The level whose current slot is being spread over the levels below it; 0 when none is.
     spreading: usize,
@@ -73,6 +76,17 @@ impl Wheel {
     /// An empty wheel at the beginning of time.
     pub const fn new() -> Self {
         Self { heads: Vec::new(), occupied: [0; LEVELS], position: 0, spreading: 0 }
+    }
+
+    /// Moves an empty wheel up to `now`; nothing happens to one with timers, which [`Wheel::next_due`] moves.
+    ///
+    /// Seen from long ago every deadline is far away: its timer would go to a far level, and wake the caller
+    /// up only to be moved.
+    pub fn catch_up(&mut self, now: LockTime) {
+        if self.is_empty() {
+            self.spreading = 0;
+            self.position = self.position.max(now.as_millis().saturating_sub(1));
+        }
     }
 
     /// Puts an entry that is not armed into the slot of its deadline, behind what is there already.
@@ -124,10 +138,11 @@ impl Wheel {
         self.spreading = 0;
     }
 
-    /// The next entry whose deadline is before `now`, earliest first, and within a millisecond in the order of arming.
+    /// The next entry whose deadline is before `now`, earliest first, and within a millisecond in the order
+    /// of arming.
     ///
-    /// Does a constant amount of work. Call again after [`Step::Moved`], and after the entry of a [`Step::Due`] has
-    /// been cut or its deadline moved later.
+    /// Does a constant amount of work. Call again after [`Step::Moved`], and after the entry of a
+    /// [`Step::Due`] has been cut or its deadline moved later.
     pub fn next_due(&mut self, now: LockTime, timers: &mut impl Timers) -> Step {
         let Some(last_due) = now.as_millis().checked_sub(1).filter(|last| *last >= self.position) else {
             return Step::Idle;
@@ -146,7 +161,8 @@ impl Wheel {
                 let step = if level == 0 { self.fire(timers) } else { self.spread(timers) };
                 step.unwrap_or(Step::Moved)
             }
-            // No slot begins before the goal, so every timer stays in the slot that the new position asks for.
+            // No slot begins before the goal, so every timer stays in the slot that the new position asks
+            // for.
             Some(_) | None => {
                 self.position = last_due;
                 Step::Idle
@@ -173,7 +189,8 @@ impl Wheel {
         self.heads.capacity() * size_of::<Timer>()
     }
 
-    /// Panics if the wheel contradicts itself or does not hold exactly `len` timers. For tests and simulation.
+    /// Panics if the wheel contradicts itself or does not hold exactly `len` timers. For tests and
+    /// simulation.
     pub fn assert_laws(&self, timers: &impl Timers, len: usize) {
         let mut seen = 0;
         for (slot, head) in self.heads.iter().enumerate() {
@@ -199,7 +216,8 @@ impl Wheel {
         assert_eq!(seen, len, "timers in the wheel");
     }
 
-    /// Puts the first timer of the slot being spread where it belongs now; `None` when no slot is being spread.
+    /// Puts the first timer of the slot being spread where it belongs now; `None` when no slot is being
+    /// spread.
     fn spread(&mut self, timers: &mut impl Timers) -> Option<Step> {
         if self.spreading == 0 {
             return None;
@@ -214,7 +232,8 @@ impl Wheel {
         Some(Step::Moved)
     }
 
-    /// Looks at the first timer in the slot of the position's own millisecond; `None` when that slot is empty.
+    /// Looks at the first timer in the slot of the position's own millisecond; `None` when that slot is
+    /// empty.
     fn fire(&mut self, timers: &mut impl Timers) -> Option<Step> {
         let id = self.first_of_current(0)?;
         if timers.deadline_ms(id) <= self.position {
@@ -228,7 +247,8 @@ impl Wheel {
 
     /// The level and the first millisecond of the first occupied slot after the position.
     ///
-    /// What is on a lower level shares more digits with the position, so the lowest occupied level has the first slot.
+    /// What is on a lower level shares more digits with the position, so the lowest occupied level has the
+    /// first slot.
     fn next_slot(&self) -> Option<(usize, u64)> {
         for level in 0..LEVELS {
             let current = digit(self.position, level);

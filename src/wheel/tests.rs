@@ -144,7 +144,8 @@ fn play(moves: Vec<Move>) {
                 expected.sort_unstable();
                 assert_eq!(left, expected, "never late");
             }
-            // A few steps of what is due, left half done: what comes next meets a slot in the middle of its spreading.
+            // A few steps of what is due, left half done: what comes next meets a slot in the middle of its
+            // spreading.
             Move::Step(count) => {
                 for _ in 0..count % 8 {
                     world.wheel.next_due(LockTime::from_millis(now), &mut world.entries);
@@ -247,6 +248,23 @@ fn a_timer_due_stays_until_it_is_cut() {
     world.wheel.cut(id, &mut world.entries);
     assert_eq!(world.wheel.next_due(now, &mut world.entries), Step::Idle);
     assert!(world.wheel.is_empty());
+}
+
+#[test]
+fn an_empty_wheel_catches_up_so_that_a_near_deadline_is_near() {
+    let now = 1_700_000_000_000;
+    let mut world = World::default();
+    world.wheel.catch_up(LockTime::from_millis(now));
+    let id = world.arm(now + 9);
+    let late = world.arm(now - 1);
+    assert_eq!(world.leave(now), [(now - 1, late)]);
+    world.wheel.catch_up(LockTime::from_millis(now + 500));
+    assert_eq!(world.leave(now + 9), [], "a timer keeps the wheel where it is");
+    assert_eq!(world.leave(now + 10), [(now + 9, id)]);
+    assert!(world.wheel.heap_bytes() <= 2 * SLOTS * size_of::<Timer>());
+    world.wheel.catch_up(LockTime::from_millis(5));
+    let late = world.arm(3);
+    assert_eq!(world.leave(now + 10), [(3, late)], "and it never goes back");
 }
 
 #[test]

@@ -268,6 +268,16 @@ fn an_earlier_deadline_counts_at_once() {
 }
 
 #[test]
+fn a_shard_that_was_idle_wakes_for_a_near_deadline_only() {
+    // No boundary of a level lies between now and the deadline, so there is nothing to move on the way.
+    let now = 1_700_000_000_010;
+    let mut shard = Shard::new(1);
+    shard.advance(LockTime::from_millis(now));
+    shard.insert(0, 1, b"lock", b"token", Some(deadline(now + 20)), 0);
+    assert_eq!(shard.next_wakeup(), Some(LockTime::from_millis(now + 21)));
+}
+
+#[test]
 fn the_last_millisecond_of_all_counts_as_the_one_before() {
     let mut shard = Shard::new(1);
     let id = shard.insert(0, 1, b"lock", b"token", Some(deadline(u64::MAX)), 0);

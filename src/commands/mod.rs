@@ -1,0 +1,59 @@
+//! The commands, one file per family: rows, parsing, behaviour.
+//!
+//! Owns    the command table, and the [`Call`] that a command works in.
+//! Knows   the keyspace through a view, the server's state, scripts; nothing of sockets or of who runs it.
+//! Rule    a handler parses, then acts, then answers; it has no effect before it has parsed everything.
+
+mod args;
+mod expiry;
+pub mod row;
+mod shared;
+mod strings;
+pub mod table;
+
+pub use args::Args;
+pub use shared::{Pause, Shared};
+pub use table::{Command, Keys, table};
+
+use crate::clock::{LockTime, Now};
+use crate::keyspace::View;
+use crate::resp::{Reply, Request};
+use crate::state::session::Session;
+
+/// One command being carried out.
+#[derive(Debug)]
+pub struct Call<'a, 'k> {
+    /// The keyspace, as far as the command's keys reach.
+    pub view: View<'k>,
+    /// The words behind the name.
+    pub args: Args<'a>,
+    /// Where the answer goes.
+    pub reply: Reply<'a>,
+    /// The instant of the command.
+    pub now: Now,
+    /// The connection's own state.
+    pub session: &'a mut Session,
+    /// The server's.
+    pub shared: &'k Shared,
+    /// The command itself.
+    pub command: &'static Command,
+}
+
+/// How a command ended that was not refused.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// It has answered.
+    Replied,
+    /// It has answered, and the connection closes once that is sent.
+    Close,
+    /// It waits; the session's next requests wait behind it.
+    Park {
+        /// When it gives up; `None`: never.
+        until: Option<LockTime>,
+        /// What it answers then.
+        answer: Vec<u8>,
+    },
+}
+
+/// Every family's rows, in the order in which the documents list them.
+pub(crate) const FAMILIES: &[&[row::Row]] = &[strings::ROWS];
