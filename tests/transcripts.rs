@@ -10,6 +10,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
+use support::engine::EngineTarget;
 use support::pattern::{Pattern, Terms};
 use support::real::RealServer;
 use support::reply::Reply;
@@ -29,6 +30,16 @@ mod transcripts {
                 assert!(!is_open, "{}:{}: what is the reply?", transcript.path.display(), step.line + 1);
             }
         }
+    }
+
+    #[test]
+    fn the_engine_says_the_same_over_resp2() {
+        engine(2);
+    }
+
+    #[test]
+    fn the_engine_says_the_same_over_resp3() {
+        engine(3);
     }
 
     #[test]
@@ -67,6 +78,21 @@ mod transcripts {
             answer(&transcript, &old, &new);
         }
     }
+}
+
+/// Plays every transcript to the engine.
+fn engine(protocol: u8) {
+    let mut faults = Vec::new();
+    for transcript in load() {
+        if protocol == 2 || transcript.over_both {
+            // A panic is one transcript's failure; the others are still worth hearing.
+            let played =
+                std::panic::catch_unwind(|| play(&transcript, &mut EngineTarget::start(), protocol).0);
+            let panicked = |_| vec![format!("{}: panicked, see above", transcript.path.display())];
+            faults.extend(played.unwrap_or_else(panicked));
+        }
+    }
+    assert!(faults.is_empty(), "the engine over RESP{protocol}:\n{}", faults.join("\n"));
 }
 
 /// Plays every transcript that `name` has to that server.

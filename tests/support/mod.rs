@@ -1,5 +1,6 @@
 //! What the transcript tests are made of: the format, its patterns, the servers, and the runner.
 
+pub(crate) mod engine;
 pub(crate) mod pattern;
 pub(crate) mod real;
 pub(crate) mod reply;
