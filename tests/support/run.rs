@@ -204,12 +204,13 @@ impl Run<'_> {
             self.clients.insert(name.to_owned(), Client { link, protocol: 2, inbox: Vec::new() });
             if self.protocol == 3 && self.transcript.over_both {
                 self.target.send(link, b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n");
-                let hello = self.next_reply();
-                if !matches!(hello, Ok(Reply::Map(_))) {
-                    let path = self.transcript.path.display();
-                    self.faults.push(format!("{path}: HELLO 3 gave {hello:?}"));
+                match self.next_reply() {
+                    Ok(Reply::Map(_)) => self.client().protocol = 3,
+                    hello => {
+                        let path = self.transcript.path.display();
+                        self.faults.push(format!("{path}: HELLO 3 gave {hello:?}"));
+                    }
                 }
-                self.client().protocol = 3;
             }
         }
     }
