@@ -1,15 +1,17 @@
 //! Transcripts: readable sessions with a server, played to redlatch and to the servers it stands in for.
 //!
-//! What belongs here: replies, error texts and effects of commands that a client can see, one family a file, in
-//! `tests/transcripts/*.txt`. The format is described in `tests/transcripts/README.md`.
+//! What belongs here: replies, error texts and effects of commands that a client can see, one family a file,
+//! in `tests/transcripts/*.txt`. The format is described in `tests/transcripts/README.md`.
 //!
-//! A real server is started where `REDLATCH_REDIS_SERVER` and `REDLATCH_VALKEY_SERVER` name its program; without
-//! them those runs say that they were skipped. `TRANSCRIPT=name` plays the files whose name contains it.
+//! A real server is started where `REDLATCH_REDIS_SERVER` and `REDLATCH_VALKEY_SERVER` name its program;
+//! without them those runs say that they were skipped. `TRANSCRIPT=name` plays the files whose name contains it.
 
 mod support;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use redlatch::commands::table;
 use support::engine::EngineTarget;
 use support::pattern::{Pattern, Terms};
 use support::real::RealServer;
@@ -30,6 +32,22 @@ mod transcripts {
                 assert!(!is_open, "{}:{}: what is the reply?", transcript.path.display(), step.line + 1);
             }
         }
+    }
+
+    #[test]
+    fn every_command_of_the_table_is_in_one() {
+        let mut asked = HashSet::new();
+        for step in load_all().iter().flat_map(|transcript| &transcript.steps) {
+            if let Action::Request { text, .. } = &step.action {
+                let mut words = text.split_whitespace().map(str::to_lowercase);
+                let (name, next) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+                asked.insert(format!("{name}|{next}"));
+                asked.insert(name);
+            }
+        }
+        let missing: Vec<&str> = table().all().map(|command| command.name.as_str()).collect();
+        let missing: Vec<&str> = missing.into_iter().filter(|name| !asked.contains(*name)).collect();
+        assert!(missing.is_empty(), "no transcript asks for {missing:?}");
     }
 
     #[test]
@@ -62,8 +80,8 @@ mod transcripts {
         real("valkey", 3);
     }
 
-    /// For authors: write requests with `?` for their replies, run this, read what came, and turn what cannot be
-    /// known beforehand into wildcards.
+    /// For authors: write requests with `?` for their replies, run this, read what came, and turn what cannot
+    /// be known beforehand into wildcards.
     #[test]
     #[ignore = "rewrites transcripts: replaces each reply line `?` by what the real server says"]
     fn questions_are_answered_by_a_real_server() {
@@ -110,15 +128,21 @@ fn real(name: &'static str, protocol: u8) {
     assert!(faults.is_empty(), "{name} over RESP{protocol}:\n{}", faults.join("\n"));
 }
 
-/// Every transcript, by name.
+/// The transcripts that `TRANSCRIPT` asks for: all of them, if it says nothing.
 fn load() -> Vec<Transcript> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
     let wanted = std::env::var("TRANSCRIPT").unwrap_or_default();
+    let mut all = load_all();
+    all.retain(|transcript| transcript.path.to_string_lossy().contains(&wanted));
+    all
+}
+
+/// Every transcript, by name.
+fn load_all() -> Vec<Transcript> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)
         .expect("the transcripts are beside their runner")
         .map(|entry| entry.expect("a directory lists its entries").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
-        .filter(|path| path.to_string_lossy().contains(&wanted))
         .collect();
     paths.sort();
     paths.iter().map(|path| Transcript::load(path).unwrap_or_else(|why| panic!("{why}"))).collect()

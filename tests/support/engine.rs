@@ -1,6 +1,6 @@
-//! The engine itself as a target: no socket, no thread, and a clock that moves only when a transcript says so.
+//! The engine itself as a target: no socket, no thread, and a clock that only transcripts move.
 //!
-//! Time     `advance` steps from one due moment to the next, so that everything due in between happens in order.
+//! Time     `advance` steps from one due moment to the next, so that all that is due happens in order.
 //! Knows    what the shell does for a connection: frames, the mailbox, waits, the end.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What a transcript says a reply must be: exact values, and wildcards for what no text can know beforehand.
 //!
-//! Knows    how RESP3's types read over RESP2: a map as a flat array, a double as a bulk string, and so on, so that
-//!          one pattern serves both protocols wherever the server follows that rule.
+//! Knows    how RESP3's types read over RESP2: a map as a flat array, a double as a bulk string, and so on, so
+//!          that one pattern serves both protocols wherever the server follows that rule.
 //! Time     a remaining time is exact where the clock is manual; where it runs, it may have run on a little.
 
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! A reply as it came over the wire, RESP2 or RESP3, and its spelling in a transcript.
 //!
 //! Knows    every type byte of RESP3 that a command's reply can begin with.
-//! Owns     a reader of its own, because a transcript must tell `$-1` from `*-1` from `_`, which codecs merge.
+//! Owns     a reader of its own, because a transcript must tell `$-1`, `*-1` and `_` apart, which codecs merge.
 
 use super::words::quote;
 
@@ -66,8 +66,8 @@ impl Reply {
         }
     }
 
-    /// As [`Reply::spell`], with an error or a simple string as plain text to the end of the line where that is
-    /// unambiguous.
+    /// As [`Reply::spell`], with an error or a simple string as plain text to the end of the line where that
+    /// is unambiguous.
     pub(crate) fn spell_line(&self) -> String {
         let (sign, text) = match self {
             Self::Simple(text) => ('+', text),

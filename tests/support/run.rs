@@ -271,3 +271,89 @@ impl Run<'_> {
         self.faults.push(format!("{path}:{}: expected {expected}\n    got      {got}", step.line + 1));
     }
 }
+
+mod playing {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Sends what it was given as soon as anything is asked, then closes if told to.
+    struct Parrot {
+        says: &'static [u8],
+        closes: bool,
+    }
+
+    impl Target for Parrot {
+        fn name(&self) -> &'static str {
+            "redis"
+        }
+
+        fn clock_is_manual(&self) -> bool {
+            true
+        }
+
+        fn unix_ms(&self) -> i64 {
+            0
+        }
+
+        fn connect(&mut self) -> Link {
+            0
+        }
+
+        fn send(&mut self, _: Link, _: &[u8]) {}
+
+        fn receive(&mut self, _: Link, _: Patience, into: &mut Vec<u8>) -> Heard {
+            if !self.says.is_empty() {
+                into.extend_from_slice(std::mem::take(&mut self.says));
+                return Heard::Bytes;
+            }
+            if self.closes { Heard::Closed } else { Heard::Silence }
+        }
+
+        fn advance(&mut self, _: Duration) {}
+    }
+
+    fn faults(body: &str, says: &'static [u8], closes: bool) -> Vec<String> {
+        let text = format!("covers: x\nneeds: redis\n\n{body}\n");
+        let transcript = Transcript::parse(Path::new("t"), &text).expect("readable");
+        play(&transcript, &mut Parrot { says, closes }, 2).0
+    }
+
+    #[test]
+    fn what_was_expected_passes() {
+        assert!(faults("a> PING\n   +PONG", b"+PONG\r\n", false).is_empty());
+        assert!(faults("a> PING\n   +PONG\n   closed", b"+PONG\r\n", true).is_empty());
+        assert!(faults("a> PING\n   silent", b"", false).is_empty());
+        assert!(faults("a> PING\n   raw \"+PONG\\r\\n\"", b"+PONG\r\n", false).is_empty());
+        assert!(faults("a> X\n   <int as n>\n   :${n}", b":7\r\n:7\r\n", false).is_empty());
+    }
+
+    #[test]
+    fn anything_else_is_a_fault_with_its_line() {
+        for (body, says, closes) in [
+            ("a> PING\n   +PONG", &b"+PANG\r\n"[..], false),
+            ("a> PING\n   +PONG", b"", false),
+            ("a> PING\n   +PONG", b"", true),
+            ("a> PING\n   +PONG", b"+PO", false),
+            ("a> PING\n   closed", b"", false),
+            ("a> PING\n   closed", b"+PONG\r\n", true),
+            ("a> PING\n   silent", b"+PONG\r\n", false),
+            ("a> PING\n   raw \"+PONG\\r\\n\"", b"$4\r\nPONG\r\n", false),
+        ] {
+            let faults = faults(body, says, closes);
+            assert!(faults[0].starts_with("t:5: "), "{body:?} gave {faults:?}");
+        }
+    }
+
+    #[test]
+    fn a_reply_that_no_line_reads_is_a_fault() {
+        assert!(faults("a> PING", b"+PONG\r\n", false)[0].contains("never read"));
+    }
+
+    #[test]
+    fn lines_with_marks_of_others_are_skipped() {
+        let body = "a> PING\n   @resp3 +NO\n   @valkey +NO\n   @running +NO\n   @resp2 @real @manual +PONG";
+        assert!(faults(body, b"+PONG\r\n", false).is_empty());
+    }
+}

@@ -1,6 +1,6 @@
-//! A transcript file, read: its header and its steps. The format is described in `tests/transcripts/README.md`.
+//! A transcript file, read: its header and its steps. `tests/transcripts/README.md` describes the format.
 //!
-//! Knows    where a file is wrong before any server sees it: every word and every pattern is read once on loading.
+//! Knows    where a file is wrong before any server sees it: every word and pattern is read once on loading.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,8 +15,8 @@ pub(crate) struct Transcript {
     pub(crate) lines: Vec<String>,
     /// The real server that has it all: `redis`, `valkey` or `none`.
     pub(crate) needs: String,
-    /// Whether the runner plays it over RESP2 and again over RESP3, with a HELLO of its own before each client's
-    /// first request. Otherwise once, and the transcript itself says what its clients agree on.
+    /// Whether the runner plays it over RESP2 and again over RESP3, with a HELLO of its own before each
+    /// client's first request. Otherwise once, and the transcript itself says what its clients agree on.
     pub(crate) over_both: bool,
     pub(crate) steps: Vec<Step>,
 }
@@ -63,7 +63,11 @@ impl Transcript {
         Self::parse(path, &text)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self, String> {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// As [`Transcript::load`].
+    pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, String> {
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let mut transcript =
             Self { path: path.to_owned(), lines, needs: String::new(), over_both: true, steps: Vec::new() };
