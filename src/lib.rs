@@ -14,3 +14,4 @@
 //! 1  resp/ wheel/ types/   pure shapes that do not know each other
 //! 0  clock limits error    words every floor may say
 //! ```
+pub mod scripts;
