@@ -6,9 +6,14 @@
 
 mod fold;
 mod lexer;
+pub mod native;
 mod operands;
+mod rows;
 mod shape;
+mod spellings;
+mod table;
 mod walk;
 
 pub use lexer::{SCRIPT_BYTES_MAX, TOKENS_MAX};
 pub use shape::{DEPTH_MAX, HOLES_MAX, LOCALS_MAX, NotAShape, Operand, Shape};
+pub use table::{KEYS_MAX, Recognised, recognise, warm};
