@@ -16,4 +16,4 @@ mod walk;
 
 pub use lexer::{SCRIPT_BYTES_MAX, TOKENS_MAX};
 pub use shape::{DEPTH_MAX, HOLES_MAX, LOCALS_MAX, NotAShape, Operand, Shape};
-pub use table::{KEYS_MAX, Recognised, recognise, warm};
+pub use table::{KEYS_MAX, Recognised, recognise, texts, warm};

@@ -151,23 +151,69 @@ pub enum Step {
         other: &'static [Step],
     },
     /// Calls, and looks at the reply.
-    If { reply: Do, is: Test, then: &'static [Step], otherwise: &'static [Step] },
+    If {
+        /// The call.
+        reply: Do,
+        /// What its reply is compared with.
+        is: Test,
+        /// Where it passes.
+        then: &'static [Step],
+        /// Where it does not.
+        otherwise: &'static [Step],
+    },
     /// Looks at the number kept.
-    IfKept { is: Test, then: &'static [Step] },
+    IfKept {
+        /// What it is compared with.
+        is: Test,
+        /// Where it passes.
+        then: &'static [Step],
+    },
     /// Looks at an operand as a number.
-    IfOperand { operand: Role, is: Test, then: &'static [Step] },
+    IfOperand {
+        /// The operand.
+        operand: Role,
+        /// What it is compared with.
+        is: Test,
+        /// Where it passes.
+        then: &'static [Step],
+    },
     /// Compares two operands byte for byte.
-    IfSame { left: Role, right: Role, then: &'static [Step], otherwise: &'static [Step] },
+    IfSame {
+        /// One of them.
+        left: Role,
+        /// The other.
+        right: Role,
+        /// Where they are the same.
+        then: &'static [Step],
+        /// Where they are not.
+        otherwise: &'static [Step],
+    },
     /// Calls, and keeps the integer that is replied.
     Keep(Do),
     /// Calls, and keeps the integer replied where it is positive and less than the one kept, or none is.
     KeepLeast(Do),
     /// Reads, and asks whether it reads the first bytes of the token, as many as `length` says.
-    Prefix { read: Do, token: Role, length: Role, other: &'static [Step] },
+    Prefix {
+        /// The reading call.
+        read: Do,
+        /// Whose first bytes it should read.
+        token: Role,
+        /// How many, as a number.
+        length: Role,
+        /// Where it reads anything else.
+        other: &'static [Step],
+    },
     /// Ends the script.
     Return(Give),
     /// Reads like [`Step::Holder`], but a key of another type is as good as another token.
-    Shared { get: Do, token: Role, other: &'static [Step] },
+    Shared {
+        /// The reading call.
+        get: Do,
+        /// What it should read.
+        token: Role,
+        /// Where it reads anything else.
+        other: &'static [Step],
+    },
     /// `redis.pcall`: calls, and forgets the reply even where it is an error.
     Try(Do),
 }
@@ -221,7 +267,11 @@ pub trait Operands {
 ///
 /// # Errors
 /// [`Raised`] where a call failed.
-pub(super) fn run(steps: &[Step], operands: &dyn Operands, calls: &mut dyn Calls) -> Result<Returned, Raised> {
+pub(super) fn run(
+    steps: &[Step],
+    operands: &dyn Operands,
+    calls: &mut dyn Calls,
+) -> Result<Returned, Raised> {
     let mut run = Run { operands, calls, each: b"", kept: 0, count: 0 };
     Ok(run.steps(steps)?.unwrap_or(Returned::Nil))
 }
@@ -233,7 +283,11 @@ pub(super) fn run_guarded(
     operands: &dyn Operands,
     calls: &mut dyn Calls,
 ) -> Result<Returned, Raised> {
-    run(&[Step::Holder { get: GET, token: Role::Argument(1), held, missing: otherwise, other: otherwise }], operands, calls)
+    run(
+        &[Step::Holder { get: GET, token: Role::Argument(1), held, missing: otherwise, other: otherwise }],
+        operands,
+        calls,
+    )
 }
 
 /// True where Lua would take this operand for a number that we can compute with.
@@ -290,7 +344,9 @@ impl<'a> Run<'a> {
                 let answer = self.call(reply)?;
                 return self.steps(if self.passes(answer, is) { then } else { otherwise });
             }
-            Step::IfKept { is, then } if self.passes(Answer::Integer(self.kept), is) => return self.steps(then),
+            Step::IfKept { is, then } if self.passes(Answer::Integer(self.kept), is) => {
+                return self.steps(then);
+            }
             Step::IfOperand { operand, is, then } if self.number_passes(self.number(operand), is) => {
                 return self.steps(then);
             }
@@ -471,8 +527,15 @@ mod numbers {
 
     #[test]
     fn are_read_as_lua_reads_decimals() {
-        let good: [(&str, f64); 7] =
-            [("10", 10.0), (" 10\n", 10.0), ("-3", -3.0), ("1e3", 1000.0), ("1.50", 1.5), (".5", 0.5), ("+7", 7.0)];
+        let good: [(&str, f64); 7] = [
+            ("10", 10.0),
+            (" 10\n", 10.0),
+            ("-3", -3.0),
+            ("1e3", 1000.0),
+            ("1.50", 1.5),
+            (".5", 0.5),
+            ("+7", 7.0),
+        ];
         for (text, expected) in good {
             assert_eq!(number(text.as_bytes()), Some(expected), "{text:?}");
         }
@@ -483,9 +546,13 @@ mod numbers {
 
     #[test]
     fn are_written_as_redis_writes_them_where_they_are_whole() {
-        for (number, text) in [(30_000.0, "30000"), (-1.0, "-1"), (0.0, "0"), (-0.0, "-0"), (9_007_199_254_740_992.0,
-            "9007199254740992")]
-        {
+        for (number, text) in [
+            (30_000.0, "30000"),
+            (-1.0, "-1"),
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (9_007_199_254_740_992.0, "9007199254740992"),
+        ] {
             assert_eq!(Digits::of(number).bytes(), text.as_bytes());
         }
     }

@@ -281,7 +281,10 @@ pub(super) const ROWS: &[Row] = &[
         steps: &[
             Step::Keep(call(0, "PTTL", &[K1])),
             Step::IfKept { is: Test::Equals(-2), then: &[Step::Return(Give::Pair(-1, -2))] },
-            Step::IfKept { is: Test::BelowOperand(Role::Argument(2)), then: &[Step::Return(Give::PairKept(0))] },
+            Step::IfKept {
+                is: Test::BelowOperand(Role::Argument(2)),
+                then: &[Step::Return(Give::PairKept(0))],
+            },
             Step::Holder {
                 get: get(1),
                 token: TOKEN,
@@ -482,7 +485,13 @@ pub(super) const ROWS: &[Row] = &[
         text: "for i, k in ipairs(KEYS) do if redis.call('get', k) ~= ARGV[1] then return 0 end end \
                for i, k in ipairs(KEYS) do redis.call('set', k, ARGV[1], 'PX', ARGV[2]) end return #KEYS",
         steps: &[
-            Step::EachKey(&[Step::Holder { get: GET_EACH, token: TOKEN, held: &[], missing: ZERO, other: ZERO }]),
+            Step::EachKey(&[Step::Holder {
+                get: GET_EACH,
+                token: TOKEN,
+                held: &[],
+                missing: ZERO,
+                other: ZERO,
+            }]),
             SET_EACH,
             Step::Return(Give::KeyCount),
         ],
@@ -508,11 +517,7 @@ pub(super) const ROWS: &[Row] = &[
         sent_by: "bsm/redislock from 0.10 on",
         text: "local v = redis.call('mget', unpack(KEYS)) for i, _ in ipairs(KEYS) do if v[i] ~= ARGV[1] then \
                return false end end redis.call('del', unpack(KEYS)) return redis.status_reply('OK')",
-        steps: &[
-            HELD_BY_ALL,
-            Step::Call(call(1, "DEL", &[Arg::AllKeys])),
-            Step::Return(Give::Status("OK")),
-        ],
+        steps: &[HELD_BY_ALL, Step::Call(call(1, "DEL", &[Arg::AllKeys])), Step::Return(Give::Status("OK"))],
     },
     Row {
         name: "extend all or none",
@@ -554,11 +559,7 @@ pub(super) const ROWS: &[Row] = &[
                 then: &[],
                 otherwise: &[
                     Step::EachKey(&[Step::Prefix {
-                        read: call(
-                            1,
-                            "GETRANGE",
-                            &[EACH, Arg::Word("0"), Arg::OneLess(Role::Argument(2))],
-                        ),
+                        read: call(1, "GETRANGE", &[EACH, Arg::Word("0"), Arg::OneLess(Role::Argument(2))]),
                         token: TOKEN,
                         length: Role::Argument(2),
                         other: FALSE,

@@ -3,7 +3,7 @@
 //! Owns    the lists whose product is the larger part of the table.
 //! Knows   programs as data; every text here is our own spelling, and the shape makes it stand for all others.
 
-use super::native::{Arg, Do, Give, Role, Step};
+use super::native::{Arg, Do, Give, Role, Step, Test};
 
 pub(super) const K1: Arg = Arg::Of(Role::Key(1));
 pub(super) const A1: Arg = Arg::Of(Role::Argument(1));
@@ -31,7 +31,10 @@ macro_rules! endings {
     ($text:literal, $call:expr) => {
         &[
             Piece { text: concat!("return ", $text), steps: &[Step::Return(Give::Call($call))] },
-            Piece { text: concat!("local r = ", $text, " return r"), steps: &[Step::Return(Give::Call($call))] },
+            Piece {
+                text: concat!("local r = ", $text, " return r"),
+                steps: &[Step::Return(Give::Call($call))],
+            },
             Piece {
                 text: concat!($text, " return 1"),
                 steps: &[Step::Call($call), Step::Return(Give::Integer(1))],
@@ -48,7 +51,7 @@ macro_rules! endings {
                 text: concat!("if ", $text, " == 1 then return 1 else return 0 end"),
                 steps: &[Step::If {
                     reply: $call,
-                    is: super::native::Test::Equals(1),
+                    is: Test::Equals(1),
                     then: &[Step::Return(Give::Integer(1))],
                     otherwise: &[Step::Return(Give::Integer(0))],
                 }],
@@ -61,7 +64,10 @@ macro_rules! reading {
     ($text:literal, $call:expr) => {
         &[
             Piece { text: concat!("return ", $text), steps: &[Step::Return(Give::Call($call))] },
-            Piece { text: concat!("local r = ", $text, " return r"), steps: &[Step::Return(Give::Call($call))] },
+            Piece {
+                text: concat!("local r = ", $text, " return r"),
+                steps: &[Step::Return(Give::Call($call))],
+            },
         ]
     };
 }
@@ -176,21 +182,28 @@ pub(super) const SILENT_GUARDS: &[&str] = &[
     "local v = redis.call('get', KEYS[1]) if ARGV[1] == v then H end",
 ];
 
-macro_rules! set {
-    ($($word:literal)*) => {
-        call(0, "SET", &[K1, A1, $(set!(@ $word)),*])
+macro_rules! acquire {
+    ($text:literal, $($word:expr),*) => {
+        ($text, &[Step::Return(Give::Call(call(0, "SET", &[K1, A1, $($word),*])))], &[Step::If {
+            reply: call(0, "SET", &[K1, A1, $($word),*]),
+            is: Test::True,
+            then: &[Step::Return(Give::Integer(1))],
+            otherwise: &[Step::Return(Give::Integer(0))],
+        }])
     };
-    (@ "ARGV[2]") => { A2 };
-    (@ $word:literal) => { Arg::Word($word) };
 }
 
-/// The options of a SET that takes a lock, as Lua and as a call.
-pub(super) const ACQUIRES: &[(&str, Do)] = &[
-    ("'NX', 'PX', ARGV[2]", set!("NX" "PX" "ARGV[2]")),
-    ("'PX', ARGV[2], 'NX'", set!("PX" "ARGV[2]" "NX")),
-    ("'NX', 'EX', ARGV[2]", set!("NX" "EX" "ARGV[2]")),
-    ("'EX', ARGV[2], 'NX'", set!("EX" "ARGV[2]" "NX")),
-    ("'PX', ARGV[2]", set!("PX" "ARGV[2]")),
-    ("'EX', ARGV[2]", set!("EX" "ARGV[2]")),
-    ("'NX'", set!("NX")),
+const EX: Arg = Arg::Word("EX");
+const NX: Arg = Arg::Word("NX");
+const PX: Arg = Arg::Word("PX");
+
+/// The options of a SET that takes a lock; the program that gives its reply, and the one that gives 1 or 0.
+pub(super) const ACQUIRES: &[(&str, &[Step], &[Step])] = &[
+    acquire!("'NX', 'PX', ARGV[2]", NX, PX, A2),
+    acquire!("'PX', ARGV[2], 'NX'", PX, A2, NX),
+    acquire!("'NX', 'EX', ARGV[2]", NX, EX, A2),
+    acquire!("'EX', ARGV[2], 'NX'", EX, A2, NX),
+    acquire!("'PX', ARGV[2]", PX, A2),
+    acquire!("'EX', ARGV[2]", EX, A2),
+    acquire!("'NX'", NX),
 ];

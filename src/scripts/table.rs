@@ -4,13 +4,12 @@
 //! Knows   shapes and programs. It is built once, at the first look-up or in [`warm`], and never changes.
 //! Rule    a row is taken only for the very same shape; what is not in the table is left to whoever asked.
 
-use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use super::native::{self, Arg, Calls, Give, Operands, Raised, Returned, Role, Step, Test};
 use super::rows::ROWS;
 use super::shape::{Operand, Shape};
-use super::spellings::{self, ACQUIRES, ACTIONS, GUARDS, REFUSALS, SILENT_GUARDS};
+use super::spellings::{ACQUIRES, ACTIONS, GUARDS, Piece, REFUSALS, SILENT_GUARDS};
 
 /// A row that is written out.
 pub(super) struct Row {
@@ -37,8 +36,6 @@ struct Entry {
     sent_by: &'static str,
     roles: Box<[Role]>,
     program: Program,
-    #[cfg(test)]
-    text: String,
 }
 
 static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(build);
@@ -102,7 +99,11 @@ impl Recognised {
     }
 
     /// Keys that the script names without declaring them: literals, or ARGV in the place of a key.
-    pub fn undeclared<'a>(&'a self, keys: &'a [&'a [u8]], args: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
+    pub fn undeclared<'a>(
+        &'a self,
+        keys: &'a [&'a [u8]],
+        args: &'a [&'a [u8]],
+    ) -> impl Iterator<Item = &'a [u8]> {
         let pairs = self.entry.roles.iter().zip(&self.operands);
         pairs
             .filter(|(role, operand)| matches!(role, Role::Key(_)) && !matches!(operand, Operand::Key(_)))
@@ -186,12 +187,15 @@ impl Needs {
             }
             Step::Holder { get, held, missing, other, .. } => {
                 self.call(get);
-                [held, missing, other].map(|steps| self.steps(steps));
+                self.steps(held);
+                self.steps(missing);
+                self.steps(other);
             }
             Step::If { reply, is, then, otherwise } => {
                 self.call(reply);
                 self.test(is);
-                [then, otherwise].map(|steps| self.steps(steps));
+                self.steps(then);
+                self.steps(otherwise);
             }
             Step::IfKept { is, then } => {
                 self.test(is);
@@ -202,7 +206,10 @@ impl Needs {
                 self.test(is);
                 self.steps(then);
             }
-            Step::IfSame { then, otherwise, .. } => drop([then, otherwise].map(|steps| self.steps(steps))),
+            Step::IfSame { then, otherwise, .. } => {
+                self.steps(then);
+                self.steps(otherwise);
+            }
             Step::Prefix { read, length, other, .. } => {
                 self.numbers.push(length);
                 self.call(read);
@@ -234,66 +241,71 @@ impl Needs {
     }
 }
 
+/// Every text of the table in our own spelling, with the name of its row: for tests and for documents.
+pub fn texts() -> Vec<(String, &'static str)> {
+    let mut texts = Vec::new();
+    each(&mut |text, name, _, _| texts.push((text.to_owned(), name)));
+    texts
+}
+
 fn build() -> Vec<Entry> {
     let mut entries = Vec::new();
-    for row in ROWS {
-        entries.push(entry(row.text.into(), row.name, row.sent_by, Program::Steps(row.steps)));
-    }
-    for action in ACTIONS {
-        for ending in action.endings {
-            let mut add = |guard: &str, refusal: &spellings::Piece| {
-                let text = guard.replacen('H', ending.text, 1).replacen(" M", &format!(" {}", refusal.text), 1);
-                let program = Program::Guarded { held: ending.steps, otherwise: refusal.steps };
-                entries.push(entry(text.into(), action.name, action.sent_by, program));
-            };
-            for guard in GUARDS {
-                REFUSALS.iter().for_each(|refusal| add(guard, refusal));
-            }
-            SILENT_GUARDS.iter().for_each(|guard| add(guard, &SILENCE));
-        }
-    }
-    for (options, call) in ACQUIRES {
-        let set = format!("redis.call('set', KEYS[1], ARGV[1], {options})");
-        for (spelling, steps) in acquires(*call) {
-            let text = spelling.replacen('S', &set, 1);
-            entries.push(entry(text.into(), "acquire", "acquires and forced sets by SET", Program::Steps(steps)));
-        }
-    }
+    each(&mut |text, name, sent_by, program| entries.push(entry(text, name, sent_by, program)));
     entries.sort_by(|left, right| left.sha1.cmp(&right.sha1));
-    // Two spellings of one shape, where both lists have it, mean the same: a test holds them to it.
+    // Two texts of one shape, where both lists have it, mean the same: a test holds them to it.
     entries.dedup_by(|later, earlier| later.sha1 == earlier.sha1);
     entries
 }
 
-const SILENCE: spellings::Piece = spellings::Piece { text: "", steps: &[Step::Return(Give::Nil)] };
-
-/// The spellings of an acquire by one SET. The programs live as long as the table: a handful, made once.
-fn acquires(call: native::Do) -> [(&'static str, &'static [Step]); 5] {
-    const ONE: &[Step] = &[Step::Return(Give::Integer(1))];
-    const ZERO: &[Step] = &[Step::Return(Give::Integer(0))];
-    let reply: &'static [Step] = Vec::leak(vec![Step::Return(Give::Call(call))]);
-    let number: &'static [Step] = Vec::leak(vec![Step::If { reply: call, is: Test::True, then: ONE, otherwise: ZERO }]);
-    [
-        ("return S", reply),
-        ("local r = S return r", reply),
-        ("if S then return 1 else return 0 end", number),
-        ("if S then return 1 end return 0", number),
-        ("local r = S if r then return 1 else return 0 end", number),
-    ]
+/// Every row, written out or combined.
+fn each(add: &mut dyn FnMut(&str, &'static str, &'static str, Program)) {
+    for row in ROWS {
+        add(row.text, row.name, row.sent_by, Program::Steps(row.steps));
+    }
+    for action in ACTIONS {
+        for ending in action.endings {
+            let mut combine = |guard: &str, refusal: &Piece| {
+                let text =
+                    guard.replacen('H', ending.text, 1).replacen(" M", &format!(" {}", refusal.text), 1);
+                let program = Program::Guarded { held: ending.steps, otherwise: refusal.steps };
+                add(&text, action.name, action.sent_by, program);
+            };
+            for guard in GUARDS {
+                REFUSALS.iter().for_each(|refusal| combine(guard, refusal));
+            }
+            SILENT_GUARDS.iter().for_each(|guard| combine(guard, &SILENCE));
+        }
+    }
+    for (options, reply, number) in ACQUIRES {
+        let set = format!("redis.call('set', KEYS[1], ARGV[1], {options})");
+        for (spelling, is_number) in ACQUIRE_SPELLINGS {
+            let steps = if *is_number { number } else { reply };
+            add(
+                &spelling.replacen('S', &set, 1),
+                "acquire",
+                "acquires and forced sets by SET",
+                Program::Steps(steps),
+            );
+        }
+    }
 }
 
-fn entry(text: Cow<'static, str>, name: &'static str, sent_by: &'static str, program: Program) -> Entry {
+const SILENCE: Piece = Piece { text: "", steps: &[Step::Return(Give::Nil)] };
+
+/// The spellings of an acquire by one SET, `S`, and whether they answer with a number in place of SET's reply.
+const ACQUIRE_SPELLINGS: &[(&str, bool)] = &[
+    ("return S", false),
+    ("local r = S return r", false),
+    ("if S then return 1 else return 0 end", true),
+    ("if S then return 1 end return 0", true),
+    ("local r = S if r then return 1 else return 0 end", true),
+    ("local r = S if r then return 1 end return 0", true),
+];
+
+fn entry(text: &str, name: &'static str, sent_by: &'static str, program: Program) -> Entry {
     let shape = Shape::of(text.as_bytes()).expect("a row of the table is a shape");
     let roles = shape.holes().iter().map(role).collect();
-    Entry {
-        sha1: shape.sha1(),
-        name,
-        sent_by,
-        roles,
-        program,
-        #[cfg(test)]
-        text: text.into_owned(),
-    }
+    Entry { sha1: shape.sha1(), name, sent_by, roles, program }
 }
 
 fn role(operand: &Operand) -> Role {
@@ -323,31 +335,39 @@ mod rows {
         }
     }
 
+    fn entries() -> Vec<(String, Entry)> {
+        let mut all = Vec::new();
+        each(&mut |text, name, sent_by, program| {
+            all.push((text.to_owned(), entry(text, name, sent_by, program)))
+        });
+        all
+    }
+
     #[test]
     fn every_role_of_a_program_is_an_operand_of_its_text() {
-        for entry in TABLE.iter() {
-            let steps = program(entry);
+        for (text, entry) in entries() {
+            let steps = program(&entry);
             for role in ["Key(1)", "Key(2)", "Argument(1)", "Argument(2)", "Argument(3)", "Literal(\"1\")"] {
                 let known = entry.roles.iter().any(|own| format!("{own:?}") == role);
                 let is_token = role == "Argument(1)" && matches!(entry.program, Program::Guarded { .. });
-                assert!(known || is_token || !steps.contains(role), "{}: {role}", entry.text);
+                assert!(known || is_token || !steps.contains(role), "{}: {role}", text);
             }
         }
     }
 
     #[test]
     fn every_call_of_a_program_is_a_call_of_its_text() {
-        for entry in TABLE.iter() {
-            let lines = Shape::of(entry.text.as_bytes()).unwrap().call_lines().len();
-            assert!(!program(entry).contains(&format!("call: {lines},")), "{}", entry.text);
+        for (text, entry) in entries() {
+            let lines = Shape::of(text.as_bytes()).unwrap().call_lines().len();
+            assert!(!program(&entry).contains(&format!("call: {lines},")), "{}", text);
         }
     }
 
     #[test]
     fn a_row_is_found_by_its_own_text_and_by_any_spelling_of_it() {
-        for entry in TABLE.iter() {
-            let loud = entry.text.replace('\'', "\"").replace(' ', "\n\t");
-            for text in [&entry.text, &loud] {
+        for (text, entry) in entries() {
+            let loud = text.replace('\'', "\"").replace(' ', "\n\t");
+            for text in [&text, &loud] {
                 let found = recognise(text.as_bytes()).unwrap_or_else(|| panic!("{text}"));
                 assert_eq!(found.entry.sha1, entry.sha1, "{text}");
             }
@@ -357,9 +377,9 @@ mod rows {
     #[test]
     fn texts_of_one_shape_have_one_program() {
         let mut seen: BTreeMap<[u8; 20], String> = BTreeMap::new();
-        for entry in TABLE.iter() {
-            let own = program(entry);
-            assert_eq!(*seen.entry(entry.sha1).or_insert_with(|| own.clone()), own, "{}", entry.text);
+        for (text, entry) in entries() {
+            let own = program(&entry);
+            assert_eq!(*seen.entry(entry.sha1).or_insert_with(|| own.clone()), own, "{}", text);
         }
     }
 }
