@@ -13,6 +13,7 @@ mod introspect;
 mod keys;
 mod pubsub;
 pub mod row;
+mod script_cache;
 mod scripting;
 mod server;
 mod shared;
@@ -24,6 +25,7 @@ pub use shared::{Pause, Shared};
 pub use table::{Command, Keys, table};
 
 use crate::clock::{LockTime, Now};
+use crate::error::Refusal;
 use crate::keyspace::View;
 use crate::resp::{Reply, Request};
 use crate::state::session::Session;
@@ -32,7 +34,7 @@ use crate::state::session::Session;
 #[derive(Debug)]
 pub struct Call<'a, 'k> {
     /// The keyspace, as far as the command's keys reach.
-    pub view: View<'k>,
+    pub view: &'a mut View<'k>,
     /// The words behind the name.
     pub args: Args<'a>,
     /// Where the answer goes.
@@ -75,3 +77,21 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     introspect::ROWS,
     server::ROWS,
 ];
+
+/// What a command says that only has subcommands, when none is named: the arity has refused it before.
+fn container(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    Err(Refusal::Arity(call.command.name.as_str().into()))
+}
+
+/// The answer of a HELP subcommand: which forms there are, two lines each, and HELP itself.
+fn help(call: &mut Call<'_, '_>, lines: &[&str]) -> Result<Outcome, Refusal> {
+    let container = call.command.name.split('|').next().unwrap_or_default().to_ascii_uppercase();
+    let head = format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+    let tail = ["HELP", "    Print this help."];
+    call.reply.array(lines.len() + 1 + tail.len());
+    call.reply.status(&head);
+    for line in lines.iter().chain(&tail) {
+        call.reply.status(line);
+    }
+    Ok(Outcome::Replied)
+}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use super::script_cache::ScriptCache;
 use super::table;
 use crate::clock::{Clock, LockTime};
 use crate::keyspace::Keyspace;
@@ -25,6 +26,8 @@ pub struct Shared {
     pub metrics: Metrics,
     /// Calls of each command, by [`super::Command::index`].
     pub stats: Vec<CommandStats>,
+    /// Scripts that have been loaded.
+    pub scripts: ScriptCache,
     /// CLIENT PAUSE.
     pub pause: Pause,
     /// Time.
@@ -87,6 +90,7 @@ impl Shared {
             settings,
             metrics: Metrics::default(),
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
+            scripts: ScriptCache::default(),
             pause: Pause::default(),
             clock,
             started,

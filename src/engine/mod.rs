@@ -225,12 +225,13 @@ impl Engine {
         session.client.last_command.store(command.index, Relaxed);
         let mut keys = SmallVec::new();
         let reach = command.reach(request, &mut keys);
-        let view = View::lock(&shared.keyspace, reach, session.database, batch.now, shared.settings.events());
+        let mut view =
+            View::lock(&shared.keyspace, reach, session.database, batch.now, shared.settings.events());
         let mark = out.len();
         let words_before = 1 + usize::from(command.name.contains('|'));
         let mut call = Call {
             now: view.now(),
-            view,
+            view: &mut view,
             args: Args::new(request, words_before),
             reply: Reply::new(out, session.protocol),
             session,
@@ -238,7 +239,6 @@ impl Engine {
             command,
         };
         let result = (command.row.run)(&mut call);
-        let Call { view, .. } = call;
         view.finish(&shared.channels);
         shared.stats[usize::from(command.index)].calls.add(1);
         if let Some(started) = started {
