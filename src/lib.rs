@@ -24,6 +24,12 @@ pub mod keyspace;
 pub mod limits;
 pub mod number;
 pub mod resp;
+pub mod scripts;
+#[cfg(feature = "server")]
+mod server;
 pub mod state;
 pub mod types;
 pub mod wheel;
+
+#[cfg(feature = "server")]
+pub use server::{Builder, Clock, Keys, Server, StartError};

@@ -23,8 +23,12 @@ pub(super) enum Unit {
 impl Unit {
     /// The unit that an option of SET or GETEX names.
     pub(super) fn of_option(word: &[u8]) -> Option<Self> {
-        let options = [("PX", Self::Millis), ("EX", Self::Secs), ("PXAT", Self::UnixMillis), ("EXAT", Self::UnixSecs)];
-        options.into_iter().find(|(option, _)| word.eq_ignore_ascii_case(option.as_bytes())).map(|(_, unit)| unit)
+        let options =
+            [("PX", Self::Millis), ("EX", Self::Secs), ("PXAT", Self::UnixMillis), ("EXAT", Self::UnixSecs)];
+        options
+            .into_iter()
+            .find(|(option, _)| word.eq_ignore_ascii_case(option.as_bytes()))
+            .map(|(_, unit)| unit)
     }
 
     const fn millis(self) -> i64 {

@@ -5,8 +5,17 @@
 //! Rule    a handler parses, then acts, then answers; it has no effect before it has parsed everything.
 
 mod args;
+mod client;
+mod connection;
+mod expire;
 mod expiry;
+mod introspect;
+mod keys;
+mod pubsub;
 pub mod row;
+mod script_cache;
+mod scripting;
+mod server;
 mod shared;
 mod strings;
 pub mod table;
@@ -16,6 +25,7 @@ pub use shared::{Pause, Shared};
 pub use table::{Command, Keys, table};
 
 use crate::clock::{LockTime, Now};
+use crate::error::Refusal;
 use crate::keyspace::View;
 use crate::resp::{Reply, Request};
 use crate::state::session::Session;
@@ -24,7 +34,7 @@ use crate::state::session::Session;
 #[derive(Debug)]
 pub struct Call<'a, 'k> {
     /// The keyspace, as far as the command's keys reach.
-    pub view: View<'k>,
+    pub view: &'a mut View<'k>,
     /// The words behind the name.
     pub args: Args<'a>,
     /// Where the answer goes.
@@ -56,4 +66,32 @@ pub enum Outcome {
 }
 
 /// Every family's rows, in the order in which the documents list them.
-pub(crate) const FAMILIES: &[&[row::Row]] = &[strings::ROWS];
+pub(crate) const FAMILIES: &[&[row::Row]] = &[
+    connection::ROWS,
+    client::ROWS,
+    strings::ROWS,
+    keys::ROWS,
+    expire::ROWS,
+    scripting::ROWS,
+    pubsub::ROWS,
+    introspect::ROWS,
+    server::ROWS,
+];
+
+/// What a command says that only has subcommands, when none is named: the arity has refused it before.
+fn container(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    Err(Refusal::Arity(call.command.name.as_str().into()))
+}
+
+/// The answer of a HELP subcommand: which forms there are, two lines each, and HELP itself.
+fn help(call: &mut Call<'_, '_>, lines: &[&str]) -> Result<Outcome, Refusal> {
+    let container = call.command.name.split('|').next().unwrap_or_default().to_ascii_uppercase();
+    let head = format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+    let tail = ["HELP", "    Print this help."];
+    call.reply.array(lines.len() + 1 + tail.len());
+    call.reply.status(&head);
+    for line in lines.iter().chain(&tail) {
+        call.reply.status(line);
+    }
+    Ok(Outcome::Replied)
+}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use super::script_cache::ScriptCache;
 use super::table;
 use crate::clock::{Clock, LockTime};
 use crate::keyspace::Keyspace;
@@ -25,6 +26,8 @@ pub struct Shared {
     pub metrics: Metrics,
     /// Calls of each command, by [`super::Command::index`].
     pub stats: Vec<CommandStats>,
+    /// Scripts that have been loaded.
+    pub scripts: ScriptCache,
     /// CLIENT PAUSE.
     pub pause: Pause,
     /// Time.
@@ -87,6 +90,7 @@ impl Shared {
             settings,
             metrics: Metrics::default(),
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
+            scripts: ScriptCache::default(),
             pause: Pause::default(),
             clock,
             started,
@@ -101,7 +105,8 @@ impl Shared {
 
     /// Sixty-four bits that follow from the seed and from how often this was asked: splitmix64.
     pub fn random(&self) -> u64 {
-        let mut bits = self.entropy.fetch_add(0x9E37_79B9_7F4A_7C15, Relaxed).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut bits =
+            self.entropy.fetch_add(0x9E37_79B9_7F4A_7C15, Relaxed).wrapping_add(0x9E37_79B9_7F4A_7C15);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         bits ^ (bits >> 31)

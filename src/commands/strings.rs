@@ -140,7 +140,8 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
 
     let entry = call.view.entry(name);
-    let needs_value = options.returns_old || matches!(options.condition, Condition::Equal(_) | Condition::Unequal(_));
+    let needs_value =
+        options.returns_old || matches!(options.condition, Condition::Equal(_) | Condition::Unequal(_));
     let holds = if needs_value {
         options.condition.holds(entry.string()?)
     } else {

@@ -105,12 +105,17 @@ impl Table {
     /// The command at `place` among the names, if it answers to `name`: what a client sent last, it often sends again.
     #[inline]
     pub fn at(&self, place: u16, name: &[u8]) -> Option<&Command> {
-        self.commands.get(usize::from(place)).filter(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
+        self.commands
+            .get(usize::from(place))
+            .filter(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
     }
 
     /// The place of `command` for [`Table::at`]; of a subcommand's container, not of the subcommand.
     pub fn place(&self, command: &Command) -> u16 {
-        self.commands.iter().position(|known| std::ptr::eq(known, command)).map_or(u16::MAX, |place| place as u16)
+        self.commands
+            .iter()
+            .position(|known| std::ptr::eq(known, command))
+            .map_or(u16::MAX, |place| place as u16)
     }
 
     /// Every command, not the subcommands, in the order of the families.
@@ -149,17 +154,29 @@ impl Command {
     /// Whether a request of `words` words has enough of them, and not too many.
     #[inline]
     pub fn fits(&self, words: usize) -> bool {
-        if self.arity >= 0 { words == self.arity as usize } else { words >= self.arity.unsigned_abs() as usize }
+        if self.arity >= 0 {
+            words == self.arity as usize
+        } else {
+            words >= self.arity.unsigned_abs() as usize
+        }
     }
 
     /// The shards that `request` needs; `keys` is room for its keys.
     #[inline]
-    pub fn reach<'b, 'a>(&self, request: Request<'a>, keys: &'b mut smallvec::SmallVec<[&'a [u8]; 8]>) -> Reach<'b>
+    pub fn reach<'b, 'a>(
+        &self,
+        request: Request<'a>,
+        keys: &'b mut smallvec::SmallVec<[&'a [u8]; 8]>,
+    ) -> Reach<'b>
     where
         'a: 'b,
     {
         if self.row.flags.has(Flags::ALL_SHARDS) {
             return Reach::All;
+        }
+        if self.row.flags.has(Flags::SCRIPT) {
+            // A script may name keys that its request does not: it locks what it needs itself.
+            return Reach::Nothing;
         }
         match self.keys {
             Keys::Nowhere => Reach::Nothing,
@@ -218,7 +235,9 @@ fn keys(args: &[Arg], words_before: usize) -> Keys {
                 found = Keys::Range { first, last: at as i32, step };
             }
             // MSET: key, value, key, value.
-            (Kind::Block(inner), Keys::Nowhere) if inner.first().is_some_and(|arg| matches!(arg.kind, Kind::Key)) => {
+            (Kind::Block(inner), Keys::Nowhere)
+                if inner.first().is_some_and(|arg| matches!(arg.kind, Kind::Key)) =>
+            {
                 let last = if arg.is_multiple { -1 } else { at as i32 };
                 found = Keys::Range { first: at, last, step: inner.len() };
             }
@@ -251,7 +270,11 @@ mod tests {
     fn every_name_is_found_in_any_case_and_is_the_only_one() {
         for command in table().commands() {
             assert!(std::ptr::eq(table().find(command.name.as_bytes()).unwrap(), command));
-            assert!(std::ptr::eq(table().find(command.row.name.as_bytes()).unwrap(), command), "{}", command.name);
+            assert!(
+                std::ptr::eq(table().find(command.row.name.as_bytes()).unwrap(), command),
+                "{}",
+                command.name
+            );
             assert!(command.name.len() <= NAME_BYTES_MAX, "{}", command.name);
         }
         assert!(table().find(b"get\0").is_none());

@@ -99,7 +99,13 @@ impl Engine {
 
     /// Carries out one request and appends its answer to `out`.
     #[inline]
-    pub fn execute(&self, session: &mut Session, request: Request<'_>, batch: &mut Batch, out: &mut Vec<u8>) -> Flow {
+    pub fn execute(
+        &self,
+        session: &mut Session,
+        request: Request<'_>,
+        batch: &mut Batch,
+        out: &mut Vec<u8>,
+    ) -> Flow {
         if request.is_empty() {
             return Flow::Next;
         }
@@ -132,11 +138,24 @@ impl Engine {
             Some(Parked { until, .. }) if until.is_none_or(|until| until > now) => Flow::Wait,
             _ => {
                 if let Some(parked) = session.parked.take() {
+                    session.client.set_waits_until(None);
                     out.extend_from_slice(&parked.answer);
                 }
                 Flow::Next
             }
         }
+    }
+
+    /// Whether CLIENT PAUSE holds anything back.
+    pub fn is_paused(&self) -> bool {
+        self.shared.pause.holds(true, self.shared.clock.now().lock).is_some()
+    }
+
+    /// The next moment at which a waiting call or a pause ends, as far as is known: for whoever moves a manual clock.
+    pub fn next_wait(&self) -> Option<LockTime> {
+        let now = self.shared.clock.now().lock;
+        let calls = self.shared.clients.all().into_iter().filter_map(|client| client.waits_until());
+        calls.chain(self.shared.pause.holds(true, now)).filter(|until| *until > now).min()
     }
 
     /// Does expiry work that is due, a bounded amount of it.
@@ -179,7 +198,11 @@ impl Engine {
     }
 
     #[inline]
-    fn subcommand(&self, command: &'static Command, request: Request<'_>) -> Result<&'static Command, Refused> {
+    fn subcommand(
+        &self,
+        command: &'static Command,
+        request: Request<'_>,
+    ) -> Result<&'static Command, Refused> {
         match request.get(1) {
             Some(name) if !command.subcommands.is_empty() => command
                 .subcommand(name)
@@ -202,12 +225,13 @@ impl Engine {
         session.client.last_command.store(command.index, Relaxed);
         let mut keys = SmallVec::new();
         let reach = command.reach(request, &mut keys);
-        let view = View::lock(&shared.keyspace, reach, session.database, batch.now, shared.settings.events());
+        let mut view =
+            View::lock(&shared.keyspace, reach, session.database, batch.now, shared.settings.events());
         let mark = out.len();
         let words_before = 1 + usize::from(command.name.contains('|'));
         let mut call = Call {
             now: view.now(),
-            view,
+            view: &mut view,
             args: Args::new(request, words_before),
             reply: Reply::new(out, session.protocol),
             session,
@@ -215,7 +239,6 @@ impl Engine {
             command,
         };
         let result = (command.row.run)(&mut call);
-        let Call { view, .. } = call;
         view.finish(&shared.channels);
         shared.stats[usize::from(command.index)].calls.add(1);
         if let Some(started) = started {
@@ -225,6 +248,7 @@ impl Engine {
             Ok(Outcome::Replied) => Flow::Next,
             Ok(Outcome::Close) => Flow::Close,
             Ok(Outcome::Park { until, answer }) => {
+                session.client.set_waits_until(until);
                 session.parked = Some(Parked { until, answer });
                 Flow::Wait
             }
@@ -237,7 +261,14 @@ impl Engine {
     }
 
     /// A command that is not flagged fast took so long.
-    fn took(&self, _session: &Session, command: &Command, _request: Request<'_>, micros: u64, batch: &mut Batch) {
+    fn took(
+        &self,
+        _session: &Session,
+        command: &Command,
+        _request: Request<'_>,
+        micros: u64,
+        batch: &mut Batch,
+    ) {
         self.shared.stats[usize::from(command.index)].micros.add(micros);
         if micros >= 1000 {
             batch.now = self.shared.clock.now();

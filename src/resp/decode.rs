@@ -46,9 +46,14 @@ pub struct Decoder {
 
 /// One request: a name and its arguments.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    bytes: &'a [u8],
-    spans: &'a [Span],
+pub struct Request<'a>(Words<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Words<'a> {
+    /// As a client sent them.
+    Received { bytes: &'a [u8], spans: &'a [Span] },
+    /// As a script put them together.
+    Listed(&'a [&'a [u8]]),
 }
 
 impl Decoder {
@@ -74,7 +79,7 @@ impl Decoder {
                 None => return Ok(None),
                 Some(b'*') => match self.count(buffer, trust)? {
                     None => return Ok(None),
-                    Some(0) => return Ok(Some(self.position)),
+                    Some(0) => return Ok(Some(self.whole())),
                     Some(count) => self.missing = count,
                 },
                 Some(_) => return self.inline(buffer),
@@ -86,12 +91,13 @@ impl Decoder {
             }
             self.missing -= 1;
         }
-        Ok(Some(self.position))
+        Ok(Some(self.whole()))
     }
 
     /// The request that [`Decoder::next`] found in `buffer`.
     pub fn request<'a>(&'a self, buffer: &'a [u8]) -> Request<'a> {
-        Request { bytes: if self.is_inline { &self.scratch } else { buffer }, spans: &self.spans }
+        let bytes = if self.is_inline { &self.scratch } else { buffer };
+        Request(Words::Received { bytes, spans: &self.spans })
     }
 
     /// How many more bytes the argument being received needs, if that is known: what to make room for next.
@@ -109,6 +115,12 @@ impl Decoder {
         if self.scratch.capacity() > SCRATCH_BYTES_KEPT {
             self.scratch = Vec::new();
         }
+    }
+
+    /// A request is whole: the next one is searched from its own start.
+    fn whole(&mut self) -> usize {
+        self.searched = 0;
+        self.position
     }
 
     fn count(&mut self, buffer: &[u8], trust: Trust) -> Result<Option<u32>, ProtocolError> {
@@ -194,26 +206,35 @@ impl Decoder {
             self.searched = buffer.len();
             return if buffer.len() > LINE_BYTES_MAX { Err(ProtocolError::InlineLine) } else { Ok(None) };
         };
-        self.searched = 0;
         let end = from + found;
         let line = buffer[..end].strip_suffix(b"\r").unwrap_or(&buffer[..end]);
         self.is_inline = true;
         self.scratch.clear();
         inline::split(line, &mut self.scratch, &mut self.spans)?;
         self.position = end + 1;
-        Ok(Some(self.position))
+        Ok(Some(self.whole()))
     }
 }
 
 impl<'a> Request<'a> {
+    /// The request of these words: what a script calls.
+    pub fn listed(words: &'a [&'a [u8]]) -> Self {
+        Self(Words::Listed(words))
+    }
+
     /// How many words: the name and its arguments.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.spans.len()
+        match self.0 {
+            Words::Received { spans, .. } => spans.len(),
+            Words::Listed(words) => words.len(),
+        }
     }
 
     /// True of what `*0` or a blank line decodes to.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
+        self.len() == 0
     }
 
     /// The word at `index`; the name is word 0.
@@ -222,21 +243,25 @@ impl<'a> Request<'a> {
     /// When `index` is not below [`Request::len`].
     #[inline]
     pub fn word(&self, index: usize) -> &'a [u8] {
-        let span = self.spans[index];
-        &self.bytes[span.start as usize..span.end as usize]
+        self.get(index).expect("a word of the request")
     }
 
     /// The word at `index`, if there is one.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
-        let span = self.spans.get(index)?;
-        Some(&self.bytes[span.start as usize..span.end as usize])
+        match self.0 {
+            Words::Received { bytes, spans } => {
+                let span = spans.get(index)?;
+                Some(&bytes[span.start as usize..span.end as usize])
+            }
+            Words::Listed(words) => words.get(index).copied(),
+        }
     }
 
     /// All words in order.
     pub fn words(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let bytes = self.bytes;
-        self.spans.iter().map(move |span| &bytes[span.start as usize..span.end as usize])
+        let this = *self;
+        (0..this.len()).map(move |index| this.word(index))
     }
 }
 
@@ -256,6 +281,7 @@ mod tests {
     const OPEN: Trust = Trust { bulk_bytes_max: 512 * 1024 * 1024, authenticated: true };
     const CLOSED: Trust = Trust { authenticated: false, ..OPEN };
 
+    /// Feeds `bytes` in pieces; whole requests are dropped from the front of the buffer, as a connection does.
     fn all(bytes: &[u8], piece: usize) -> Result<Vec<Vec<Vec<u8>>>, ProtocolError> {
         let mut decoder = Decoder::new();
         let (mut buffer, mut requests) = (Vec::new(), Vec::new());

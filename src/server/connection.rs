@@ -16,7 +16,7 @@ use tokio::time::Sleep;
 
 use super::house::House;
 use crate::clock::LockTime;
-use crate::engine::{Flow, Engine};
+use crate::engine::{Engine, Flow};
 use crate::limits::{UNAUTHENTICATED_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX};
 use crate::resp::{Decoder, Reply};
 use crate::state::session::Session;

@@ -5,7 +5,9 @@
 //!         shell only flushes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
+};
 use std::task::Waker;
 
 use dashmap::DashMap;
@@ -52,6 +54,8 @@ pub struct Client {
     pub reply_bytes: AtomicU64,
     /// The turn of a manual clock up to which the connection has seen to everything.
     pub settled: AtomicU64,
+    /// When its waiting call gives up, in milliseconds of lock time; zero: none waits, or for ever.
+    waits_until_ms: AtomicU64,
     protocol: AtomicU8,
     closing: AtomicBool,
     mailbox: Mutex<Mailbox>,
@@ -95,6 +99,7 @@ impl Client {
             query_bytes: AtomicU64::new(0),
             reply_bytes: AtomicU64::new(0),
             settled: AtomicU64::new(0),
+            waits_until_ms: AtomicU64::new(0),
             protocol: AtomicU8::new(2),
             closing: AtomicBool::new(false),
             mailbox: Mutex::default(),
@@ -110,6 +115,19 @@ impl Client {
     /// HELLO has changed the protocol.
     pub fn set_protocol(&self, protocol: Protocol) {
         self.protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
+    }
+
+    /// When its waiting call gives up, if one waits and does.
+    pub fn waits_until(&self) -> Option<LockTime> {
+        match self.waits_until_ms.load(Relaxed) {
+            0 => None,
+            until_ms => Some(LockTime::from_millis(until_ms)),
+        }
+    }
+
+    /// A call of its own waits until then, or no more.
+    pub fn set_waits_until(&self, until: Option<LockTime>) {
+        self.waits_until_ms.store(until.map_or(0, LockTime::as_millis), Relaxed);
     }
 
     /// Puts bytes into the mailbox and wakes the connection.
