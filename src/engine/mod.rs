@@ -114,7 +114,7 @@ impl Engine {
             return Flow::Next;
         }
         batch.commands += 1;
-        if batch.commands % COMMANDS_PER_READING == 0 {
+        if batch.commands.is_multiple_of(COMMANDS_PER_READING) {
             batch.now = self.shared.clock.now();
         }
         let start = out.len();

@@ -251,7 +251,7 @@ pub fn texts() -> Vec<(String, &'static str)> {
 fn build() -> Vec<Entry> {
     let mut entries = Vec::new();
     each(&mut |text, name, sent_by, program| entries.push(entry(text, name, sent_by, program)));
-    entries.sort_by(|left, right| left.sha1.cmp(&right.sha1));
+    entries.sort_by_key(|entry| entry.sha1);
     // Two texts of one shape, where both lists have it, mean the same: a test holds them to it.
     entries.dedup_by(|later, earlier| later.sha1 == earlier.sha1);
     entries
