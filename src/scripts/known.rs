@@ -278,4 +278,53 @@ pub const KNOWN: &[Known] = &[
         "two reads",
     ),
     known("994908155dadb1bed08a5af6dee7fedf956c4826", "redlock-universal: inspect", "value and lease"),
+    known(
+        "fa3d1aaa7e4145457755016a3d5daf72fa7a11bf",
+        "rueidislock: acquire",
+        "acquire and read, milliseconds",
+    ),
+    known(
+        "3875d208d9e377969d2022550302cc83ad17b584",
+        "rueidislock: acquire until",
+        "acquire and read, until a time",
+    ),
+    known(
+        "4384ed08baff4dd7071b6c78c516a2fded4ee3e7",
+        "rueidislock: forced",
+        "forced set and read, milliseconds",
+    ),
+    known(
+        "c10e8119872659b926e8e28002d9b7fccbf15617",
+        "rueidislock: forced until",
+        "forced set and read, until a time",
+    ),
+    known("a08c9c69b7c07ae2485190873b90d128a23e502d", "laravel cache: add", "add with a lease"),
+    known(
+        "9f614a785a5f9ae8c6396c6b4bf94d2087342603",
+        "RedLock.net: extend",
+        "acquire or refresh, told in three ways",
+    ),
+    known("5c252c1a0eaeeb4522fbbb982baba4e74ddfcd0d", "redlock (Elixir): unlock", "compare-and-delete"),
+    known("8e4905cee18e7c3188d10f2b8b170e403baed34f", "redlock-rb: unlock", "compare-and-delete"),
+    known("194f3902b2dd08557818d09fc2e7682d91480e53", "ShedLock: del", "compare-and-delete"),
+    known(
+        "78d2ca48a6dc9ef6892059792a3a0c5237733d64",
+        "redlock-rb: pttl",
+        "value and lease, null where missing",
+    ),
+    known(
+        "1b77b94aa78451d55dfa97e18819bfbfc596cb5b",
+        "@sesamecare-oss/redlock: acquireLock",
+        "acquire all, in a database",
+    ),
+    known(
+        "820e9778d2b6733e9ed771e4be90ae73a95a6f3b",
+        "@sesamecare-oss/redlock: extendLock",
+        "extend all, in a database",
+    ),
+    known(
+        "df51f6837dcfe303d334e6abea9aeae192bab216",
+        "@sesamecare-oss/redlock: releaseLock",
+        "release all, in a database",
+    ),
 ];

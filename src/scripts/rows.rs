@@ -12,6 +12,7 @@ const EACH: Arg = Arg::Of(Role::Each);
 const ONE: Arg = Arg::Of(Role::Literal("1"));
 const TOKEN: Role = Role::Argument(1);
 const PX: Arg = Arg::Word("PX");
+const PXAT: Arg = Arg::Word("PXAT");
 
 const fn get(place: u8) -> Do {
     call(place, "GET", &[K1])
@@ -407,6 +408,92 @@ pub(super) const ROWS: &[Row] = &[
                end return 0",
         steps: SETNX_PEXPIRE,
     },
+    Row {
+        name: "acquire or refresh, told in three ways",
+        sent_by: "RedLock.net",
+        text: "local v = redis.call('get', KEYS[1]) if v == false then return redis.call('set', KEYS[1], ARGV[1], 'PX', \
+               ARGV[2]) and 1 or 0 elseif v == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) else \
+               return -1 end",
+        steps: &[Step::Holder {
+            get: get(0),
+            token: TOKEN,
+            held: &[Step::Return(Give::Call(call(2, "PEXPIRE", &[K1, A2])))],
+            missing: &[Step::Call(call(1, "SET", &[K1, A1, PX, A2])), integer(1)],
+            other: &[integer(-1)],
+        }],
+    },
+    Row {
+        name: "acquire or refresh, null where taken",
+        sent_by: "redlock-rb",
+        text: "if redis.call('exists', KEYS[1]) == 0 or redis.call('get', KEYS[1]) == ARGV[1] then \
+               return redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2]) end",
+        steps: &[Step::If {
+            reply: call(0, "EXISTS", &[K1]),
+            is: Test::Equals(0),
+            then: SET_PX_THIRD,
+            otherwise: &[Step::Holder {
+                get: get(1),
+                token: TOKEN,
+                held: SET_PX_THIRD,
+                missing: FALSE,
+                other: FALSE,
+            }],
+        }],
+    },
+    Row {
+        name: "add with a lease",
+        sent_by: "laravel's cache",
+        text: "return redis.call('exists', KEYS[1]) < 1 and redis.call('setex', KEYS[1], ARGV[2], ARGV[1])",
+        steps: &[Step::If {
+            reply: call(0, "EXISTS", &[K1]),
+            is: Test::Below(1),
+            then: &[Step::Return(Give::Call(call(1, "SETEX", &[K1, A2, A1])))],
+            otherwise: FALSE,
+        }],
+    },
+    Row {
+        // The read makes the client's cache follow the key.
+        name: "acquire and read, milliseconds",
+        sent_by: "rueidislock",
+        text: "local r = redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) redis.call('get', KEYS[1]) return r",
+        steps: &[Step::If {
+            reply: call(0, "SET", &[K1, A1, Arg::Word("NX"), PX, A2]),
+            is: Test::True,
+            then: READ_AND_OK,
+            otherwise: READ_AND_NIL,
+        }],
+    },
+    Row {
+        name: "acquire and read, until a time",
+        sent_by: "rueidislock",
+        text: "local r = redis.call('set', KEYS[1], ARGV[1], 'NX', 'PXAT', ARGV[2]) redis.call('get', KEYS[1]) return r",
+        steps: &[Step::If {
+            reply: call(0, "SET", &[K1, A1, Arg::Word("NX"), PXAT, A2]),
+            is: Test::True,
+            then: READ_AND_OK,
+            otherwise: READ_AND_NIL,
+        }],
+    },
+    Row {
+        name: "forced set and read, milliseconds",
+        sent_by: "rueidislock",
+        text: "local r = redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2]) redis.call('get', KEYS[1]) return r",
+        steps: &[
+            Step::Call(call(0, "SET", &[K1, A1, PX, A2])),
+            Step::Call(get(1)),
+            Step::Return(Give::Status("OK")),
+        ],
+    },
+    Row {
+        name: "forced set and read, until a time",
+        sent_by: "rueidislock",
+        text: "local r = redis.call('set', KEYS[1], ARGV[1], 'PXAT', ARGV[2]) redis.call('get', KEYS[1]) return r",
+        steps: &[
+            Step::Call(call(0, "SET", &[K1, A1, PXAT, A2])),
+            Step::Call(get(1)),
+            Step::Return(Give::Status("OK")),
+        ],
+    },
     // Reads.
     Row {
         name: "guarded pttl, never negative",
@@ -513,6 +600,59 @@ pub(super) const ROWS: &[Row] = &[
         ],
     },
     Row {
+        name: "acquire all, in a database",
+        sent_by: "@sesamecare-oss/redlock",
+        text: "redis.pcall('select', tonumber(ARGV[1])) for i, k in ipairs(KEYS) do if redis.call('exists', k) == 1 then \
+               return 0 end end for i, k in ipairs(KEYS) do redis.call('set', k, ARGV[2], 'PX', ARGV[3]) end return #KEYS",
+        steps: &[
+            SELECT,
+            Step::EachKey(&[Step::If {
+                reply: call(1, "EXISTS", &[EACH]),
+                is: Test::Equals(1),
+                then: ZERO,
+                otherwise: &[],
+            }]),
+            Step::EachKey(&[Step::Call(call(2, "SET", &[EACH, A2, PX, A3]))]),
+            Step::Return(Give::KeyCount),
+        ],
+    },
+    Row {
+        name: "extend all, in a database",
+        sent_by: "@sesamecare-oss/redlock",
+        text: "redis.pcall('select', tonumber(ARGV[1])) for i, k in ipairs(KEYS) do if redis.call('get', k) ~= ARGV[2] \
+               then return 0 end end for i, k in ipairs(KEYS) do redis.call('set', k, ARGV[2], 'PX', ARGV[3]) end \
+               return #KEYS",
+        steps: &[
+            SELECT,
+            Step::EachKey(&[Step::Holder {
+                get: call(1, "GET", &[EACH]),
+                token: Role::Argument(2),
+                held: &[],
+                missing: ZERO,
+                other: ZERO,
+            }]),
+            Step::EachKey(&[Step::Call(call(2, "SET", &[EACH, A2, PX, A3]))]),
+            Step::Return(Give::KeyCount),
+        ],
+    },
+    Row {
+        name: "release all, in a database",
+        sent_by: "@sesamecare-oss/redlock",
+        text: "redis.pcall('select', tonumber(ARGV[1])) local n = 0 for i, k in ipairs(KEYS) do \
+               if redis.call('get', k) == ARGV[2] then redis.pcall('del', k) n = n + 1 end end return n",
+        steps: &[
+            SELECT,
+            Step::EachKey(&[Step::Holder {
+                get: call(1, "GET", &[EACH]),
+                token: Role::Argument(2),
+                held: &[Step::Try(call(2, "DEL", &[EACH])), Step::Count],
+                missing: &[],
+                other: &[],
+            }]),
+            Step::Return(Give::Counted),
+        ],
+    },
+    Row {
         name: "release all or none",
         sent_by: "bsm/redislock from 0.10 on",
         text: "local v = redis.call('mget', unpack(KEYS)) for i, _ in ipairs(KEYS) do if v[i] ~= ARGV[1] then \
@@ -596,6 +736,11 @@ const SETNX_PEXPIRE: &[Step] = &[Step::If {
     otherwise: ZERO,
 }];
 const SET_PX: &[Step] = &[Step::Return(Give::Call(call(1, "SET", &[K1, A1, PX, A2])))];
+const SET_PX_THIRD: &[Step] = &[Step::Return(Give::Call(call(2, "SET", &[K1, A1, PX, A2])))];
+const READ_AND_OK: &[Step] = &[Step::Call(get(1)), Step::Return(Give::Status("OK"))];
+const READ_AND_NIL: &[Step] = &[Step::Call(get(1)), Step::Return(Give::Nil)];
+/// Redis goes back to the caller's database when the script ends, and so must whoever carries out the call.
+const SELECT: Step = Step::Try(call(0, "SELECT", &[Arg::Number(TOKEN)]));
 const GET_EACH: Do = call(0, "GET", &[EACH]);
 const SET_EACH: Step = Step::EachKey(&[Step::Call(call(1, "SET", &[EACH, A1, PX, A2]))]);
 /// MGET reads a key of another type as missing, and so does this.

@@ -111,6 +111,21 @@ pub(super) const ACTIONS: &[Action] = &[
         ),
     },
     Action {
+        name: "compare-and-pexpireat",
+        sent_by: "extends until a time",
+        endings: reading!("redis.call('pexpireat', KEYS[1], ARGV[2])", call(1, "PEXPIREAT", &[K1, A2])),
+    },
+    Action {
+        name: "compare-and-expireat",
+        sent_by: "extends until a time in seconds",
+        endings: reading!("redis.call('expireat', KEYS[1], ARGV[2])", call(1, "EXPIREAT", &[K1, A2])),
+    },
+    Action {
+        name: "compare-and-persist",
+        sent_by: "holders that give up their lease's end",
+        endings: reading!("redis.call('persist', KEYS[1])", call(1, "PERSIST", &[K1])),
+    },
+    Action {
         name: "compare-and-set, milliseconds",
         sent_by: "extends that write the token again",
         endings: reading!(
