@@ -85,6 +85,8 @@ mod hostile {
     use super::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             let _ = recognise(&bytes);

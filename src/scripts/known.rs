@@ -327,4 +327,9 @@ pub const KNOWN: &[Known] = &[
         "@sesamecare-oss/redlock: releaseLock",
         "release all, in a database",
     ),
+    known(
+        "02718596825c5bf6c57af391b4dc01a6d2d9d88a",
+        "simple-redis-mutex: release",
+        "compare-and-delete, then a message in JSON",
+    ),
 ];

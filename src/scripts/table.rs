@@ -229,7 +229,7 @@ impl Needs {
             match *arg {
                 Arg::KeptPlus(role) | Arg::Number(role) | Arg::OneLess(role) => self.numbers.push(role),
                 Arg::AllKeys | Arg::AllKeysWith(_) => self.keys = true,
-                Arg::Of(_) | Arg::Word(_) => {}
+                Arg::Format(..) | Arg::Of(_) | Arg::Word(_) => {}
             }
         }
     }
@@ -251,7 +251,7 @@ pub fn texts() -> Vec<(String, &'static str)> {
 fn build() -> Vec<Entry> {
     let mut entries = Vec::new();
     each(&mut |text, name, sent_by, program| entries.push(entry(text, name, sent_by, program)));
-    entries.sort_by(|left, right| left.sha1.cmp(&right.sha1));
+    entries.sort_by_key(|entry: &Entry| entry.sha1);
     // Two texts of one shape, where both lists have it, mean the same: a test holds them to it.
     entries.dedup_by(|later, earlier| later.sha1 == earlier.sha1);
     entries
@@ -259,7 +259,7 @@ fn build() -> Vec<Entry> {
 
 /// Every row, written out or combined.
 fn each(add: &mut dyn FnMut(&str, &'static str, &'static str, Program)) {
-    for row in ROWS {
+    for row in ROWS.iter().copied().flatten() {
         add(row.text, row.name, row.sent_by, Program::Steps(row.steps));
     }
     for action in ACTIONS {
@@ -366,7 +366,13 @@ mod rows {
     #[test]
     fn a_row_is_found_by_its_own_text_and_by_any_spelling_of_it() {
         for (text, entry) in entries() {
-            let loud = text.replace('\'', "\"").replace(' ', "\n\t");
+            // Blanks and quotes inside a string are not spelling.
+            let is_plain = !text.contains('"');
+            let loud = if is_plain {
+                text.replace('\'', "\"").replace(' ', "\n\t")
+            } else {
+                format!("--[[ x ]] {text}")
+            };
             for text in [&text, &loud] {
                 let found = recognise(text.as_bytes()).unwrap_or_else(|| panic!("{text}"));
                 assert_eq!(found.entry.sha1, entry.sha1, "{text}");

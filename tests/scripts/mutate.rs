@@ -4,7 +4,7 @@
 //! Knows   the subset of Lua in which scripts of the table are written.
 
 /// The tokens of a text, without comments and white space.
-pub fn tokens(text: &str) -> Vec<&str> {
+pub(crate) fn tokens(text: &str) -> Vec<&str> {
     let bytes = text.as_bytes();
     let (mut found, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
@@ -36,7 +36,7 @@ pub fn tokens(text: &str) -> Vec<&str> {
 }
 
 /// Every single mutation of a text; none equals it token by token.
-pub fn all(text: &str) -> Vec<String> {
+pub(crate) fn all(text: &str) -> Vec<String> {
     let tokens = tokens(text);
     let mut found = Vec::new();
     for at in 0..tokens.len() {
@@ -97,7 +97,7 @@ fn replacements(token: &str) -> &'static [&'static str] {
 }
 
 /// The mutations that change nothing, by the rule that says so.
-pub fn means_the_same(text: &str, mutated: &str) -> bool {
+pub(crate) fn means_the_same(text: &str, mutated: &str) -> bool {
     let (old, new) = (normal(text), normal(mutated));
     old == new
 }
@@ -128,7 +128,7 @@ fn normal(text: &str) -> Vec<String> {
 }
 
 /// Words that make up scripts, for random ones.
-pub const WORDS: &[&str] = &[
+pub(crate) const WORDS: &[&str] = &[
     "if",
     "then",
     "else",
@@ -186,4 +186,4 @@ pub const WORDS: &[&str] = &[
 ];
 
 /// What may stand between two tokens of one line.
-pub const BLANKS: &[&str] = &[" ", "\t", "  ", " --[[ note ]] ", " --[==[ ]] ]==]", " \x0b\x0c"];
+pub(crate) const BLANKS: &[&str] = &[" ", "\t", "  ", " --[[ note ]] ", " --[==[ ]] ]==]", " \x0b\x0c"];

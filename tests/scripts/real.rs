@@ -13,7 +13,7 @@ use redlatch::scripts::native::{Answer, Calls, Item, Returned};
 use redlatch::scripts::recognise;
 
 /// A server and a connection to it.
-pub struct Redis {
+pub(crate) struct Redis {
     child: Child,
     directory: PathBuf,
     stream: BufReader<UnixStream>,
@@ -33,7 +33,7 @@ enum Reply {
 
 impl Redis {
     /// The server that the environment names, started; `None`, and a word about it, where it names none.
-    pub fn from_environment() -> Option<Self> {
+    pub(crate) fn from_environment() -> Option<Self> {
         let Some(binary) = std::env::var_os("REDLATCH_REDIS_SERVER") else {
             eprintln!("skipped: REDLATCH_REDIS_SERVER is not set");
             return None;
@@ -41,38 +41,40 @@ impl Redis {
         let thread = format!("{:?}", std::thread::current().id()).replace(['(', ')'], "-");
         let directory =
             std::env::temp_dir().join(format!("redlatch-scripts-{}-{thread}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::create_dir_all(&directory).expect("a temporary directory");
         let socket = directory.join("redis.sock");
         let mut child = Command::new(binary)
             .args(["--port", "0", "--save", "", "--appendonly", "no", "--daemonize", "no", "--unixsocket"])
             .arg(&socket)
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap();
+            .expect("REDLATCH_REDIS_SERVER starts");
         // The server's own word, not a sleep, says when it listens.
-        let log = BufReader::new(child.stdout.take().unwrap());
+        let log = BufReader::new(child.stdout.take().expect("its output is piped"));
         let mut lines = log.lines().map_while(Result::ok);
         assert!(lines.any(|line| line.contains("eady to accept connections")), "the server did not start");
         std::thread::spawn(move || lines.for_each(drop));
-        let stream = BufReader::new(UnixStream::connect(&socket).unwrap());
+        let stream = BufReader::new(UnixStream::connect(&socket).expect("a server that listens"));
         Some(Self { child, directory, stream, last: Vec::new() })
     }
 
     /// Runs one script over many small states; answers in how many of them it could run natively.
-    pub fn compare(&mut self, script: &str, seed: usize) -> usize {
+    pub(crate) fn compare(&mut self, script: &str, seed: usize) -> usize {
         let found = recognise(script.as_bytes()).unwrap_or_else(|| panic!("not recognised: {script}"));
         let sha1 = self.send(&[b"SCRIPT", b"LOAD", script.as_bytes()]);
         let Reply::Bulk(sha1) = sha1 else { panic!("{script}: {sha1:?}") };
-        let sha1 = String::from_utf8(sha1).unwrap();
-        let is_rare = seed < 60 || seed > 2_500;
+        let sha1 = String::from_utf8(sha1).expect("hexadecimal digits");
+        let is_rare = !(60..=2_500).contains(&seed);
         let mut cases = 0;
         for (place, state) in STATES.iter().enumerate() {
             for (turn, args) in ARGUMENTS.iter().enumerate() {
-                // A lease of 4 ms would end at its own whim; as a length it is wanted.
-                if args[1] == b"4" && !script.contains("getrange") {
+                // As a lease, a length or the number of a database would end at its own whim.
+                let is_length = args[1] == b"4";
+                let is_database = args[0].len() == 1;
+                if is_length && !script.contains("getrange") || is_database && !script.contains("select") {
                     continue;
                 }
-                if !is_rare && (place + turn + seed) % ARGUMENTS.len() != 0 {
+                if !is_rare && !(place + turn + seed).is_multiple_of(ARGUMENTS.len()) {
                     continue;
                 }
                 let keys: [&[u8]; 3] =
@@ -98,6 +100,8 @@ impl Redis {
                         ))
                     }
                 };
+                // A script that selects leaves its caller where it was.
+                self.send(&[b"SELECT", b"0"]);
                 let case =
                     format!("{script}\n  {} {state:?} {:?}", found.name(), args.map(String::from_utf8_lossy));
                 assert!(alike(&reply, &expected), "{case}\n  native {reply:?}\n  redis  {expected:?}");
@@ -126,6 +130,9 @@ impl Redis {
             found.push(self.send(&[b"PTTL", key]));
         }
         found.push(self.send(&[b"DBSIZE"]));
+        self.send(&[b"SELECT", b"3"]);
+        found.push(self.send(&[b"DBSIZE"]));
+        self.send(&[b"SELECT", b"0"]);
         Reply::Array(found)
     }
 
@@ -151,23 +158,23 @@ impl Redis {
             request.extend_from_slice(word);
             request.extend_from_slice(b"\r\n");
         }
-        self.stream.get_mut().write_all(&request).unwrap();
+        self.stream.get_mut().write_all(&request).expect("a server that reads");
         self.read()
     }
 
     fn read(&mut self) -> Reply {
         let mut line = String::new();
-        self.stream.read_line(&mut line).unwrap();
+        self.stream.read_line(&mut line).expect("a server that answers");
         let (kind, rest) = line.trim_end().split_at(1);
         match kind {
             "+" => Reply::Status(rest.into()),
             "-" => Reply::Error(rest.into()),
-            ":" => Reply::Integer(rest.parse().unwrap()),
-            "*" => Reply::Array((0..rest.parse::<usize>().unwrap()).map(|_| self.read()).collect()),
+            ":" => Reply::Integer(rest.parse().expect("an integer")),
+            "*" => Reply::Array((0..rest.parse::<usize>().expect("a length")).map(|_| self.read()).collect()),
             "$" if rest == "-1" => Reply::Nil,
             "$" => {
-                let mut bytes = vec![0; rest.parse::<usize>().unwrap() + 2];
-                self.stream.read_exact(&mut bytes).unwrap();
+                let mut bytes = vec![0; rest.parse::<usize>().expect("a length") + 2];
+                self.stream.read_exact(&mut bytes).expect("a whole bulk");
                 bytes.truncate(bytes.len() - 2);
                 Reply::Bulk(bytes)
             }
@@ -254,4 +261,6 @@ const ARGUMENTS: &[[&[u8]; 3]] = &[
     [b"mine", b"1.5", b"0"],
     [b"mine", b"4", b"60000"],
     [b"other", b"9223372036854775807", b"0"],
+    [b"0", b"mine", b"60000"],
+    [b"3", b"mine", b"60000"],
 ];
