@@ -12,6 +12,24 @@
 //! 3  keyspace/  journal/   shards (entries + wheel) each under a mutex; the ordered log of effects
 //! 2  state/                session, clients, channels, settings, metrics, effects
 //! 1  resp/ wheel/ types/   pure shapes that do not know each other
-//! 0  clock limits error    words every floor may say
+//! 0  clock limits error number   words every floor may say
 //! ```
+
+pub mod clock;
+pub mod commands;
+pub mod engine;
+pub mod error;
+pub mod journal;
+pub mod keyspace;
+pub mod limits;
+pub mod number;
+pub mod resp;
 pub mod scripts;
+#[cfg(feature = "server")]
+mod server;
+pub mod state;
+pub mod types;
+pub mod wheel;
+
+#[cfg(feature = "server")]
+pub use server::{Builder, Clock, Keys, Server, StartError};

@@ -1,0 +1,97 @@
+//! The commands, one file per family: rows, parsing, behaviour.
+//!
+//! Owns    the command table, and the [`Call`] that a command works in.
+//! Knows   the keyspace through a view, the server's state, scripts; nothing of sockets or of who runs it.
+//! Rule    a handler parses, then acts, then answers; it has no effect before it has parsed everything.
+
+mod args;
+mod client;
+mod connection;
+mod expire;
+mod expiry;
+mod introspect;
+mod keys;
+mod pubsub;
+pub mod row;
+mod script_cache;
+mod scripting;
+mod server;
+mod shared;
+mod strings;
+pub mod table;
+
+pub use args::Args;
+pub use shared::{Pause, Shared};
+pub use table::{Command, Keys, table};
+
+use crate::clock::{LockTime, Now};
+use crate::error::Refusal;
+use crate::keyspace::View;
+use crate::resp::{Reply, Request};
+use crate::state::session::Session;
+
+/// One command being carried out.
+#[derive(Debug)]
+pub struct Call<'a, 'k> {
+    /// The keyspace, as far as the command's keys reach.
+    pub view: &'a mut View<'k>,
+    /// The words behind the name.
+    pub args: Args<'a>,
+    /// Where the answer goes.
+    pub reply: Reply<'a>,
+    /// The instant of the command.
+    pub now: Now,
+    /// The connection's own state.
+    pub session: &'a mut Session,
+    /// The server's.
+    pub shared: &'k Shared,
+    /// The command itself.
+    pub command: &'static Command,
+}
+
+/// How a command ended that was not refused.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// It has answered.
+    Replied,
+    /// It has answered, and the connection closes once that is sent.
+    Close,
+    /// It waits; the session's next requests wait behind it.
+    Park {
+        /// When it gives up; `None`: never.
+        until: Option<LockTime>,
+        /// What it answers then.
+        answer: Vec<u8>,
+    },
+}
+
+/// Every family's rows, in the order in which the documents list them.
+pub(crate) const FAMILIES: &[&[row::Row]] = &[
+    connection::ROWS,
+    client::ROWS,
+    strings::ROWS,
+    keys::ROWS,
+    expire::ROWS,
+    scripting::ROWS,
+    pubsub::ROWS,
+    introspect::ROWS,
+    server::ROWS,
+];
+
+/// What a command says that only has subcommands, when none is named: the arity has refused it before.
+fn container(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    Err(Refusal::Arity(call.command.name.as_str().into()))
+}
+
+/// The answer of a HELP subcommand: which forms there are, two lines each, and HELP itself.
+fn help(call: &mut Call<'_, '_>, lines: &[&str]) -> Result<Outcome, Refusal> {
+    let container = call.command.name.split('|').next().unwrap_or_default().to_ascii_uppercase();
+    let head = format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+    let tail = ["HELP", "    Print this help."];
+    call.reply.array(lines.len() + 1 + tail.len());
+    call.reply.status(&head);
+    for line in lines.iter().chain(&tail) {
+        call.reply.status(line);
+    }
+    Ok(Outcome::Replied)
+}

@@ -1,0 +1,5 @@
+//! Channels: SUBSCRIBE, PUBLISH and their kind.
+
+use super::row::Row;
+
+pub(super) const ROWS: &[Row] = &[];

@@ -1,0 +1,246 @@
+//! The words a command's row is written in.
+//!
+//! Owns    [`Row`] and [`Arg`]: what a command is called, takes and does. Arity, key positions, ACL categories and the
+//!         replies of COMMAND follow from them.
+
+use super::{Call, Outcome};
+use crate::error::Refusal;
+
+/// A command: what it is called, what it takes, and the function that carries it out.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Its name, upper case; of a subcommand the second word alone.
+    pub name: &'static str,
+    /// What it does, in one sentence.
+    pub summary: &'static str,
+    /// The version of Redis (or of the server named in the summary) that first had it.
+    pub since: &'static str,
+    /// The chapter it belongs to.
+    pub group: Group,
+    /// What it may do, and when it may be sent.
+    pub flags: Flags,
+    /// What follows its name.
+    pub args: &'static [Arg],
+    /// Its subcommands, if its first argument names one.
+    pub subcommands: &'static [Row],
+    /// Carries it out.
+    pub run: fn(&mut Call<'_, '_>) -> Result<Outcome, Refusal>,
+}
+
+/// The chapter a command belongs to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Group {
+    /// Talking to the server about the connection itself.
+    Connection,
+    /// Any key, whatever it holds.
+    Generic,
+    /// Channels.
+    PubSub,
+    /// Lua.
+    Scripting,
+    /// The server as a whole.
+    Server,
+    /// Strings.
+    String,
+}
+
+impl Group {
+    /// The name that COMMAND DOCS gives it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Generic => "generic",
+            Self::PubSub => "pubsub",
+            Self::Scripting => "scripting",
+            Self::Server => "server",
+            Self::String => "string",
+        }
+    }
+}
+
+/// What a command may do, and when it may be sent.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Flags(u32);
+
+impl Flags {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// Changes the keyspace.
+    pub const WRITE: Self = Self(1);
+    /// Only reads it.
+    pub const READONLY: Self = Self(1 << 1);
+    /// Takes constant or logarithmic time: its run is not measured.
+    pub const FAST: Self = Self(1 << 2);
+    /// Could use up memory: refused by Redis when memory is full.
+    pub const DENYOOM: Self = Self(1 << 3);
+    /// For operators.
+    pub const ADMIN: Self = Self(1 << 4);
+    /// May be sent before authentication.
+    pub const NO_AUTH: Self = Self(1 << 5);
+    /// Not from inside a script.
+    pub const NOSCRIPT: Self = Self(1 << 6);
+    /// Allowed while data are loading.
+    pub const LOADING: Self = Self(1 << 7);
+    /// Allowed on a replica with old data.
+    pub const STALE: Self = Self(1 << 8);
+    /// Not shown to MONITOR or counted as slow: it carries a password.
+    pub const SECRET: Self = Self(1 << 9);
+    /// Looks at every shard.
+    pub const ALL_SHARDS: Self = Self(1 << 10);
+    /// Whether it writes depends on the script.
+    pub const SCRIPT: Self = Self(1 << 11);
+    /// May be sent by a RESP2 client that is subscribed.
+    pub const SUBSCRIBED: Self = Self(1 << 12);
+    /// May wait.
+    pub const BLOCKING: Self = Self(1 << 13);
+    /// Channels.
+    pub const PUBSUB: Self = Self(1 << 14);
+    /// Dangerous in the hands of strangers: an ACL category.
+    pub const DANGEROUS: Self = Self(1 << 15);
+    /// Not held back by CLIENT PAUSE: it may end one, or tells the world about itself.
+    pub const UNPAUSED: Self = Self(1 << 16);
+
+    /// Both.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether any of `other` is among them.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// One argument, in the grammar of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Arg {
+    /// What COMMAND DOCS calls it.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// The word that goes before it.
+    pub token: Option<&'static str>,
+    /// Whether it may be left out.
+    pub is_optional: bool,
+    /// Whether it may come several times.
+    pub is_multiple: bool,
+}
+
+/// What an argument is.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Several arguments in a row.
+    Block(&'static [Arg]),
+    /// A number.
+    Double,
+    /// An integer.
+    Integer,
+    /// A key.
+    Key,
+    /// The number of keys that follow.
+    KeyCount,
+    /// One of several.
+    OneOf(&'static [Arg]),
+    /// A pattern.
+    Pattern,
+    /// Nothing but its token.
+    Token,
+    /// A Unix time.
+    UnixTime,
+    /// Any bytes.
+    Text,
+}
+
+const fn plain(name: &'static str, kind: Kind) -> Arg {
+    Arg { name, kind, token: None, is_optional: false, is_multiple: false }
+}
+
+/// A key.
+pub const fn key(name: &'static str) -> Arg {
+    plain(name, Kind::Key)
+}
+
+/// The number of keys that follow.
+pub const fn key_count() -> Arg {
+    plain("numkeys", Kind::KeyCount)
+}
+
+/// Any bytes.
+pub const fn text(name: &'static str) -> Arg {
+    plain(name, Kind::Text)
+}
+
+/// An integer.
+pub const fn integer(name: &'static str) -> Arg {
+    plain(name, Kind::Integer)
+}
+
+/// A number.
+pub const fn double(name: &'static str) -> Arg {
+    plain(name, Kind::Double)
+}
+
+/// A Unix time.
+pub const fn unix_time(name: &'static str) -> Arg {
+    plain(name, Kind::UnixTime)
+}
+
+/// A pattern.
+pub const fn pattern(name: &'static str) -> Arg {
+    plain(name, Kind::Pattern)
+}
+
+/// A word that stands for itself.
+pub const fn token(name: &'static str, word: &'static str) -> Arg {
+    Arg { token: Some(word), ..plain(name, Kind::Token) }
+}
+
+/// One of several.
+pub const fn one_of(name: &'static str, args: &'static [Arg]) -> Arg {
+    plain(name, Kind::OneOf(args))
+}
+
+/// Several in a row.
+pub const fn block(name: &'static str, args: &'static [Arg]) -> Arg {
+    plain(name, Kind::Block(args))
+}
+
+impl Arg {
+    /// It may be left out.
+    #[must_use]
+    pub const fn maybe(self) -> Self {
+        Self { is_optional: true, ..self }
+    }
+
+    /// It may come several times.
+    #[must_use]
+    pub const fn many(self) -> Self {
+        Self { is_multiple: true, ..self }
+    }
+
+    /// `word` goes before it.
+    #[must_use]
+    pub const fn after(self, word: &'static str) -> Self {
+        Self { token: Some(word), ..self }
+    }
+
+    /// Words it takes at least, when it is not left out.
+    pub(super) fn width(&self) -> usize {
+        let own = match self.kind {
+            Kind::Token => 0,
+            Kind::OneOf(args) => args.iter().map(Arg::width).min().unwrap_or(0),
+            Kind::Block(args) => args.iter().filter(|arg| !arg.is_optional).map(Arg::width).sum(),
+            _ => 1,
+        };
+        own + usize::from(self.token.is_some())
+    }
+
+    /// Whether a request can have more words than [`Arg::width`] because of it.
+    pub(super) fn is_elastic(&self) -> bool {
+        let inner = match self.kind {
+            Kind::OneOf(args) | Kind::Block(args) => args.iter().any(Arg::is_elastic),
+            _ => false,
+        };
+        self.is_optional || self.is_multiple || inner
+    }
+}

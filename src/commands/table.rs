@@ -1,0 +1,296 @@
+//! The command table: all rows of all families, what follows from each, and the way from a name to its row.
+//!
+//! Owns    [`Command`], a row with what is derived from it, and the lookup.
+//! Rule    a name is looked up without allocating, in any letter case, in one probe or two.
+
+use std::sync::LazyLock;
+
+use super::row::{Arg, Flags, Kind, Row};
+use super::{FAMILIES, Request};
+use crate::keyspace::Reach;
+
+/// A row and what follows from it.
+#[derive(Debug)]
+pub struct Command {
+    /// The row.
+    pub row: &'static Row,
+    /// Lower-case name; of a subcommand `container|name`.
+    pub name: String,
+    /// Words of a request, its name included: exactly so many, or at least so many if negative.
+    pub arity: i32,
+    /// Where its keys are.
+    pub keys: Keys,
+    /// Its place in the table: what counts its calls.
+    pub index: u16,
+    /// Its subcommands.
+    pub subcommands: Vec<Command>,
+}
+
+/// Where the keys of a request are; word 0 is the name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Keys {
+    /// It has none.
+    Nowhere,
+    /// From `first` on, every `step` words; `last` counts from the end if negative.
+    Range {
+        /// The first key.
+        first: usize,
+        /// The last key, from the end if negative.
+        last: i32,
+        /// From one key to the next.
+        step: usize,
+    },
+    /// Word `count` says how many follow it.
+    Counted {
+        /// The word that counts them.
+        count: usize,
+    },
+}
+
+/// All commands.
+#[derive(Debug)]
+pub struct Table {
+    commands: Vec<Command>,
+    /// Open addressing by the name's hash: index of the command, `u16::MAX` for none.
+    buckets: Vec<u16>,
+    /// Commands and subcommands together: how many counters are needed.
+    total: usize,
+}
+
+/// Longest name of a command; a longer word names none.
+const NAME_BYTES_MAX: usize = 24;
+
+static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
+
+/// The command table.
+#[inline]
+pub fn table() -> &'static Table {
+    &TABLE
+}
+
+impl Table {
+    fn new() -> Self {
+        let mut total = 0;
+        let rows = FAMILIES.iter().copied().flatten();
+        let commands: Vec<_> = rows.map(|row| Command::new(row, None, &mut total)).collect();
+        let size = (commands.len() * 4).next_power_of_two();
+        let mut table = Self { commands, buckets: vec![u16::MAX; size], total };
+        for index in 0..table.commands.len() {
+            let mut at = fold(table.commands[index].name.as_bytes()).1 as usize & (size - 1);
+            while table.buckets[at] != u16::MAX {
+                at = (at + 1) & (size - 1);
+            }
+            table.buckets[at] = index as u16;
+        }
+        table
+    }
+
+    /// The command of that name, in any letter case.
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<&Command> {
+        if name.len() > NAME_BYTES_MAX {
+            return None;
+        }
+        let (folded, hash) = fold(name);
+        let mut at = hash as usize & (self.buckets.len() - 1);
+        loop {
+            let command = self.commands.get(usize::from(self.buckets[at]))?;
+            if command.name.as_bytes() == &folded[..name.len()] {
+                return Some(command);
+            }
+            at = (at + 1) & (self.buckets.len() - 1);
+        }
+    }
+
+    /// The command at `place` among the names, if it answers to `name`: what a client sent last, it often sends again.
+    #[inline]
+    pub fn at(&self, place: u16, name: &[u8]) -> Option<&Command> {
+        self.commands
+            .get(usize::from(place))
+            .filter(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
+    }
+
+    /// The place of `command` for [`Table::at`]; of a subcommand's container, not of the subcommand.
+    pub fn place(&self, command: &Command) -> u16 {
+        self.commands
+            .iter()
+            .position(|known| std::ptr::eq(known, command))
+            .map_or(u16::MAX, |place| place as u16)
+    }
+
+    /// Every command, not the subcommands, in the order of the families.
+    pub fn commands(&self) -> &[Command] {
+        &self.commands
+    }
+
+    /// Every command and subcommand.
+    pub fn all(&self) -> impl Iterator<Item = &Command> {
+        self.commands.iter().flat_map(|command| std::iter::once(command).chain(&command.subcommands))
+    }
+
+    /// How many commands and subcommands there are.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+}
+
+impl Command {
+    fn new(row: &'static Row, container: Option<&str>, total: &mut usize) -> Self {
+        let own = row.name.to_ascii_lowercase();
+        let name = container.map_or_else(|| own.clone(), |container| format!("{container}|{own}"));
+        let index = *total as u16;
+        *total += 1;
+        let subcommands = row.subcommands.iter().map(|sub| Self::new(sub, Some(&name), total)).collect();
+        let words_before = 1 + usize::from(container.is_some());
+        let arity = if row.subcommands.is_empty() { arity(row.args, words_before) } else { -2 };
+        Self { row, name, arity, keys: keys(row.args, words_before), index, subcommands }
+    }
+
+    /// The subcommand of that name, in any letter case.
+    pub fn subcommand(&self, name: &[u8]) -> Option<&Command> {
+        self.subcommands.iter().find(|sub| name.eq_ignore_ascii_case(sub.row.name.as_bytes()))
+    }
+
+    /// Whether a request of `words` words has enough of them, and not too many.
+    #[inline]
+    pub fn fits(&self, words: usize) -> bool {
+        if self.arity >= 0 {
+            words == self.arity as usize
+        } else {
+            words >= self.arity.unsigned_abs() as usize
+        }
+    }
+
+    /// The shards that `request` needs; `keys` is room for its keys.
+    #[inline]
+    pub fn reach<'b, 'a>(
+        &self,
+        request: Request<'a>,
+        keys: &'b mut smallvec::SmallVec<[&'a [u8]; 8]>,
+    ) -> Reach<'b>
+    where
+        'a: 'b,
+    {
+        if self.row.flags.has(Flags::ALL_SHARDS) {
+            return Reach::All;
+        }
+        if self.row.flags.has(Flags::SCRIPT) {
+            // A script may name keys that its request does not: it locks what it needs itself.
+            return Reach::Nothing;
+        }
+        match self.keys {
+            Keys::Nowhere => Reach::Nothing,
+            Keys::Range { first, last, step } if last == first as i32 && step == 1 => {
+                request.get(first).map_or(Reach::Nothing, Reach::One)
+            }
+            _ => {
+                keys.extend(self.positions(request).map(|at| request.word(at)));
+                match keys.as_slice() {
+                    [] => Reach::Nothing,
+                    [one] => Reach::One(one),
+                    many => Reach::Keys(many),
+                }
+            }
+        }
+    }
+
+    /// Where the keys of `request` are. A count that cannot be right names no key: the command will refuse it.
+    pub fn positions(&self, request: Request<'_>) -> impl Iterator<Item = usize> + use<> {
+        let words = request.len();
+        let (first, end, step) = match self.keys {
+            Keys::Nowhere => (0, 0, 1),
+            Keys::Range { first, last, step } => {
+                let last = if last < 0 { words as i64 + i64::from(last) } else { i64::from(last) };
+                (first, usize::try_from(last + 1).unwrap_or(0).min(words), step)
+            }
+            Keys::Counted { count } => {
+                let keys = request.get(count).and_then(crate::number::integer).unwrap_or(0);
+                let keys = usize::try_from(keys).unwrap_or(0);
+                let end = (count + 1).saturating_add(keys);
+                (count + 1, if end <= words { end } else { 0 }, 1)
+            }
+        };
+        (first..end.max(first)).step_by(step)
+    }
+}
+
+fn arity(args: &[Arg], words_before: usize) -> i32 {
+    let least: usize = args.iter().filter(|arg| !arg.is_optional).map(Arg::width).sum();
+    let words = (words_before + least) as i32;
+    if args.iter().any(Arg::is_elastic) { -words } else { words }
+}
+
+fn keys(args: &[Arg], words_before: usize) -> Keys {
+    let mut at = words_before;
+    let mut found = Keys::Nowhere;
+    for arg in args {
+        match (arg.kind, found) {
+            (Kind::KeyCount, _) => return Keys::Counted { count: at },
+            (Kind::Key, Keys::Nowhere) => {
+                let last = if arg.is_multiple { -1 } else { at as i32 };
+                found = Keys::Range { first: at, last, step: 1 };
+            }
+            // RENAME, COPY: a second key right behind the first.
+            (Kind::Key, Keys::Range { first, last, step }) if at as i32 == last + 1 => {
+                found = Keys::Range { first, last: at as i32, step };
+            }
+            // MSET: key, value, key, value.
+            (Kind::Block(inner), Keys::Nowhere)
+                if inner.first().is_some_and(|arg| matches!(arg.kind, Kind::Key)) =>
+            {
+                let last = if arg.is_multiple { -1 } else { at as i32 };
+                found = Keys::Range { first: at, last, step: inner.len() };
+            }
+            _ => {}
+        }
+        at += arg.width();
+    }
+    found
+}
+
+/// The name in lower case, and a hash of it.
+#[inline]
+fn fold(name: &[u8]) -> ([u8; NAME_BYTES_MAX], u64) {
+    let mut folded = [0; NAME_BYTES_MAX];
+    folded[..name.len()].copy_from_slice(name);
+    folded.make_ascii_lowercase();
+    let mut hash = name.len() as u64;
+    for chunk in folded.chunks_exact(8) {
+        let word = u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
+        hash = (hash.rotate_left(5) ^ word).wrapping_mul(0x517C_C1B7_2722_0A95);
+    }
+    (folded, hash >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_found_in_any_case_and_is_the_only_one() {
+        for command in table().commands() {
+            assert!(std::ptr::eq(table().find(command.name.as_bytes()).unwrap(), command));
+            assert!(
+                std::ptr::eq(table().find(command.row.name.as_bytes()).unwrap(), command),
+                "{}",
+                command.name
+            );
+            assert!(command.name.len() <= NAME_BYTES_MAX, "{}", command.name);
+        }
+        assert!(table().find(b"get\0").is_none());
+        assert!(table().find(&[b'x'; 100]).is_none());
+    }
+
+    #[test]
+    fn every_row_says_what_it_does_and_does_not_both_read_only_and_write() {
+        for command in table().all() {
+            let row = command.row;
+            assert!(row.summary.ends_with('.'), "{}: its summary is no sentence", command.name);
+            assert!(!(row.flags.has(Flags::WRITE) && row.flags.has(Flags::READONLY)), "{}", command.name);
+            assert_eq!(row.name, row.name.to_ascii_uppercase());
+            let has_keys = command.keys != Keys::Nowhere;
+            let says_so = row.flags.has(Flags::WRITE.with(Flags::READONLY).with(Flags::SCRIPT));
+            assert!(!has_keys || says_so, "{}: has keys and neither reads nor writes", command.name);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The engine: the whole server without a socket, a thread or a clock of its own.
+//!
+//! Owns    the gates every command passes, in order, and the connection's life from HELLO to QUIT.
+//! Time    comes from the injected clock: once per batch, and again after whatever may have taken long.
+//! Rule    what goes to other clients enters their mailboxes while the shards are still locked; the shell only flushes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use smallvec::SmallVec;
+
+use crate::clock::{LockTime, Now};
+use crate::commands::row::Flags;
+use crate::commands::{Args, Call, Command, Outcome, Shared, table};
+use crate::error::Refusal;
+use crate::keyspace::{Due, View};
+use crate::resp::{Reply, Request, Trust};
+use crate::state::clients::Client;
+use crate::state::session::{Parked, Replies, Session};
+
+mod unknown;
+
+/// One server, ready to carry out requests.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+/// What the connection does after a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Flow {
+    /// The next request.
+    Next,
+    /// Send what is there, then close.
+    Close,
+    /// The same request again, no later than this moment: CLIENT PAUSE holds it back.
+    Again(LockTime),
+    /// Nothing until [`Engine::resume`] says so: a call of this session waits.
+    Wait,
+}
+
+/// What a batch of requests has in common: one reading of the clock, until something takes long.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch {
+    now: Now,
+    commands: u32,
+}
+
+/// Commands after which a batch reads the clock again.
+const COMMANDS_PER_READING: u32 = 64;
+
+impl Engine {
+    /// An engine over that state.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// What all commands share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// A connection begins.
+    pub fn connect(&self, client: Client) -> Session {
+        let client = Arc::new(client);
+        self.shared.metrics.connections.add(1);
+        self.shared.clients.enter(Arc::clone(&client));
+        Session::new(client, !self.shared.settings.needs_password())
+    }
+
+    /// A connection is gone.
+    pub fn disconnect(&self, session: &mut Session) {
+        for channel in session.channels.drain(..) {
+            self.shared.channels.unsubscribe(&channel, session.client.id);
+        }
+        for pattern in session.patterns.drain(..) {
+            self.shared.channels.unsubscribe_pattern(&pattern, session.client.id);
+        }
+        self.shared.clients.leave(session.client.id);
+    }
+
+    /// A batch of requests begins.
+    #[inline]
+    pub fn batch(&self) -> Batch {
+        Batch { now: self.shared.clock.now(), commands: 0 }
+    }
+
+    /// A batch is over: the counters learn of it.
+    #[inline]
+    pub fn end_batch(&self, session: &Session, batch: Batch) {
+        self.shared.metrics.commands.add(u64::from(batch.commands));
+        session.client.last_active_ms.store(batch.now.lock.as_millis(), Relaxed);
+    }
+
+    /// How much this session may ask for.
+    pub fn trust(&self, session: &Session) -> Trust {
+        Trust { bulk_bytes_max: self.shared.settings.bulk_bytes_max(), authenticated: session.authenticated }
+    }
+
+    /// Carries out one request and appends its answer to `out`.
+    #[inline]
+    pub fn execute(
+        &self,
+        session: &mut Session,
+        request: Request<'_>,
+        batch: &mut Batch,
+        out: &mut Vec<u8>,
+    ) -> Flow {
+        if request.is_empty() {
+            return Flow::Next;
+        }
+        batch.commands += 1;
+        if batch.commands % COMMANDS_PER_READING == 0 {
+            batch.now = self.shared.clock.now();
+        }
+        let start = out.len();
+        let flow = match self.admit(session, request, batch.now) {
+            Ok(Admitted::Run(command)) => self.run(session, command, request, batch, out),
+            Ok(Admitted::Hold(until)) => {
+                batch.commands -= 1;
+                return Flow::Again(until);
+            }
+            Err((refusal, command)) => {
+                self.refuse(session, command, &refusal, out);
+                Flow::Next
+            }
+        };
+        if session.replies != Replies::On {
+            mute(session, out, start);
+        }
+        flow
+    }
+
+    /// Looks after a call that waits: appends its answer and says [`Flow::Next`] once its time has come.
+    pub fn resume(&self, session: &mut Session, out: &mut Vec<u8>) -> Flow {
+        let now = self.shared.clock.now().lock;
+        match &session.parked {
+            Some(Parked { until, .. }) if until.is_none_or(|until| until > now) => Flow::Wait,
+            _ => {
+                if let Some(parked) = session.parked.take() {
+                    session.client.set_waits_until(None);
+                    out.extend_from_slice(&parked.answer);
+                }
+                Flow::Next
+            }
+        }
+    }
+
+    /// Whether CLIENT PAUSE holds anything back.
+    pub fn is_paused(&self) -> bool {
+        self.shared.pause.holds(true, self.shared.clock.now().lock).is_some()
+    }
+
+    /// The next moment at which a waiting call or a pause ends, as far as is known: for whoever moves a manual clock.
+    pub fn next_wait(&self) -> Option<LockTime> {
+        let now = self.shared.clock.now().lock;
+        let calls = self.shared.clients.all().into_iter().filter_map(|client| client.waits_until());
+        calls.chain(self.shared.pause.holds(true, now)).filter(|until| *until > now).min()
+    }
+
+    /// Does expiry work that is due, a bounded amount of it.
+    pub fn tick(&self) -> Due {
+        let shared = &self.shared;
+        shared.keyspace.tick(shared.clock.now(), shared.settings.events(), &shared.channels)
+    }
+
+    /// The gates, in Redis' order: name, arity, authentication, subscriptions, pause.
+    #[inline]
+    fn admit(&self, session: &mut Session, request: Request<'_>, now: Now) -> Result<Admitted, Refused> {
+        let name = request.word(0);
+        let table = table();
+        let command = match table.at(session.last_row, name) {
+            Some(command) => command,
+            None => {
+                let command = table.find(name).ok_or_else(|| (unknown::command(request), None))?;
+                session.last_row = table.place(command);
+                command
+            }
+        };
+        let command = self.subcommand(command, request)?;
+        if !command.fits(request.len()) {
+            return Err((Refusal::Arity(command.name.as_str().into()), Some(command)));
+        }
+        let flags = command.row.flags;
+        if !session.authenticated && !flags.has(Flags::NO_AUTH) {
+            self.shared.metrics.denied_auth.add(1);
+            return Err((Refusal::NoAuth, Some(command)));
+        }
+        if session.is_subscriber() && !flags.has(Flags::SUBSCRIBED) {
+            return Err((unknown::while_subscribed(&command.name), Some(command)));
+        }
+        if let Some(until) = self.shared.pause.holds(flags.has(Flags::WRITE.with(Flags::SCRIPT)), now.lock)
+            && !flags.has(Flags::UNPAUSED)
+        {
+            return Ok(Admitted::Hold(until));
+        }
+        Ok(Admitted::Run(command))
+    }
+
+    #[inline]
+    fn subcommand(
+        &self,
+        command: &'static Command,
+        request: Request<'_>,
+    ) -> Result<&'static Command, Refused> {
+        match request.get(1) {
+            Some(name) if !command.subcommands.is_empty() => command
+                .subcommand(name)
+                .ok_or_else(|| (unknown::subcommand(&command.name, name), Some(command))),
+            _ => Ok(command),
+        }
+    }
+
+    #[inline]
+    fn run(
+        &self,
+        session: &mut Session,
+        command: &'static Command,
+        request: Request<'_>,
+        batch: &mut Batch,
+        out: &mut Vec<u8>,
+    ) -> Flow {
+        let shared = &*self.shared;
+        let started = (!command.row.flags.has(Flags::FAST)).then(|| shared.clock.micros());
+        session.client.last_command.store(command.index, Relaxed);
+        let mut keys = SmallVec::new();
+        let reach = command.reach(request, &mut keys);
+        let mut view =
+            View::lock(&shared.keyspace, reach, session.database, batch.now, shared.settings.events());
+        let mark = out.len();
+        let words_before = 1 + usize::from(command.name.contains('|'));
+        let mut call = Call {
+            now: view.now(),
+            view: &mut view,
+            args: Args::new(request, words_before),
+            reply: Reply::new(out, session.protocol),
+            session,
+            shared,
+            command,
+        };
+        let result = (command.row.run)(&mut call);
+        view.finish(&shared.channels);
+        shared.stats[usize::from(command.index)].calls.add(1);
+        if let Some(started) = started {
+            self.took(session, command, request, shared.clock.micros().saturating_sub(started), batch);
+        }
+        match result {
+            Ok(Outcome::Replied) => Flow::Next,
+            Ok(Outcome::Close) => Flow::Close,
+            Ok(Outcome::Park { until, answer }) => {
+                session.client.set_waits_until(until);
+                session.parked = Some(Parked { until, answer });
+                Flow::Wait
+            }
+            Err(refusal) => {
+                out.truncate(mark);
+                self.refuse(session, Some(command), &refusal, out);
+                Flow::Next
+            }
+        }
+    }
+
+    /// A command that is not flagged fast took so long.
+    fn took(
+        &self,
+        _session: &Session,
+        command: &Command,
+        _request: Request<'_>,
+        micros: u64,
+        batch: &mut Batch,
+    ) {
+        self.shared.stats[usize::from(command.index)].micros.add(micros);
+        if micros >= 1000 {
+            batch.now = self.shared.clock.now();
+        }
+    }
+
+    fn refuse(&self, session: &Session, command: Option<&Command>, refusal: &Refusal, out: &mut Vec<u8>) {
+        self.shared.metrics.errors.add(1);
+        if let Some(command) = command {
+            self.shared.stats[usize::from(command.index)].failed.add(1);
+        }
+        Reply::new(out, session.protocol).error(&refusal.text());
+    }
+}
+
+type Refused = (Refusal, Option<&'static Command>);
+
+enum Admitted {
+    Run(&'static Command),
+    Hold(LockTime),
+}
+
+/// Takes back what a muted session was not to be told.
+fn mute(session: &mut Session, out: &mut Vec<u8>, start: usize) {
+    match session.replies {
+        Replies::On => {}
+        Replies::Off => out.truncate(start),
+        Replies::SkipNext => session.replies = Replies::Skip,
+        Replies::Skip => {
+            out.truncate(start);
+            session.replies = Replies::On;
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Why a command was not carried out, and how that is said on the wire.
+//!
+//! Owns    every error text that more than one command can give; a text that belongs to one command stands with it.
+//! Rule    a refusal has no effect on the keyspace, and no byte of a request reaches a line unescaped.
+//! Source  texts as Redis 7.0 gives them; client libraries branch on the first word.
+
+use std::borrow::Cow;
+
+/// Why a command was not carried out. The first word of its text is what client libraries branch on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The argument count does not fit the row's grammar. Carries the full name, `client|kill` for a subcommand.
+    Arity(Cow<'static, str>),
+    /// A key that has to exist does not.
+    NoSuchKey,
+    /// EVALSHA of a script that nobody loaded.
+    NoScript,
+    /// The client has yet to authenticate.
+    NoAuth,
+    /// An argument that must be an integer of 64 bits is not.
+    NotAnInteger,
+    /// An argument that must be a number is not.
+    NotAFloat,
+    /// A counter would leave the range of 64 bits.
+    Overflow,
+    /// A database number beyond the `databases` setting.
+    DatabaseRange,
+    /// A lease that is zero, negative, or ends beyond the end of time. Carries the command's name.
+    ExpireTime(&'static str),
+    /// A string would grow beyond `proto-max-bulk-len`.
+    StringTooLong,
+    /// The options do not make sense.
+    Syntax,
+    /// The key holds a value of another type.
+    WrongType,
+    /// A text that one command alone gives, code first.
+    Said(Cow<'static, str>),
+}
+
+impl Refusal {
+    /// A text that one command alone gives, code first: `ERR bit is not ...`.
+    pub fn said(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::Said(text.into())
+    }
+
+    /// The whole error line without its leading `-`.
+    pub fn text(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Arity(name) => {
+                return format!("ERR wrong number of arguments for '{name}' command").into();
+            }
+            Self::ExpireTime(name) => return format!("ERR invalid expire time in '{name}' command").into(),
+            Self::Said(text) => return text.clone(),
+            Self::NoSuchKey => "ERR no such key",
+            Self::NoScript => "NOSCRIPT No matching script. Please use EVAL.",
+            Self::NoAuth => "NOAUTH Authentication required.",
+            Self::NotAnInteger => "ERR value is not an integer or out of range",
+            Self::NotAFloat => "ERR value is not a valid float",
+            Self::Overflow => "ERR increment or decrement would overflow",
+            Self::DatabaseRange => "ERR DB index is out of range",
+            Self::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+            Self::Syntax => "ERR syntax error",
+            Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
+        })
+    }
+}
+
+/// A broken frame: the client is told once and its connection closed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ProtocolError {
+    /// A bulk string was due and something else came.
+    #[error("expected '$', got '{}'", char::from(*.0))]
+    ExpectedBulk(u8),
+    /// The length of an argument is no number, negative or too large.
+    #[error("invalid bulk length")]
+    BulkLength,
+    /// The number of arguments is no number or too large.
+    #[error("invalid multibulk length")]
+    ArgumentCount,
+    /// The line that announces a length does not end.
+    #[error("too big bulk count string")]
+    BulkLine,
+    /// The line that announces the number of arguments does not end.
+    #[error("too big mbulk count string")]
+    CountLine,
+    /// An inline request does not end.
+    #[error("too big inline request")]
+    InlineLine,
+    /// An inline request opens a quote and does not close it.
+    #[error("unbalanced quotes in request")]
+    Quotes,
+    /// Too many arguments before authentication.
+    #[error("unauthenticated multibulk length")]
+    UnauthenticatedCount,
+    /// Too long an argument before authentication.
+    #[error("unauthenticated bulk length")]
+    UnauthenticatedBulk,
+    /// A request larger than any client may send; closed without a word, as in Redis.
+    #[error("request too large")]
+    RequestTooLarge,
+}

@@ -1,0 +1,568 @@
+//! Where entries live: header, key and value of one entry side by side in one range of bytes.
+//!
+//! Owns    the pages, each a row of slots of one size, and every byte of every entry.
+//! Knows   `wheel`, for the links of a timer; nothing of hashes or databases beyond a number it keeps.
+//!
+//! An entry costs [`HEADER_BYTES`], its key, its value, and at most a few bytes to the next slot size. What
+//! is larger than the largest slot has a page of its own, which grows as a vector does. Memory of a page is
+//! touched as its slots are first used. A page without entries is given back, but for the last of its size.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::wheel::{HEADS_FROM, Timer, Timers};
+
+/// The pages of one shard.
+#[derive(Debug)]
+pub(super) struct Arena {
+    pages: Vec<Page>,
+    /// Numbers of pages that have been given back.
+    vacant: Vec<u32>,
+    /// For each slot size, the first page that has a free slot.
+    roomy: [u32; STRIDES.len()],
+    len: usize,
+    /// Bytes of pages that have been touched.
+    touched_bytes: usize,
+}
+
+/// What is to be known about an entry beside its key and its value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct About {
+    /// The last millisecond in which it lives; [`NO_DEADLINE`] for ever.
+    pub(super) deadline_ms: u64,
+    /// When it was last accessed, in seconds of the caller's clock.
+    pub(super) stamp: u32,
+    /// The number of its table; below [`TABLES_MAX`].
+    pub(super) table: u16,
+}
+
+/// The fixed part of an entry. Nothing in it is aligned, so that entries pack densely.
+#[derive(Clone, Copy, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Header {
+    deadline_ms: U64,
+    timer_prev: U32,
+    timer_next: U32,
+    stamp: U32,
+    /// The table in the lower 12 bits; the kind of value in the upper four, 0 for bytes. Other kinds are to
+    /// keep the number of an object in their value bytes.
+    tag: U16,
+    /// In a page of slots: the length of the key, the length of the value. In a page of its own: the two
+    /// halves of the length of the key; the value is the rest.
+    lengths: [U16; 2],
+}
+
+#[derive(Debug)]
+struct Page {
+    /// The slots used so far; its capacity is that of the whole page.
+    bytes: Vec<u8>,
+    /// Bytes of one slot; in a page of its own all of them.
+    stride: u32,
+    /// Neighbours in the list of pages of this size that have a free slot.
+    roomy_prev: u32,
+    roomy_next: u32,
+    /// The first slot that was freed; each names the next in its first two bytes.
+    free: u16,
+    live: u16,
+    /// Index of `stride` in [`STRIDES`], or [`OWN`].
+    class: u8,
+}
+
+impl Arena {
+    /// An arena without entries; it allocates nothing until it gets one.
+    pub(super) const fn new() -> Self {
+        let roomy = [NO_PAGE; STRIDES.len()];
+        Self { pages: Vec::new(), vacant: Vec::new(), roomy, len: 0, touched_bytes: 0 }
+    }
+
+    /// Stores an entry, its timer cut, and returns its id, which is below [`HEADS_FROM`].
+    ///
+    /// # Panics
+    /// With more than 2^21 pages, which is 128 GiB of slots.
+    pub(super) fn insert(&mut self, about: About, key: &[u8], value: &[u8]) -> u32 {
+        let id = self.allocate(HEADER_BYTES + key.len() + value.len());
+        let (page, at) = self.place_mut(id);
+        let mut header = Header {
+            deadline_ms: about.deadline_ms.into(),
+            timer_prev: Timer::CUT.prev.into(),
+            timer_next: Timer::CUT.next.into(),
+            stamp: about.stamp.into(),
+            tag: (about.table & TABLE_BITS).into(),
+            lengths: [U16::ZERO; 2],
+        };
+        header.set_lengths(page.class, key.len(), value.len());
+
+        let range = &mut page.bytes[at..];
+        range[..HEADER_BYTES].copy_from_slice(header.as_bytes());
+        range[HEADER_BYTES..][..key.len()].copy_from_slice(key);
+        range[HEADER_BYTES + key.len()..][..value.len()].copy_from_slice(value);
+        id
+    }
+
+    /// Drops an entry. Its id may come back with another.
+    pub(super) fn remove(&mut self, id: u32) {
+        let number = id >> SLOT_BITS;
+        self.len -= 1;
+        if self.len == 0 && self.pages.len() > PAGES_KEPT_MAX {
+            *self = Self::new();
+            return;
+        }
+
+        let page = &mut self.pages[number as usize];
+        if page.class == OWN {
+            self.give_back(number);
+            return;
+        }
+        let was_full = !page.has_room();
+        let at = page.offset(id);
+        page.bytes[at..at + 2].copy_from_slice(&page.free.to_le_bytes());
+        page.free = (id & SLOT_MASK) as u16;
+        page.live -= 1;
+        let is_empty = page.live == 0;
+        if was_full {
+            self.link_roomy(number);
+        }
+        if is_empty {
+            self.retire(number);
+        }
+    }
+
+    /// Gives the value a new length: keeps its first `keep` bytes, fills the rest with zeros.
+    ///
+    /// Returns the id of the entry from now on. Where it is another one, everything in the header has come
+    /// along, and the caller tells those who knew the old id. `spare` bytes are taken along with a new slot
+    /// for what is still to come.
+    pub(super) fn resize(&mut self, id: u32, len: usize, keep: usize, spare: usize) -> u32 {
+        let (page, at) = self.place(id);
+        let (key_len, value_len) = page.header(at).lengths(page);
+        let need = HEADER_BYTES + key_len + len;
+        let keep = HEADER_BYTES + key_len + keep.min(value_len).min(len);
+        if page.class == OWN && need > STRIDE_MAX {
+            self.resize_own(id, need, keep);
+            return id;
+        }
+        let stride = page.stride as usize;
+        let wasteful = spare == 0 && need * 2 < stride && stride > SHRINK_FROM;
+        if page.class != OWN && need <= stride && !wasteful {
+            let (page, at) = self.place_mut(id);
+            page.bytes[at + keep..at + need].fill(0);
+            let class = page.class;
+            page.header_mut(at).set_lengths(class, key_len, len);
+            return id;
+        }
+        self.relocate(id, key_len, len, keep, spare)
+    }
+
+    /// The value, to be changed in place; its length stays.
+    pub(super) fn value_mut(&mut self, id: u32) -> &mut [u8] {
+        let (page, at) = self.place_mut(id);
+        let (key_len, value_len) = page.header(at).lengths(page);
+        &mut page.bytes[at + HEADER_BYTES + key_len..][..value_len]
+    }
+
+    /// Sets the last millisecond in which the entry lives; [`NO_DEADLINE`] for ever.
+    pub(super) fn set_deadline_ms(&mut self, id: u32, deadline_ms: u64) {
+        self.header_mut(id).deadline_ms = deadline_ms.into();
+    }
+
+    /// Sets the second of the last access.
+    pub(super) fn set_stamp(&mut self, id: u32, stamp: u32) {
+        self.header_mut(id).stamp = stamp.into();
+    }
+
+    /// Forgets every entry and gives all memory back.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new();
+    }
+
+    /// The key of an entry.
+    pub(super) fn key(&self, id: u32) -> &[u8] {
+        let (page, at) = self.place(id);
+        let (key_len, _) = page.header(at).lengths(page);
+        &page.bytes[at + HEADER_BYTES..][..key_len]
+    }
+
+    /// The value of an entry.
+    pub(super) fn value(&self, id: u32) -> &[u8] {
+        let (page, at) = self.place(id);
+        let (key_len, value_len) = page.header(at).lengths(page);
+        &page.bytes[at + HEADER_BYTES + key_len..][..value_len]
+    }
+
+    /// The second of the last access.
+    pub(super) fn stamp(&self, id: u32) -> u32 {
+        self.header(id).stamp.get()
+    }
+
+    /// The number of the table the entry is in.
+    pub(super) fn table(&self, id: u32) -> u16 {
+        self.header(id).tag.get() & TABLE_BITS
+    }
+
+    /// Bytes that the entry takes: its slot, or its whole page.
+    pub(super) fn bytes(&self, id: u32) -> usize {
+        let (page, _) = self.place(id);
+        if page.class == OWN { page.bytes.capacity() + size_of::<Page>() } else { page.stride as usize }
+    }
+
+    /// How many entries there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes of memory touched by the pages and their list.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.touched_bytes
+            + self.pages.capacity() * size_of::<Page>()
+            + self.vacant.capacity() * size_of::<u32>()
+    }
+
+    /// Panics if the arena contradicts itself. For tests.
+    pub(super) fn assert_laws(&self) {
+        let live: usize = self.pages.iter().map(|page| usize::from(page.live)).sum();
+        assert_eq!(live, self.len, "as many live slots as entries");
+        let touched: usize = self.pages.iter().map(Page::touched).sum();
+        assert_eq!(touched, self.touched_bytes, "touched bytes");
+        for (class, first) in self.roomy.iter().enumerate() {
+            let (mut number, mut prev) = (*first, NO_PAGE);
+            while number != NO_PAGE {
+                let page = &self.pages[number as usize];
+                assert_eq!(
+                    (page.class as usize, page.roomy_prev),
+                    (class, prev),
+                    "page {number}: in its list"
+                );
+                assert!(page.has_room(), "page {number}: a full page among those with room");
+                (prev, number) = (number, page.roomy_next);
+            }
+        }
+        for (number, page) in self.pages.iter().enumerate().filter(|(_, page)| page.class != OWN) {
+            let used = page.bytes.len() / page.stride as usize;
+            let mut free = 0;
+            let mut slot = page.free;
+            while slot != NO_SLOT {
+                slot = page.next_free(slot);
+                free += 1;
+            }
+            assert_eq!(used - free, usize::from(page.live), "page {number}: slots used, free and live");
+        }
+    }
+
+    fn header(&self, id: u32) -> &Header {
+        let (page, at) = self.place(id);
+        page.header(at)
+    }
+
+    fn header_mut(&mut self, id: u32) -> &mut Header {
+        let (page, at) = self.place_mut(id);
+        page.header_mut(at)
+    }
+
+    fn place(&self, id: u32) -> (&Page, usize) {
+        let page = &self.pages[(id >> SLOT_BITS) as usize];
+        (page, page.offset(id))
+    }
+
+    fn place_mut(&mut self, id: u32) -> (&mut Page, usize) {
+        let page = &mut self.pages[(id >> SLOT_BITS) as usize];
+        let at = page.offset(id);
+        (page, at)
+    }
+
+    /// Finds room for an entry of `need` bytes with its header, and counts it as live. What is in the slot is
+    /// arbitrary.
+    fn allocate(&mut self, need: usize) -> u32 {
+        self.len += 1;
+        let class = STRIDES.partition_point(|stride| usize::from(*stride) < need);
+        if class == STRIDES.len() {
+            let number = self.take_page(Page::own(need));
+            return number << SLOT_BITS;
+        }
+
+        let number = match self.roomy[class] {
+            NO_PAGE => {
+                let number = self.take_page(Page::of_class(class));
+                self.link_roomy(number);
+                number
+            }
+            number => number,
+        };
+        let page = &mut self.pages[number as usize];
+        let (slot, fresh_bytes) = page.take_slot();
+        let is_full = !page.has_room();
+        self.touched_bytes += fresh_bytes;
+        if is_full {
+            self.unlink_roomy(number);
+        }
+        number << SLOT_BITS | u32::from(slot)
+    }
+
+    fn take_page(&mut self, page: Page) -> u32 {
+        self.touched_bytes += page.touched();
+        if let Some(number) = self.vacant.pop() {
+            self.pages[number as usize] = page;
+            return number;
+        }
+        let number = self.pages.len();
+        assert!(number < PAGES_MAX, "a shard has fewer than {PAGES_MAX} pages");
+        self.pages.push(page);
+        number as u32
+    }
+
+    /// Gives the memory of a page back that has no entry and is in no list.
+    fn give_back(&mut self, number: u32) {
+        let page = &mut self.pages[number as usize];
+        self.touched_bytes -= page.touched();
+        *page = Page::vacant();
+        self.vacant.push(number);
+    }
+
+    /// A page has lost its last entry: it goes, unless it is the last of its size that has room.
+    fn retire(&mut self, number: u32) {
+        let page = &mut self.pages[number as usize];
+        if page.roomy_prev != NO_PAGE || page.roomy_next != NO_PAGE {
+            self.unlink_roomy(number);
+            self.give_back(number);
+            return;
+        }
+        self.touched_bytes -= page.touched();
+        page.bytes.clear();
+        page.free = NO_SLOT;
+    }
+
+    fn link_roomy(&mut self, number: u32) {
+        let first = &mut self.roomy[self.pages[number as usize].class as usize];
+        let next = std::mem::replace(first, number);
+        if next != NO_PAGE {
+            self.pages[next as usize].roomy_prev = number;
+        }
+        let page = &mut self.pages[number as usize];
+        (page.roomy_prev, page.roomy_next) = (NO_PAGE, next);
+    }
+
+    fn unlink_roomy(&mut self, number: u32) {
+        let page = &mut self.pages[number as usize];
+        let (class, prev, next) = (page.class, page.roomy_prev, page.roomy_next);
+        (page.roomy_prev, page.roomy_next) = (NO_PAGE, NO_PAGE);
+        match prev {
+            NO_PAGE => self.roomy[class as usize] = next,
+            prev => self.pages[prev as usize].roomy_next = next,
+        }
+        if next != NO_PAGE {
+            self.pages[next as usize].roomy_prev = prev;
+        }
+    }
+
+    /// Changes the size of an entry in a page of its own, whose first `keep` bytes stay.
+    fn resize_own(&mut self, id: u32, need: usize, keep: usize) {
+        let page = &mut self.pages[(id >> SLOT_BITS) as usize];
+        self.touched_bytes -= page.touched();
+        page.bytes.truncate(keep);
+        if page.bytes.capacity() / 2 > need {
+            page.bytes.shrink_to(need);
+        }
+        page.bytes.resize(need, 0);
+        page.stride = need as u32;
+        self.touched_bytes += page.touched();
+    }
+
+    /// Moves an entry to a slot of another size, with its first `keep` bytes.
+    fn relocate(&mut self, id: u32, key_len: usize, len: usize, keep: usize, spare: usize) -> u32 {
+        let need = HEADER_BYTES + key_len + len;
+        // Spare room is for slots: a page of its own is a vector, which sees to that itself.
+        let roomy = need.saturating_add(spare);
+        let new = self.allocate(if roomy <= STRIDE_MAX { roomy } else { need });
+
+        let numbers = [(id >> SLOT_BITS) as usize, (new >> SLOT_BITS) as usize];
+        let [from, to] =
+            self.pages.get_disjoint_mut(numbers).expect("another slot size is always in another page");
+        let (from_at, to_at) = (from.offset(id), to.offset(new));
+        to.bytes[to_at..][..keep].copy_from_slice(&from.bytes[from_at..][..keep]);
+        to.bytes[to_at..][keep..need].fill(0);
+        let class = to.class;
+        to.header_mut(to_at).set_lengths(class, key_len, len);
+        self.remove(id);
+        new
+    }
+}
+
+impl Default for Arena {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Timers for Arena {
+    fn timer(&self, id: u32) -> Timer {
+        let header = self.header(id);
+        Timer { prev: header.timer_prev.get(), next: header.timer_next.get() }
+    }
+
+    fn set_timer(&mut self, id: u32, timer: Timer) {
+        let header = self.header_mut(id);
+        header.timer_prev = timer.prev.into();
+        header.timer_next = timer.next.into();
+    }
+
+    fn deadline_ms(&self, id: u32) -> u64 {
+        self.header(id).deadline_ms.get()
+    }
+}
+
+impl Header {
+    fn set_lengths(&mut self, class: u8, key_len: usize, value_len: usize) {
+        self.lengths = match class {
+            OWN => [U16::new(key_len as u16), U16::new((key_len >> 16) as u16)],
+            _ => [U16::new(key_len as u16), U16::new(value_len as u16)],
+        };
+    }
+
+    /// The lengths of key and value of an entry in `page`.
+    fn lengths(&self, page: &Page) -> (usize, usize) {
+        let [first, second] = self.lengths.map(|length| usize::from(length.get()));
+        match page.class {
+            OWN => {
+                let key_len = second << 16 | first;
+                (key_len, page.bytes.len() - HEADER_BYTES - key_len)
+            }
+            _ => (first, second),
+        }
+    }
+}
+
+impl Page {
+    fn of_class(class: usize) -> Self {
+        let stride = STRIDES[class];
+        let bytes = Vec::with_capacity(slots_per_page(stride) * usize::from(stride));
+        Self { bytes, stride: stride.into(), live: 0, class: class as u8, ..Self::vacant() }
+    }
+
+    /// A page for one entry of `need` bytes.
+    fn own(need: usize) -> Self {
+        let stride = u32::try_from(need).expect("an entry is smaller than 4 GiB");
+        Self { bytes: vec![0; need], stride, live: 1, ..Self::vacant() }
+    }
+
+    const fn vacant() -> Self {
+        let bytes = Vec::new();
+        Self {
+            bytes,
+            stride: 0,
+            roomy_prev: NO_PAGE,
+            roomy_next: NO_PAGE,
+            free: NO_SLOT,
+            live: 0,
+            class: OWN,
+        }
+    }
+
+    /// A free slot, and how many bytes of memory it is the first to touch.
+    fn take_slot(&mut self) -> (u16, usize) {
+        self.live += 1;
+        let stride = self.stride as usize;
+        match self.free {
+            NO_SLOT => {
+                let len = self.bytes.len();
+                self.bytes.resize(len + stride, 0);
+                ((len / stride) as u16, stride)
+            }
+            slot => {
+                self.free = self.next_free(slot);
+                (slot, 0)
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.free != NO_SLOT || self.bytes.len() < slots_per_page(self.stride as u16) * self.stride as usize
+    }
+
+    fn next_free(&self, slot: u16) -> u16 {
+        let at = usize::from(slot) * self.stride as usize;
+        u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
+    }
+
+    fn offset(&self, id: u32) -> usize {
+        (id & SLOT_MASK) as usize * self.stride as usize
+    }
+
+    fn header(&self, at: usize) -> &Header {
+        let range = &self.bytes[at..at + HEADER_BYTES];
+        Header::ref_from_bytes(range).expect("a header is any bytes of its length")
+    }
+
+    fn header_mut(&mut self, at: usize) -> &mut Header {
+        let range = &mut self.bytes[at..at + HEADER_BYTES];
+        Header::mut_from_bytes(range).expect("a header is any bytes of its length")
+    }
+
+    fn touched(&self) -> usize {
+        if self.class == OWN { self.bytes.capacity() } else { self.bytes.len() }
+    }
+}
+
+const fn slots_per_page(stride: u16) -> usize {
+    let slots = PAGE_BYTES / stride as usize;
+    if slots < SLOTS_MAX { slots } else { SLOTS_MAX }
+}
+
+/// The slot sizes: close together where locks are, an eighth to a quarter apart further up.
+const fn strides() -> [u16; STRIDES_LEN] {
+    let mut strides = [0; STRIDES_LEN];
+    let (mut stride, mut index) = (STRIDE_MIN, 0);
+    while stride <= STRIDE_MAX {
+        strides[index] = stride as u16;
+        stride += step_after(stride);
+        index += 1;
+    }
+    assert!(index == STRIDES_LEN, "STRIDES_LEN counts the slot sizes");
+    strides
+}
+
+const fn step_after(stride: usize) -> usize {
+    match stride {
+        0..128 => 2,
+        128..256 => 8,
+        256..512 => 16,
+        512..1024 => 32,
+        1024..2048 => 128,
+        2048..4096 => 256,
+        _ => 2048,
+    }
+}
+
+/// A deadline that never passes.
+pub(super) const NO_DEADLINE: u64 = u64::MAX;
+/// How many tables an entry can name.
+pub(super) const TABLES_MAX: usize = 1 << 12;
+/// Bytes of an entry beside its key and its value.
+pub(super) const HEADER_BYTES: usize = size_of::<Header>();
+
+const TABLE_BITS: u16 = TABLES_MAX as u16 - 1;
+const SLOT_BITS: u32 = 10;
+const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
+const SLOTS_MAX: usize = 1 << SLOT_BITS;
+const PAGES_MAX: usize = (HEADS_FROM >> SLOT_BITS) as usize;
+const PAGE_BYTES: usize = 64 * 1024;
+const STRIDE_MIN: usize = 28;
+const STRIDE_MAX: usize = 16 * 1024;
+const STRIDES_LEN: usize = 121;
+const STRIDES: [u16; STRIDES_LEN] = strides();
+/// Slots up to this size are kept even if the entry has become less than half as large.
+const SHRINK_FROM: usize = 64;
+/// An arena without entries keeps its spare pages unless there have been more pages than this: a lock that
+/// comes and goes shall not allocate, and what a crowd leaves behind shall not lie about.
+const PAGES_KEPT_MAX: usize = 4;
+/// The class of a page that holds a single entry of any size, and of a page that holds nothing.
+const OWN: u8 = u8::MAX;
+const NO_PAGE: u32 = u32::MAX;
+const NO_SLOT: u16 = u16::MAX;
+
+const _: () = assert!(HEADER_BYTES == 26, "a lock costs its header a million times");
+const _: () = assert!(STRIDE_MIN >= 2, "a free slot holds the number of the next");
+const _: () = assert!(STRIDES_LEN < OWN as usize);
+const _: () = assert!(STRIDES[STRIDES_LEN - 1] as usize == STRIDE_MAX);
+const _: () = assert!(STRIDE_MAX <= u16::MAX as usize, "lengths in a slot have 16 bits");
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,240 @@
+//! The keyspace: every key this server holds, spread over independent shards.
+//!
+//! Owns    shards, each under its own mutex; the hash that spreads keys over them; the order of records.
+//! Knows   `clock`, `wheel`, `journal`, `state`; nothing of commands or connections.
+//! Time    comes in as an argument. A shard's own time never runs backwards.
+//! Locks   all shards a call needs, in ascending index, before the first look; see [`View`].
+
+mod arena;
+mod changes;
+mod entry;
+pub mod shard;
+mod table;
+mod view;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ahash::RandomState;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::clock::{LockTime, Now};
+use crate::journal::{Journal, Mutation};
+use crate::limits::SHARDS_MAX;
+use crate::state::channels::Channels;
+use crate::state::settings::Events;
+
+pub use changes::Changes;
+pub use entry::{Entry, Lease, Occupied, Vacant};
+use shard::Shard;
+pub use view::{Reach, View};
+
+/// Every key of one server.
+pub struct Keyspace {
+    cells: Box<[Cell]>,
+    hasher: RandomState,
+    databases: u16,
+    journal: Option<Arc<dyn Journal>>,
+    next_record: AtomicU64,
+    alarm: Alarm,
+}
+
+/// A shard and its counters, on cache lines of their own.
+#[repr(align(128))]
+#[derive(Debug)]
+struct Cell(Mutex<Held>);
+
+/// What a shard's mutex guards.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) shard: Shard,
+    hits: u64,
+    misses: u64,
+    expired: u64,
+}
+
+/// How a keyspace is laid out.
+#[derive(Debug)]
+pub struct Layout {
+    /// Shards: a power of two, at most [`SHARDS_MAX`].
+    pub shards: usize,
+    /// Databases: at least one.
+    pub databases: u16,
+    /// Seeds the hash. Random where strangers choose keys; fixed where a run must repeat.
+    pub seed: u64,
+    /// Who is told of every effect.
+    pub journal: Option<Arc<dyn Journal>>,
+}
+
+/// What the shards have counted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counts {
+    /// Reads that found their key.
+    pub hits: u64,
+    /// Reads that did not.
+    pub misses: u64,
+    /// Keys removed because their deadline had passed.
+    pub expired: u64,
+    /// Bytes that keys and values take.
+    pub bytes: usize,
+}
+
+/// What is left to do after a [`Keyspace::tick`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Due {
+    /// More entries are due now; tick again when others have had their turn.
+    More,
+    /// Nothing is due before this moment, if ever.
+    Next(Option<LockTime>),
+}
+
+/// Rings when a deadline is set that ends before the moment the ticker sleeps until.
+struct Alarm {
+    sleeps_until_ms: AtomicU64,
+    ring: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Steps of expiry work per lock of a shard: about 20 microseconds, so that nobody notices a million ends.
+const TICK_STEPS: u32 = 64;
+
+impl Keyspace {
+    /// An empty keyspace. `ring` is called, with shards locked, when [`Keyspace::tick`] is needed sooner than it said.
+    ///
+    /// # Panics
+    /// When the layout is outside its bounds.
+    pub fn new(layout: Layout, ring: impl Fn() + Send + Sync + 'static) -> Self {
+        assert!(layout.shards.is_power_of_two() && layout.shards <= SHARDS_MAX, "{} shards", layout.shards);
+        let cell = || {
+            let shard = Shard::new(usize::from(layout.databases));
+            Cell(Mutex::new(Held { shard, hits: 0, misses: 0, expired: 0 }))
+        };
+        let [a, b, c, d] = [1_u64, 2, 3, 4]
+            .map(|n| layout.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(n as u32) ^ n);
+        Self {
+            cells: std::iter::repeat_with(cell).take(layout.shards).collect(),
+            hasher: RandomState::with_seeds(a, b, c, d),
+            databases: layout.databases,
+            journal: layout.journal,
+            next_record: AtomicU64::new(0),
+            alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), ring: Box::new(ring) },
+        }
+    }
+
+    /// How many databases there are.
+    pub fn databases(&self) -> u16 {
+        self.databases
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Removes entries whose deadline has passed, a bounded number per shard.
+    pub fn tick(&self, now: Now, events: Events, channels: &Channels) -> Due {
+        // From here on every deadline set rings, so that none slips past a shard already looked at.
+        self.alarm.sleeps_until_ms.store(u64::MAX, Ordering::SeqCst);
+        let (mut more, mut next) = (false, None::<LockTime>);
+        for index in 0..self.cells.len() {
+            let mut view = View::lock_shard(self, index, now, events);
+            more |= view.expire_due(TICK_STEPS);
+            let wakeup = view.next_wakeup();
+            view.finish(channels);
+            next = match (next, wakeup) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+        }
+        if more {
+            return Due::More;
+        }
+        if let Some(next) = next {
+            self.alarm.sleeps_until_ms.fetch_min(next.as_millis(), Ordering::SeqCst);
+        }
+        Due::Next(next)
+    }
+
+    /// Sums over all shards, one after the other.
+    pub fn counts(&self) -> Counts {
+        self.cells.iter().fold(Counts::default(), |sum, cell| {
+            let held = cell.0.lock();
+            Counts {
+                hits: sum.hits + held.hits,
+                misses: sum.misses + held.misses,
+                expired: sum.expired + held.expired,
+                bytes: sum.bytes + held.shard.used_bytes(),
+            }
+        })
+    }
+
+    /// Starts the counters again at zero.
+    pub fn reset_counts(&self) {
+        for cell in &self.cells {
+            let mut held = cell.0.lock();
+            (held.hits, held.misses, held.expired) = (0, 0, 0);
+        }
+    }
+
+    /// Keys of a database, and how many of them have a deadline; one shard after the other.
+    pub fn size(&self, database: u16) -> (usize, usize) {
+        self.cells.iter().fold((0, 0), |(keys, deadlines), cell| {
+            let held = cell.0.lock();
+            (keys + held.shard.len(database), deadlines + held.shard.deadlines(database))
+        })
+    }
+
+    /// Applies one effect of a journal, for replay: no deadline is looked at, no event is published.
+    pub fn apply(&self, mutation: &Mutation, now: Now) {
+        let mut view = View::lock(self, Reach::All, 0, now, Events::default());
+        view.apply(mutation);
+    }
+
+    /// Panics if a shard contradicts itself. For tests and simulation.
+    #[doc(hidden)]
+    pub fn assert_laws(&self) {
+        for cell in &self.cells {
+            cell.0.lock().shard.assert_laws(|key| self.hash(key));
+        }
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// The high bits choose the shard; the shard's tables use the low ones.
+    #[inline]
+    fn shard_of(&self, hash: u64) -> usize {
+        (hash >> 48) as usize & (self.cells.len() - 1)
+    }
+
+    #[inline]
+    fn hold(&self, index: usize) -> MutexGuard<'_, Held> {
+        self.cells[index].0.lock()
+    }
+
+    /// Gives a finished call's effects their number and passes them on. The shards are still locked.
+    fn record(&self, mutations: &[Mutation]) {
+        if let Some(journal) = &self.journal {
+            journal.append(self.next_record.fetch_add(1, Ordering::Relaxed), mutations);
+        }
+    }
+
+    fn rearm(&self, deadline_ms: u64) {
+        if deadline_ms < self.alarm.sleeps_until_ms.load(Ordering::Relaxed)
+            && deadline_ms < self.alarm.sleeps_until_ms.fetch_min(deadline_ms, Ordering::SeqCst)
+        {
+            (self.alarm.ring)();
+        }
+    }
+}
+
+impl fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyspace")
+            .field("shards", &self.cells.len())
+            .field("databases", &self.databases)
+            .finish()
+    }
+}

@@ -1,0 +1,345 @@
+//! One shard of the keyspace: entries, the tables that find them, and the wheel that knows when they end.
+//!
+//! Owns    the entries whose keys hash here, in every database, and what they cost.
+//! Knows   `clock`, `wheel`, and the arena and table beside it; nothing of commands, effects or waiting
+//!         calls.
+//! Time    comes in as an argument. A shard's own time never runs backwards.
+//! Locks   none: whoever calls holds the mutex this shard lies in.
+//!
+//! The high bits of a key's hash choose the shard; a shard itself uses the low 32 bits only.
+
+use super::arena::{About, Arena, NO_DEADLINE, TABLES_MAX};
+use super::table::Table;
+use crate::clock::{Deadline, LockTime};
+use crate::wheel::{Step, Timers, Wheel};
+
+/// One shard.
+#[derive(Debug)]
+pub struct Shard {
+    arena: Arena,
+    wheel: Wheel,
+    tables: Vec<Keys>,
+    /// The table of each database. Entries name their table, so two databases swap in one step.
+    table_of: Vec<u16>,
+    /// The database of each table.
+    database_of: Vec<u16>,
+    time: LockTime,
+}
+
+/// An entry of one shard, valid until the entry is removed or gets another id.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct EntryId(u32);
+
+#[derive(Debug, Default)]
+struct Keys {
+    table: Table,
+    /// How many of the entries have a deadline.
+    deadlines: usize,
+}
+
+impl Shard {
+    /// An empty shard with databases 0 to `databases - 1`; at least one, at most [`DATABASES_MAX`].
+    pub fn new(databases: usize) -> Self {
+        assert!((1..=DATABASES_MAX).contains(&databases), "{databases} databases");
+        let numbers: Vec<u16> = (0..databases as u16).collect();
+        Self {
+            arena: Arena::new(),
+            wheel: Wheel::new(),
+            tables: std::iter::repeat_with(Keys::default).take(databases).collect(),
+            table_of: numbers.clone(),
+            database_of: numbers,
+            time: LockTime::from_millis(0),
+        }
+    }
+
+    /// Moves the shard's own time up to `now`, never back, and returns it: the instant of a command is at
+    /// least this.
+    pub fn advance(&mut self, now: LockTime) -> LockTime {
+        self.time = self.time.max(now);
+        self.time
+    }
+
+    /// Stores an entry. The caller knows that the key is not here yet.
+    ///
+    /// `stamp` is the second of the last access. A deadline of the very last millisecond that can be written
+    /// counts as the one before it.
+    pub fn insert(
+        &mut self,
+        db: u16,
+        hash: u64,
+        key: &[u8],
+        value: &[u8],
+        deadline: Option<Deadline>,
+        stamp: u32,
+    ) -> EntryId {
+        let table = self.table_of[usize::from(db)];
+        let id = self.arena.insert(About { deadline_ms: millis(deadline), stamp, table }, key, value);
+        let keys = &mut self.tables[usize::from(table)];
+        keys.table.insert(hash as u32, id);
+        if deadline.is_some() {
+            keys.deadlines += 1;
+            self.arm(id);
+        }
+        EntryId(id)
+    }
+
+    /// Removes an entry; `hash` is that of its key.
+    pub fn remove(&mut self, id: EntryId, hash: u64) {
+        let keys = &mut self.tables[usize::from(self.arena.table(id.0))];
+        let was_here = keys.table.remove(hash as u32, id.0);
+        debug_assert!(was_here, "{id:?}: removed with the hash of another key");
+        if self.arena.deadline_ms(id.0) != NO_DEADLINE {
+            keys.deadlines -= 1;
+            self.wheel.cut(id.0, &mut self.arena);
+        }
+        self.arena.remove(id.0);
+    }
+
+    /// Replaces the value; deadline and stamp stay. Returns the id of the entry from now on.
+    pub fn set_value(&mut self, id: EntryId, hash: u64, value: &[u8]) -> EntryId {
+        let new = self.arena.resize(id.0, value.len(), 0, 0);
+        self.arena.value_mut(new).copy_from_slice(value);
+        self.renamed(id, hash, new)
+    }
+
+    /// Adds bytes at the end of the value. Returns the id of the entry from now on.
+    pub fn append(&mut self, id: EntryId, hash: u64, tail: &[u8]) -> EntryId {
+        let old_len = self.arena.value(id.0).len();
+        let len = old_len + tail.len();
+        // Half as much again, so that a value built byte by byte moves a few times only.
+        let new = self.arena.resize(id.0, len, old_len, len / 2);
+        self.arena.value_mut(new)[old_len..].copy_from_slice(tail);
+        self.renamed(id, hash, new)
+    }
+
+    /// Cuts the value to `len` bytes or fills it up with zeros. Returns the id of the entry from now on.
+    pub fn resize(&mut self, id: EntryId, hash: u64, len: usize) -> EntryId {
+        let new = self.arena.resize(id.0, len, len, 0);
+        self.renamed(id, hash, new)
+    }
+
+    /// The value, to be changed in place; its length stays.
+    pub fn value_mut(&mut self, id: EntryId) -> &mut [u8] {
+        self.arena.value_mut(id.0)
+    }
+
+    /// Sets or takes away the deadline. One that moves later leaves the wheel as it is.
+    pub fn set_deadline(&mut self, id: EntryId, deadline: Option<Deadline>) {
+        let (old, new) = (self.arena.deadline_ms(id.0), millis(deadline));
+        self.arena.set_deadline_ms(id.0, new);
+        let deadlines = &mut self.tables[usize::from(self.arena.table(id.0))].deadlines;
+        match (old != NO_DEADLINE, new != NO_DEADLINE) {
+            // The timer is left where it is on purpose. Renewals outnumber expiries by far, and a timer that
+            // fires early costs one move, while cutting and arming costs several on every renewal.
+            (true, true) if new >= old => {}
+            (true, true) => {
+                self.wheel.cut(id.0, &mut self.arena);
+                self.arm(id.0);
+            }
+            (true, false) => {
+                *deadlines -= 1;
+                self.wheel.cut(id.0, &mut self.arena);
+            }
+            (false, true) => {
+                *deadlines += 1;
+                self.arm(id.0);
+            }
+            (false, false) => {}
+        }
+    }
+
+    /// Sets the second of the last access.
+    pub fn set_stamp(&mut self, id: EntryId, stamp: u32) {
+        self.arena.set_stamp(id.0, stamp);
+    }
+
+    /// The next entry whose deadline has passed at `now`, earliest first. It is the caller's to remove.
+    ///
+    /// Every look at a timer takes one from `budget`. `None` with some budget left: nothing more is due; with
+    /// none left: come again.
+    pub fn due(&mut self, now: LockTime, budget: &mut u32) -> Option<EntryId> {
+        let now = self.advance(now);
+        while *budget > 0 {
+            *budget -= 1;
+            match self.wheel.next_due(now, &mut self.arena) {
+                Step::Due(id) => return Some(EntryId(id)),
+                Step::Idle => {
+                    // Looking was free: the caller shall see that there is nothing left to do.
+                    *budget += 1;
+                    return None;
+                }
+                Step::Moved => {}
+            }
+        }
+        None
+    }
+
+    /// Removes every entry of a database and gives its memory back.
+    pub fn clear(&mut self, db: u16) {
+        let index = self.table_of[usize::from(db)];
+        let keys = std::mem::take(&mut self.tables[usize::from(index)]);
+        if keys.table.len() == self.arena.len() {
+            self.arena.clear();
+            self.wheel.clear();
+            return;
+        }
+        for id in keys.table.ids() {
+            self.wheel.cut(id, &mut self.arena);
+            self.arena.remove(id);
+        }
+    }
+
+    /// Exchanges two databases.
+    pub fn swap(&mut self, a: u16, b: u16) {
+        self.table_of.swap(usize::from(a), usize::from(b));
+        for db in [a, b] {
+            self.database_of[usize::from(self.table_of[usize::from(db)])] = db;
+        }
+    }
+
+    /// The entry of a key, whether or not its deadline has passed.
+    pub fn find(&self, db: u16, hash: u64, key: &[u8]) -> Option<EntryId> {
+        let table = &self.keys(db).table;
+        table.find(hash as u32, |id| self.arena.key(id) == key).map(EntryId)
+    }
+
+    /// The key of an entry.
+    pub fn key(&self, id: EntryId) -> &[u8] {
+        self.arena.key(id.0)
+    }
+
+    /// The value of an entry.
+    pub fn value(&self, id: EntryId) -> &[u8] {
+        self.arena.value(id.0)
+    }
+
+    /// The deadline of an entry; `None` when it has none.
+    pub fn deadline(&self, id: EntryId) -> Option<Deadline> {
+        match self.arena.deadline_ms(id.0) {
+            NO_DEADLINE => None,
+            ms => Some(Deadline::at(LockTime::from_millis(ms))),
+        }
+    }
+
+    /// The second of the last access.
+    pub fn stamp(&self, id: EntryId) -> u32 {
+        self.arena.stamp(id.0)
+    }
+
+    /// The database an entry is in now.
+    pub fn db(&self, id: EntryId) -> u16 {
+        self.database_of[usize::from(self.arena.table(id.0))]
+    }
+
+    /// The shard's own time: the latest instant it has seen.
+    pub fn time(&self) -> LockTime {
+        self.time
+    }
+
+    /// A moment before which [`Shard::due`] finds nothing to do; `None` when no entry has a deadline.
+    pub fn next_wakeup(&self) -> Option<LockTime> {
+        self.wheel.next_wakeup()
+    }
+
+    /// How many entries a database has, expired ones that are still here included.
+    pub fn len(&self, db: u16) -> usize {
+        self.keys(db).table.len()
+    }
+
+    /// True when a database has no entry.
+    pub fn is_empty(&self, db: u16) -> bool {
+        self.keys(db).table.is_empty()
+    }
+
+    /// How many entries of a database have a deadline.
+    pub fn deadlines(&self, db: u16) -> usize {
+        self.keys(db).deadlines
+    }
+
+    /// One step of a walk through a database: visits an entry, rarely a few, and returns the next cursor.
+    ///
+    /// Begin at 0; 0 comes back at the end. Cursors are below 2^32. An entry that is here during the whole
+    /// walk is visited exactly once.
+    pub fn scan(&self, db: u16, cursor: u64, visit: &mut dyn FnMut(EntryId)) -> u64 {
+        self.keys(db).table.scan(cursor, |id| visit(EntryId(id)))
+    }
+
+    /// An entry of a database chosen by `entropy`; `None` when the database is empty.
+    pub fn random(&self, db: u16, entropy: u64) -> Option<EntryId> {
+        self.keys(db).table.random(entropy).map(EntryId)
+    }
+
+    /// Bytes that an entry takes: its slot, header and key included, and its word in the table.
+    pub fn bytes(&self, id: EntryId) -> usize {
+        self.arena.bytes(id.0) + size_of::<u64>()
+    }
+
+    /// Bytes of memory this shard has in use, tables and wheel included.
+    pub fn used_bytes(&self) -> usize {
+        let tables: usize = self.tables.iter().map(|keys| keys.table.heap_bytes()).sum();
+        let lists =
+            self.tables.capacity() * size_of::<Keys>() + 2 * self.table_of.capacity() * size_of::<u16>();
+        self.arena.heap_bytes() + self.wheel.heap_bytes() + tables + lists
+    }
+
+    /// Panics if this shard contradicts itself; `hash` is the hash that its keys were stored with. For tests
+    /// and simulation; never called in release.
+    pub fn assert_laws(&self, hash: impl Fn(&[u8]) -> u64) {
+        self.arena.assert_laws();
+        let mut total = 0;
+        let mut armed = 0;
+        for (index, keys) in self.tables.iter().enumerate() {
+            keys.table.assert_laws(|id| hash(self.arena.key(id)) as u32);
+            let mut deadlines = 0;
+            for id in keys.table.ids() {
+                let key = self.arena.key(id);
+                assert_eq!(
+                    usize::from(self.arena.table(id)),
+                    index,
+                    "{key:?}: the table it names is the one it is in"
+                );
+                let has_deadline = self.arena.deadline_ms(id) != NO_DEADLINE;
+                assert_eq!(self.arena.timer(id).is_armed(), has_deadline, "{key:?}: a timer iff a deadline");
+                deadlines += usize::from(has_deadline);
+            }
+            assert_eq!(deadlines, keys.deadlines, "table {index}: entries with a deadline");
+            let db = self.database_of[index];
+            assert_eq!(usize::from(self.table_of[usize::from(db)]), index, "database {db}: one table");
+            total += keys.table.len();
+            armed += deadlines;
+        }
+        assert_eq!(total, self.arena.len(), "every entry is in one table");
+        assert_eq!(self.wheel.is_empty(), armed == 0, "timers iff deadlines");
+        self.wheel.assert_laws(&self.arena, armed);
+    }
+
+    fn keys(&self, db: u16) -> &Keys {
+        &self.tables[usize::from(self.table_of[usize::from(db)])]
+    }
+
+    fn arm(&mut self, id: u32) {
+        self.wheel.catch_up(self.time);
+        self.wheel.arm(id, &mut self.arena);
+    }
+
+    /// Tells the table and the neighbours in the wheel that an entry may have another id.
+    fn renamed(&mut self, old: EntryId, hash: u64, new: u32) -> EntryId {
+        if new != old.0 {
+            let table = &mut self.tables[usize::from(self.arena.table(new))].table;
+            let was_here = table.rename(hash as u32, old.0, new);
+            debug_assert!(was_here, "{old:?}: renamed with the hash of another key");
+            self.wheel.rename(new, &mut self.arena);
+        }
+        EntryId(new)
+    }
+}
+
+fn millis(deadline: Option<Deadline>) -> u64 {
+    deadline.map_or(NO_DEADLINE, |deadline| deadline.as_millis().min(NO_DEADLINE - 1))
+}
+
+/// The most databases a server can have.
+pub const DATABASES_MAX: usize = TABLES_MAX;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,387 @@
+//! A view: the shards one call needs, locked, at one instant. Commands and scripts see the keyspace through nothing else.
+//!
+//! Owns    the guards, the instant, and what the call has changed.
+//! Time    the instant is the later of the batch's clock reading and the time of every shard locked, and is written
+//!         back to them: time never runs backwards anywhere.
+//! Locks   in ascending index, all before the first look. A shard outside the view cannot be reached through it.
+//! Rule    whoever touches an expired key first removes it and emits its effects before anything else.
+
+use bytes::Bytes;
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+
+use super::shard::EntryId;
+use super::{Changes, Entry, Held, Keyspace, Lease, Occupied, Vacant};
+use crate::clock::Now;
+use crate::journal::Mutation;
+use crate::limits::SHARDS_MAX;
+use crate::state::channels::Channels;
+use crate::state::settings::Events;
+
+/// Which shards a call needs.
+#[derive(Clone, Copy, Debug)]
+pub enum Reach<'a> {
+    /// All of them.
+    All,
+    /// Those of these keys.
+    Keys(&'a [&'a [u8]]),
+    /// Those of one key.
+    One(&'a [u8]),
+    /// None: the call looks at no key.
+    Nothing,
+}
+
+/// The shards one call needs, locked, at one instant.
+#[derive(Debug)]
+pub struct View<'k> {
+    keyspace: &'k Keyspace,
+    locked: Locked<'k>,
+    /// Address, length and hash of the key that chose the shard: hashed once, though looked at again by the command.
+    hashed: (usize, usize, u64),
+    changes: Changes,
+    now: Now,
+    database: u16,
+}
+
+#[derive(Debug)]
+enum Locked<'k> {
+    One(usize, MutexGuard<'k, Held>),
+    Many(SmallVec<[(usize, MutexGuard<'k, Held>); 4]>),
+}
+
+impl<'k> View<'k> {
+    /// Locks what `reach` needs and looks at `database`.
+    #[inline]
+    pub fn lock(keyspace: &'k Keyspace, reach: Reach<'_>, database: u16, now: Now, events: Events) -> Self {
+        let mut hashed = (0, 0, 0);
+        let locked = match reach {
+            Reach::One(key) => {
+                let hash = keyspace.hash(key);
+                hashed = (key.as_ptr() as usize, key.len(), hash);
+                let index = keyspace.shard_of(hash);
+                Locked::One(index, keyspace.hold(index))
+            }
+            Reach::Keys(keys) => {
+                let mut indices: SmallVec<[usize; 8]> =
+                    keys.iter().map(|key| keyspace.shard_of(keyspace.hash(key))).collect();
+                indices.sort_unstable();
+                indices.dedup();
+                Locked::Many(indices.into_iter().map(|index| (index, keyspace.hold(index))).collect())
+            }
+            Reach::All => {
+                Locked::Many((0..keyspace.shards()).map(|index| (index, keyspace.hold(index))).collect())
+            }
+            Reach::Nothing => Locked::Many(SmallVec::new()),
+        };
+        Self::at_one_instant(keyspace, locked, hashed, database, now, events)
+    }
+
+    /// Locks the shard of that index.
+    pub(super) fn lock_shard(keyspace: &'k Keyspace, index: usize, now: Now, events: Events) -> Self {
+        let locked = Locked::One(index, keyspace.hold(index));
+        Self::at_one_instant(keyspace, locked, (0, 0, 0), 0, now, events)
+    }
+
+    #[inline]
+    fn at_one_instant(
+        keyspace: &'k Keyspace,
+        mut locked: Locked<'k>,
+        hashed: (usize, usize, u64),
+        database: u16,
+        now: Now,
+        events: Events,
+    ) -> Self {
+        let instant = match &mut locked {
+            Locked::One(_, held) => held.shard.advance(now.lock),
+            Locked::Many(many) => {
+                let latest = many.iter().map(|(_, held)| held.shard.time()).fold(now.lock, Ord::max);
+                for (_, held) in many {
+                    held.shard.advance(latest);
+                }
+                latest
+            }
+        };
+        let changes = Changes::new(keyspace.journal.is_some(), events);
+        Self { keyspace, locked, hashed, changes, now: now.no_earlier_than(instant), database }
+    }
+
+    /// Numbers and passes on what was changed, publishes what happened, and lets the shards go.
+    #[inline]
+    pub fn finish(mut self, channels: &Channels) {
+        if self.changes.is_dirty {
+            if !self.changes.mutations.is_empty() {
+                self.keyspace.record(&self.changes.mutations);
+            }
+            if self.changes.earliest_ms != u64::MAX {
+                self.keyspace.rearm(self.changes.earliest_ms);
+            }
+        }
+        self.changes.publish(channels);
+    }
+
+    /// The key, or the place where it could be. A key whose deadline has passed is removed first.
+    ///
+    /// # Panics
+    /// When the view has not locked the key's shard.
+    #[inline]
+    pub fn entry<'v>(&'v mut self, key: &'v [u8]) -> Entry<'v> {
+        self.look(key, |_, _| {})
+    }
+
+    /// The same for a command that only reads: counts a hit or a miss, and the key counts as used.
+    #[inline]
+    pub fn read<'v>(&'v mut self, key: &'v [u8]) -> Option<Occupied<'v>> {
+        let mut occupied = self
+            .look(key, |held, is_here| {
+                held.hits += u64::from(is_here);
+                held.misses += u64::from(!is_here);
+            })
+            .occupied()?;
+        occupied.touch();
+        Some(occupied)
+    }
+
+    #[inline]
+    fn look<'v>(&'v mut self, key: &'v [u8], count: impl FnOnce(&mut Held, bool)) -> Entry<'v> {
+        let hash = self.hash(key);
+        let (database, now) = (self.database, self.now.lock);
+        let held = self.locked.held(self.keyspace.shard_of(hash));
+        let mut id = held.shard.find(database, hash, key);
+        if let Some(found) = id
+            && held.shard.deadline(found).is_some_and(|deadline| deadline.has_passed(now))
+        {
+            held.expire(found, hash, &mut self.changes);
+            id = None;
+        }
+        count(held, id.is_some());
+        let stamp = (now.as_millis() / 1000) as u32;
+        let place = Vacant { shard: &mut held.shard, changes: &mut self.changes, key, hash, database, stamp };
+        match id {
+            Some(id) => Entry::Occupied(Occupied { place, id }),
+            None => Entry::Vacant(place),
+        }
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        match self.hashed {
+            (address, len, hash) if address == key.as_ptr() as usize && len == key.len() => hash,
+            _ => self.keyspace.hash(key),
+        }
+    }
+
+    /// The entry without a look at its deadline: in a replay, what removes a key is its record.
+    fn entry_as_it_is<'v>(&'v mut self, key: &'v [u8]) -> Entry<'v> {
+        let hash = self.keyspace.hash(key);
+        let database = self.database;
+        let held = self.locked.held(self.keyspace.shard_of(hash));
+        let id = held.shard.find(database, hash, key);
+        let place =
+            Vacant { shard: &mut held.shard, changes: &mut self.changes, key, hash, database, stamp: 0 };
+        match id {
+            Some(id) => Entry::Occupied(Occupied { place, id }),
+            None => Entry::Vacant(place),
+        }
+    }
+
+    /// Removes a key; false when it was not there.
+    pub fn remove(&mut self, key: &[u8]) -> bool {
+        let Some(occupied) = self.entry(key).occupied() else { return false };
+        occupied.remove();
+        true
+    }
+
+    /// An event of the keyspace: its class's letter in `notify-keyspace-events`, its name, its key.
+    pub fn event(&mut self, class: u8, event: &'static str, key: &[u8]) {
+        self.changes.event(class, event, self.database, key);
+    }
+
+    /// Another database from here on: SELECT inside a script, COPY and its kind.
+    pub fn select(&mut self, database: u16) {
+        self.database = database;
+    }
+
+    /// Removes every key of a database. The view must have locked all shards.
+    pub fn clear(&mut self, database: u16) {
+        self.locked.each(|held| held.shard.clear(database));
+        self.changes.record(|| Mutation::Clear { database });
+    }
+
+    /// Two databases change places. The view must have locked all shards.
+    pub fn swap(&mut self, a: u16, b: u16) {
+        self.locked.each(|held| held.shard.swap(a, b));
+        self.changes.record(|| Mutation::Swap { a, b });
+    }
+
+    /// Keys of the database that still live, those locked; in no order.
+    pub fn for_each_key(&mut self, mut visit: impl FnMut(&[u8])) {
+        let (database, now) = (self.database, self.now.lock);
+        self.locked.each(|held| {
+            let mut cursor = 0;
+            loop {
+                let shard = &held.shard;
+                cursor = shard.scan(database, cursor, &mut |id| {
+                    if !shard.deadline(id).is_some_and(|deadline| deadline.has_passed(now)) {
+                        visit(shard.key(id));
+                    }
+                });
+                if cursor == 0 {
+                    break;
+                }
+            }
+        });
+    }
+
+    /// A living key of the database, chosen by `entropy`, of the shards locked.
+    pub fn random_key(&mut self, entropy: u64) -> Option<Bytes> {
+        let (database, now) = (self.database, self.now.lock);
+        let mut total = 0;
+        self.locked.each(|held| total += held.shard.len(database));
+        // A key that has expired and is not yet gone may be drawn; draw again, from other bits, a bounded number of times.
+        for attempt in 0..16_u64 {
+            let entropy = entropy.rotate_left(attempt as u32 * 7).wrapping_add(attempt);
+            let mut rank = entropy.checked_rem(total as u64)? as usize;
+            let mut drawn = None;
+            self.locked.each(|held| {
+                let len = held.shard.len(database);
+                if drawn.is_none() && rank < len {
+                    drawn = held.shard.random(database, entropy >> 8).and_then(|id| {
+                        let dead = held.shard.deadline(id).is_some_and(|deadline| deadline.has_passed(now));
+                        (!dead).then(|| Bytes::copy_from_slice(held.shard.key(id)))
+                    });
+                    rank = usize::MAX;
+                } else {
+                    rank = rank.saturating_sub(len);
+                }
+            });
+            if drawn.is_some() {
+                return drawn;
+            }
+        }
+        None
+    }
+
+    /// The instant of this call.
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
+    /// The database looked at.
+    pub fn database(&self) -> u16 {
+        self.database
+    }
+
+    /// Whether anything has been changed so far.
+    pub fn is_dirty(&self) -> bool {
+        self.changes.is_dirty
+    }
+
+    /// One bounded step of SCAN over a whole database: visits the living keys of one bucket, returns the next cursor.
+    pub fn scan(
+        keyspace: &'k Keyspace,
+        database: u16,
+        cursor: u64,
+        now: Now,
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> u64 {
+        let bits = keyspace.shards().trailing_zeros();
+        let (index, inner) = (cursor as usize & (keyspace.shards() - 1), cursor >> bits);
+        let held = keyspace.hold(index);
+        let (shard, now) = (&held.shard, now.lock.max(held.shard.time()));
+        let inner = shard.scan(database, inner, &mut |id| {
+            if !shard.deadline(id).is_some_and(|deadline| deadline.has_passed(now)) {
+                visit(shard.key(id));
+            }
+        });
+        match inner {
+            0 if index + 1 == keyspace.shards() => 0,
+            0 => index as u64 + 1,
+            inner => inner << bits | index as u64,
+        }
+    }
+
+    /// Removes what is due in the locked shard, at most `steps` steps of work; true when they did not suffice.
+    pub(super) fn expire_due(&mut self, steps: u32) -> bool {
+        let (now, keyspace) = (self.now.lock, self.keyspace);
+        let (locked, changes) = (&mut self.locked, &mut self.changes);
+        let mut more = false;
+        locked.each(|held| {
+            let mut budget = steps;
+            while let Some(id) = held.shard.due(now, &mut budget) {
+                let hash = keyspace.hash(held.shard.key(id));
+                held.expire(id, hash, changes);
+            }
+            more |= budget == 0;
+        });
+        more
+    }
+
+    /// The earliest moment at which a locked shard has work.
+    pub(super) fn next_wakeup(&mut self) -> Option<crate::clock::LockTime> {
+        let mut next = None;
+        self.locked.each(|held| next = [next, held.shard.next_wakeup()].into_iter().flatten().min());
+        next
+    }
+
+    pub(super) fn apply(&mut self, mutation: &Mutation) {
+        match mutation {
+            Mutation::Clear { database } => self.clear(*database),
+            Mutation::Swap { a, b } => self.swap(*a, *b),
+            Mutation::Put { database, key, value, deadline } => {
+                self.select(*database);
+                self.entry_as_it_is(key).put(value, deadline.map_or(Lease::Never, Lease::Until));
+            }
+            Mutation::Remove { database, key, .. } => {
+                self.select(*database);
+                if let Entry::Occupied(occupied) = self.entry_as_it_is(key) {
+                    occupied.remove();
+                }
+            }
+            Mutation::SetDeadline { database, key, deadline } => {
+                self.select(*database);
+                if let Entry::Occupied(mut occupied) = self.entry_as_it_is(key) {
+                    occupied.set_deadline(*deadline);
+                }
+            }
+        }
+    }
+}
+
+impl Held {
+    fn expire(&mut self, id: EntryId, hash: u64, changes: &mut Changes) {
+        let (database, key) = (self.shard.db(id), self.shard.key(id));
+        changes.event(b'x', "expired", database, key);
+        changes.record(|| Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: true });
+        self.shard.remove(id, hash);
+        self.expired += 1;
+    }
+}
+
+impl<'k> Locked<'k> {
+    #[inline]
+    fn held(&mut self, index: usize) -> &mut Held {
+        match self {
+            Self::One(locked, held) if *locked == index => held,
+            Self::Many(many) => {
+                // All shards are locked in order, so that the index is the place; a few are found by looking.
+                let at = match many.get(index) {
+                    Some((locked, _)) if *locked == index => index,
+                    _ => many
+                        .binary_search_by_key(&index, |(locked, _)| *locked)
+                        .expect("the view has locked the shard of every key it is asked for"),
+                };
+                &mut many[at].1
+            }
+            Self::One(..) => panic!("the view has locked the shard of every key it is asked for"),
+        }
+    }
+
+    fn each(&mut self, mut visit: impl FnMut(&mut Held)) {
+        match self {
+            Self::One(_, held) => visit(held),
+            Self::Many(many) => many.iter_mut().for_each(|(_, held)| visit(held)),
+        }
+    }
+}
+
+const _: () = assert!(SHARDS_MAX <= 1 << 16, "a shard is chosen by sixteen bits of the hash");

@@ -1,0 +1,27 @@
+//! The bounds that every input from the network meets, in one place.
+//!
+//! Source  the values are Redis 7's, so that a request it accepts is accepted here and one it refuses is refused.
+
+/// Bytes of an inline request, or of the line that announces a count or a length.
+pub const LINE_BYTES_MAX: usize = 64 * 1024;
+/// Arguments of one request.
+pub const ARGUMENTS_MAX: i64 = i32::MAX as i64;
+/// Bytes of one argument, before `proto-max-bulk-len` says otherwise.
+pub const BULK_BYTES_MAX: u64 = 512 * 1024 * 1024;
+/// Bytes of one request in all: what `client-query-buffer-limit` is in Redis.
+pub const REQUEST_BYTES_MAX: usize = 1024 * 1024 * 1024;
+/// Arguments of a request from a client that has yet to authenticate.
+pub const UNAUTHENTICATED_ARGUMENTS_MAX: i64 = 10;
+/// Bytes of an argument from a client that has yet to authenticate.
+pub const UNAUTHENTICATED_BULK_BYTES_MAX: u64 = 16 * 1024;
+/// Replies that pile up unread before a client's further requests wait, in bytes.
+pub const UNREAD_REPLY_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The same for a client that has yet to authenticate; it is closed.
+pub const UNAUTHENTICATED_REPLY_BYTES_MAX: usize = 1024;
+/// Databases a server can have.
+pub const DATABASES_MAX: u16 = 16_384;
+/// Shards of one keyspace.
+pub const SHARDS_MAX: usize = 1024;
+
+const _: () = assert!(SHARDS_MAX.is_power_of_two(), "the shard of a key is a mask of its hash");
+const _: () = assert!(BULK_BYTES_MAX as usize <= REQUEST_BYTES_MAX);

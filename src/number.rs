@@ -1,0 +1,82 @@
+//! Numbers as Redis reads and writes them.
+//!
+//! Source  Redis 7.0: `string2ll` (strict), `getLongDoubleFromObject`, `ld2string` in its human mode.
+
+/// A 64-bit integer in the one spelling that Redis accepts: no sign but `-`, no leading zero, no space, no `-0`.
+#[inline]
+pub fn integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    match digits {
+        [b'0'] => return (!negative).then_some(0),
+        [b'1'..=b'9', ..] if digits.len() <= 19 => {}
+        _ => return None,
+    }
+    // 19 digits fit 64 bits without a sign; the sign decides at the end.
+    let mut magnitude: u64 = 0;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        magnitude = magnitude * 10 + u64::from(digit);
+    }
+    if negative { 0_i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
+}
+
+/// A finite or infinite number in any decimal spelling, or hexadecimal as C's `strtold` allows; no spaces, no NaN.
+pub fn float(text: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if unsigned.eq_ignore_ascii_case("nan") {
+        return None;
+    }
+    text.parse().ok()
+}
+
+/// The shortest text that reads back as `value`, without an exponent.
+pub fn float_text(value: f64) -> String {
+    if value == 0.0 { "0".to_owned() } else { format!("{value}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_have_one_spelling() {
+        for (text, value) in [
+            ("0", Some(0)),
+            ("-1", Some(-1)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("-9223372036854775809", None),
+            ("99999999999999999999", None),
+            ("", None),
+            ("-", None),
+            ("-0", None),
+            ("+1", None),
+            ("01", None),
+            (" 1", None),
+            ("1 ", None),
+            ("1.0", None),
+            ("1x", None),
+        ] {
+            assert_eq!(integer(text.as_bytes()), value, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn floats_are_written_without_an_exponent() {
+        assert_eq!(float_text(10.5 + 0.1), "10.6");
+        assert_eq!(float_text(3.0e3), "3000");
+        assert_eq!(float_text(-0.0), "0");
+        assert_eq!(float(b"5.0e3"), Some(5000.0));
+        for text in ["nan", "-NaN", "", " 1", "1 ", "abc"] {
+            assert_eq!(float(text.as_bytes()), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Finds requests in the bytes received so far, where they lie.
+//!
+//! Rule    every byte is looked at once however it arrives: what has been understood is remembered between calls.
+//!         Nothing is copied, nothing recurses, and memory grows with bytes received, never with lengths claimed.
+//! Source  limits and error texts: Redis 7.0.
+
+use super::inline;
+use crate::error::ProtocolError;
+use crate::limits::{
+    ARGUMENTS_MAX, LINE_BYTES_MAX, REQUEST_BYTES_MAX, UNAUTHENTICATED_ARGUMENTS_MAX,
+    UNAUTHENTICATED_BULK_BYTES_MAX,
+};
+
+/// How much a client may ask for: less before it has authenticated.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Trust {
+    /// Bytes of one argument: `proto-max-bulk-len`.
+    pub bulk_bytes_max: u64,
+    /// False until a client that must authenticate has done so.
+    pub authenticated: bool,
+}
+
+/// Where an argument lies: offsets into the buffer the decoder was given, or into its own scratch for inline requests.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Span {
+    pub(super) start: u32,
+    pub(super) end: u32,
+}
+
+/// Remembers how far into a request it has come.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    spans: Vec<Span>,
+    /// The next byte to look at.
+    position: usize,
+    /// Bytes already searched for the end of the current line.
+    searched: usize,
+    /// Arguments still to come; zero between requests.
+    missing: u32,
+    /// Length of the argument being received, once its line is read.
+    bulk: Option<usize>,
+    /// The unquoted arguments of an inline request, back to back.
+    scratch: Vec<u8>,
+    is_inline: bool,
+}
+
+/// One request: a name and its arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a>(Words<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Words<'a> {
+    /// As a client sent them.
+    Received { bytes: &'a [u8], spans: &'a [Span] },
+    /// As a script put them together.
+    Listed(&'a [&'a [u8]]),
+}
+
+impl Decoder {
+    /// A decoder at the start of a request.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Looks for one whole request at the front of `buffer`, which must begin where the last whole request ended and
+    /// may only have grown since the last call.
+    ///
+    /// `Some(n)`: the request takes `n` bytes; read it with [`Decoder::request`], then drop the bytes. It may be empty
+    /// (`*0`, a blank line), which is no request at all. `None`: more bytes are needed.
+    ///
+    /// # Errors
+    /// [`ProtocolError`]; the connection cannot go on.
+    pub fn next(&mut self, buffer: &[u8], trust: Trust) -> Result<Option<usize>, ProtocolError> {
+        if self.missing == 0 {
+            self.position = 0;
+            self.spans.clear();
+            self.is_inline = false;
+            match buffer.first() {
+                None => return Ok(None),
+                Some(b'*') => match self.count(buffer, trust)? {
+                    None => return Ok(None),
+                    Some(0) => return Ok(Some(self.whole())),
+                    Some(count) => self.missing = count,
+                },
+                Some(_) => return self.inline(buffer),
+            }
+        }
+        while self.missing > 0 {
+            if !self.argument(buffer, trust)? {
+                return Ok(None);
+            }
+            self.missing -= 1;
+        }
+        Ok(Some(self.whole()))
+    }
+
+    /// The request that [`Decoder::next`] found in `buffer`.
+    pub fn request<'a>(&'a self, buffer: &'a [u8]) -> Request<'a> {
+        let bytes = if self.is_inline { &self.scratch } else { buffer };
+        Request(Words::Received { bytes, spans: &self.spans })
+    }
+
+    /// How many more bytes the argument being received needs, if that is known: what to make room for next.
+    pub fn wanted(&self, buffer: &[u8]) -> usize {
+        self.bulk.map_or(0, |length| (self.position + length + 2).saturating_sub(buffer.len()))
+    }
+
+    /// Gives back memory that an unusually large request left behind.
+    pub fn trim(&mut self) {
+        const SPANS_KEPT: usize = 1024;
+        const SCRATCH_BYTES_KEPT: usize = 4096;
+        if self.missing == 0 && self.spans.capacity() > SPANS_KEPT {
+            self.spans = Vec::new();
+        }
+        if self.scratch.capacity() > SCRATCH_BYTES_KEPT {
+            self.scratch = Vec::new();
+        }
+    }
+
+    /// A request is whole: the next one is searched from its own start.
+    fn whole(&mut self) -> usize {
+        self.searched = 0;
+        self.position
+    }
+
+    fn count(&mut self, buffer: &[u8], trust: Trust) -> Result<Option<u32>, ProtocolError> {
+        let Some(line) = self.line(buffer, ProtocolError::CountLine)? else { return Ok(None) };
+        let count = integer(&buffer[line.0 + 1..line.1]).ok_or(ProtocolError::ArgumentCount)?;
+        if count > ARGUMENTS_MAX {
+            return Err(ProtocolError::ArgumentCount);
+        }
+        if count > UNAUTHENTICATED_ARGUMENTS_MAX && !trust.authenticated {
+            return Err(ProtocolError::UnauthenticatedCount);
+        }
+        Ok(Some(u32::try_from(count).unwrap_or(0)))
+    }
+
+    /// Takes one argument; false when its bytes are not all here yet.
+    #[inline]
+    fn argument(&mut self, buffer: &[u8], trust: Trust) -> Result<bool, ProtocolError> {
+        let length = match self.bulk {
+            Some(length) => length,
+            None => {
+                let Some(line) = self.line(buffer, ProtocolError::BulkLine)? else { return Ok(false) };
+                if buffer[line.0] != b'$' {
+                    return Err(ProtocolError::ExpectedBulk(buffer[line.0]));
+                }
+                let length = integer(&buffer[line.0 + 1..line.1]).ok_or(ProtocolError::BulkLength)?;
+                let length = u64::try_from(length).map_err(|_| ProtocolError::BulkLength)?;
+                if length > trust.bulk_bytes_max {
+                    return Err(ProtocolError::BulkLength);
+                }
+                if length > UNAUTHENTICATED_BULK_BYTES_MAX && !trust.authenticated {
+                    return Err(ProtocolError::UnauthenticatedBulk);
+                }
+                let length = length as usize;
+                if self.position + length + 2 > REQUEST_BYTES_MAX {
+                    return Err(ProtocolError::RequestTooLarge);
+                }
+                self.bulk = Some(length);
+                length
+            }
+        };
+        let end = self.position + length;
+        if buffer.len() < end + 2 {
+            return Ok(false);
+        }
+        // Offsets fit: REQUEST_BYTES_MAX is far below 4 GiB.
+        self.spans.push(Span { start: self.position as u32, end: end as u32 });
+        self.position = end + 2;
+        self.searched = self.position;
+        self.bulk = None;
+        Ok(true)
+    }
+
+    /// The line at `position`, as offsets without its CRLF, once it has all arrived; steps over it.
+    #[inline]
+    fn line(
+        &mut self,
+        buffer: &[u8],
+        too_long: ProtocolError,
+    ) -> Result<Option<(usize, usize)>, ProtocolError> {
+        let start = self.position;
+        let from = self.searched.max(start);
+        match buffer[from..].iter().position(|byte| *byte == b'\r') {
+            Some(found) if from + found + 1 < buffer.len() => {
+                let end = from + found;
+                self.position = end + 2;
+                self.searched = self.position;
+                Ok(Some((start, end)))
+            }
+            Some(found) => {
+                self.searched = from + found;
+                Ok(None)
+            }
+            None => {
+                self.searched = buffer.len();
+                if buffer.len() - start > LINE_BYTES_MAX { Err(too_long) } else { Ok(None) }
+            }
+        }
+    }
+
+    fn inline(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        let from = self.searched;
+        let Some(found) = buffer[from..].iter().position(|byte| *byte == b'\n') else {
+            self.searched = buffer.len();
+            return if buffer.len() > LINE_BYTES_MAX { Err(ProtocolError::InlineLine) } else { Ok(None) };
+        };
+        let end = from + found;
+        let line = buffer[..end].strip_suffix(b"\r").unwrap_or(&buffer[..end]);
+        self.is_inline = true;
+        self.scratch.clear();
+        inline::split(line, &mut self.scratch, &mut self.spans)?;
+        self.position = end + 1;
+        Ok(Some(self.whole()))
+    }
+}
+
+impl<'a> Request<'a> {
+    /// The request of these words: what a script calls.
+    pub fn listed(words: &'a [&'a [u8]]) -> Self {
+        Self(Words::Listed(words))
+    }
+
+    /// How many words: the name and its arguments.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self.0 {
+            Words::Received { spans, .. } => spans.len(),
+            Words::Listed(words) => words.len(),
+        }
+    }
+
+    /// True of what `*0` or a blank line decodes to.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The word at `index`; the name is word 0.
+    ///
+    /// # Panics
+    /// When `index` is not below [`Request::len`].
+    #[inline]
+    pub fn word(&self, index: usize) -> &'a [u8] {
+        self.get(index).expect("a word of the request")
+    }
+
+    /// The word at `index`, if there is one.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        match self.0 {
+            Words::Received { bytes, spans } => {
+                let span = spans.get(index)?;
+                Some(&bytes[span.start as usize..span.end as usize])
+            }
+            Words::Listed(words) => words.get(index).copied(),
+        }
+    }
+
+    /// All words in order.
+    pub fn words(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let this = *self;
+        (0..this.len()).map(move |index| this.word(index))
+    }
+}
+
+/// A number as Redis reads lengths: an optional minus, digits without leading zeros, nothing else, 64 bits.
+#[inline]
+fn integer(digits: &[u8]) -> Option<i64> {
+    if let [digit @ b'0'..=b'9'] = digits {
+        return Some(i64::from(digit - b'0'));
+    }
+    crate::number::integer(digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPEN: Trust = Trust { bulk_bytes_max: 512 * 1024 * 1024, authenticated: true };
+    const CLOSED: Trust = Trust { authenticated: false, ..OPEN };
+
+    /// Feeds `bytes` in pieces; whole requests are dropped from the front of the buffer, as a connection does.
+    fn all(bytes: &[u8], piece: usize) -> Result<Vec<Vec<Vec<u8>>>, ProtocolError> {
+        let mut decoder = Decoder::new();
+        let (mut buffer, mut requests) = (Vec::new(), Vec::new());
+        for chunk in bytes.chunks(piece) {
+            buffer.extend_from_slice(chunk);
+            while let Some(taken) = decoder.next(&buffer, OPEN)? {
+                requests.push(decoder.request(&buffer).words().map(<[u8]>::to_vec).collect());
+                buffer.drain(..taken);
+            }
+        }
+        Ok(requests)
+    }
+
+    #[test]
+    fn requests_are_the_same_however_they_arrive() {
+        let bytes =
+            b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING \"a b\"\r\n*0\r\n\r\n*1\r\n$0\r\n\r\n*-1\r\nECHO 'x'\n";
+        let whole = all(bytes, bytes.len()).unwrap();
+        assert_eq!(whole.len(), 7);
+        assert_eq!(whole[0], [b"GET".to_vec(), b"k".to_vec()]);
+        assert_eq!(whole[1], [b"PING".to_vec(), b"a b".to_vec()]);
+        for piece in 1..bytes.len() {
+            assert_eq!(all(bytes, piece).unwrap(), whole, "in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn broken_frames_are_named() {
+        for (bytes, error) in [
+            (&b"*1\r\n:1\r\n"[..], ProtocolError::ExpectedBulk(b':')),
+            (b"*x\r\n", ProtocolError::ArgumentCount),
+            (b"*2147483648\r\n", ProtocolError::ArgumentCount),
+            (b"*1\r\n$-1\r\n", ProtocolError::BulkLength),
+            (b"*1\r\n$536870913\r\n", ProtocolError::BulkLength),
+            (b"PING \"x\r\n", ProtocolError::Quotes),
+        ] {
+            assert_eq!(all(bytes, bytes.len()), Err(error), "{}", bytes.escape_ascii());
+        }
+        let endless = vec![b'1'; LINE_BYTES_MAX + 2];
+        assert_eq!(all(&endless, 1000), Err(ProtocolError::InlineLine));
+        assert_eq!(all(&[b"*", &endless[..]].concat(), 1000), Err(ProtocolError::CountLine));
+        assert_eq!(all(&[b"*1\r\n$", &endless[..]].concat(), 1000), Err(ProtocolError::BulkLine));
+    }
+
+    #[test]
+    fn strangers_may_ask_for_less() {
+        let mut decoder = Decoder::new();
+        assert_eq!(decoder.next(b"*11\r\n", CLOSED), Err(ProtocolError::UnauthenticatedCount));
+        let mut decoder = Decoder::new();
+        assert_eq!(decoder.next(b"*1\r\n$16385\r\n", CLOSED), Err(ProtocolError::UnauthenticatedBulk));
+    }
+
+    #[test]
+    fn memory_grows_with_bytes_received_and_not_with_lengths_claimed() {
+        let mut decoder = Decoder::new();
+        assert_eq!(decoder.next(b"*2147483647\r\n$536870912\r\n", OPEN), Ok(None));
+        assert!(decoder.spans.capacity() < 16);
+    }
+}

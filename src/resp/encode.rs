@@ -1,0 +1,239 @@
+//! Writes replies, in the words of the protocol that the client speaks.
+//!
+//! Rule    a status or error line never carries CR or LF, whatever is put into it.
+//! Source  RESP2 and RESP3 specifications; what each RESP3 type becomes in RESP2 is as in Redis 7.0.
+
+use std::fmt::Write as _;
+
+/// The version of RESP that a client speaks.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Protocol {
+    /// RESP2: every client, until it says HELLO 3.
+    #[default]
+    Resp2,
+    /// RESP3: maps, sets, doubles, booleans, nulls and pushes have types of their own.
+    Resp3,
+}
+
+/// Writes one reply after the other into a connection's output.
+#[derive(Debug)]
+pub struct Reply<'a> {
+    out: &'a mut Vec<u8>,
+    protocol: Protocol,
+}
+
+impl<'a> Reply<'a> {
+    /// Appends to `out` in the words of `protocol`.
+    pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
+        Self { out, protocol }
+    }
+
+    /// Later replies are written in `protocol`: HELLO's own answer already is.
+    pub fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+    }
+
+    /// `+OK`.
+    #[inline]
+    pub fn ok(&mut self) {
+        self.out.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// A status line.
+    pub fn status(&mut self, text: &str) {
+        self.out.push(b'+');
+        self.line(text.as_bytes());
+    }
+
+    /// An error line; `text` begins with its code.
+    pub fn error(&mut self, text: &str) {
+        self.error_bytes(text.as_bytes());
+    }
+
+    /// An error line that quotes bytes of the request.
+    pub fn error_bytes(&mut self, text: &[u8]) {
+        self.out.push(b'-');
+        self.line(text);
+    }
+
+    /// An integer.
+    #[inline]
+    pub fn integer(&mut self, value: i64) {
+        match value {
+            0 => self.out.extend_from_slice(b":0\r\n"),
+            1 => self.out.extend_from_slice(b":1\r\n"),
+            _ => self.headed(b':', value),
+        }
+    }
+
+    /// A count as an integer.
+    pub fn count(&mut self, value: usize) {
+        self.integer(i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    /// A bulk string.
+    #[inline]
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.headed(b'$', bytes.len() as i64);
+        self.out.extend_from_slice(bytes);
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// An integer in the form of a bulk string.
+    pub fn bulk_integer(&mut self, value: i64) {
+        self.bulk(itoa::Buffer::new().format(value).as_bytes());
+    }
+
+    /// Nothing, where a string could have been.
+    #[inline]
+    pub fn null(&mut self) {
+        self.out.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"$-1\r\n".as_slice(),
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// Nothing, where an array could have been.
+    pub fn null_array(&mut self) {
+        self.out.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"*-1\r\n".as_slice(),
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// The head of an array of `len` replies.
+    pub fn array(&mut self, len: usize) {
+        self.headed(b'*', len as i64);
+    }
+
+    /// The head of a map of `len` pairs; in RESP2 an array of twice as many.
+    pub fn map(&mut self, len: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.headed(b'*', 2 * len as i64),
+            Protocol::Resp3 => self.headed(b'%', len as i64),
+        }
+    }
+
+    /// The head of a set of `len` members; in RESP2 an array.
+    pub fn set(&mut self, len: usize) {
+        self.headed(if self.protocol == Protocol::Resp3 { b'~' } else { b'*' }, len as i64);
+    }
+
+    /// The head of a push of `len` parts; in RESP2 an array.
+    pub fn push(&mut self, len: usize) {
+        self.headed(if self.protocol == Protocol::Resp3 { b'>' } else { b'*' }, len as i64);
+    }
+
+    /// A truth value; in RESP2 one or zero.
+    pub fn boolean(&mut self, value: bool) {
+        match self.protocol {
+            Protocol::Resp2 => self.integer(i64::from(value)),
+            Protocol::Resp3 => self.out.extend_from_slice(if value { b"#t\r\n" } else { b"#f\r\n" }),
+        }
+    }
+
+    /// Text for people: verbatim in RESP3, a bulk string in RESP2.
+    pub fn verbatim(&mut self, text: &str) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp3 => {
+                self.headed(b'=', text.len() as i64 + 4);
+                self.out.extend_from_slice(b"txt:");
+                self.out.extend_from_slice(text.as_bytes());
+                self.out.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
+    /// A double; in RESP2 its text as a bulk string.
+    pub fn double(&mut self, value: f64) {
+        let mut text = String::new();
+        // Writing to a String cannot fail.
+        let _ = match value {
+            v if v.is_nan() => write!(text, "nan"),
+            v if v.is_infinite() => write!(text, "{}", if v > 0.0 { "inf" } else { "-inf" }),
+            v => write!(text, "{v}"),
+        };
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp3 => {
+                self.out.push(b',');
+                self.line(text.as_bytes());
+            }
+        }
+    }
+
+    /// An array of bulk strings.
+    pub fn bulks<B: AsRef<[u8]>>(&mut self, items: &[B]) {
+        self.array(items.len());
+        for item in items {
+            self.bulk(item.as_ref());
+        }
+    }
+
+    /// How much has been written: where to [`Reply::rewind`] to.
+    pub fn mark(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Takes back everything written since `mark`.
+    pub fn rewind(&mut self, mark: usize) {
+        self.out.truncate(mark);
+    }
+
+    /// Bytes that are already a reply.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// The protocol that replies are being written in.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    fn line(&mut self, text: &[u8]) {
+        self.out.extend(text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    fn headed(&mut self, head: u8, value: i64) {
+        self.out.push(head);
+        match u8::try_from(value) {
+            Ok(digit @ 0..=9) => self.out.push(b'0' + digit),
+            _ => self.out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
+        }
+        self.out.extend_from_slice(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(protocol: Protocol, write: impl Fn(&mut Reply<'_>)) -> String {
+        let mut out = Vec::new();
+        write(&mut Reply::new(&mut out, protocol));
+        out.escape_ascii().to_string()
+    }
+
+    #[test]
+    fn every_type_has_its_words_in_both_protocols() {
+        let both =
+            |write: fn(&mut Reply<'_>)| (written(Protocol::Resp2, write), written(Protocol::Resp3, write));
+        let pair = |two: &str, three: &str| (two.replace('|', "\\r\\n"), three.replace('|', "\\r\\n"));
+        assert_eq!(both(|r| r.null()), pair("$-1|", "_|"));
+        assert_eq!(both(|r| r.null_array()), pair("*-1|", "_|"));
+        assert_eq!(both(|r| r.map(2)), pair("*4|", "%2|"));
+        assert_eq!(both(|r| r.boolean(true)), pair(":1|", "#t|"));
+        assert_eq!(both(|r| r.double(2.5)), pair("$3|2.5|", ",2.5|"));
+        assert_eq!(both(|r| r.verbatim("hi")), pair("$2|hi|", "=6|txt:hi|"));
+        assert_eq!(both(|r| r.integer(-12)), pair(":-12|", ":-12|"));
+        assert_eq!(both(|r| r.bulk(b"a\r\n")), pair("$3|a||", "$3|a||"));
+    }
+
+    #[test]
+    fn no_line_break_escapes_into_a_line() {
+        assert_eq!(written(Protocol::Resp2, |r| r.error_bytes(b"ERR a\r\n+b")), "-ERR a  +b\\r\\n");
+    }
+}

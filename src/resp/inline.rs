@@ -1,0 +1,125 @@
+//! Inline requests: a line of words, as somebody types it into telnet.
+//!
+//! Source  quoting rules of Redis' `sdssplitargs`: double quotes with escapes, single quotes with `\'` alone, and a
+//!         closing quote must be followed by a space or the end.
+
+use super::decode::Span;
+use crate::error::ProtocolError;
+
+/// Splits `line` into words: their bytes go to `scratch`, their places to `spans`.
+pub(super) fn split(line: &[u8], scratch: &mut Vec<u8>, spans: &mut Vec<Span>) -> Result<(), ProtocolError> {
+    let mut rest = line.trim_ascii_start();
+    while !rest.is_empty() {
+        let start = scratch.len() as u32;
+        rest = word(rest, scratch)?;
+        spans.push(Span { start, end: scratch.len() as u32 });
+        rest = rest.trim_ascii_start();
+    }
+    Ok(())
+}
+
+/// Takes one word off the front; returns what follows it.
+fn word<'a>(mut rest: &'a [u8], scratch: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
+    loop {
+        match rest {
+            [] => return Ok(rest),
+            [byte, ..] if byte.is_ascii_whitespace() || *byte == 0 => return Ok(&rest[1..]),
+            [b'"', quoted @ ..] => return double_quoted(quoted, scratch),
+            [b'\'', quoted @ ..] => return single_quoted(quoted, scratch),
+            [byte, tail @ ..] => {
+                scratch.push(*byte);
+                rest = tail;
+            }
+        }
+    }
+}
+
+fn double_quoted<'a>(mut rest: &'a [u8], scratch: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
+    loop {
+        rest = match rest {
+            [] => return Err(ProtocolError::Quotes),
+            [b'\\', b'x', high, low, tail @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                scratch.push(hex(*high) << 4 | hex(*low));
+                tail
+            }
+            [b'\\', escaped, tail @ ..] => {
+                scratch.push(match escaped {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 0x08,
+                    b'a' => 0x07,
+                    other => *other,
+                });
+                tail
+            }
+            [b'"', tail @ ..] => return closed(tail),
+            [byte, tail @ ..] => {
+                scratch.push(*byte);
+                tail
+            }
+        }
+    }
+}
+
+fn single_quoted<'a>(mut rest: &'a [u8], scratch: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
+    loop {
+        rest = match rest {
+            [] => return Err(ProtocolError::Quotes),
+            [b'\\', b'\'', tail @ ..] => {
+                scratch.push(b'\'');
+                tail
+            }
+            [b'\'', tail @ ..] => return closed(tail),
+            [byte, tail @ ..] => {
+                scratch.push(*byte);
+                tail
+            }
+        }
+    }
+}
+
+/// A closing quote ends the word, so a space or the end must follow it.
+fn closed(rest: &[u8]) -> Result<&[u8], ProtocolError> {
+    match rest.first() {
+        Some(byte) if !byte.is_ascii_whitespace() => Err(ProtocolError::Quotes),
+        _ => Ok(rest),
+    }
+}
+
+fn hex(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        b'a'..=b'f' => digit - b'a' + 10,
+        _ => digit - b'A' + 10,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Result<Vec<String>, ProtocolError> {
+        let (mut scratch, mut spans) = (Vec::new(), Vec::new());
+        split(line.as_bytes(), &mut scratch, &mut spans)?;
+        let word = |span: &Span| scratch[span.start as usize..span.end as usize].escape_ascii().to_string();
+        Ok(spans.iter().map(word).collect())
+    }
+
+    #[test]
+    fn words_are_unquoted() {
+        assert_eq!(
+            words(r#"  SET "a b" 'c\'d' "\x41\n\q" e"#).unwrap(),
+            ["SET", "a b", "c\\'d", "A\\nq", "e"]
+        );
+        assert_eq!(words(r#"a"b c""#).unwrap(), ["ab c"]);
+        assert_eq!(words("").unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn quotes_must_balance_and_end_a_word() {
+        for line in [r#""a"#, r"'a", r#""a"b"#, r"'a'b", r#""\"#] {
+            assert_eq!(words(line), Err(ProtocolError::Quotes), "{line}");
+        }
+    }
+}

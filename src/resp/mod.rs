@@ -1,0 +1,11 @@
+//! RESP, the Redis serialisation protocol: requests in, replies out.
+//!
+//! Owns    [`Decoder`], which finds requests in the bytes received, and [`Reply`], which writes answers.
+//! Knows   bytes and limits; nothing of commands, keys or sockets.
+
+mod decode;
+mod encode;
+mod inline;
+
+pub use decode::{Decoder, Request, Trust};
+pub use encode::{Protocol, Reply};

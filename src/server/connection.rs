@@ -1,0 +1,280 @@
+//! One connection: bytes in, requests to the engine, bytes out.
+//!
+//! Owns    the buffers of one stream and the session behind it.
+//! Rule    per batch one read and one write. Nobody is read from while more than
+//!         [`UNREAD_REPLY_BYTES_MAX`] of replies to it lie unread.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::Sleep;
+
+use super::house::House;
+use crate::clock::LockTime;
+use crate::engine::{Engine, Flow};
+use crate::limits::{UNAUTHENTICATED_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX};
+use crate::resp::{Decoder, Reply};
+use crate::state::session::Session;
+
+/// Room made for every read.
+const READ_BYTES: usize = 16 * 1024;
+/// Output kept by an idle connection; what a large reply needed is given back.
+const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
+/// Output gathered before it is sent although more requests wait in the buffer.
+const OUTPUT_BYTES_BATCH: usize = 256 * 1024;
+
+/// One connection, until it ends.
+pub(super) struct Connection<S> {
+    stream: S,
+    house: House,
+    session: Session,
+    decoder: Decoder,
+    input: BytesMut,
+    output: Vec<u8>,
+    written: usize,
+    state: State,
+    sleep: Option<(LockTime, Pin<Box<Sleep>>)>,
+    watching: Option<Waker>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// Takes requests.
+    Open,
+    /// The request at the front of the input is held back until then.
+    Held(LockTime),
+    /// A call of the session waits.
+    Waiting,
+    /// Sends what is there and ends.
+    Closing,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    pub(super) fn new(stream: S, house: House, session: Session) -> Self {
+        Self {
+            stream,
+            house,
+            session,
+            decoder: Decoder::new(),
+            input: BytesMut::new(),
+            output: Vec::new(),
+            written: 0,
+            state: State::Open,
+            sleep: None,
+            watching: None,
+        }
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.house.engine
+    }
+
+    /// Carries out the requests in the input, as far as they are whole and may run now.
+    fn carry_out(&mut self) {
+        let engine = self.house.engine.clone();
+        match self.state {
+            State::Held(until) if until > engine.shared().clock.now().lock && engine.is_paused() => return,
+            State::Waiting => match engine.resume(&mut self.session, &mut self.output) {
+                Flow::Next => {}
+                _ => return,
+            },
+            State::Closing => return,
+            _ => {}
+        }
+        self.state = State::Open;
+        if self.input.is_empty() {
+            return;
+        }
+        let mut batch = engine.batch();
+        let mut taken = 0;
+        while self.state == State::Open && self.output.len() - self.written < OUTPUT_BYTES_BATCH {
+            let buffer = &self.input[taken..];
+            match self.decoder.next(buffer, engine.trust(&self.session)) {
+                Ok(Some(bytes)) => {
+                    let request = self.decoder.request(buffer);
+                    if is_http(request.get(0)) {
+                        self.state = State::Closing;
+                        break;
+                    }
+                    match engine.execute(&mut self.session, request, &mut batch, &mut self.output) {
+                        Flow::Next => {}
+                        Flow::Close => self.state = State::Closing,
+                        Flow::Again(until) => {
+                            self.state = State::Held(until);
+                            break;
+                        }
+                        Flow::Wait => self.state = State::Waiting,
+                    }
+                    taken += bytes;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::debug!(client = self.session.client.id, %error, "protocol error");
+                    if error != crate::error::ProtocolError::RequestTooLarge {
+                        Reply::new(&mut self.output, self.session.protocol)
+                            .error(&format!("ERR Protocol error: {error}"));
+                    }
+                    self.state = State::Closing;
+                }
+            }
+        }
+        self.input.advance(taken);
+        engine.end_batch(&self.session, batch);
+    }
+
+    /// Sends what the output holds; pending when the peer does not take it.
+    fn flush(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        while self.written < self.output.len() {
+            let sent = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.output[self.written..]))?;
+            if sent == 0 {
+                return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
+            }
+            self.house.engine.shared().metrics.output_bytes.add(sent as u64);
+            self.written += sent;
+        }
+        self.written = 0;
+        self.output.clear();
+        if self.output.capacity() > OUTPUT_BYTES_KEPT {
+            self.output = Vec::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Receives into the input; true when something came, an error when nothing ever will.
+    fn receive(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let wanted = self.decoder.wanted(&self.input);
+        // What a bulk string still needs, but never much more than it has already sent: a claim costs nothing.
+        self.input.reserve(READ_BYTES.max(wanted.min(self.input.len())));
+        let received = ready!(pin!(self.stream.read_buf(&mut self.input)).poll(cx))?;
+        if received == 0 {
+            return Poll::Ready(Err(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        self.engine().shared().metrics.input_bytes.add(received as u64);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether another request may be read now.
+    fn may_read(&self) -> bool {
+        let unread = self.output.len() - self.written;
+        matches!(self.state, State::Open) && unread < UNREAD_REPLY_BYTES_MAX
+    }
+
+    /// Sleeps until what holds this connection back is over; true when it already is.
+    fn is_due(&mut self, cx: &mut Context<'_>) -> bool {
+        let until = match self.state {
+            State::Held(until) => Some(until),
+            State::Waiting => self.session.parked.as_ref().and_then(|parked| parked.until),
+            _ => None,
+        };
+        let Some(until) = until else {
+            self.sleep = None;
+            return false;
+        };
+        let now = self.engine().shared().clock.now().lock;
+        if until <= now {
+            return true;
+        }
+        if self.house.is_manual() {
+            return false;
+        }
+        if self.sleep.as_ref().is_none_or(|(moment, _)| *moment != until) {
+            let sleep = tokio::time::sleep(Duration::from_millis(until.millis_since(now)));
+            self.sleep = Some((until, Box::pin(sleep)));
+        }
+        let Some((_, sleep)) = &mut self.sleep else { return false };
+        match sleep.as_mut().poll(cx) {
+            Poll::Ready(()) => {
+                self.sleep = None;
+                true
+            }
+            Poll::Pending => false,
+        }
+    }
+
+    fn watch_mail(&mut self, cx: &mut Context<'_>) {
+        if !self.watching.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            self.session.client.watch(cx.waker());
+            self.watching = Some(cx.waker().clone());
+        }
+    }
+
+    /// One round: requests, mail, output. True when another round may find something to do.
+    fn round(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let turn = self.house.turn();
+        self.watch_mail(cx);
+        let client = &self.session.client;
+        if client.is_closing() {
+            self.state = State::Closing;
+        }
+        self.carry_out();
+        if self.session.client.has_mail() {
+            self.session.client.collect(&mut self.output);
+        }
+        let is_blocked = match self.flush(cx) {
+            Poll::Ready(sent) => {
+                sent?;
+                false
+            }
+            Poll::Pending => true,
+        };
+        if self.state == State::Closing && !is_blocked {
+            return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
+        }
+        if is_blocked && !self.session.authenticated && self.output.len() > UNAUTHENTICATED_REPLY_BYTES_MAX {
+            return Poll::Ready(Err(std::io::ErrorKind::PermissionDenied.into()));
+        }
+        if self.session.client.has_mail() && !is_blocked {
+            return Poll::Ready(Ok(()));
+        }
+        if self.is_due(cx) {
+            return Poll::Ready(Ok(()));
+        }
+        // A client that went away while its call waits is noticed by reading on; what it sent stays in the input.
+        let may_read = self.may_read() || (self.state != State::Closing && self.input.len() < READ_BYTES);
+        if may_read {
+            if let Poll::Ready(received) = self.receive(cx) {
+                return Poll::Ready(received);
+            }
+            if self.input.is_empty() {
+                self.decoder.trim();
+                self.input = BytesMut::new();
+            }
+        }
+        self.session.client.query_bytes.store(self.input.len() as u64, Relaxed);
+        self.session.client.reply_bytes.store((self.output.len() - self.written) as u64, Relaxed);
+        self.session.client.settled.store(turn, SeqCst);
+        self.house.settled();
+        Poll::Pending
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        loop {
+            match ready!(this.round(cx)) {
+                Ok(()) => {}
+                Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+impl<S> Drop for Connection<S> {
+    fn drop(&mut self) {
+        self.house.engine.disconnect(&mut self.session);
+        self.house.settled();
+    }
+}
+
+/// A web browser was talked into sending this: closed without a word, as in Redis.
+fn is_http(name: Option<&[u8]>) -> bool {
+    name.is_some_and(|name| name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:"))
+}

@@ -1,0 +1,297 @@
+//! The handle on a running server: point at it, poke it, move its time, end it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::io::DuplexStream;
+
+use super::Builder;
+use super::house::{AnyClock, House};
+use super::listen::{self, Workers};
+use crate::clock::LockTime;
+use crate::keyspace::{Due, Lease, Reach, View};
+
+/// A running server. Dropping it ends it: its listeners, its connections, its threads.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use redlatch::Server;
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// let server = Server::builder().start().await?;
+/// let mut client = tokio::net::TcpStream::connect(server.addr()).await?;
+/// client.write_all(b"SET lock:stock me NX PX 30000\r\n").await?;
+/// let mut answer = [0; 5];
+/// client.read_exact(&mut answer).await?;
+/// assert_eq!(&answer, b"+OK\r\n");
+/// assert_eq!(server.keys().get("lock:stock").as_deref(), Some(&b"me"[..]));
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Server {
+    house: House,
+    address: Option<SocketAddr>,
+    workers: Arc<Workers>,
+    threads: Option<Threads>,
+}
+
+/// Threads that a server started for itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Threads(Arc<Mutex<Vec<JoinHandle<()>>>>);
+
+impl Threads {
+    pub(super) fn push(&self, thread: JoinHandle<()>) {
+        self.0.lock().push(thread);
+    }
+}
+
+impl Server {
+    /// A server on 127.0.0.1 and a free port, unless told otherwise.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(super) fn new(
+        house: House,
+        address: Option<SocketAddr>,
+        workers: Arc<Workers>,
+        threads: Option<Threads>,
+    ) -> Self {
+        Self { house, address, workers, threads }
+    }
+
+    pub(super) fn house(&self) -> &House {
+        &self.house
+    }
+
+    /// The address to connect to.
+    ///
+    /// # Panics
+    /// When the server was built with port 0, without TCP.
+    pub fn addr(&self) -> SocketAddr {
+        self.address.expect("a server with a TCP port")
+    }
+
+    /// The address as Redis clients write it: `redis://127.0.0.1:40000`, with the password if one is needed.
+    ///
+    /// # Panics
+    /// When the server was built with port 0, without TCP.
+    pub fn url(&self) -> String {
+        match self.house.engine.shared().settings.text("requirepass").as_str() {
+            "" => format!("redis://{}", self.addr()),
+            password => format!("redis://:{password}@{}", self.addr()),
+        }
+    }
+
+    /// A connection without a socket.
+    pub fn stream(&self) -> DuplexStream {
+        const BUFFER_BYTES: usize = 64 * 1024;
+        let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
+        let house = self.house.clone();
+        self.workers.next().spawn(listen::serve(ours, house, String::new(), String::new(), false));
+        theirs
+    }
+
+    /// Typed access to the keys, past every connection.
+    pub fn keys(&self) -> Keys<'_> {
+        Keys { house: &self.house, database: 0 }
+    }
+
+    /// The server's clock.
+    pub fn clock(&self) -> Clock<'_> {
+        Clock { house: &self.house }
+    }
+
+    /// Ends the server: it accepts nobody any more, and connections close once their answers are sent.
+    pub fn stop(&self) {
+        self.house.stop();
+    }
+
+    /// Resolves when the server has been ended, by [`Server::stop`] or by SHUTDOWN.
+    pub async fn stopped(&self) {
+        self.house.stopped().await;
+    }
+
+    /// Waits until the server has been ended and its threads are done. Only for servers that have threads of their own.
+    pub fn join(self) {
+        let threads = self.threads.as_ref().map(|threads| std::mem::take(&mut *threads.0.lock()));
+        for thread in threads.into_iter().flatten() {
+            // A thread that panicked has said so on its own.
+            let _ = thread.join();
+        }
+    }
+
+    /// Panics if the keyspace contradicts itself. For tests.
+    #[doc(hidden)]
+    pub fn assert_laws(&self) {
+        self.house.engine.shared().keyspace.assert_laws();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.house.stop();
+    }
+}
+
+/// Typed access to the keys of one database, past every connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Keys<'s> {
+    house: &'s House,
+    database: u16,
+}
+
+impl Keys<'_> {
+    /// The keys of another database. Default: 0.
+    ///
+    /// # Panics
+    /// When the server has no such database.
+    #[must_use]
+    pub fn database(self, database: u16) -> Self {
+        assert!(database < self.house.engine.shared().keyspace.databases(), "no database {database}");
+        Self { database, ..self }
+    }
+
+    /// The string that a key holds.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Bytes> {
+        let key = key.as_ref();
+        self.with(key, |view| {
+            let found = view.entry(key).occupied()?;
+            found.string().ok().map(Bytes::copy_from_slice)
+        })
+    }
+
+    /// Stores a string; `lease`: how long it lives, for ever if `None`.
+    pub fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, lease: Option<Duration>) {
+        let key = key.as_ref();
+        self.with(key, |view| {
+            let lease = lease.map_or(Lease::Never, |lease| {
+                Lease::Until(view.now().deadline_in(i64::try_from(lease.as_millis()).unwrap_or(i64::MAX)))
+            });
+            view.entry(key).put(value.as_ref(), lease);
+        });
+    }
+
+    /// Removes a key; false when it was not there.
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> bool {
+        self.with(key.as_ref(), |view| view.remove(key.as_ref()))
+    }
+
+    /// How long a key still lives: `None` when it is not there, `Some(None)` when it lives for ever.
+    pub fn lease(&self, key: impl AsRef<[u8]>) -> Option<Option<Duration>> {
+        let key = key.as_ref();
+        self.with(key, |view| {
+            let now = view.now();
+            let found = view.entry(key).occupied()?;
+            Some(found.deadline().map(|deadline| Duration::from_millis(now.millis_until(deadline) as u64)))
+        })
+    }
+
+    /// How many keys there are, those included whose lease has ended and whose memory is about to be released.
+    pub fn len(&self) -> usize {
+        self.house.engine.shared().keyspace.size(self.database).0
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn with<R>(&self, key: &[u8], act: impl FnOnce(&mut View<'_>) -> R) -> R {
+        let shared = self.house.engine.shared();
+        let now = shared.clock.now();
+        let mut view =
+            View::lock(&shared.keyspace, Reach::One(key), self.database, now, shared.settings.events());
+        let result = act(&mut view);
+        view.finish(&shared.channels);
+        result
+    }
+}
+
+/// A running server's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock<'s> {
+    house: &'s House,
+}
+
+impl Clock<'_> {
+    /// Milliseconds of lock time now.
+    pub fn now(&self) -> LockTime {
+        self.house.clock().now().lock
+    }
+
+    /// Moves a manual clock on, from deadline to deadline, so that everything due in between happens in order. Returns
+    /// when every consequence has been sent to the clients that read.
+    ///
+    /// # Panics
+    /// When the server was not built with [`Builder::manual_clock`].
+    pub async fn advance(&self, by: Duration) {
+        let AnyClock::Manual(clock) = self.house.clock() else { panic!("a server with a manual clock") };
+        let target = self.now() + u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
+        loop {
+            // The first moment at which something happens, or the target.
+            let next = match self.tick() {
+                Some(next) => next.max(self.now() + 1).min(target),
+                None => target,
+            };
+            if self.now() >= target {
+                break;
+            }
+            clock.set(next);
+            self.tick();
+            self.house.settle().await;
+        }
+        self.house.settle().await;
+    }
+
+    /// The same for callers without a runtime.
+    ///
+    /// # Panics
+    /// As [`Clock::advance`], and inside an asynchronous runtime.
+    pub fn advance_blocking(&self, by: Duration) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime for one wait");
+        runtime.block_on(self.advance(by));
+    }
+
+    /// Steps the wall clock alone, forwards or back: no lease notices.
+    ///
+    /// # Panics
+    /// When the server was not built with [`Builder::manual_clock`].
+    pub fn step_wall(&self, millis: i64) {
+        let AnyClock::Manual(clock) = self.house.clock() else { panic!("a server with a manual clock") };
+        clock.step_wall(millis);
+    }
+
+    /// Does all that is due; returns the next moment at which something is.
+    fn tick(&self) -> Option<LockTime> {
+        let next = loop {
+            if let Due::Next(next) = self.house.engine.tick() {
+                break next;
+            }
+        };
+        let waits = self.house.engine.next_wait();
+        [next, waits].into_iter().flatten().filter(|next| *next > self.now()).min().or(next)
+    }
+}
+
+impl House {
+    /// Resolves when the server has been ended and every connection is gone, or a moment later.
+    pub(super) async fn finished(&self) {
+        /// How long connections may take to hand out their last answers.
+        const GRACE: Duration = Duration::from_millis(500);
+        self.stopped().await;
+        let drained = async {
+            while !self.engine.shared().clients.is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        // Whoever does not read its last answers by then will not get them.
+        let _ = tokio::time::timeout(GRACE, drained).await;
+        self.engine.shared().is_stopping.store(true, SeqCst);
+    }
+}

@@ -1,0 +1,303 @@
+//! The shell: sockets, threads and the system clock around the engine.
+//!
+//! Owns    [`Server`], a running one, and [`Builder`], what it is made from.
+//! Rule    nothing is process-global: a hundred servers in one test binary do not meet.
+
+mod clock;
+mod connection;
+mod handle;
+mod house;
+mod listen;
+mod ticker;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::clock::WallTime;
+use crate::commands::Shared;
+use crate::engine::Engine;
+use crate::journal::Journal;
+use crate::keyspace::{Keyspace, Layout};
+use crate::state::settings::{SettingError, Settings};
+use clock::{ManualClock, SystemClock};
+use house::{AnyClock, House};
+use listen::Workers;
+
+pub use handle::{Clock, Keys, Server};
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A setting is not what it may be.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// A setting is not what it may be, for a reason that only the start can see.
+    #[error("{0}")]
+    Unusable(String),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// The address, or the path of a socket.
+        address: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A thread or a runtime cannot be had.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// What a server is made from. Made by [`Server::builder`], checked once, at the start.
+///
+/// Every setting of the command line can be given by [`Builder::set`]; the defaults differ in one point: the port is a
+/// free one.
+#[derive(Debug)]
+pub struct Builder {
+    settings: Vec<(String, String)>,
+    manual_start: Option<WallTime>,
+    journal: Option<Arc<dyn Journal>>,
+    seed: Option<u64>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self::new().set("port", "auto")
+    }
+}
+
+impl Builder {
+    /// All settings at the defaults of the command line: port 6379.
+    pub fn new() -> Self {
+        Self { settings: Vec::new(), manual_start: None, journal: None, seed: None }
+    }
+
+    /// Sets a setting by the name it has in redis.conf. Default: what `redlatch --help` says.
+    #[must_use]
+    pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.push((name.into(), value.into()));
+        self
+    }
+
+    /// The TCP port; 0: no TCP. Default: a free one.
+    #[must_use]
+    pub fn port(self, port: u16) -> Self {
+        self.set("port", port.to_string())
+    }
+
+    /// The password that clients must show. Default: none.
+    #[must_use]
+    pub fn password(self, password: impl Into<String>) -> Self {
+        self.set("requirepass", password)
+    }
+
+    /// Shards of the keyspace, rounded up to a power of two; at most 1024. Default: four per core.
+    #[must_use]
+    pub fn shards(self, shards: usize) -> Self {
+        self.set("shards", shards.to_string())
+    }
+
+    /// Time stands still at `start` until [`Clock::advance`] moves it. Default: the system's clocks.
+    #[must_use]
+    pub fn manual_clock(mut self, start: WallTime) -> Self {
+        self.manual_start = Some(start);
+        self
+    }
+
+    /// Who is told of every effect on the keyspace. Default: nobody.
+    #[must_use]
+    pub fn journal(mut self, journal: Arc<dyn Journal>) -> Self {
+        self.journal = Some(journal);
+        self
+    }
+
+    /// Seeds hashing and every draw, so that a run repeats. Default: from the system's entropy, which strangers who
+    /// choose keys cannot foresee.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Starts the server in the caller's runtime.
+    ///
+    /// # Errors
+    /// [`StartError`]: a setting out of bounds, an address in use.
+    pub async fn start(self) -> Result<Server, StartError> {
+        let workers = Workers::new(vec![Handle::current()]);
+        self.start_on(workers, None)
+    }
+
+    /// Starts the server on a thread of its own, for callers without a runtime.
+    ///
+    /// # Errors
+    /// As [`Builder::start`].
+    pub fn start_blocking(self) -> Result<Server, StartError> {
+        self.start_on_threads(1)
+    }
+
+    /// Starts the server on `threads` threads of its own, each with a runtime that connections are dealt out to.
+    ///
+    /// # Errors
+    /// As [`Builder::start`].
+    pub fn start_on_threads(self, threads: usize) -> Result<Server, StartError> {
+        let mut runtimes = Vec::new();
+        for index in 0..threads.max(1) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtimes.push((index, runtime));
+        }
+        let handles: Vec<_> = runtimes.iter().map(|(_, runtime)| runtime.handle().clone()).collect();
+        let guard = handles[0].clone();
+        let entered = guard.enter();
+        let threads = handle::Threads::default();
+        let server = self.start_on(Workers::new(handles), Some(threads.clone()))?;
+        drop(entered);
+        for (index, runtime) in runtimes {
+            let house = server.house().clone();
+            let body = move || {
+                runtime.block_on(house.finished());
+                runtime.shutdown_background();
+            };
+            threads.push(std::thread::Builder::new().name(format!("redlatch-{index}")).spawn(body)?);
+        }
+        Ok(server)
+    }
+
+    fn start_on(self, workers: Workers, threads: Option<handle::Threads>) -> Result<Server, StartError> {
+        let settings = Settings::default();
+        for (name, value) in &self.settings {
+            settings.set(name, value)?;
+        }
+        let clock = match self.manual_start {
+            Some(start) => AnyClock::Manual(Arc::new(ManualClock::new(start))),
+            None => AnyClock::System(Arc::new(SystemClock::new())),
+        };
+        let listeners = Listeners::open(&settings)?;
+        let seed = self.seed.unwrap_or_else(system_entropy);
+        let bell = Arc::new(Notify::new());
+        let layout = Layout {
+            shards: shards(&settings),
+            databases: settings.integer("databases") as u16,
+            seed,
+            journal: self.journal,
+        };
+        let ring = Arc::clone(&bell);
+        let keyspace = Keyspace::new(layout, move || ring.notify_one());
+        let shared = Arc::new(Shared::new(keyspace, settings, clock.shared(), seed));
+        let house = House::new(Engine::new(shared), clock, bell);
+        listeners.serve(house, workers, threads)
+    }
+}
+
+/// What a server listens on.
+struct Listeners {
+    tcp: Vec<std::net::TcpListener>,
+    unix: Option<(PathBuf, std::os::unix::net::UnixListener)>,
+    port_file: Option<PathBuf>,
+}
+
+impl Listeners {
+    fn open(settings: &Settings) -> Result<Self, StartError> {
+        let refused = |address: String| move |error| StartError::Listen { address, error };
+        let mut tcp = Vec::new();
+        let mut port = match settings.text("port").as_str() {
+            "auto" => Some(0),
+            "0" => None,
+            port => Some(port.parse::<u16>().map_err(|_| {
+                StartError::Unusable(format!("port '{port}': must be auto or an integer between 0 and 65535"))
+            })?),
+        };
+        if let Some(first) = port {
+            for (address, may_fail) in
+                listen::addresses(&settings.text("bind"), first).map_err(StartError::Unusable)?
+            {
+                // All addresses share the free port that the first one got.
+                let address = SocketAddr::new(address.ip(), port.unwrap_or(0));
+                match listen::tcp(address) {
+                    Ok(listener) => {
+                        port = Some(listener.local_addr()?.port());
+                        tcp.push(listener);
+                    }
+                    Err(_) if may_fail => {}
+                    Err(error) => return Err(refused(address.to_string())(error)),
+                }
+            }
+        }
+        let path = settings.text("unixsocket");
+        let unix = if path.is_empty() {
+            None
+        } else {
+            let mode = permissions(&settings.text("unixsocketperm"))?;
+            let listener = listen::unix(path.as_ref(), mode).map_err(refused(path.clone()))?;
+            Some((PathBuf::from(path), listener))
+        };
+        let port_file = settings.text("port-file");
+        Ok(Self { tcp, unix, port_file: (!port_file.is_empty()).then(|| port_file.into()) })
+    }
+
+    fn serve(
+        self,
+        house: House,
+        workers: Workers,
+        threads: Option<handle::Threads>,
+    ) -> Result<Server, StartError> {
+        let workers = Arc::new(workers);
+        let address = self.tcp.first().map(std::net::TcpListener::local_addr).transpose()?;
+        let runtime = Handle::current();
+        for listener in self.tcp {
+            let listener = TcpListener::from_std(listener)?;
+            runtime.spawn(listen::accept_tcp(listener, house.clone(), Arc::clone(&workers)));
+        }
+        if let Some((path, listener)) = self.unix {
+            let listener = UnixListener::from_std(listener)?;
+            runtime.spawn(listen::accept_unix(listener, path, house.clone(), Arc::clone(&workers)));
+        }
+        runtime.spawn(ticker::run(house.clone()));
+        if let Some(address) = address {
+            house.engine.shared().port.store(u64::from(address.port()), Relaxed);
+            if let Some(path) = self.port_file {
+                write_whole(&path, &format!("{}\n", address.port()))?;
+            }
+        }
+        Ok(Server::new(house, address, workers, threads))
+    }
+}
+
+/// Writes a file so that a reader sees nothing or all of it.
+fn write_whole(path: &std::path::Path, text: &str) -> io::Result<()> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".new");
+    std::fs::write(&draft, text)?;
+    std::fs::rename(draft, path)
+}
+
+fn permissions(octal: &str) -> Result<Option<u32>, StartError> {
+    if octal.is_empty() {
+        return Ok(None);
+    }
+    match u32::from_str_radix(octal, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(Some(mode)),
+        _ => Err(StartError::Unusable(format!("unixsocketperm '{octal}': must be octal, between 0 and 777"))),
+    }
+}
+
+fn shards(settings: &Settings) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    match settings.integer("shards") as usize {
+        0 => (cores() * 4).next_power_of_two().min(crate::limits::SHARDS_MAX),
+        shards => shards.next_power_of_two(),
+    }
+}
+
+/// Randomness from the system, by way of the standard library's own hash seeds.
+fn system_entropy() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::process::id())
+}

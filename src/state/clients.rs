@@ -1,0 +1,226 @@
+//! Every connected client, as the others may see it.
+//!
+//! Owns    the registry, and per client: facts for CLIENT LIST, and the mailbox that others put pushes into.
+//! Rule    a push enters the mailbox while the shards it speaks of are locked, so that all clients see one order; the
+//!         shell only flushes.
+
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
+};
+use std::task::Waker;
+
+use dashmap::DashMap;
+use parking_lot::Mutex;
+
+use crate::clock::LockTime;
+use crate::resp::Protocol;
+
+/// A client's number: rises with every connection, is never used twice.
+pub type ClientId = u64;
+
+/// One connected client, shared between its own connection and whoever asks about it.
+#[derive(Debug)]
+pub struct Client {
+    /// Its number.
+    pub id: ClientId,
+    /// Where it connected from: `127.0.0.1:50000`, a socket's path, or empty for an in-process stream.
+    pub peer: String,
+    /// Where it connected to.
+    pub local: String,
+    /// Whether it came through a Unix socket.
+    pub is_unix: bool,
+    /// When it connected.
+    pub since: LockTime,
+    /// Names it gave itself.
+    pub names: Mutex<Names>,
+    /// The database it has selected.
+    pub database: AtomicU16,
+    /// When it last sent a request, in milliseconds of lock time.
+    pub last_active_ms: AtomicU64,
+    /// Index of the last command in the command table; `u16::MAX` before the first.
+    pub last_command: AtomicU16,
+    /// Channels and patterns it is subscribed to.
+    pub subscriptions: AtomicU32,
+    /// Patterns among them.
+    pub patterns: AtomicU32,
+    /// Whether CLIENT NO-EVICT is on.
+    pub no_evict: AtomicBool,
+    /// Whether CLIENT NO-TOUCH is on.
+    pub no_touch: AtomicBool,
+    /// Bytes received and not yet understood.
+    pub query_bytes: AtomicU64,
+    /// Bytes of replies not yet sent.
+    pub reply_bytes: AtomicU64,
+    /// The turn of a manual clock up to which the connection has seen to everything.
+    pub settled: AtomicU64,
+    /// When its waiting call gives up, in milliseconds of lock time; zero: none waits, or for ever.
+    waits_until_ms: AtomicU64,
+    protocol: AtomicU8,
+    closing: AtomicBool,
+    mailbox: Mutex<Mailbox>,
+    has_mail: AtomicBool,
+}
+
+/// Names a client gave itself.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// CLIENT SETNAME.
+    pub name: String,
+    /// CLIENT SETINFO LIB-NAME.
+    pub library: String,
+    /// CLIENT SETINFO LIB-VER.
+    pub library_version: String,
+}
+
+#[derive(Debug, Default)]
+struct Mailbox {
+    bytes: Vec<u8>,
+    waker: Option<Waker>,
+}
+
+impl Client {
+    /// A client that has just connected.
+    pub fn new(id: ClientId, peer: String, local: String, is_unix: bool, since: LockTime) -> Self {
+        Self {
+            id,
+            peer,
+            local,
+            is_unix,
+            since,
+            names: Mutex::default(),
+            database: AtomicU16::new(0),
+            last_active_ms: AtomicU64::new(since.as_millis()),
+            last_command: AtomicU16::new(u16::MAX),
+            subscriptions: AtomicU32::new(0),
+            patterns: AtomicU32::new(0),
+            no_evict: AtomicBool::new(false),
+            no_touch: AtomicBool::new(false),
+            query_bytes: AtomicU64::new(0),
+            reply_bytes: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            waits_until_ms: AtomicU64::new(0),
+            protocol: AtomicU8::new(2),
+            closing: AtomicBool::new(false),
+            mailbox: Mutex::default(),
+            has_mail: AtomicBool::new(false),
+        }
+    }
+
+    /// The protocol it speaks now.
+    pub fn protocol(&self) -> Protocol {
+        if self.protocol.load(Relaxed) == 3 { Protocol::Resp3 } else { Protocol::Resp2 }
+    }
+
+    /// HELLO has changed the protocol.
+    pub fn set_protocol(&self, protocol: Protocol) {
+        self.protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
+    }
+
+    /// When its waiting call gives up, if one waits and does.
+    pub fn waits_until(&self) -> Option<LockTime> {
+        match self.waits_until_ms.load(Relaxed) {
+            0 => None,
+            until_ms => Some(LockTime::from_millis(until_ms)),
+        }
+    }
+
+    /// A call of its own waits until then, or no more.
+    pub fn set_waits_until(&self, until: Option<LockTime>) {
+        self.waits_until_ms.store(until.map_or(0, LockTime::as_millis), Relaxed);
+    }
+
+    /// Puts bytes into the mailbox and wakes the connection.
+    pub fn deliver(&self, bytes: &[u8]) {
+        self.mailbox.lock().bytes.extend_from_slice(bytes);
+        self.has_mail.store(true, SeqCst);
+        self.wake();
+    }
+
+    /// Asks the connection to close once what is already queued for it has been sent.
+    pub fn close(&self) {
+        self.closing.store(true, SeqCst);
+        self.wake();
+    }
+
+    /// Has the connection look around: for mail, for the end, for a wait that is over.
+    pub fn wake(&self) {
+        if let Some(waker) = &self.mailbox.lock().waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Whether it has been asked to close.
+    #[inline]
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(SeqCst)
+    }
+
+    /// Whether the mailbox holds anything.
+    #[inline]
+    pub fn has_mail(&self) -> bool {
+        self.has_mail.load(SeqCst)
+    }
+
+    /// Moves what the mailbox holds to the end of `out`.
+    pub fn collect(&self, out: &mut Vec<u8>) {
+        let mut mailbox = self.mailbox.lock();
+        out.append(&mut mailbox.bytes);
+        self.has_mail.store(false, SeqCst);
+    }
+
+    /// From now on deliveries wake `waker`. Look for mail after this, not before.
+    pub fn watch(&self, waker: &Waker) {
+        self.mailbox.lock().waker = Some(waker.clone());
+    }
+}
+
+/// All connected clients.
+#[derive(Debug, Default)]
+pub struct Clients {
+    by_id: DashMap<ClientId, Arc<Client>>,
+    last_id: AtomicU64,
+    connected: AtomicU64,
+}
+
+impl Clients {
+    /// The number for the next client.
+    pub fn next_id(&self) -> ClientId {
+        self.last_id.fetch_add(1, Relaxed) + 1
+    }
+
+    /// A client has connected.
+    pub fn enter(&self, client: Arc<Client>) {
+        self.connected.fetch_add(1, Relaxed);
+        self.by_id.insert(client.id, client);
+    }
+
+    /// A client is gone.
+    pub fn leave(&self, id: ClientId) {
+        if self.by_id.remove(&id).is_some() {
+            self.connected.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// How many are connected.
+    pub fn len(&self) -> usize {
+        self.connected.load(Relaxed) as usize
+    }
+
+    /// True while nobody is connected.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The client of that number.
+    pub fn get(&self, id: ClientId) -> Option<Arc<Client>> {
+        self.by_id.get(&id).map(|client| Arc::clone(&client))
+    }
+
+    /// All of them, oldest first.
+    pub fn all(&self) -> Vec<Arc<Client>> {
+        let mut all: Vec<_> = self.by_id.iter().map(|client| Arc::clone(&client)).collect();
+        all.sort_unstable_by_key(|client| client.id);
+        all
+    }
+}

@@ -1,0 +1,346 @@
+//! The settings table: every setting once, from which flags, environment, file, CONFIG GET / SET and `--help` follow.
+//!
+//! Owns    the rows and the values of one server.
+//! Rule    a value is checked against its row before it is stored; what reads it on a command's path is an atomic.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use parking_lot::RwLock;
+
+use super::settings_table::ROWS;
+use crate::types::glob;
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name, as in redis.conf.
+    pub name: &'static str,
+    /// Its default, as it would be written.
+    pub default: &'static str,
+    /// What it may be.
+    pub kind: Kind,
+    /// Whether CONFIG SET may change it while the server runs.
+    pub live: bool,
+    /// What it does, in one sentence.
+    pub help: &'static str,
+}
+
+/// What a setting may be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// Any text.
+    Text,
+    /// `yes` or `no`.
+    Flag,
+    /// An integer from the first to the second, both included.
+    Integer(i64, i64),
+    /// Bytes, with an optional unit (`k`, `kb`, `m`, `mb`, `g`, `gb`), within bounds.
+    Bytes(u64, u64),
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// Letters of keyspace events.
+    Events,
+}
+
+/// Why a value was not taken.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SettingError {
+    /// No row has that name.
+    #[error("unknown setting '{0}'")]
+    Unknown(String),
+    /// The value does not fit the row.
+    #[error("{name} '{value}': {expected}")]
+    Value {
+        /// The setting.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// What would be taken.
+        expected: String,
+        /// The same in the words that CONFIG SET uses.
+        reply: String,
+    },
+    /// Only the start can set it.
+    #[error("{0} can be set only at the start")]
+    Immutable(&'static str),
+}
+
+/// The values of one server's settings.
+#[derive(Debug)]
+pub struct Settings {
+    values: RwLock<Vec<String>>,
+    /// Which keyspace events are published; zero: none.
+    events: AtomicU32,
+    bulk_bytes_max: AtomicU64,
+    needs_password: AtomicBool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let settings = Self {
+            values: RwLock::new(ROWS.iter().map(|row| row.default.to_owned()).collect()),
+            events: AtomicU32::new(0),
+            bulk_bytes_max: AtomicU64::new(0),
+            needs_password: AtomicBool::new(false),
+        };
+        settings.refresh();
+        settings
+    }
+}
+
+impl Settings {
+    /// The row of that name, in any letter case.
+    pub fn row(name: &str) -> Option<&'static Setting> {
+        ROWS.iter().find(|row| row.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Sets a value before the server starts.
+    ///
+    /// # Errors
+    /// [`SettingError`] when there is no such setting or the value does not fit it.
+    pub fn set(&self, name: &str, value: &str) -> Result<(), SettingError> {
+        let (index, row) = find(name)?;
+        let value = row.kind.check(row.name, value)?;
+        self.values.write()[index] = value;
+        self.refresh();
+        Ok(())
+    }
+
+    /// Sets values while the server runs, all or none.
+    ///
+    /// # Errors
+    /// As [`Settings::set`], and [`SettingError::Immutable`] for what only the start can set.
+    pub fn set_live(&self, pairs: &[(&str, &str)]) -> Result<(), SettingError> {
+        let mut checked = Vec::with_capacity(pairs.len());
+        for (name, value) in pairs {
+            let (index, row) = find(name)?;
+            if !row.live {
+                return Err(SettingError::Immutable(row.name));
+            }
+            checked.push((index, row.kind.check(row.name, value)?));
+        }
+        let mut values = self.values.write();
+        for (index, value) in checked {
+            values[index] = value;
+        }
+        drop(values);
+        self.refresh();
+        Ok(())
+    }
+
+    /// The value of a row of the table.
+    ///
+    /// # Panics
+    /// When no row has that name: the caller names a row of ours.
+    pub fn text(&self, name: &'static str) -> String {
+        let (index, _) = find(name).expect("a row of the settings table");
+        self.values.read()[index].clone()
+    }
+
+    /// The value of an integer row, or of a row of bytes in bytes.
+    ///
+    /// # Panics
+    /// When no such row has that name.
+    pub fn integer(&self, name: &'static str) -> i64 {
+        self.text(name).parse().expect("a checked integer")
+    }
+
+    /// The value of a flag row.
+    pub fn flag(&self, name: &'static str) -> bool {
+        self.text(name) == "yes"
+    }
+
+    /// Names and values of all rows that one of the patterns fits, each once, in the table's order.
+    pub fn fitting(&self, patterns: &[&[u8]]) -> Vec<(&'static str, String)> {
+        let values = self.values.read();
+        let fits =
+            |row: &Setting| patterns.iter().any(|p| glob::matches_ignoring_case(p, row.name.as_bytes()));
+        ROWS.iter()
+            .zip(values.iter())
+            .filter(|(row, _)| fits(row))
+            .map(|(row, v)| (row.name, v.clone()))
+            .collect()
+    }
+
+    /// Which keyspace events are published.
+    #[inline]
+    pub fn events(&self) -> Events {
+        Events(self.events.load(Relaxed))
+    }
+
+    /// The longest argument, in bytes.
+    #[inline]
+    pub fn bulk_bytes_max(&self) -> u64 {
+        self.bulk_bytes_max.load(Relaxed)
+    }
+
+    /// Whether clients must authenticate.
+    #[inline]
+    pub fn needs_password(&self) -> bool {
+        self.needs_password.load(Relaxed)
+    }
+
+    fn refresh(&self) {
+        self.events.store(Events::parse(&self.text("notify-keyspace-events")).map_or(0, |e| e.0), Relaxed);
+        self.bulk_bytes_max.store(self.integer("proto-max-bulk-len") as u64, Relaxed);
+        self.needs_password.store(!self.text("requirepass").is_empty(), Relaxed);
+    }
+}
+
+fn find(name: &str) -> Result<(usize, &'static Setting), SettingError> {
+    let at = ROWS.iter().position(|row| row.name.eq_ignore_ascii_case(name));
+    at.map(|at| (at, &ROWS[at])).ok_or_else(|| SettingError::Unknown(name.to_owned()))
+}
+
+impl Kind {
+    /// The value in its normal form.
+    fn check(self, name: &'static str, value: &str) -> Result<String, SettingError> {
+        let refuse = |expected: String, reply: String| {
+            Err(SettingError::Value { name, value: value.to_owned(), expected, reply })
+        };
+        match self {
+            Self::Text => Ok(value.to_owned()),
+            Self::Flag => match value.to_ascii_lowercase().as_str() {
+                flag @ ("yes" | "no") => Ok(flag.to_owned()),
+                _ => refuse("must be yes or no".into(), "argument must be 'yes' or 'no'".into()),
+            },
+            Self::Integer(min, max) => match crate::number::integer(value.as_bytes()) {
+                Some(number) if (min..=max).contains(&number) => Ok(number.to_string()),
+                Some(_) => refuse(
+                    format!("must be between {min} and {max}"),
+                    format!("argument must be between {min} and {max} inclusive"),
+                ),
+                None => refuse(
+                    format!("must be an integer between {min} and {max}"),
+                    "argument couldn't be parsed into an integer".into(),
+                ),
+            },
+            Self::Bytes(min, max) => match bytes(value) {
+                Some(number) if (min..=max).contains(&number) => Ok(number.to_string()),
+                Some(_) => refuse(
+                    format!("must be between {min} and {max} bytes"),
+                    format!("argument must be between {min} and {max} inclusive"),
+                ),
+                None => refuse(
+                    format!("must be between {min} and {max} bytes, as in 512mb"),
+                    "argument must be a memory value".into(),
+                ),
+            },
+            Self::OneOf(words) => match words.iter().find(|word| word.eq_ignore_ascii_case(value)) {
+                Some(word) => Ok((*word).to_owned()),
+                None => refuse(
+                    format!("must be one of {}", words.join(", ")),
+                    format!("argument(s) must be one of the following: {}", words.join(", ")),
+                ),
+            },
+            Self::Events => match Events::parse(value) {
+                Some(events) => Ok(events.to_string()),
+                None => refuse(
+                    "must be letters out of KEg$lshzxetdmnA".into(),
+                    "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into(),
+                ),
+            },
+        }
+    }
+}
+
+/// A number of bytes: `512`, `64k` (thousands), `64kb` (1024), up to `gb`.
+fn bytes(value: &str) -> Option<u64> {
+    let digits = value.len() - value.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let unit: u64 = match value[digits..].to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1_000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    value[..digits].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// A set of keyspace event classes: the letters of `notify-keyspace-events`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Events(u32);
+
+/// Letters in the order in which Redis writes them back.
+const EVENT_LETTERS: &[u8] = b"g$lshzxetdnKEm";
+/// What `A` stands for: every class but `n`, `m`, and not the channels.
+const EVENT_LETTERS_ALL: &[u8] = b"g$lshzxetd";
+
+impl Events {
+    /// The set that `letters` name; `None` when one of them names nothing.
+    pub fn parse(letters: &str) -> Option<Self> {
+        let mut events = Self(0);
+        for letter in letters.bytes() {
+            let named: &[u8] = if letter == b'A' { EVENT_LETTERS_ALL } else { &[letter] };
+            for letter in named {
+                events.0 |= 1 << EVENT_LETTERS.iter().position(|known| known == letter)?;
+            }
+        }
+        Some(events)
+    }
+
+    /// Whether the class of `letter` is in the set.
+    pub fn has(self, letter: u8) -> bool {
+        EVENT_LETTERS.iter().position(|known| *known == letter).is_some_and(|bit| self.0 & (1 << bit) != 0)
+    }
+
+    /// True when nothing is to be published.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl std::fmt::Display for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all = EVENT_LETTERS_ALL.iter().all(|letter| self.has(*letter));
+        if all {
+            f.write_str("A")?;
+        }
+        for letter in EVENT_LETTERS {
+            if self.has(*letter) && !(all && EVENT_LETTERS_ALL.contains(letter)) {
+                write!(f, "{}", char::from(*letter))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_fits_its_own_row() {
+        for row in ROWS {
+            assert_eq!(row.kind.check(row.name, row.default).as_deref(), Ok(row.default), "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn every_row_has_a_name_of_its_own_and_a_sentence() {
+        for (index, row) in ROWS.iter().enumerate() {
+            assert!(ROWS[..index].iter().all(|other| other.name != row.name), "{}: twice", row.name);
+            assert!(row.help.ends_with('.'), "{}: says no sentence", row.name);
+        }
+    }
+
+    #[test]
+    fn a_refused_value_changes_nothing() {
+        let settings = Settings::default();
+        let refused = settings.set_live(&[("maxclients", "7"), ("notify-keyspace-events", "Q")]);
+        assert!(matches!(refused, Err(SettingError::Value { name: "notify-keyspace-events", .. })));
+        assert_eq!(settings.text("maxclients"), Settings::row("maxclients").unwrap().default);
+    }
+
+    #[test]
+    fn event_letters_are_written_back_as_redis_writes_them() {
+        for (letters, normal) in [("", ""), ("KEA", "AKE"), ("Ex", "xE"), ("Kg$lshzxetd", "AK"), ("Kn", "nK")]
+        {
+            assert_eq!(Events::parse(letters).unwrap().to_string(), normal);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The rows of the settings table.
+
+use super::settings::{Kind, Setting};
+use crate::limits::{BULK_BYTES_MAX, DATABASES_MAX};
+
+/// Every setting, in the order in which `--help` lists them.
+pub const ROWS: &[Setting] = &[
+    at_start("bind", "127.0.0.1", Kind::Text, "Addresses to listen on, separated by spaces."),
+    at_start("port", "6379", Kind::Text, "TCP port; 0: no TCP; auto: a free one, see port-file."),
+    at_start(
+        "port-file",
+        "",
+        Kind::Text,
+        "File to write the TCP port to once the server accepts connections.",
+    ),
+    at_start("unixsocket", "", Kind::Text, "Path of a Unix socket to listen on as well."),
+    at_start("unixsocketperm", "", Kind::Text, "Permissions of the Unix socket, in octal."),
+    at_start("databases", "16", Kind::Integer(1, DATABASES_MAX as i64), "Number of databases for SELECT."),
+    at_start("shards", "0", Kind::Integer(0, 1024), "Shards of the keyspace; 0: four per core."),
+    at_start("threads", "0", Kind::Integer(0, 256), "Threads that serve connections; 0: one per core."),
+    live("maxclients", "10000", Kind::Integer(1, 1_000_000), "Connections served at the same time."),
+    live("requirepass", "", Kind::Text, "Password that clients must show; empty: none."),
+    live(
+        "timeout",
+        "0",
+        Kind::Integer(0, i32::MAX as i64),
+        "Seconds after which an idle client is closed; 0: never.",
+    ),
+    live(
+        "tcp-keepalive",
+        "300",
+        Kind::Integer(0, i32::MAX as i64),
+        "Seconds between TCP keep-alive probes; 0: none.",
+    ),
+    live(
+        "proto-max-bulk-len",
+        "536870912",
+        Kind::Bytes(1 << 20, BULK_BYTES_MAX),
+        "Bytes of the longest argument or string value.",
+    ),
+    live("notify-keyspace-events", "", Kind::Events, "Keyspace events to publish, by their letters."),
+    live(
+        "slowlog-log-slower-than",
+        "10000",
+        Kind::Integer(-1, i64::MAX),
+        "Microseconds that make a command slow.",
+    ),
+    live("slowlog-max-len", "128", Kind::Integer(0, 1_000_000), "Slow commands remembered."),
+    live(
+        "latency-monitor-threshold",
+        "0",
+        Kind::Integer(0, i64::MAX),
+        "Milliseconds that make an event worth LATENCY's memory; 0: none.",
+    ),
+    live(
+        "loglevel",
+        "notice",
+        Kind::OneOf(&["debug", "verbose", "notice", "warning", "nothing"]),
+        "What is logged.",
+    ),
+    at_start(
+        "enable-debug-command",
+        "no",
+        Kind::OneOf(&["no", "yes", "local"]),
+        "Whether DEBUG may be used: no, yes, or by local connections.",
+    ),
+];
+
+const fn live(name: &'static str, default: &'static str, kind: Kind, help: &'static str) -> Setting {
+    Setting { name, default, kind, live: true, help }
+}
+
+const fn at_start(name: &'static str, default: &'static str, kind: Kind, help: &'static str) -> Setting {
+    Setting { name, default, kind, live: false, help }
+}

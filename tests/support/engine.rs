@@ -1,0 +1,245 @@
+//! The engine itself as a target: no socket, no thread, and a clock that only transcripts move.
+//!
+//! Time     `advance` steps from one due moment to the next, so that all that is due happens in order.
+//! Knows    what the shell does for a connection: frames, the mailbox, waits, the end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use redlatch::clock::{Clock, LockTime, Now};
+use redlatch::commands::Shared;
+use redlatch::engine::{Engine, Flow};
+use redlatch::error::ProtocolError;
+use redlatch::keyspace::{Due, Keyspace, Layout};
+use redlatch::resp::{Decoder, Reply};
+use redlatch::state::clients::Client;
+use redlatch::state::session::Session;
+use redlatch::state::settings::Settings;
+
+use super::target::{Heard, Link, Patience, Target};
+
+/// An engine and its clients.
+pub(crate) struct EngineTarget {
+    engine: Engine,
+    clock: Arc<StillClock>,
+    connections: Vec<Connection>,
+}
+
+struct Connection {
+    session: Session,
+    decoder: Decoder,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    Open,
+    /// The request at the front of the input may not run before that.
+    Held(LockTime),
+    /// A call of the session waits.
+    Waiting,
+    /// Gone, once its output has been read.
+    Closed,
+}
+
+/// Stands still between steps.
+struct StillClock(AtomicU64);
+
+impl Clock for StillClock {
+    fn now(&self) -> Now {
+        Now { lock: LockTime::from_millis(self.0.load(Relaxed)), wall_offset_ms: WALL_OFFSET_MS }
+    }
+
+    fn micros(&self) -> u64 {
+        self.0.load(Relaxed) * 1_000
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.now().wall().as_millis() * 1_000
+    }
+}
+
+impl EngineTarget {
+    /// A server that has just started.
+    pub(crate) fn start() -> Self {
+        let clock = Arc::new(StillClock(AtomicU64::new(1_000)));
+        let settings = Settings::default();
+        settings.set("enable-debug-command", "yes").expect("DEBUG can be allowed");
+        let layout = Layout { shards: 8, databases: 16, seed: 7, journal: None };
+        let shared =
+            Shared::new(Keyspace::new(layout, || {}), settings, Arc::clone(&clock) as Arc<dyn Clock>, 7);
+        Self { engine: Engine::new(Arc::new(shared)), clock, connections: Vec::new() }
+    }
+
+    /// Lets every connection do what it can, until none can do more.
+    fn settle(&mut self) {
+        let mut again = true;
+        while again {
+            again = false;
+            for connection in &mut self.connections {
+                again |= connection.go_on(&self.engine);
+            }
+            if self.engine.shared().is_stopping.load(Relaxed) {
+                self.connections.iter_mut().for_each(|connection| connection.close(&self.engine));
+            }
+        }
+    }
+
+    /// The next moment at which something is due, expiry or a wait.
+    fn next_due(&self, expiry: Option<LockTime>) -> Option<LockTime> {
+        let waits = self.connections.iter().filter_map(|connection| match connection.state {
+            State::Held(until) => Some(until),
+            State::Waiting => connection.session.parked.as_ref().and_then(|parked| parked.until),
+            State::Open | State::Closed => None,
+        });
+        waits.chain(expiry).min()
+    }
+}
+
+impl Target for EngineTarget {
+    fn name(&self) -> &'static str {
+        "redlatch"
+    }
+
+    fn clock_is_manual(&self) -> bool {
+        true
+    }
+
+    fn unix_ms(&self) -> i64 {
+        i64::try_from(self.clock.now().wall().as_millis()).expect("it is not that late")
+    }
+
+    fn connect(&mut self) -> Link {
+        let link = self.connections.len();
+        let id = self.engine.shared().clients.next_id();
+        let peer = format!("127.0.0.1:{}", 50_000 + link);
+        let client = Client::new(id, peer, "127.0.0.1:6379".to_owned(), false, self.clock.now().lock);
+        self.connections.push(Connection {
+            session: self.engine.connect(client),
+            decoder: Decoder::new(),
+            input: Vec::new(),
+            output: Vec::new(),
+            state: State::Open,
+        });
+        link
+    }
+
+    fn send(&mut self, link: Link, bytes: &[u8]) {
+        let connection = &mut self.connections[link];
+        if connection.state != State::Closed {
+            connection.input.extend_from_slice(bytes);
+        }
+        self.settle();
+    }
+
+    fn receive(&mut self, link: Link, _: Patience, into: &mut Vec<u8>) -> Heard {
+        let connection = &mut self.connections[link];
+        if !connection.output.is_empty() {
+            into.append(&mut connection.output);
+            return Heard::Bytes;
+        }
+        if connection.state == State::Closed { Heard::Closed } else { Heard::Silence }
+    }
+
+    fn advance(&mut self, step: Duration) {
+        let step = u64::try_from(step.as_millis()).expect("a step of a transcript is short");
+        let end = self.clock.0.load(Relaxed) + step;
+        loop {
+            let expiry = match self.engine.tick() {
+                Due::More => continue,
+                Due::Next(expiry) => expiry,
+            };
+            self.settle();
+            let now = self.clock.0.load(Relaxed);
+            if now == end {
+                break;
+            }
+            let due = self.next_due(expiry).map_or(end, LockTime::as_millis);
+            self.clock.0.store(due.clamp(now + 1, end), Relaxed);
+            self.settle();
+        }
+    }
+}
+
+impl Connection {
+    /// Carries out what it can of its input; true when it did anything.
+    fn go_on(&mut self, engine: &Engine) -> bool {
+        if self.state == State::Closed {
+            return false;
+        }
+        let before = (self.input.len(), self.output.len(), self.state);
+        if !self.session.client.is_closing() && self.may_run(engine) {
+            self.carry_out(engine);
+        }
+        if self.session.client.has_mail() {
+            self.session.client.collect(&mut self.output);
+        }
+        if self.session.client.is_closing() {
+            self.close(engine);
+        }
+        before != (self.input.len(), self.output.len(), self.state)
+    }
+
+    fn may_run(&mut self, engine: &Engine) -> bool {
+        match self.state {
+            State::Open => {}
+            // Whether it is still held, the engine says: a pause may end early.
+            State::Held(_) => self.state = State::Open,
+            State::Waiting => match engine.resume(&mut self.session, &mut self.output) {
+                Flow::Next => self.state = State::Open,
+                _ => return false,
+            },
+            State::Closed => return false,
+        }
+        true
+    }
+
+    fn carry_out(&mut self, engine: &Engine) {
+        let mut batch = engine.batch();
+        let mut taken = 0;
+        while self.state == State::Open {
+            let buffer = &self.input[taken..];
+            match self.decoder.next(buffer, engine.trust(&self.session)) {
+                Ok(Some(bytes)) => {
+                    let request = self.decoder.request(buffer);
+                    match engine.execute(&mut self.session, request, &mut batch, &mut self.output) {
+                        Flow::Next => {}
+                        Flow::Close => self.session.client.close(),
+                        Flow::Again(until) => {
+                            self.state = State::Held(until);
+                            break;
+                        }
+                        Flow::Wait => self.state = State::Waiting,
+                    }
+                    taken += bytes;
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    if error != ProtocolError::RequestTooLarge {
+                        let text = format!("ERR Protocol error: {error}");
+                        Reply::new(&mut self.output, self.session.protocol).error(&text);
+                    }
+                    self.session.client.close();
+                }
+            }
+            if self.session.client.is_closing() {
+                break;
+            }
+        }
+        self.input.drain(..taken.min(self.input.len()));
+        engine.end_batch(&self.session, batch);
+    }
+
+    fn close(&mut self, engine: &Engine) {
+        if self.state != State::Closed {
+            self.state = State::Closed;
+            engine.disconnect(&mut self.session);
+        }
+    }
+}
+
+/// November 2023, as seen from the first millisecond of lock time.
+const WALL_OFFSET_MS: i64 = 1_700_000_000_000;

@@ -1,0 +1,113 @@
+//! A real Redis or Valkey, started for one transcript and ended with it.
+//!
+//! Owns     a process, its directory and its Unix socket: no port, so no race for one.
+//! Time     runs by itself; a step of a transcript sleeps, which is the only way to step a real server.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::target::{Heard, Link, Patience, Target};
+
+/// The process and the connections to it.
+pub(crate) struct RealServer {
+    name: &'static str,
+    process: Child,
+    /// Kept open, because a server that logs into a closed pipe notices.
+    _log: BufReader<ChildStdout>,
+    directory: PathBuf,
+    links: Vec<UnixStream>,
+}
+
+impl RealServer {
+    /// Starts `program`, whose transcripts call it `name`, and returns when it accepts connections.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub(crate) fn start(name: &'static str, program: &Path) -> Self {
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let directory =
+            std::env::temp_dir().join(format!("redlatch-transcripts-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("the temporary directory can be written");
+        let mut process = Command::new(program)
+            .args(["--port", "0", "--unixsocket", "socket", "--save", "", "--appendonly", "no"])
+            .args(["--daemonize", "no", "--enable-debug-command", "yes", "--logfile", ""])
+            .current_dir(&directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        let mut log = BufReader::new(process.stdout.take().expect("its output is piped"));
+        let mut line = String::new();
+        while !line.to_lowercase().contains("ready to accept connections") {
+            line.clear();
+            let read = log.read_line(&mut line).expect("a log is text");
+            assert!(read > 0, "{} ended before it accepted connections", program.display());
+        }
+        Self { name, process, _log: log, directory, links: Vec::new() }
+    }
+}
+
+impl Target for RealServer {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn clock_is_manual(&self) -> bool {
+        false
+    }
+
+    fn unix_ms(&self) -> i64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970");
+        i64::try_from(now.as_millis()).expect("it is not that late")
+    }
+
+    fn connect(&mut self) -> Link {
+        let link = UnixStream::connect(self.directory.join("socket")).expect("the server accepts");
+        self.links.push(link);
+        self.links.len() - 1
+    }
+
+    fn send(&mut self, link: Link, bytes: &[u8]) {
+        // A server that has closed refuses the bytes; whether that was right, the next reply line says.
+        let _ = self.links[link].write_all(bytes);
+    }
+
+    fn receive(&mut self, link: Link, patience: Patience, into: &mut Vec<u8>) -> Heard {
+        let limit = match patience {
+            Patience::Briefly => Duration::from_millis(60),
+            Patience::UntilReply => Duration::from_secs(10),
+        };
+        let link = &mut self.links[link];
+        link.set_read_timeout(Some(limit)).expect("the limit is not zero");
+        let mut bytes = [0; 65_536];
+        match link.read(&mut bytes) {
+            Ok(0) => Heard::Closed,
+            Ok(count) => {
+                into.extend_from_slice(&bytes[..count]);
+                Heard::Bytes
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Heard::Silence,
+            Err(_) => Heard::Closed,
+        }
+    }
+
+    fn advance(&mut self, step: Duration) {
+        std::thread::sleep(step + OVERSHOOT);
+    }
+}
+
+impl Drop for RealServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A real server's clock is read in milliseconds, and a key lives through its last one.
+const OVERSHOOT: Duration = Duration::from_millis(3);

@@ -1,0 +1,193 @@
+//! Transcripts: readable sessions with a server, played to redlatch and to the servers it stands in for.
+//!
+//! What belongs here: replies, error texts and effects of commands that a client can see, one family a file,
+//! in `tests/transcripts/*.txt`. The format is described in `tests/transcripts/README.md`.
+//!
+//! A real server is started where `REDLATCH_REDIS_SERVER` and `REDLATCH_VALKEY_SERVER` name its program;
+//! without them those runs say that they were skipped. `TRANSCRIPT=name` plays the files whose name contains it.
+
+mod support;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use redlatch::commands::table;
+use support::engine::EngineTarget;
+use support::pattern::{Pattern, Terms};
+use support::real::RealServer;
+use support::reply::Reply;
+use support::run::{Seen, play};
+use support::script::{Action, Transcript};
+
+mod transcripts {
+    use super::*;
+
+    #[test]
+    fn every_file_is_well_formed_and_has_no_question_left() {
+        let all = load();
+        assert!(!all.is_empty(), "there are transcripts");
+        for transcript in all {
+            for step in &transcript.steps {
+                let is_open = matches!(&step.action, Action::Reply { text } if text == "?");
+                assert!(!is_open, "{}:{}: what is the reply?", transcript.path.display(), step.line + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_of_the_table_is_in_one() {
+        let mut asked = HashSet::new();
+        for step in load_all().iter().flat_map(|transcript| &transcript.steps) {
+            if let Action::Request { text, .. } = &step.action {
+                let mut words = text.split_whitespace().map(str::to_lowercase);
+                let (name, next) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+                asked.insert(format!("{name}|{next}"));
+                asked.insert(name);
+            }
+        }
+        let missing: Vec<&str> = table().all().map(|command| command.name.as_str()).collect();
+        let missing: Vec<&str> = missing.into_iter().filter(|name| !asked.contains(*name)).collect();
+        assert!(missing.is_empty(), "no transcript asks for {missing:?}");
+    }
+
+    #[test]
+    fn the_engine_says_the_same_over_resp2() {
+        engine(2);
+    }
+
+    #[test]
+    fn the_engine_says_the_same_over_resp3() {
+        engine(3);
+    }
+
+    #[test]
+    fn redis_says_the_same_over_resp2() {
+        real("redis", 2);
+    }
+
+    #[test]
+    fn redis_says_the_same_over_resp3() {
+        real("redis", 3);
+    }
+
+    #[test]
+    fn valkey_says_the_same_over_resp2() {
+        real("valkey", 2);
+    }
+
+    #[test]
+    fn valkey_says_the_same_over_resp3() {
+        real("valkey", 3);
+    }
+
+    /// For authors: write requests with `?` for their replies, run this, read what came, and turn what cannot
+    /// be known beforehand into wildcards.
+    #[test]
+    #[ignore = "rewrites transcripts: replaces each reply line `?` by what the real server says"]
+    fn questions_are_answered_by_a_real_server() {
+        for transcript in load() {
+            let Some(program) = program(&transcript.needs) else { continue };
+            let name = if transcript.needs == "redis" { "redis" } else { "valkey" };
+            let old = play(&transcript, &mut RealServer::start(name, &program), 2).1;
+            let new = match transcript.over_both {
+                true => play(&transcript, &mut RealServer::start(name, &program), 3).1,
+                false => old.clone(),
+            };
+            answer(&transcript, &old, &new);
+        }
+    }
+}
+
+/// Plays every transcript to the engine.
+fn engine(protocol: u8) {
+    let mut faults = Vec::new();
+    for transcript in load() {
+        if protocol == 2 || transcript.over_both {
+            // A panic is one transcript's failure; the others are still worth hearing.
+            let played =
+                std::panic::catch_unwind(|| play(&transcript, &mut EngineTarget::start(), protocol).0);
+            let panicked = |_| vec![format!("{}: panicked, see above", transcript.path.display())];
+            faults.extend(played.unwrap_or_else(panicked));
+        }
+    }
+    assert!(faults.is_empty(), "the engine over RESP{protocol}:\n{}", faults.join("\n"));
+}
+
+/// Plays every transcript that `name` has to that server.
+fn real(name: &'static str, protocol: u8) {
+    let Some(program) = program(name) else {
+        println!("skipped: no {name} was named in the environment");
+        return;
+    };
+    let mut faults = Vec::new();
+    for transcript in load() {
+        if transcript.needs == name && (protocol == 2 || transcript.over_both) {
+            faults.extend(play(&transcript, &mut RealServer::start(name, &program), protocol).0);
+        }
+    }
+    assert!(faults.is_empty(), "{name} over RESP{protocol}:\n{}", faults.join("\n"));
+}
+
+/// The transcripts that `TRANSCRIPT` asks for: all of them, if it says nothing.
+fn load() -> Vec<Transcript> {
+    let wanted = std::env::var("TRANSCRIPT").unwrap_or_default();
+    let mut all = load_all();
+    all.retain(|transcript| transcript.path.to_string_lossy().contains(&wanted));
+    all
+}
+
+/// Every transcript, by name.
+fn load_all() -> Vec<Transcript> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(directory)
+        .expect("the transcripts are beside their runner")
+        .map(|entry| entry.expect("a directory lists its entries").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
+        .collect();
+    paths.sort();
+    paths.iter().map(|path| Transcript::load(path).unwrap_or_else(|why| panic!("{why}"))).collect()
+}
+
+/// The real server's program, if the environment names one.
+fn program(name: &str) -> Option<PathBuf> {
+    let variable = format!("REDLATCH_{}_SERVER", name.to_uppercase());
+    std::env::var_os(variable).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+/// Rewrites the file with one line, or one for each protocol, in the place of each `?`.
+fn answer(transcript: &Transcript, old: &Seen, new: &Seen) {
+    let mut lines = Vec::new();
+    for (at, line) in transcript.lines.iter().enumerate() {
+        let Some(margin) = line.strip_suffix('?').filter(|margin| margin.starts_with(' ')) else {
+            lines.push(line.clone());
+            continue;
+        };
+        let mut push = |mark: &str, reply: &Reply| {
+            let text = format!("{margin}{mark}{}", reply.spell_line());
+            lines.push(text.replace('\n', &format!("\n{}", " ".repeat(margin.len()))));
+        };
+        match (old.get(&at), new.get(&at)) {
+            (Some(old), Some(new)) if serves_both(new, old, new) => push("", new),
+            (Some(old), Some(new)) if serves_both(old, old, new) => push("", old),
+            // A client that went back to RESP2 on its own says the same in both plays.
+            (Some(old), Some(new)) if old == new => push("", old),
+            (Some(old), Some(new)) => {
+                push("@resp2 ", old);
+                push("@resp3 ", new);
+            }
+            (Some(reply), None) | (None, Some(reply)) => push("", reply),
+            (None, None) => lines.push(line.clone()),
+        }
+    }
+    let text = lines.join("\n") + "\n";
+    std::fs::write(&transcript.path, text).expect("the transcripts can be written");
+}
+
+/// Whether `spelling` can stand for both.
+fn serves_both(spelling: &Reply, old: &Reply, new: &Reply) -> bool {
+    let Ok(Some(pattern)) = Pattern::parse(&spelling.spell_line()) else { return false };
+    let mut names = std::collections::HashMap::new();
+    [(2, old), (3, new)].into_iter().all(|(protocol, reply)| {
+        pattern.fits(reply, &mut Terms { protocol, clock_is_manual: true, names: &mut names })
+    })
+}
