@@ -118,8 +118,7 @@ mod hostile {
     }
 
     #[test]
-    fn the_time_for_a_script_grows_no_faster_than_its_length() {
-        // Counted in work that can be seen: nothing here may blow up, or the test would not end.
+    fn endless_pieces_are_no_scripts() {
         for piece in [
             "(",
             "a.",
@@ -133,7 +132,8 @@ mod hostile {
             "KEYS[1]",
             "return ((",
         ] {
-            let _ = recognise(piece.repeat(16 * 1024 / piece.len()).as_bytes());
+            let text = piece.repeat(16 * 1024 / piece.len());
+            assert!(recognise(text.as_bytes()).is_none(), "{piece}");
         }
     }
 }
