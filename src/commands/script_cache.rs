@@ -10,6 +10,7 @@ use dashmap::DashMap;
 use parking_lot::Mutex;
 use sha1::{Digest, Sha1};
 
+use super::table;
 use crate::error::Refusal;
 use crate::scripts::{Recognised, recognise};
 
@@ -88,7 +89,10 @@ impl ScriptCache {
             return Ok((script, false));
         }
         let hex = hex(&sha);
-        let program = recognise(text).ok_or_else(|| unrecognised(&hex))?;
+        // What a script calls has to be there: some scripts of the table wait for commands to come.
+        let is_known = |command: &'static str| table().find(command.as_bytes()).is_some();
+        let program = recognise(text).filter(|program| program.commands().all(is_known));
+        let program = program.ok_or_else(|| unrecognised(&hex))?;
         let script = Arc::new(Script { hex, program, bytes: text.len() });
         let is_new = self.scripts.insert(sha, Arc::clone(&script)).is_none();
         Ok((script, is_new))

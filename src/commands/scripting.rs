@@ -174,8 +174,8 @@ fn run(call: &mut Call<'_, '_>, script: &Arc<Script>, inputs: &Inputs<'_>) -> Re
         many => Reach::Keys(many),
     };
     let shared = call.shared;
-    let mut view =
-        View::lock(&shared.keyspace, reach, call.session.database, call.now, shared.settings.events());
+    let database = call.session.database;
+    let mut view = View::lock(&shared.keyspace, reach, database, call.now, shared.settings.events());
 
     let mut replies = std::mem::take(&mut call.session.scratch);
     let mut inside = Inside {
@@ -189,6 +189,8 @@ fn run(call: &mut Call<'_, '_>, script: &Arc<Script>, inputs: &Inputs<'_>) -> Re
     };
     let returned = program.run(&inputs.keys, &inputs.args, &mut inside);
     let text = inside.text;
+    // What a script selects does not outlive it.
+    call.session.database = database;
     let result = answer(&mut call.reply, script, returned, &replies[text.0..text.1]);
     replies.truncate(SCRATCH_BYTES_KEPT);
     replies.shrink_to(SCRATCH_BYTES_KEPT);
@@ -261,7 +263,9 @@ struct Inside<'c, 'k> {
 
 impl Calls for Inside<'_, '_> {
     fn call(&mut self, name: &'static str, args: &[&[u8]]) -> Answer {
-        let command = table().find(name.as_bytes()).expect("recognised scripts call commands of the table");
+        let command = table()
+            .find(name.as_bytes())
+            .expect("a script enters the cache only when its commands are there");
         let mut words: Words<'_> = SmallVec::with_capacity(args.len() + 1);
         words.push(name.as_bytes());
         words.extend_from_slice(args);
@@ -282,6 +286,8 @@ impl Calls for Inside<'_, '_> {
         } else {
             Err(Refusal::said("ERR Wrong number of args calling Redis command from script"))
         };
+        // SELECT holds for the rest of the script.
+        self.view.select(self.session.database);
         if let Err(refusal) = result {
             self.replies.clear();
             Reply::new(self.replies, Protocol::Resp2).error(&refusal.text());

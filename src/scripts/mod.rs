@@ -5,6 +5,7 @@
 //! Source  Lua 5.1 reference manual; Redis 7.0 `script.c`, `script_lua.c` for conversions and error texts.
 
 mod fold;
+mod known;
 mod lexer;
 pub mod native;
 mod operands;
@@ -14,6 +15,7 @@ mod spellings;
 mod table;
 mod walk;
 
+pub use known::{KNOWN, Known};
 pub use lexer::{SCRIPT_BYTES_MAX, TOKENS_MAX};
 pub use shape::{DEPTH_MAX, HOLES_MAX, LOCALS_MAX, NotAShape, Operand, Shape};
 pub use table::{KEYS_MAX, Recognised, recognise, texts, warm};

@@ -90,6 +90,8 @@ pub enum Arg {
     AllKeys,
     /// Every key given, each followed by this operand.
     AllKeysWith(Role),
+    /// `string.format` of these pieces with these operands, `%s` each, between them.
+    Format(&'static [&'static str], &'static [Role]),
     /// The number kept plus this operand, as Lua adds and formats them.
     KeptPlus(Role),
     /// `tonumber` of this operand.
@@ -429,11 +431,13 @@ impl<'a> Run<'a> {
     fn perform(&mut self, call: Do) -> Answer {
         // Numbers are few and short; they live here while the call runs.
         let mut numbers: SmallVec<[Digits; 1]> = SmallVec::new();
+        let mut formatted = Vec::new();
         for arg in call.args {
             match *arg {
                 Arg::KeptPlus(role) => numbers.push(Digits::of(self.number(role) + self.kept as f64)),
                 Arg::Number(role) => numbers.push(Digits::of(self.number(role))),
                 Arg::OneLess(role) => numbers.push(Digits::of(self.number(role) - 1.0)),
+                Arg::Format(pieces, roles) => formatted = self.format(pieces, roles),
                 _ => {}
             }
         }
@@ -450,11 +454,25 @@ impl<'a> Run<'a> {
                 Arg::KeptPlus(_) | Arg::Number(_) | Arg::OneLess(_) => {
                     args.push(number.next().map_or(&b""[..], Digits::bytes));
                 }
+                Arg::Format(..) => args.push(&formatted),
                 Arg::Of(role) => args.push(self.value(role)),
                 Arg::Word(word) => args.push(word.as_bytes()),
             }
         }
         self.calls.call(call.command, &args)
+    }
+
+    fn format(&self, pieces: &[&str], roles: &[Role]) -> Vec<u8> {
+        let mut text = Vec::new();
+        for (at, piece) in pieces.iter().enumerate() {
+            text.extend_from_slice(piece.as_bytes());
+            let Some(role) = roles.get(at) else { continue };
+            let value = self.value(*role);
+            // Lua 5.1 hands a short string to C's `sprintf`, where it ends at the first NUL.
+            let end = value.iter().position(|byte| *byte == 0).filter(|_| value.len() < 100);
+            text.extend_from_slice(&value[..end.unwrap_or(value.len())]);
+        }
+        text
     }
 
     fn passes(&self, answer: Answer, test: Test) -> bool {

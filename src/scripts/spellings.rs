@@ -24,6 +24,8 @@ pub(super) struct Piece {
 pub(super) struct Action {
     pub(super) name: &'static str,
     pub(super) sent_by: &'static str,
+    /// The command that it calls, in upper case.
+    pub(super) command: &'static str,
     pub(super) endings: &'static [Piece],
 }
 
@@ -77,21 +79,25 @@ pub(super) const ACTIONS: &[Action] = &[
     Action {
         name: "compare-and-delete",
         sent_by: "nearly every client's release: delete the key if it still holds my token",
+        command: "DEL",
         endings: endings!("redis.call('del', KEYS[1])", call(1, "DEL", &[K1])),
     },
     Action {
         name: "compare-and-unlink",
         sent_by: "releases of newer clients: as compare-and-delete",
+        command: "UNLINK",
         endings: endings!("redis.call('unlink', KEYS[1])", call(1, "UNLINK", &[K1])),
     },
     Action {
         name: "compare-and-pexpire",
         sent_by: "nearly every client's extend: a new lease in milliseconds if the key still holds my token",
+        command: "PEXPIRE",
         endings: endings!("redis.call('pexpire', KEYS[1], ARGV[2])", call(1, "PEXPIRE", &[K1, A2])),
     },
     Action {
         name: "compare-and-pexpire, a number",
         sent_by: "hand-written extends that convert first",
+        command: "PEXPIRE",
         endings: endings!(
             "redis.call('pexpire', KEYS[1], tonumber(ARGV[2]))",
             call(1, "PEXPIRE", &[K1, Arg::Number(Role::Argument(2))])
@@ -100,19 +106,40 @@ pub(super) const ACTIONS: &[Action] = &[
     Action {
         name: "compare-and-expire",
         sent_by: "extends in seconds",
+        command: "EXPIRE",
         endings: endings!("redis.call('expire', KEYS[1], ARGV[2])", call(1, "EXPIRE", &[K1, A2])),
     },
     Action {
         name: "compare-and-expire, a number",
         sent_by: "hand-written extends in seconds that convert first",
+        command: "EXPIRE",
         endings: endings!(
             "redis.call('expire', KEYS[1], tonumber(ARGV[2]))",
             call(1, "EXPIRE", &[K1, Arg::Number(Role::Argument(2))])
         ),
     },
     Action {
+        name: "compare-and-pexpireat",
+        sent_by: "extends until a time",
+        command: "PEXPIREAT",
+        endings: reading!("redis.call('pexpireat', KEYS[1], ARGV[2])", call(1, "PEXPIREAT", &[K1, A2])),
+    },
+    Action {
+        name: "compare-and-expireat",
+        sent_by: "extends until a time in seconds",
+        command: "EXPIREAT",
+        endings: reading!("redis.call('expireat', KEYS[1], ARGV[2])", call(1, "EXPIREAT", &[K1, A2])),
+    },
+    Action {
+        name: "compare-and-persist",
+        sent_by: "holders that give up their lease's end",
+        command: "PERSIST",
+        endings: reading!("redis.call('persist', KEYS[1])", call(1, "PERSIST", &[K1])),
+    },
+    Action {
         name: "compare-and-set, milliseconds",
         sent_by: "extends that write the token again",
+        command: "SET",
         endings: reading!(
             "redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2])",
             call(1, "SET", &[K1, A1, Arg::Word("PX"), A2])
@@ -121,6 +148,7 @@ pub(super) const ACTIONS: &[Action] = &[
     Action {
         name: "compare-and-set existing, milliseconds",
         sent_by: "node-redis-warlock: write the token again if the key is still there",
+        command: "SET",
         endings: reading!(
             "redis.call('set', KEYS[1], ARGV[1], 'PX', ARGV[2], 'XX')",
             call(1, "SET", &[K1, A1, Arg::Word("PX"), A2, Arg::Word("XX")])
@@ -129,6 +157,7 @@ pub(super) const ACTIONS: &[Action] = &[
     Action {
         name: "compare-and-set, seconds",
         sent_by: "extends in seconds that write the token again",
+        command: "SET",
         endings: reading!(
             "redis.call('set', KEYS[1], ARGV[1], 'EX', ARGV[2])",
             call(1, "SET", &[K1, A1, Arg::Word("EX"), A2])
@@ -137,11 +166,13 @@ pub(super) const ACTIONS: &[Action] = &[
     Action {
         name: "guarded pttl",
         sent_by: "clients that ask how long they still hold, in milliseconds",
+        command: "PTTL",
         endings: reading!("redis.call('pttl', KEYS[1])", call(1, "PTTL", &[K1])),
     },
     Action {
         name: "guarded ttl",
         sent_by: "clients that ask how long they still hold, in seconds",
+        command: "TTL",
         endings: reading!("redis.call('ttl', KEYS[1])", call(1, "TTL", &[K1])),
     },
 ];

@@ -37,10 +37,6 @@ NPM = [
 MAVEN = [
     "org.redisson:redisson:4.7.0",
     "org.springframework.integration:spring-integration-redis:7.1.0",
-    "org.springframework.integration:spring-integration-redis:6.5.0",
-    "net.javacrumbs.shedlock:shedlock-provider-redis-spring:7.9.0",
-    "net.javacrumbs.shedlock:shedlock-core:7.9.0",
-    "net.javacrumbs.shedlock:shedlock-provider-redis-core:7.9.0",
 ]
 GO = [
     "github.com/go-redsync/redsync/v4@v4.17.0", "github.com/go-redsync/redsync/v4@v4.11.0",
@@ -139,6 +135,7 @@ def files(root):
 QUOTED = r'"(?:[^"\\\n]|\\.)*"' + r"|'(?:[^'\\\n]|\\.)*'"
 RAW_RUST = re.compile(r'r(#*)"(.*?)"\1', re.S)
 BACKTICK = re.compile(r"`((?:[^`\\]|\\.)*)`", re.S)
+NAMED_TEMPLATE = re.compile(r"const (\w+) = `((?:[^`\\]|\\.)*)`", re.S)
 TEXT_BLOCK = re.compile(r'"""[ \t]*\n(.*?)"""', re.S)
 MULTILINE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"' + r"|'((?:[^'\\]|\\.)*)'", re.S)
 CHAIN = re.compile(rf"(?:{QUOTED})(?:\s*(?:\+|\.|,|\\)?\s*(?:{QUOTED}))*", re.S)
@@ -162,9 +159,11 @@ def literals(suffix, content):
     if suffix == ".rs":
         yield from (found.group(2) for found in RAW_RUST.finditer(text))
     if suffix in {".go", ".js", ".cjs", ".mjs", ".ts"}:
+        named = dict(NAMED_TEMPLATE.findall(text))
         for found in BACKTICK.finditer(text):
-            yield found.group(1)
-            yield unescape(found.group(1))
+            whole = re.sub(r"\$\{(\w+)\}", lambda part: named.get(part.group(1), part.group(0)), found.group(1))
+            yield whole
+            yield unescape(whole)
     if suffix == ".java":
         for found in TEXT_BLOCK.finditer(text):
             yield text_block(found.group(1))
