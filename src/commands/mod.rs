@@ -5,12 +5,16 @@
 //! Rule    a handler parses, then acts, then answers; it has no effect before it has parsed everything.
 
 mod args;
+mod browse;
 mod client;
 mod connection;
+mod counters;
+mod databases;
 mod expire;
 mod expiry;
 mod introspect;
 mod keys;
+mod object;
 mod pubsub;
 pub mod row;
 mod script_cache;
@@ -19,6 +23,7 @@ mod server;
 mod shared;
 mod strings;
 pub mod table;
+mod text;
 
 pub use args::Args;
 pub use shared::{Pause, Shared};
@@ -70,7 +75,12 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     connection::ROWS,
     client::ROWS,
     strings::ROWS,
+    text::ROWS,
+    counters::ROWS,
     keys::ROWS,
+    browse::ROWS,
+    databases::ROWS,
+    object::ROWS,
     expire::ROWS,
     scripting::ROWS,
     pubsub::ROWS,
