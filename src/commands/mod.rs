@@ -6,11 +6,17 @@
 
 mod args;
 mod client;
+mod command;
+mod config;
 mod connection;
+mod debug;
 mod expire;
 mod expiry;
-mod introspect;
+mod facts;
+mod help;
+mod info;
 mod keys;
+mod latency;
 mod pubsub;
 pub mod row;
 mod scripting;
@@ -20,7 +26,7 @@ mod strings;
 pub mod table;
 
 pub use args::Args;
-pub use shared::{Pause, Shared};
+pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
 
 use crate::clock::{LockTime, Now};
@@ -72,6 +78,10 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     expire::ROWS,
     scripting::ROWS,
     pubsub::ROWS,
-    introspect::ROWS,
+    command::ROWS,
+    config::ROWS,
+    info::ROWS,
+    latency::ROWS,
     server::ROWS,
+    debug::ROWS,
 ];

@@ -192,7 +192,15 @@ impl Command {
 
     /// Where the keys of `request` are. A count that cannot be right names no key: the command will refuse it.
     pub fn positions(&self, request: Request<'_>) -> impl Iterator<Item = usize> + use<> {
-        let words = request.len();
+        self.positions_among(request.len(), |at| request.get(at))
+    }
+
+    /// The same for any `words` words, name first.
+    pub(super) fn positions_among<'a>(
+        &self,
+        words: usize,
+        get: impl Fn(usize) -> Option<&'a [u8]>,
+    ) -> std::iter::StepBy<std::ops::Range<usize>> {
         let (first, end, step) = match self.keys {
             Keys::Nowhere => (0, 0, 1),
             Keys::Range { first, last, step } => {
@@ -200,7 +208,7 @@ impl Command {
                 (first, usize::try_from(last + 1).unwrap_or(0).min(words), step)
             }
             Keys::Counted { count } => {
-                let keys = request.get(count).and_then(crate::number::integer).unwrap_or(0);
+                let keys = get(count).and_then(crate::number::integer).unwrap_or(0);
                 let keys = usize::try_from(keys).unwrap_or(0);
                 let end = (count + 1).saturating_add(keys);
                 (count + 1, if end <= words { end } else { 0 }, 1)
