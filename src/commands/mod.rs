@@ -7,13 +7,19 @@
 mod args;
 mod browse;
 mod client;
+mod command;
+mod config;
 mod connection;
 mod counters;
 mod databases;
+mod debug;
 mod expire;
 mod expiry;
-mod introspect;
+mod facts;
+mod help;
+mod info;
 mod keys;
+mod latency;
 mod object;
 mod pubsub;
 pub mod row;
@@ -26,7 +32,7 @@ pub mod table;
 mod text;
 
 pub use args::Args;
-pub use shared::{Pause, Shared};
+pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
 
 use crate::clock::{LockTime, Now};
@@ -84,24 +90,15 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     expire::ROWS,
     scripting::ROWS,
     pubsub::ROWS,
-    introspect::ROWS,
+    command::ROWS,
+    config::ROWS,
+    info::ROWS,
+    latency::ROWS,
     server::ROWS,
+    debug::ROWS,
 ];
 
 /// What a command says that only has subcommands, when none is named: the arity has refused it before.
 fn container(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Err(Refusal::Arity(call.command.name.as_str().into()))
-}
-
-/// The answer of a HELP subcommand: which forms there are, two lines each, and HELP itself.
-fn help(call: &mut Call<'_, '_>, lines: &[&str]) -> Result<Outcome, Refusal> {
-    let container = call.command.name.split('|').next().unwrap_or_default().to_ascii_uppercase();
-    let head = format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
-    let tail = ["HELP", "    Print this help."];
-    call.reply.array(lines.len() + 1 + tail.len());
-    call.reply.status(&head);
-    for line in lines.iter().chain(&tail) {
-        call.reply.status(line);
-    }
-    Ok(Outcome::Replied)
 }

@@ -125,7 +125,10 @@ impl Engine {
                 return Flow::Again(until);
             }
             Err((refusal, command)) => {
-                self.refuse(session, command, &refusal, out);
+                if let Some(command) = command {
+                    self.shared.stats[usize::from(command.index)].rejected.add(1);
+                }
+                self.refuse(session, &refusal, out);
                 Flow::Next
             }
         };
@@ -165,7 +168,16 @@ impl Engine {
     /// Does expiry work that is due, a bounded amount of it.
     pub fn tick(&self) -> Due {
         let shared = &self.shared;
-        shared.keyspace.tick(shared.clock.now(), shared.settings.events(), &shared.channels)
+        let now = shared.clock.now();
+        shared.metrics.rates.sample(now.lock.as_millis(), || shared.metrics.traffic());
+        // While the server sleeps nothing happens, as in Redis; expired keys are invisible all the same.
+        if let Some(until) = shared.pause.is_frozen(now.lock) {
+            return Due::Next(Some(until));
+        }
+        if !shared.expires_actively.load(Relaxed) {
+            return Due::Next(None);
+        }
+        shared.keyspace.tick(now, shared.settings.events(), &shared.channels)
     }
 
     /// The gates, in Redis' order: name, arity, authentication, subscriptions, pause.
@@ -194,7 +206,7 @@ impl Engine {
             return Err((unknown::while_subscribed(&command.name), Some(command)));
         }
         if let Some(until) = self.shared.pause.holds(flags.has(Flags::WRITE.with(Flags::SCRIPT)), now.lock)
-            && !flags.has(Flags::UNPAUSED)
+            && (!flags.has(Flags::UNPAUSED) || self.shared.pause.is_frozen(now.lock).is_some())
         {
             return Ok(Admitted::Hold(until));
         }
@@ -232,7 +244,8 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Flow {
         let shared = &*self.shared;
-        let started = command.row.flags.has(Flags::LINEAR).then(|| shared.clock.micros());
+        let is_measured = command.is_measured || shared.settings.measures_fast();
+        let started = is_measured.then(|| shared.clock.micros());
         session.client.last_command.store(command.index, Relaxed);
         let mut keys = SmallVec::new();
         let reach = command.reach(request, &mut keys);
@@ -256,7 +269,11 @@ impl Engine {
         }
         batch.run.1 += 1;
         if let Some(started) = started {
-            self.took(session, command, request, shared.clock.micros().saturating_sub(started), batch);
+            let micros = shared.clock.micros().saturating_sub(started);
+            shared.took(&session.client, command, request, micros);
+            if micros >= 1000 {
+                batch.now = shared.clock.now();
+            }
         }
         match result {
             Ok(Outcome::Replied) => Flow::Next,
@@ -268,33 +285,18 @@ impl Engine {
             }
             Err(refusal) => {
                 out.truncate(mark);
-                self.refuse(session, Some(command), &refusal, out);
+                shared.stats[usize::from(command.index)].failed.add(1);
+                self.refuse(session, &refusal, out);
                 Flow::Next
             }
         }
     }
 
-    /// A command whose time grows with what it touches took so long.
-    fn took(
-        &self,
-        _session: &Session,
-        command: &Command,
-        _request: Request<'_>,
-        micros: u64,
-        batch: &mut Batch,
-    ) {
-        self.shared.stats[usize::from(command.index)].micros.add(micros);
-        if micros >= 1000 {
-            batch.now = self.shared.clock.now();
-        }
-    }
-
-    fn refuse(&self, session: &Session, command: Option<&Command>, refusal: &Refusal, out: &mut Vec<u8>) {
+    fn refuse(&self, session: &Session, refusal: &Refusal, out: &mut Vec<u8>) {
+        let text = refusal.text();
         self.shared.metrics.errors.add(1);
-        if let Some(command) = command {
-            self.shared.stats[usize::from(command.index)].failed.add(1);
-        }
-        Reply::new(out, session.protocol).error(&refusal.text());
+        self.shared.metrics.error_codes.add(&text);
+        Reply::new(out, session.protocol).error(&text);
     }
 }
 
