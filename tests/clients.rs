@@ -56,6 +56,7 @@ const CLIENTS: &[Client] = &[
     client("lettuce", "java", &["java", "-cp", "target/classes:target/lib/*", "LettuceLock"]),
     client("rslock", "rust", &["target/debug/rslock-client"]),
     client("redis-cli", "cli", &["sh", "redis-cli.sh"]),
+    client("redis-cli-prompt", "prompt", &["python3", "prompt.py"]),
     client("redis-benchmark", "cli", &["sh", "redis-benchmark.sh"]),
 ];
 
@@ -95,7 +96,13 @@ const PROJECTS: &[Project] = &[
     },
     Project {
         name: "cli",
-        probes: &[&["redis-cli", "--version"], &["redis-benchmark", "--version"], &["script", "--version"]],
+        probes: &[&["redis-cli", "--version"], &["redis-benchmark", "--version"], &["stdbuf", "--version"]],
+        install: &[],
+        inputs: &[],
+    },
+    Project {
+        name: "prompt",
+        probes: &[&["redis-cli", "--version"], &["python3", "-c", "import pty"]],
         install: &[],
         inputs: &[],
     },
@@ -143,6 +150,7 @@ fn report(client: &Client) -> Verdict {
     verdict
 }
 
+/// Opens the workshop, starts the servers, and lets the client in.
 fn judge(client: &Client) -> Verdict {
     let project = PROJECTS.iter().find(|project| project.name == client.project);
     let project = project.expect("every client names a project of the table");
