@@ -44,6 +44,9 @@ pub enum Flow {
 pub struct Batch {
     now: Now,
     commands: u32,
+    /// The command last carried out, by its index, and how often in a row: its counter learns of it when another
+    /// command comes or the batch ends. A counter touched by every thread for every command would cost them dearly.
+    run: (u16, u64),
 }
 
 /// Commands after which a batch reads the clock again.
@@ -82,13 +85,14 @@ impl Engine {
     /// A batch of requests begins.
     #[inline]
     pub fn batch(&self) -> Batch {
-        Batch { now: self.shared.clock.now(), commands: 0 }
+        Batch { now: self.shared.clock.now(), commands: 0, run: (0, 0) }
     }
 
     /// A batch is over: the counters learn of it.
     #[inline]
     pub fn end_batch(&self, session: &Session, batch: Batch) {
         self.shared.metrics.commands.add(u64::from(batch.commands));
+        self.count(batch.run);
         session.client.last_active_ms.store(batch.now.lock.as_millis(), Relaxed);
     }
 
@@ -212,6 +216,13 @@ impl Engine {
     }
 
     #[inline]
+    fn count(&self, (index, times): (u16, u64)) {
+        if times > 0 {
+            self.shared.stats[usize::from(index)].calls.add(times);
+        }
+    }
+
+    #[inline]
     fn run(
         &self,
         session: &mut Session,
@@ -221,7 +232,7 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Flow {
         let shared = &*self.shared;
-        let started = (!command.row.flags.has(Flags::FAST)).then(|| shared.clock.micros());
+        let started = command.row.flags.has(Flags::LINEAR).then(|| shared.clock.micros());
         session.client.last_command.store(command.index, Relaxed);
         let mut keys = SmallVec::new();
         let reach = command.reach(request, &mut keys);
@@ -240,7 +251,10 @@ impl Engine {
         };
         let result = (command.row.run)(&mut call);
         view.finish(&shared.channels);
-        shared.stats[usize::from(command.index)].calls.add(1);
+        if batch.run.0 != command.index {
+            self.count(std::mem::replace(&mut batch.run, (command.index, 0)));
+        }
+        batch.run.1 += 1;
         if let Some(started) = started {
             self.took(session, command, request, shared.clock.micros().saturating_sub(started), batch);
         }
@@ -260,7 +274,7 @@ impl Engine {
         }
     }
 
-    /// A command that is not flagged fast took so long.
+    /// A command whose time grows with what it touches took so long.
     fn took(
         &self,
         _session: &Session,
