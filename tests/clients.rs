@@ -1,18 +1,18 @@
 //! Real lock clients, in their own languages, against a server process: each does what its users do.
 //!
 //! Owns    the table of clients and projects, the order of a run, and its report.
-//! Knows   the projects beside it in `tests/clients/`, and how to start a server binary; nothing of the library.
-//! Time    is real: these clients wait for leases to end on their own clocks. Every child process has a time limit.
+//! Knows   the projects beside it in `tests/clients/` and how to start a server; nothing of the library.
+//! Time    is real: these clients wait for leases to end on their own clocks. Every child has a time limit.
 //!
-//! A project is told where the server is by `REDLATCH_HOST`, `REDLATCH_PORT`, `REDLATCH_PORTS` and `REDLATCH_PIDS` (the
-//! last two separated by commas, one entry a server), prints `ok <check>` for each check and `done` after the last
-//! one, and exits with a status other than 0 at the first that fails.
+//! A project is told where the server is by `REDLATCH_HOST`, `REDLATCH_PORT`, `REDLATCH_PORTS` and
+//! `REDLATCH_PIDS` (the last two separated by commas, one entry a server), prints `ok <check>` for each check
+//! and `done` after the last one, and exits with a status other than 0 at the first that fails.
 //!
 //! | variable | effect |
 //! |---|---|
 //! | `REDLATCH_INSTALL_CLIENTS=1` | packages that are missing are installed, below cargo's target directory |
 //! | `REDLATCH_REQUIRE_CLIENTS=1` | a skipped client fails the run |
-//! | `REDLATCH_SERVER=PATH` | this server instead of redlatch: `redis-server`, say, as a check of the checks |
+//! | `REDLATCH_SERVER=PATH` | this server instead of redlatch: `redis-server`, to check the checks |
 
 #[path = "clients/runner/process.rs"]
 mod process;
@@ -201,7 +201,7 @@ fn story(finished: &Finished, servers: &[Server]) -> String {
     client.chain(servers).collect()
 }
 
-/// What `cargo test` hands to a test program: words of which a name must contain one, and the flags that list.
+/// What `cargo test` hands to a test program: words of which a name must contain one, and flags.
 #[derive(Default)]
 struct Selection {
     words: Vec<String>,

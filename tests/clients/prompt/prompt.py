@@ -1,4 +1,4 @@
-"""redis-cli at a terminal: its prompt, its hints, its help. Types a line only when it sees the prompt for it."""
+"""redis-cli at a terminal: its prompt, its hints, its help. Types only when it sees a prompt."""
 
 import os
 import pty
@@ -48,7 +48,7 @@ class Terminal:
 
 
 def plain(shown):
-    """Text without the codes that move the cursor and set colours; a redrawn line counts once, as it was last."""
+    """Text without the codes for cursor and colours; a redrawn line counts once, as it was last."""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
     lines = re.sub(r"\r+\n", "\n", text).split("\n")
     return "\n".join(line.rsplit("\r", 1)[-1] for line in lines)
