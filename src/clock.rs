@@ -1,6 +1,7 @@
 //! Time, as every floor says it.
 //!
-//! Owns    the units: [`LockTime`], [`Deadline`], [`WallTime`], and the [`Clock`] that hands them in.
+//! Owns    the units: [`LockTime`], [`Deadline`], [`WallTime`], and the [`Clock`] that hands them in; beside it the
+//!         [`Probe`] that hands in what else only the system knows.
 //! Rule    leases, deadlines and waits are measured in lock time alone; a step of the wall clock moves none of them.
 //!         The wall clock only translates: EXPIREAT and PXAT on their way in, EXPIRETIME on its way out.
 
@@ -134,6 +135,33 @@ pub trait Clock: Send + Sync {
 
     /// Microseconds since the Unix epoch, for TIME.
     fn wall_micros(&self) -> u64;
+}
+
+/// What the system knows of the process. All zero and empty where nobody can be asked.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Process {
+    /// Its number.
+    pub id: u32,
+    /// The operating system, as `uname -srm` says it.
+    pub system: String,
+    /// The file it was started from.
+    pub executable: String,
+    /// Memory it has in RAM, in bytes.
+    pub resident_bytes: u64,
+    /// Most memory it has had in RAM, in bytes.
+    pub resident_peak_bytes: u64,
+    /// RAM of the machine, in bytes.
+    pub machine_bytes: u64,
+    /// Time its threads ran in its own code, in microseconds.
+    pub user_micros: u64,
+    /// Time its threads ran in the kernel, in microseconds.
+    pub kernel_micros: u64,
+}
+
+/// Where facts about the process come from: the system, or nowhere.
+pub trait Probe: Send + Sync {
+    /// The process as it is now.
+    fn look(&self) -> Process;
 }
 
 #[cfg(test)]

@@ -7,16 +7,23 @@
 mod args;
 mod browse;
 mod client;
+mod command;
+mod config;
 mod connection;
 mod counters;
 mod databases;
+mod debug;
 mod expire;
 mod expiry;
-mod introspect;
+mod facts;
+mod help;
+mod info;
 mod keys;
+mod latency;
 mod object;
 mod pubsub;
 pub mod row;
+mod script_cache;
 mod scripting;
 mod server;
 mod shared;
@@ -25,10 +32,11 @@ pub mod table;
 mod text;
 
 pub use args::Args;
-pub use shared::{Pause, Shared};
+pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
 
 use crate::clock::{LockTime, Now};
+use crate::error::Refusal;
 use crate::keyspace::View;
 use crate::resp::{Reply, Request};
 use crate::state::session::Session;
@@ -37,7 +45,7 @@ use crate::state::session::Session;
 #[derive(Debug)]
 pub struct Call<'a, 'k> {
     /// The keyspace, as far as the command's keys reach.
-    pub view: View<'k>,
+    pub view: &'a mut View<'k>,
     /// The words behind the name.
     pub args: Args<'a>,
     /// Where the answer goes.
@@ -82,6 +90,15 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     expire::ROWS,
     scripting::ROWS,
     pubsub::ROWS,
-    introspect::ROWS,
+    command::ROWS,
+    config::ROWS,
+    info::ROWS,
+    latency::ROWS,
     server::ROWS,
+    debug::ROWS,
 ];
+
+/// What a command says that only has subcommands, when none is named: the arity has refused it before.
+fn container(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    Err(Refusal::Arity(call.command.name.as_str().into()))
+}

@@ -1,15 +1,23 @@
 //! What all commands of one server share.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 
-use super::table;
-use crate::clock::{Clock, LockTime};
+use super::row::Flags;
+use super::script_cache::ScriptCache;
+use super::{Command, table};
+use crate::clock::{Clock, LockTime, Probe, Process};
 use crate::keyspace::Keyspace;
+use crate::resp::Request;
 use crate::state::channels::Channels;
-use crate::state::clients::Clients;
+use crate::state::clients::{Client, Clients};
+use crate::state::latency::{Latency, Spike};
 use crate::state::metrics::{CommandStats, Metrics};
 use crate::state::settings::Settings;
+use crate::state::slowlog::{SlowCall, Slowlog, shortened};
+
+/// The version of Redis whose replies these are: what clients ask about before they use a command.
+pub const VERSION: &str = "7.0.15";
 
 /// What all commands of one server share.
 pub struct Shared {
@@ -25,6 +33,12 @@ pub struct Shared {
     pub metrics: Metrics,
     /// Calls of each command, by [`super::Command::index`].
     pub stats: Vec<CommandStats>,
+    /// Scripts that have been loaded.
+    pub scripts: ScriptCache,
+    /// Commands that were slow.
+    pub slowlog: Slowlog,
+    /// Events that took long.
+    pub latency: Latency,
     /// CLIENT PAUSE.
     pub pause: Pause,
     /// Time.
@@ -37,12 +51,17 @@ pub struct Shared {
     pub port: AtomicU64,
     /// Set by SHUTDOWN; the shell looks at it when woken.
     pub is_stopping: AtomicBool,
+    /// Whether entries leave on time, or only when somebody touches them: DEBUG SET-ACTIVE-EXPIRE.
+    pub expires_actively: AtomicBool,
+    probe: Option<Arc<dyn Probe>>,
+    stop_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
     entropy: AtomicU64,
 }
 
-/// CLIENT PAUSE: until when which commands are held back.
+/// CLIENT PAUSE: until when which commands are held back; and DEBUG SLEEP, which holds back all.
 #[derive(Debug, Default)]
 pub struct Pause {
+    frozen_until_ms: AtomicU64,
     until_ms: AtomicU64,
     writes_only: AtomicBool,
 }
@@ -56,6 +75,18 @@ impl Pause {
         self.until_ms.fetch_max(until.as_millis(), Relaxed);
     }
 
+    /// Holds everything back until `until`, as if the whole server slept.
+    pub fn freeze(&self, until: LockTime) {
+        self.frozen_until_ms.fetch_max(until.as_millis(), Relaxed);
+    }
+
+    /// Until when the whole server sleeps, if it does.
+    #[inline]
+    pub fn is_frozen(&self, now: LockTime) -> Option<LockTime> {
+        let until_ms = self.frozen_until_ms.load(Relaxed);
+        (until_ms > now.as_millis()).then(|| LockTime::from_millis(until_ms))
+    }
+
     /// Lets everything go on.
     pub fn end(&self) {
         self.until_ms.store(0, Relaxed);
@@ -64,6 +95,9 @@ impl Pause {
     /// Until when a command is held back, if it is; `may_write` tells what kind it is.
     #[inline]
     pub fn holds(&self, may_write: bool, now: LockTime) -> Option<LockTime> {
+        if let Some(until) = self.is_frozen(now) {
+            return Some(until);
+        }
         let until_ms = self.until_ms.load(Relaxed);
         if until_ms == 0 || !self.is_on(now) || (self.writes_only.load(Relaxed) && !may_write) {
             return None;
@@ -87,16 +121,72 @@ impl Shared {
             settings,
             metrics: Metrics::default(),
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
+            scripts: ScriptCache::default(),
+            slowlog: Slowlog::default(),
+            latency: Latency::default(),
             pause: Pause::default(),
             clock,
             started,
             run_id: String::new(),
             port: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
+            expires_actively: AtomicBool::new(true),
+            probe: None,
+            stop_hook: OnceLock::new(),
             entropy: AtomicU64::new(seed),
         };
         let [a, b, c] = [shared.random(), shared.random(), shared.random()];
         Self { run_id: format!("{a:016x}{b:016x}{:08x}", c as u32), ..shared }
+    }
+
+    /// Facts about the process come from `probe`. Default: there are none.
+    #[must_use]
+    pub fn with_probe(self, probe: Arc<dyn Probe>) -> Self {
+        Self { probe: Some(probe), ..self }
+    }
+
+    /// The process that the server runs in, as far as anybody knows.
+    pub fn process(&self) -> Process {
+        self.probe.as_ref().map(|probe| probe.look()).unwrap_or_default()
+    }
+
+    /// Has `hook` called when SHUTDOWN ends the server. The first hook stays.
+    pub fn on_stop(&self, hook: impl Fn() + Send + Sync + 'static) {
+        // A second hook would mean a second shell around one state, which nobody builds.
+        let _ = self.stop_hook.set(Box::new(hook));
+    }
+
+    /// SHUTDOWN: the server is to end now.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, SeqCst);
+        if let Some(hook) = self.stop_hook.get() {
+            hook();
+        }
+    }
+
+    /// A call took so long: its command's statistics, the slow log and the latency monitor learn of it.
+    pub fn took(&self, client: &Client, command: &Command, request: Request<'_>, micros: u64) {
+        let stats = &self.stats[usize::from(command.index)];
+        stats.micros.add(micros);
+        stats.histogram.add(micros);
+        let unix_secs = || self.clock.wall_micros() / 1_000_000;
+        let is_over = |limit: i64| u64::try_from(limit).is_ok_and(|limit| micros >= limit);
+        let spike_millis = self.settings.spike_millis();
+        if spike_millis > 0 && is_over(spike_millis.saturating_mul(1000)) {
+            let event = if command.row.flags.has(Flags::FAST) { "fast-command" } else { "command" };
+            self.latency.push(event, Spike { unix_secs: unix_secs(), millis: micros / 1000 });
+        }
+        if is_over(self.settings.slow_micros()) && !command.row.flags.has(Flags::SECRET) {
+            let call = SlowCall {
+                id: 0,
+                unix_secs: unix_secs(),
+                micros,
+                words: shortened(redacted(command, request).into_iter(), request.len()),
+                peer: client.peer.clone(),
+                client_name: client.names.lock().name.clone(),
+            };
+            self.slowlog.push(call, self.settings.integer("slowlog-max-len").max(0) as usize);
+        }
     }
 
     /// Sixty-four bits that follow from the seed and from how often this was asked: splitmix64.
@@ -107,6 +197,19 @@ impl Shared {
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         bits ^ (bits >> 31)
     }
+}
+
+/// The words of a call without the password that CONFIG SET may carry.
+fn redacted<'a>(command: &Command, request: Request<'a>) -> Vec<&'a [u8]> {
+    let mut words: Vec<_> = request.words().collect();
+    if command.name == "config|set" {
+        for at in (2..words.len().saturating_sub(1)).step_by(2) {
+            if words[at].eq_ignore_ascii_case(b"requirepass") {
+                words[at + 1] = b"(redacted)";
+            }
+        }
+    }
+    words
 }
 
 impl std::fmt::Debug for Shared {

@@ -22,6 +22,8 @@ pub struct Command {
     pub keys: Keys,
     /// Its place in the table: what counts its calls.
     pub index: u16,
+    /// Whether its runs are measured: it is neither fast nor about a single key, or it says that it takes long.
+    pub is_measured: bool,
     /// Its subcommands.
     pub subcommands: Vec<Command>,
 }
@@ -45,6 +47,14 @@ pub enum Keys {
         /// The word that counts them.
         count: usize,
     },
+}
+
+impl Keys {
+    /// Whether there is exactly one.
+    #[inline]
+    const fn is_single(self) -> bool {
+        matches!(self, Self::Range { first, last, .. } if last == first as i32)
+    }
 }
 
 /// All commands.
@@ -143,7 +153,10 @@ impl Command {
         let subcommands = row.subcommands.iter().map(|sub| Self::new(sub, Some(&name), total)).collect();
         let words_before = 1 + usize::from(container.is_some());
         let arity = if row.subcommands.is_empty() { arity(row.args, words_before) } else { -2 };
-        Self { row, name, arity, keys: keys(row.args, words_before), index, subcommands }
+        let keys = keys(row.args, words_before);
+        let is_short = row.flags.has(Flags::FAST.with(Flags::SCRIPT)) || keys.is_single();
+        let is_measured = !is_short || row.flags.has(Flags::LINEAR);
+        Self { row, name, arity, keys, index, is_measured, subcommands }
     }
 
     /// The subcommand of that name, in any letter case.
@@ -174,9 +187,13 @@ impl Command {
         if self.row.flags.has(Flags::ALL_SHARDS) {
             return Reach::All;
         }
+        if self.row.flags.has(Flags::SCRIPT) {
+            // A script may name keys that its request does not: it locks what it needs itself.
+            return Reach::Nothing;
+        }
         match self.keys {
             Keys::Nowhere => Reach::Nothing,
-            Keys::Range { first, last, step } if last == first as i32 && step == 1 => {
+            Keys::Range { first, .. } if self.keys.is_single() => {
                 request.get(first).map_or(Reach::Nothing, Reach::One)
             }
             _ => {
@@ -192,7 +209,15 @@ impl Command {
 
     /// Where the keys of `request` are. A count that cannot be right names no key: the command will refuse it.
     pub fn positions(&self, request: Request<'_>) -> impl Iterator<Item = usize> + use<> {
-        let words = request.len();
+        self.positions_among(request.len(), |at| request.get(at))
+    }
+
+    /// The same for any `words` words, name first.
+    pub(super) fn positions_among<'a>(
+        &self,
+        words: usize,
+        get: impl Fn(usize) -> Option<&'a [u8]>,
+    ) -> std::iter::StepBy<std::ops::Range<usize>> {
         let (first, end, step) = match self.keys {
             Keys::Nowhere => (0, 0, 1),
             Keys::Range { first, last, step } => {
@@ -200,7 +225,7 @@ impl Command {
                 (first, usize::try_from(last + 1).unwrap_or(0).min(words), step)
             }
             Keys::Counted { count } => {
-                let keys = request.get(count).and_then(crate::number::integer).unwrap_or(0);
+                let keys = get(count).and_then(crate::number::integer).unwrap_or(0);
                 let keys = usize::try_from(keys).unwrap_or(0);
                 let end = (count + 1).saturating_add(keys);
                 (count + 1, if end <= words { end } else { 0 }, 1)

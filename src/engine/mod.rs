@@ -44,6 +44,9 @@ pub enum Flow {
 pub struct Batch {
     now: Now,
     commands: u32,
+    /// The command last carried out, by its index, and how often in a row: its counter learns of it when another
+    /// command comes or the batch ends. A counter touched by every thread for every command would cost them dearly.
+    run: (u16, u64),
 }
 
 /// Commands after which a batch reads the clock again.
@@ -82,13 +85,14 @@ impl Engine {
     /// A batch of requests begins.
     #[inline]
     pub fn batch(&self) -> Batch {
-        Batch { now: self.shared.clock.now(), commands: 0 }
+        Batch { now: self.shared.clock.now(), commands: 0, run: (0, 0) }
     }
 
     /// A batch is over: the counters learn of it.
     #[inline]
     pub fn end_batch(&self, session: &Session, batch: Batch) {
         self.shared.metrics.commands.add(u64::from(batch.commands));
+        self.count(batch.run);
         session.client.last_active_ms.store(batch.now.lock.as_millis(), Relaxed);
     }
 
@@ -110,7 +114,7 @@ impl Engine {
             return Flow::Next;
         }
         batch.commands += 1;
-        if batch.commands % COMMANDS_PER_READING == 0 {
+        if batch.commands.is_multiple_of(COMMANDS_PER_READING) {
             batch.now = self.shared.clock.now();
         }
         let start = out.len();
@@ -121,7 +125,10 @@ impl Engine {
                 return Flow::Again(until);
             }
             Err((refusal, command)) => {
-                self.refuse(session, command, &refusal, out);
+                if let Some(command) = command {
+                    self.shared.stats[usize::from(command.index)].rejected.add(1);
+                }
+                self.refuse(session, &refusal, out);
                 Flow::Next
             }
         };
@@ -161,7 +168,16 @@ impl Engine {
     /// Does expiry work that is due, a bounded amount of it.
     pub fn tick(&self) -> Due {
         let shared = &self.shared;
-        shared.keyspace.tick(shared.clock.now(), shared.settings.events(), &shared.channels)
+        let now = shared.clock.now();
+        shared.metrics.rates.sample(now.lock.as_millis(), || shared.metrics.traffic());
+        // While the server sleeps nothing happens, as in Redis; expired keys are invisible all the same.
+        if let Some(until) = shared.pause.is_frozen(now.lock) {
+            return Due::Next(Some(until));
+        }
+        if !shared.expires_actively.load(Relaxed) {
+            return Due::Next(None);
+        }
+        shared.keyspace.tick(now, shared.settings.events(), &shared.channels)
     }
 
     /// The gates, in Redis' order: name, arity, authentication, subscriptions, pause.
@@ -190,7 +206,7 @@ impl Engine {
             return Err((unknown::while_subscribed(&command.name), Some(command)));
         }
         if let Some(until) = self.shared.pause.holds(flags.has(Flags::WRITE.with(Flags::SCRIPT)), now.lock)
-            && !flags.has(Flags::UNPAUSED)
+            && (!flags.has(Flags::UNPAUSED) || self.shared.pause.is_frozen(now.lock).is_some())
         {
             return Ok(Admitted::Hold(until));
         }
@@ -212,6 +228,13 @@ impl Engine {
     }
 
     #[inline]
+    fn count(&self, (index, times): (u16, u64)) {
+        if times > 0 {
+            self.shared.stats[usize::from(index)].calls.add(times);
+        }
+    }
+
+    #[inline]
     fn run(
         &self,
         session: &mut Session,
@@ -221,16 +244,18 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Flow {
         let shared = &*self.shared;
-        let started = (!command.row.flags.has(Flags::FAST)).then(|| shared.clock.micros());
+        let is_measured = command.is_measured || shared.settings.measures_fast();
+        let started = is_measured.then(|| shared.clock.micros());
         session.client.last_command.store(command.index, Relaxed);
         let mut keys = SmallVec::new();
         let reach = command.reach(request, &mut keys);
-        let view = View::lock(&shared.keyspace, reach, session.database, batch.now, shared.settings.events());
+        let mut view =
+            View::lock(&shared.keyspace, reach, session.database, batch.now, shared.settings.events());
         let mark = out.len();
         let words_before = 1 + usize::from(command.name.contains('|'));
         let mut call = Call {
             now: view.now(),
-            view,
+            view: &mut view,
             args: Args::new(request, words_before),
             reply: Reply::new(out, session.protocol),
             session,
@@ -238,11 +263,17 @@ impl Engine {
             command,
         };
         let result = (command.row.run)(&mut call);
-        let Call { view, .. } = call;
         view.finish(&shared.channels);
-        shared.stats[usize::from(command.index)].calls.add(1);
+        if batch.run.0 != command.index {
+            self.count(std::mem::replace(&mut batch.run, (command.index, 0)));
+        }
+        batch.run.1 += 1;
         if let Some(started) = started {
-            self.took(session, command, request, shared.clock.micros().saturating_sub(started), batch);
+            let micros = shared.clock.micros().saturating_sub(started);
+            shared.took(&session.client, command, request, micros);
+            if micros >= 1000 {
+                batch.now = shared.clock.now();
+            }
         }
         match result {
             Ok(Outcome::Replied) => Flow::Next,
@@ -254,33 +285,18 @@ impl Engine {
             }
             Err(refusal) => {
                 out.truncate(mark);
-                self.refuse(session, Some(command), &refusal, out);
+                shared.stats[usize::from(command.index)].failed.add(1);
+                self.refuse(session, &refusal, out);
                 Flow::Next
             }
         }
     }
 
-    /// A command that is not flagged fast took so long.
-    fn took(
-        &self,
-        _session: &Session,
-        command: &Command,
-        _request: Request<'_>,
-        micros: u64,
-        batch: &mut Batch,
-    ) {
-        self.shared.stats[usize::from(command.index)].micros.add(micros);
-        if micros >= 1000 {
-            batch.now = self.shared.clock.now();
-        }
-    }
-
-    fn refuse(&self, session: &Session, command: Option<&Command>, refusal: &Refusal, out: &mut Vec<u8>) {
+    fn refuse(&self, session: &Session, refusal: &Refusal, out: &mut Vec<u8>) {
+        let text = refusal.text();
         self.shared.metrics.errors.add(1);
-        if let Some(command) = command {
-            self.shared.stats[usize::from(command.index)].failed.add(1);
-        }
-        Reply::new(out, session.protocol).error(&refusal.text());
+        self.shared.metrics.error_codes.add(&text);
+        Reply::new(out, session.protocol).error(&text);
     }
 }
 

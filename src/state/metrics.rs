@@ -4,6 +4,8 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
+use super::latency::{ErrorCodes, Histogram, Rates};
+
 /// Counters of one server. All count from its start, or from CONFIG RESETSTAT.
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -27,6 +29,12 @@ pub struct Metrics {
     pub expired: Counter,
     /// Commands refused for want of authentication.
     pub denied_auth: Counter,
+    /// Error replies by their code.
+    pub error_codes: ErrorCodes,
+    /// Commands, bytes received and bytes sent, as they grow.
+    pub rates: Rates,
+    /// Most bytes that keys and values have taken, as far as anybody looked.
+    pub peak_bytes: Peak,
 }
 
 /// A count that many threads add to.
@@ -62,6 +70,32 @@ pub struct CommandStats {
     pub rejected: Counter,
     /// Times it ran and answered with an error.
     pub failed: Counter,
+    /// How long the measured calls took.
+    pub histogram: Histogram,
+}
+
+impl CommandStats {
+    /// CONFIG RESETSTAT.
+    pub fn reset(&self) {
+        [&self.calls, &self.micros, &self.rejected, &self.failed].into_iter().for_each(Counter::reset);
+        self.histogram.reset();
+    }
+}
+
+/// The highest of the values seen.
+#[derive(Debug, Default)]
+pub struct Peak(AtomicU64);
+
+impl Peak {
+    /// Looks at `value`; the highest seen so far.
+    pub fn see(&self, value: u64) -> u64 {
+        self.0.fetch_max(value, Relaxed).max(value)
+    }
+
+    /// Starts again.
+    pub fn reset(&self) {
+        self.0.store(0, Relaxed);
+    }
 }
 
 /// A level that goes up and down.
@@ -97,5 +131,12 @@ impl Metrics {
         ] {
             counter.reset();
         }
+        self.error_codes.reset();
+        self.peak_bytes.reset();
+    }
+
+    /// Commands, bytes received, bytes sent: what [`Metrics::rates`] watches.
+    pub fn traffic(&self) -> [u64; 3] {
+        [self.commands.get(), self.input_bytes.get(), self.output_bytes.get()]
     }
 }

@@ -1,13 +1,16 @@
 //! What a server knows besides its keys: who is connected, how it is set, what it has counted.
 //!
-//! Owns    clients and their mailboxes, sessions, channels, settings, metrics.
+//! Owns    clients and their mailboxes, sessions, channels, settings, metrics, what was slow.
 //! Knows   the floors below; nothing of commands.
 //! Rule    what other threads may look at is atomic or behind its own lock; none of those locks is held while another
 //!         is taken, and none while a shard is being locked.
 
 pub mod channels;
 pub mod clients;
+pub mod latency;
 pub mod metrics;
 pub mod session;
 pub mod settings;
+pub mod settings_fixed;
 pub mod settings_table;
+pub mod slowlog;

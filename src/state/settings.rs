@@ -3,7 +3,7 @@
 //! Owns    the rows and the values of one server.
 //! Rule    a value is checked against its row before it is stored; what reads it on a command's path is an atomic.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::RwLock;
 
@@ -65,6 +65,9 @@ pub enum SettingError {
     Immutable(&'static str),
 }
 
+/// `slowlog-log-slower-than` unless it is set.
+const SLOW_MICROS_DEFAULT: i64 = 10_000;
+
 /// The values of one server's settings.
 #[derive(Debug)]
 pub struct Settings {
@@ -73,6 +76,8 @@ pub struct Settings {
     events: AtomicU32,
     bulk_bytes_max: AtomicU64,
     needs_password: AtomicBool,
+    slow_micros: AtomicI64,
+    spike_millis: AtomicI64,
 }
 
 impl Default for Settings {
@@ -82,6 +87,8 @@ impl Default for Settings {
             events: AtomicU32::new(0),
             bulk_bytes_max: AtomicU64::new(0),
             needs_password: AtomicBool::new(false),
+            slow_micros: AtomicI64::new(0),
+            spike_millis: AtomicI64::new(0),
         };
         settings.refresh();
         settings
@@ -180,7 +187,28 @@ impl Settings {
         self.needs_password.load(Relaxed)
     }
 
+    /// Microseconds that make a command slow; negative: none is.
+    #[inline]
+    pub fn slow_micros(&self) -> i64 {
+        self.slow_micros.load(Relaxed)
+    }
+
+    /// Milliseconds that make an event a spike; zero: none is.
+    #[inline]
+    pub fn spike_millis(&self) -> i64 {
+        self.spike_millis.load(Relaxed)
+    }
+
+    /// Whether commands flagged fast are measured too. They never take as long as the default threshold for any reason
+    /// of their own, and two readings of the clock would be most of their cost.
+    #[inline]
+    pub fn measures_fast(&self) -> bool {
+        (0..SLOW_MICROS_DEFAULT).contains(&self.slow_micros()) || self.spike_millis() > 0
+    }
+
     fn refresh(&self) {
+        self.slow_micros.store(self.integer("slowlog-log-slower-than"), Relaxed);
+        self.spike_millis.store(self.integer("latency-monitor-threshold"), Relaxed);
         self.events.store(Events::parse(&self.text("notify-keyspace-events")).map_or(0, |e| e.0), Relaxed);
         self.bulk_bytes_max.store(self.integer("proto-max-bulk-len") as u64, Relaxed);
         self.needs_password.store(!self.text("requirepass").is_empty(), Relaxed);

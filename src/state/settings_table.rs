@@ -18,7 +18,7 @@ pub const ROWS: &[Setting] = &[
     at_start("databases", "16", Kind::Integer(1, DATABASES_MAX as i64), "Number of databases for SELECT."),
     at_start("shards", "0", Kind::Integer(0, 1024), "Shards of the keyspace; 0: four per core."),
     at_start("threads", "0", Kind::Integer(0, 256), "Threads that serve connections; 0: one per core."),
-    live("maxclients", "10000", Kind::Integer(1, 1_000_000), "Connections served at the same time."),
+    live("maxclients", "10000", Kind::Integer(1, u32::MAX as i64), "Connections served at the same time."),
     live("requirepass", "", Kind::Text, "Password that clients must show; empty: none."),
     live(
         "timeout",
@@ -52,12 +52,7 @@ pub const ROWS: &[Setting] = &[
         Kind::Integer(0, i64::MAX),
         "Milliseconds that make an event worth LATENCY's memory; 0: none.",
     ),
-    live(
-        "loglevel",
-        "notice",
-        Kind::OneOf(&["debug", "verbose", "notice", "warning", "nothing"]),
-        "What is logged.",
-    ),
+    live("loglevel", "notice", Kind::OneOf(&["debug", "verbose", "notice", "warning"]), "What is logged."),
     at_start(
         "enable-debug-command",
         "no",

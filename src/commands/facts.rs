@@ -1,0 +1,185 @@
+//! What COMMAND INFO says of a command beyond what its row does: how it uses each key, hints for proxies, and the ACL
+//! categories that neither its chapter nor its flags tell.
+//!
+//! Rule    a command that is not listed is as its row says; see [`access`] and [`category`].
+//! Source  replies of Redis 7.0, and of Valkey 9.1 for the commands that only it has.
+
+use super::Command;
+use super::row::{Flags, Group};
+
+/// How the command uses the key of its `index`-th key specification.
+pub(super) fn access(command: &Command, index: usize) -> &'static [&'static str] {
+    if let Some(listed) = find(ACCESS, &command.name).and_then(|keys| keys.get(index)) {
+        return listed;
+    }
+    let flags = command.row.flags;
+    match () {
+        () if flags.has(Flags::READONLY) => &["RO", "access"],
+        () if flags.has(Flags::WRITE) => &["RW", "update"],
+        () => &["RW", "access", "update"],
+    }
+}
+
+/// A remark on its key specification.
+pub(super) fn notes(command: &Command) -> Option<&'static str> {
+    find(NOTES, &command.name).copied()
+}
+
+/// Hints for proxies and clients of several servers.
+pub(super) fn tips(command: &Command) -> &'static [&'static str] {
+    find(TIPS, &command.name).copied().unwrap_or_default()
+}
+
+/// The ACL category that its chapter stands for.
+pub(super) fn category(command: &Command) -> Option<&'static str> {
+    if !command.row.subcommands.is_empty() && command.name != "command" {
+        return None;
+    }
+    let container = command.name.split('|').next().unwrap_or_default();
+    find(CATEGORIES, container).copied().or(match command.row.group {
+        Group::Connection => Some("connection"),
+        Group::Generic => Some("keyspace"),
+        Group::Scripting => Some("scripting"),
+        Group::String => Some("string"),
+        Group::PubSub | Group::Server => None,
+    })
+}
+
+fn find<T>(table: &'static [(&str, T)], name: &str) -> Option<&'static T> {
+    table.iter().find(|(known, _)| *known == name).map(|(_, fact)| fact)
+}
+
+const CATEGORIES: &[(&str, &str)] = &[
+    ("command", "connection"),
+    ("dbsize", "keyspace"),
+    ("flushall", "keyspace"),
+    ("flushdb", "keyspace"),
+    ("swapdb", "keyspace"),
+    ("wait", "connection"),
+    ("waitaof", "connection"),
+];
+
+const ACCESS: &[(&str, &[&[&str]])] = &[
+    ("setnx", &[&["OW", "insert"]]),
+    ("setex", &[&["OW", "update"]]),
+    ("psetex", &[&["OW", "update"]]),
+    ("getdel", &[&["RW", "access", "delete"]]),
+    ("getex", &[&["RW", "access", "update"]]),
+    ("getset", &[&["RW", "access", "update"]]),
+    ("mset", &[&["OW", "update"]]),
+    ("msetnx", &[&["OW", "insert"]]),
+    ("strlen", &[&["RO"]]),
+    ("append", &[&["RW", "insert"]]),
+    ("incr", &[&["RW", "access", "update"]]),
+    ("decr", &[&["RW", "access", "update"]]),
+    ("incrby", &[&["RW", "access", "update"]]),
+    ("decrby", &[&["RW", "access", "update"]]),
+    ("incrbyfloat", &[&["RW", "access", "update"]]),
+    ("set", &[&["RW", "access", "update", "variable_flags"]]),
+    ("del", &[&["RM", "delete"]]),
+    ("unlink", &[&["RM", "delete"]]),
+    ("exists", &[&["RO"]]),
+    ("touch", &[&["RO"]]),
+    ("type", &[&["RO"]]),
+    ("rename", &[&["RW", "access", "delete"], &["OW", "update"]]),
+    ("renamenx", &[&["RW", "access", "delete"], &["OW", "insert"]]),
+    ("copy", &[&["RO", "access"], &["OW", "update"]]),
+    ("object|encoding", &[&["RO"]]),
+    ("object|idletime", &[&["RO"]]),
+    ("object|freq", &[&["RO"]]),
+    ("object|refcount", &[&["RO"]]),
+    ("memory|usage", &[&["RO"]]),
+    ("delifeq", &[&["RM", "delete"]]),
+    ("delex", &[&["RM", "delete"]]),
+];
+
+const NOTES: &[(&str, &str)] = &[
+    ("getex", "RW and UPDATE because it changes the TTL"),
+    ("set", "RW and ACCESS due to the optional `GET` argument"),
+    ("eval", "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"),
+    ("eval_ro", "We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"),
+];
+
+const TIPS: &[(&str, &[&str])] = &[
+    ("ping", &["request_policy:all_shards", "response_policy:all_succeeded"]),
+    ("client|list", &["nondeterministic_output"]),
+    ("client|info", &["nondeterministic_output"]),
+    ("mget", &["request_policy:multi_shard"]),
+    ("mset", &["request_policy:multi_shard", "response_policy:all_succeeded"]),
+    ("msetnx", &["request_policy:multi_shard", "response_policy:agg_min"]),
+    ("del", &["request_policy:multi_shard", "response_policy:agg_sum"]),
+    ("unlink", &["request_policy:multi_shard", "response_policy:agg_sum"]),
+    ("exists", &["request_policy:multi_shard", "response_policy:agg_sum"]),
+    ("touch", &["request_policy:multi_shard", "response_policy:agg_sum"]),
+    ("keys", &["request_policy:all_shards", "nondeterministic_output_order"]),
+    ("scan", &["nondeterministic_output", "request_policy:special"]),
+    ("randomkey", &["request_policy:all_shards", "nondeterministic_output"]),
+    ("ttl", &["nondeterministic_output"]),
+    ("pttl", &["nondeterministic_output"]),
+    ("object|encoding", &["nondeterministic_output"]),
+    ("object|idletime", &["nondeterministic_output"]),
+    ("object|freq", &["nondeterministic_output"]),
+    ("object|refcount", &["nondeterministic_output"]),
+    ("dbsize", &["request_policy:all_shards", "response_policy:agg_sum"]),
+    ("flushdb", &["request_policy:all_shards", "response_policy:all_succeeded"]),
+    ("flushall", &["request_policy:all_shards", "response_policy:all_succeeded"]),
+    ("script|flush", &["request_policy:all_nodes", "response_policy:all_succeeded"]),
+    ("script|kill", &["request_policy:all_shards", "response_policy:one_succeeded"]),
+    ("script|exists", &["request_policy:all_shards", "response_policy:agg_logical_and"]),
+    ("script|load", &["request_policy:all_nodes", "response_policy:all_succeeded"]),
+    ("info", &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
+    ("command", &["nondeterministic_output_order"]),
+    ("command|info", &["nondeterministic_output_order"]),
+    ("command|docs", &["nondeterministic_output_order"]),
+    ("command|list", &["nondeterministic_output_order"]),
+    ("config|set", &["request_policy:all_nodes", "response_policy:all_succeeded"]),
+    ("time", &["nondeterministic_output"]),
+    ("wait", &["request_policy:all_shards", "response_policy:agg_min"]),
+    ("memory|purge", &["request_policy:all_shards", "response_policy:all_succeeded"]),
+    (
+        "memory|malloc-stats",
+        &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    ),
+    ("memory|stats", &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
+    ("memory|doctor", &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
+    ("module|list", &["nondeterministic_output_order"]),
+    ("latency|latest", &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
+    ("latency|doctor", &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
+    ("latency|reset", &["request_policy:all_nodes", "response_policy:all_succeeded"]),
+    ("latency|history", &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
+    ("latency|graph", &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]),
+    (
+        "latency|histogram",
+        &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
+    ),
+    ("slowlog|reset", &["request_policy:all_nodes", "response_policy:all_succeeded"]),
+    ("slowlog|get", &["request_policy:all_nodes", "nondeterministic_output"]),
+    ("slowlog|len", &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"]),
+    ("client|setinfo", &["request_policy:all_nodes", "response_policy:all_succeeded"]),
+    ("waitaof", &["request_policy:all_shards", "response_policy:agg_min"]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::table;
+
+    #[test]
+    fn facts_are_in_the_order_of_nothing_but_said_once() {
+        let names = |table: &[&'static str]| {
+            for (at, name) in table.iter().enumerate() {
+                assert!(!table[..at].contains(name), "{name}: twice");
+            }
+        };
+        names(&ACCESS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        names(&NOTES.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        names(&TIPS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_key_has_a_use() {
+        for command in table().all() {
+            assert!(!access(command, 0).is_empty() && !access(command, 9).is_empty(), "{}", command.name);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Settings of redis.conf that tools read, and that have one value here: no disk, no replicas, no limit of memory.
+//!
+//! Rule    CONFIG GET shows them; CONFIG SET takes the value they have and refuses any other.
+
+/// Names and values.
+pub const FIXED: &[(&str, &str)] = &[
+    ("aclfile", ""),
+    ("acllog-max-len", "128"),
+    ("active-expire-effort", "1"),
+    ("activedefrag", "no"),
+    ("activerehashing", "yes"),
+    ("always-show-logo", "no"),
+    ("aof-use-rdb-preamble", "yes"),
+    ("appendfilename", ""),
+    ("appendfsync", "everysec"),
+    ("appendonly", "no"),
+    ("auto-aof-rewrite-min-size", "67108864"),
+    ("auto-aof-rewrite-percentage", "100"),
+    ("busy-reply-threshold", "5000"),
+    ("client-output-buffer-limit", "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"),
+    ("client-query-buffer-limit", "1073741824"),
+    ("cluster-enabled", "no"),
+    ("daemonize", "no"),
+    ("dbfilename", ""),
+    ("dir", "/"),
+    ("dynamic-hz", "yes"),
+    ("enable-module-command", "no"),
+    ("enable-protected-configs", "no"),
+    ("hash-max-listpack-entries", "512"),
+    ("hash-max-listpack-value", "64"),
+    ("hz", "10"),
+    ("io-threads", "1"),
+    ("io-threads-do-reads", "no"),
+    ("latency-tracking", "yes"),
+    ("lazyfree-lazy-eviction", "no"),
+    ("lazyfree-lazy-expire", "no"),
+    ("lazyfree-lazy-user-del", "no"),
+    ("lazyfree-lazy-user-flush", "no"),
+    ("list-max-listpack-size", "-2"),
+    ("logfile", ""),
+    ("lua-time-limit", "5000"),
+    ("masterauth", ""),
+    ("masteruser", ""),
+    ("maxmemory", "0"),
+    ("maxmemory-clients", "0"),
+    ("maxmemory-policy", "noeviction"),
+    ("maxmemory-samples", "5"),
+    ("min-replicas-to-write", "0"),
+    ("pidfile", ""),
+    ("protected-mode", "no"),
+    ("rdbchecksum", "yes"),
+    ("rdbcompression", "yes"),
+    ("repl-backlog-size", "1048576"),
+    ("replica-read-only", "yes"),
+    ("replica-serve-stale-data", "yes"),
+    ("replicaof", ""),
+    ("save", ""),
+    ("set-max-intset-entries", "512"),
+    ("shutdown-timeout", "10"),
+    ("slaveof", ""),
+    ("stop-writes-on-bgsave-error", "yes"),
+    ("supervised", "no"),
+    ("tcp-backlog", "511"),
+    ("tls-port", "0"),
+    ("tracking-table-max-keys", "1000000"),
+    ("zset-max-listpack-entries", "128"),
+    ("zset-max-listpack-value", "64"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::settings::Settings;
+
+    #[test]
+    fn nothing_is_both_fixed_and_settable() {
+        for (at, (name, _)) in FIXED.iter().enumerate() {
+            assert!(Settings::row(name).is_none(), "{name}: is a setting");
+            assert!(FIXED[..at].iter().all(|(other, _)| other != name), "{name}: twice");
+        }
+    }
+}
