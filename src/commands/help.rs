@@ -75,8 +75,8 @@ mod tests {
 
     #[test]
     fn arguments_are_written_as_documents_write_them() {
-        let lease = one_of("lease", &[integer("seconds").after("EX"), token("keepttl", "KEEPTTL")]);
-        let args = [key("key").many(), lease.maybe(), token("now", "NOW").maybe()];
+        const LEASE: Arg = one_of("lease", &[integer("seconds").after("EX"), token("keepttl", "KEEPTTL")]);
+        let args = [key("key").many(), LEASE.maybe(), token("now", "NOW").maybe()];
         assert_eq!(usage(&args), " <key> [<key> ...] [EX <seconds> | KEEPTTL] [NOW]");
     }
 }
