@@ -24,6 +24,7 @@ pub mod keyspace;
 pub mod limits;
 pub mod number;
 pub mod resp;
+pub mod scripts;
 #[cfg(feature = "server")]
 mod server;
 pub mod state;

@@ -89,6 +89,13 @@ impl<'a> Args<'a> {
         rest
     }
 
+    /// The next `count` words, or all that are left, taken one by one.
+    pub fn rest_to(&mut self, count: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let words = self.request.words().skip(self.at).take(count);
+        self.at += count.min(self.len());
+        words
+    }
+
     /// Nothing may be left.
     ///
     /// # Errors

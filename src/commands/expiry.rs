@@ -5,6 +5,7 @@
 use super::Args;
 use crate::clock::{Deadline, Now};
 use crate::error::Refusal;
+use crate::keyspace::View;
 use crate::number;
 
 /// The unit of a number of a command, and whether it counts from now.
@@ -38,7 +39,8 @@ impl Unit {
         }
     }
 
-    const fn is_absolute(self) -> bool {
+    /// Whether it names a moment of the wall clock.
+    pub(super) const fn is_absolute(self) -> bool {
         matches!(self, Self::UnixMillis | Self::UnixSecs)
     }
 
@@ -64,7 +66,7 @@ impl Unit {
 /// A lease for SET and its kin: the number must be an integer above zero.
 ///
 /// # Errors
-/// [`Refusal::NotAnInteger`], [`Refusal::ExpireTime`], or [`Refusal::Syntax`] when the number is missing.
+/// [`Refusal::NotAnInteger`], [`Refusal::ExpireTime`].
 pub(super) fn lease(unit: Unit, value: &[u8], now: Now, command: &'static str) -> Result<Deadline, Refusal> {
     let value = number::integer(value).ok_or(Refusal::NotAnInteger)?;
     if value <= 0 {
@@ -73,12 +75,69 @@ pub(super) fn lease(unit: Unit, value: &[u8], now: Now, command: &'static str) -
     unit.deadline(value, now, command)
 }
 
-/// A time option at the front of `args` with its number, not yet looked at: options are checked before values.
-///
-/// # Errors
-/// [`Refusal::Syntax`] when the number is missing.
-pub(super) fn option<'a>(args: &mut Args<'a>) -> Result<Option<(Unit, &'a [u8])>, Refusal> {
-    let Some(unit) = args.peek().and_then(Unit::of_option) else { return Ok(None) };
-    args.word()?;
-    Ok(Some((unit, args.word()?)))
+/// What SET and GETEX are told about the lease, values not yet looked at: options are checked before values.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum LeaseOption<'a> {
+    /// KEEPTTL.
+    Keep,
+    /// PERSIST.
+    Persist,
+    /// Nothing.
+    Unsaid,
+    /// EX, PX, EXAT or PXAT, and the number behind it.
+    Until(Unit, &'a [u8]),
+}
+
+impl<'a> LeaseOption<'a> {
+    /// Takes one of these options from the front of `args`; false when something else is there. An option may be
+    /// repeated, as in Redis, and the last number counts; two different ones contradict each other.
+    ///
+    /// # Errors
+    /// [`Refusal::Syntax`] when the options contradict each other, or a number is missing.
+    pub(super) fn take(&mut self, args: &mut Args<'a>) -> Result<bool, Refusal> {
+        let new = if args.take("KEEPTTL") {
+            Self::Keep
+        } else if args.take("PERSIST") {
+            Self::Persist
+        } else if let Some(unit) = args.peek().and_then(Unit::of_option) {
+            args.word()?;
+            Self::Until(unit, args.word()?)
+        } else {
+            return Ok(false);
+        };
+        match (*self, new) {
+            (Self::Unsaid, _) => {}
+            (Self::Until(old, _), Self::Until(new, _)) if old == new => {}
+            (old, new) if old == new => {}
+            _ => return Err(Refusal::Syntax),
+        }
+        *self = new;
+        Ok(true)
+    }
+}
+
+/// Gives a key that deadline, or deletes it when that has come already; false when the key is not there.
+pub(super) fn set_or_delete(view: &mut View<'_>, name: &[u8], deadline: Deadline) -> bool {
+    let now = view.now();
+    let Some(mut found) = view.entry(name).occupied() else { return false };
+    // A lease that ends now was never one: Redis deletes the key at once, and tells it as a deletion.
+    if deadline.time() <= now.lock {
+        found.event(b'g', "del");
+        found.remove();
+    } else {
+        found.set_deadline(Some(deadline));
+        found.event(b'g', "expire");
+    }
+    true
+}
+
+/// Takes the deadline away; false when there was none.
+pub(super) fn persist(view: &mut View<'_>, name: &[u8]) -> bool {
+    let Some(mut found) = view.entry(name).occupied() else { return false };
+    if found.deadline().is_none() {
+        return false;
+    }
+    found.set_deadline(None);
+    found.event(b'g', "persist");
+    true
 }

@@ -17,7 +17,7 @@ pub(super) const ROWS: &[Row] = &[Row {
     summary: "Returns facts and statistics about the server, by section.",
     since: "1.0.0",
     group: Group::Server,
-    flags: Flags::LOADING.with(Flags::STALE).with(Flags::DANGEROUS),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::DANGEROUS).with(Flags::LINEAR),
     args: &[text("section").maybe().many()],
     subcommands: &[],
     run: info,

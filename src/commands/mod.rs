@@ -5,10 +5,13 @@
 //! Rule    a handler parses, then acts, then answers; it has no effect before it has parsed everything.
 
 mod args;
+mod browse;
 mod client;
 mod command;
 mod config;
 mod connection;
+mod counters;
+mod databases;
 mod debug;
 mod expire;
 mod expiry;
@@ -17,19 +20,23 @@ mod help;
 mod info;
 mod keys;
 mod latency;
+mod object;
 mod pubsub;
 pub mod row;
+mod script_cache;
 mod scripting;
 mod server;
 mod shared;
 mod strings;
 pub mod table;
+mod text;
 
 pub use args::Args;
 pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
 
 use crate::clock::{LockTime, Now};
+use crate::error::Refusal;
 use crate::keyspace::View;
 use crate::resp::{Reply, Request};
 use crate::state::session::Session;
@@ -38,7 +45,7 @@ use crate::state::session::Session;
 #[derive(Debug)]
 pub struct Call<'a, 'k> {
     /// The keyspace, as far as the command's keys reach.
-    pub view: View<'k>,
+    pub view: &'a mut View<'k>,
     /// The words behind the name.
     pub args: Args<'a>,
     /// Where the answer goes.
@@ -74,7 +81,12 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     connection::ROWS,
     client::ROWS,
     strings::ROWS,
+    text::ROWS,
+    counters::ROWS,
     keys::ROWS,
+    browse::ROWS,
+    databases::ROWS,
+    object::ROWS,
     expire::ROWS,
     scripting::ROWS,
     pubsub::ROWS,
@@ -85,3 +97,21 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     server::ROWS,
     debug::ROWS,
 ];
+
+/// What a command says that only has subcommands, when none is named: the arity has refused it before.
+fn container(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    Err(Refusal::Arity(call.command.name.as_str().into()))
+}
+
+/// The answer of a HELP subcommand: which forms there are, two lines each, and HELP itself.
+fn help(call: &mut Call<'_, '_>, lines: &[&str]) -> Result<Outcome, Refusal> {
+    let container = call.command.name.split('|').next().unwrap_or_default().to_ascii_uppercase();
+    let head = format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+    let tail = ["HELP", "    Print this help."];
+    call.reply.array(lines.len() + 1 + tail.len());
+    call.reply.status(&head);
+    for line in lines.iter().chain(&tail) {
+        call.reply.status(line);
+    }
+    Ok(Outcome::Replied)
+}

@@ -69,7 +69,7 @@ impl Flags {
     pub const WRITE: Self = Self(1);
     /// Only reads it.
     pub const READONLY: Self = Self(1 << 1);
-    /// Takes constant or logarithmic time: its run is not measured.
+    /// Takes constant or logarithmic time.
     pub const FAST: Self = Self(1 << 2);
     /// Could use up memory: refused by Redis when memory is full.
     pub const DENYOOM: Self = Self(1 << 3);
@@ -99,6 +99,8 @@ impl Flags {
     pub const DANGEROUS: Self = Self(1 << 15);
     /// Not held back by CLIENT PAUSE: it may end one, or tells the world about itself.
     pub const UNPAUSED: Self = Self(1 << 16);
+    /// Takes time that grows with what it touches: its run is measured, and the batch's clock read again if it was long.
+    pub const LINEAR: Self = Self(1 << 17);
 
     /// Both.
     pub const fn with(self, other: Self) -> Self {

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 use std::sync::{Arc, OnceLock};
 
 use super::row::Flags;
+use super::script_cache::ScriptCache;
 use super::{Command, table};
 use crate::clock::{Clock, LockTime, Probe, Process};
 use crate::keyspace::Keyspace;
@@ -32,6 +33,8 @@ pub struct Shared {
     pub metrics: Metrics,
     /// Calls of each command, by [`super::Command::index`].
     pub stats: Vec<CommandStats>,
+    /// Scripts that have been loaded.
+    pub scripts: ScriptCache,
     /// Commands that were slow.
     pub slowlog: Slowlog,
     /// Events that took long.
@@ -118,6 +121,7 @@ impl Shared {
             settings,
             metrics: Metrics::default(),
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
+            scripts: ScriptCache::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             pause: Pause::default(),

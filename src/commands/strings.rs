@@ -1,14 +1,34 @@
-//! Strings: SET and everything that reads or changes a string value.
+//! Strings as a whole: SET, GET and their kind.
 //!
 //! Source  Redis 7.0 `t_string.c`; IFEQ, DELIFEQ of Valkey 8.1 / 9.0; IFNE and DELEX of Redis 8.4's documentation.
 
-use super::expiry::{self, Unit};
-use super::row::{Arg, Flags, Group, Row, integer, key, one_of, text, token, unix_time};
-use super::{Call, Outcome};
+use super::expiry::{self, LeaseOption, Unit};
+use super::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token, unix_time};
+use super::{Args, Call, Outcome};
 use crate::error::Refusal;
-use crate::keyspace::{Entry, Lease};
+use crate::keyspace::{Entry, Lease, Occupied};
 
 pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "DELEX",
+        summary: "Deletes a key, if it holds that string or does not (Redis 8.4).",
+        since: "8.4.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), COMPARISON.maybe()],
+        subcommands: &[],
+        run: delex,
+    },
+    Row {
+        name: "DELIFEQ",
+        summary: "Deletes a key if it holds that string (Valkey 9.0).",
+        since: "9.0.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), text("value")],
+        subcommands: &[],
+        run: delifeq,
+    },
     Row {
         name: "GET",
         summary: "Returns the string value of a key.",
@@ -20,6 +40,76 @@ pub(super) const ROWS: &[Row] = &[
         run: get,
     },
     Row {
+        name: "GETDEL",
+        summary: "Returns the string value of a key and deletes the key.",
+        since: "6.2.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key")],
+        subcommands: &[],
+        run: getdel,
+    },
+    Row {
+        name: "GETEX",
+        summary: "Returns the string value of a key and sets or takes away its time to live.",
+        since: "6.2.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), NEW_LEASE.maybe()],
+        subcommands: &[],
+        run: getex,
+    },
+    Row {
+        name: "GETSET",
+        summary: "Sets the string value of a key and returns the one before.",
+        since: "1.0.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        args: &[key("key"), text("value")],
+        subcommands: &[],
+        run: getset,
+    },
+    Row {
+        name: "MGET",
+        summary: "Returns the string values of keys, all of one instant.",
+        since: "1.0.0",
+        group: Group::String,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key").many()],
+        subcommands: &[],
+        run: mget,
+    },
+    Row {
+        name: "MSET",
+        summary: "Sets the string values of keys, all in one instant.",
+        since: "1.0.1",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        args: &[PAIR.many()],
+        subcommands: &[],
+        run: mset,
+    },
+    Row {
+        name: "MSETNX",
+        summary: "Sets the string values of keys, all in one instant, if none of them is there.",
+        since: "1.0.1",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        args: &[PAIR.many()],
+        subcommands: &[],
+        run: msetnx,
+    },
+    Row {
+        name: "PSETEX",
+        summary: "Sets the string value of a key that lives so many milliseconds.",
+        since: "2.6.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        args: &[key("key"), integer("milliseconds"), text("value")],
+        subcommands: &[],
+        run: psetex,
+    },
+    Row {
         name: "SET",
         summary: "Sets the string value of a key, if the conditions hold; creates the key if it is not there.",
         since: "1.0.0",
@@ -29,7 +119,43 @@ pub(super) const ROWS: &[Row] = &[
         subcommands: &[],
         run: set,
     },
+    Row {
+        name: "SETEX",
+        summary: "Sets the string value of a key that lives so many seconds.",
+        since: "2.0.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        args: &[key("key"), integer("seconds"), text("value")],
+        subcommands: &[],
+        run: setex,
+    },
+    Row {
+        name: "SETNX",
+        summary: "Sets the string value of a key if the key is not there.",
+        since: "1.0.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        args: &[key("key"), text("value")],
+        subcommands: &[],
+        run: setnx,
+    },
 ];
+
+const PAIR: Arg = block("data", &[key("key"), text("value")]);
+
+const COMPARISON: Arg =
+    one_of("condition", &[text("comparison-value").after("IFEQ"), text("comparison-value").after("IFNE")]);
+
+const NEW_LEASE: Arg = one_of(
+    "expiration",
+    &[
+        integer("seconds").after("EX"),
+        integer("milliseconds").after("PX"),
+        unix_time("unix-time-seconds").after("EXAT"),
+        unix_time("unix-time-milliseconds").after("PXAT"),
+        token("persist", "PERSIST"),
+    ],
+);
 
 const CONDITION: Arg = one_of(
     "condition",
@@ -55,10 +181,7 @@ const LEASE: Arg = one_of(
 fn get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
-    match call.view.read(name) {
-        Some(found) => call.reply.bulk(found.string()?),
-        None => call.reply.null(),
-    }
+    answer_value(call, name)?;
     Ok(Outcome::Replied)
 }
 
@@ -84,30 +207,41 @@ impl Condition<'_> {
     }
 }
 
+impl<'a> Condition<'a> {
+    /// A condition at the front of `args`, if one is there.
+    fn take(args: &mut Args<'a>) -> Result<Option<Self>, Refusal> {
+        Ok(Some(if args.take("NX") {
+            Self::Absent
+        } else if args.take("XX") {
+            Self::Present
+        } else if args.take("IFEQ") {
+            Self::Equal(args.word()?)
+        } else if args.take("IFNE") {
+            Self::Unequal(args.word()?)
+        } else {
+            return Ok(None);
+        }))
+    }
+
+    /// Whether it is about the value, not only about the key.
+    const fn is_comparison(self) -> bool {
+        matches!(self, Self::Equal(_) | Self::Unequal(_))
+    }
+}
+
 #[derive(Debug)]
 struct SetOptions<'a> {
     condition: Condition<'a>,
     returns_old: bool,
-    keeps_lease: bool,
-    lease: Option<(Unit, &'a [u8])>,
+    lease: LeaseOption<'a>,
 }
 
-fn set_options<'a>(args: &mut super::Args<'a>) -> Result<SetOptions<'a>, Refusal> {
+fn set_options<'a>(args: &mut Args<'a>) -> Result<SetOptions<'a>, Refusal> {
     let mut options =
-        SetOptions { condition: Condition::Always, returns_old: false, keeps_lease: false, lease: None };
+        SetOptions { condition: Condition::Always, returns_old: false, lease: LeaseOption::Unsaid };
     while !args.is_empty() {
-        let condition = if args.take("NX") {
-            Condition::Absent
-        } else if args.take("XX") {
-            Condition::Present
-        } else if args.take("IFEQ") {
-            Condition::Equal(args.word()?)
-        } else if args.take("IFNE") {
-            Condition::Unequal(args.word()?)
-        } else {
-            Condition::Always
-        };
-        if condition != Condition::Always {
+        if let Some(condition) = Condition::take(args)? {
+            // An option may be repeated, as in Redis; two different ones contradict each other.
             let same_kind = std::mem::discriminant(&condition) == std::mem::discriminant(&options.condition);
             if options.condition != Condition::Always && !same_kind {
                 return Err(Refusal::Syntax);
@@ -115,14 +249,7 @@ fn set_options<'a>(args: &mut super::Args<'a>) -> Result<SetOptions<'a>, Refusal
             options.condition = condition;
         } else if args.take("GET") {
             options.returns_old = true;
-        } else if args.take("KEEPTTL") && options.lease.is_none() {
-            options.keeps_lease = true;
-        } else if let Some(lease) = expiry::option(args)?
-            && options.lease.is_none()
-            && !options.keeps_lease
-        {
-            options.lease = Some(lease);
-        } else {
+        } else if !options.lease.take(args)? {
             return Err(Refusal::Syntax);
         }
     }
@@ -134,30 +261,222 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let value = call.args.word()?;
     let options = set_options(&mut call.args)?;
     let lease = match options.lease {
-        Some((unit, number)) => Lease::Until(expiry::lease(unit, number, call.now, "set")?),
-        None if options.keeps_lease => Lease::Keep,
-        None => Lease::Never,
+        LeaseOption::Keep => Lease::Keep,
+        LeaseOption::Persist => return Err(Refusal::Syntax),
+        LeaseOption::Unsaid => Lease::Never,
+        LeaseOption::Until(unit, number) => Lease::Until(expiry::lease(unit, number, call.now, "set")?),
     };
 
+    if options.returns_old {
+        answer_value(call, name)?;
+    }
     let entry = call.view.entry(name);
-    let needs_value =
-        options.returns_old || matches!(options.condition, Condition::Equal(_) | Condition::Unequal(_));
-    let holds = if needs_value {
+    let holds = if options.condition.is_comparison() {
         options.condition.holds(entry.string()?)
     } else {
         options.condition.holds(matches!(entry, Entry::Occupied(_)).then_some(b""))
     };
-    match (options.returns_old, entry.string()) {
-        (true, Ok(Some(old))) => call.reply.bulk(old),
-        (false, _) if holds => call.reply.ok(),
-        _ => call.reply.null(),
-    }
     if holds {
         entry.put(value, lease);
-        call.view.event(b'$', "set", name);
-        if let Lease::Until(_) = lease {
-            call.view.event(b'g', "expire", name);
+        announce(call, name, lease);
+    }
+
+    match (options.returns_old, holds) {
+        (true, _) => {}
+        (false, true) => call.reply.ok(),
+        (false, false) => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+/// The events of a key that was set.
+fn announce(call: &mut Call<'_, '_>, name: &[u8], lease: Lease) {
+    call.view.event(b'$', "set", name);
+    if let Lease::Until(_) = lease {
+        call.view.event(b'g', "expire", name);
+    }
+}
+
+/// Answers what GET would; whether the key was there.
+fn answer_value(call: &mut Call<'_, '_>, name: &[u8]) -> Result<bool, Refusal> {
+    match call.view.read(name) {
+        Some(found) => call.reply.bulk(found.string()?),
+        None => {
+            call.reply.null();
+            return Ok(false);
         }
     }
+    Ok(true)
+}
+
+fn setnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let value = call.args.word()?;
+
+    let is_new = match call.view.entry(name) {
+        Entry::Occupied(_) => false,
+        Entry::Vacant(place) => {
+            place.insert(value, Lease::Never);
+            true
+        }
+    };
+    if is_new {
+        announce(call, name, Lease::Never);
+    }
+
+    call.reply.integer(i64::from(is_new));
+    Ok(Outcome::Replied)
+}
+
+fn setex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    set_with_lease(call, Unit::Secs, "setex")
+}
+
+fn psetex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    set_with_lease(call, Unit::Millis, "psetex")
+}
+
+fn set_with_lease(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let lease = Lease::Until(expiry::lease(unit, call.args.word()?, call.now, command)?);
+    let value = call.args.word()?;
+
+    call.view.entry(name).put(value, lease);
+    announce(call, name, lease);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn getset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let value = call.args.word()?;
+
+    answer_value(call, name)?;
+    call.view.entry(name).put(value, Lease::Never);
+    announce(call, name, Lease::Never);
+    Ok(Outcome::Replied)
+}
+
+fn getdel(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    if answer_value(call, name)? {
+        call.view.remove(name);
+        call.view.event(b'g', "del", name);
+    }
+    Ok(Outcome::Replied)
+}
+
+fn getex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let mut option = LeaseOption::Unsaid;
+    while !call.args.is_empty() {
+        if !option.take(&mut call.args)? || option == LeaseOption::Keep {
+            return Err(Refusal::Syntax);
+        }
+    }
+
+    // The number is looked at only when the key is there, as in Redis; an error takes the answer back.
+    if !answer_value(call, name)? {
+        return Ok(Outcome::Replied);
+    }
+    match option {
+        LeaseOption::Keep | LeaseOption::Unsaid => {}
+        LeaseOption::Persist => {
+            expiry::persist(&mut call.view, name);
+        }
+        LeaseOption::Until(unit, number) => {
+            let deadline = expiry::lease(unit, number, call.now, "getex")?;
+            expiry::set_or_delete(&mut call.view, name, deadline);
+        }
+    }
+    Ok(Outcome::Replied)
+}
+
+fn mget(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.reply.array(call.args.len());
+    for name in call.args.rest() {
+        // A key of another type is no string, and no error either.
+        match call.view.read(name).as_ref().map(Occupied::string) {
+            Some(Ok(value)) => call.reply.bulk(value),
+            _ => call.reply.null(),
+        }
+    }
+    Ok(Outcome::Replied)
+}
+
+fn mset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let pairs = pairs(call.args, "mset")?;
+
+    set_all(call, pairs);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let pairs = pairs(call.args, "msetnx")?;
+
+    let is_free = pairs.clone().all(|(name, _)| matches!(call.view.entry(name), Entry::Vacant(_)));
+    if is_free {
+        set_all(call, pairs);
+    }
+
+    call.reply.integer(i64::from(is_free));
+    Ok(Outcome::Replied)
+}
+
+type Pair<'a> = (&'a [u8], &'a [u8]);
+
+fn set_all<'a>(call: &mut Call<'_, '_>, pairs: impl Iterator<Item = Pair<'a>>) {
+    for (name, value) in pairs {
+        call.view.entry(name).put(value, Lease::Never);
+        announce(call, name, Lease::Never);
+    }
+}
+
+/// Keys and values in turn.
+fn pairs<'a>(
+    args: Args<'a>,
+    command: &'static str,
+) -> Result<impl Iterator<Item = Pair<'a>> + Clone, Refusal> {
+    if args.len() % 2 != 0 {
+        return Err(Refusal::Arity(command.into()));
+    }
+    let first = args.request().len() - args.len();
+    let request = args.request();
+    Ok((first..request.len()).step_by(2).map(move |at| (request.word(at), request.word(at + 1))))
+}
+
+fn delex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let condition = match call.args.is_empty() {
+        true => Condition::Always,
+        false => Condition::take(&mut call.args)?.filter(|c| c.is_comparison()).ok_or(Refusal::Syntax)?,
+    };
+    call.args.finish()?;
+
+    delete_if(call, name, condition)
+}
+
+fn delifeq(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let value = call.args.word()?;
+
+    delete_if(call, name, Condition::Equal(value))
+}
+
+fn delete_if(call: &mut Call<'_, '_>, name: &[u8], condition: Condition<'_>) -> Result<Outcome, Refusal> {
+    let mut is_deleted = false;
+    if let Some(mut found) = call.view.entry(name).occupied()
+        && (!condition.is_comparison() || condition.holds(Some(found.string()?)))
+    {
+        found.event(b'g', "del");
+        found.remove();
+        is_deleted = true;
+    }
+
+    call.reply.integer(i64::from(is_deleted));
     Ok(Outcome::Replied)
 }

@@ -174,6 +174,10 @@ impl Command {
         if self.row.flags.has(Flags::ALL_SHARDS) {
             return Reach::All;
         }
+        if self.row.flags.has(Flags::SCRIPT) {
+            // A script may name keys that its request does not: it locks what it needs itself.
+            return Reach::Nothing;
+        }
         match self.keys {
             Keys::Nowhere => Reach::Nothing,
             Keys::Range { first, last, step } if last == first as i32 && step == 1 => {

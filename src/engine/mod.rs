@@ -44,6 +44,9 @@ pub enum Flow {
 pub struct Batch {
     now: Now,
     commands: u32,
+    /// The command last carried out, by its index, and how often in a row: its counter learns of it when another
+    /// command comes or the batch ends. A counter touched by every thread for every command would cost them dearly.
+    run: (u16, u64),
 }
 
 /// Commands after which a batch reads the clock again.
@@ -82,13 +85,14 @@ impl Engine {
     /// A batch of requests begins.
     #[inline]
     pub fn batch(&self) -> Batch {
-        Batch { now: self.shared.clock.now(), commands: 0 }
+        Batch { now: self.shared.clock.now(), commands: 0, run: (0, 0) }
     }
 
     /// A batch is over: the counters learn of it.
     #[inline]
     pub fn end_batch(&self, session: &Session, batch: Batch) {
         self.shared.metrics.commands.add(u64::from(batch.commands));
+        self.count(batch.run);
         session.client.last_active_ms.store(batch.now.lock.as_millis(), Relaxed);
     }
 
@@ -110,7 +114,7 @@ impl Engine {
             return Flow::Next;
         }
         batch.commands += 1;
-        if batch.commands % COMMANDS_PER_READING == 0 {
+        if batch.commands.is_multiple_of(COMMANDS_PER_READING) {
             batch.now = self.shared.clock.now();
         }
         let start = out.len();
@@ -224,6 +228,13 @@ impl Engine {
     }
 
     #[inline]
+    fn count(&self, (index, times): (u16, u64)) {
+        if times > 0 {
+            self.shared.stats[usize::from(index)].calls.add(times);
+        }
+    }
+
+    #[inline]
     fn run(
         &self,
         session: &mut Session,
@@ -233,17 +244,19 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Flow {
         let shared = &*self.shared;
-        let is_measured = !command.row.flags.has(Flags::FAST) || shared.settings.measures_fast();
+        let is_measured =
+            command.row.flags.has(Flags::LINEAR.with(Flags::ALL_SHARDS)) || shared.settings.measures_all();
         let started = is_measured.then(|| shared.clock.micros());
         session.client.last_command.store(command.index, Relaxed);
         let mut keys = SmallVec::new();
         let reach = command.reach(request, &mut keys);
-        let view = View::lock(&shared.keyspace, reach, session.database, batch.now, shared.settings.events());
+        let mut view =
+            View::lock(&shared.keyspace, reach, session.database, batch.now, shared.settings.events());
         let mark = out.len();
         let words_before = 1 + usize::from(command.name.contains('|'));
         let mut call = Call {
             now: view.now(),
-            view,
+            view: &mut view,
             args: Args::new(request, words_before),
             reply: Reply::new(out, session.protocol),
             session,
@@ -251,9 +264,11 @@ impl Engine {
             command,
         };
         let result = (command.row.run)(&mut call);
-        let Call { view, .. } = call;
         view.finish(&shared.channels);
-        shared.stats[usize::from(command.index)].calls.add(1);
+        if batch.run.0 != command.index {
+            self.count(std::mem::replace(&mut batch.run, (command.index, 0)));
+        }
+        batch.run.1 += 1;
         if let Some(started) = started {
             let micros = shared.clock.micros().saturating_sub(started);
             shared.took(&session.client, command, request, micros);

@@ -67,7 +67,14 @@ impl Changes {
     }
 
     /// Publishes what has happened: to the key's channel, then to the event's, as Redis does.
+    #[inline]
     pub(super) fn publish(&mut self, channels: &Channels) {
+        if !self.happened.is_empty() {
+            self.publish_all(channels);
+        }
+    }
+
+    fn publish_all(&mut self, channels: &Channels) {
         for Happened { event, database, key } in self.happened.drain(..) {
             if self.events.has(b'K') {
                 let channel = [format!("__keyspace@{database}__:").as_bytes(), &key].concat();

@@ -72,7 +72,9 @@ impl<'v> Entry<'v> {
     pub fn put(self, value: &[u8], lease: Lease) {
         match self {
             Self::Occupied(mut occupied) => occupied.put(value, lease),
-            Self::Vacant(vacant) => vacant.insert(value, lease),
+            Self::Vacant(vacant) => {
+                vacant.insert(value, lease);
+            }
         }
     }
 }
@@ -140,6 +142,16 @@ impl Occupied<'_> {
         Ok(self.place.shard.value(self.id))
     }
 
+    /// The name of the type of the value: what TYPE answers.
+    pub fn type_name(&self) -> &'static str {
+        self.place.shard.type_name(self.id)
+    }
+
+    /// Whether the string was changed in place since it was last set as a whole.
+    pub fn is_edited(&self) -> bool {
+        self.place.shard.is_edited(self.id)
+    }
+
     /// When the key ends, if ever.
     pub fn deadline(&self) -> Option<Deadline> {
         self.place.shard.deadline(self.id)
@@ -148,6 +160,11 @@ impl Occupied<'_> {
     /// The second of lock time in which the key was last used.
     pub fn last_used_secs(&self) -> u32 {
         self.place.shard.stamp(self.id)
+    }
+
+    /// The string counts as changed in place, or as set as a whole.
+    pub fn set_edited(&mut self, is_edited: bool) {
+        self.place.shard.set_edited(self.id, is_edited);
     }
 
     /// The key counts as used now.
@@ -175,12 +192,13 @@ impl Occupied<'_> {
     }
 }
 
-impl Vacant<'_> {
+impl<'v> Vacant<'v> {
     /// Stores a string under the key. [`Lease::Keep`] has nothing to keep: the key lives for ever.
-    pub fn insert(self, value: &[u8], lease: Lease) {
+    pub fn insert(self, value: &[u8], lease: Lease) -> Occupied<'v> {
         let deadline = if let Lease::Until(deadline) = lease { Some(deadline) } else { None };
-        self.shard.insert(self.database, self.hash, self.key, value, deadline, self.stamp);
+        let id = self.shard.insert(self.database, self.hash, self.key, value, deadline, self.stamp);
         self.changes.arm(deadline);
+        self.changes.event(b'n', "new", self.database, self.key);
         let (database, key) = (self.database, self.key);
         self.changes.record(|| Mutation::Put {
             database,
@@ -188,5 +206,6 @@ impl Vacant<'_> {
             value: Bytes::copy_from_slice(value),
             deadline,
         });
+        Occupied { place: self, id }
     }
 }

@@ -99,6 +99,7 @@ impl Shard {
     pub fn set_value(&mut self, id: EntryId, hash: u64, value: &[u8]) -> EntryId {
         let new = self.arena.resize(id.0, value.len(), 0, 0);
         self.arena.value_mut(new).copy_from_slice(value);
+        self.arena.set_edited(new, false);
         self.renamed(id, hash, new)
     }
 
@@ -109,12 +110,14 @@ impl Shard {
         // Half as much again, so that a value built byte by byte moves a few times only.
         let new = self.arena.resize(id.0, len, old_len, len / 2);
         self.arena.value_mut(new)[old_len..].copy_from_slice(tail);
+        self.arena.set_edited(new, true);
         self.renamed(id, hash, new)
     }
 
     /// Cuts the value to `len` bytes or fills it up with zeros. Returns the id of the entry from now on.
     pub fn resize(&mut self, id: EntryId, hash: u64, len: usize) -> EntryId {
         let new = self.arena.resize(id.0, len, len, 0);
+        self.arena.set_edited(new, true);
         self.renamed(id, hash, new)
     }
 
@@ -211,6 +214,21 @@ impl Shard {
     /// The value of an entry.
     pub fn value(&self, id: EntryId) -> &[u8] {
         self.arena.value(id.0)
+    }
+
+    /// Whether the value was changed in place since it was last set as a whole.
+    pub fn is_edited(&self, id: EntryId) -> bool {
+        self.arena.is_edited(id.0)
+    }
+
+    /// Marks the value as changed in place, or as set as a whole.
+    pub fn set_edited(&mut self, id: EntryId, is_edited: bool) {
+        self.arena.set_edited(id.0, is_edited);
+    }
+
+    /// The name of the type of an entry's value.
+    pub fn type_name(&self, _id: EntryId) -> &'static str {
+        "string"
     }
 
     /// The deadline of an entry; `None` when it has none.

@@ -131,14 +131,25 @@ impl<'k> View<'k> {
     /// The same for a command that only reads: counts a hit or a miss, and the key counts as used.
     #[inline]
     pub fn read<'v>(&'v mut self, key: &'v [u8]) -> Option<Occupied<'v>> {
-        let mut occupied = self
-            .look(key, |held, is_here| {
-                held.hits += u64::from(is_here);
-                held.misses += u64::from(!is_here);
-            })
-            .occupied()?;
+        let mut occupied = self.peek(key)?;
         occupied.touch();
         Some(occupied)
+    }
+
+    /// The same for a command that asks about the key, not for its value: it does not count as used.
+    #[inline]
+    pub fn peek<'v>(&'v mut self, key: &'v [u8]) -> Option<Occupied<'v>> {
+        let entry = self.look(key, |held, is_here| {
+            held.hits += u64::from(is_here);
+            held.misses += u64::from(!is_here);
+        });
+        match entry {
+            Entry::Occupied(occupied) => Some(occupied),
+            Entry::Vacant(place) => {
+                place.changes.event(b'm', "keymiss", place.database, place.key);
+                None
+            }
+        }
     }
 
     #[inline]
@@ -276,23 +287,30 @@ impl<'k> View<'k> {
         self.changes.is_dirty
     }
 
-    /// One bounded step of SCAN over a whole database: visits the living keys of one bucket, returns the next cursor.
+    /// A part of a walk over a whole database: visits living keys and the names of their types, at most about `keys`
+    /// of one shard under one lock, and returns the next cursor; 0 at the end. The cursor comes from a client.
     pub fn scan(
         keyspace: &'k Keyspace,
         database: u16,
         cursor: u64,
+        keys: u64,
         now: Now,
-        visit: &mut dyn FnMut(&[u8]),
+        visit: &mut dyn FnMut(&[u8], &'static str),
     ) -> u64 {
         let bits = keyspace.shards().trailing_zeros();
-        let (index, inner) = (cursor as usize & (keyspace.shards() - 1), cursor >> bits);
+        let (index, mut inner) = (cursor as usize & (keyspace.shards() - 1), cursor >> bits);
         let held = keyspace.hold(index);
         let (shard, now) = (&held.shard, now.lock.max(held.shard.time()));
-        let inner = shard.scan(database, inner, &mut |id| {
-            if !shard.deadline(id).is_some_and(|deadline| deadline.has_passed(now)) {
-                visit(shard.key(id));
+        for _ in 0..keys.max(1) {
+            inner = shard.scan(database, inner, &mut |id| {
+                if !shard.deadline(id).is_some_and(|deadline| deadline.has_passed(now)) {
+                    visit(shard.key(id), shard.type_name(id));
+                }
+            });
+            if inner == 0 {
+                break;
             }
-        });
+        }
         match inner {
             0 if index + 1 == keyspace.shards() => 0,
             0 => index as u64 + 1,

@@ -46,9 +46,14 @@ pub struct Decoder {
 
 /// One request: a name and its arguments.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    bytes: &'a [u8],
-    spans: &'a [Span],
+pub struct Request<'a>(Words<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Words<'a> {
+    /// As a client sent them.
+    Received { bytes: &'a [u8], spans: &'a [Span] },
+    /// As a script put them together.
+    Listed(&'a [&'a [u8]]),
 }
 
 impl Decoder {
@@ -91,7 +96,8 @@ impl Decoder {
 
     /// The request that [`Decoder::next`] found in `buffer`.
     pub fn request<'a>(&'a self, buffer: &'a [u8]) -> Request<'a> {
-        Request { bytes: if self.is_inline { &self.scratch } else { buffer }, spans: &self.spans }
+        let bytes = if self.is_inline { &self.scratch } else { buffer };
+        Request(Words::Received { bytes, spans: &self.spans })
     }
 
     /// How many more bytes the argument being received needs, if that is known: what to make room for next.
@@ -211,14 +217,24 @@ impl Decoder {
 }
 
 impl<'a> Request<'a> {
+    /// The request of these words: what a script calls.
+    pub fn listed(words: &'a [&'a [u8]]) -> Self {
+        Self(Words::Listed(words))
+    }
+
     /// How many words: the name and its arguments.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.spans.len()
+        match self.0 {
+            Words::Received { spans, .. } => spans.len(),
+            Words::Listed(words) => words.len(),
+        }
     }
 
     /// True of what `*0` or a blank line decodes to.
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
+        self.len() == 0
     }
 
     /// The word at `index`; the name is word 0.
@@ -227,21 +243,25 @@ impl<'a> Request<'a> {
     /// When `index` is not below [`Request::len`].
     #[inline]
     pub fn word(&self, index: usize) -> &'a [u8] {
-        let span = self.spans[index];
-        &self.bytes[span.start as usize..span.end as usize]
+        self.get(index).expect("a word of the request")
     }
 
     /// The word at `index`, if there is one.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
-        let span = self.spans.get(index)?;
-        Some(&self.bytes[span.start as usize..span.end as usize])
+        match self.0 {
+            Words::Received { bytes, spans } => {
+                let span = spans.get(index)?;
+                Some(&bytes[span.start as usize..span.end as usize])
+            }
+            Words::Listed(words) => words.get(index).copied(),
+        }
     }
 
     /// All words in order.
     pub fn words(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let bytes = self.bytes;
-        self.spans.iter().map(move |span| &bytes[span.start as usize..span.end as usize])
+        let this = *self;
+        (0..this.len()).map(move |index| this.word(index))
     }
 }
 

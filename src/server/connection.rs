@@ -16,13 +16,16 @@ use tokio::time::Sleep;
 
 use super::house::House;
 use crate::clock::LockTime;
-use crate::engine::{Engine, Flow};
+use crate::engine::Flow;
+use crate::error::ProtocolError;
 use crate::limits::{UNAUTHENTICATED_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX};
 use crate::resp::{Decoder, Reply};
 use crate::state::session::Session;
 
 /// Room made for every read.
 const READ_BYTES: usize = 16 * 1024;
+/// Input buffer kept by an idle connection; what a large request needed is given back.
+const INPUT_BYTES_KEPT: usize = 2 * READ_BYTES;
 /// Output kept by an idle connection; what a large reply needed is given back.
 const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
 /// Output gathered before it is sent although more requests wait in the buffer.
@@ -70,29 +73,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    fn engine(&self) -> &Engine {
-        &self.house.engine
-    }
-
-    /// Carries out the requests in the input, as far as they are whole and may run now.
-    fn carry_out(&mut self) {
-        let engine = self.house.engine.clone();
+    /// Carries out the requests in the input, as far as they are whole and may run now. True when it stopped for the
+    /// sake of the output, and more may follow once that is sent.
+    fn carry_out(&mut self) -> bool {
+        let engine = &self.house.engine;
         match self.state {
-            State::Held(until) if until > engine.shared().clock.now().lock && engine.is_paused() => return,
+            State::Held(until) if until > engine.shared().clock.now().lock && engine.is_paused() => {
+                return false;
+            }
             State::Waiting => match engine.resume(&mut self.session, &mut self.output) {
                 Flow::Next => {}
-                _ => return,
+                _ => return false,
             },
-            State::Closing => return,
+            State::Closing => return false,
             _ => {}
         }
         self.state = State::Open;
         if self.input.is_empty() {
-            return;
+            return false;
         }
+        let enough = self.output.len() + OUTPUT_BYTES_BATCH;
         let mut batch = engine.batch();
-        let mut taken = 0;
-        while self.state == State::Open && self.output.len() - self.written < OUTPUT_BYTES_BATCH {
+        let (mut taken, mut more) = (0, true);
+        while self.state == State::Open && self.output.len() < enough {
             let buffer = &self.input[taken..];
             match self.decoder.next(buffer, engine.trust(&self.session)) {
                 Ok(Some(bytes)) => {
@@ -112,19 +115,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                     }
                     taken += bytes;
                 }
-                Ok(None) => break,
+                Ok(None) => {
+                    more = false;
+                    break;
+                }
                 Err(error) => {
-                    tracing::debug!(client = self.session.client.id, %error, "protocol error");
-                    if error != crate::error::ProtocolError::RequestTooLarge {
-                        Reply::new(&mut self.output, self.session.protocol)
-                            .error(&format!("ERR Protocol error: {error}"));
-                    }
+                    refuse(error, &self.session, &mut self.output);
                     self.state = State::Closing;
                 }
             }
         }
         self.input.advance(taken);
         engine.end_batch(&self.session, batch);
+        more && self.state == State::Open
     }
 
     /// Sends what the output holds; pending when the peer does not take it.
@@ -154,14 +157,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if received == 0 {
             return Poll::Ready(Err(std::io::ErrorKind::UnexpectedEof.into()));
         }
-        self.engine().shared().metrics.input_bytes.add(received as u64);
+        self.house.engine.shared().metrics.input_bytes.add(received as u64);
         Poll::Ready(Ok(()))
-    }
-
-    /// Whether another request may be read now.
-    fn may_read(&self) -> bool {
-        let unread = self.output.len() - self.written;
-        matches!(self.state, State::Open) && unread < UNREAD_REPLY_BYTES_MAX
     }
 
     /// Sleeps until what holds this connection back is over; true when it already is.
@@ -175,7 +172,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.sleep = None;
             return false;
         };
-        let now = self.engine().shared().clock.now().lock;
+        let now = self.house.engine.shared().clock.now().lock;
         if until <= now {
             return true;
         }
@@ -203,15 +200,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// One round: requests, mail, output. True when another round may find something to do.
+    /// One round: requests, mail, output, input. Ready when another round may find something to do, or with an error
+    /// when the connection is over.
     fn round(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let turn = self.house.turn();
         self.watch_mail(cx);
-        let client = &self.session.client;
-        if client.is_closing() {
+        if self.session.client.is_closing() {
             self.state = State::Closing;
         }
-        self.carry_out();
+        let more = self.carry_out();
         if self.session.client.has_mail() {
             self.session.client.collect(&mut self.output);
         }
@@ -222,31 +219,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Poll::Pending => true,
         };
+        let unread = self.output.len() - self.written;
         if self.state == State::Closing && !is_blocked {
             return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
         }
-        if is_blocked && !self.session.authenticated && self.output.len() > UNAUTHENTICATED_REPLY_BYTES_MAX {
+        if !self.session.authenticated && unread > UNAUTHENTICATED_REPLY_BYTES_MAX {
             return Poll::Ready(Err(std::io::ErrorKind::PermissionDenied.into()));
         }
-        if self.session.client.has_mail() && !is_blocked {
-            return Poll::Ready(Ok(()));
-        }
-        if self.is_due(cx) {
+        if (more && unread < UNREAD_REPLY_BYTES_MAX)
+            || (self.session.client.has_mail() && !is_blocked)
+            || self.is_due(cx)
+        {
             return Poll::Ready(Ok(()));
         }
         // A client that went away while its call waits is noticed by reading on; what it sent stays in the input.
-        let may_read = self.may_read() || (self.state != State::Closing && self.input.len() < READ_BYTES);
-        if may_read {
+        let waits = matches!(self.state, State::Held(_) | State::Waiting) && self.input.len() < READ_BYTES;
+        if waits || (self.state == State::Open && !more) {
             if let Poll::Ready(received) = self.receive(cx) {
                 return Poll::Ready(received);
             }
             if self.input.is_empty() {
                 self.decoder.trim();
-                self.input = BytesMut::new();
+                if self.input.capacity() > INPUT_BYTES_KEPT {
+                    self.input = BytesMut::new();
+                }
             }
         }
         self.session.client.query_bytes.store(self.input.len() as u64, Relaxed);
-        self.session.client.reply_bytes.store((self.output.len() - self.written) as u64, Relaxed);
+        self.session.client.reply_bytes.store(unread as u64, Relaxed);
         self.session.client.settled.store(turn, SeqCst);
         self.house.settled();
         Poll::Pending
@@ -271,6 +271,14 @@ impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         self.house.engine.disconnect(&mut self.session);
         self.house.settled();
+    }
+}
+
+/// Tells the client what is wrong with its frame.
+fn refuse(error: ProtocolError, session: &Session, output: &mut Vec<u8>) {
+    tracing::debug!(client = session.client.id, %error, "protocol error");
+    if error != ProtocolError::RequestTooLarge {
+        Reply::new(output, session.protocol).error(&format!("ERR Protocol error: {error}"));
     }
 }
 

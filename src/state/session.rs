@@ -29,6 +29,8 @@ pub struct Session {
     pub patterns: Vec<bytes::Bytes>,
     /// The row that answered last: most clients repeat themselves.
     pub last_row: u16,
+    /// Room for the replies that a script sees, kept from one script to the next.
+    pub scratch: Vec<u8>,
 }
 
 /// CLIENT REPLY.
@@ -67,6 +69,7 @@ impl Session {
             channels: Vec::new(),
             patterns: Vec::new(),
             last_row: u16::MAX,
+            scratch: Vec::new(),
         }
     }
 

@@ -1,0 +1,248 @@
+//! Real lock clients, in their own languages, against a server process: each does what its users do.
+//!
+//! Owns    the table of clients and projects, the order of a run, and its report.
+//! Knows   the projects beside it in `tests/clients/`, and how to start a server binary; nothing of the library.
+//! Time    is real: these clients wait for leases to end on their own clocks. Every child process has a time limit.
+//!
+//! A project is told where the server is by `REDLATCH_HOST`, `REDLATCH_PORT`, `REDLATCH_PORTS` and `REDLATCH_PIDS` (the
+//! last two separated by commas, one entry a server), prints `ok <check>` for each check and `done` after the last
+//! one, and exits with a status other than 0 at the first that fails.
+//!
+//! | variable | effect |
+//! |---|---|
+//! | `REDLATCH_INSTALL_CLIENTS=1` | packages that are missing are installed, below cargo's target directory |
+//! | `REDLATCH_REQUIRE_CLIENTS=1` | a skipped client fails the run |
+//! | `REDLATCH_SERVER=PATH` | this server instead of redlatch: `redis-server`, say, as a check of the checks |
+
+#[path = "clients/runner/process.rs"]
+mod process;
+#[path = "clients/runner/server.rs"]
+mod server;
+#[path = "clients/runner/workshop.rs"]
+mod workshop;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use process::{Finished, run};
+use server::Server;
+use workshop::{Project, Workshop};
+
+/// One client library, or one tool, and how it is run.
+struct Client {
+    /// As reported, and as selected on the command line.
+    name: &'static str,
+    project: &'static str,
+    /// Program and arguments; a program with a `/` in it lies in the workshop.
+    command: &'static [&'static str],
+    /// Server processes to start for it.
+    servers: usize,
+}
+
+const CLIENTS: &[Client] = &[
+    client("redis-py", "python", &["venv/bin/python", "redis_py.py"]),
+    client("redis-py-asyncio", "python", &["venv/bin/python", "redis_py_asyncio.py"]),
+    client("redlock-py", "python", &["venv/bin/python", "redlock_py.py"]),
+    client("pottery", "python", &["venv/bin/python", "pottery_redlock.py"]),
+    Client { servers: 5, ..client("redlock-of-five", "python", &["venv/bin/python", "redlock_of_five.py"]) },
+    client("ioredis-redlock-4", "node", &["node", "redlock4.js"]),
+    client("ioredis-redlock-5", "node", &["node", "redlock5.js"]),
+    client("node-redis", "node", &["node", "node-redis.js"]),
+    client("redis-semaphore", "node", &["node", "redis-semaphore.js"]),
+    client("redsync", "go", &["bin/locks", "redsync"]),
+    client("redislock", "go", &["bin/locks", "redislock"]),
+    client("jedis", "java", &["java", "-cp", "target/classes:target/lib/*", "JedisLock"]),
+    client("lettuce", "java", &["java", "-cp", "target/classes:target/lib/*", "LettuceLock"]),
+    client("rslock", "rust", &["target/debug/rslock-client"]),
+    client("redis-cli", "cli", &["sh", "redis-cli.sh"]),
+    client("redis-benchmark", "cli", &["sh", "redis-benchmark.sh"]),
+];
+
+const PROJECTS: &[Project] = &[
+    Project {
+        name: "python",
+        probes: &[&["python3", "-c", "import venv, ensurepip"]],
+        install: &[
+            &["python3", "-m", "venv", "venv"],
+            &["venv/bin/python", "-m", "pip", "install", "--quiet", "--requirement", "requirements.txt"],
+        ],
+        inputs: &["requirements.txt"],
+    },
+    Project {
+        name: "node",
+        probes: &[&["node", "--version"], &["npm", "--version"]],
+        install: &[&["npm", "ci", "--no-audit", "--no-fund"]],
+        inputs: &["package.json", "package-lock.json"],
+    },
+    Project {
+        name: "go",
+        probes: &[&["go", "version"]],
+        install: &[&["go", "build", "-o", "bin/locks", "."]],
+        inputs: &["go.mod", "go.sum", "main.go", "redsync.go", "redislock.go"],
+    },
+    Project {
+        name: "java",
+        probes: &[&["java", "-version"], &["javac", "-version"], &["mvn", "--version"]],
+        install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
+        inputs: &["pom.xml", "src/main/java"],
+    },
+    Project {
+        name: "rust",
+        probes: &[&["cargo", "--version"]],
+        install: &[&["cargo", "build", "--quiet", "--locked", "--target-dir", "target"]],
+        inputs: &["Cargo.toml", "Cargo.lock", "src"],
+    },
+    Project {
+        name: "cli",
+        probes: &[&["redis-cli", "--version"], &["redis-benchmark", "--version"], &["script", "--version"]],
+        install: &[],
+        inputs: &[],
+    },
+];
+
+/// How one client fared.
+enum Verdict {
+    Failed(String),
+    Passed { checks: usize },
+    Skipped(String),
+}
+
+fn main() -> ExitCode {
+    let selection = Selection::from_args(std::env::args().skip(1));
+    let chosen: Vec<&Client> = CLIENTS.iter().filter(|client| selection.takes(client.name)).collect();
+    if selection.only_list {
+        chosen.iter().for_each(|client| println!("{}: test", client.name));
+        return ExitCode::SUCCESS;
+    }
+
+    let verdicts: Vec<Verdict> = chosen.iter().map(|client| report(client)).collect();
+
+    let failed = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Failed(_))).count();
+    let skipped = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Skipped(_))).count();
+    let skips_allowed = !is_set("REDLATCH_REQUIRE_CLIENTS");
+    if skipped > 0 && !skips_allowed {
+        println!("REDLATCH_REQUIRE_CLIENTS is set: a skipped client fails the run");
+    }
+    println!("\n{} passed, {failed} failed, {skipped} skipped", verdicts.len() - failed - skipped);
+    if failed == 0 && (skipped == 0 || skips_allowed) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs one client and prints what became of it.
+fn report(client: &Client) -> Verdict {
+    let start = Instant::now();
+    let verdict = judge(client);
+    let seconds = start.elapsed().as_secs_f64();
+    match &verdict {
+        Verdict::Failed(why) => println!("client {} ... FAILED ({seconds:.1} s)\n{why}", client.name),
+        Verdict::Passed { checks } => {
+            println!("client {} ... passed ({checks} checks, {seconds:.1} s)", client.name);
+        }
+        Verdict::Skipped(reason) => println!("client {} ... skipped ({reason})", client.name),
+    }
+    verdict
+}
+
+fn judge(client: &Client) -> Verdict {
+    let project = PROJECTS.iter().find(|project| project.name == client.project);
+    let project = project.expect("every client names a project of the table");
+    let workshop = match Workshop::open(project, is_set("REDLATCH_INSTALL_CLIENTS")) {
+        Ok(workshop) => workshop,
+        Err(workshop::Closed::Broken(why)) => return Verdict::Failed(why),
+        Err(workshop::Closed::Missing(what)) => return Verdict::Skipped(what),
+    };
+    match (0..client.servers).map(|_| Server::start(workshop.dir())).collect::<Result<Vec<_>, _>>() {
+        Ok(servers) => visit(client, &workshop, &servers),
+        Err(why) => Verdict::Failed(why),
+    }
+}
+
+/// Lets the client loose on servers that are ready, and judges what it printed.
+fn visit(client: &Client, workshop: &Workshop, servers: &[Server]) -> Verdict {
+    let mut command = workshop.command(client.command);
+    let list =
+        |of: fn(&Server) -> u32| servers.iter().map(|s| of(s).to_string()).collect::<Vec<_>>().join(",");
+    command
+        .env("REDLATCH_HOST", "127.0.0.1")
+        .env("REDLATCH_PORT", servers.first().map_or(0, Server::port).to_string())
+        .env("REDLATCH_PORTS", list(|server| server.port().into()))
+        .env("REDLATCH_PIDS", list(Server::pid));
+    let finished = match run(command, CLIENT_TIME_MAX) {
+        Ok(finished) => finished,
+        Err(why) => return Verdict::Failed(why),
+    };
+
+    let checks = finished.lines.iter().filter(|line| line.starts_with("ok ")).count();
+    let is_done = finished.lines.iter().any(|line| line == "done");
+    match finished.failure() {
+        None if is_done && checks > 0 => Verdict::Passed { checks },
+        None => Verdict::Failed(format!("exit status 0 without `done`\n{}", story(&finished, servers))),
+        Some(why) => Verdict::Failed(format!("{why}\n{}", story(&finished, servers))),
+    }
+}
+
+/// What the client and its servers last said, indented below the verdict.
+fn story(finished: &Finished, servers: &[Server]) -> String {
+    let client = finished.lines.iter().rev().take(LINES_SHOWN).rev().map(|line| format!("    {line}\n"));
+    let servers = servers.iter().flat_map(|server| {
+        server
+            .last_words(LINES_SHOWN)
+            .into_iter()
+            .map(|line| format!("    server {}: {line}\n", server.port()))
+    });
+    client.chain(servers).collect()
+}
+
+/// What `cargo test` hands to a test program: words of which a name must contain one, and the flags that list.
+#[derive(Default)]
+struct Selection {
+    words: Vec<String>,
+    skips: Vec<String>,
+    is_exact: bool,
+    only_list: bool,
+    only_ignored: bool,
+}
+
+impl Selection {
+    /// Flags of the standard harness that have no meaning here are accepted and ignored.
+    fn from_args(args: impl Iterator<Item = String>) -> Self {
+        let mut selection = Self::default();
+        let mut args = args;
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--exact" => selection.is_exact = true,
+                "--ignored" => selection.only_ignored = true,
+                "--list" => selection.only_list = true,
+                "--skip" => selection.skips.extend(args.next()),
+                "--color" | "--format" | "--logfile" | "--test-threads" | "-Z" => drop(args.next()),
+                flag if flag.starts_with('-') => {}
+                word => selection.words.push(word.to_owned()),
+            }
+        }
+        selection
+    }
+
+    fn takes(&self, name: &str) -> bool {
+        let fits = |word: &String| if self.is_exact { name == word } else { name.contains(word.as_str()) };
+        !self.only_ignored
+            && !self.skips.iter().any(fits)
+            && (self.words.is_empty() || self.words.iter().any(fits))
+    }
+}
+
+const fn client(name: &'static str, project: &'static str, command: &'static [&'static str]) -> Client {
+    Client { name, project, command, servers: 1 }
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var(variable).is_ok_and(|value| value == "1")
+}
+
+/// The file of that name in this repository's `tests/clients`.
+pub(crate) fn source_dir(project: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(project)
+}
+
+/// A client's checks take a few seconds; a machine under load is given many times that.
+const CLIENT_TIME_MAX: Duration = Duration::from_secs(120);
+const LINES_SHOWN: usize = 40;

@@ -1,0 +1,84 @@
+// Command locks runs one Go lock client against the server that the environment names.
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	lease   = 200 * time.Millisecond
+	workers = 4
+	rounds  = 15
+)
+
+func main() {
+	client := redis.NewClient(&redis.Options{
+		Addr: net.JoinHostPort(os.Getenv("REDLATCH_HOST"), os.Getenv("REDLATCH_PORT")),
+	})
+	defer client.Close()
+	clients := map[string]func(*redis.Client){"redislock": useRedislock, "redsync": useRedsync}
+	if len(os.Args) != 2 || clients[os.Args[1]] == nil {
+		fail("one argument, redislock or redsync")
+	}
+	clients[os.Args[1]](client)
+	fmt.Println("done")
+}
+
+// check prints `ok <name>`, or ends the program with what was seen.
+func check(name string, truth bool, seen ...any) {
+	if !truth {
+		fail("FAILED %s: %v", name, seen)
+	}
+	fmt.Println("ok", name)
+}
+
+// must ends the program if err is not nil.
+func must(err error) {
+	if err != nil {
+		fail("FAILED: %v", err)
+	}
+}
+
+func fail(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+	os.Exit(1)
+}
+
+// race runs roundOf(critical) in several goroutines; it must call critical under the lock. The counter inside loses
+// updates unless its users exclude each other. It is guarded by a mutex per access, so that only a lock makes the
+// two halves of an update one.
+func race(roundOf func(critical func())) {
+	var guard sync.Mutex
+	var count, inside, overlaps int
+	critical := func() {
+		guard.Lock()
+		inside++
+		if inside > 1 {
+			overlaps++
+		}
+		seen := count
+		guard.Unlock()
+		time.Sleep(time.Millisecond)
+		guard.Lock()
+		count = seen + 1
+		inside--
+		guard.Unlock()
+	}
+	var running sync.WaitGroup
+	for range workers {
+		running.Go(func() {
+			for range rounds {
+				roundOf(critical)
+			}
+		})
+	}
+	running.Wait()
+	check("workers never overlap", overlaps == 0, overlaps)
+	check("no update is lost", count == workers*rounds, count)
+}

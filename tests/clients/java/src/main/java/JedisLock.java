@@ -1,0 +1,55 @@
+import java.util.List;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.Jedis;
+import redis.clients.jedis.RedisProtocol;
+import redis.clients.jedis.params.SetParams;
+
+/** Jedis, without a handshake and with HELLO 3: SET NX PX, EVAL for the release, EVALSHA for the extension. */
+final class JedisLock implements Checks.Lock {
+    private final Jedis jedis;
+    private final String extend;
+
+    private JedisLock(DefaultJedisClientConfig config) {
+        jedis = new Jedis(new HostAndPort(Checks.HOST, Checks.PORT), config);
+        extend = jedis.scriptLoad(Checks.EXTEND);
+    }
+
+    public static void main(String[] args) throws Exception {
+        var plain = DefaultJedisClientConfig.builder().build();
+        new Checks("plain", () -> new JedisLock(plain)).run();
+        var resp3 = DefaultJedisClientConfig.builder().protocol(RedisProtocol.RESP3).clientName("locks").build();
+        new Checks("RESP3", () -> new JedisLock(resp3)).run();
+        System.out.println("done");
+    }
+
+    @Override
+    public boolean acquire(String key, String token, long leaseMs) {
+        return "OK".equals(jedis.set(key, token, SetParams.setParams().nx().px(leaseMs)));
+    }
+
+    @Override
+    public boolean release(String key, String token) {
+        return Long.valueOf(1).equals(jedis.eval(Checks.RELEASE, List.of(key), List.of(token)));
+    }
+
+    @Override
+    public boolean extend(String key, String token, long leaseMs) {
+        return Long.valueOf(1).equals(jedis.evalsha(extend, List.of(key), List.of(token, Long.toString(leaseMs))));
+    }
+
+    @Override
+    public long remainingMs(String key) {
+        return jedis.pttl(key);
+    }
+
+    @Override
+    public String holder(String key) {
+        return jedis.get(key);
+    }
+
+    @Override
+    public void close() {
+        jedis.close();
+    }
+}

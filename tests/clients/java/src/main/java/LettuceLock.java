@@ -1,0 +1,65 @@
+import io.lettuce.core.ClientOptions;
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisURI;
+import io.lettuce.core.ScriptOutputType;
+import io.lettuce.core.SetArgs;
+import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.api.sync.RedisCommands;
+import io.lettuce.core.protocol.ProtocolVersion;
+import java.time.Duration;
+
+/** Lettuce in both protocols: SET NX PX, EVAL for the release, EVALSHA for the extension. */
+final class LettuceLock implements Checks.Lock {
+    private final StatefulRedisConnection<String, String> connection;
+    private final RedisCommands<String, String> commands;
+    private final String extend;
+
+    private LettuceLock(RedisClient client) {
+        connection = client.connect();
+        commands = connection.sync();
+        extend = commands.scriptLoad(Checks.EXTEND);
+    }
+
+    public static void main(String[] args) throws Exception {
+        for (ProtocolVersion protocol : new ProtocolVersion[] {ProtocolVersion.RESP2, ProtocolVersion.RESP3}) {
+            RedisClient client = RedisClient.create(RedisURI.create(Checks.HOST, Checks.PORT));
+            client.setOptions(ClientOptions.builder().protocolVersion(protocol).build());
+            new Checks(protocol.name(), () -> new LettuceLock(client)).run();
+            client.shutdown(Duration.ZERO, Duration.ofSeconds(2));
+        }
+        System.out.println("done");
+    }
+
+    @Override
+    public boolean acquire(String key, String token, long leaseMs) {
+        return "OK".equals(commands.set(key, token, SetArgs.Builder.nx().px(leaseMs)));
+    }
+
+    @Override
+    public boolean release(String key, String token) {
+        Long reply = commands.eval(Checks.RELEASE, ScriptOutputType.INTEGER, new String[] {key}, token);
+        return reply == 1;
+    }
+
+    @Override
+    public boolean extend(String key, String token, long leaseMs) {
+        String lease = Long.toString(leaseMs);
+        Long reply = commands.evalsha(extend, ScriptOutputType.INTEGER, new String[] {key}, token, lease);
+        return reply == 1;
+    }
+
+    @Override
+    public long remainingMs(String key) {
+        return commands.pttl(key);
+    }
+
+    @Override
+    public String holder(String key) {
+        return commands.get(key);
+    }
+
+    @Override
+    public void close() {
+        connection.close();
+    }
+}

@@ -1,0 +1,144 @@
+//! Where a project's packages are installed and its programs built: below cargo's target directory, never in the sources.
+//!
+//! Owns    `CARGO_TARGET_TMPDIR/clients/<project>`: a copy of the sources, the packages, and the stamp that says for
+//!         which pinned versions they were installed.
+//! Knows   the table of projects; nothing of servers.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::process::run;
+use crate::source_dir;
+
+/// Clients that share a runtime, its packages and their pinned versions.
+pub(crate) struct Project {
+    /// The directory in `tests/clients`.
+    pub(crate) name: &'static str,
+    /// Commands that succeed if the toolchain is there.
+    pub(crate) probes: &'static [&'static [&'static str]],
+    /// Commands that install and build, in order. None: there is nothing to install.
+    pub(crate) install: &'static [&'static [&'static str]],
+    /// Files and directories that decide what `install` makes.
+    pub(crate) inputs: &'static [&'static str],
+}
+
+/// A project that is ready to run.
+pub(crate) struct Workshop {
+    dir: PathBuf,
+}
+
+/// Why a project cannot run.
+pub(crate) enum Closed {
+    /// Something is there and does not work.
+    Broken(String),
+    /// A toolchain or its packages are not on this machine.
+    Missing(String),
+}
+
+impl Workshop {
+    /// Looks for the toolchain and the packages, and installs the packages if `may_install`.
+    ///
+    /// # Errors
+    /// [`Closed`], with a reason to print.
+    pub(crate) fn open(project: &Project, may_install: bool) -> Result<Self, Closed> {
+        let workshop =
+            Self { dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients").join(project.name) };
+        let source = source_dir(project.name);
+        refresh(&source, &workshop.dir).map_err(|error| Closed::Broken(format!("copying: {error}")))?;
+        for probe in project.probes {
+            match run(workshop.command(probe), PROBE_TIME_MAX).map(|finished| finished.failure()) {
+                Ok(None) => {}
+                Ok(Some(_)) | Err(_) => return Err(Closed::Missing(format!("no {}", probe.join(" ")))),
+            }
+        }
+
+        let stamp = stamp(&source, project.inputs).map_err(|error| Closed::Broken(error.to_string()))?;
+        let stamp_file = workshop.dir.join(".installed");
+        if project.install.is_empty() || fs::read(&stamp_file).is_ok_and(|installed| installed == stamp) {
+            return Ok(workshop);
+        }
+        if !may_install {
+            let reason = "its packages are not installed; REDLATCH_INSTALL_CLIENTS=1 installs them";
+            return Err(Closed::Missing(reason.to_owned()));
+        }
+        workshop.install(project)?;
+        fs::write(&stamp_file, stamp).map_err(|error| Closed::Broken(format!("stamp: {error}")))?;
+        Ok(workshop)
+    }
+
+    fn install(&self, project: &Project) -> Result<(), Closed> {
+        for step in project.install {
+            let finished = run(self.command(step), INSTALL_TIME_MAX).map_err(Closed::Broken)?;
+            if let Some(why) = finished.failure() {
+                let said = finished.lines.join("\n    ");
+                return Err(Closed::Broken(format!("`{}`: {why}\n    {said}", step.join(" "))));
+            }
+        }
+        Ok(())
+    }
+
+    /// A command that runs in the workshop. A program with a `/` in its name lies there, too.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let (program, arguments) = words.split_first().expect("a command has a program");
+        let mut command =
+            if program.contains('/') { Command::new(self.dir.join(program)) } else { Command::new(program) };
+        command.args(arguments).current_dir(&self.dir);
+        command
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+/// Copies what differs, so that build tools see new times only where there is new text.
+fn refresh(source: &Path, target: &Path) -> io::Result<()> {
+    fs::create_dir_all(target)?;
+    for entry in fs::read_dir(source)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), target.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            if !MADE_BY_TOOLS.iter().any(|made| entry.file_name() == *made) {
+                refresh(&from, &to)?;
+            }
+        } else {
+            let text = fs::read(&from)?;
+            if !fs::read(&to).is_ok_and(|old| old == text) {
+                fs::write(&to, text)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The text of all inputs, one after the other, each with its path.
+fn stamp(source: &Path, inputs: &[&str]) -> io::Result<Vec<u8>> {
+    let mut stamp = Vec::new();
+    for input in inputs {
+        add_to_stamp(&source.join(input), input, &mut stamp)?;
+    }
+    Ok(stamp)
+}
+
+fn add_to_stamp(path: &Path, name: &str, stamp: &mut Vec<u8>) -> io::Result<()> {
+    if path.is_dir() {
+        let mut names =
+            fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
+        names.sort();
+        for below in names {
+            add_to_stamp(&path.join(&below), &format!("{name}/{}", below.to_string_lossy()), stamp)?;
+        }
+        return Ok(());
+    }
+    stamp.extend_from_slice(format!("== {name}\n").as_bytes());
+    stamp.extend(fs::read(path)?);
+    Ok(())
+}
+
+/// Directories that tools leave in a source tree when a project is tried by hand.
+const MADE_BY_TOOLS: &[&str] = &["__pycache__", "bin", "node_modules", "target", "venv"];
+const PROBE_TIME_MAX: Duration = Duration::from_secs(60);
+const INSTALL_TIME_MAX: Duration = Duration::from_secs(15 * 60);
