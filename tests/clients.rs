@@ -1,18 +1,18 @@
 //! Real lock clients, in their own languages, against a server process: each does what its users do.
 //!
 //! Owns    the table of clients and projects, the order of a run, and its report.
-//! Knows   the projects beside it in `tests/clients/`, and how to start a server binary; nothing of the library.
-//! Time    is real: these clients wait for leases to end on their own clocks. Every child process has a time limit.
+//! Knows   the projects beside it in `tests/clients/` and how to start a server; nothing of the library.
+//! Time    is real: these clients wait for leases to end on their own clocks. Every child has a time limit.
 //!
-//! A project is told where the server is by `REDLATCH_HOST`, `REDLATCH_PORT`, `REDLATCH_PORTS` and `REDLATCH_PIDS` (the
-//! last two separated by commas, one entry a server), prints `ok <check>` for each check and `done` after the last
-//! one, and exits with a status other than 0 at the first that fails.
+//! A project is told where the server is by `REDLATCH_HOST`, `REDLATCH_PORT`, `REDLATCH_PORTS` and
+//! `REDLATCH_PIDS` (the last two separated by commas, one entry a server), prints `ok <check>` for each check
+//! and `done` after the last one, and exits with a status other than 0 at the first that fails.
 //!
 //! | variable | effect |
 //! |---|---|
 //! | `REDLATCH_INSTALL_CLIENTS=1` | packages that are missing are installed, below cargo's target directory |
 //! | `REDLATCH_REQUIRE_CLIENTS=1` | a skipped client fails the run |
-//! | `REDLATCH_SERVER=PATH` | this server instead of redlatch: `redis-server`, say, as a check of the checks |
+//! | `REDLATCH_SERVER=PATH` | this server instead of redlatch: `redis-server`, to check the checks |
 
 #[path = "clients/runner/process.rs"]
 mod process;
@@ -56,6 +56,7 @@ const CLIENTS: &[Client] = &[
     client("lettuce", "java", &["java", "-cp", "target/classes:target/lib/*", "LettuceLock"]),
     client("rslock", "rust", &["target/debug/rslock-client"]),
     client("redis-cli", "cli", &["sh", "redis-cli.sh"]),
+    client("redis-cli-prompt", "prompt", &["python3", "prompt.py"]),
     client("redis-benchmark", "cli", &["sh", "redis-benchmark.sh"]),
 ];
 
@@ -95,7 +96,13 @@ const PROJECTS: &[Project] = &[
     },
     Project {
         name: "cli",
-        probes: &[&["redis-cli", "--version"], &["redis-benchmark", "--version"], &["script", "--version"]],
+        probes: &[&["redis-cli", "--version"], &["redis-benchmark", "--version"], &["stdbuf", "--version"]],
+        install: &[],
+        inputs: &[],
+    },
+    Project {
+        name: "prompt",
+        probes: &[&["redis-cli", "--version"], &["python3", "-c", "import pty"]],
         install: &[],
         inputs: &[],
     },
@@ -143,6 +150,7 @@ fn report(client: &Client) -> Verdict {
     verdict
 }
 
+/// Opens the workshop, starts the servers, and lets the client in.
 fn judge(client: &Client) -> Verdict {
     let project = PROJECTS.iter().find(|project| project.name == client.project);
     let project = project.expect("every client names a project of the table");
@@ -193,7 +201,7 @@ fn story(finished: &Finished, servers: &[Server]) -> String {
     client.chain(servers).collect()
 }
 
-/// What `cargo test` hands to a test program: words of which a name must contain one, and the flags that list.
+/// What `cargo test` hands to a test program: words of which a name must contain one, and flags.
 #[derive(Default)]
 struct Selection {
     words: Vec<String>,

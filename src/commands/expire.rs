@@ -181,7 +181,7 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
 
     let old = call.view.entry(name).occupied().map(|found| found.deadline());
     let is_set = old.is_some_and(|old| conditions.hold(old, deadline))
-        && expiry::set_or_delete(&mut call.view, name, deadline);
+        && expiry::set_or_delete(call.view, name, deadline);
 
     call.reply.integer(i64::from(is_set));
     Ok(Outcome::Replied)
@@ -225,7 +225,7 @@ const fn nearest_second(millis: i64) -> i64 {
 fn persist(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
-    let had_deadline = expiry::persist(&mut call.view, name);
+    let had_deadline = expiry::persist(call.view, name);
 
     call.reply.integer(i64::from(had_deadline));
     Ok(Outcome::Replied)

@@ -102,16 +102,3 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
 fn container(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Err(Refusal::Arity(call.command.name.as_str().into()))
 }
-
-/// The answer of a HELP subcommand: which forms there are, two lines each, and HELP itself.
-fn help(call: &mut Call<'_, '_>, lines: &[&str]) -> Result<Outcome, Refusal> {
-    let container = call.command.name.split('|').next().unwrap_or_default().to_ascii_uppercase();
-    let head = format!("{container} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
-    let tail = ["HELP", "    Print this help."];
-    call.reply.array(lines.len() + 1 + tail.len());
-    call.reply.status(&head);
-    for line in lines.iter().chain(&tail) {
-        call.reply.status(line);
-    }
-    Ok(Outcome::Replied)
-}

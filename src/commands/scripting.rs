@@ -115,16 +115,7 @@ const SUBCOMMANDS: &[Row] = &[
         subcommands: &[],
         run: kill,
     },
-    Row {
-        name: "HELP",
-        summary: "Lists the subcommands.",
-        since: "5.0.0",
-        group: Group::Scripting,
-        flags: Flags::LOADING.with(Flags::STALE),
-        args: &[],
-        subcommands: &[],
-        run: script_help,
-    },
+    help::row(Group::Scripting),
 ];
 
 type Words<'a> = SmallVec<[&'a [u8]; 8]>;
@@ -348,20 +339,4 @@ fn flush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn kill(_: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Err(Refusal::said("NOTBUSY No scripts in execution right now."))
-}
-
-fn script_help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    help(
-        call,
-        &[
-            "EXISTS <sha1> [<sha1> ...]",
-            "    Tells of each SHA1 whether its script is loaded.",
-            "FLUSH [ASYNC|SYNC]",
-            "    Forgets all scripts; both modes do it at once.",
-            "KILL",
-            "    Ends a script that runs too long.",
-            "LOAD <script>",
-            "    Loads a script without running it and answers its SHA1.",
-        ],
-    )
 }

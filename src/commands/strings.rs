@@ -384,11 +384,11 @@ fn getex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     match option {
         LeaseOption::Keep | LeaseOption::Unsaid => {}
         LeaseOption::Persist => {
-            expiry::persist(&mut call.view, name);
+            expiry::persist(call.view, name);
         }
         LeaseOption::Until(unit, number) => {
             let deadline = expiry::lease(unit, number, call.now, "getex")?;
-            expiry::set_or_delete(&mut call.view, name, deadline);
+            expiry::set_or_delete(call.view, name, deadline);
         }
     }
     Ok(Outcome::Replied)
@@ -441,7 +441,7 @@ fn pairs<'a>(
     args: Args<'a>,
     command: &'static str,
 ) -> Result<impl Iterator<Item = Pair<'a>> + Clone, Refusal> {
-    if args.len() % 2 != 0 {
+    if !args.len().is_multiple_of(2) {
         return Err(Refusal::Arity(command.into()));
     }
     let first = args.request().len() - args.len();

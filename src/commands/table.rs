@@ -22,6 +22,8 @@ pub struct Command {
     pub keys: Keys,
     /// Its place in the table: what counts its calls.
     pub index: u16,
+    /// Whether its runs are measured: it is neither fast nor about a single key, or it says that it takes long.
+    pub is_measured: bool,
     /// Its subcommands.
     pub subcommands: Vec<Command>,
 }
@@ -45,6 +47,14 @@ pub enum Keys {
         /// The word that counts them.
         count: usize,
     },
+}
+
+impl Keys {
+    /// Whether there is exactly one.
+    #[inline]
+    const fn is_single(self) -> bool {
+        matches!(self, Self::Range { first, last, .. } if last == first as i32)
+    }
 }
 
 /// All commands.
@@ -148,7 +158,10 @@ impl Command {
             (false, true) => -2,
             (false, false) => -1,
         };
-        Self { row, name, arity, keys: keys(row.args, words_before), index, subcommands }
+        let keys = keys(row.args, words_before);
+        let is_short = row.flags.has(Flags::FAST.with(Flags::SCRIPT)) || keys.is_single();
+        let is_measured = !is_short || row.flags.has(Flags::LINEAR);
+        Self { row, name, arity, keys, index, is_measured, subcommands }
     }
 
     /// The subcommand of that name, in any letter case.
@@ -185,7 +198,7 @@ impl Command {
         }
         match self.keys {
             Keys::Nowhere => Reach::Nothing,
-            Keys::Range { first, last, step } if last == first as i32 && step == 1 => {
+            Keys::Range { first, .. } if self.keys.is_single() => {
                 request.get(first).map_or(Reach::Nothing, Reach::One)
             }
             _ => {

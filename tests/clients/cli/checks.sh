@@ -4,6 +4,8 @@ set -u
 HOST=${REDLATCH_HOST:?}
 PORT=${REDLATCH_PORT:?}
 
+RELEASE='if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end'
+
 # fail NAME SEEN: ends the script with what was seen.
 fail() {
     printf 'FAILED %s: %s\n' "$1" "$2" >&2

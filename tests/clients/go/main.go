@@ -50,9 +50,9 @@ func fail(format string, args ...any) {
 	os.Exit(1)
 }
 
-// race runs roundOf(critical) in several goroutines; it must call critical under the lock. The counter inside loses
-// updates unless its users exclude each other. It is guarded by a mutex per access, so that only a lock makes the
-// two halves of an update one.
+// race runs roundOf(critical) in several goroutines; it must call critical under the lock. The counter inside
+// loses updates unless its users exclude each other. It is guarded by a mutex per access, so that only a lock
+// makes the two halves of an update one.
 func race(roundOf func(critical func())) {
 	var guard sync.Mutex
 	var count, inside, overlaps int

@@ -16,7 +16,8 @@ func useRedsync(client *redis.Client) {
 	pool := redsync.New(goredis.NewPool(client))
 	mutex := func(name string, options ...redsync.Option) *redsync.Mutex {
 		patience := []redsync.Option{
-			redsync.WithExpiry(10 * time.Second), redsync.WithTries(2000), redsync.WithRetryDelay(5 * time.Millisecond),
+			redsync.WithExpiry(10 * time.Second), redsync.WithTries(2000),
+			redsync.WithRetryDelay(5 * time.Millisecond),
 		}
 		return pool.NewMutex(name, append(patience, options...)...)
 	}
@@ -50,7 +51,8 @@ func useRedsync(client *redis.Client) {
 	released, err = second.Unlock()
 	check("release", released && client.Exists(ctx, "stock").Val() == 0, err)
 	released, err = second.Unlock()
-	check("a second release says that it expired", !released && errors.Is(err, redsync.ErrLockAlreadyExpired), err)
+	isExpired := errors.Is(err, redsync.ErrLockAlreadyExpired)
+	check("a second release says that it expired", !released && isExpired, err)
 
 	start := time.Now()
 	lapsed, heir := mutex("lease", redsync.WithExpiry(lease)), mutex("lease")

@@ -1,4 +1,4 @@
-// redis-semaphore's Mutex on ioredis: acquire with a limit of time or attempts, automatic refresh, a lost lock.
+// redis-semaphore's Mutex on ioredis: limits of time and attempts, automatic refresh, a lost lock.
 import Redis from "ioredis";
 import semaphore from "redis-semaphore";
 import { HOST, LEASE_MS, PORT, check, done, pause, race, refusal, stopwatch } from "./checks.js";

@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import Redis from "ioredis";
 import { HOST, LEASE_MS, PORT, check, done, pause, race, refusal, stopwatch } from "./checks.js";
 
-// Its import map leads Node to a file that is not marked as a module; the CommonJS build is the one that loads.
+// Its import map leads Node to a file that is not marked as a module; the CommonJS build does load.
 const { default: Redlock, ExecutionError, Lock } = createRequire(import.meta.url)("redlock5");
 
 const client = new Redis({ host: HOST, port: PORT, protocol: 2 });

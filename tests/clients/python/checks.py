@@ -1,4 +1,4 @@
-"""What every Python client here shares: where the server is, how a check reports, and the race between workers."""
+"""What every Python client here shares: where the server is, how a check reports, a race of workers."""
 
 import os
 import sys
@@ -57,7 +57,7 @@ class Till:
 
 
 def race(round_of):
-    """Runs `round_of(critical)` ROUNDS times in each of WORKERS threads; it must call `critical()` under the lock."""
+    """In WORKERS threads, ROUNDS times: `round_of(critical)`, which must call `critical()` under the lock."""
     till = Till()
 
     def critical():

@@ -1,7 +1,7 @@
-//! Where a project's packages are installed and its programs built: below cargo's target directory, never in the sources.
+//! Where a project's packages are installed and its programs built: below cargo's target directory.
 //!
-//! Owns    `CARGO_TARGET_TMPDIR/clients/<project>`: a copy of the sources, the packages, and the stamp that says for
-//!         which pinned versions they were installed.
+//! Owns    `CARGO_TARGET_TMPDIR/clients/<project>`: a copy of the sources, the packages, and the
+//!         stamp that says for which pinned versions they were installed. The sources stay clean.
 //! Knows   the table of projects; nothing of servers.
 
 use std::fs;
@@ -51,7 +51,9 @@ impl Workshop {
         for probe in project.probes {
             match run(workshop.command(probe), PROBE_TIME_MAX).map(|finished| finished.failure()) {
                 Ok(None) => {}
-                Ok(Some(_)) | Err(_) => return Err(Closed::Missing(format!("no {}", probe.join(" ")))),
+                Ok(Some(_)) | Err(_) => {
+                    return Err(Closed::Missing(format!("`{}` does not run here", probe.join(" "))));
+                }
             }
         }
 

@@ -5,7 +5,7 @@ import redis.clients.jedis.Jedis;
 import redis.clients.jedis.RedisProtocol;
 import redis.clients.jedis.params.SetParams;
 
-/** Jedis, without a handshake and with HELLO 3: SET NX PX, EVAL for the release, EVALSHA for the extension. */
+/** Jedis, without a handshake and with HELLO 3: SET NX PX, EVAL to release, EVALSHA to extend. */
 final class JedisLock implements Checks.Lock {
     private final Jedis jedis;
     private final String extend;
@@ -18,7 +18,8 @@ final class JedisLock implements Checks.Lock {
     public static void main(String[] args) throws Exception {
         var plain = DefaultJedisClientConfig.builder().build();
         new Checks("plain", () -> new JedisLock(plain)).run();
-        var resp3 = DefaultJedisClientConfig.builder().protocol(RedisProtocol.RESP3).clientName("locks").build();
+        var resp3 = DefaultJedisClientConfig.builder()
+                .protocol(RedisProtocol.RESP3).clientName("locks").build();
         new Checks("RESP3", () -> new JedisLock(resp3)).run();
         System.out.println("done");
     }
@@ -35,7 +36,8 @@ final class JedisLock implements Checks.Lock {
 
     @Override
     public boolean extend(String key, String token, long leaseMs) {
-        return Long.valueOf(1).equals(jedis.evalsha(extend, List.of(key), List.of(token, Long.toString(leaseMs))));
+        List<String> arguments = List.of(token, Long.toString(leaseMs));
+        return Long.valueOf(1).equals(jedis.evalsha(extend, List.of(key), arguments));
     }
 
     @Override

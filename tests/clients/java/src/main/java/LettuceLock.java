@@ -7,6 +7,7 @@ import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.api.sync.RedisCommands;
 import io.lettuce.core.protocol.ProtocolVersion;
 import java.time.Duration;
+import java.util.List;
 
 /** Lettuce in both protocols: SET NX PX, EVAL for the release, EVALSHA for the extension. */
 final class LettuceLock implements Checks.Lock {
@@ -21,7 +22,7 @@ final class LettuceLock implements Checks.Lock {
     }
 
     public static void main(String[] args) throws Exception {
-        for (ProtocolVersion protocol : new ProtocolVersion[] {ProtocolVersion.RESP2, ProtocolVersion.RESP3}) {
+        for (ProtocolVersion protocol : List.of(ProtocolVersion.RESP2, ProtocolVersion.RESP3)) {
             RedisClient client = RedisClient.create(RedisURI.create(Checks.HOST, Checks.PORT));
             client.setOptions(ClientOptions.builder().protocolVersion(protocol).build());
             new Checks(protocol.name(), () -> new LettuceLock(client)).run();
