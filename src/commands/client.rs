@@ -181,10 +181,10 @@ fn set_info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let value = call.args.word()?;
     call.args.finish()?;
 
-    let attribute = String::from_utf8_lossy(attribute).to_ascii_lowercase();
+    let attribute = String::from_utf8_lossy(attribute);
     let value = printable(value);
     let mut names = call.session.client.names.lock();
-    let place = match attribute.as_str() {
+    let place = match attribute.to_ascii_lowercase().as_str() {
         "lib-name" => &mut names.library,
         "lib-ver" => &mut names.library_version,
         _ => return Err(Refusal::said(format!("ERR Unrecognized option '{attribute}'"))),

@@ -56,7 +56,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "PING",
         summary: "Tells that the server is there.",
         since: "1.0.0",
-        flags: Flags::FAST.with(Flags::SUBSCRIBED).with(Flags::LOADING).with(Flags::STALE),
+        flags: Flags::FAST.with(Flags::SUBSCRIBED),
         args: &[text("message").maybe()],
         run: ping,
         ..ROW

@@ -239,7 +239,7 @@ fn pattern_count(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn listeners(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    call.reply.map(call.args.len());
+    call.reply.array(2 * call.args.len());
     for channel in call.args.rest() {
         call.reply.bulk(channel);
         call.reply.count(call.shared.channels.listeners(channel));
