@@ -244,7 +244,7 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Flow {
         let shared = &*self.shared;
-        let is_measured = command.is_measured || shared.settings.measures_fast();
+        let is_measured = command.is_measured || shared.settings.measures_all();
         let started = is_measured.then(|| shared.clock.micros());
         session.client.last_command.store(command.index, Relaxed);
         let mut keys = SmallVec::new();

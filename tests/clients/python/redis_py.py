@@ -64,14 +64,6 @@ check("a lock without a lease", forever.acquire() and client.pttl("without a lea
 check("cannot be extended", refused(LockError, lambda: forever.extend(10)))
 forever.release()
 
-with client.pipeline() as pipe:
-    piped = pipe.lock("in a transaction", timeout=5, thread_local=False)
-    piped.local.token = b"token"
-    client.set("in a transaction", b"token", nx=True, px=5_000)
-    pipe.incr("in a transaction:fence")
-    piped.lua_release(keys=["in a transaction"], args=[b"token"], client=pipe)
-    check("release inside MULTI", pipe.execute() == [1, 1] and client.exists("in a transaction") == 0)
-
 fences = []
 
 
