@@ -6,7 +6,7 @@ use super::row::{Flags, Group, Row, integer, key, token};
 use super::{Call, Outcome};
 use crate::clock::Deadline;
 use crate::error::Refusal;
-use crate::keyspace::{Entry, Lease, Occupied};
+use crate::keyspace::{Entry, Form, Lease, Occupied};
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -201,13 +201,13 @@ fn copy(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 #[derive(Debug)]
 struct Content {
     value: Vec<u8>,
-    is_edited: bool,
+    form: Form,
     deadline: Option<Deadline>,
 }
 
 impl Content {
     fn of(found: Occupied<'_>) -> Result<Self, Refusal> {
-        Ok(Self { value: found.string()?.to_vec(), is_edited: found.is_edited(), deadline: found.deadline() })
+        Ok(Self { value: found.string()?.to_vec(), form: found.form(), deadline: found.deadline() })
     }
 
     /// Stores it under a key, which is a new key afterwards, whatever was there.
@@ -215,7 +215,7 @@ impl Content {
         call.view.remove(name);
         if let Entry::Vacant(place) = call.view.entry(name) {
             let lease = self.deadline.map_or(Lease::Never, Lease::Until);
-            place.insert(&self.value, lease).set_edited(self.is_edited);
+            place.insert(&self.value, lease).set_form(self.form);
         }
     }
 }

@@ -5,7 +5,7 @@
 use super::row::{Flags, Group, Row, key};
 use super::{Call, Outcome};
 use crate::error::Refusal;
-use crate::keyspace::Occupied;
+use crate::keyspace::{Form, Occupied};
 use crate::number;
 
 pub(super) const ROWS: &[Row] = &[Row {
@@ -87,11 +87,10 @@ fn encoding(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn encoding_of(found: &Occupied<'_>) -> Result<&'static str, Refusal> {
     let value = found.string()?;
-    Ok(match value.len() {
-        // A string that was changed in place is not looked at again.
-        _ if found.is_edited() => "raw",
-        _ if number::integer(value).is_some() => "int",
-        0..=EMBEDDED_BYTES_MAX => "embstr",
+    Ok(match found.form() {
+        Form::Edited => "raw",
+        Form::Whole if number::integer(value).is_some() => "int",
+        _ if value.len() <= EMBEDDED_BYTES_MAX => "embstr",
         _ => "raw",
     })
 }
