@@ -34,6 +34,8 @@ pub enum Refusal {
     Syntax,
     /// The key holds a value of another type.
     WrongType,
+    /// A line, code first, that quotes bytes of the request.
+    Quoted(Vec<u8>),
     /// A text that one command alone gives, code first.
     Said(Cow<'static, str>),
 }
@@ -44,13 +46,25 @@ impl Refusal {
         Self::Said(text.into())
     }
 
-    /// The whole error line without its leading `-`.
+    /// The whole error line without its leading `-`, as it goes to the client: bytes that were quoted are unchanged.
+    pub fn line(&self) -> Cow<'_, [u8]> {
+        match self {
+            Self::Quoted(line) => Cow::Borrowed(line),
+            _ => match self.text() {
+                Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+                Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+            },
+        }
+    }
+
+    /// The same as text, for people and for its first word.
     pub fn text(&self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Arity(name) => {
                 return format!("ERR wrong number of arguments for '{name}' command").into();
             }
             Self::ExpireTime(name) => return format!("ERR invalid expire time in '{name}' command").into(),
+            Self::Quoted(line) => return String::from_utf8_lossy(line).into_owned().into(),
             Self::Said(text) => return text.clone(),
             Self::NoSuchKey => "ERR no such key",
             Self::NoScript => "NOSCRIPT No matching script. Please use EVAL.",

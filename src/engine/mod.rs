@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::clock::{LockTime, Now};
 use crate::commands::row::Flags;
-use crate::commands::{Args, Call, Command, Outcome, Shared, table};
+use crate::commands::{self, Args, Call, Command, Outcome, Shared, table};
 use crate::error::Refusal;
 use crate::keyspace::{Due, View};
 use crate::resp::{Reply, Request, Trust};
@@ -73,12 +73,7 @@ impl Engine {
 
     /// A connection is gone.
     pub fn disconnect(&self, session: &mut Session) {
-        for channel in session.channels.drain(..) {
-            self.shared.channels.unsubscribe(&channel, session.client.id);
-        }
-        for pattern in session.patterns.drain(..) {
-            self.shared.channels.unsubscribe_pattern(&pattern, session.client.id);
-        }
+        commands::leave_all(session, &self.shared);
         self.shared.clients.leave(session.client.id);
     }
 
@@ -116,6 +111,13 @@ impl Engine {
         batch.commands += 1;
         if batch.commands.is_multiple_of(COMMANDS_PER_READING) {
             batch.now = self.shared.clock.now();
+        }
+        if is_http(request.word(0)) {
+            return Flow::Close;
+        }
+        if session.client.has_mail() {
+            // A push that came before this request is seen before its answer.
+            session.client.collect(out);
         }
         let start = out.len();
         let flow = match self.admit(session, request, batch.now) {
@@ -296,7 +298,7 @@ impl Engine {
         let text = refusal.text();
         self.shared.metrics.errors.add(1);
         self.shared.metrics.error_codes.add(&text);
-        Reply::new(out, session.protocol).error(&text);
+        Reply::new(out, session.protocol).error_bytes(&refusal.line());
     }
 }
 
@@ -318,4 +320,9 @@ fn mute(session: &mut Session, out: &mut Vec<u8>, start: usize) {
             session.replies = Replies::On;
         }
     }
+}
+
+/// A web browser was talked into sending this: closed without a word, as in Redis.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }

@@ -10,21 +10,21 @@ const EXCERPT_BYTES_MAX: usize = 128;
 
 /// No command has that name.
 pub(super) fn command(request: Request<'_>) -> Refusal {
-    let mut args = String::new();
+    let mut args = Vec::new();
     for word in request.words().skip(1) {
         if args.len() >= EXCERPT_BYTES_MAX {
             break;
         }
-        args.push_str(&format!("'{}' ", excerpt(word, EXCERPT_BYTES_MAX - args.len())));
+        args.extend([b"'", excerpt(word, EXCERPT_BYTES_MAX - args.len()), b"' "].concat());
     }
     let name = excerpt(request.word(0), EXCERPT_BYTES_MAX);
-    Refusal::said(format!("ERR unknown command '{name}', with args beginning with: {args}"))
+    Refusal::Quoted([b"ERR unknown command '", name, b"', with args beginning with: ", &args].concat())
 }
 
 /// The command has no such subcommand.
 pub(super) fn subcommand(command: &str, name: &[u8]) -> Refusal {
-    let name = excerpt(name, EXCERPT_BYTES_MAX);
-    Refusal::said(format!("ERR unknown subcommand '{name}'. Try {} HELP.", command.to_ascii_uppercase()))
+    let (name, command) = (excerpt(name, EXCERPT_BYTES_MAX), command.to_ascii_uppercase());
+    Refusal::Quoted([b"ERR unknown subcommand '", name, b"'. Try ", command.as_bytes(), b" HELP."].concat())
 }
 
 /// A RESP2 client that is subscribed may say little.
@@ -34,9 +34,8 @@ pub(super) fn while_subscribed(name: &str) -> Refusal {
     ))
 }
 
-fn excerpt(bytes: &[u8], max: usize) -> String {
-    // Like C's %.*s: up to the first NUL.
+/// Its first bytes, up to a NUL, as C prints them.
+fn excerpt(bytes: &[u8], max: usize) -> &[u8] {
     let bytes = &bytes[..bytes.len().min(max)];
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
+    &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len())]
 }
