@@ -110,7 +110,7 @@ const SUBCOMMANDS: &[Row] = &[
         summary: "Ends a script that runs too long; recognised scripts never do.",
         since: "2.6.0",
         group: Group::Scripting,
-        flags: ADMIN.with(Flags::STALE),
+        flags: ADMIN,
         args: &[],
         subcommands: &[],
         run: kill,
