@@ -281,7 +281,7 @@ impl Calls for Inside<'_, '_> {
         self.view.select(self.session.database);
         if let Err(refusal) = result {
             self.replies.clear();
-            Reply::new(self.replies, Protocol::Resp2).error(&refusal.text());
+            Reply::new(self.replies, Protocol::Resp2).error_bytes(&refusal.line());
         }
         let (answer, start, end) = read(self.replies);
         self.text = (start, end);
