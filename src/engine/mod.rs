@@ -126,6 +126,8 @@ impl Engine {
                 batch.commands -= 1;
                 return Flow::Again(until);
             }
+            // Hung up on without a word, as in Redis.
+            Err((_, None)) if unknown::is_http(request.word(0)) => Flow::Close,
             Err((refusal, command)) => {
                 if let Some(command) = command {
                     self.shared.stats[usize::from(command.index)].rejected.add(1);
@@ -282,6 +284,7 @@ impl Engine {
             Ok(Outcome::Close) => Flow::Close,
             Ok(Outcome::Park { until, answer }) => {
                 session.client.set_waits_until(until);
+                let answer = if session.replies == Replies::On { answer } else { Vec::new() };
                 session.parked = Some(Parked { until, answer });
                 Flow::Wait
             }
@@ -295,9 +298,8 @@ impl Engine {
     }
 
     fn refuse(&self, session: &Session, refusal: &Refusal, out: &mut Vec<u8>) {
-        let text = refusal.text();
         self.shared.metrics.errors.add(1);
-        self.shared.metrics.error_codes.add(&text);
+        self.shared.metrics.error_codes.add(&refusal.text());
         Reply::new(out, session.protocol).error_bytes(&refusal.line());
     }
 }

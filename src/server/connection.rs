@@ -201,11 +201,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn round(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let turn = self.house.turn();
         self.watch_mail(cx);
+        if self.session.client.is_cut() {
+            return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
+        }
         if self.session.client.is_closing() {
             self.state = State::Closing;
         }
         let more = self.carry_out();
-        if self.session.client.has_mail() {
+        // What cannot be sent soon stays in the mailbox, whose size is bounded.
+        if self.session.client.has_mail() && self.output.len() - self.written < OUTPUT_BYTES_BATCH {
             self.session.client.collect(&mut self.output);
         }
         let is_blocked = match self.flush(cx) {
