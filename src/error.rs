@@ -34,8 +34,6 @@ pub enum Refusal {
     Syntax,
     /// The key holds a value of another type.
     WrongType,
-    /// A line, code first, that quotes bytes of the request.
-    Quoted(Vec<u8>),
     /// A text that one command alone gives, code first.
     Said(Cow<'static, str>),
     /// The same with bytes of the request in it.

@@ -189,7 +189,7 @@ fn note(session: &Session) {
 }
 
 /// Ends all subscriptions of a session, without a word.
-pub(super) fn leave_all(session: &mut Session, shared: &Shared) {
+pub(crate) fn leave_all(session: &mut Session, shared: &Shared) {
     for channel in session.channels.drain(..) {
         shared.channels.unsubscribe(&channel, session.client.id);
     }

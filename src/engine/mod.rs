@@ -112,13 +112,6 @@ impl Engine {
         if batch.commands.is_multiple_of(COMMANDS_PER_READING) {
             batch.now = self.shared.clock.now();
         }
-        if is_http(request.word(0)) {
-            return Flow::Close;
-        }
-        if session.client.has_mail() {
-            // A push that came before this request is seen before its answer.
-            session.client.collect(out);
-        }
         let start = out.len();
         let flow = match self.admit(session, request, batch.now) {
             Ok(Admitted::Run(command)) => self.run(session, command, request, batch, out),
@@ -322,9 +315,4 @@ fn mute(session: &mut Session, out: &mut Vec<u8>, start: usize) {
             session.replies = Replies::On;
         }
     }
-}
-
-/// A web browser was talked into sending this: closed without a word, as in Redis.
-fn is_http(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
