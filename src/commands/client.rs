@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::row::{Arg, Flags, Group, Row, block, integer, one_of, text, token};
+use super::row::{Arg, Flags, Group, Row, integer, one_of, text, token};
 use super::{Call, Outcome, help, table};
 use crate::clock::LockTime;
 use crate::error::Refusal;
@@ -137,22 +137,16 @@ const TYPE: Arg = one_of(
     ],
 )
 .after("TYPE");
-const KILL: Arg = one_of(
-    "filter",
+const KILL: Arg = one_of("filter", &[text("ip:port"), FILTER.many()]);
+const FILTER: Arg = one_of(
+    "new-format",
     &[
-        text("ip:port"),
-        block(
-            "new-format",
-            &[
-                integer("client-id").after("ID").maybe(),
-                TYPE.maybe(),
-                text("username").after("USER").maybe(),
-                text("ip:port").after("ADDR").maybe(),
-                text("ip:port").after("LADDR").maybe(),
-                one_of("skipme", &[token("yes", "YES"), token("no", "NO")]).after("SKIPME").maybe(),
-            ],
-        )
-        .many(),
+        integer("client-id").after("ID"),
+        TYPE,
+        text("username").after("USER"),
+        text("ip:port").after("ADDR"),
+        text("ip:port").after("LADDR"),
+        one_of("skipme", &[token("yes", "YES"), token("no", "NO")]).after("SKIPME"),
     ],
 );
 
@@ -203,8 +197,7 @@ fn set_info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::quoting("ERR Unrecognized option '", attribute, "'"));
     }
     let value = printable(value).ok_or_else(|| {
-        let attribute = if is_name { "lib-name" } else { "lib-ver" };
-        Refusal::said(format!("ERR {attribute} cannot contain spaces, newlines or special characters."))
+        Refusal::quoting("ERR ", attribute, " cannot contain spaces, newlines or special characters.")
     })?;
 
     let mut names = call.session.client.names.lock();
@@ -239,11 +232,11 @@ fn about(client: &Client, now: LockTime) -> String {
     let command = table().all().find(|command| command.index == last);
     let mut line = format!("id={} addr={} laddr={} fd=-1", client.id, client.peer, client.local);
     // Writing to a String cannot fail.
-    let _ = write!(
+    let _ = writeln!(
         line,
         " name={} age={} idle={} flags={} db={} sub={} psub={patterns} ssub=0 multi=-1 qbuf={} qbuf-free=0 \
          argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={} oll=0 omem=0 tot-mem=0 events=r cmd={} user=default redir=-1 \
-         resp={} lib-name={} lib-ver={}\n",
+         resp={} lib-name={} lib-ver={}",
         names.name,
         seconds(client.since.as_millis()),
         seconds(client.last_active_ms.load(Relaxed)),
