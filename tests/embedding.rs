@@ -162,17 +162,6 @@ async fn advance_delivers_everything_due_in_order_before_it_returns() {
 }
 
 #[tokio::test]
-async fn a_waiting_call_is_answered_in_its_time() {
-    let server = manual().await;
-    let mut client = tokio::io::BufReader::new(server.stream());
-    client.get_mut().write_all(b"WAIT 1 100\r\n").await.unwrap();
-    // The call has begun to wait when an advance by nothing returns.
-    server.clock().advance(Duration::ZERO).await;
-    server.clock().advance(Duration::from_millis(100)).await;
-    assert_eq!(read(&mut client, 1).await, [":0"]);
-}
-
-#[tokio::test]
 async fn a_step_of_the_wall_clock_changes_no_lease() {
     let server = manual().await;
     server.keys().set("lock", "me", Some(Duration::from_secs(10)));
