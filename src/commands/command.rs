@@ -74,7 +74,7 @@ const SUBCOMMAND: Row = Row {
     summary: "",
     since: "",
     group: Group::Server,
-    flags: Flags::LOADING.with(Flags::STALE),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::LINEAR),
     args: &[],
     subcommands: &[],
     run: all,

@@ -5,8 +5,9 @@
 use super::row::{Flags, Group, Row, double, integer, key};
 use super::{Call, Outcome};
 use crate::error::Refusal;
-use crate::keyspace::Lease;
+use crate::keyspace::{Form, Lease};
 use crate::number;
+use crate::types::extended::Extended;
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -108,13 +109,10 @@ fn incrbyfloat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let entry = call.view.entry(name);
     // Redis looks at the value before the increment; both errors are the same.
-    let old = entry.string()?.map_or(Some(0.0), number::float).ok_or(Refusal::NotAFloat)?;
-    let new = old + number::float(increment).ok_or(Refusal::NotAFloat)?;
-    if !new.is_finite() {
-        return Err(Refusal::said("ERR increment would produce NaN or Infinity"));
-    }
-    let text = number::float_text(new);
-    entry.put(text.as_bytes(), Lease::Keep);
+    let old = entry.string()?.map_or(Some(Extended::ZERO), Extended::parse).ok_or(Refusal::NotAFloat)?;
+    let new = old.plus(Extended::parse(increment).ok_or(Refusal::NotAFloat)?);
+    let text = new.text().ok_or_else(|| Refusal::said("ERR increment would produce NaN or Infinity"))?;
+    entry.put(text.as_bytes(), Lease::Keep).set_form(Form::Computed);
     call.view.event(b'$', "incrbyfloat", name);
 
     call.reply.bulk(text.as_bytes());

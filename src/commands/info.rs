@@ -17,7 +17,7 @@ pub(super) const ROWS: &[Row] = &[Row {
     summary: "Returns facts and statistics about the server, by section.",
     since: "1.0.0",
     group: Group::Server,
-    flags: Flags::LOADING.with(Flags::STALE).with(Flags::DANGEROUS),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::DANGEROUS).with(Flags::LINEAR),
     args: &[text("section").maybe().many()],
     subcommands: &[],
     run: info,
@@ -186,9 +186,11 @@ fn memory(fields: &mut Fields, shared: &Shared, _: LockTime) {
     fields.put("allocator_resident", resident);
     fields.put_bytes("total_system_memory", process.machine_bytes);
     fields.put_bytes("used_memory_lua", 0);
-    fields.put_bytes("used_memory_scripts", 0);
-    fields.zeros(&["used_memory_vm_eval", "used_memory_scripts_eval", "number_of_cached_scripts"]);
-    fields.zeros(&["number_of_functions", "number_of_libraries"]);
+    let (scripts, script_bytes) = shared.scripts.size();
+    fields.put_bytes("used_memory_scripts", script_bytes as u64);
+    fields.put("used_memory_scripts_eval", script_bytes);
+    fields.put("number_of_cached_scripts", scripts);
+    fields.zeros(&["used_memory_vm_eval", "number_of_functions", "number_of_libraries"]);
     fields.put_bytes("maxmemory", 0);
     fields.put("maxmemory_policy", "noeviction");
     fields.put("allocator_frag_ratio", "1.00");

@@ -6,7 +6,7 @@ use super::row::{Flags, Group, Row, integer, key, token};
 use super::{Call, Outcome};
 use crate::clock::Deadline;
 use crate::error::Refusal;
-use crate::keyspace::{Entry, Lease, Occupied};
+use crate::keyspace::{Entry, Form, Lease, Occupied};
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -155,8 +155,9 @@ fn move_to(call: &mut Call<'_, '_>, replaces: bool) -> Result<bool, Refusal> {
     if from == to || (!replaces && matches!(call.view.entry(to), Entry::Occupied(_))) {
         return Ok(false);
     }
-    moved.put_anew(call, to);
+    // The old one goes first, so that a large value is not here three times.
     call.view.remove(from);
+    moved.put_anew(call, to);
     call.view.event(b'g', "rename_from", from);
     call.view.event(b'g', "rename_to", to);
     Ok(true)
@@ -201,13 +202,13 @@ fn copy(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 #[derive(Debug)]
 struct Content {
     value: Vec<u8>,
-    is_edited: bool,
+    form: Form,
     deadline: Option<Deadline>,
 }
 
 impl Content {
     fn of(found: Occupied<'_>) -> Result<Self, Refusal> {
-        Ok(Self { value: found.string()?.to_vec(), is_edited: found.is_edited(), deadline: found.deadline() })
+        Ok(Self { value: found.string()?.to_vec(), form: found.form(), deadline: found.deadline() })
     }
 
     /// Stores it under a key, which is a new key afterwards, whatever was there.
@@ -215,7 +216,7 @@ impl Content {
         call.view.remove(name);
         if let Entry::Vacant(place) = call.view.entry(name) {
             let lease = self.deadline.map_or(Lease::Never, Lease::Until);
-            place.insert(&self.value, lease).set_edited(self.is_edited);
+            place.insert(&self.value, lease).set_form(self.form);
         }
     }
 }

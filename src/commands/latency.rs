@@ -103,7 +103,7 @@ const ROW: Row = Row {
     flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
     args: &[],
     subcommands: &[],
-    run: latest,
+    run: super::container,
 };
 
 fn latest(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -316,9 +316,8 @@ mod tests {
 
     #[test]
     fn a_graph_stands_a_column_on_every_spike() {
-        let mut event = Event::default();
-        event.longest_millis = 9;
-        event.spikes.extend([(90, 2), (95, 8)].map(|(unix_secs, millis)| Spike { unix_secs, millis }));
+        let spikes = [(90, 2), (95, 8)].map(|(unix_secs, millis)| Spike { unix_secs, millis });
+        let event = Event { spikes: spikes.into(), longest_millis: 9 };
         let graph = drawn("command", &event, 155);
         let lines: Vec<&str> = graph.lines().collect();
         assert_eq!(lines[0], "command - high 8 ms, low 2 ms (all time high 9 ms)");

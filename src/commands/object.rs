@@ -5,7 +5,7 @@
 use super::row::{Flags, Group, Row, key};
 use super::{Call, Outcome};
 use crate::error::Refusal;
-use crate::keyspace::Occupied;
+use crate::keyspace::{Form, Occupied};
 use crate::number;
 
 pub(super) const ROWS: &[Row] = &[Row {
@@ -62,7 +62,7 @@ const SUBCOMMANDS: &[Row] = &[
     },
     Row {
         name: "REFCOUNT",
-        summary: "Returns how many hold the value: one.",
+        summary: "Returns how many hold the value: one, or all for a small integer.",
         since: "2.2.3",
         group: Group::Generic,
         flags: Flags::READONLY,
@@ -74,6 +74,10 @@ const SUBCOMMANDS: &[Row] = &[
 
 /// Bytes of the longest string that Redis keeps in one piece with its header.
 const EMBEDDED_BYTES_MAX: usize = 44;
+/// How many integers Redis keeps once for all keys.
+const SHARED_INTEGERS: i64 = 10_000;
+/// The reference count of what is shared.
+const SHARED: i64 = i32::MAX as i64;
 
 fn encoding(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
@@ -87,13 +91,18 @@ fn encoding(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn encoding_of(found: &Occupied<'_>) -> Result<&'static str, Refusal> {
     let value = found.string()?;
-    Ok(match value.len() {
-        // A string that was changed in place is not looked at again.
-        _ if found.is_edited() => "raw",
-        _ if number::integer(value).is_some() => "int",
-        0..=EMBEDDED_BYTES_MAX => "embstr",
+    Ok(match found.form() {
+        Form::Edited => "raw",
+        Form::Whole if number::integer(value).is_some() => "int",
+        _ if value.len() <= EMBEDDED_BYTES_MAX => "embstr",
         _ => "raw",
     })
+}
+
+/// Whether Redis would keep the value as one of the small integers that all keys share.
+fn is_shared(found: &Occupied<'_>) -> Result<bool, Refusal> {
+    let value = number::integer(found.string()?);
+    Ok(found.form() == Form::Whole && value.is_some_and(|value| (0..SHARED_INTEGERS).contains(&value)))
 }
 
 fn freq(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -125,7 +134,7 @@ fn refcount(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
     match call.view.entry(name).occupied() {
-        Some(_) => call.reply.integer(1),
+        Some(found) => call.reply.integer(if is_shared(&found)? { SHARED } else { 1 }),
         None => call.reply.null(),
     }
     Ok(Outcome::Replied)

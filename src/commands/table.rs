@@ -152,7 +152,12 @@ impl Command {
         *total += 1;
         let subcommands = row.subcommands.iter().map(|sub| Self::new(sub, Some(&name), total)).collect();
         let words_before = 1 + usize::from(container.is_some());
-        let arity = if row.subcommands.is_empty() { arity(row.args, words_before) } else { -2 };
+        // A container has no flags of its own, unless it does something when no subcommand is named.
+        let arity = match (row.subcommands.is_empty(), row.flags == Flags::NONE) {
+            (true, _) => arity(row.args, words_before),
+            (false, true) => -2,
+            (false, false) => -1,
+        };
         let keys = keys(row.args, words_before);
         let is_short = row.flags.has(Flags::FAST.with(Flags::SCRIPT)) || keys.is_single();
         let is_measured = !is_short || row.flags.has(Flags::LINEAR);

@@ -44,8 +44,8 @@ struct Header {
     timer_prev: U32,
     timer_next: U32,
     stamp: U32,
-    /// The table in the lower 12 bits; above them the kind of value in three bits, 0 for bytes. Other kinds are
-    /// to keep the number of an object in their value bytes. The highest bit: [`EDITED_BIT`].
+    /// The table in the lower 12 bits; above them the kind of value in two bits, 0 for bytes. Other kinds are to
+    /// keep the number of an object in their value bytes. The highest two bits: the value's form.
     tag: U16,
     /// In a page of slots: the length of the key, the length of the value. In a page of its own: the two
     /// halves of the length of the key; the value is the rest.
@@ -194,16 +194,16 @@ impl Arena {
         self.header(id).stamp.get()
     }
 
-    /// Marks the value as one that was changed in place, or takes the mark away.
-    pub(super) fn set_edited(&mut self, id: u32, is_edited: bool) {
+    /// Sets two bits that the arena keeps for whoever stores the value; a new entry has none of them.
+    pub(super) fn set_form(&mut self, id: u32, form: u8) {
         let header = self.header_mut(id);
-        let tag = header.tag.get() & !EDITED_BIT;
-        header.tag = (if is_edited { tag | EDITED_BIT } else { tag }).into();
+        let tag = header.tag.get() & !(0b11 << FORM_SHIFT);
+        header.tag = (tag | u16::from(form & 0b11) << FORM_SHIFT).into();
     }
 
-    /// Whether the value was changed in place.
-    pub(super) fn is_edited(&self, id: u32) -> bool {
-        self.header(id).tag.get() & EDITED_BIT != 0
+    /// The bits of [`Arena::set_form`].
+    pub(super) fn form(&self, id: u32) -> u8 {
+        (self.header(id).tag.get() >> FORM_SHIFT) as u8
     }
 
     /// The number of the table the entry is in.
@@ -551,8 +551,7 @@ pub(super) const TABLES_MAX: usize = 1 << 12;
 pub(super) const HEADER_BYTES: usize = size_of::<Header>();
 
 const TABLE_BITS: u16 = TABLES_MAX as u16 - 1;
-/// Set while the value is one that was changed in place: what OBJECT ENCODING calls raw, however short it is.
-const EDITED_BIT: u16 = 1 << 15;
+const FORM_SHIFT: u32 = 14;
 const SLOT_BITS: u32 = 10;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 const SLOTS_MAX: usize = 1 << SLOT_BITS;

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 use super::Changes;
-use super::shard::{EntryId, Shard};
+use super::shard::{EntryId, Form, Shard};
 use crate::clock::Deadline;
 use crate::error::Refusal;
 use crate::journal::Mutation;
@@ -69,12 +69,13 @@ impl<'v> Entry<'v> {
     }
 
     /// Stores a string, whatever was there.
-    pub fn put(self, value: &[u8], lease: Lease) {
+    pub fn put(self, value: &[u8], lease: Lease) -> Occupied<'v> {
         match self {
-            Self::Occupied(mut occupied) => occupied.put(value, lease),
-            Self::Vacant(vacant) => {
-                vacant.insert(value, lease);
+            Self::Occupied(mut occupied) => {
+                occupied.put(value, lease);
+                occupied
             }
+            Self::Vacant(vacant) => vacant.insert(value, lease),
         }
     }
 }
@@ -147,9 +148,9 @@ impl Occupied<'_> {
         self.place.shard.type_name(self.id)
     }
 
-    /// Whether the string was changed in place since it was last set as a whole.
-    pub fn is_edited(&self) -> bool {
-        self.place.shard.is_edited(self.id)
+    /// How the string came to be what it is.
+    pub fn form(&self) -> Form {
+        self.place.shard.form(self.id)
     }
 
     /// When the key ends, if ever.
@@ -162,9 +163,9 @@ impl Occupied<'_> {
         self.place.shard.stamp(self.id)
     }
 
-    /// The string counts as changed in place, or as set as a whole.
-    pub fn set_edited(&mut self, is_edited: bool) {
-        self.place.shard.set_edited(self.id, is_edited);
+    /// Says how the string came to be what it is.
+    pub fn set_form(&mut self, form: Form) {
+        self.place.shard.set_form(self.id, form);
     }
 
     /// The key counts as used now.

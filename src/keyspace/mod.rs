@@ -27,6 +27,7 @@ use crate::state::settings::Events;
 
 pub use changes::Changes;
 pub use entry::{Entry, Lease, Occupied, Vacant};
+pub use shard::Form;
 use shard::Shard;
 pub use view::{Reach, View};
 

@@ -30,6 +30,18 @@ pub struct Shard {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct EntryId(u32);
 
+/// How a string came to be what it is: OBJECT ENCODING tells them apart, nothing else does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum Form {
+    /// It was set as a whole.
+    Whole,
+    /// It is the text of a number that the server computed, which Redis does not look at again.
+    Computed,
+    /// It was changed in place.
+    Edited,
+}
+
 #[derive(Debug, Default)]
 struct Keys {
     table: Table,
@@ -99,7 +111,7 @@ impl Shard {
     pub fn set_value(&mut self, id: EntryId, hash: u64, value: &[u8]) -> EntryId {
         let new = self.arena.resize(id.0, value.len(), 0, 0);
         self.arena.value_mut(new).copy_from_slice(value);
-        self.arena.set_edited(new, false);
+        self.arena.set_form(new, Form::Whole as u8);
         self.renamed(id, hash, new)
     }
 
@@ -110,14 +122,14 @@ impl Shard {
         // Half as much again, so that a value built byte by byte moves a few times only.
         let new = self.arena.resize(id.0, len, old_len, len / 2);
         self.arena.value_mut(new)[old_len..].copy_from_slice(tail);
-        self.arena.set_edited(new, true);
+        self.arena.set_form(new, Form::Edited as u8);
         self.renamed(id, hash, new)
     }
 
     /// Cuts the value to `len` bytes or fills it up with zeros. Returns the id of the entry from now on.
     pub fn resize(&mut self, id: EntryId, hash: u64, len: usize) -> EntryId {
         let new = self.arena.resize(id.0, len, len, 0);
-        self.arena.set_edited(new, true);
+        self.arena.set_form(new, Form::Edited as u8);
         self.renamed(id, hash, new)
     }
 
@@ -216,14 +228,18 @@ impl Shard {
         self.arena.value(id.0)
     }
 
-    /// Whether the value was changed in place since it was last set as a whole.
-    pub fn is_edited(&self, id: EntryId) -> bool {
-        self.arena.is_edited(id.0)
+    /// How the value came to be what it is.
+    pub fn form(&self, id: EntryId) -> Form {
+        match self.arena.form(id.0) {
+            form if form == Form::Computed as u8 => Form::Computed,
+            form if form == Form::Edited as u8 => Form::Edited,
+            _ => Form::Whole,
+        }
     }
 
-    /// Marks the value as changed in place, or as set as a whole.
-    pub fn set_edited(&mut self, id: EntryId, is_edited: bool) {
-        self.arena.set_edited(id.0, is_edited);
+    /// Says how the value came to be what it is.
+    pub fn set_form(&mut self, id: EntryId, form: Form) {
+        self.arena.set_form(id.0, form as u8);
     }
 
     /// The name of the type of an entry's value.

@@ -8,6 +8,7 @@ mod connection;
 mod handle;
 mod house;
 mod listen;
+mod probe;
 mod ticker;
 
 use std::io;
@@ -190,8 +191,11 @@ impl Builder {
         };
         let ring = Arc::clone(&bell);
         let keyspace = Keyspace::new(layout, move || ring.notify_one());
-        let shared = Arc::new(Shared::new(keyspace, settings, clock.shared(), seed));
-        let house = House::new(Engine::new(shared), clock, bell);
+        let shared =
+            Shared::new(keyspace, settings, clock.shared(), seed).with_probe(Arc::new(probe::SystemProbe));
+        let ring = Arc::clone(&bell);
+        shared.on_stop(move || ring.notify_one());
+        let house = House::new(Engine::new(Arc::new(shared)), clock, bell);
         listeners.serve(house, workers, threads)
     }
 }

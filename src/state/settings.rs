@@ -199,10 +199,10 @@ impl Settings {
         self.spike_millis.load(Relaxed)
     }
 
-    /// Whether commands flagged fast are measured too. They never take as long as the default threshold for any reason
-    /// of their own, and two readings of the clock would be most of their cost.
+    /// Whether commands are measured that never take long for any reason of their own: two readings of the clock would be
+    /// most of what they cost, so that they are only when somebody asks about less than the default threshold.
     #[inline]
-    pub fn measures_fast(&self) -> bool {
+    pub fn measures_all(&self) -> bool {
         (0..SLOW_MICROS_DEFAULT).contains(&self.slow_micros()) || self.spike_millis() > 0
     }
 

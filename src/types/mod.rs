@@ -2,4 +2,6 @@
 //!
 //! Knows   bytes; nothing of keys, clients or time.
 
+mod big;
+pub mod extended;
 pub mod glob;

@@ -1,0 +1,321 @@
+//! The house stays as drawn: floors, banned calls, headers, sizes.
+//!
+//! Belongs here  what can be seen in the text of a file, and nothing that a lint or rustfmt already says.
+//! Rule          every law is also shown a violation of itself, so that a checker which sees nothing fails.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Lines of a file at most; longer files are split by subject.
+const LINES_MAX: usize = 600;
+/// Columns of a line at most. Comments aim at 110; what an already wrapped sentence needs beyond is let pass.
+const COLUMNS_MAX: usize = 126;
+/// Files whose tests must wait for a clock that nobody can move: that of a real server, of somebody's client.
+const REAL_CLOCKS: &[&str] = &["tests/support/real.rs", "tests/clients/"];
+/// The modules of each floor, bottom first.
+const FLOORS: &[&[&str]] = &[
+    &["clock", "limits", "error", "number", "sync"],
+    &["resp", "wheel", "types", "lock"],
+    &["state"],
+    &["keyspace", "journal"],
+    &["scripts"],
+    &["commands"],
+    &["engine"],
+    &["server"],
+];
+/// The floor of the shell: the only one with sockets, files, threads and the system clock.
+const SHELL: usize = 7;
+/// Who may import a neighbour on the same floor: the words of floor 0, and the keyspace the log it writes.
+const NEIGHBOURS: &[(&str, &str)] = &[("keyspace", "journal")];
+/// What floors 0 to 6 never say.
+const IMPURE: &[&str] = &[
+    "tokio",
+    "socket2",
+    "std::fs",
+    "std::net",
+    "std::thread",
+    "std::env",
+    "std::process",
+    "SystemTime",
+    "Instant",
+    "thread_rng",
+    "RandomState::new",
+    "getrandom",
+    "HashMap::new",
+    "HashSet::new",
+];
+
+/// One source file, as the laws see it.
+struct Source {
+    /// From the root of the repository, with `/`.
+    path: String,
+    text: String,
+}
+
+impl Source {
+    fn planted(path: &str, text: &str) -> Self {
+        Self { path: path.to_owned(), text: text.to_owned() }
+    }
+
+    /// The module of floors 0 to 7 that the file belongs to.
+    fn module(&self) -> Option<&str> {
+        let inner = self.path.strip_prefix("src/")?;
+        Some(inner.split_once('/').map_or(inner, |(module, _)| module).trim_end_matches(".rs"))
+    }
+
+    fn floor(&self) -> Option<usize> {
+        floor_of(self.module()?)
+    }
+
+    /// Lines of code with their numbers, comments left out. Tests inside the file count: they must be pure as well.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let lines = self.text.lines().enumerate().map(|(index, line)| (index + 1, line));
+        lines.map(|(number, line)| (number, line.split("//").next().unwrap_or(line)))
+    }
+
+    fn waits_for_real_clocks(&self) -> bool {
+        REAL_CLOCKS.iter().any(|prefix| self.path.starts_with(prefix))
+    }
+}
+
+fn floor_of(module: &str) -> Option<usize> {
+    FLOORS.iter().position(|floor| floor.contains(&module))
+}
+
+/// The modules of this crate that a line of code names: `crate::state::x`, `use crate::{clock, state::y}`.
+fn modules_named(line: &str) -> Vec<&str> {
+    let mut named = Vec::new();
+    for rest in line.split("crate::").skip(1) {
+        let (list, is_list) = rest.strip_prefix('{').map_or((rest, false), |list| (list, true));
+        let parts: Vec<&str> = if is_list { list.split(',').collect() } else { vec![list] };
+        for part in parts {
+            let part = part.trim();
+            let end = part.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap_or(part.len());
+            named.push(&part[..end]);
+        }
+    }
+    named.retain(|module| floor_of(module).is_some());
+    named
+}
+
+fn imports_upward(source: &Source) -> Vec<String> {
+    let Some((module, floor)) = source.module().zip(source.floor()) else { return Vec::new() };
+    let is_allowed = |other: &str| {
+        let there = floor_of(other).expect("a module of the map");
+        there < floor
+            || other == module
+            || (floor == 0 && there == 0)
+            || NEIGHBOURS.contains(&(module, other))
+    };
+    let bad = |(number, line)| {
+        let named = modules_named(line).into_iter().filter(|other| !is_allowed(other));
+        named.map(move |other| format!("{number}: floor {floor} names `{other}`")).collect::<Vec<_>>()
+    };
+    source.code().flat_map(bad).collect()
+}
+
+fn outside_the_map(source: &Source) -> Vec<String> {
+    match source.module() {
+        Some("lib" | "main") | None => Vec::new(),
+        Some(module) if floor_of(module).is_some() => Vec::new(),
+        // The binary's own helpers stand beside the shell.
+        Some("cli") => Vec::new(),
+        Some(module) => vec![format!("1: `{module}` is on no floor of the map")],
+    }
+}
+
+fn impure(source: &Source) -> Vec<String> {
+    if source.floor().is_none_or(|floor| floor == SHELL) {
+        return Vec::new();
+    }
+    let bad = |(number, line): (usize, &str)| {
+        let said = IMPURE.iter().filter(|word| says(line, word));
+        said.map(|word| format!("{number}: a pure floor says `{word}`")).collect::<Vec<_>>()
+    };
+    source.code().flat_map(bad).collect()
+}
+
+/// Whether `word` stands in the line on its own, not as part of a longer name.
+fn says(line: &str, word: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    line.match_indices(word)
+        .any(|(at, _)| !line[..at].ends_with(is_name) && !line[at + word.len()..].starts_with(is_name))
+}
+
+fn headless(source: &Source) -> Vec<String> {
+    match source.text.lines().next() {
+        Some(first) if first.starts_with("//! ") && first.len() > 12 => Vec::new(),
+        _ => vec!["1: a module opens with its contract, `//! ...`".to_owned()],
+    }
+}
+
+fn too_long(source: &Source) -> Vec<String> {
+    let lines = source.text.lines().count();
+    let wide = source.text.lines().enumerate().filter(|(_, line)| line.chars().count() > COLUMNS_MAX);
+    let mut found: Vec<_> =
+        wide.map(|(index, _)| format!("{}: over {COLUMNS_MAX} columns", index + 1)).collect();
+    if lines > LINES_MAX {
+        found.push(format!("{lines}: over {LINES_MAX} lines"));
+    }
+    found
+}
+
+fn not_ascii(source: &Source) -> Vec<String> {
+    let lines = source.text.lines().enumerate().filter(|(_, line)| !line.is_ascii());
+    lines.map(|(index, _)| format!("{}: not ASCII", index + 1)).collect()
+}
+
+fn unfinished(source: &Source) -> Vec<String> {
+    let words = ["todo", "unimplemented", "dbg"].map(|word| format!("{word}!"));
+    let bad = |(number, line): (usize, &str)| {
+        let said = words.iter().filter(|word| line.contains(*word));
+        said.map(|word| format!("{number}: `{word}`")).collect::<Vec<_>>()
+    };
+    source.code().flat_map(bad).collect()
+}
+
+/// A sleep in a test is a defect: time is injected.
+fn sleepy(source: &Source) -> Vec<String> {
+    let is_test = source.path.starts_with("tests/") || source.path.starts_with("benches/");
+    if !is_test || source.waits_for_real_clocks() {
+        return Vec::new();
+    }
+    let calls = ["thread", "time"].map(|module| format!("{module}::sleep"));
+    let bad = source.code().filter(|(_, line)| calls.iter().any(|call| line.contains(call.as_str())));
+    bad.map(|(number, _)| format!("{number}: a test sleeps")).collect()
+}
+
+type Law = fn(&Source) -> Vec<String>;
+
+fn uphold(law: Law) {
+    let mut broken = Vec::new();
+    let sources = sources();
+    assert!(sources.len() > 50, "the walk over the repository has found {} files", sources.len());
+    for source in &sources {
+        broken.extend(law(source).into_iter().map(|what| format!("{}:{what}", source.path)));
+    }
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for folder in ["src", "tests", "benches"] {
+        walk(&root.join(folder), &mut files);
+    }
+    let source = |file: PathBuf| {
+        let inner =
+            file.strip_prefix(root).expect("a file below the root").to_string_lossy().replace('\\', "/");
+        Source { path: inner, text: fs::read_to_string(&file).expect("a source file is text") }
+    };
+    files.into_iter().map(source).collect()
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(folder).expect("a folder of the repository");
+    for entry in entries {
+        let path = entry.expect("an entry of a folder").path();
+        // What clients' own tools build or fetch below their projects is not ours.
+        let is_foreign = path.ends_with("target") || path.ends_with("node_modules");
+        if path.is_dir() && !is_foreign {
+            walk(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// A law that finds nothing in the text it must refuse, or something in the text it must let pass, is no law.
+fn assert_law(law: Law, path: &str, refused: &[&str], passed: &[&str]) {
+    for text in refused {
+        assert!(!law(&Source::planted(path, text)).is_empty(), "let pass: {text}");
+    }
+    for text in passed {
+        assert_eq!(law(&Source::planted(path, text)), Vec::<String>::new(), "refused: {text}");
+    }
+}
+
+#[test]
+fn floors_import_only_downward() {
+    assert_law(
+        imports_upward,
+        "src/state/clients.rs",
+        &[
+            "use crate::keyspace::View;",
+            "use crate::{clock, engine::Engine};",
+            "fn f(x: crate::commands::Row) {}",
+        ],
+        &[
+            "use crate::clock::Now;",
+            "use crate::state::session;",
+            "// see crate::engine",
+            "pub(crate) fn f() {}",
+        ],
+    );
+    assert_law(
+        imports_upward,
+        "src/wheel/mod.rs",
+        &["use crate::resp::Reply;"],
+        &["use crate::clock::Deadline;"],
+    );
+    assert_law(imports_upward, "src/journal/mod.rs", &["use crate::keyspace::View;"], &[]);
+    uphold(imports_upward);
+}
+
+#[test]
+fn every_module_stands_on_a_floor() {
+    assert_law(outside_the_map, "src/attic/mod.rs", &["//! Things."], &[]);
+    uphold(outside_the_map);
+}
+
+#[test]
+fn floors_below_the_shell_are_pure() {
+    assert_law(
+        impure,
+        "src/engine/mod.rs",
+        &[
+            "let now = Instant::now();",
+            "use std::fs::File;",
+            "tokio::spawn(x)",
+            "HashMap::new()",
+            "std::thread::spawn",
+        ],
+        &["let instant = 1; // Instant", "fn instantly() {}", "struct InstantOf;", "DashMap::new()"],
+    );
+    assert_law(impure, "src/server/clock.rs", &[], &["Instant::now()"]);
+    uphold(impure);
+}
+
+#[test]
+fn a_module_opens_with_its_contract() {
+    assert_law(headless, "src/lib.rs", &["", "use std::fmt;", "//!\n", "//! Stub"], &["//! The keyspace.\n"]);
+    uphold(headless);
+}
+
+#[test]
+fn files_and_lines_are_short() {
+    let (long, wide) = ("\n".repeat(LINES_MAX + 1), "x".repeat(COLUMNS_MAX + 1));
+    assert_law(too_long, "src/lib.rs", &[&long, &wide], &[&long[1..], &wide[1..]]);
+    uphold(too_long);
+}
+
+#[test]
+fn sources_are_ascii() {
+    assert_law(not_ascii, "src/lib.rs", &["// \u{2014}"], &["// -"]);
+    uphold(not_ascii);
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    let [todo, dbg] = ["todo", "dbg"].map(|word| format!("    {word}!()"));
+    assert_law(unfinished, "src/lib.rs", &[&todo, &dbg], &["// todo", "let todo = 1;"]);
+    uphold(unfinished);
+}
+
+#[test]
+fn no_test_sleeps() {
+    let [thread, time] = ["thread", "time"].map(|module| format!("{module}::sleep(x)"));
+    assert_law(sleepy, "tests/engine.rs", &[&thread, &time], &["advance(x)"]);
+    assert_law(sleepy, "src/server/ticker.rs", &[], &[&time]);
+    uphold(sleepy);
+}
