@@ -6,7 +6,6 @@
 //! `UPDATE_README=1 cargo test --test readme` writes the generated tables anew.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use redlatch::commands::row::Group;
@@ -125,7 +124,7 @@ fn scripts() -> String {
     let mut text = String::from("\n| client | its scripts | not yet |\n|---|---|---|\n");
     for (client, scripts) in clients.into_values() {
         let [run, wait] = scripts.map(|names| names.into_iter().collect::<Vec<_>>().join(", "));
-        writeln!(text, "| {} | {} | {} |", escaped(client), escaped(&run), escaped(&wait)).unwrap();
+        text.push_str(&format!("| {} | {} | {} |\n", escaped(client), escaped(&run), escaped(&wait)));
     }
     text
 }
@@ -139,7 +138,11 @@ fn settings() -> String {
         let default = if row.default.is_empty() { String::new() } else { format!("`{}`", row.default) };
         let live = if row.live { "yes" } else { "no" };
         let bounds = escaped(&bounds(row));
-        writeln!(text, "| `{}` | {default} | {bounds} | {live} | {} |", row.name, escaped(row.help)).unwrap();
+        text.push_str(&format!(
+            "| `{}` | {default} | {bounds} | {live} | {} |\n",
+            row.name,
+            escaped(row.help)
+        ));
     }
     text
 }
