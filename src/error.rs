@@ -36,6 +36,8 @@ pub enum Refusal {
     WrongType,
     /// A text that one command alone gives, code first.
     Said(Cow<'static, str>),
+    /// The same with bytes of the request in it.
+    Quoted(Vec<u8>),
 }
 
 impl Refusal {
@@ -44,14 +46,38 @@ impl Refusal {
         Self::Said(text.into())
     }
 
-    /// The whole error line without its leading `-`.
-    pub fn text(&self) -> Cow<'static, str> {
+    /// A text that quotes a word of the request, up to its first NUL, as C does.
+    pub fn quoting(before: &str, word: &[u8], after: &str) -> Self {
+        Self::Quoted([before.as_bytes(), until_nul(word), after.as_bytes()].concat())
+    }
+
+    /// A subcommand of `container` was given too many words, or too few.
+    pub fn subcommand_syntax(container: &str, name: &[u8]) -> Self {
+        const BEFORE: &str = "ERR unknown subcommand or wrong number of arguments for '";
+        let name = &name[..name.len().min(128)];
+        Self::quoting(BEFORE, name, &format!("'. Try {container} HELP."))
+    }
+
+    /// The whole error line without its leading `-`, for the wire: what it quotes is quoted byte by byte.
+    pub fn line(&self) -> Cow<'_, [u8]> {
+        match self {
+            Self::Quoted(line) => Cow::Borrowed(line),
+            _ => match self.text() {
+                Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+                Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+            },
+        }
+    }
+
+    /// The whole error line without its leading `-`, for people.
+    pub fn text(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {
             Self::Arity(name) => {
                 return format!("ERR wrong number of arguments for '{name}' command").into();
             }
             Self::ExpireTime(name) => return format!("ERR invalid expire time in '{name}' command").into(),
-            Self::Said(text) => return text.clone(),
+            Self::Said(text) => return Cow::Borrowed(text),
+            Self::Quoted(line) => return String::from_utf8_lossy(line),
             Self::NoSuchKey => "ERR no such key",
             Self::NoScript => "NOSCRIPT No matching script. Please use EVAL.",
             Self::NoAuth => "NOAUTH Authentication required.",
@@ -64,6 +90,11 @@ impl Refusal {
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
         })
     }
+}
+
+/// What C sees of `word`: the bytes before its first NUL.
+pub fn until_nul(word: &[u8]) -> &[u8] {
+    word.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 /// A broken frame: the client is told once and its connection closed.

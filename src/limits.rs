@@ -18,6 +18,9 @@ pub const UNAUTHENTICATED_BULK_BYTES_MAX: u64 = 16 * 1024;
 pub const UNREAD_REPLY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The same for a client that has yet to authenticate; it is closed.
 pub const UNAUTHENTICATED_REPLY_BYTES_MAX: usize = 1024;
+/// Messages that pile up for a subscriber that does not read before it is dropped, in bytes: the hard limit of Redis'
+/// `client-output-buffer-limit pubsub`.
+pub const UNREAD_MESSAGE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Databases a server can have.
 pub const DATABASES_MAX: u16 = 16_384;
 /// Shards of one keyspace.

@@ -62,6 +62,7 @@ mod no_allocation_for {
             (request(&["get", "nobody:here"]), "$-1\r\n"),
             (request(&["EXISTS", "lock:stock"]), ":1\r\n"),
             (request(&["PTTL", "lock:stock"]), ":60000\r\n"),
+            (request(&["DEL", "nobody:here"]), ":0\r\n"),
         ];
         assert_eq!(allocations(&mut bare, &requests), 0);
     }

@@ -48,7 +48,7 @@ pub(super) const ROWS: &[Row] = &[Row {
         },
         help::row(Group::Server),
     ],
-    run: get,
+    run: super::container,
 }];
 
 const SUBCOMMAND: Row = Row {
@@ -59,7 +59,7 @@ const SUBCOMMAND: Row = Row {
     flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
     args: &[],
     subcommands: &[],
-    run: get,
+    run: super::container,
 };
 
 fn get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -155,8 +155,9 @@ fn move_to(call: &mut Call<'_, '_>, replaces: bool) -> Result<bool, Refusal> {
     if from == to || (!replaces && matches!(call.view.entry(to), Entry::Occupied(_))) {
         return Ok(false);
     }
-    moved.put_anew(call, to);
+    // The old one goes first, so that a large value is not here three times.
     call.view.remove(from);
+    moved.put_anew(call, to);
     call.view.event(b'g', "rename_from", from);
     call.view.event(b'g', "rename_to", to);
     Ok(true)

@@ -103,7 +103,7 @@ const ROW: Row = Row {
     flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
     args: &[],
     subcommands: &[],
-    run: latest,
+    run: super::container,
 };
 
 fn latest(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -32,6 +32,7 @@ pub mod table;
 mod text;
 
 pub use args::Args;
+pub(crate) use pubsub::leave_all;
 pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
 

@@ -62,7 +62,7 @@ const SUBCOMMANDS: &[Row] = &[
     },
     Row {
         name: "REFCOUNT",
-        summary: "Returns how many hold the value: one.",
+        summary: "Returns how many hold the value: one, or all for a small integer.",
         since: "2.2.3",
         group: Group::Generic,
         flags: Flags::READONLY,
@@ -74,6 +74,10 @@ const SUBCOMMANDS: &[Row] = &[
 
 /// Bytes of the longest string that Redis keeps in one piece with its header.
 const EMBEDDED_BYTES_MAX: usize = 44;
+/// How many integers Redis keeps once for all keys.
+const SHARED_INTEGERS: i64 = 10_000;
+/// The reference count of what is shared.
+const SHARED: i64 = i32::MAX as i64;
 
 fn encoding(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
@@ -93,6 +97,12 @@ fn encoding_of(found: &Occupied<'_>) -> Result<&'static str, Refusal> {
         _ if value.len() <= EMBEDDED_BYTES_MAX => "embstr",
         _ => "raw",
     })
+}
+
+/// Whether Redis would keep the value as one of the small integers that all keys share.
+fn is_shared(found: &Occupied<'_>) -> Result<bool, Refusal> {
+    let value = number::integer(found.string()?);
+    Ok(found.form() == Form::Whole && value.is_some_and(|value| (0..SHARED_INTEGERS).contains(&value)))
 }
 
 fn freq(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -124,7 +134,7 @@ fn refcount(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
     match call.view.entry(name).occupied() {
-        Some(_) => call.reply.integer(1),
+        Some(found) => call.reply.integer(if is_shared(&found)? { SHARED } else { 1 }),
         None => call.reply.null(),
     }
     Ok(Outcome::Replied)

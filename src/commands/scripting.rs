@@ -110,7 +110,7 @@ const SUBCOMMANDS: &[Row] = &[
         summary: "Ends a script that runs too long; recognised scripts never do.",
         since: "2.6.0",
         group: Group::Scripting,
-        flags: ADMIN.with(Flags::STALE),
+        flags: ADMIN,
         args: &[],
         subcommands: &[],
         run: kill,
@@ -281,7 +281,7 @@ impl Calls for Inside<'_, '_> {
         self.view.select(self.session.database);
         if let Err(refusal) = result {
             self.replies.clear();
-            Reply::new(self.replies, Protocol::Resp2).error(&refusal.text());
+            Reply::new(self.replies, Protocol::Resp2).error_bytes(&refusal.line());
         }
         let (answer, start, end) = read(self.replies);
         self.text = (start, end);

@@ -164,7 +164,7 @@ const ROW: Row = Row {
     flags: Flags::NONE,
     args: &[],
     subcommands: &[],
-    run: time,
+    run: super::container,
 };
 
 fn time(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

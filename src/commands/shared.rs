@@ -217,3 +217,91 @@ impl std::fmt::Debug for Shared {
         f.debug_struct("Shared").field("keyspace", &self.keyspace).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Now;
+    use crate::keyspace::Layout;
+
+    struct StillClock;
+
+    impl Clock for StillClock {
+        fn now(&self) -> Now {
+            Now { lock: LockTime::from_millis(5), wall_offset_ms: 0 }
+        }
+
+        fn micros(&self) -> u64 {
+            5_000
+        }
+
+        fn wall_micros(&self) -> u64 {
+            7_000_000
+        }
+    }
+
+    fn shared() -> Shared {
+        let layout = Layout { shards: 1, databases: 1, seed: 1, journal: None };
+        Shared::new(Keyspace::new(layout, || {}), Settings::default(), Arc::new(StillClock), 1)
+    }
+
+    fn took(shared: &Shared, line: &[u8], micros: u64) {
+        let trust = crate::resp::Trust { bulk_bytes_max: 1 << 20, authenticated: true };
+        let mut decoder = crate::resp::Decoder::new();
+        decoder.next(line, trust).unwrap();
+        let request = decoder.request(line);
+        let found = table().find(request.word(0)).unwrap();
+        let command = found.subcommand(request.word(1)).unwrap_or(found);
+        let since = LockTime::from_millis(5);
+        let client = Client::new(1, "127.0.0.1:9".to_owned(), String::new(), false, since);
+        shared.took(&client, command, request, micros);
+    }
+
+    #[test]
+    fn a_slow_call_is_remembered_without_its_password() {
+        let shared = shared();
+        took(&shared, b"GET k\r\n", 9_999);
+        took(&shared, b"CONFIG SET timeout 7 RequirePass secret\r\n", 10_000);
+        let calls = shared.slowlog.newest(9);
+        assert_eq!(calls.len(), 1, "10 ms are slow, less is not");
+        assert_eq!(calls[0].words, ["CONFIG", "SET", "timeout", "7", "RequirePass", "(redacted)"]);
+        assert_eq!((calls[0].unix_secs, calls[0].micros), (7, 10_000));
+    }
+
+    #[test]
+    fn spikes_are_watched_once_somebody_says_how_long_is_long() {
+        let shared = shared();
+        took(&shared, b"KEYS *\r\n", 50_000);
+        assert!(shared.latency.events().is_empty(), "nobody has said so yet");
+        shared.settings.set("latency-monitor-threshold", "20").unwrap();
+        took(&shared, b"KEYS *\r\n", 19_999);
+        took(&shared, b"KEYS *\r\n", 50_000);
+        took(&shared, b"GET k\r\n", 20_000);
+        let seen: Vec<_> =
+            shared.latency.events().iter().map(|(name, event)| (*name, event.longest_millis)).collect();
+        assert_eq!(seen, [("command", 50), ("fast-command", 20)]);
+    }
+
+    #[test]
+    fn a_frozen_server_holds_back_everything_until_the_moment_named() {
+        let (pause, at) = (Pause::default(), LockTime::from_millis);
+        pause.begin(at(30), true, at(5));
+        pause.freeze(at(20));
+        assert_eq!(pause.holds(false, at(19)), Some(at(20)));
+        assert_eq!(pause.is_frozen(at(20)), None);
+        assert_eq!((pause.holds(false, at(20)), pause.holds(true, at(20))), (None, Some(at(30))));
+    }
+
+    #[test]
+    fn the_stop_hook_is_called_after_the_flag_is_up() {
+        let shared = Arc::new(shared());
+        let (seen, state) = (Arc::new(AtomicBool::new(false)), Arc::downgrade(&shared));
+        let note = Arc::clone(&seen);
+        shared.on_stop(move || {
+            let is_up = state.upgrade().is_some_and(|shared| shared.is_stopping.load(SeqCst));
+            note.store(is_up, SeqCst);
+        });
+        shared.stop();
+        assert!(seen.load(SeqCst));
+    }
+}

@@ -241,9 +241,10 @@ fn set_options<'a>(args: &mut Args<'a>) -> Result<SetOptions<'a>, Refusal> {
         SetOptions { condition: Condition::Always, returns_old: false, lease: LeaseOption::Unsaid };
     while !args.is_empty() {
         if let Some(condition) = Condition::take(args)? {
-            // An option may be repeated, as in Redis; two different ones contradict each other.
-            let same_kind = std::mem::discriminant(&condition) == std::mem::discriminant(&options.condition);
-            if options.condition != Condition::Always && !same_kind {
+            // NX and XX may be repeated, as in Redis; a comparison may not, as in Valkey.
+            if options.condition != Condition::Always
+                && (condition.is_comparison() || condition != options.condition)
+            {
                 return Err(Refusal::Syntax);
             }
             options.condition = condition;

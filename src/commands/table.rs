@@ -169,6 +169,11 @@ impl Command {
         self.subcommands.iter().find(|sub| name.eq_ignore_ascii_case(sub.row.name.as_bytes()))
     }
 
+    /// How it is written: `SET <key> <value> [NX | XX]`.
+    pub fn usage(&self) -> String {
+        format!("{}{}", self.name.to_ascii_uppercase().replace('|', " "), super::help::usage(self.row.args))
+    }
+
     /// Whether a request of `words` words has enough of them, and not too many.
     #[inline]
     pub fn fits(&self, words: usize) -> bool {

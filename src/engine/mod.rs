@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::clock::{LockTime, Now};
 use crate::commands::row::Flags;
-use crate::commands::{Args, Call, Command, Outcome, Shared, table};
+use crate::commands::{self, Args, Call, Command, Outcome, Shared, table};
 use crate::error::Refusal;
 use crate::keyspace::{Due, View};
 use crate::resp::{Reply, Request, Trust};
@@ -73,12 +73,7 @@ impl Engine {
 
     /// A connection is gone.
     pub fn disconnect(&self, session: &mut Session) {
-        for channel in session.channels.drain(..) {
-            self.shared.channels.unsubscribe(&channel, session.client.id);
-        }
-        for pattern in session.patterns.drain(..) {
-            self.shared.channels.unsubscribe_pattern(&pattern, session.client.id);
-        }
+        commands::leave_all(session, &self.shared);
         self.shared.clients.leave(session.client.id);
     }
 
@@ -124,6 +119,8 @@ impl Engine {
                 batch.commands -= 1;
                 return Flow::Again(until);
             }
+            // Hung up on without a word, as in Redis.
+            Err((_, None)) if unknown::is_http(request.word(0)) => Flow::Close,
             Err((refusal, command)) => {
                 if let Some(command) = command {
                     self.shared.stats[usize::from(command.index)].rejected.add(1);
@@ -280,6 +277,7 @@ impl Engine {
             Ok(Outcome::Close) => Flow::Close,
             Ok(Outcome::Park { until, answer }) => {
                 session.client.set_waits_until(until);
+                let answer = if session.replies == Replies::On { answer } else { Vec::new() };
                 session.parked = Some(Parked { until, answer });
                 Flow::Wait
             }
@@ -293,10 +291,9 @@ impl Engine {
     }
 
     fn refuse(&self, session: &Session, refusal: &Refusal, out: &mut Vec<u8>) {
-        let text = refusal.text();
         self.shared.metrics.errors.add(1);
-        self.shared.metrics.error_codes.add(&text);
-        Reply::new(out, session.protocol).error(&text);
+        self.shared.metrics.error_codes.add(&refusal.text());
+        Reply::new(out, session.protocol).error_bytes(&refusal.line());
     }
 }
 

@@ -269,7 +269,12 @@ impl<'k> View<'k> {
                 return drawn;
             }
         }
-        None
+        // Nearly all of them have expired just now; the first that has not will do.
+        let mut living = None;
+        self.for_each_key(|name| {
+            living.get_or_insert_with(|| Bytes::copy_from_slice(name));
+        });
+        living
     }
 
     /// The instant of this call.
@@ -403,3 +408,6 @@ impl<'k> Locked<'k> {
 }
 
 const _: () = assert!(SHARDS_MAX <= 1 << 16, "a shard is chosen by sixteen bits of the hash");
+
+#[cfg(test)]
+mod tests;

@@ -100,10 +100,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             match self.decoder.next(buffer, engine.trust(&self.session)) {
                 Ok(Some(bytes)) => {
                     let request = self.decoder.request(buffer);
-                    if is_http(request.get(0)) {
-                        self.state = State::Closing;
-                        break;
-                    }
                     match engine.execute(&mut self.session, request, &mut batch, &mut self.output) {
                         Flow::Next => {}
                         Flow::Close => self.state = State::Closing,
@@ -205,11 +201,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn round(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let turn = self.house.turn();
         self.watch_mail(cx);
+        if self.session.client.is_cut() {
+            return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
+        }
         if self.session.client.is_closing() {
             self.state = State::Closing;
         }
         let more = self.carry_out();
-        if self.session.client.has_mail() {
+        // What cannot be sent soon stays in the mailbox, whose size is bounded.
+        if self.session.client.has_mail() && self.output.len() - self.written < OUTPUT_BYTES_BATCH {
             self.session.client.collect(&mut self.output);
         }
         let is_blocked = match self.flush(cx) {
@@ -280,9 +280,4 @@ fn refuse(error: ProtocolError, session: &Session, output: &mut Vec<u8>) {
     if error != ProtocolError::RequestTooLarge {
         Reply::new(output, session.protocol).error(&format!("ERR Protocol error: {error}"));
     }
-}
-
-/// A web browser was talked into sending this: closed without a word, as in Redis.
-fn is_http(name: Option<&[u8]>) -> bool {
-    name.is_some_and(|name| name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:"))
 }

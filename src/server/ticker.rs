@@ -49,3 +49,27 @@ fn nap(house: &House) -> Option<Duration> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use crate::clock::WallTime;
+    use crate::server::Builder;
+
+    #[tokio::test]
+    async fn shutdown_ends_a_server_whose_clock_stands_still() {
+        let start = WallTime::from_millis(1_700_000_000_000);
+        let server = Builder::default().manual_clock(start).start().await.unwrap();
+        let (mut one, mut other) = (server.stream(), server.stream());
+        other.write_all(b"SET k v\r\n").await.unwrap();
+        let mut answer = [0; 5];
+        other.read_exact(&mut answer).await.unwrap();
+        one.write_all(b"SHUTDOWN NOSAVE\r\n").await.unwrap();
+        server.stopped().await;
+        let mut rest = Vec::new();
+        one.read_to_end(&mut rest).await.unwrap();
+        other.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.is_empty(), "both are closed without a word");
+    }
+}

@@ -14,6 +14,7 @@ use dashmap::DashMap;
 use parking_lot::Mutex;
 
 use crate::clock::LockTime;
+use crate::limits::UNREAD_MESSAGE_BYTES_MAX;
 use crate::resp::Protocol;
 
 /// A client's number: rises with every connection, is never used twice.
@@ -58,6 +59,7 @@ pub struct Client {
     waits_until_ms: AtomicU64,
     protocol: AtomicU8,
     closing: AtomicBool,
+    is_cut: AtomicBool,
     mailbox: Mutex<Mailbox>,
     has_mail: AtomicBool,
 }
@@ -102,6 +104,7 @@ impl Client {
             waits_until_ms: AtomicU64::new(0),
             protocol: AtomicU8::new(2),
             closing: AtomicBool::new(false),
+            is_cut: AtomicBool::new(false),
             mailbox: Mutex::default(),
             has_mail: AtomicBool::new(false),
         }
@@ -130,11 +133,34 @@ impl Client {
         self.waits_until_ms.store(until.map_or(0, LockTime::as_millis), Relaxed);
     }
 
-    /// Puts bytes into the mailbox and wakes the connection.
+    /// Puts bytes into the mailbox and wakes the connection. A client that leaves more than
+    /// [`UNREAD_MESSAGE_BYTES_MAX`] there is dropped: memory is the server's, not reading is the client's.
     pub fn deliver(&self, bytes: &[u8]) {
-        self.mailbox.lock().bytes.extend_from_slice(bytes);
-        self.has_mail.store(true, SeqCst);
-        self.wake();
+        if self.is_closing() {
+            return;
+        }
+        let mut mailbox = self.mailbox.lock();
+        let is_full = mailbox.bytes.len() + bytes.len() > UNREAD_MESSAGE_BYTES_MAX;
+        if is_full {
+            mailbox.bytes = Vec::new();
+        } else {
+            mailbox.bytes.extend_from_slice(bytes);
+            self.has_mail.store(true, SeqCst);
+        }
+        drop(mailbox);
+        if is_full { self.cut() } else { self.wake() }
+    }
+
+    /// Ends the connection at once, whatever is still queued for it.
+    pub fn cut(&self) {
+        self.is_cut.store(true, SeqCst);
+        self.close();
+    }
+
+    /// Whether it is to end at once.
+    #[inline]
+    pub fn is_cut(&self) -> bool {
+        self.is_cut.load(SeqCst)
     }
 
     /// Asks the connection to close once what is already queued for it has been sent.

@@ -1,0 +1,125 @@
+//! What a view shows of a whole database: walks and draws.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::clock::LockTime;
+use crate::keyspace::Layout;
+
+fn keyspace(shards: usize) -> Keyspace {
+    Keyspace::new(Layout { shards, databases: 2, seed: 7, journal: None }, || {})
+}
+
+fn at(millis: u64) -> Now {
+    Now { lock: LockTime::from_millis(millis), wall_offset_ms: 0 }
+}
+
+fn put(keyspace: &Keyspace, database: u16, name: &str, lease: Lease) {
+    let events = Events::default();
+    let mut view = View::lock(keyspace, Reach::One(name.as_bytes()), database, at(0), events);
+    view.entry(name.as_bytes()).put(b"v", lease);
+}
+
+/// How often each key of database 0 is visited by a walk whose steps look at `keys` keys.
+fn walk(keyspace: &Keyspace, keys: u64, now: Now, between: impl Fn(u64)) -> BTreeMap<String, usize> {
+    let mut seen = BTreeMap::new();
+    let mut cursor = 0;
+    loop {
+        cursor = View::scan(keyspace, 0, cursor, keys, now, &mut |name, type_name| {
+            assert_eq!(type_name, "string");
+            *seen.entry(String::from_utf8_lossy(name).into_owned()).or_insert(0) += 1;
+        });
+        between(cursor);
+        if cursor == 0 {
+            return seen;
+        }
+    }
+}
+
+#[test]
+fn a_walk_visits_every_key_of_its_database_once_whatever_its_steps() {
+    for shards in [1, 4, 64] {
+        let keyspace = keyspace(shards);
+        for n in 0..500 {
+            put(&keyspace, 0, &format!("key {n}"), Lease::Never);
+            put(&keyspace, 1, &format!("other {n}"), Lease::Never);
+        }
+        for keys in [0, 1, 7, 16, 10_000] {
+            let seen = walk(&keyspace, keys, at(0), |_| {});
+            assert_eq!(seen.len(), 500, "{shards} shards, {keys} keys a step");
+            assert!(seen.iter().all(|(name, times)| name.starts_with("key ") && *times == 1));
+        }
+    }
+}
+
+#[test]
+fn a_walk_misses_no_key_that_stays_while_others_come() {
+    let keyspace = keyspace(4);
+    for n in 0..100 {
+        put(&keyspace, 0, &format!("stays {n}"), Lease::Never);
+    }
+    let seen = walk(&keyspace, 3, at(0), |cursor| {
+        // Enough to make every table grow several times under the walk.
+        for n in 0..20 {
+            put(&keyspace, 0, &format!("comes {cursor} {n}"), Lease::Until(at(0).deadline_in(0)));
+        }
+        keyspace.tick(at(1), Events::default(), &Channels::default());
+    });
+    assert!((0..100).all(|n| seen.get(&format!("stays {n}")) == Some(&1)));
+}
+
+#[test]
+fn a_step_of_a_walk_visits_no_more_keys_than_asked() {
+    let keyspace = keyspace(1);
+    for n in 0..100 {
+        put(&keyspace, 0, &format!("{n}"), Lease::Never);
+    }
+    let mut visits = 0;
+    let cursor = View::scan(&keyspace, 0, 0, 5, at(0), &mut |_, _| visits += 1);
+    assert!(cursor != 0 && visits == 5, "{visits} visits, then {cursor}");
+}
+
+#[test]
+fn a_cursor_that_no_walk_gave_ends() {
+    let keyspace = keyspace(4);
+    put(&keyspace, 0, "key", Lease::Never);
+    for start in [u64::MAX, u64::MAX - 2, 1 << 63, 1 << 40] {
+        let mut cursor = start;
+        let ends = (0..10).any(|_| {
+            cursor = View::scan(&keyspace, 0, cursor, 10, at(0), &mut |_, _| {});
+            cursor == 0
+        });
+        assert!(ends, "from {start}");
+    }
+}
+
+#[test]
+fn what_has_expired_is_neither_walked_over_nor_drawn() {
+    let keyspace = keyspace(4);
+    for n in 0..200 {
+        put(&keyspace, 0, &format!("ends {n}"), Lease::Until(at(0).deadline_in(10)));
+    }
+    put(&keyspace, 0, "stays", Lease::Never);
+    let seen = walk(&keyspace, 16, at(11), |_| {});
+    assert_eq!(seen.into_keys().collect::<Vec<_>>(), ["stays"]);
+
+    let mut view = View::lock(&keyspace, Reach::All, 0, at(11), Events::default());
+    for entropy in 0..100_u64 {
+        let drawn = view.random_key(entropy.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        assert_eq!(drawn.as_deref(), Some(b"stays".as_slice()), "one key is left to draw");
+    }
+}
+
+#[test]
+fn every_key_is_drawn_sooner_or_later_and_from_its_own_database() {
+    let keyspace = keyspace(4);
+    for n in 0..20 {
+        put(&keyspace, 0, &format!("key {n}"), Lease::Never);
+    }
+    put(&keyspace, 1, "other", Lease::Never);
+    let mut view = View::lock(&keyspace, Reach::All, 0, at(0), Events::default());
+    let draws = (0..5_000_u64).map(|n| view.random_key(n.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+    let drawn: std::collections::HashSet<_> = draws.flatten().collect();
+    assert_eq!(drawn.len(), 20);
+    assert!(!drawn.contains(b"other".as_slice()));
+}
