@@ -150,9 +150,11 @@ fn commands_of_a_lock_do_not_allocate() {
 fn recognised_scripts(desk: &mut Desk, token: &str, times: u64) {
     let release =
         "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
-    let extend = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
+    let extend = "if redis.call('get',KEYS[1]) == ARGV[1] then \
+                  return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
     let load = |desk: &mut Desk, script: &str| {
-        let answer = String::from_utf8(desk.ask(&frame(&["SCRIPT", "LOAD", script])).to_vec()).unwrap();
+        let answer = String::from_utf8(desk.ask(&frame(&["SCRIPT", "LOAD", script])).to_vec())
+            .expect("a SHA1 is ASCII");
         answer.lines().nth(1).expect("a bulk string with the digest").to_owned()
     };
     let (release, extend) = (load(desk, release), load(desk, extend));

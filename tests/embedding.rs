@@ -3,6 +3,8 @@
 //! Belongs here  what the public names of the crate promise to a program that embeds it.
 //! Time          only manual clocks, moved by the test; nothing here waits for real time to pass.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};

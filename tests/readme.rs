@@ -6,6 +6,7 @@
 //! `UPDATE_README=1 cargo test --test readme` writes the generated tables anew.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use redlatch::commands::row::Group;
