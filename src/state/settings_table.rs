@@ -58,6 +58,7 @@ pub const ROWS: &[Setting] = &[
         Kind::OneOf(&["debug", "verbose", "notice", "warning", "nothing"]),
         "What is logged.",
     ),
+    at_start("logfile", "", Kind::Text, "File that the log is appended to; empty: the standard output."),
     at_start(
         "enable-debug-command",
         "no",
