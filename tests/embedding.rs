@@ -216,3 +216,35 @@ async fn a_journal_hears_of_every_effect_in_order() {
     assert!(matches!(&heard[0].1[..], [Mutation::Put { key, .. }] if key == "lock"));
     assert!(matches!(&heard[1].1[..], [Mutation::Remove { key, expired: true, .. }] if key == "lock"));
 }
+
+#[tokio::test]
+async fn a_waiting_call_is_answered_in_its_time() {
+    let server = manual().await;
+    let mut client = tokio::io::BufReader::new(server.stream());
+    client.get_mut().write_all(b"WAIT 1 100\r\n").await.unwrap();
+    server.clock().advance(Duration::from_millis(100)).await;
+    assert_eq!(read(&mut client, 1).await, [":0"]);
+}
+
+#[tokio::test]
+async fn a_subscriber_hears_of_ended_leases_in_their_order_and_one_that_does_not_read_holds_up_nobody() {
+    let server = manual().await;
+    let mut deaf = server.stream();
+    let mut client = tokio::io::BufReader::new(server.stream());
+    client.get_mut().write_all(b"CONFIG SET notify-keyspace-events Ex\r\n").await.unwrap();
+    assert_eq!(read(&mut client, 1).await, ["+OK"]);
+    deaf.write_all(b"PSUBSCRIBE *\r\n").await.unwrap();
+    client.get_mut().write_all(b"PSUBSCRIBE *\r\n").await.unwrap();
+    for n in [300_u64, 100, 200] {
+        let payload = format!("{n:0>2000}");
+        server.keys().set(payload, "", Some(Duration::from_millis(n)));
+    }
+    for n in 0..200 {
+        server.keys().set(format!("{n:0>2000}x"), "", Some(Duration::from_millis(50)));
+    }
+    server.clock().advance(Duration::from_secs(1)).await;
+    let heard = read(&mut client, 6 + 203 * 9).await;
+    let ended: Vec<&String> = heard.iter().filter(|line| line.len() == 2000).collect();
+    assert_eq!(ended.len(), 3);
+    assert!(ended[0].ends_with("100") && ended[1].ends_with("200") && ended[2].ends_with("300"));
+}

@@ -89,7 +89,7 @@ fn commands() -> String {
         lines.sort();
         if !lines.is_empty() {
             write!(text, "\n### {title}\n\n| command | what it does |\n|---|---|\n{}", lines.concat())
-                .unwrap();
+                .expect("a String takes everything");
         }
     }
     assert_eq!(listed, table().commands().len(), "every command is in a chapter");
