@@ -248,3 +248,21 @@ async fn a_subscriber_hears_of_ended_leases_in_their_order_and_one_that_does_not
     assert_eq!(ended.len(), 3);
     assert!(ended[0].ends_with("100") && ended[1].ends_with("200") && ended[2].ends_with("300"));
 }
+
+#[tokio::test]
+async fn a_client_that_says_nothing_is_closed_when_its_time_is_up_and_a_subscriber_is_not() {
+    let server = Server::builder().manual_clock(START).set("timeout", "10").start().await.unwrap();
+    let mut idle = server.stream();
+    let mut listener = tokio::io::BufReader::new(server.stream());
+    listener.get_mut().write_all(b"SUBSCRIBE news\r\n").await.unwrap();
+    server.clock().advance(Duration::from_secs(10)).await;
+    idle.write_all(b"ECHO here\r\n").await.unwrap();
+    server.clock().advance(Duration::from_secs(10)).await;
+    server.clock().advance(Duration::from_secs(1)).await;
+    let mut heard = String::new();
+    idle.read_to_string(&mut heard).await.unwrap();
+    assert_eq!(heard, "$4\r\nhere\r\n");
+    assert_eq!(read(&mut listener, 6).await.last().map(String::as_str), Some(":1"));
+    listener.get_mut().write_all(b"PING\r\n").await.unwrap();
+    assert_eq!(read(&mut listener, 1).await, ["*2"]);
+}
