@@ -3,6 +3,8 @@
 //! Belongs here  what the public names of the crate promise to a program that embeds it.
 //! Time          only manual clocks, moved by the test; nothing here waits for real time to pass.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
@@ -213,4 +215,54 @@ async fn a_journal_hears_of_every_effect_in_order() {
     assert_eq!(numbers, [0, 1], "one record for the grant, one for its end, none for the look between");
     assert!(matches!(&heard[0].1[..], [Mutation::Put { key, .. }] if key == "lock"));
     assert!(matches!(&heard[1].1[..], [Mutation::Remove { key, expired: true, .. }] if key == "lock"));
+}
+
+#[tokio::test]
+async fn a_waiting_call_is_answered_in_its_time() {
+    let server = manual().await;
+    let mut client = tokio::io::BufReader::new(server.stream());
+    client.get_mut().write_all(b"WAIT 1 100\r\n").await.unwrap();
+    server.clock().advance(Duration::from_millis(100)).await;
+    assert_eq!(read(&mut client, 1).await, [":0"]);
+}
+
+#[tokio::test]
+async fn a_subscriber_hears_of_ended_leases_in_their_order_and_one_that_does_not_read_holds_up_nobody() {
+    let server = manual().await;
+    let mut deaf = server.stream();
+    let mut client = tokio::io::BufReader::new(server.stream());
+    client.get_mut().write_all(b"CONFIG SET notify-keyspace-events Ex\r\n").await.unwrap();
+    assert_eq!(read(&mut client, 1).await, ["+OK"]);
+    deaf.write_all(b"PSUBSCRIBE *\r\n").await.unwrap();
+    client.get_mut().write_all(b"PSUBSCRIBE *\r\n").await.unwrap();
+    for n in [300_u64, 100, 200] {
+        let payload = format!("{n:0>2000}");
+        server.keys().set(payload, "", Some(Duration::from_millis(n)));
+    }
+    for n in 0..200 {
+        server.keys().set(format!("{n:0>2000}x"), "", Some(Duration::from_millis(50)));
+    }
+    server.clock().advance(Duration::from_secs(1)).await;
+    let heard = read(&mut client, 6 + 203 * 9).await;
+    let ended: Vec<&String> = heard.iter().filter(|line| line.len() == 2000).collect();
+    assert_eq!(ended.len(), 3);
+    assert!(ended[0].ends_with("100") && ended[1].ends_with("200") && ended[2].ends_with("300"));
+}
+
+#[tokio::test]
+async fn a_client_that_says_nothing_is_closed_when_its_time_is_up_and_a_subscriber_is_not() {
+    let server = Server::builder().manual_clock(START).set("timeout", "10").start().await.unwrap();
+    let mut idle = server.stream();
+    let mut listener = tokio::io::BufReader::new(server.stream());
+    listener.get_mut().write_all(b"SUBSCRIBE news\r\n").await.unwrap();
+    server.clock().advance(Duration::from_secs(10)).await;
+    idle.write_all(b"ECHO here\r\n").await.unwrap();
+    server.clock().advance(Duration::from_secs(10)).await;
+    server.clock().advance(Duration::from_secs(1)).await;
+    let mut heard = String::new();
+    idle.read_to_string(&mut heard).await.unwrap();
+    assert_eq!(heard, "$4\r\nhere\r\n");
+    assert_eq!(read(&mut listener, 6).await.last().map(String::as_str), Some(":1"));
+    listener.get_mut().write_all(b"PING\r\n").await.unwrap();
+    assert_eq!(read(&mut listener, 1).await, ["*2"]);
 }
