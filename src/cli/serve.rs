@@ -49,6 +49,11 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     tracing::info!(reason, "Ending");
     server.stop();
     server.join();
+    let port_file = settings.text("port-file");
+    if !port_file.is_empty() {
+        // Whoever waits for the file of the next server must not find this one's.
+        let _ = std::fs::remove_file(port_file);
+    }
     tracing::info!("Ended");
     Ok(())
 }
