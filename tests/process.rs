@@ -4,6 +4,8 @@
 //! Time    no sleep: a test waits for a line of the log or for the end of the process, and the ports are free ones.
 
 #![cfg(feature = "cli")]
+// A test ends where it is surprised; the helpers are part of the tests.
+#![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
