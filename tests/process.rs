@@ -157,7 +157,7 @@ mod settings {
 
     #[test]
     fn several_words_in_one_argument_are_split() {
-        let server = Running::start(redlatch().arg("--port auto --databases 4"));
+        let server = Running::start(redlatch().args(["--port auto --databases 4"]));
         assert!(server.ask("CONFIG GET databases").starts_with(&format!("{DATABASES}4")));
     }
 
