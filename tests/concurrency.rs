@@ -107,13 +107,20 @@ fn no_deadline_slips_past_the_ticker() {
         let rung = Arc::new(AtomicBool::new(false));
         let bell = Arc::clone(&rung);
         let keyspace = keyspace(None, move || bell.store(true, SeqCst));
+        // The ticker has slept until an earlier deadline, which is over.
+        put_all(&keyspace, &KEYS[1..], b"v", at(1), Lease::Until(at(1).deadline_in(4)));
+        keyspace.tick(at(1), Events::default(), &Channels::default());
+        rung.store(false, SeqCst);
         let setter = {
             let keyspace = Arc::clone(&keyspace);
             thread::spawn(move || {
-                put_all(&keyspace, &KEYS[..1], b"v", at(1), Lease::Until(at(1).deadline_in(50)));
+                put_all(&keyspace, &KEYS[..1], b"v", at(10), Lease::Until(at(10).deadline_in(41)));
             })
         };
-        let due = keyspace.tick(at(1), Events::default(), &Channels::default());
+        let mut due = Due::More;
+        while due == Due::More {
+            due = keyspace.tick(at(10), Events::default(), &Channels::default());
+        }
         setter.join().expect("a setter that ends");
         let knows = matches!(due, Due::Next(Some(next)) if next.as_millis() <= 52);
         assert!(knows || rung.load(SeqCst), "the ticker sleeps past a deadline: {due:?}");

@@ -17,7 +17,6 @@ pub(super) fn open(level: &str, path: &str) -> Result<(), Fault> {
         "debug" => LevelFilter::TRACE,
         "verbose" => LevelFilter::DEBUG,
         "warning" => LevelFilter::WARN,
-        "nothing" => LevelFilter::OFF,
         _ => LevelFilter::INFO,
     };
     let log = tracing_subscriber::fmt().with_max_level(filter).with_target(false).log_internal_errors(false);

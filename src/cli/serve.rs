@@ -31,23 +31,31 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
-    runtime.block_on(async {
-        let cannot = |error| format!("cannot catch signals: {error}");
-        let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
-        let server = builder.start_on_threads(threads).map_err(|refused| refused.to_string())?;
-        announce(&server, &settings);
-        let reason = tokio::select! {
+    // A signal is registered with the runtime that waits for it.
+    let entered = runtime.enter();
+    let cannot = |error| format!("cannot catch signals: {error}");
+    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+    drop(entered);
+    let server = builder.start_on_threads(threads).map_err(|refused| refused.to_string())?;
+    announce(&server, &settings);
+    let reason = runtime.block_on(async {
+        tokio::select! {
             _ = terminate.recv() => "SIGTERM",
             _ = interrupt.recv() => "SIGINT",
             () = server.stopped() => "SHUTDOWN",
-        };
-        tracing::info!(reason, "Ending");
-        server.stop();
-        server.join();
-        tracing::info!("Ended");
-        Ok(())
-    })
+        }
+    });
+    tracing::info!(reason, "Ending");
+    server.stop();
+    server.join();
+    let port_file = settings.text("port-file");
+    if !port_file.is_empty() {
+        // Whoever waits for the file of the next server must not find this one's.
+        let _ = std::fs::remove_file(port_file);
+    }
+    tracing::info!("Ended");
+    Ok(())
 }
 
 /// The banner is the one that harnesses wait for, in the name of the program they think they started.
