@@ -165,6 +165,10 @@ where
     let since = house.clock().now().lock;
     let client = Client::new(shared.clients.next_id(), peer, local, is_unix, since);
     let session = house.engine.connect(client);
+    if house.has_stopped() {
+        // It has entered too late to be told.
+        session.client.close();
+    }
     Connection::new(stream, house, session).await;
 }
 
