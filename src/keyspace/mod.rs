@@ -35,7 +35,7 @@ use ahash::RandomState;
 
 use crate::clock::{LockTime, Now};
 use crate::journal::{Journal, Mutation};
-use crate::limits::SHARDS_MAX;
+use crate::limits::{DATABASES_MAX, SHARDS_MAX};
 use crate::state::channels::Channels;
 use crate::state::settings::Events;
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
@@ -75,7 +75,7 @@ pub(crate) struct Held {
 pub struct Layout {
     /// Shards: a power of two, at most [`SHARDS_MAX`].
     pub shards: usize,
-    /// Databases: at least one.
+    /// Databases: at least one, at most [`DATABASES_MAX`].
     pub databases: u16,
     /// Seeds the hash. Random where strangers choose keys; fixed where a run must repeat.
     pub seed: u64,
@@ -254,3 +254,6 @@ impl fmt::Debug for Keyspace {
             .finish()
     }
 }
+
+const _: () =
+    assert!(DATABASES_MAX as usize <= shard::DATABASES_MAX, "a shard has a table for every database");
