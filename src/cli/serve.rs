@@ -23,7 +23,7 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
         settings.set(name, value).map_err(|refused| refused.to_string())?;
         builder = builder.set(*name, value);
     }
-    log::open(&settings.text("loglevel"), &settings.text("logfile"))?;
+    let followed = log::open(&settings)?;
     greet(program, &gathered.ignored);
     let threads = match settings.integer("threads") as usize {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -38,6 +38,8 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
     drop(entered);
     let server = builder.start_on_threads(threads).map_err(|refused| refused.to_string())?;
+    // Set once: nothing else follows.
+    let _ = followed.set(server.shared());
     announce(&server, &settings);
     let reason = runtime.block_on(async {
         tokio::select! {

@@ -70,6 +70,12 @@ impl Server {
         &self.house
     }
 
+    /// What the server's connections share, for the process around it.
+    #[cfg(feature = "cli")]
+    pub(crate) fn shared(&self) -> Arc<crate::commands::Shared> {
+        Arc::clone(self.house.engine.shared())
+    }
+
     /// The address to connect to.
     ///
     /// # Panics
