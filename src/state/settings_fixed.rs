@@ -37,7 +37,6 @@ pub const FIXED: &[(&str, &str)] = &[
     ("lazyfree-lazy-user-del", "no"),
     ("lazyfree-lazy-user-flush", "no"),
     ("list-max-listpack-size", "-2"),
-    ("logfile", ""),
     ("lua-time-limit", "5000"),
     ("masterauth", ""),
     ("masteruser", ""),
@@ -77,6 +76,19 @@ mod tests {
         for (at, (name, _)) in FIXED.iter().enumerate() {
             assert!(Settings::row(name).is_none(), "{name}: is a setting");
             assert!(FIXED[..at].iter().all(|(other, _)| other != name), "{name}: twice");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::settings_table::ROWS;
+
+    #[test]
+    fn a_setting_has_one_value_or_a_row_and_not_both() {
+        for (name, _) in FIXED {
+            assert!(ROWS.iter().all(|row| row.name != *name), "{name}");
         }
     }
 }
