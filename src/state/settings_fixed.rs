@@ -79,16 +79,3 @@ mod tests {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::state::settings_table::ROWS;
-
-    #[test]
-    fn a_setting_has_one_value_or_a_row_and_not_both() {
-        for (name, _) in FIXED {
-            assert!(ROWS.iter().all(|row| row.name != *name), "{name}");
-        }
-    }
-}
