@@ -1,55 +1,42 @@
 //! The log: one line for each event, fields and not prose.
-//!
-//! Rule    `loglevel` may change while the server runs, so an event asks the server for it, once there is one. Events
-//!         are rare: a connection's faults, never a command.
 
 use std::fs::OpenOptions;
 use std::io::IsTerminal;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Mutex;
 
-use tracing::level_filters::LevelFilter;
-use tracing_subscriber::Layer;
-use tracing_subscriber::filter::dynamic_filter_fn;
-use tracing_subscriber::fmt::layer;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::{fmt, reload};
 
 use super::Fault;
-use crate::commands::Shared;
-use crate::state::settings::Settings;
 
-/// The server whose settings the log follows, from the moment that there is one.
-pub(super) type Followed = Arc<OnceLock<Arc<Shared>>>;
+/// Changes what is logged to another value of the setting `loglevel`.
+pub(super) type Level = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Opens the log of this process, as `settings` say.
+/// Opens the log of this process: `level` as in the setting `loglevel`, `path` a file or empty for the standard output.
 ///
 /// # Errors
-/// When its file cannot be opened.
-pub(super) fn open(settings: &Settings) -> Result<Followed, Fault> {
-    let followed = Followed::default();
-    let first = level(&settings.text("loglevel"));
-    let server = Arc::clone(&followed);
-    let filter = dynamic_filter_fn(move |event, _| {
-        let now = server.get().map_or(first, |shared| level(&shared.settings.text("loglevel")));
-        *event.level() <= now
-    });
-    let lines = layer().with_target(false).log_internal_errors(false);
-    let path = settings.text("logfile");
-    if path.is_empty() {
-        let lines = lines.with_ansi(std::io::stdout().is_terminal());
-        tracing_subscriber::registry().with(lines.with_filter(filter)).init();
+/// When the file cannot be opened.
+pub(super) fn open(level: &str, path: &str) -> Result<Level, Fault> {
+    let (filter, handle) = reload::Layer::new(filter(level));
+    let (writer, is_colored) = if path.is_empty() {
+        (BoxMakeWriter::new(std::io::stdout), std::io::stdout().is_terminal())
     } else {
-        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let file = OpenOptions::new().create(true).append(true).open(path);
         let file =
             file.map_err(|error| format!("logfile '{path}': must be a file that can be written: {error}"))?;
-        let lines = lines.with_ansi(false).with_writer(Mutex::new(file));
-        tracing_subscriber::registry().with(lines.with_filter(filter)).init();
-    }
-    Ok(followed)
+        (BoxMakeWriter::new(Mutex::new(file)), false)
+    };
+    let lines =
+        fmt::layer().with_target(false).log_internal_errors(false).with_ansi(is_colored).with_writer(writer);
+    tracing_subscriber::registry().with(filter).with(lines).init();
+    // The log lives as long as the process, so that there is always something to reload.
+    Ok(Box::new(move |level| drop(handle.reload(self::filter(level)))))
 }
 
-fn level(word: &str) -> LevelFilter {
-    match word {
+fn filter(level: &str) -> LevelFilter {
+    match level {
         "debug" => LevelFilter::TRACE,
         "verbose" => LevelFilter::DEBUG,
         "warning" => LevelFilter::WARN,

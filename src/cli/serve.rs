@@ -23,7 +23,7 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
         settings.set(name, value).map_err(|refused| refused.to_string())?;
         builder = builder.set(*name, value);
     }
-    let followed = log::open(&settings)?;
+    let level = log::open(&settings.text("loglevel"), &settings.text("logfile"))?;
     greet(program, &gathered.ignored);
     let threads = match settings.integer("threads") as usize {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -38,8 +38,7 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
     drop(entered);
     let server = builder.start_on_threads(threads).map_err(|refused| refused.to_string())?;
-    // Set once: nothing else follows.
-    let _ = followed.set(server.shared());
+    server.settings().on_change(move |settings| level(&settings.text("loglevel")));
     announce(&server, &settings);
     let reason = runtime.block_on(async {
         tokio::select! {

@@ -70,12 +70,6 @@ impl Server {
         &self.house
     }
 
-    /// What the server's connections share, for the process around it.
-    #[cfg(feature = "cli")]
-    pub(crate) fn shared(&self) -> Arc<crate::commands::Shared> {
-        Arc::clone(self.house.engine.shared())
-    }
-
     /// The address to connect to.
     ///
     /// # Panics
@@ -93,6 +87,11 @@ impl Server {
             "" => format!("redis://{}", self.addr()),
             password => format!("redis://:{password}@{}", self.addr()),
         }
+    }
+
+    #[cfg(feature = "cli")]
+    pub(crate) fn settings(&self) -> &crate::state::settings::Settings {
+        &self.house.engine.shared().settings
     }
 
     /// A connection without a socket.

@@ -180,7 +180,12 @@ pub(super) fn admit(house: &House, peer: String, local: String, is_unix: bool) -
     }
     let since = house.clock().now().lock;
     let client = Client::new(shared.clients.next_id(), peer, local, is_unix, since);
-    Some(house.engine.connect(client))
+    let session = house.engine.connect(client);
+    if house.has_stopped() {
+        // It has entered too late to be told.
+        session.client.close();
+    }
+    Some(session)
 }
 
 /// Out of descriptors or memory: accepting at once again would only spin.
