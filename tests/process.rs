@@ -93,9 +93,14 @@ impl Running {
     }
 
     /// Waits for the end; returns the exit code.
-    fn end(mut self) -> Option<i32> {
+    fn end(self) -> Option<i32> {
+        self.end_with_log().0
+    }
+
+    /// Waits for the end; returns the exit code and all that was logged.
+    fn end_with_log(mut self) -> (Option<i32>, String) {
         self.log.read_to_string(&mut self.said).unwrap();
-        self.process.wait().unwrap().code()
+        (self.process.wait().unwrap().code(), std::mem::take(&mut self.said))
     }
 }
 
@@ -182,6 +187,23 @@ mod settings {
         assert!(line.contains("save appendonly daemonize"), "{line}");
         assert_eq!(server.said.matches("appendonly").count(), 1);
         assert_eq!(server.ask("PING"), "+PONG\r\n");
+    }
+
+    #[test]
+    fn the_log_follows_its_level_while_the_server_runs_and_goes_to_a_file() {
+        let directory = Directory::new();
+        let path = directory.path("log");
+        let loud = Running::start(redlatch().args(["--port", "auto"]));
+        assert_eq!(loud.ask("CONFIG SET loglevel warning"), "+OK\r\n");
+        loud.signal("TERM");
+        let (code, said) = loud.end_with_log();
+        assert_eq!(code, Some(0));
+        assert!(!said.contains("Ending"), "{said}");
+
+        let bad = redlatch().args(["--port", "65536", "--logfile", &path]).output().unwrap();
+        refusal(&bad);
+        assert!(bad.stdout.is_empty());
+        assert!(std::fs::read_to_string(&path).unwrap().contains("redlatch is starting"));
     }
 
     #[test]
