@@ -87,8 +87,10 @@ fn commands() -> String {
         listed += table().commands().iter().filter(|command| command.row.group == group).count();
         lines.sort();
         if !lines.is_empty() {
-            write!(text, "\n### {title}\n\n| command | what it does |\n|---|---|\n{}", lines.concat())
-                .unwrap();
+            text.push_str(&format!(
+                "\n### {title}\n\n| command | what it does |\n|---|---|\n{}",
+                lines.concat()
+            ));
         }
     }
     assert_eq!(listed, table().commands().len(), "every command is in a chapter");
