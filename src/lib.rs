@@ -72,6 +72,7 @@
 //!
 //! ```text
 //! 8  lib.rs main.rs        public names and this map; the binary holds no logic
+//! 7  cli/                  flags, configuration file, log, signals: the process around one server
 //! 7  server/               the only floor with tokio, sockets, files, threads, the system clock
 //! 6  engine/               the sans-IO server: execute, tick, next deadline
 //! 5  commands/             one file per family: rows, parsing, behaviour
@@ -82,6 +83,8 @@
 //! 0  clock limits error number   words every floor may say
 //! ```
 
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod clock;
 pub mod commands;
 pub mod engine;

@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use super::connection::Connection;
 use super::house::House;
 use crate::state::clients::Client;
+use crate::state::session::Session;
 
 /// Connections that may wait to be accepted; Redis' `tcp-backlog` is 511.
 const BACKLOG: i32 = 1024;
@@ -151,21 +152,25 @@ pub(super) async fn serve<S>(mut stream: S, house: House, peer: String, local: S
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let shared = house.engine.shared();
-    if shared.clients.len() as i64 >= shared.settings.integer("maxclients") {
-        shared.metrics.rejected_connections.add(1);
-        use tokio::io::AsyncWriteExt;
+    use tokio::io::AsyncWriteExt;
+    match admit(&house, peer, local, is_unix) {
+        Some(session) => Connection::new(stream, house, session).await,
         // Best effort: the peer is being turned away.
-        let _ = stream.write_all(b"-ERR max number of clients reached\r\n").await;
-        return;
+        None => drop(stream.write_all(b"-ERR max number of clients reached\r\n").await),
     }
-    if house.has_stopped() {
-        return;
+}
+
+/// The session of a new connection, unless there are too many or the server has ended. From here on the client is
+/// known: whoever moves the clock waits for it.
+pub(super) fn admit(house: &House, peer: String, local: String, is_unix: bool) -> Option<Session> {
+    let shared = house.engine.shared();
+    if house.has_stopped() || shared.clients.len() as i64 >= shared.settings.integer("maxclients") {
+        shared.metrics.rejected_connections.add(1);
+        return None;
     }
     let since = house.clock().now().lock;
     let client = Client::new(shared.clients.next_id(), peer, local, is_unix, since);
-    let session = house.engine.connect(client);
-    Connection::new(stream, house, session).await;
+    Some(house.engine.connect(client))
 }
 
 /// Out of descriptors or memory: accepting at once again would only spin.

@@ -1,6 +1,6 @@
 //! What a view shows of a whole database: walks and draws.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::*;
 use crate::clock::LockTime;
@@ -21,8 +21,8 @@ fn put(keyspace: &Keyspace, database: u16, name: &str, lease: Lease) {
 }
 
 /// How often each key of database 0 is visited by a walk whose steps look at `keys` keys.
-fn walk(keyspace: &Keyspace, keys: u64, now: Now, between: impl Fn(u64)) -> HashMap<String, usize> {
-    let mut seen = HashMap::new();
+fn walk(keyspace: &Keyspace, keys: u64, now: Now, between: impl Fn(u64)) -> BTreeMap<String, usize> {
+    let mut seen = BTreeMap::new();
     let mut cursor = 0;
     loop {
         cursor = View::scan(keyspace, 0, cursor, keys, now, &mut |name, type_name| {

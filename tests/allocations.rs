@@ -1,0 +1,242 @@
+//! What a command allocates, counted by the allocator: exact, and the same on every machine.
+//!
+//! What belongs here: commands on the path of a lock client, each after it has been sent a few times, decoded and
+//! carried out as the shell does it. A count that grows is a promise broken, not a slow day.
+
+#[path = "support/bare.rs"]
+mod bare;
+
+use std::collections::BTreeSet;
+
+use allocation_counter::measure;
+use bare::{Bare, EXTEND, RELEASE, load, request};
+use redlatch::resp::Protocol;
+
+/// Calls before the count begins: buffers have their size, lazily built tables are there.
+const WARM_UP: usize = 20;
+/// Calls that are counted.
+const COUNTED: usize = 1_000;
+
+/// Allocations in [`COUNTED`] rounds of `requests`, of which each is answered by what stands beside it.
+fn allocations(bare: &mut Bare, requests: &[(Vec<u8>, &str)]) -> u64 {
+    let round = |bare: &mut Bare| {
+        for (request, answer) in requests {
+            let got = bare.send(request);
+            assert_eq!(got, answer.as_bytes(), "{:?}", String::from_utf8_lossy(got));
+        }
+    };
+    (0..WARM_UP).for_each(|_| round(bare));
+    measure(|| (0..COUNTED).for_each(|_| round(bare))).count_total
+}
+
+/// A server on which `lock:stock` is held by `me` for a minute.
+fn held() -> Bare {
+    let mut bare = Bare::new();
+    assert_eq!(bare.send(&acquire("me")), b"+OK\r\n");
+    bare
+}
+
+fn acquire(token: &str) -> Vec<u8> {
+    request(&["SET", "lock:stock", token, "NX", "PX", "60000"])
+}
+
+fn evalsha(sha: &str, args: &[&str]) -> Vec<u8> {
+    let mut words = vec!["EVALSHA", sha, "1", "lock:stock"];
+    words.extend_from_slice(args);
+    request(&words)
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(measure(|| drop(std::hint::black_box(vec![1_u8; 100]))).count_total, 1);
+}
+
+mod no_allocation_for {
+    use super::*;
+
+    #[test]
+    fn a_read() {
+        let mut bare = held();
+        let requests = [
+            (request(&["GET", "lock:stock"]), "$2\r\nme\r\n"),
+            (request(&["get", "nobody:here"]), "$-1\r\n"),
+            (request(&["EXISTS", "lock:stock"]), ":1\r\n"),
+            (request(&["PTTL", "lock:stock"]), ":60000\r\n"),
+            (request(&["DEL", "nobody:here"]), ":0\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
+    }
+
+    #[test]
+    fn a_read_over_resp3() {
+        let mut bare = held();
+        bare.speak(Protocol::Resp3);
+        let requests = [(request(&["GET", "nobody:here"]), "_\r\n")];
+        assert_eq!(allocations(&mut bare, &requests), 0);
+    }
+
+    #[test]
+    fn a_lock_that_somebody_else_holds() {
+        let mut bare = held();
+        let requests = [
+            (acquire("you"), "$-1\r\n"),
+            (request(&["SETNX", "lock:stock", "you"]), ":0\r\n"),
+            (request(&["set", "lock:stock", "you", "ex", "60", "nx"]), "$-1\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
+    }
+
+    #[test]
+    fn a_lease_that_is_extended() {
+        let mut bare = held();
+        let requests = [
+            (request(&["PEXPIRE", "lock:stock", "60000"]), ":1\r\n"),
+            (request(&["SET", "lock:stock", "me", "XX", "PX", "60000"]), "+OK\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
+    }
+
+    #[test]
+    fn a_script_that_extends_a_lease() {
+        let mut bare = held();
+        let sha = load(&mut bare, EXTEND);
+        let requests = [
+            (evalsha(&sha, &["me", "60000"]), ":1\r\n"),
+            (evalsha(&sha, &["you", "60000"]), ":0\r\n"),
+            (evalsha(&sha.to_uppercase(), &["me", "60000"]), ":1\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
+    }
+
+    #[test]
+    fn a_script_that_releases_a_lock_and_a_lock_taken_again() {
+        let mut bare = held();
+        let sha = load(&mut bare, RELEASE);
+        let requests = [
+            (evalsha(&sha, &["you"]), ":0\r\n"),
+            (evalsha(&sha, &["me"]), ":1\r\n"),
+            (evalsha(&sha, &["me"]), ":0\r\n"),
+            (acquire("me"), "+OK\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
+    }
+
+    #[test]
+    fn any_script_of_the_table_but_those_that_answer_with_arrays() {
+        let (mut seen, acquire) = (BTreeSet::new(), acquire("me"));
+        for (text, name) in redlatch::scripts::texts() {
+            let mut bare = held();
+            // One text of each row; a row whose commands are not there cannot be loaded.
+            if !seen.insert(name) || !bare.send(&request(&["SCRIPT", "LOAD", &text])).starts_with(b"$40") {
+                continue;
+            }
+            let sha = load(&mut bare, &text);
+            for token in ["me", "you"] {
+                let call = evalsha(&sha, &[token, "60000", "60000"]);
+                let answer = bare.send(&call);
+                // A call that does not fit the script's operands is refused; that is not what locks are made of.
+                if answer.starts_with(b"*") || answer.starts_with(b"-ERR this server runs") {
+                    continue;
+                }
+                let mut take_and_call = || {
+                    bare.send(&acquire);
+                    bare.send(&call);
+                };
+                (0..WARM_UP).for_each(|_| take_and_call());
+                assert_eq!(measure(take_and_call).count_total, 0, "{name}, called by {token}: {text}");
+            }
+        }
+        assert!(seen.len() > 20, "{} rows were tried", seen.len());
+    }
+
+    #[test]
+    fn a_script_by_its_text() {
+        let mut bare = held();
+        let requests = [
+            (request(&["EVAL", RELEASE, "1", "lock:stock", "you"]), ":0\r\n"),
+            (request(&["EVAL", EXTEND, "1", "lock:stock", "me", "60000"]), ":1\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
+    }
+
+    #[test]
+    fn a_compare_and_delete_without_a_script() {
+        let mut bare = held();
+        let requests = [
+            (request(&["DELIFEQ", "lock:stock", "you"]), ":0\r\n"),
+            (request(&["DELEX", "lock:stock", "IFEQ", "me"]), ":1\r\n"),
+            (acquire("me"), "+OK\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
+    }
+
+    #[test]
+    fn a_fencing_counter() {
+        let mut bare = Bare::new();
+        // A number that gains no digit meanwhile: a longer one may move to a larger slot, in a new page.
+        bare.send(&request(&["SET", "fence", "100000"]));
+        let incr = request(&["INCR", "fence"]);
+        bare.send(&incr);
+        let count =
+            |bare: &mut Bare| (0..COUNTED).for_each(|_| assert!(bare.send(&incr).starts_with(b":10")));
+        assert_eq!(measure(|| count(&mut bare)).count_total, 0);
+        assert_eq!(bare.send(&request(&["GET", "fence"])), b"$6\r\n101001\r\n");
+    }
+
+    #[test]
+    fn a_pipeline_of_different_commands() {
+        let mut bare = held();
+        let mut bytes = Vec::new();
+        for _ in 0..100 {
+            bytes.extend_from_slice(&request(&["GET", "lock:stock"]));
+            bytes.extend_from_slice(&acquire("you"));
+        }
+        let answers = "$2\r\nme\r\n$-1\r\n".repeat(100);
+        assert_eq!(allocations(&mut bare, &[(bytes, &answers)]), 0);
+    }
+}
+
+mod a_granted_lock {
+    use super::*;
+
+    /// Locks granted, none of which was there before.
+    const LOCKS: u64 = 20_000;
+
+    fn grants() -> Vec<Vec<u8>> {
+        let key = |n| format!("lock:{n:020}");
+        let token = "01234567-89ab-cdef-0123-456789abcdef";
+        (0..LOCKS).map(|n| request(&["SET", &key(n), token, "NX", "PX", "30000"])).collect()
+    }
+
+    fn grant_all(bare: &mut Bare, grants: &[Vec<u8>]) {
+        grants.iter().for_each(|grant| assert_eq!(bare.send(grant), b"+OK\r\n"));
+    }
+
+    #[test]
+    fn costs_at_most_one_allocation_amortised() {
+        let (mut bare, grants) = (held(), grants());
+        let cost = measure(|| grant_all(&mut bare, &grants));
+        assert!(cost.count_total > 0, "memory for {LOCKS} locks came from somewhere");
+        assert!(cost.count_total <= LOCKS, "{} allocations for {LOCKS} locks", cost.count_total);
+    }
+
+    #[test]
+    fn gives_its_memory_back_when_its_lease_has_ended() {
+        let (mut bare, grants) = (Bare::new(), grants());
+        let mut live_and_die = || {
+            measure(|| {
+                grant_all(&mut bare, &grants);
+                bare.pass(30_001);
+            })
+        };
+        let first = live_and_die();
+        let second = live_and_die();
+        assert!(first.bytes_max > 100 * LOCKS, "{} bytes held {LOCKS} locks", first.bytes_max);
+        assert!(first.bytes_current < KEPT_BYTES_MAX, "{} bytes are left", first.bytes_current);
+        assert!(second.bytes_current <= 0, "{} bytes more are left each time", second.bytes_current);
+        assert_eq!(bare.send(&request(&["DBSIZE"])), b":0\r\n");
+    }
+
+    /// What shards keep for their next locks: a page of 64 KiB and small tables each.
+    const KEPT_BYTES_MAX: i64 = bare::SHARDS as i64 * 72 * 1024;
+}

@@ -1,0 +1,268 @@
+//! The server inside somebody's test: start, point, poke, time, end.
+//!
+//! Belongs here  what the public names of the crate promise to a program that embeds it.
+//! Time          only manual clocks, moved by the test; nothing here waits for real time to pass.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redlatch::Server;
+use redlatch::clock::WallTime;
+use redlatch::journal::{Journal, Mutation};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+
+/// Where manual clocks of these tests start: a moment in November 2023.
+const START: WallTime = WallTime::from_millis(1_700_000_000_000);
+
+async fn manual() -> Server {
+    Server::builder().manual_clock(START).start().await.unwrap()
+}
+
+/// A journal that remembers.
+#[derive(Debug, Default)]
+struct Heard(Mutex<Vec<(u64, Vec<Mutation>)>>);
+
+impl Journal for Heard {
+    fn append(&self, number: u64, mutations: &[Mutation]) {
+        self.0.lock().unwrap().push((number, mutations.to_vec()));
+    }
+}
+
+impl Heard {
+    /// The keys whose deadline has passed, in the order in which they went.
+    fn expired(&self) -> Vec<String> {
+        let records = self.0.lock().unwrap();
+        let expired =
+            records.iter().flat_map(|(_, mutations)| mutations).filter_map(|mutation| match mutation {
+                Mutation::Remove { key, expired: true, .. } => {
+                    Some(String::from_utf8_lossy(key).into_owned())
+                }
+                _ => None,
+            });
+        expired.collect()
+    }
+}
+
+/// Sends a request on a stream of any kind and reads as many lines as are asked for.
+async fn ask<S>(stream: &mut tokio::io::BufReader<S>, request: &str, lines: usize) -> Vec<String>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    stream.get_mut().write_all(request.as_bytes()).await.unwrap();
+    read(stream, lines).await
+}
+
+async fn read<S: tokio::io::AsyncRead + Unpin>(
+    stream: &mut tokio::io::BufReader<S>,
+    lines: usize,
+) -> Vec<String> {
+    let mut answer = Vec::new();
+    for _ in 0..lines {
+        let mut line = String::new();
+        assert!(stream.read_line(&mut line).await.unwrap() > 0, "closed after {answer:?}");
+        assert!(!line.starts_with('-'), "refused: {line}");
+        answer.push(line.trim_end().to_owned());
+    }
+    answer
+}
+
+#[tokio::test]
+async fn a_client_of_a_server_on_a_free_port_takes_a_lock() {
+    let server = Server::builder().start().await.unwrap();
+    assert!(server.addr().ip().is_loopback() && server.addr().port() != 0);
+    assert_eq!(server.url(), format!("redis://{}", server.addr()));
+    let mut client = tokio::io::BufReader::new(tokio::net::TcpStream::connect(server.addr()).await.unwrap());
+    assert_eq!(ask(&mut client, "SET lock me NX PX 30000\r\n", 1).await, ["+OK"]);
+    assert_eq!(ask(&mut client, "SET lock you NX PX 30000\r\n", 1).await, ["$-1"]);
+    assert_eq!(server.keys().get("lock").as_deref(), Some(&b"me"[..]));
+}
+
+#[test]
+fn a_test_without_a_runtime_starts_one_too_and_joins_it() {
+    let server = Server::builder().manual_clock(START).start_blocking().unwrap();
+    let mut client = BufReader::new(TcpStream::connect(server.addr()).unwrap());
+    client.get_mut().write_all(b"SET lock me PX 100\r\n").unwrap();
+    let mut line = String::new();
+    client.read_line(&mut line).unwrap();
+    assert_eq!(line, "+OK\r\n");
+    server.clock().advance_blocking(Duration::from_millis(100));
+    assert!(server.keys().get("lock").is_some(), "a key lives through its last millisecond");
+    server.clock().advance_blocking(Duration::from_millis(1));
+    assert_eq!(server.keys().get("lock"), None);
+    let address = server.addr();
+    drop(client);
+    server.stop();
+    server.join();
+    assert!(TcpStream::connect(address).is_err(), "the port is free again");
+}
+
+#[tokio::test]
+async fn many_servers_of_one_process_do_not_meet() {
+    let mut servers = Vec::new();
+    for number in 0..50 {
+        let server = manual().await;
+        server.keys().set("who", number.to_string(), None);
+        servers.push(server);
+    }
+    let mut ports: Vec<_> = servers.iter().map(|server| server.addr().port()).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), servers.len());
+    servers[7].clock().advance(Duration::from_secs(5)).await;
+    for (number, server) in servers.iter().enumerate() {
+        let moved = server.clock().now().as_millis() - START.as_millis();
+        assert_eq!(moved, if number == 7 { 5_000 } else { 0 });
+        assert_eq!(server.keys().get("who").unwrap(), number.to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_stream_needs_no_socket() {
+    let server = Server::builder().port(0).manual_clock(START).start().await.unwrap();
+    let mut client = tokio::io::BufReader::new(server.stream());
+    assert_eq!(ask(&mut client, "EXISTS k\r\n", 1).await, [":0"]);
+    assert_eq!(ask(&mut client, "SET k v\r\nGET k\r\n", 3).await, ["+OK", "$1", "v"]);
+    assert_eq!(server.keys().len(), 1);
+}
+
+#[tokio::test]
+async fn keys_are_read_written_and_removed_past_every_connection() {
+    let server = manual().await;
+    let keys = server.keys();
+    assert!(keys.is_empty());
+    keys.set("forever", "a", None);
+    keys.set("leased", "b", Some(Duration::from_millis(50)));
+    assert_eq!(keys.lease("nobody"), None);
+    assert_eq!(keys.lease("forever"), Some(None));
+    assert_eq!(keys.lease("leased"), Some(Some(Duration::from_millis(50))));
+    assert_eq!(keys.database(3).get("leased"), None);
+    let mut client = tokio::io::BufReader::new(server.stream());
+    assert_eq!(ask(&mut client, "PTTL leased\r\n", 1).await, [":50"]);
+    server.clock().advance(Duration::from_millis(51)).await;
+    assert_eq!(keys.get("leased"), None);
+    assert_eq!(keys.len(), 1, "the memory of an expired key is released without anybody asking for it");
+    assert!(keys.remove("forever") && !keys.remove("forever"));
+    server.assert_laws();
+}
+
+#[tokio::test]
+async fn advance_delivers_everything_due_in_order_before_it_returns() {
+    let heard = Arc::new(Heard::default());
+    let journal = Arc::clone(&heard) as Arc<dyn Journal>;
+    let server = Server::builder().manual_clock(START).journal(journal).start().await.unwrap();
+    for lease in [30_u64, 10, 20, 40] {
+        server.keys().set(format!("after-{lease}"), "x", Some(Duration::from_millis(lease)));
+    }
+    server.clock().advance(Duration::from_millis(35)).await;
+    assert_eq!(heard.expired(), ["after-10", "after-20", "after-30"]);
+    server.clock().advance(Duration::from_millis(6)).await;
+    assert_eq!(heard.expired(), ["after-10", "after-20", "after-30", "after-40"]);
+}
+
+#[tokio::test]
+async fn a_step_of_the_wall_clock_changes_no_lease() {
+    let server = manual().await;
+    server.keys().set("lock", "me", Some(Duration::from_secs(10)));
+    for step in [3_600_000, -7_200_000] {
+        server.clock().step_wall(step);
+        assert_eq!(server.keys().lease("lock"), Some(Some(Duration::from_secs(10))));
+    }
+    server.clock().advance(Duration::from_millis(10_000)).await;
+    assert!(server.keys().get("lock").is_some());
+    server.clock().advance(Duration::from_millis(1)).await;
+    assert_eq!(server.keys().get("lock"), None);
+}
+
+#[tokio::test]
+async fn dropping_the_handle_ends_connections_and_frees_the_port() {
+    let server = manual().await;
+    let address = server.addr();
+    let mut client = tokio::io::BufReader::new(tokio::net::TcpStream::connect(address).await.unwrap());
+    assert_eq!(ask(&mut client, "EXISTS k\r\n", 1).await, [":0"]);
+    drop(server);
+    let mut rest = Vec::new();
+    let end = client.read_to_end(&mut rest).await;
+    assert!(end.is_err() || rest.is_empty(), "the connection is closed without another word");
+    // The listener goes when the runtime has run its task; every attempt lets it run.
+    while tokio::net::TcpStream::connect(address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_second_server_on_the_same_port_is_refused() {
+    let server = manual().await;
+    let again = Server::builder().port(server.addr().port()).start().await;
+    assert!(again.unwrap_err().to_string().starts_with("cannot listen on 127.0.0.1:"));
+    let odd = Server::builder().set("port", "seventy").start().await;
+    assert!(odd.unwrap_err().to_string().contains("port"));
+}
+
+#[tokio::test]
+async fn a_journal_hears_of_every_effect_in_order() {
+    let heard = Arc::new(Heard::default());
+    let journal = Arc::clone(&heard) as Arc<dyn Journal>;
+    let server = Server::builder().manual_clock(START).journal(journal).start().await.unwrap();
+    server.keys().set("lock", "me", Some(Duration::from_millis(5)));
+    assert_eq!(server.keys().get("lock").as_deref(), Some(&b"me"[..]));
+    server.clock().advance(Duration::from_millis(6)).await;
+    let heard = heard.0.lock().unwrap();
+    let numbers: Vec<_> = heard.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, [0, 1], "one record for the grant, one for its end, none for the look between");
+    assert!(matches!(&heard[0].1[..], [Mutation::Put { key, .. }] if key == "lock"));
+    assert!(matches!(&heard[1].1[..], [Mutation::Remove { key, expired: true, .. }] if key == "lock"));
+}
+
+#[tokio::test]
+async fn a_waiting_call_is_answered_in_its_time() {
+    let server = manual().await;
+    let mut client = tokio::io::BufReader::new(server.stream());
+    client.get_mut().write_all(b"WAIT 1 100\r\n").await.unwrap();
+    server.clock().advance(Duration::from_millis(100)).await;
+    assert_eq!(read(&mut client, 1).await, [":0"]);
+}
+
+#[tokio::test]
+async fn a_subscriber_hears_of_ended_leases_in_their_order_and_one_that_does_not_read_holds_up_nobody() {
+    let server = manual().await;
+    let mut deaf = server.stream();
+    let mut client = tokio::io::BufReader::new(server.stream());
+    client.get_mut().write_all(b"CONFIG SET notify-keyspace-events Ex\r\n").await.unwrap();
+    assert_eq!(read(&mut client, 1).await, ["+OK"]);
+    deaf.write_all(b"PSUBSCRIBE *\r\n").await.unwrap();
+    client.get_mut().write_all(b"PSUBSCRIBE *\r\n").await.unwrap();
+    for n in [300_u64, 100, 200] {
+        let payload = format!("{n:0>2000}");
+        server.keys().set(payload, "", Some(Duration::from_millis(n)));
+    }
+    for n in 0..200 {
+        server.keys().set(format!("{n:0>2000}x"), "", Some(Duration::from_millis(50)));
+    }
+    server.clock().advance(Duration::from_secs(1)).await;
+    let heard = read(&mut client, 6 + 203 * 9).await;
+    let ended: Vec<&String> = heard.iter().filter(|line| line.len() == 2000).collect();
+    assert_eq!(ended.len(), 3);
+    assert!(ended[0].ends_with("100") && ended[1].ends_with("200") && ended[2].ends_with("300"));
+}
+
+#[tokio::test]
+async fn a_client_that_says_nothing_is_closed_when_its_time_is_up_and_a_subscriber_is_not() {
+    let server = Server::builder().manual_clock(START).set("timeout", "10").start().await.unwrap();
+    let mut idle = server.stream();
+    let mut listener = tokio::io::BufReader::new(server.stream());
+    listener.get_mut().write_all(b"SUBSCRIBE news\r\n").await.unwrap();
+    server.clock().advance(Duration::from_secs(10)).await;
+    idle.write_all(b"ECHO here\r\n").await.unwrap();
+    server.clock().advance(Duration::from_secs(10)).await;
+    server.clock().advance(Duration::from_secs(1)).await;
+    let mut heard = String::new();
+    idle.read_to_string(&mut heard).await.unwrap();
+    assert_eq!(heard, "$4\r\nhere\r\n");
+    assert_eq!(read(&mut listener, 6).await.last().map(String::as_str), Some(":1"));
+    listener.get_mut().write_all(b"PING\r\n").await.unwrap();
+    assert_eq!(read(&mut listener, 1).await, ["*2"]);
+}
