@@ -80,7 +80,7 @@
 //! 3  keyspace/  journal/   shards (entries + wheel) each under a mutex; the ordered log of effects
 //! 2  state/                session, clients, channels, settings, metrics, effects
 //! 1  resp/ wheel/ types/   pure shapes that do not know each other
-//! 0  clock limits error number   words every floor may say
+//! 0  clock limits error number sync   words every floor may say
 //! ```
 
 #[cfg(feature = "cli")]
@@ -98,6 +98,7 @@ pub mod scripts;
 #[cfg(feature = "server")]
 mod server;
 pub mod state;
+mod sync;
 pub mod types;
 pub mod wheel;
 

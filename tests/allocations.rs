@@ -61,6 +61,7 @@ mod no_allocation_for {
             (request(&["GET", "lock:stock"]), "$2\r\nme\r\n"),
             (request(&["get", "nobody:here"]), "$-1\r\n"),
             (request(&["EXISTS", "lock:stock"]), ":1\r\n"),
+            (request(&["PING"]), "+PONG\r\n"),
             (request(&["PTTL", "lock:stock"]), ":60000\r\n"),
             (request(&["DEL", "nobody:here"]), ":0\r\n"),
         ];

@@ -14,16 +14,16 @@ mod view;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use ahash::RandomState;
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::{LockTime, Now};
 use crate::journal::{Journal, Mutation};
 use crate::limits::SHARDS_MAX;
 use crate::state::channels::Channels;
 use crate::state::settings::Events;
+use crate::sync::{AtomicU64, Mutex, MutexGuard};
 
 pub use changes::Changes;
 pub use entry::{Entry, Lease, Occupied, Vacant};
