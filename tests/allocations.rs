@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 
 use allocation_counter::measure;
 use bare::{Bare, EXTEND, RELEASE, load, request};
-use redlatch::resp::Protocol;
 
 /// Calls before the count begins: buffers have their size, lazily built tables are there.
 const WARM_UP: usize = 20;
@@ -71,7 +70,7 @@ mod no_allocation_for {
     #[test]
     fn a_read_over_resp3() {
         let mut bare = held();
-        bare.speak(Protocol::Resp3);
+        bare.send(&request(&["HELLO", "3"]));
         let requests = [(request(&["GET", "nobody:here"]), "_\r\n")];
         assert_eq!(allocations(&mut bare, &requests), 0);
     }

@@ -266,3 +266,114 @@ async fn a_client_that_says_nothing_is_closed_when_its_time_is_up_and_a_subscrib
     listener.get_mut().write_all(b"PING\r\n").await.unwrap();
     assert_eq!(read(&mut listener, 1).await, ["*2"]);
 }
+
+/// What has already been sent to this client, without waiting for more.
+async fn at_hand<S: tokio::io::AsyncRead + Unpin>(stream: &mut S) -> String {
+    let mut bytes = vec![0; 64 * 1024];
+    tokio::select! {
+        biased;
+        read = stream.read(&mut bytes) => String::from_utf8_lossy(&bytes[..read.unwrap()]).into_owned(),
+        () = std::future::ready(()) => String::new(),
+    }
+}
+
+/// A server that tells of expired keys, and a client that has subscribed to that.
+async fn listened() -> (Server, tokio::io::BufReader<tokio::io::DuplexStream>) {
+    let builder = Server::builder().set("notify-keyspace-events", "Ex").manual_clock(START);
+    let server = builder.start().await.unwrap();
+    let mut listener = tokio::io::BufReader::new(server.stream());
+    ask(&mut listener, "SUBSCRIBE __keyevent@0__:expired\r\n", 6).await;
+    (server, listener)
+}
+
+#[tokio::test]
+async fn a_subscriber_has_heard_of_every_end_in_order_when_advance_returns() {
+    let (server, mut listener) = listened().await;
+    for lease in [30_u64, 10, 20, 40] {
+        server.keys().set(format!("after-{lease}"), "x", Some(Duration::from_millis(lease)));
+    }
+    server.clock().advance(Duration::from_millis(10)).await;
+    assert_eq!(at_hand(&mut listener).await, "", "a key lives through its last millisecond");
+    server.clock().advance(Duration::from_millis(25)).await;
+    let heard = at_hand(&mut listener).await;
+    let ended: Vec<_> = heard.lines().filter(|line| line.starts_with("after-")).collect();
+    assert_eq!(ended, ["after-10", "after-20", "after-30"]);
+}
+
+#[tokio::test]
+async fn a_client_that_reads_late_finds_everything_that_advance_did_not_wait_for() {
+    const KEYS: usize = 5_000;
+    let (server, listener) = listened().await;
+    for number in 0..KEYS {
+        server.keys().set(format!("key:{number}"), "x", Some(Duration::from_millis(5)));
+    }
+    server.clock().advance(Duration::from_millis(6)).await;
+    assert_eq!(server.keys().len(), 0);
+    let mut reader = tokio::io::BufReader::new(server.stream());
+    assert_eq!(ask(&mut reader, "EXISTS key:1\r\n", 1).await, [":0"]);
+    // It comes back, and everything is there for it.
+    let mut listener = listener;
+    let heard = read(&mut listener, KEYS * 7).await;
+    assert_eq!(heard.iter().filter(|line| line.starts_with("key:")).count(), KEYS);
+}
+
+#[tokio::test]
+async fn a_command_held_back_runs_in_the_moment_that_its_pause_ends() {
+    let server = manual().await;
+    let mut client = tokio::io::BufReader::new(server.stream());
+    assert_eq!(ask(&mut client, "CLIENT PAUSE 100\r\n", 1).await, ["+OK"]);
+    client.get_mut().write_all(b"SET lock me NX PX 50\r\nPTTL lock\r\n").await.unwrap();
+    server.clock().advance(Duration::from_millis(99)).await;
+    assert_eq!(at_hand(&mut client).await, "");
+    server.clock().advance(Duration::from_millis(11)).await;
+    // It ran at 100, not at 110 where the step ended.
+    assert_eq!(at_hand(&mut client).await, "+OK\r\n:50\r\n");
+    assert_eq!(server.keys().lease("lock"), Some(Some(Duration::from_millis(40))));
+}
+
+#[tokio::test]
+async fn a_client_may_end_the_server() {
+    let server = manual().await;
+    let mut client = server.stream();
+    client.write_all(b"SHUTDOWN NOSAVE\r\n").await.unwrap();
+    server.stopped().await;
+    let mut rest = Vec::new();
+    let end = client.read_to_end(&mut rest).await;
+    assert!(end.is_err() || rest.is_empty());
+}
+
+#[test]
+fn several_threads_serve_one_keyspace() {
+    let server = Server::builder().manual_clock(START).start_on_threads(2).unwrap();
+    let mut granted = 0;
+    for client in 0..8 {
+        let mut stream = BufReader::new(TcpStream::connect(server.addr()).unwrap());
+        write!(stream.get_mut(), "SET lock {client} NX PX 1000\r\n").unwrap();
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        granted += usize::from(line == "+OK\r\n");
+    }
+    assert_eq!(granted, 1);
+    server.stop();
+    server.join();
+}
+
+#[test]
+fn a_password_is_in_the_url_and_asked_for() {
+    let server = Server::builder().password("secret").start_blocking().unwrap();
+    assert_eq!(server.url(), format!("redis://:secret@{}", server.addr()));
+    let mut stream = BufReader::new(TcpStream::connect(server.addr()).unwrap());
+    stream.get_mut().write_all(b"GET k\r\nAUTH secret\r\n").unwrap();
+    let mut lines = (String::new(), String::new());
+    stream.read_line(&mut lines.0).unwrap();
+    stream.read_line(&mut lines.1).unwrap();
+    assert_eq!(lines.0, "-NOAUTH Authentication required.\r\n");
+    assert_eq!(lines.1, "+OK\r\n");
+}
+
+#[tokio::test]
+#[should_panic(expected = "manual clock")]
+async fn the_systems_clock_cannot_be_moved() {
+    let server = Server::builder().start().await.unwrap();
+    server.clock().advance(Duration::from_millis(1)).await;
+}

@@ -11,11 +11,9 @@ use clap::{Arg, ArgAction, Command, value_parser};
 use super::Fault;
 use super::file::{self, Directive};
 use super::sources::variable;
+use crate::commands::VERSION;
 use crate::state::settings::{Kind, Setting};
 use crate::state::settings_table::ROWS;
-
-/// The Redis version whose replies are given: what harnesses look for behind ` v=`.
-const REDIS_VERSION: &str = "7.0.15";
 
 /// What the arguments ask for.
 #[derive(Debug)]
@@ -51,8 +49,9 @@ pub(super) fn read(arguments: &[String]) -> Result<Wish, Fault> {
     }
 }
 
+/// Harnesses look for ` v=` and the Redis version whose replies they may expect.
 fn version() -> String {
-    format!("redlatch v={REDIS_VERSION} bits={} redlatch={}\n", usize::BITS, env!("CARGO_PKG_VERSION"))
+    format!("redlatch v={VERSION} bits={} redlatch={}\n", usize::BITS, env!("CARGO_PKG_VERSION"))
 }
 
 fn subcommand(arguments: &[String]) -> Result<Wish, Fault> {

@@ -23,7 +23,7 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
         settings.set(name, value).map_err(|refused| refused.to_string())?;
         builder = builder.set(*name, value);
     }
-    log::open(&settings.text("loglevel"), &settings.text("logfile"))?;
+    let level = log::open(&settings.text("loglevel"), &settings.text("logfile"))?;
     greet(program, &gathered.ignored);
     let threads = match settings.integer("threads") as usize {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -31,23 +31,32 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
-    runtime.block_on(async {
-        let cannot = |error| format!("cannot catch signals: {error}");
-        let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
-        let server = builder.start_on_threads(threads).map_err(|refused| refused.to_string())?;
-        announce(&server, &settings);
-        let reason = tokio::select! {
+    // A signal is registered with the runtime that waits for it.
+    let entered = runtime.enter();
+    let cannot = |error| format!("cannot catch signals: {error}");
+    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+    drop(entered);
+    let server = builder.start_on_threads(threads).map_err(|refused| refused.to_string())?;
+    server.settings().on_change(move |settings| level(&settings.text("loglevel")));
+    announce(&server, &settings);
+    let reason = runtime.block_on(async {
+        tokio::select! {
             _ = terminate.recv() => "SIGTERM",
             _ = interrupt.recv() => "SIGINT",
             () = server.stopped() => "SHUTDOWN",
-        };
-        tracing::info!(reason, "Ending");
-        server.stop();
-        server.join();
-        tracing::info!("Ended");
-        Ok(())
-    })
+        }
+    });
+    tracing::info!(reason, "Ending");
+    server.stop();
+    server.join();
+    let port_file = settings.text("port-file");
+    if !port_file.is_empty() {
+        // Whoever waits for the file of the next server must not find this one's.
+        let _ = std::fs::remove_file(port_file);
+    }
+    tracing::info!("Ended");
+    Ok(())
 }
 
 /// The banner is the one that harnesses wait for, in the name of the program they think they started.

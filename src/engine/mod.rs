@@ -119,8 +119,11 @@ impl Engine {
                 batch.commands -= 1;
                 return Flow::Again(until);
             }
-            // Hung up on without a word, as in Redis.
-            Err((_, None)) if unknown::is_http(request.word(0)) => Flow::Close,
+            // Hung up on without a word, as in Redis: not even what came before it is answered.
+            Err((_, None)) if unknown::is_http(request.word(0)) => {
+                session.client.cut();
+                Flow::Close
+            }
             Err((refusal, command)) => {
                 if let Some(command) = command {
                     self.shared.stats[usize::from(command.index)].rejected.add(1);

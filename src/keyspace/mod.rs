@@ -4,6 +4,21 @@
 //! Knows   `clock`, `wheel`, `journal`, `state`; nothing of commands or connections.
 //! Time    comes in as an argument. A shard's own time never runs backwards.
 //! Locks   all shards a call needs, in ascending index, before the first look; see [`View`].
+//!
+//! # Rules of concurrency
+//!
+//! `tests/concurrency.rs` holds them under a scheduler that tries interleavings.
+//!
+//! 1. A call locks the shards of all its keys at once, in ascending order; those of a script include the keys that its
+//!    text names. Nothing is locked later, so that no two calls wait for each other.
+//! 2. A call has one instant, the latest of the clock's reading and the times of the shards it locked, and leaves it
+//!    with them: no shard ever sees an earlier moment than one it has seen.
+//! 3. What a call has changed is numbered, and what it has to say to other clients is in their mailboxes, before the
+//!    first of its shards is let go. Whoever sees its effect sees its record and its messages in that order, too.
+//! 4. No guard of a registry (clients, channels, scripts) is held while a shard is being locked; the other way round is
+//!    allowed, for the moment of a look-up.
+//! 5. The ticker says until when it sleeps only after it has looked at every shard, and from before its first look on
+//!    every deadline set rings for it. A deadline is seen by the look or heard by the ring.
 
 mod arena;
 mod changes;

@@ -89,6 +89,11 @@ impl Server {
         }
     }
 
+    #[cfg(feature = "cli")]
+    pub(crate) fn settings(&self) -> &crate::state::settings::Settings {
+        &self.house.engine.shared().settings
+    }
+
     /// A connection without a socket.
     pub fn stream(&self) -> DuplexStream {
         const BUFFER_BYTES: usize = 64 * 1024;

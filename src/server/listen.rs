@@ -97,6 +97,17 @@ pub(super) async fn accept_tcp(listener: TcpListener, house: House, workers: std
     }
 }
 
+/// The file of a Unix socket, removed when nobody listens there any more: also when the runtime of the listener ends
+/// before its task does.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Nobody is harmed when it is gone already.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 /// Accepts connections through a Unix socket until the server ends; then removes the socket.
 pub(super) async fn accept_unix(
     listener: UnixListener,
@@ -104,15 +115,16 @@ pub(super) async fn accept_unix(
     house: House,
     workers: std::sync::Arc<Workers>,
 ) {
+    let file = SocketFile(path);
     loop {
         let accepted = tokio::select! {
-            () = house.stopped() => break,
+            () = house.stopped() => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, _)) => {
                 let Ok(stream) = stream.into_std() else { continue };
-                let (house, name) = (house.clone(), path.display().to_string());
+                let (house, name) = (house.clone(), file.0.display().to_string());
                 workers.next().spawn(async move {
                     if let Ok(stream) = UnixStream::from_std(stream) {
                         serve(stream, house, format!("{name}:0"), format!("{name}:0"), true).await;
@@ -122,8 +134,6 @@ pub(super) async fn accept_unix(
             Err(error) => rest(&error).await,
         }
     }
-    // Nobody is harmed when it is gone already.
-    let _ = std::fs::remove_file(path);
 }
 
 fn deal_tcp(stream: std::net::TcpStream, peer: SocketAddr, house: &House, workers: &Workers) {
@@ -170,7 +180,12 @@ pub(super) fn admit(house: &House, peer: String, local: String, is_unix: bool) -
     }
     let since = house.clock().now().lock;
     let client = Client::new(shared.clients.next_id(), peer, local, is_unix, since);
-    Some(house.engine.connect(client))
+    let session = house.engine.connect(client);
+    if house.has_stopped() {
+        // It has entered too late to be told.
+        session.client.close();
+    }
+    Some(session)
 }
 
 /// Out of descriptors or memory: accepting at once again would only spin.

@@ -10,7 +10,7 @@ use redlatch::clock::{Clock, LockTime, Now};
 use redlatch::commands::Shared;
 use redlatch::engine::{Engine, Flow};
 use redlatch::keyspace::{Due, Keyspace, Layout};
-use redlatch::resp::{Decoder, Protocol};
+use redlatch::resp::Decoder;
 use redlatch::state::clients::Client;
 use redlatch::state::session::Session;
 use redlatch::state::settings::Settings;
@@ -67,11 +67,6 @@ impl Bare {
         }
         self.engine.end_batch(&self.session, batch);
         &self.output
-    }
-
-    /// The protocol of the answers from here on.
-    pub(crate) fn speak(&mut self, protocol: Protocol) {
-        self.session.protocol = protocol;
     }
 
     /// Lets time pass, and does all that has come due.
