@@ -20,6 +20,8 @@ mod help;
 mod info;
 mod keys;
 mod latency;
+mod metrics;
+mod metrics_table;
 mod object;
 mod pubsub;
 pub mod row;
@@ -32,6 +34,7 @@ pub mod table;
 mod text;
 
 pub use args::Args;
+pub use metrics::prometheus;
 pub(crate) use pubsub::leave_all;
 pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};

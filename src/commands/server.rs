@@ -325,7 +325,7 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let held = shared.keyspace.counts().bytes as u64;
     let process = shared.process();
     let keys: usize = (0..shared.keyspace.databases()).map(|database| shared.keyspace.size(database).0).sum();
-    let buffers: u64 = super::info::client_bytes(shared);
+    let buffers: u64 = super::metrics::client_bytes(shared);
     let facts = [
         ("peak.allocated", shared.metrics.peak_bytes.see(held + buffers)),
         ("total.allocated", held + buffers),

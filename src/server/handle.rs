@@ -111,6 +111,11 @@ impl Server {
         Keys { house: &self.house, database: 0 }
     }
 
+    /// Figures of the server in Prometheus' text format, for whoever serves them: names as in INFO, after `redlatch_`.
+    pub fn metrics(&self) -> String {
+        crate::commands::prometheus(self.house.engine.shared())
+    }
+
     /// The server's clock.
     pub fn clock(&self) -> Clock<'_> {
         Clock { house: &self.house }

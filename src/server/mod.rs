@@ -158,7 +158,14 @@ impl Builder {
         let guard = handles[0].clone();
         let entered = guard.enter();
         let threads = handle::Threads::default();
-        let server = self.start_on(Workers::new(handles), Some(threads.clone()))?;
+        let server = match self.start_on(Workers::new(handles), Some(threads.clone())) {
+            Ok(server) => server,
+            Err(error) => {
+                // Dropped where they are, they would wait for their tasks, which asynchronous callers must not.
+                runtimes.into_iter().for_each(|(_, runtime)| runtime.shutdown_background());
+                return Err(error);
+            }
+        };
         drop(entered);
         for (index, runtime) in runtimes {
             let house = server.house().clone();

@@ -1,4 +1,4 @@
-//! What the server counts.
+//! What the server counts. How it is told stands in the metrics table, `commands/metrics_table.rs`.
 //!
 //! Rule    counters are relaxed atomics; a connection adds its share once per batch, not once per command.
 
