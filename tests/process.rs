@@ -344,6 +344,27 @@ mod subcommands {
     }
 
     #[test]
+    fn a_server_that_nobody_could_connect_to_does_not_start() {
+        let said = refusal(&redlatch().args(["--port", "0"]).output().unwrap());
+        assert!(said.contains("port '0'"), "{said}");
+    }
+
+    #[test]
+    fn several_words_are_no_single_value() {
+        let said = refusal(&redlatch().args(["--requirepass", "a", "b"]).output().unwrap());
+        assert!(said.contains("requirepass 'a b': must be one value"), "{said}");
+    }
+
+    #[test]
+    fn a_terminal_that_goes_does_not_take_the_server_with_it() {
+        let server = Running::start(redlatch().args(["--port", "auto"]));
+        server.signal("HUP");
+        assert_eq!(server.ask("ECHO here"), "$4\r\nhere\r\n");
+        server.signal("TERM");
+        assert_eq!(server.end(), Some(0));
+    }
+
+    #[test]
     fn the_log_follows_loglevel_while_the_server_runs() {
         let server = Running::start(redlatch().args(["--port", "auto", "--loglevel", "notice"]));
         assert_eq!(server.ask("CONFIG SET loglevel warning"), "+OK\r\n");

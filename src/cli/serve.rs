@@ -23,6 +23,11 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
         settings.set(name, value).map_err(|refused| refused.to_string())?;
         builder = builder.set(*name, value);
     }
+    if settings.text("port") == "0" && settings.text("unixsocket").is_empty() {
+        return Err(
+            "port '0': must be above 0, or auto, where no unixsocket is set: nobody could connect".into()
+        );
+    }
     let level = log::open(&settings.text("loglevel"), &settings.text("logfile"))?;
     greet(program, &gathered.ignored);
     let threads = match settings.integer("threads") as usize {
@@ -36,6 +41,8 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     let cannot = |error| format!("cannot catch signals: {error}");
     let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+    // The terminal may go; the server stays, as Redis does.
+    let _hangup = signal(SignalKind::hangup()).map_err(cannot)?;
     drop(entered);
     let server = builder.start_on_threads(threads).map_err(|refused| refused.to_string())?;
     server.settings().on_change(move |settings| level(&settings.text("loglevel")));

@@ -75,6 +75,10 @@ fn check(directives: Vec<Directive>) -> Result<Gathered, Fault> {
         if words.is_empty() {
             return Err(format!("{name}: a value is missing ({origin})"));
         }
+        // Several addresses may follow `bind`; elsewhere a forgotten quote would change the value silently.
+        if words.len() > 1 && row.name != "bind" {
+            return Err(format!("{name} '{}': must be one value ({origin})", words.join(" ")));
+        }
         let value = words.join(" ");
         scratch.set(row.name, &value).map_err(|refused| format!("{refused} ({origin})"))?;
         gathered.settings.push((row.name, value));

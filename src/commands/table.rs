@@ -24,6 +24,8 @@ pub struct Command {
     pub index: u16,
     /// Whether its runs are measured: it is neither fast nor about a single key, or it says that it takes long.
     pub is_measured: bool,
+    /// Its place among the commands, for [`Table::at`]; of a subcommand that of its container.
+    pub place: u16,
     /// Its subcommands.
     pub subcommands: Vec<Command>,
 }
@@ -82,7 +84,8 @@ impl Table {
     fn new() -> Self {
         let mut total = 0;
         let rows = FAMILIES.iter().copied().flatten();
-        let commands: Vec<_> = rows.map(|row| Command::new(row, None, &mut total)).collect();
+        let commands: Vec<_> =
+            rows.zip(0..).map(|(row, place)| Command::new(row, None, place, &mut total)).collect();
         let size = (commands.len() * 4).next_power_of_two();
         let mut table = Self { commands, buckets: vec![u16::MAX; size], total };
         for index in 0..table.commands.len() {
@@ -120,14 +123,6 @@ impl Table {
             .filter(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
     }
 
-    /// The place of `command` for [`Table::at`]; of a subcommand's container, not of the subcommand.
-    pub fn place(&self, command: &Command) -> u16 {
-        self.commands
-            .iter()
-            .position(|known| std::ptr::eq(known, command))
-            .map_or(u16::MAX, |place| place as u16)
-    }
-
     /// Every command, not the subcommands, in the order of the families.
     pub fn commands(&self) -> &[Command] {
         &self.commands
@@ -145,12 +140,13 @@ impl Table {
 }
 
 impl Command {
-    fn new(row: &'static Row, container: Option<&str>, total: &mut usize) -> Self {
+    fn new(row: &'static Row, container: Option<&str>, place: u16, total: &mut usize) -> Self {
         let own = row.name.to_ascii_lowercase();
         let name = container.map_or_else(|| own.clone(), |container| format!("{container}|{own}"));
         let index = *total as u16;
         *total += 1;
-        let subcommands = row.subcommands.iter().map(|sub| Self::new(sub, Some(&name), total)).collect();
+        let subcommands =
+            row.subcommands.iter().map(|sub| Self::new(sub, Some(&name), place, total)).collect();
         let words_before = 1 + usize::from(container.is_some());
         // A container has no flags of its own, unless it does something when no subcommand is named.
         let arity = match (row.subcommands.is_empty(), row.flags == Flags::NONE) {
@@ -161,7 +157,7 @@ impl Command {
         let keys = keys(row.args, words_before);
         let is_short = row.flags.has(Flags::FAST.with(Flags::SCRIPT)) || keys.is_single();
         let is_measured = !is_short || row.flags.has(Flags::LINEAR);
-        Self { row, name, arity, keys, index, is_measured, subcommands }
+        Self { row, name, arity, keys, index, is_measured, place, subcommands }
     }
 
     /// The subcommand of that name, in any letter case.

@@ -209,7 +209,7 @@ impl Engine {
             Some(command) => command,
             None => {
                 let command = table.find(name).ok_or_else(|| (unknown::command(request), None))?;
-                session.last_row = table.place(command);
+                session.last_row = command.place;
                 command
             }
         };
