@@ -165,6 +165,17 @@ impl Engine {
         calls.chain(self.shared.pause.holds(true, now)).filter(|until| *until > now).min()
     }
 
+    /// Ends clients that were idle for longer than `timeout` says, and subscribers that are too far behind.
+    pub fn sweep(&self) {
+        let now = self.shared.clock.now().lock;
+        let idle_ms_max = self.shared.settings.integer("timeout") as u64 * 1000;
+        self.shared.clients.each(|client| {
+            if client.is_idle(now, idle_ms_max) || client.is_behind(now) {
+                client.cut();
+            }
+        });
+    }
+
     /// Does expiry work that is due, a bounded amount of it.
     pub fn tick(&self) -> Due {
         let shared = &self.shared;

@@ -178,6 +178,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if received == 0 {
             return Poll::Ready(Err(std::io::ErrorKind::UnexpectedEof.into()));
         }
+        if received < self.input.len() {
+            // Part of a request is a sign of life too.
+            let now = self.house.clock().now().lock;
+            self.session.client.last_active_ms.store(now.as_millis(), Relaxed);
+        }
         self.house.engine.shared().metrics.input_bytes.add(received as u64);
         Poll::Ready(Ok(()))
     }
@@ -272,6 +277,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
         }
+        self.session.client.is_held.store(matches!(self.state, State::Held(_) | State::Waiting), Relaxed);
         self.session.client.query_bytes.store(self.input.len() as u64, Relaxed);
         self.session.client.reply_bytes.store(unread as u64, Relaxed);
         self.session.client.settled.store(turn, SeqCst);
