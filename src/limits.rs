@@ -26,7 +26,7 @@ pub const UNREAD_MESSAGE_BYTES_SOFT: usize = 8 * 1024 * 1024;
 /// How long a subscriber may be behind by more than the soft limit, in milliseconds.
 pub const UNREAD_MESSAGE_MS_MAX: u64 = 60_000;
 /// Databases a server can have.
-pub const DATABASES_MAX: u16 = 16_384;
+pub const DATABASES_MAX: u16 = 4096;
 /// Shards of one keyspace.
 pub const SHARDS_MAX: usize = 1024;
 

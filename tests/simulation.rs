@@ -28,7 +28,8 @@ const LAYOUT: fn(Option<Arc<dyn Journal>>) -> Layout =
     |journal| Layout { shards: 4, databases: 2, seed: 3, journal };
 const RELEASE: &str =
     "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
-const EXTEND: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
+const EXTEND: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then \
+                      return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
 /// How the clients of a world lock. All but the first are canaries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -96,7 +97,7 @@ struct Log(Mutex<Vec<(u64, Vec<Mutation>)>>);
 
 impl Journal for Log {
     fn append(&self, number: u64, mutations: &[Mutation]) {
-        self.0.lock().unwrap().push((number, mutations.to_vec()));
+        self.0.lock().expect("no test panicked with the log").push((number, mutations.to_vec()));
     }
 }
 
@@ -328,7 +329,9 @@ impl World {
 
     fn replayed(&self) -> BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)> {
         let copy = Keyspace::new(LAYOUT(None), || {});
-        for (place, (number, mutations)) in self.log.0.lock().unwrap().iter().enumerate() {
+        for (place, (number, mutations)) in
+            self.log.0.lock().expect("no test panicked with the log").iter().enumerate()
+        {
             assert_eq!(*number, place as u64, "records of one thread arrive in order");
             mutations.iter().for_each(|mutation| copy.apply(mutation, self.clock.now()));
         }

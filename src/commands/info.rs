@@ -160,9 +160,10 @@ fn clients(fields: &mut Fields, shared: &Shared, _: LockTime) {
     fields.put("client_recent_max_input_buffer", input.unwrap_or(0));
     let output = most(|client| client.reply_bytes.load(Relaxed));
     fields.put("client_recent_max_output_buffer", output.unwrap_or(0));
-    let waiting = all.iter().filter(|client| client.waits_until().is_some()).count();
-    fields.put("blocked_clients", waiting);
+    // Those that a pause holds back are blocked too, and have no place in the timeout table.
+    fields.put("blocked_clients", all.iter().filter(|client| client.is_held.load(Relaxed)).count());
     fields.put("tracking_clients", 0);
+    let waiting = all.iter().filter(|client| client.waits_until().is_some()).count();
     fields.put("clients_in_timeout_table", waiting);
 }
 

@@ -18,6 +18,16 @@ pub(super) fn split(line: &[u8], scratch: &mut Vec<u8>, spans: &mut Vec<Span>) -
     Ok(())
 }
 
+/// The words of a line, as redis-cli, telnet and redis.conf quote them.
+///
+/// # Errors
+/// [`ProtocolError::Quotes`] when a quote does not end, or is followed by anything but a space.
+pub fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    let (mut scratch, mut spans) = (Vec::new(), Vec::new());
+    split(line, &mut scratch, &mut spans)?;
+    Ok(spans.iter().map(|span| scratch[span.start as usize..span.end as usize].to_vec()).collect())
+}
+
 /// Takes one word off the front; returns what follows it.
 fn word<'a>(mut rest: &'a [u8], scratch: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {
     loop {

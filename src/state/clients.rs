@@ -139,7 +139,8 @@ impl Client {
     }
 
     /// Puts bytes into the mailbox and wakes the connection. A client that leaves more than
-    /// [`UNREAD_MESSAGE_BYTES_MAX`] unread, there and of its replies, is dropped: memory is the server's, not reading is the client's.
+    /// [`UNREAD_MESSAGE_BYTES_MAX`] unread, there and of its replies, is dropped: memory is the server's,
+    /// not reading is the client's.
     pub fn deliver(&self, bytes: &[u8]) {
         if self.is_closing() {
             return;
