@@ -21,6 +21,10 @@ pub const UNAUTHENTICATED_REPLY_BYTES_MAX: usize = 1024;
 /// Messages that pile up for a subscriber that does not read before it is dropped, in bytes: the hard limit of Redis'
 /// `client-output-buffer-limit pubsub`.
 pub const UNREAD_MESSAGE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The same, when it lasts for longer than [`UNREAD_MESSAGE_MS_MAX`]: the soft limit.
+pub const UNREAD_MESSAGE_BYTES_SOFT: usize = 8 * 1024 * 1024;
+/// How long a subscriber may be behind by more than the soft limit, in milliseconds.
+pub const UNREAD_MESSAGE_MS_MAX: u64 = 60_000;
 /// Databases a server can have.
 pub const DATABASES_MAX: u16 = 4096;
 /// Shards of one keyspace.

@@ -54,7 +54,9 @@ pub(super) struct Snapshot<'s> {
     pub(super) peak_bytes: u64,
     /// What the process has in RAM.
     pub(super) resident_bytes: u64,
-    /// Clients whose call waits.
+    /// Clients whose call waits, or whose request a pause holds back.
+    pub(super) held: usize,
+    /// Clients whose call waits for a limited time.
     pub(super) waiting: usize,
     /// The longest input and output buffer of a client.
     pub(super) longest_buffers: [u64; 2],
@@ -82,6 +84,7 @@ impl<'s> Snapshot<'s> {
             peak_bytes: shared.metrics.peak_bytes.see(used_bytes),
             resident_bytes: if process.resident_bytes > 0 { process.resident_bytes } else { used_bytes },
             process,
+            held: clients.iter().filter(|client| client.is_held.load(Relaxed)).count(),
             waiting: clients.iter().filter(|client| client.waits_until().is_some()).count(),
             longest_buffers: [
                 longest(|client| client.query_bytes.load(Relaxed)),

@@ -79,7 +79,7 @@ const CLIENTS: &[Metric] = &[
     gauge("client_recent_max_output_buffer", "Bytes of the longest output buffer of a client.", |seen| {
         show(seen.longest_buffers[1])
     }),
-    gauge("blocked_clients", "Clients whose call waits.", |seen| show(seen.waiting)),
+    gauge("blocked_clients", "Clients whose call waits, or is held back.", |seen| show(seen.held)),
     zero("tracking_clients"),
     gauge("clients_in_timeout_table", "Clients whose call waits for a limited time.", |seen| {
         show(seen.waiting)

@@ -165,6 +165,17 @@ impl Engine {
         calls.chain(self.shared.pause.holds(true, now)).filter(|until| *until > now).min()
     }
 
+    /// Ends clients that were idle for longer than `timeout` says, and subscribers that are too far behind.
+    pub fn sweep(&self) {
+        let now = self.shared.clock.now().lock;
+        let idle_ms_max = self.shared.settings.integer("timeout") as u64 * 1000;
+        self.shared.clients.each(|client| {
+            if client.is_idle(now, idle_ms_max) || client.is_behind(now) {
+                client.cut();
+            }
+        });
+    }
+
     /// Does expiry work that is due, a bounded amount of it.
     pub fn tick(&self) -> Due {
         let shared = &self.shared;
@@ -178,26 +189,6 @@ impl Engine {
             return Due::Next(None);
         }
         shared.keyspace.tick(now, shared.settings.events(), &shared.channels)
-    }
-
-    /// Closes the connections that have said nothing for longer than the setting `timeout` allows. Who listens to a
-    /// channel or waits for an answer has a reason to be silent.
-    pub fn close_idle(&self) {
-        let allowed_secs = self.shared.settings.integer("timeout") as u64;
-        if allowed_secs == 0 {
-            return;
-        }
-        let now = self.shared.clock.now().lock;
-        for client in self.shared.clients.all() {
-            let listens = client.subscriptions.load(Relaxed) > 0 || client.patterns.load(Relaxed) > 0;
-            let silent_since = LockTime::from_millis(client.last_active_ms.load(Relaxed));
-            if !listens
-                && client.waits_until().is_none()
-                && now.millis_since(silent_since) > allowed_secs * 1000
-            {
-                client.close();
-            }
-        }
     }
 
     /// The gates, in Redis' order: name, arity, authentication, subscriptions, pause.

@@ -178,6 +178,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if received == 0 {
             return Poll::Ready(Err(std::io::ErrorKind::UnexpectedEof.into()));
         }
+        if received < self.input.len() {
+            // Part of a request is a sign of life too.
+            let now = self.house.clock().now().lock;
+            self.session.client.last_active_ms.store(now.as_millis(), Relaxed);
+        }
         self.house.engine.shared().metrics.input_bytes.add(received as u64);
         Poll::Ready(Ok(()))
     }
@@ -272,6 +277,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 }
             }
         }
+        self.session.client.is_held.store(matches!(self.state, State::Held(_) | State::Waiting), Relaxed);
         self.session.client.query_bytes.store(self.input.len() as u64, Relaxed);
         self.session.client.reply_bytes.store(unread as u64, Relaxed);
         self.session.client.settled.store(turn, SeqCst);
@@ -308,5 +314,71 @@ fn refuse(error: ProtocolError, session: &Session, output: &mut Vec<u8>) {
     tracing::debug!(client = session.client.id, %error, "protocol error");
     if error != ProtocolError::RequestTooLarge {
         Reply::new(output, session.protocol).error_bytes(&error.line());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use tokio::io::ReadBuf;
+
+    use super::*;
+    use crate::clock::LockTime;
+    use crate::server::Builder;
+    use crate::state::clients::Client;
+
+    /// A peer that always has another request at hand and always takes what it is sent.
+    struct Tireless;
+
+    impl AsyncRead for Tireless {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            to: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            to.put_slice(b"PING\r\n");
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Tireless {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_never_pauses_gives_others_their_turn() {
+        let server = Builder::default().start().await.unwrap();
+        let house = server.house().clone();
+        let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
+        let session = house.engine.connect(client);
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut connection = Connection::new(Tireless, house.clone(), session);
+        for turn in 1..=3 {
+            assert!(Pin::new(&mut connection).poll(&mut Context::from_waker(&waker)).is_pending());
+            assert_eq!(woken.0.load(SeqCst), turn, "and asks for its next one");
+        }
+        assert!(house.engine.shared().metrics.commands.get() > 3);
+    }
+
+    #[derive(Default)]
+    struct Woken(std::sync::atomic::AtomicUsize);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, SeqCst);
+        }
     }
 }

@@ -285,7 +285,7 @@ impl Clock<'_> {
 
     /// Does all that is due; returns the next moment at which something is.
     fn tick(&self) -> Option<LockTime> {
-        self.house.engine.close_idle();
+        self.house.engine.sweep();
         let next = loop {
             if let Due::Next(next) = self.house.engine.tick() {
                 break next;

@@ -8,10 +8,18 @@ use crate::keyspace::Due;
 
 /// How often the wall clock is compared with the monotonic one.
 const WALL_CHECK: Duration = Duration::from_millis(500);
+/// How often clients are looked at that nothing is heard of, in milliseconds.
+const SWEEP_MS: u64 = 500;
 
 /// Runs until the server ends. With a manual clock it only waits for SHUTDOWN: whoever moves the clock ticks.
 pub(super) async fn run(house: House) {
+    let mut swept = house.clock().now().lock;
     loop {
+        let now = house.clock().now().lock;
+        if !house.is_manual() && now.millis_since(swept) >= SWEEP_MS {
+            house.engine.sweep();
+            swept = now;
+        }
         let nap = match nap(&house) {
             Some(nap) => nap,
             None => {

@@ -14,7 +14,7 @@ use dashmap::DashMap;
 use parking_lot::Mutex;
 
 use crate::clock::LockTime;
-use crate::limits::UNREAD_MESSAGE_BYTES_MAX;
+use crate::limits::{UNREAD_MESSAGE_BYTES_MAX, UNREAD_MESSAGE_BYTES_SOFT, UNREAD_MESSAGE_MS_MAX};
 use crate::resp::Protocol;
 
 /// A client's number: rises with every connection, is never used twice.
@@ -53,6 +53,8 @@ pub struct Client {
     pub query_bytes: AtomicU64,
     /// Bytes of replies not yet sent.
     pub reply_bytes: AtomicU64,
+    /// Whether a request of its own waits, for a moment, an event or the end of a pause.
+    pub is_held: AtomicBool,
     /// The turn of a manual clock up to which the connection has seen to everything.
     pub settled: AtomicU64,
     /// When its waiting call gives up, in milliseconds of lock time; zero: none waits, or for ever.
@@ -78,6 +80,8 @@ pub struct Names {
 #[derive(Debug, Default)]
 struct Mailbox {
     bytes: Vec<u8>,
+    /// Since when the client has been behind by more than the soft limit.
+    behind_since: Option<LockTime>,
     waker: Option<Waker>,
 }
 
@@ -100,6 +104,7 @@ impl Client {
             no_touch: AtomicBool::new(false),
             query_bytes: AtomicU64::new(0),
             reply_bytes: AtomicU64::new(0),
+            is_held: AtomicBool::new(false),
             settled: AtomicU64::new(0),
             waits_until_ms: AtomicU64::new(0),
             protocol: AtomicU8::new(2),
@@ -134,13 +139,15 @@ impl Client {
     }
 
     /// Puts bytes into the mailbox and wakes the connection. A client that leaves more than
-    /// [`UNREAD_MESSAGE_BYTES_MAX`] there is dropped: memory is the server's, not reading is the client's.
+    /// [`UNREAD_MESSAGE_BYTES_MAX`] unread, there and of its replies, is dropped: memory is the server's,
+    /// not reading is the client's.
     pub fn deliver(&self, bytes: &[u8]) {
         if self.is_closing() {
             return;
         }
         let mut mailbox = self.mailbox.lock();
-        let is_full = mailbox.bytes.len() + bytes.len() > UNREAD_MESSAGE_BYTES_MAX;
+        let unread = mailbox.bytes.len() + self.reply_bytes.load(Relaxed) as usize;
+        let is_full = unread + bytes.len() > UNREAD_MESSAGE_BYTES_MAX;
         if is_full {
             mailbox.bytes = Vec::new();
         } else {
@@ -149,6 +156,31 @@ impl Client {
         }
         drop(mailbox);
         if is_full { self.cut() } else { self.wake() }
+    }
+
+    /// Whether it has been idle for longer than `idle_ms_max` milliseconds; zero: it may be for ever, as a subscriber
+    /// and a client with a call that waits always may.
+    pub fn is_idle(&self, now: LockTime, idle_ms_max: u64) -> bool {
+        let since = LockTime::from_millis(self.last_active_ms.load(Relaxed));
+        idle_ms_max > 0
+            && now.millis_since(since) > idle_ms_max
+            && self.subscriptions.load(Relaxed) == 0
+            && !self.is_held.load(Relaxed)
+    }
+
+    /// Whether it has been behind by more than the soft limit for too long, as far as the calls of this have seen.
+    pub fn is_behind(&self, now: LockTime) -> bool {
+        let reply_bytes = self.reply_bytes.load(Relaxed) as usize;
+        if self.subscriptions.load(Relaxed) == 0 || (reply_bytes == 0 && !self.has_mail()) {
+            return false;
+        }
+        let mut mailbox = self.mailbox.lock();
+        if mailbox.bytes.len() + reply_bytes <= UNREAD_MESSAGE_BYTES_SOFT {
+            mailbox.behind_since = None;
+            return false;
+        }
+        let since = *mailbox.behind_since.get_or_insert(now);
+        now.millis_since(since) > UNREAD_MESSAGE_MS_MAX
     }
 
     /// Ends the connection at once, whatever is still queued for it.
@@ -192,6 +224,9 @@ impl Client {
     pub fn collect(&self, out: &mut Vec<u8>) {
         let mut mailbox = self.mailbox.lock();
         out.append(&mut mailbox.bytes);
+        if self.reply_bytes.load(Relaxed) == 0 {
+            mailbox.behind_since = None;
+        }
         self.has_mail.store(false, SeqCst);
     }
 
@@ -226,6 +261,11 @@ impl Clients {
         if self.by_id.remove(&id).is_some() {
             self.connected.fetch_sub(1, Relaxed);
         }
+    }
+
+    /// Looks at each of them, in no order; `look` must not come back to the registry.
+    pub fn each(&self, mut look: impl FnMut(&Client)) {
+        self.by_id.iter().for_each(|client| look(&client));
     }
 
     /// How many are connected.
