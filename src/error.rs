@@ -131,3 +131,15 @@ pub enum ProtocolError {
     #[error("request too large")]
     RequestTooLarge,
 }
+
+impl ProtocolError {
+    /// The whole error line without its leading `-`, for the wire: a byte that it quotes is that byte.
+    pub fn line(self) -> Vec<u8> {
+        match self {
+            Self::ExpectedBulk(byte) => {
+                [&b"ERR Protocol error: expected '$', got '"[..], &[byte], b"'"].concat()
+            }
+            _ => format!("ERR Protocol error: {self}").into_bytes(),
+        }
+    }
+}

@@ -72,6 +72,7 @@
 //!
 //! ```text
 //! 8  lib.rs main.rs        public names and this map; the binary holds no logic
+//! 7  cli/                  flags, configuration file, log, signals: the process around one server
 //! 7  server/               the only floor with tokio, sockets, files, threads, the system clock
 //! 6  engine/               the sans-IO server: execute, tick, next deadline
 //! 5  commands/             one file per family: rows, parsing, behaviour
@@ -79,9 +80,11 @@
 //! 3  keyspace/  journal/   shards (entries + wheel) each under a mutex; the ordered log of effects
 //! 2  state/                session, clients, channels, settings, metrics, effects
 //! 1  resp/ wheel/ types/   pure shapes that do not know each other
-//! 0  clock limits error number   words every floor may say
+//! 0  clock limits error number sync   words every floor may say
 //! ```
 
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod clock;
 pub mod commands;
 pub mod engine;
@@ -95,6 +98,7 @@ pub mod scripts;
 #[cfg(feature = "server")]
 mod server;
 pub mod state;
+mod sync;
 pub mod types;
 pub mod wheel;
 

@@ -22,7 +22,7 @@ pub const UNAUTHENTICATED_REPLY_BYTES_MAX: usize = 1024;
 /// `client-output-buffer-limit pubsub`.
 pub const UNREAD_MESSAGE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Databases a server can have.
-pub const DATABASES_MAX: u16 = 16_384;
+pub const DATABASES_MAX: u16 = 4096;
 /// Shards of one keyspace.
 pub const SHARDS_MAX: usize = 1024;
 

@@ -3,6 +3,8 @@
 //! Belongs here  what the public names of the crate promise to a program that embeds it.
 //! Time          only manual clocks, moved by the test; nothing here waits for real time to pass.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
@@ -213,4 +215,165 @@ async fn a_journal_hears_of_every_effect_in_order() {
     assert_eq!(numbers, [0, 1], "one record for the grant, one for its end, none for the look between");
     assert!(matches!(&heard[0].1[..], [Mutation::Put { key, .. }] if key == "lock"));
     assert!(matches!(&heard[1].1[..], [Mutation::Remove { key, expired: true, .. }] if key == "lock"));
+}
+
+#[tokio::test]
+async fn a_waiting_call_is_answered_in_its_time() {
+    let server = manual().await;
+    let mut client = tokio::io::BufReader::new(server.stream());
+    client.get_mut().write_all(b"WAIT 1 100\r\n").await.unwrap();
+    server.clock().advance(Duration::from_millis(100)).await;
+    assert_eq!(read(&mut client, 1).await, [":0"]);
+}
+
+#[tokio::test]
+async fn a_subscriber_hears_of_ended_leases_in_their_order_and_one_that_does_not_read_holds_up_nobody() {
+    let server = manual().await;
+    let mut deaf = server.stream();
+    let mut client = tokio::io::BufReader::new(server.stream());
+    client.get_mut().write_all(b"CONFIG SET notify-keyspace-events Ex\r\n").await.unwrap();
+    assert_eq!(read(&mut client, 1).await, ["+OK"]);
+    deaf.write_all(b"PSUBSCRIBE *\r\n").await.unwrap();
+    client.get_mut().write_all(b"PSUBSCRIBE *\r\n").await.unwrap();
+    for n in [300_u64, 100, 200] {
+        let payload = format!("{n:0>2000}");
+        server.keys().set(payload, "", Some(Duration::from_millis(n)));
+    }
+    for n in 0..200 {
+        server.keys().set(format!("{n:0>2000}x"), "", Some(Duration::from_millis(50)));
+    }
+    server.clock().advance(Duration::from_secs(1)).await;
+    let heard = read(&mut client, 6 + 203 * 9).await;
+    let ended: Vec<&String> = heard.iter().filter(|line| line.len() == 2000).collect();
+    assert_eq!(ended.len(), 3);
+    assert!(ended[0].ends_with("100") && ended[1].ends_with("200") && ended[2].ends_with("300"));
+}
+
+#[tokio::test]
+async fn a_client_that_says_nothing_is_closed_when_its_time_is_up_and_a_subscriber_is_not() {
+    let server = Server::builder().manual_clock(START).set("timeout", "10").start().await.unwrap();
+    let mut idle = server.stream();
+    let mut listener = tokio::io::BufReader::new(server.stream());
+    listener.get_mut().write_all(b"SUBSCRIBE news\r\n").await.unwrap();
+    server.clock().advance(Duration::from_secs(10)).await;
+    idle.write_all(b"ECHO here\r\n").await.unwrap();
+    server.clock().advance(Duration::from_secs(10)).await;
+    server.clock().advance(Duration::from_secs(1)).await;
+    let mut heard = String::new();
+    idle.read_to_string(&mut heard).await.unwrap();
+    assert_eq!(heard, "$4\r\nhere\r\n");
+    assert_eq!(read(&mut listener, 6).await.last().map(String::as_str), Some(":1"));
+    listener.get_mut().write_all(b"PING\r\n").await.unwrap();
+    assert_eq!(read(&mut listener, 1).await, ["*2"]);
+}
+
+/// What has already been sent to this client, without waiting for more.
+async fn at_hand<S: tokio::io::AsyncRead + Unpin>(stream: &mut S) -> String {
+    let mut bytes = vec![0; 64 * 1024];
+    tokio::select! {
+        biased;
+        read = stream.read(&mut bytes) => String::from_utf8_lossy(&bytes[..read.unwrap()]).into_owned(),
+        () = std::future::ready(()) => String::new(),
+    }
+}
+
+/// A server that tells of expired keys, and a client that has subscribed to that.
+async fn listened() -> (Server, tokio::io::BufReader<tokio::io::DuplexStream>) {
+    let builder = Server::builder().set("notify-keyspace-events", "Ex").manual_clock(START);
+    let server = builder.start().await.unwrap();
+    let mut listener = tokio::io::BufReader::new(server.stream());
+    ask(&mut listener, "SUBSCRIBE __keyevent@0__:expired\r\n", 6).await;
+    (server, listener)
+}
+
+#[tokio::test]
+async fn a_subscriber_has_heard_of_every_end_in_order_when_advance_returns() {
+    let (server, mut listener) = listened().await;
+    for lease in [30_u64, 10, 20, 40] {
+        server.keys().set(format!("after-{lease}"), "x", Some(Duration::from_millis(lease)));
+    }
+    server.clock().advance(Duration::from_millis(10)).await;
+    assert_eq!(at_hand(&mut listener).await, "", "a key lives through its last millisecond");
+    server.clock().advance(Duration::from_millis(25)).await;
+    let heard = at_hand(&mut listener).await;
+    let ended: Vec<_> = heard.lines().filter(|line| line.starts_with("after-")).collect();
+    assert_eq!(ended, ["after-10", "after-20", "after-30"]);
+}
+
+#[tokio::test]
+async fn a_client_that_reads_late_finds_everything_that_advance_did_not_wait_for() {
+    const KEYS: usize = 5_000;
+    let (server, listener) = listened().await;
+    for number in 0..KEYS {
+        server.keys().set(format!("key:{number}"), "x", Some(Duration::from_millis(5)));
+    }
+    server.clock().advance(Duration::from_millis(6)).await;
+    assert_eq!(server.keys().len(), 0);
+    let mut reader = tokio::io::BufReader::new(server.stream());
+    assert_eq!(ask(&mut reader, "EXISTS key:1\r\n", 1).await, [":0"]);
+    // It comes back, and everything is there for it.
+    let mut listener = listener;
+    let heard = read(&mut listener, KEYS * 7).await;
+    assert_eq!(heard.iter().filter(|line| line.starts_with("key:")).count(), KEYS);
+}
+
+#[tokio::test]
+async fn a_command_held_back_runs_in_the_moment_that_its_pause_ends() {
+    let server = manual().await;
+    let mut client = tokio::io::BufReader::new(server.stream());
+    assert_eq!(ask(&mut client, "CLIENT PAUSE 100\r\n", 1).await, ["+OK"]);
+    client.get_mut().write_all(b"SET lock me NX PX 50\r\nPTTL lock\r\n").await.unwrap();
+    server.clock().advance(Duration::from_millis(99)).await;
+    assert_eq!(at_hand(&mut client).await, "");
+    server.clock().advance(Duration::from_millis(11)).await;
+    // It ran at 100, not at 110 where the step ended.
+    assert_eq!(at_hand(&mut client).await, "+OK\r\n:50\r\n");
+    assert_eq!(server.keys().lease("lock"), Some(Some(Duration::from_millis(40))));
+}
+
+#[tokio::test]
+async fn a_client_may_end_the_server() {
+    let server = manual().await;
+    let mut client = server.stream();
+    client.write_all(b"SHUTDOWN NOSAVE\r\n").await.unwrap();
+    server.stopped().await;
+    let mut rest = Vec::new();
+    let end = client.read_to_end(&mut rest).await;
+    assert!(end.is_err() || rest.is_empty());
+}
+
+#[test]
+fn several_threads_serve_one_keyspace() {
+    let server = Server::builder().manual_clock(START).start_on_threads(2).unwrap();
+    let mut granted = 0;
+    for client in 0..8 {
+        let mut stream = BufReader::new(TcpStream::connect(server.addr()).unwrap());
+        write!(stream.get_mut(), "SET lock {client} NX PX 1000\r\n").unwrap();
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        granted += usize::from(line == "+OK\r\n");
+    }
+    assert_eq!(granted, 1);
+    server.stop();
+    server.join();
+}
+
+#[test]
+fn a_password_is_in_the_url_and_asked_for() {
+    let server = Server::builder().password("secret").start_blocking().unwrap();
+    assert_eq!(server.url(), format!("redis://:secret@{}", server.addr()));
+    let mut stream = BufReader::new(TcpStream::connect(server.addr()).unwrap());
+    stream.get_mut().write_all(b"GET k\r\nAUTH secret\r\n").unwrap();
+    let mut lines = (String::new(), String::new());
+    stream.read_line(&mut lines.0).unwrap();
+    stream.read_line(&mut lines.1).unwrap();
+    assert_eq!(lines.0, "-NOAUTH Authentication required.\r\n");
+    assert_eq!(lines.1, "+OK\r\n");
+}
+
+#[tokio::test]
+#[should_panic(expected = "manual clock")]
+async fn the_systems_clock_cannot_be_moved() {
+    let server = Server::builder().start().await.unwrap();
+    server.clock().advance(Duration::from_millis(1)).await;
 }

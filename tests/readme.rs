@@ -6,6 +6,7 @@
 //! `UPDATE_README=1 cargo test --test readme` writes the generated tables anew.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use redlatch::commands::row::Group;
@@ -88,7 +89,7 @@ fn commands() -> String {
         lines.sort();
         if !lines.is_empty() {
             write!(text, "\n### {title}\n\n| command | what it does |\n|---|---|\n{}", lines.concat())
-                .unwrap();
+                .expect("a String takes everything");
         }
     }
     assert_eq!(listed, table().commands().len(), "every command is in a chapter");

@@ -102,10 +102,10 @@ const LISTENING: Flags =
 
 fn subscribe(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     for channel in call.args.rest() {
-        if !call.session.channels.iter().any(|known| known == channel) {
+        if !call.session.channels.contains(channel) {
             let channel = Bytes::copy_from_slice(channel);
             call.shared.channels.subscribe(&channel, &call.session.client);
-            call.session.channels.push(channel);
+            call.session.channels.insert(channel);
         }
         confirm(call, b"subscribe", Some(channel));
     }
@@ -114,10 +114,10 @@ fn subscribe(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn psubscribe(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     for pattern in call.args.rest() {
-        if !call.session.patterns.iter().any(|known| known == pattern) {
+        if !call.session.patterns.contains(pattern) {
             let pattern = Bytes::copy_from_slice(pattern);
             call.shared.channels.subscribe_pattern(&pattern, &call.session.client);
-            call.session.patterns.push(pattern);
+            call.session.patterns.insert(pattern);
         }
         confirm(call, b"psubscribe", Some(pattern));
     }
@@ -127,12 +127,12 @@ fn psubscribe(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn unsubscribe(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut named: Vec<Bytes> = call.args.rest().map(Bytes::copy_from_slice).collect();
     if named.is_empty() {
-        named.clone_from(&call.session.channels);
+        named.extend(call.session.channels.iter().cloned());
     }
 
     for channel in &named {
         call.shared.channels.unsubscribe(channel, call.session.client.id);
-        call.session.channels.retain(|known| known != channel);
+        call.session.channels.remove(channel);
         catch_up(call);
         confirm(call, b"unsubscribe", Some(channel));
     }
@@ -145,12 +145,12 @@ fn unsubscribe(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn punsubscribe(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut named: Vec<Bytes> = call.args.rest().map(Bytes::copy_from_slice).collect();
     if named.is_empty() {
-        named.clone_from(&call.session.patterns);
+        named.extend(call.session.patterns.iter().cloned());
     }
 
     for pattern in &named {
         call.shared.channels.unsubscribe_pattern(pattern, call.session.client.id);
-        call.session.patterns.retain(|known| known != pattern);
+        call.session.patterns.remove(pattern);
         catch_up(call);
         confirm(call, b"punsubscribe", Some(pattern));
     }
@@ -190,10 +190,10 @@ fn note(session: &Session) {
 
 /// Ends all subscriptions of a session, without a word.
 pub(crate) fn leave_all(session: &mut Session, shared: &Shared) {
-    for channel in session.channels.drain(..) {
+    for channel in std::mem::take(&mut session.channels) {
         shared.channels.unsubscribe(&channel, session.client.id);
     }
-    for pattern in session.patterns.drain(..) {
+    for pattern in std::mem::take(&mut session.patterns) {
         shared.channels.unsubscribe_pattern(&pattern, session.client.id);
     }
     note(session);

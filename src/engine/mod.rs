@@ -119,8 +119,11 @@ impl Engine {
                 batch.commands -= 1;
                 return Flow::Again(until);
             }
-            // Hung up on without a word, as in Redis.
-            Err((_, None)) if unknown::is_http(request.word(0)) => Flow::Close,
+            // Hung up on without a word, as in Redis: not even what came before it is answered.
+            Err((_, None)) if unknown::is_http(request.word(0)) => {
+                session.client.cut();
+                Flow::Close
+            }
             Err((refusal, command)) => {
                 if let Some(command) = command {
                     self.shared.stats[usize::from(command.index)].rejected.add(1);
@@ -175,6 +178,26 @@ impl Engine {
             return Due::Next(None);
         }
         shared.keyspace.tick(now, shared.settings.events(), &shared.channels)
+    }
+
+    /// Closes the connections that have said nothing for longer than the setting `timeout` allows. Who listens to a
+    /// channel or waits for an answer has a reason to be silent.
+    pub fn close_idle(&self) {
+        let allowed_secs = self.shared.settings.integer("timeout") as u64;
+        if allowed_secs == 0 {
+            return;
+        }
+        let now = self.shared.clock.now().lock;
+        for client in self.shared.clients.all() {
+            let listens = client.subscriptions.load(Relaxed) > 0 || client.patterns.load(Relaxed) > 0;
+            let silent_since = LockTime::from_millis(client.last_active_ms.load(Relaxed));
+            if !listens
+                && client.waits_until().is_none()
+                && now.millis_since(silent_since) > allowed_secs * 1000
+            {
+                client.close();
+            }
+        }
     }
 
     /// The gates, in Redis' order: name, arity, authentication, subscriptions, pause.

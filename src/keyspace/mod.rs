@@ -4,6 +4,21 @@
 //! Knows   `clock`, `wheel`, `journal`, `state`; nothing of commands or connections.
 //! Time    comes in as an argument. A shard's own time never runs backwards.
 //! Locks   all shards a call needs, in ascending index, before the first look; see [`View`].
+//!
+//! # Rules of concurrency
+//!
+//! `tests/concurrency.rs` holds them under a scheduler that tries interleavings.
+//!
+//! 1. A call locks the shards of all its keys at once, in ascending order; those of a script include the keys that its
+//!    text names. Nothing is locked later, so that no two calls wait for each other.
+//! 2. A call has one instant, the latest of the clock's reading and the times of the shards it locked, and leaves it
+//!    with them: no shard ever sees an earlier moment than one it has seen.
+//! 3. What a call has changed is numbered, and what it has to say to other clients is in their mailboxes, before the
+//!    first of its shards is let go. Whoever sees its effect sees its record and its messages in that order, too.
+//! 4. No guard of a registry (clients, channels, scripts) is held while a shard is being locked; the other way round is
+//!    allowed, for the moment of a look-up.
+//! 5. The ticker says until when it sleeps only after it has looked at every shard, and from before its first look on
+//!    every deadline set rings for it. A deadline is seen by the look or heard by the ring.
 
 mod arena;
 mod changes;
@@ -14,16 +29,16 @@ mod view;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use ahash::RandomState;
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::{LockTime, Now};
 use crate::journal::{Journal, Mutation};
-use crate::limits::SHARDS_MAX;
+use crate::limits::{DATABASES_MAX, SHARDS_MAX};
 use crate::state::channels::Channels;
 use crate::state::settings::Events;
+use crate::sync::{AtomicU64, Mutex, MutexGuard};
 
 pub use changes::Changes;
 pub use entry::{Entry, Lease, Occupied, Vacant};
@@ -60,7 +75,7 @@ pub(crate) struct Held {
 pub struct Layout {
     /// Shards: a power of two, at most [`SHARDS_MAX`].
     pub shards: usize,
-    /// Databases: at least one.
+    /// Databases: at least one, at most [`DATABASES_MAX`].
     pub databases: u16,
     /// Seeds the hash. Random where strangers choose keys; fixed where a run must repeat.
     pub seed: u64,
@@ -239,3 +254,6 @@ impl fmt::Debug for Keyspace {
             .finish()
     }
 }
+
+const _: () =
+    assert!(DATABASES_MAX as usize <= shard::DATABASES_MAX, "a shard has a table for every database");

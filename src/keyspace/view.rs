@@ -7,7 +7,6 @@
 //! Rule    whoever touches an expired key first removes it and emits its effects before anything else.
 
 use bytes::Bytes;
-use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use super::shard::EntryId;
@@ -17,6 +16,7 @@ use crate::journal::Mutation;
 use crate::limits::SHARDS_MAX;
 use crate::state::channels::Channels;
 use crate::state::settings::Events;
+use crate::sync::MutexGuard;
 
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]

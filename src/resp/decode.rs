@@ -73,6 +73,7 @@ impl Decoder {
     pub fn next(&mut self, buffer: &[u8], trust: Trust) -> Result<Option<usize>, ProtocolError> {
         if self.missing == 0 {
             self.position = 0;
+            self.trim();
             self.spans.clear();
             self.is_inline = false;
             match buffer.first() {

@@ -8,14 +8,24 @@ use crate::error::ProtocolError;
 
 /// Splits `line` into words: their bytes go to `scratch`, their places to `spans`.
 pub(super) fn split(line: &[u8], scratch: &mut Vec<u8>, spans: &mut Vec<Span>) -> Result<(), ProtocolError> {
-    let mut rest = line.trim_ascii_start();
+    let mut rest = trim(line);
     while !rest.is_empty() {
         let start = scratch.len() as u32;
         rest = word(rest, scratch)?;
         spans.push(Span { start, end: scratch.len() as u32 });
-        rest = rest.trim_ascii_start();
+        rest = trim(rest);
     }
     Ok(())
+}
+
+/// The words of a line, as redis-cli, telnet and redis.conf quote them.
+///
+/// # Errors
+/// [`ProtocolError::Quotes`] when a quote does not end, or is followed by anything but a space.
+pub fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, ProtocolError> {
+    let (mut scratch, mut spans) = (Vec::new(), Vec::new());
+    split(line, &mut scratch, &mut spans)?;
+    Ok(spans.iter().map(|span| scratch[span.start as usize..span.end as usize].to_vec()).collect())
 }
 
 /// Takes one word off the front; returns what follows it.
@@ -23,7 +33,7 @@ fn word<'a>(mut rest: &'a [u8], scratch: &mut Vec<u8>) -> Result<&'a [u8], Proto
     loop {
         match rest {
             [] => return Ok(rest),
-            [byte, ..] if byte.is_ascii_whitespace() || *byte == 0 => return Ok(&rest[1..]),
+            [b' ' | b'\n' | b'\r' | b'\t' | 0, tail @ ..] => return Ok(tail),
             [b'"', quoted @ ..] => return double_quoted(quoted, scratch),
             [b'\'', quoted @ ..] => return single_quoted(quoted, scratch),
             [byte, tail @ ..] => {
@@ -82,9 +92,18 @@ fn single_quoted<'a>(mut rest: &'a [u8], scratch: &mut Vec<u8>) -> Result<&'a [u
 /// A closing quote ends the word, so a space or the end must follow it.
 fn closed(rest: &[u8]) -> Result<&[u8], ProtocolError> {
     match rest.first() {
-        Some(byte) if !byte.is_ascii_whitespace() => Err(ProtocolError::Quotes),
+        Some(byte) if !is_space(*byte) => Err(ProtocolError::Quotes),
         _ => Ok(rest),
     }
+}
+
+/// What C's `isspace` says: wider by two than what ends a word.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}
+
+fn trim(line: &[u8]) -> &[u8] {
+    &line[line.iter().take_while(|byte| is_space(**byte)).count()..]
 }
 
 fn hex(digit: u8) -> u8 {
@@ -114,6 +133,7 @@ mod tests {
         );
         assert_eq!(words(r#"a"b c""#).unwrap(), ["ab c"]);
         assert_eq!(words("").unwrap(), Vec::<String>::new());
+        assert_eq!(words("\x0b\x0c a\x0bb\x0c c").unwrap(), ["a\\x0bb\\x0c", "c"]);
     }
 
     #[test]

@@ -9,3 +9,4 @@ mod inline;
 
 pub use decode::{Decoder, Request, Trust};
 pub use encode::{Protocol, Reply};
+pub use inline::words;

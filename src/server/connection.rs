@@ -30,6 +30,8 @@ const INPUT_BYTES_KEPT: usize = 2 * READ_BYTES;
 const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
 /// Output gathered before it is sent although more requests wait in the buffer.
 const OUTPUT_BYTES_BATCH: usize = 256 * 1024;
+/// Rounds before other connections have their turn: a request that comes alone takes two.
+const ROUNDS_PER_TURN: usize = 4;
 
 /// One connection, until it ends.
 pub(super) struct Connection<S> {
@@ -122,6 +124,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
         }
         self.input.advance(taken);
+        if taken > INPUT_BYTES_KEPT && self.input.len() < taken / 4 {
+            // What a large request needed is not kept for the few bytes behind it.
+            self.input = BytesMut::from(&self.input[..]);
+        }
         engine.end_batch(&self.session, batch);
         more && self.state == State::Open
     }
@@ -129,7 +135,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Sends what the output holds; pending when the peer does not take it.
     fn flush(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         while self.written < self.output.len() {
-            let sent = ready!(Pin::new(&mut self.stream).poll_write(cx, &self.output[self.written..]))?;
+            let Poll::Ready(sent) = Pin::new(&mut self.stream).poll_write(cx, &self.output[self.written..])
+            else {
+                self.forget_written();
+                return Poll::Pending;
+            };
+            let sent = sent?;
             if sent == 0 {
                 return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
             }
@@ -142,6 +153,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.output = Vec::new();
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Drops what has been sent, once that is most of the output: a slow reader never lets it run empty.
+    fn forget_written(&mut self) {
+        if self.written > OUTPUT_BYTES_KEPT && self.written > self.output.len() / 2 {
+            self.output.drain(..self.written);
+            self.output.shrink_to(2 * self.output.len());
+            self.written = 0;
+        }
+    }
+
+    /// Bytes of replies that the peer has yet to take.
+    fn unread(&self) -> usize {
+        self.output.len() - self.written
     }
 
     /// Receives into the input; true when something came, an error when nothing ever will.
@@ -201,15 +226,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn round(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let turn = self.house.turn();
         self.watch_mail(cx);
-        if self.session.client.is_cut() {
-            return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
-        }
         if self.session.client.is_closing() {
             self.state = State::Closing;
         }
-        let more = self.carry_out();
+        let was_full = self.unread() >= UNREAD_REPLY_BYTES_MAX;
+        let more = !was_full && self.carry_out();
+        if self.session.client.is_cut() {
+            return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
+        }
         // What cannot be sent soon stays in the mailbox, whose size is bounded.
-        if self.session.client.has_mail() && self.output.len() - self.written < OUTPUT_BYTES_BATCH {
+        if self.session.client.has_mail() && self.unread() < OUTPUT_BYTES_BATCH {
             self.session.client.collect(&mut self.output);
         }
         let is_blocked = match self.flush(cx) {
@@ -219,14 +245,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Poll::Pending => true,
         };
-        let unread = self.output.len() - self.written;
+        let unread = self.unread();
+        let is_full = unread >= UNREAD_REPLY_BYTES_MAX;
         if self.state == State::Closing && !is_blocked {
             return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
         }
         if !self.session.authenticated && unread > UNAUTHENTICATED_REPLY_BYTES_MAX {
             return Poll::Ready(Err(std::io::ErrorKind::PermissionDenied.into()));
         }
-        if (more && unread < UNREAD_REPLY_BYTES_MAX)
+        if ((more || was_full) && !is_full)
             || (self.session.client.has_mail() && !is_blocked)
             || self.is_due(cx)
         {
@@ -234,7 +261,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         // A client that went away while its call waits is noticed by reading on; what it sent stays in the input.
         let waits = matches!(self.state, State::Held(_) | State::Waiting) && self.input.len() < READ_BYTES;
-        if waits || (self.state == State::Open && !more) {
+        if !is_full && (waits || (self.state == State::Open && !more)) {
             if let Poll::Ready(received) = self.receive(cx) {
                 return Poll::Ready(received);
             }
@@ -258,12 +285,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        loop {
-            match ready!(this.round(cx)) {
-                Ok(()) => {}
-                Err(_) => return Poll::Ready(()),
+        for _ in 0..ROUNDS_PER_TURN {
+            if ready!(this.round(cx)).is_err() {
+                return Poll::Ready(());
             }
         }
+        // Whoever never pauses would otherwise keep the thread.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
@@ -278,6 +307,6 @@ impl<S> Drop for Connection<S> {
 fn refuse(error: ProtocolError, session: &Session, output: &mut Vec<u8>) {
     tracing::debug!(client = session.client.id, %error, "protocol error");
     if error != ProtocolError::RequestTooLarge {
-        Reply::new(output, session.protocol).error(&format!("ERR Protocol error: {error}"));
+        Reply::new(output, session.protocol).error_bytes(&error.line());
     }
 }

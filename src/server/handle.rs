@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::io::DuplexStream;
 
 use super::Builder;
+use super::connection::Connection;
 use super::house::{AnyClock, House};
 use super::listen::{self, Workers};
 use crate::clock::LockTime;
@@ -88,12 +89,20 @@ impl Server {
         }
     }
 
+    #[cfg(feature = "cli")]
+    pub(crate) fn settings(&self) -> &crate::state::settings::Settings {
+        &self.house.engine.shared().settings
+    }
+
     /// A connection without a socket.
     pub fn stream(&self) -> DuplexStream {
         const BUFFER_BYTES: usize = 64 * 1024;
         let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
-        let house = self.house.clone();
-        self.workers.next().spawn(listen::serve(ours, house, String::new(), String::new(), false));
+        // Admitted before anybody can write to it, so that moving the clock waits for what has been written. A stream
+        // beyond `maxclients` is closed at once.
+        if let Some(session) = listen::admit(&self.house, String::new(), String::new(), false) {
+            self.workers.next().spawn(Connection::new(ours, self.house.clone(), session));
+        }
         theirs
     }
 
@@ -232,6 +241,8 @@ impl Clock<'_> {
     /// When the server was not built with [`Builder::manual_clock`].
     pub async fn advance(&self, by: Duration) {
         let AnyClock::Manual(clock) = self.house.clock() else { panic!("a server with a manual clock") };
+        // What has been sent to an in-process stream before belongs to the time before.
+        self.house.settle().await;
         let target = self.now() + u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         loop {
             // The first moment at which something happens, or the target.
@@ -269,6 +280,7 @@ impl Clock<'_> {
 
     /// Does all that is due; returns the next moment at which something is.
     fn tick(&self) -> Option<LockTime> {
+        self.house.engine.close_idle();
         let next = loop {
             if let Due::Next(next) = self.house.engine.tick() {
                 break next;

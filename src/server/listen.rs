@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use super::connection::Connection;
 use super::house::House;
 use crate::state::clients::Client;
+use crate::state::session::Session;
 
 /// Connections that may wait to be accepted; Redis' `tcp-backlog` is 511.
 const BACKLOG: i32 = 1024;
@@ -96,6 +97,17 @@ pub(super) async fn accept_tcp(listener: TcpListener, house: House, workers: std
     }
 }
 
+/// The file of a Unix socket, removed when nobody listens there any more: also when the runtime of the listener ends
+/// before its task does.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Nobody is harmed when it is gone already.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 /// Accepts connections through a Unix socket until the server ends; then removes the socket.
 pub(super) async fn accept_unix(
     listener: UnixListener,
@@ -103,15 +115,16 @@ pub(super) async fn accept_unix(
     house: House,
     workers: std::sync::Arc<Workers>,
 ) {
+    let file = SocketFile(path);
     loop {
         let accepted = tokio::select! {
-            () = house.stopped() => break,
+            () = house.stopped() => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, _)) => {
                 let Ok(stream) = stream.into_std() else { continue };
-                let (house, name) = (house.clone(), path.display().to_string());
+                let (house, name) = (house.clone(), file.0.display().to_string());
                 workers.next().spawn(async move {
                     if let Ok(stream) = UnixStream::from_std(stream) {
                         serve(stream, house, format!("{name}:0"), format!("{name}:0"), true).await;
@@ -121,8 +134,6 @@ pub(super) async fn accept_unix(
             Err(error) => rest(&error).await,
         }
     }
-    // Nobody is harmed when it is gone already.
-    let _ = std::fs::remove_file(path);
 }
 
 fn deal_tcp(stream: std::net::TcpStream, peer: SocketAddr, house: &House, workers: &Workers) {
@@ -151,21 +162,30 @@ pub(super) async fn serve<S>(mut stream: S, house: House, peer: String, local: S
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let shared = house.engine.shared();
-    if shared.clients.len() as i64 >= shared.settings.integer("maxclients") {
-        shared.metrics.rejected_connections.add(1);
-        use tokio::io::AsyncWriteExt;
+    use tokio::io::AsyncWriteExt;
+    match admit(&house, peer, local, is_unix) {
+        Some(session) => Connection::new(stream, house, session).await,
         // Best effort: the peer is being turned away.
-        let _ = stream.write_all(b"-ERR max number of clients reached\r\n").await;
-        return;
+        None => drop(stream.write_all(b"-ERR max number of clients reached\r\n").await),
     }
-    if house.has_stopped() {
-        return;
+}
+
+/// The session of a new connection, unless there are too many or the server has ended. From here on the client is
+/// known: whoever moves the clock waits for it.
+pub(super) fn admit(house: &House, peer: String, local: String, is_unix: bool) -> Option<Session> {
+    let shared = house.engine.shared();
+    if house.has_stopped() || shared.clients.len() as i64 >= shared.settings.integer("maxclients") {
+        shared.metrics.rejected_connections.add(1);
+        return None;
     }
     let since = house.clock().now().lock;
     let client = Client::new(shared.clients.next_id(), peer, local, is_unix, since);
     let session = house.engine.connect(client);
-    Connection::new(stream, house, session).await;
+    if house.has_stopped() {
+        // It has entered too late to be told.
+        session.client.close();
+    }
+    Some(session)
 }
 
 /// Out of descriptors or memory: accepting at once again would only spin.

@@ -2,6 +2,7 @@
 //!
 //! Owns    the selected database, authentication, reply mode; the shared [`Client`] shows the rest to others.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::clients::Client;
@@ -24,9 +25,9 @@ pub struct Session {
     /// A call of its own that waits for a moment or an event.
     pub parked: Option<Parked>,
     /// Channels it is subscribed to.
-    pub channels: Vec<bytes::Bytes>,
+    pub channels: BTreeSet<bytes::Bytes>,
     /// Patterns it is subscribed to.
-    pub patterns: Vec<bytes::Bytes>,
+    pub patterns: BTreeSet<bytes::Bytes>,
     /// The row that answered last: most clients repeat themselves.
     pub last_row: u16,
     /// Room for the replies that a script sees, kept from one script to the next.
@@ -66,8 +67,8 @@ impl Session {
             replies: Replies::On,
             authenticated,
             parked: None,
-            channels: Vec::new(),
-            patterns: Vec::new(),
+            channels: BTreeSet::new(),
+            patterns: BTreeSet::new(),
             last_row: u16::MAX,
             scratch: Vec::new(),
         }

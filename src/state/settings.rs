@@ -3,6 +3,7 @@
 //! Owns    the rows and the values of one server.
 //! Rule    a value is checked against its row before it is stored; what reads it on a command's path is an atomic.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::RwLock;
@@ -78,6 +79,19 @@ pub struct Settings {
     needs_password: AtomicBool,
     slow_micros: AtomicI64,
     spike_millis: AtomicI64,
+    hook: Hook,
+}
+
+/// Who is told that CONFIG SET has changed something.
+#[derive(Default)]
+struct Hook(OnceLock<OnChange>);
+
+type OnChange = Box<dyn Fn(&Settings) + Send + Sync>;
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.get().is_some() { "Hook(set)" } else { "Hook(none)" })
+    }
 }
 
 impl Default for Settings {
@@ -89,6 +103,7 @@ impl Default for Settings {
             needs_password: AtomicBool::new(false),
             slow_micros: AtomicI64::new(0),
             spike_millis: AtomicI64::new(0),
+            hook: Hook::default(),
         };
         settings.refresh();
         settings
@@ -132,7 +147,16 @@ impl Settings {
         }
         drop(values);
         self.refresh();
+        if let Some(hook) = self.hook.0.get() {
+            hook(self);
+        }
         Ok(())
+    }
+
+    /// Calls `hook` whenever CONFIG SET has changed something: for what lives outside the settings, like the log. Only
+    /// the first hook is kept.
+    pub fn on_change(&self, hook: impl Fn(&Self) + Send + Sync + 'static) {
+        let _ = self.hook.0.set(Box::new(hook));
     }
 
     /// The value of a row of the table.

@@ -37,7 +37,6 @@ pub const FIXED: &[(&str, &str)] = &[
     ("lazyfree-lazy-user-del", "no"),
     ("lazyfree-lazy-user-flush", "no"),
     ("list-max-listpack-size", "-2"),
-    ("logfile", ""),
     ("lua-time-limit", "5000"),
     ("masterauth", ""),
     ("masteruser", ""),

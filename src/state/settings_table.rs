@@ -53,6 +53,7 @@ pub const ROWS: &[Setting] = &[
         "Milliseconds that make an event worth LATENCY's memory; 0: none.",
     ),
     live("loglevel", "notice", Kind::OneOf(&["debug", "verbose", "notice", "warning"]), "What is logged."),
+    at_start("logfile", "", Kind::Text, "File that the log is appended to; empty: the standard output."),
     at_start(
         "enable-debug-command",
         "no",

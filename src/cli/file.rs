@@ -1,0 +1,114 @@
+//! The configuration file: lines of directives, as in redis.conf.
+//!
+//! Owns    [`Directive`], a name and its words, and the way from text to directives.
+//! Rule    a line is empty, a comment that starts with `#`, or a name and words; words may be quoted as in redis-cli.
+//! Source  Redis 7.0 `config.c`, loadServerConfigFromString.
+
+use std::path::Path;
+
+use super::Fault;
+use crate::resp::words;
+
+/// A name and what follows it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Directive {
+    /// In lower case.
+    pub(super) name: String,
+    pub(super) words: Vec<String>,
+    /// Where it was written, for the sentence that refuses it.
+    pub(super) origin: String,
+}
+
+/// How deep files may include each other.
+const INCLUDE_DEPTH_MAX: usize = 16;
+
+/// The directives of a file, and of those that it includes, in order.
+///
+/// # Errors
+/// When a file cannot be read, its quotes do not match, or files include each other without end.
+pub(super) fn load(path: &Path) -> Result<Vec<Directive>, Fault> {
+    let mut found = Vec::new();
+    load_into(path, 0, &mut found)?;
+    Ok(found)
+}
+
+/// The directives of a text that `origin` names.
+///
+/// # Errors
+/// As [`load`].
+pub(super) fn parse(text: &[u8], origin: &str) -> Result<Vec<Directive>, Fault> {
+    let mut found = Vec::new();
+    parse_into(text, origin, 0, &mut found)?;
+    Ok(found)
+}
+
+fn load_into(path: &Path, depth: usize, found: &mut Vec<Directive>) -> Result<(), Fault> {
+    let text = std::fs::read(path)
+        .map_err(|error| format!("cannot read the configuration file '{}': {error}", path.display()))?;
+    parse_into(&text, &path.display().to_string(), depth, found)
+}
+
+fn parse_into(text: &[u8], origin: &str, depth: usize, found: &mut Vec<Directive>) -> Result<(), Fault> {
+    for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let origin = format!("line {} of {origin}", index + 1);
+        let Some(directive) = directive(line, &origin)? else { continue };
+        if directive.name != "include" {
+            found.push(directive);
+        } else if depth == INCLUDE_DEPTH_MAX {
+            return Err(format!("more than {INCLUDE_DEPTH_MAX} files include each other ({origin})"));
+        } else {
+            for path in &directive.words {
+                load_into(Path::new(path), depth + 1, found)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The name and the words of one line; none when it has no word.
+///
+/// # Errors
+/// When its quotes do not match.
+pub(super) fn directive(line: &[u8], origin: &str) -> Result<Option<Directive>, Fault> {
+    let words = words(line).map_err(|_| format!("unbalanced quotes ({origin})"))?;
+    let mut words = words.iter().map(|word| String::from_utf8_lossy(word).into_owned());
+    let Some(name) = words.next() else { return Ok(None) };
+    let name = name.to_ascii_lowercase();
+    Ok(Some(Directive { name, words: words.collect(), origin: origin.to_owned() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names_and_words(text: &str) -> Vec<(String, Vec<String>)> {
+        let found = parse(text.as_bytes(), "test").unwrap();
+        found.into_iter().map(|directive| (directive.name, directive.words)).collect()
+    }
+
+    #[test]
+    fn a_line_is_a_name_and_words() {
+        let found = names_and_words("# comment\r\n\n  PORT 7000\r\nbind 127.0.0.1 ::1\nsave \"\"");
+        let expected = [("port", vec!["7000"]), ("bind", vec!["127.0.0.1", "::1"]), ("save", vec![""])];
+        let expected =
+            expected.map(|(name, words)| (name.to_owned(), words.iter().map(|w| w.to_string()).collect()));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn quotes_keep_spaces_and_a_comment_sign_together() {
+        let found = names_and_words("requirepass \"a # b\\x41\"\nrequirepass 'it\\'s'");
+        assert_eq!(found[0].1, ["a # bA"]);
+        assert_eq!(found[1].1, ["it's"]);
+    }
+
+    #[test]
+    fn an_open_quote_is_refused_with_its_line() {
+        let refused = parse(b"port 1\nrequirepass \"open\n", "x.conf").unwrap_err();
+        assert_eq!(refused, "unbalanced quotes (line 2 of x.conf)");
+    }
+}

@@ -1,0 +1,220 @@
+//! The flags: one for each row of the settings table, and redis-server's habits around them.
+//!
+//! Owns    [`Wish`], what the arguments ask for, and the clap command that help, man page and completions come from.
+//! Rule    an argument that starts with `--` opens a directive, and what follows up to the next one are its words; an
+//!         argument of several words is split first, so that one argument may be a whole command line.
+//! Source  Redis 7.0 `server.c`, main.
+
+use clap::builder::PossibleValue;
+use clap::{Arg, ArgAction, Command, value_parser};
+
+use super::Fault;
+use super::file::{self, Directive};
+use super::sources::variable;
+use crate::commands::VERSION;
+use crate::state::settings::{Kind, Setting};
+use crate::state::settings_table::ROWS;
+
+/// What the arguments ask for.
+#[derive(Debug)]
+pub(super) enum Wish {
+    /// Ask a running server how it is; the address, if one is given.
+    Health(Option<String>),
+    /// Print this and be done.
+    Print(String),
+    /// Serve.
+    Serve(Request),
+}
+
+/// What to serve with, as far as the arguments say.
+#[derive(Debug, Default, Eq, PartialEq)]
+pub(super) struct Request {
+    /// The configuration file.
+    pub(super) file: Option<String>,
+    /// Whether the standard input is a configuration file.
+    pub(super) reads_stdin: bool,
+    /// What the flags say, in order.
+    pub(super) directives: Vec<Directive>,
+}
+
+/// Reads the arguments behind the program's name.
+///
+/// # Errors
+/// An argument that is neither a flag nor a configuration file, or quotes that do not match.
+pub(super) fn read(arguments: &[String]) -> Result<Wish, Fault> {
+    match arguments.first().map(String::as_str) {
+        Some("-v" | "--version") => Ok(Wish::Print(version())),
+        Some("-h" | "--help" | "help" | "health" | "completions" | "man") => subcommand(arguments),
+        _ => serve(arguments).map(Wish::Serve),
+    }
+}
+
+/// Harnesses look for ` v=` and the Redis version whose replies they may expect.
+fn version() -> String {
+    format!("redlatch v={VERSION} bits={} redlatch={}\n", usize::BITS, env!("CARGO_PKG_VERSION"))
+}
+
+fn subcommand(arguments: &[String]) -> Result<Wish, Fault> {
+    let words = std::iter::once("redlatch").chain(arguments.iter().map(String::as_str));
+    let matches = match command().try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(error) if !error.use_stderr() => return Ok(Wish::Print(error.render().to_string())),
+        Err(error) => return Err(one_sentence(&error.render().to_string())),
+    };
+    match matches.subcommand() {
+        Some(("health", matches)) => Ok(Wish::Health(matches.get_one::<String>("url").cloned())),
+        Some(("completions", matches)) => {
+            let shell = *matches.get_one::<clap_complete::Shell>("shell").expect("a required argument");
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut command(), "redlatch", &mut script);
+            Ok(Wish::Print(String::from_utf8_lossy(&script).into_owned()))
+        }
+        _ => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(command())
+                .render(&mut page)
+                .map_err(|error| format!("cannot write the man page: {error}"))?;
+            Ok(Wish::Print(String::from_utf8_lossy(&page).into_owned()))
+        }
+    }
+}
+
+/// The first line of what clap says, without its `error: `.
+fn one_sentence(text: &str) -> Fault {
+    let line = text.lines().next().unwrap_or_default();
+    format!("{}; see redlatch --help", line.trim_start_matches("error: "))
+}
+
+fn serve(arguments: &[String]) -> Result<Request, Fault> {
+    let mut request = Request::default();
+    let mut words = split(arguments)?;
+    if words.last().is_some_and(|word| word == "-") {
+        request.reads_stdin = true;
+        words.pop();
+    }
+    let mut words = words.into_iter().peekable();
+    request.file = words.next_if(|word| !word.starts_with("--"));
+    while let Some(flag) = words.next() {
+        let Some(flag) = flag.strip_prefix("--") else {
+            return Err(format!("unexpected argument '{flag}'; see redlatch --help"));
+        };
+        let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
+        let mut directive = Directive {
+            name: name.to_ascii_lowercase(),
+            words: value.map(str::to_owned).into_iter().collect(),
+            origin: format!("flag --{name}"),
+        };
+        if value.is_none() {
+            while let Some(word) = words.next_if(|word| !word.starts_with("--")) {
+                directive.words.push(word);
+            }
+        }
+        request.directives.push(directive);
+    }
+    Ok(request)
+}
+
+/// Splits an argument that holds a flag and its words; a flag with `=` keeps the spaces of its value.
+fn split(arguments: &[String]) -> Result<Vec<String>, Fault> {
+    let mut words = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        let flag = argument.split_ascii_whitespace().next().unwrap_or_default();
+        if argument.starts_with("--") && flag != argument && !flag.contains('=') {
+            let found = file::directive(argument.as_bytes(), &format!("argument {argument}"))?;
+            words.extend(found.into_iter().flat_map(|found| std::iter::once(found.name).chain(found.words)));
+        } else {
+            words.push(argument.clone());
+        }
+    }
+    Ok(words)
+}
+
+/// The command line as clap knows it, from the settings table.
+fn command() -> Command {
+    let file = Arg::new("file")
+        .value_name("FILE")
+        .help("Settings in redis.conf's syntax; - reads the standard input.");
+    let health = Command::new("health").about("Asks a running server for a PONG; exits with 0 or 1.").arg(
+        Arg::new("url").value_name("URL").help("redis://[[user]:password@]host[:port] or unix:///path."),
+    );
+    let shells = Arg::new("shell").required(true).value_parser(value_parser!(clap_complete::Shell));
+    Command::new("redlatch")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_version_flag(true)
+        .about("A lock server that speaks the Redis protocol.")
+        .after_help(AFTER_HELP)
+        .args_conflicts_with_subcommands(true)
+        .arg(file)
+        .args(ROWS.iter().map(flag))
+        .arg(
+            Arg::new("version")
+                .short('v')
+                .long("version")
+                .action(ArgAction::SetTrue)
+                .help("Prints the version."),
+        )
+        .subcommand(health)
+        .subcommand(Command::new("completions").about("Prints a shell's completions.").arg(shells))
+        .subcommand(Command::new("man").about("Prints the man page."))
+}
+
+fn flag(row: &'static Setting) -> Arg {
+    let default = if row.default.is_empty() { "none" } else { row.default };
+    let help = format!("{} [default: {default}] [env: {}]", row.help, variable(row.name));
+    let flag = Arg::new(row.name).long(row.name).value_name("VALUE").help(help).allow_hyphen_values(true);
+    match row.kind {
+        Kind::OneOf(words) => flag.value_parser(words.iter().map(PossibleValue::new).collect::<Vec<_>>()),
+        _ => flag,
+    }
+}
+
+const AFTER_HELP: &str = "\
+A flag wins over the environment, the environment over a file, a file over the default.
+Settings of redis.conf that do not apply here are accepted, and listed once in the log.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(arguments: &[&str]) -> Request {
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        serve(&arguments).unwrap()
+    }
+
+    fn pairs(request: &Request) -> Vec<(String, String)> {
+        request.directives.iter().map(|found| (found.name.clone(), found.words.join(" "))).collect()
+    }
+
+    #[test]
+    fn the_command_is_one_that_clap_accepts() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn however_a_flag_is_written_it_says_the_same() {
+        let same = [&["--port", "7000"][..], &["--port 7000"], &["--port=7000"], &["--PORT", "7000"]];
+        for arguments in same {
+            assert_eq!(pairs(&served(arguments)), [("port".to_owned(), "7000".to_owned())], "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn several_words_and_empty_ones_belong_to_the_flag_before_them() {
+        let request = served(&["--save", "", "--bind", "127.0.0.1", "::1", "--requirepass=two words"]);
+        let expected = [("save", ""), ("bind", "127.0.0.1 ::1"), ("requirepass", "two words")];
+        assert_eq!(pairs(&request), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn one_argument_may_hold_several_flags() {
+        let request = served(&["--port 7000 --loglevel verbose"]);
+        assert_eq!(pairs(&request)[1], ("loglevel".to_owned(), "verbose".to_owned()));
+    }
+
+    #[test]
+    fn a_file_comes_first_and_a_dash_last() {
+        let request = served(&["redis.conf", "--port", "0", "-"]);
+        assert_eq!((request.file.as_deref(), request.reads_stdin), (Some("redis.conf"), true));
+        assert_eq!(pairs(&request), [("port".to_owned(), "0".to_owned())]);
+    }
+}

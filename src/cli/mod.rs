@@ -1,0 +1,57 @@
+//! The command line: what the binary `redlatch` does with its arguments, its environment and its files.
+//!
+//! Owns    the flags (one for each row of the settings table), the configuration file, the log, the process' end.
+//! Knows   the server through its builder and its handle; nothing of commands or keys.
+//! Rule    whatever is wrong at the start is said in one sentence on the error stream, and the process exits with 1.
+
+mod directives;
+mod file;
+mod flags;
+mod health;
+mod log;
+mod serve;
+mod sources;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use flags::Wish;
+
+/// Runs the binary with the arguments and the environment of this process; returns how it is to exit.
+pub fn main() -> ExitCode {
+    let arguments: Vec<String> =
+        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            // When nobody can be told, the exit code still says it.
+            let _ = writeln!(std::io::stderr(), "redlatch: {fault}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What went wrong, as one sentence for the operator.
+type Fault = String;
+
+fn run(arguments: &[String]) -> Result<(), Fault> {
+    let (program, rest) =
+        arguments.split_first().map_or(("redlatch", &[][..]), |(p, rest)| (p.as_str(), rest));
+    match flags::read(rest)? {
+        Wish::Print(text) => print(text.as_bytes()),
+        Wish::Health(url) => health::check(url.as_deref()),
+        Wish::Serve(request) => {
+            let settings = sources::gather(&request)?;
+            serve::serve(program, settings)
+        }
+    }
+}
+
+/// Prints to the standard output; that nobody reads it any more, as in `redlatch man | head`, is no fault.
+fn print(bytes: &[u8]) -> Result<(), Fault> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("cannot print: {error}")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,88 @@
+//! The process around one server: its start, its signals, its end.
+//!
+//! Rule    the signals are caught before the log says that connections are accepted, so that whoever waits for that
+//!         line can end the process in good order at once.
+
+use std::path::Path;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::sources::Gathered;
+use super::{Fault, directives, log};
+use crate::server::{Builder, Server};
+use crate::state::settings::Settings;
+
+/// Serves until a signal or SHUTDOWN ends it.
+///
+/// # Errors
+/// Whatever keeps the server from starting.
+pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
+    let settings = Settings::default();
+    let mut builder = Builder::new();
+    for (name, value) in &gathered.settings {
+        settings.set(name, value).map_err(|refused| refused.to_string())?;
+        builder = builder.set(*name, value);
+    }
+    let level = log::open(&settings.text("loglevel"), &settings.text("logfile"))?;
+    greet(program, &gathered.ignored);
+    let threads = match settings.integer("threads") as usize {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
+    // A signal is registered with the runtime that waits for it.
+    let entered = runtime.enter();
+    let cannot = |error| format!("cannot catch signals: {error}");
+    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+    drop(entered);
+    let server = builder.start_on_threads(threads).map_err(|refused| refused.to_string())?;
+    server.settings().on_change(move |settings| level(&settings.text("loglevel")));
+    announce(&server, &settings);
+    let reason = runtime.block_on(async {
+        tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+            () = server.stopped() => "SHUTDOWN",
+        }
+    });
+    tracing::info!(reason, "Ending");
+    server.stop();
+    server.join();
+    let port_file = settings.text("port-file");
+    if !port_file.is_empty() {
+        // Whoever waits for the file of the next server must not find this one's.
+        let _ = std::fs::remove_file(port_file);
+    }
+    tracing::info!("Ended");
+    Ok(())
+}
+
+/// The banner is the one that harnesses wait for, in the name of the program they think they started.
+fn greet(program: &str, ignored: &[String]) {
+    let name = match Path::new(program).file_name().and_then(|name| name.to_str()) {
+        Some("redis-server") => "Redis",
+        Some("valkey-server") => "Valkey",
+        _ => "redlatch",
+    };
+    let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
+    tracing::info!(version, pid, "oO0OoO0OoO0Oo {name} is starting oO0OoO0OoO0Oo");
+    if !ignored.is_empty() {
+        tracing::warn!(settings = ignored.join(" "), "Settings that do not apply are ignored");
+    }
+    let protections: Vec<&str> =
+        ignored.iter().map(String::as_str).filter(|name| directives::is_protection(name)).collect();
+    if !protections.is_empty() {
+        tracing::warn!(
+            settings = protections.join(" "),
+            "Ignored settings leave the server less protected than Redis"
+        );
+    }
+}
+
+fn announce(server: &Server, settings: &Settings) {
+    let (port, socket) = (settings.text("port"), settings.text("unixsocket"));
+    let tcp = if port == "0" { String::new() } else { server.addr().to_string() };
+    tracing::info!(tcp, unix = socket, "Ready to accept connections");
+}

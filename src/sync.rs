@@ -1,0 +1,32 @@
+//! The locks and atomics of the keyspace: the real ones, or those of a scheduler that tries interleavings.
+//!
+//! Rule    built with `--cfg shuttle`, threads run one at a time and the scheduler of `tests/concurrency.rs` chooses who
+//!         is next at every use of these. Nothing else in the crate knows the difference.
+
+#[cfg(not(shuttle))]
+pub(crate) use parking_lot::{Mutex, MutexGuard};
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::atomic::AtomicU64;
+
+#[cfg(shuttle)]
+pub(crate) use scheduled::{AtomicU64, Mutex, MutexGuard};
+
+#[cfg(shuttle)]
+mod scheduled {
+    pub(crate) use shuttle::sync::MutexGuard;
+    pub(crate) use shuttle::sync::atomic::AtomicU64;
+
+    /// The scheduler's mutex, with parking_lot's way of locking it.
+    #[derive(Debug)]
+    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(shuttle::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().expect("a panic ends the whole schedule")
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! An engine with one client and nothing else: for what is counted or timed.
+//!
+//! Time     stands still until [`Bare::pass`] moves it.
+//! Rule     after [`Bare::new`] its own share of a request costs no allocation: buffers are kept.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use redlatch::clock::{Clock, LockTime, Now};
+use redlatch::commands::Shared;
+use redlatch::engine::{Engine, Flow};
+use redlatch::keyspace::{Due, Keyspace, Layout};
+use redlatch::resp::Decoder;
+use redlatch::state::clients::Client;
+use redlatch::state::session::Session;
+use redlatch::state::settings::Settings;
+
+/// The engine, its only client, and the client's buffers.
+pub(crate) struct Bare {
+    engine: Engine,
+    clock: Arc<StillClock>,
+    session: Session,
+    decoder: Decoder,
+    output: Vec<u8>,
+}
+
+struct StillClock(AtomicU64);
+
+impl Clock for StillClock {
+    fn now(&self) -> Now {
+        Now { lock: LockTime::from_millis(self.0.load(Relaxed)), wall_offset_ms: 0 }
+    }
+
+    fn micros(&self) -> u64 {
+        self.0.load(Relaxed) * 1_000
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.micros()
+    }
+}
+
+impl Bare {
+    pub(crate) fn new() -> Self {
+        let clock = Arc::new(StillClock(AtomicU64::new(1_700_000_000_000)));
+        let layout = Layout { shards: SHARDS, databases: 16, seed: 7, journal: None };
+        let keyspace = Keyspace::new(layout, || {});
+        let shared = Shared::new(keyspace, Settings::default(), Arc::clone(&clock) as Arc<dyn Clock>, 7);
+        let engine = Engine::new(Arc::new(shared));
+        let id = engine.shared().clients.next_id();
+        let client = Client::new(id, String::new(), String::new(), false, clock.now().lock);
+        let session = engine.connect(client);
+        Self { engine, clock, session, decoder: Decoder::new(), output: Vec::with_capacity(64 * 1024) }
+    }
+
+    /// What the server answers to these bytes, which hold whole requests. A batch of its own.
+    pub(crate) fn send(&mut self, mut bytes: &[u8]) -> &[u8] {
+        self.output.clear();
+        let mut batch = self.engine.batch();
+        while !bytes.is_empty() {
+            let trust = self.engine.trust(&self.session);
+            let taken = self.decoder.next(bytes, trust).expect("a good request").expect("a whole request");
+            let request = self.decoder.request(bytes);
+            let flow = self.engine.execute(&mut self.session, request, &mut batch, &mut self.output);
+            assert_eq!(flow, Flow::Next, "nothing here waits or closes");
+            bytes = &bytes[taken..];
+        }
+        self.engine.end_batch(&self.session, batch);
+        &self.output
+    }
+
+    /// Lets time pass, and does all that has come due.
+    pub(crate) fn pass(&mut self, millis: u64) {
+        self.clock.0.fetch_add(millis, Relaxed);
+        while matches!(self.engine.tick(), Due::More) {}
+    }
+}
+
+/// Shards of its keyspace.
+pub(crate) const SHARDS: usize = 8;
+
+/// A request as clients write it.
+pub(crate) fn request(words: &[&str]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    }
+    bytes
+}
+
+/// Compare-and-delete, as most lock clients send it.
+pub(crate) const RELEASE: &str =
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
+
+/// Compare-and-pexpire.
+pub(crate) const EXTEND: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
+     return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end";
+
+/// The SHA-1 that SCRIPT LOAD of this text answers.
+pub(crate) fn load(bare: &mut Bare, text: &str) -> String {
+    let answer = bare.send(&request(&["SCRIPT", "LOAD", text]));
+    let answer = std::str::from_utf8(answer).expect("hexadecimal digits");
+    answer.strip_prefix("$40\r\n").expect("a recognised script").trim_end().to_owned()
+}
