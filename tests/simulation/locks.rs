@@ -1,0 +1,334 @@
+//! Clients that take, extend, lose and give back locks, each in its own rhythm and with its own idea of the time.
+//!
+//! Laws    mutual exclusion in server time; a lease is kept to the millisecond and not a millisecond longer, whatever
+//!         the wall clock does; whatever is due, the ticker is told; replay = state; memory returns when all is over.
+
+use std::collections::BTreeMap;
+
+use redlatch::clock::{LockTime, Now};
+use redlatch::engine::Batch;
+use redlatch::keyspace::{Due, Reach, View};
+use redlatch::state::session::Session;
+use redlatch::state::settings::Events;
+
+use crate::effects::FLOOR_BYTES;
+use crate::parts::{Dice, Fault, Log, Machine, Replica, state_of};
+
+const CLIENTS: usize = 5;
+const LOCKS: usize = 3;
+const STEPS: u32 = 3_000;
+const RELEASE: &str =
+    "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+const EXTEND: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then \
+                      return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
+
+/// How the clients of a world lock. All but the first are canaries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Protocol {
+    Sound,
+    /// Gives back the lock with DEL after a GET that told it was its own, and lets others in between.
+    ComparesThenDeletes,
+    /// Extends whatever lock is there, and believes that it is its own.
+    ExtendsWithoutComparing,
+    /// Takes the lock without NX.
+    GrabsWithoutLooking,
+    /// Looks with GET, then stores with SET, and lets others in between.
+    LooksThenSets,
+    /// Believes in its lease for a millisecond longer than it lasts.
+    OverstaysByOne,
+    /// Gives back whatever lock is there, its own or not.
+    ReleasesWithoutComparing,
+}
+
+pub(crate) const BROKEN_PROTOCOLS: &[Protocol] = &[
+    Protocol::ComparesThenDeletes,
+    Protocol::ExtendsWithoutComparing,
+    Protocol::GrabsWithoutLooking,
+    Protocol::LooksThenSets,
+    Protocol::OverstaysByOne,
+    Protocol::ReleasesWithoutComparing,
+];
+
+/// A lease that a client believes in.
+#[derive(Clone, Debug)]
+struct Lease {
+    token: String,
+    /// Its last millisecond, counted from when the request was read: the client counts from when it was sent.
+    until_ms: u64,
+    /// The latest moment that the server may make of it: counted from when the request was carried out.
+    until_ms_max: u64,
+}
+
+struct Worker {
+    session: Session,
+    /// A batch under way: its requests were read at that moment, however late they are carried out.
+    batch: Option<(Batch, u64)>,
+    /// What the client believes to hold, by lock.
+    leases: BTreeMap<usize, Lease>,
+    /// A lock seen free by a client that looks before it takes.
+    seen_free: Option<usize>,
+    /// A lock seen to be its own by a client that looks before it deletes.
+    seen_own: Option<usize>,
+    tokens: u64,
+}
+
+pub(crate) struct World {
+    protocol: Protocol,
+    dice: Dice,
+    machine: Machine,
+    workers: Vec<Worker>,
+    scripts: [String; 2],
+    replica: Replica,
+    /// Until when the ticker sleeps; for ever if `None`.
+    sleeps_until: Option<LockTime>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, protocol: Protocol, fault: Fault) -> Self {
+        let machine = Machine::new(seed, fault);
+        let worker = |_| Worker {
+            session: machine.connect(),
+            batch: None,
+            leases: BTreeMap::new(),
+            seen_free: None,
+            seen_own: None,
+            tokens: 0,
+        };
+        let workers = (0..CLIENTS).map(worker).collect();
+        let (dice, replica, scripts) = (Dice::new(seed), Replica::new(), Default::default());
+        let mut world = Self { protocol, dice, machine, workers, scripts, replica, sleeps_until: None };
+        world.scripts = [RELEASE, EXTEND].map(|script| {
+            let answer = world.call(0, &["SCRIPT", "LOAD", script]);
+            answer.lines().nth(1).expect("a digest").to_owned()
+        });
+        world
+    }
+
+    pub(crate) fn log(&self) -> &Log {
+        &self.machine.log
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.machine.clock.now_ms()
+    }
+
+    fn call(&mut self, worker: usize, words: &[&str]) -> String {
+        let worker = &mut self.workers[worker];
+        let mut batch = worker.batch.map_or_else(|| self.machine.engine.batch(), |(batch, _)| batch);
+        let answer = self.machine.call(&mut worker.session, &mut batch, words);
+        self.machine.engine.end_batch(&worker.session, batch);
+        answer
+    }
+
+    /// Runs to the end or to the first broken law.
+    pub(crate) fn run(&mut self) -> Result<(), String> {
+        for step in 0..STEPS {
+            let mut outcome = self.step().and_then(|()| self.check());
+            if step % 100 == 99 {
+                outcome = outcome.and_then(|()| self.check_replay());
+            }
+            outcome.map_err(|what| format!("step {step}: {what}"))?;
+        }
+        self.end()
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        let worker = self.dice.below(CLIENTS as u64) as usize;
+        let lock = self.dice.below(LOCKS as u64) as usize;
+        match self.dice.below(12) {
+            0..=3 => self.acquire(worker, lock)?,
+            4 => self.release(worker, lock),
+            5 => self.extend(worker, lock)?,
+            6 => self.look(worker, lock)?,
+            7 => self.machine.clock.step_wall(self.dice.below(200_000) as i64 - 100_000),
+            8 => self.tick(),
+            9 => {
+                let is_under_way = self.workers[worker].batch.is_some();
+                let begun = (self.machine.engine.batch(), self.now_ms());
+                self.workers[worker].batch = (!is_under_way).then_some(begun);
+            }
+            // Mostly small steps, so that the last millisecond of a lease is often met exactly.
+            _ if self.dice.below(4) == 0 => self.machine.clock.advance(self.dice.below(40)),
+            _ => self.machine.clock.advance(self.dice.below(3)),
+        }
+        Ok(())
+    }
+
+    fn acquire(&mut self, worker: usize, lock: usize) -> Result<(), String> {
+        let lease_ms = 1 + self.dice.below(30);
+        let (key, px) = (format!("lock:{lock}"), lease_ms.to_string());
+        self.workers[worker].tokens += 1;
+        let token = format!("{worker}-{}", self.workers[worker].tokens);
+        if self.protocol == Protocol::LooksThenSets && self.workers[worker].seen_free.take() != Some(lock) {
+            let is_free = self.call(worker, &["GET", &key]) == "$-1\r\n";
+            self.workers[worker].seen_free = is_free.then_some(lock);
+            return Ok(());
+        }
+        let answer = match self.protocol {
+            Protocol::GrabsWithoutLooking | Protocol::LooksThenSets => {
+                self.call(worker, &["SET", &key, &token, "PX", &px])
+            }
+            _ => self.call(worker, &["SET", &key, &token, "NX", "PX", &px]),
+        };
+        match answer.as_str() {
+            "+OK\r\n" => {
+                self.believe(worker, lock, token, lease_ms);
+                Ok(())
+            }
+            // Refused: then the same client, in the same instant, must see the key.
+            "$-1\r\n" if self.call(worker, &["EXISTS", &key]) == ":1\r\n" => Ok(()),
+            other => Err(format!("client {worker} asked for {key} and heard {other:?}")),
+        }
+    }
+
+    fn believe(&mut self, worker: usize, lock: usize, token: String, lease_ms: u64) {
+        let read_ms = self.workers[worker].batch.map_or(self.now_ms(), |(_, read_ms)| read_ms);
+        let overstay = u64::from(self.protocol == Protocol::OverstaysByOne);
+        let until_ms = read_ms + lease_ms + overstay;
+        let until_ms_max = self.now_ms() + lease_ms + overstay;
+        self.workers[worker].leases.insert(lock, Lease { token, until_ms, until_ms_max });
+    }
+
+    fn release(&mut self, worker: usize, lock: usize) {
+        let key = format!("lock:{lock}");
+        if self.protocol == Protocol::ComparesThenDeletes {
+            return self.compare_then_delete(worker, lock, &key);
+        }
+        // A client that stalled releases late, and one that resends releases twice.
+        let Some(Lease { token, .. }) = self.workers[worker].leases.remove(&lock) else { return };
+        let script = self.scripts[0].clone();
+        for _ in 0..=self.dice.below(2) {
+            match (self.protocol, self.dice.below(3)) {
+                (Protocol::ReleasesWithoutComparing, _) => self.call(worker, &["DEL", &key]),
+                (_, 0) => self.call(worker, &["DELIFEQ", &key, &token]),
+                (_, 1) => self.call(worker, &["DELEX", &key, "IFEQ", &token]),
+                _ => self.call(worker, &["EVALSHA", &script, "1", &key, &token]),
+            };
+        }
+    }
+
+    fn compare_then_delete(&mut self, worker: usize, lock: usize, key: &str) {
+        if self.workers[worker].seen_own.take() == Some(lock) {
+            self.workers[worker].leases.remove(&lock);
+            self.call(worker, &["DEL", key]);
+        } else if let Some(lease) = self.workers[worker].leases.get(&lock).cloned() {
+            let is_own = self.call(worker, &["GET", key]).contains(&lease.token);
+            self.workers[worker].seen_own = is_own.then_some(lock);
+        }
+    }
+
+    fn extend(&mut self, worker: usize, lock: usize) -> Result<(), String> {
+        let (key, by) = (format!("lock:{lock}"), 1 + self.dice.below(40));
+        let Some(lease) = self.workers[worker].leases.get(&lock).cloned() else { return Ok(()) };
+        let (script, px, token) = (self.scripts[1].clone(), by.to_string(), lease.token);
+        let answer = match (self.protocol, self.dice.below(2)) {
+            (Protocol::ExtendsWithoutComparing, 0) => self.call(worker, &["PEXPIRE", &key, &px]),
+            (Protocol::ExtendsWithoutComparing, _) => {
+                self.call(worker, &["SET", &key, &token, "XX", "PX", &px])
+            }
+            (_, 0) => self.call(worker, &["SET", &key, &token, "IFEQ", &token, "PX", &px]),
+            _ => self.call(worker, &["EVALSHA", &script, "1", &key, &token, &px]),
+        };
+        match answer.as_str() {
+            ":1\r\n" | "+OK\r\n" => self.believe(worker, lock, token, by),
+            _ if lease.until_ms >= self.now_ms() => {
+                return Err(format!("client {worker} lost {key} within its lease: {answer:?}"));
+            }
+            _ => drop(self.workers[worker].leases.remove(&lock)),
+        }
+        Ok(())
+    }
+
+    /// What a client is told that asks now, beside what is there.
+    fn look(&mut self, worker: usize, lock: usize) -> Result<(), String> {
+        let key = format!("lock:{lock}");
+        let held = self.living(lock);
+        self.workers[worker].batch = None;
+        let value = self.call(worker, &["GET", &key]);
+        let ttl = self.call(worker, &["PTTL", &key]);
+        let end = self.call(worker, &["PEXPIRETIME", &key]);
+        let truth = self.machine.clock.truth();
+        let expected = held.as_ref().map_or_else(
+            || ("$-1\r\n".to_owned(), ":-2\r\n".to_owned(), ":-2\r\n".to_owned()),
+            |(token, until_ms)| {
+                let wall_ms = i128::from(*until_ms) + i128::from(truth.wall_offset_ms);
+                let value = format!("${}\r\n{token}\r\n", token.len());
+                (value, format!(":{}\r\n", until_ms - truth.lock.as_millis()), format!(":{wall_ms}\r\n"))
+            },
+        );
+        if (&value, &ttl, &end) == (&expected.0, &expected.1, &expected.2) {
+            return Ok(());
+        }
+        Err(format!("{key} at {truth:?}: {value:?} {ttl:?} {end:?}, but there is {held:?}"))
+    }
+
+    fn tick(&mut self) {
+        // One round and no more: others have their turn before what is left.
+        self.sleeps_until = match self.machine.tick() {
+            Due::More => Some(self.machine.clock.truth().lock),
+            Due::Next(next) => next,
+        };
+    }
+
+    /// Whoever believes in a running lease holds the key, alone, with the deadline it was told.
+    fn check(&mut self) -> Result<(), String> {
+        self.machine.keyspace().assert_laws();
+        let now_ms = self.now_ms();
+        for lock in 0..LOCKS {
+            let leases = self.workers.iter().filter_map(|worker| worker.leases.get(&lock));
+            let running: Vec<&Lease> = leases.filter(|lease| lease.until_ms >= now_ms).collect();
+            let there = self.living(lock);
+            match (&running[..], &there) {
+                ([], _) => {}
+                ([lease], Some((token, until_ms)))
+                    if *token == lease.token && (lease.until_ms..=lease.until_ms_max).contains(until_ms) => {}
+                ([lease], _) => return Err(format!("{lease:?} at {now_ms}, but there is {there:?}")),
+                (several, _) => {
+                    return Err(format!("lock {lock} has several holders at {now_ms}: {several:?}"));
+                }
+            }
+            let Some((_, until_ms)) = there else { continue };
+            let is_in_time = self.sleeps_until.is_some_and(|wakes| wakes.as_millis() <= until_ms + 1);
+            if !is_in_time && !self.machine.has_rung() {
+                let wakes = self.sleeps_until;
+                return Err(format!("lock {lock} ends at {until_ms}, but the ticker sleeps until {wakes:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Token and deadline of a lock whose deadline has not passed. Moves nothing: no key is removed for the look, no
+    /// shard learns of the time.
+    fn living(&self, lock: usize) -> Option<(String, u64)> {
+        let key = format!("lock:{lock}");
+        let long_ago = Now { lock: LockTime::from_millis(0), wall_offset_ms: 0 };
+        let reach = Reach::One(key.as_bytes());
+        let mut view = View::lock(self.machine.keyspace(), reach, 0, long_ago, Events::default());
+        let mut is_there = false;
+        view.for_each_key(|name| is_there |= name == key.as_bytes());
+        let found = view.entry(is_there.then_some(key.as_bytes())?).occupied()?;
+        let value = String::from_utf8_lossy(found.string().ok()?).into_owned();
+        let until_ms = found.deadline().map_or(u64::MAX, |deadline| deadline.as_millis());
+        (until_ms >= self.now_ms()).then_some((value, until_ms))
+    }
+
+    fn check_replay(&mut self) -> Result<(), String> {
+        self.replica.follow(&self.machine.log)?;
+        let now = self.machine.clock.truth();
+        let (state, replayed) = (state_of(self.machine.keyspace(), now), self.replica.living(now));
+        if state == replayed { Ok(()) } else { Err(format!("replayed {replayed:?}, but there is {state:?}")) }
+    }
+
+    /// Once every lease is over nothing is left, neither here nor in the journal.
+    fn end(&mut self) -> Result<(), String> {
+        self.check_replay()?;
+        self.machine.clock.advance(1_000);
+        while self.machine.tick() == Due::More {}
+        self.replica.follow(&self.machine.log)?;
+        let keyspace = self.machine.keyspace();
+        match (keyspace.size(0), keyspace.counts().bytes, self.replica.remains().len()) {
+            ((0, 0), 0..=FLOOR_BYTES, 0) => Ok(()),
+            left => Err(format!("left when every lease is over: {left:?}")),
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! What every simulated world is made of: dice, a clock that can be made wrong, a journal that can be made to lie, and
+//! the state of a keyspace as a value.
+//!
+//! Time     moves when the world says so. A fault is the only way in which it reaches a server otherwise.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+use redlatch::clock::{Clock, LockTime, Now};
+use redlatch::commands::Shared;
+use redlatch::engine::{Batch, Engine, Flow};
+use redlatch::journal::{Journal, Mutation};
+use redlatch::keyspace::{Keyspace, Layout, Reach, View};
+use redlatch::resp::Request;
+use redlatch::state::clients::Client;
+use redlatch::state::session::Session;
+use redlatch::state::settings::{Events, Settings};
+
+pub(crate) const DATABASES: u16 = 3;
+
+/// What is wrong with a server. All but the first are canaries: a run with one must end in a broken law.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Fault {
+    None,
+    /// Leases end when the wall clock says so.
+    FollowsTheWall,
+    /// Keys are taken away in the last millisecond of their leases.
+    ExpiresOneEarly,
+    /// A clock that is a millisecond behind whenever it is read for a command.
+    AnswersOneLate,
+    /// Nothing leaves unless somebody touches it.
+    NeverTicks,
+    /// The ticker is never woken.
+    SleepsThroughTheAlarm,
+    /// The journal loses one record in fifty.
+    LosesRecords,
+    /// The journal takes one record in fifty for older than the one before.
+    SwapsRecords,
+    /// The journal does not hear of keys whose time is over.
+    LosesExpiries,
+    /// The journal does not hear of new deadlines.
+    LosesDeadlines,
+}
+
+/// xorshift64*: small, and the same on every machine.
+#[derive(Debug)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// From 0 up to `limit`, itself excluded.
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % limit
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}
+
+/// Lock time and wall time as they are, and as the server is told.
+#[derive(Debug)]
+pub(crate) struct WorldClock {
+    lock_ms: AtomicU64,
+    wall_offset_ms: AtomicI64,
+    is_ticking: AtomicBool,
+    fault: Fault,
+}
+
+impl WorldClock {
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.lock_ms.load(Relaxed)
+    }
+
+    pub(crate) fn advance(&self, millis: u64) {
+        self.lock_ms.fetch_add(millis, Relaxed);
+    }
+
+    pub(crate) fn step_wall(&self, millis: i64) {
+        self.wall_offset_ms.fetch_add(millis, Relaxed);
+    }
+
+    /// The truth, whatever the server is told.
+    pub(crate) fn truth(&self) -> Now {
+        Now { lock: LockTime::from_millis(self.now_ms()), wall_offset_ms: self.wall_offset_ms.load(Relaxed) }
+    }
+}
+
+impl Clock for WorldClock {
+    fn now(&self) -> Now {
+        let truth = self.truth();
+        let lock_ms = match (self.fault, self.is_ticking.load(Relaxed)) {
+            (Fault::FollowsTheWall, _) => {
+                self.now_ms().saturating_add_signed(truth.wall_offset_ms - WALL_OFFSET_MS)
+            }
+            (Fault::ExpiresOneEarly, true) => self.now_ms() + 1,
+            (Fault::AnswersOneLate, false) => self.now_ms() - 1,
+            _ => return truth,
+        };
+        Now { lock: LockTime::from_millis(lock_ms), ..truth }
+    }
+
+    fn micros(&self) -> u64 {
+        self.now_ms() * 1_000
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.truth().wall().as_millis() * 1_000
+    }
+}
+
+/// Every record, in the order of arrival.
+#[derive(Debug)]
+pub(crate) struct Log {
+    records: Mutex<Vec<(u64, Vec<Mutation>)>>,
+    fault: Fault,
+}
+
+impl Log {
+    /// The records from `first` on.
+    pub(crate) fn since(&self, first: usize) -> Vec<(u64, Vec<Mutation>)> {
+        self.records.lock().expect("no test panics in the journal")[first..].to_vec()
+    }
+}
+
+impl Journal for Log {
+    fn append(&self, number: u64, mutations: &[Mutation]) {
+        let mut records = self.records.lock().expect("no test panics in the journal");
+        let mut heard = mutations.to_vec();
+        match self.fault {
+            Fault::LosesRecords if number % 50 == 49 => heard.clear(),
+            Fault::SwapsRecords if number % 50 == 49 => {
+                let before = records.last_mut().expect("not the first record");
+                std::mem::swap(&mut before.1, &mut heard);
+            }
+            Fault::LosesExpiries => {
+                heard.retain(|what| !matches!(what, Mutation::Remove { expired: true, .. }))
+            }
+            Fault::LosesDeadlines => heard.retain(|what| !matches!(what, Mutation::SetDeadline { .. })),
+            _ => {}
+        }
+        records.push((number, heard));
+    }
+}
+
+/// An engine, what it is told of time, and what it tells its journal.
+pub(crate) struct Machine {
+    pub(crate) engine: Engine,
+    pub(crate) clock: Arc<WorldClock>,
+    pub(crate) log: Arc<Log>,
+    /// Set when a deadline was armed that ends before the ticker wakes.
+    rung: Arc<AtomicBool>,
+}
+
+impl Machine {
+    pub(crate) fn new(seed: u64, fault: Fault) -> Self {
+        let clock = Arc::new(WorldClock {
+            lock_ms: AtomicU64::new(1_000_000),
+            wall_offset_ms: AtomicI64::new(WALL_OFFSET_MS),
+            is_ticking: AtomicBool::new(false),
+            fault,
+        });
+        let log = Arc::new(Log { records: Mutex::default(), fault });
+        let rung = Arc::new(AtomicBool::new(false));
+        let bell = Arc::clone(&rung);
+        let ring = move || bell.store(fault != Fault::SleepsThroughTheAlarm, Relaxed);
+        let keyspace = Keyspace::new(layout(Some(Arc::clone(&log) as Arc<dyn Journal>)), ring);
+        let time = Arc::clone(&clock) as Arc<dyn Clock>;
+        let shared = Shared::new(keyspace, Settings::default(), time, seed);
+        shared.expires_actively.store(fault != Fault::NeverTicks, Relaxed);
+        Self { engine: Engine::new(Arc::new(shared)), clock, log, rung }
+    }
+
+    pub(crate) fn connect(&self) -> Session {
+        let id = self.shared().clients.next_id();
+        self.engine.connect(Client::new(id, "w".into(), "s".into(), false, self.clock.truth().lock))
+    }
+
+    /// Carries out one command in a batch; its answer.
+    pub(crate) fn call(&self, session: &mut Session, batch: &mut Batch, words: &[&str]) -> String {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        let mut out = Vec::new();
+        let flow = self.engine.execute(session, Request::listed(&words), batch, &mut out);
+        assert_eq!(flow, Flow::Next, "no command of a world waits or closes");
+        String::from_utf8(out).expect("an answer in ASCII")
+    }
+
+    /// One round of the ticker; what it says is left.
+    pub(crate) fn tick(&self) -> redlatch::keyspace::Due {
+        self.clock.is_ticking.store(true, Relaxed);
+        self.rung.store(false, Relaxed);
+        let due = self.engine.tick();
+        self.clock.is_ticking.store(false, Relaxed);
+        due
+    }
+
+    pub(crate) fn has_rung(&self) -> bool {
+        self.rung.load(Relaxed)
+    }
+
+    pub(crate) fn keyspace(&self) -> &Keyspace {
+        &self.shared().keyspace
+    }
+
+    fn shared(&self) -> &Shared {
+        self.engine.shared()
+    }
+}
+
+/// Value and deadline by database and key.
+pub(crate) type State = BTreeMap<(u16, Vec<u8>), (Vec<u8>, Option<u64>)>;
+
+/// Every living key of every database.
+pub(crate) fn state_of(keyspace: &Keyspace, now: Now) -> State {
+    let mut state = State::new();
+    for database in 0..DATABASES {
+        let mut view = View::lock(keyspace, Reach::All, database, now, Events::default());
+        let mut keys = Vec::new();
+        view.for_each_key(|key| keys.push(key.to_vec()));
+        for key in keys {
+            let found = view.entry(&key).occupied().expect("a key just seen");
+            let value = found.string().expect("a string").to_vec();
+            let deadline = found.deadline().map(|deadline| deadline.as_millis());
+            state.insert((database, key), (value, deadline));
+        }
+    }
+    state
+}
+
+/// A keyspace that knows nothing but the journal.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    keyspace: Keyspace,
+    applied: usize,
+}
+
+impl Replica {
+    pub(crate) fn new() -> Self {
+        Self { keyspace: Keyspace::new(layout(None), || {}), applied: 0 }
+    }
+
+    /// Applies what is new in the log; returns those records.
+    pub(crate) fn follow(&mut self, log: &Log) -> Result<Vec<Vec<Mutation>>, String> {
+        let mut news = Vec::new();
+        for (number, mutations) in log.since(self.applied) {
+            if number != self.applied as u64 {
+                return Err(format!("record {} has the number {number}", self.applied));
+            }
+            mutations.iter().for_each(|mutation| self.keyspace.apply(mutation, BEFORE_ALL));
+            self.applied += 1;
+            news.push(mutations);
+        }
+        Ok(news)
+    }
+
+    /// Every key that no record has removed, whether its deadline has passed or not: the time of a replica stands still.
+    pub(crate) fn remains(&self) -> State {
+        self.keyspace.assert_laws();
+        state_of(&self.keyspace, BEFORE_ALL)
+    }
+
+    /// Of those, the keys that live at `now`.
+    pub(crate) fn living(&self, now: Now) -> State {
+        let mut state = self.remains();
+        state.retain(|_, (_, until_ms)| until_ms.is_none_or(|until_ms| until_ms >= now.lock.as_millis()));
+        state
+    }
+}
+
+fn layout(journal: Option<Arc<dyn Journal>>) -> Layout {
+    Layout { shards: 4, databases: DATABASES, seed: 3, journal }
+}
+
+/// November 2023, when lock time is 0.
+const WALL_OFFSET_MS: i64 = 1_700_000_000_000;
+
+/// A reading at which no deadline has passed.
+const BEFORE_ALL: Now = Now { lock: LockTime::from_millis(0), wall_offset_ms: 0 };
