@@ -287,11 +287,6 @@ impl<'k> View<'k> {
         self.database
     }
 
-    /// Whether anything has been changed so far.
-    pub fn is_dirty(&self) -> bool {
-        self.changes.is_dirty
-    }
-
     /// A part of a walk over a whole database: visits living keys and the names of their types, at most about `keys`
     /// of one shard under one lock, and returns the next cursor; 0 at the end. The cursor comes from a client.
     pub fn scan(

@@ -171,16 +171,6 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// How much has been written: where to [`Reply::rewind`] to.
-    pub fn mark(&self) -> usize {
-        self.out.len()
-    }
-
-    /// Takes back everything written since `mark`.
-    pub fn rewind(&mut self, mark: usize) {
-        self.out.truncate(mark);
-    }
-
     /// Bytes that are already a reply.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);

@@ -2,7 +2,7 @@
 //!
 //! Rule    counters are relaxed atomics; a connection adds its share once per batch, not once per command.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::latency::{ErrorCodes, Histogram, Rates};
 
@@ -21,12 +21,6 @@ pub struct Metrics {
     pub output_bytes: Counter,
     /// Error replies.
     pub errors: Counter,
-    /// Reads that found their key.
-    pub hits: Counter,
-    /// Reads that did not.
-    pub misses: Counter,
-    /// Keys removed because their deadline had passed.
-    pub expired: Counter,
     /// Commands refused for want of authentication.
     pub denied_auth: Counter,
     /// Error replies by their code.
@@ -98,22 +92,6 @@ impl Peak {
     }
 }
 
-/// A level that goes up and down.
-#[derive(Debug, Default)]
-pub struct Gauge(AtomicI64);
-
-impl Gauge {
-    /// Adds `n`, which may be negative.
-    pub fn add(&self, n: i64) {
-        self.0.fetch_add(n, Relaxed);
-    }
-
-    /// The level now.
-    pub fn get(&self) -> i64 {
-        self.0.load(Relaxed)
-    }
-}
-
 impl Metrics {
     /// CONFIG RESETSTAT.
     pub fn reset(&self) {
@@ -124,9 +102,6 @@ impl Metrics {
             &self.input_bytes,
             &self.output_bytes,
             &self.errors,
-            &self.hits,
-            &self.misses,
-            &self.expired,
             &self.denied_auth,
         ] {
             counter.reset();
