@@ -7,6 +7,8 @@
 mod fold;
 mod known;
 mod lexer;
+#[cfg(feature = "lua")]
+pub mod lua;
 pub mod native;
 mod operands;
 mod rows;
