@@ -41,6 +41,12 @@ pub(super) fn category(command: &Command) -> Option<&'static str> {
         Group::Generic => Some("keyspace"),
         Group::Scripting => Some("scripting"),
         Group::String => Some("string"),
+        Group::Hash => Some("hash"),
+        Group::List => Some("list"),
+        Group::Set => Some("set"),
+        Group::SortedSet => Some("sortedset"),
+        Group::Stream => Some("stream"),
+        Group::Transactions => Some("transaction"),
         Group::PubSub | Group::Server => None,
     })
 }
