@@ -10,6 +10,7 @@ mod deadlines;
 mod indexed;
 mod packed;
 
+use super::Shape;
 use crate::clock::{Deadline, LockTime};
 use deadlines::Deadlines;
 use indexed::Indexed;
@@ -105,7 +106,7 @@ impl Hash {
         self.get(field).is_some()
     }
 
-    /// The field and value at a place below [`Hash::len`].
+    /// The field and value at a place, counted from 0.
     pub fn at(&self, place: usize) -> Option<(&[u8], &[u8])> {
         match &self.form {
             Form::Packed(packed) => packed.iter().nth(place),
@@ -155,33 +156,6 @@ impl Hash {
         self.deadlines.as_ref()?.earliest()
     }
 
-    /// How many fields there are.
-    pub fn len(&self) -> usize {
-        match &self.form {
-            Form::Packed(packed) => packed.len(),
-            Form::Indexed(indexed) => indexed.len(),
-        }
-    }
-
-    /// True when there is no field.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// What OBJECT ENCODING says.
-    pub fn encoding(&self) -> &'static str {
-        if self.is_table { "hashtable" } else { "listpack" }
-    }
-
-    /// Bytes of heap it takes, about.
-    pub fn heap_bytes(&self) -> usize {
-        let fields = match &self.form {
-            Form::Packed(packed) => packed.heap_bytes(),
-            Form::Indexed(indexed) => size_of::<Indexed>() + indexed.heap_bytes(),
-        };
-        fields + self.deadlines.as_ref().map_or(0, |deadlines| deadlines.heap_bytes())
-    }
-
     fn become_table(&mut self) {
         self.is_table = true;
     }
@@ -208,6 +182,31 @@ impl Hash {
             Form::Indexed(indexed) => indexed,
             Form::Packed(_) => unreachable!("the fields have just been indexed"),
         }
+    }
+}
+
+impl Shape for Hash {
+    fn type_name(&self) -> &'static str {
+        "hash"
+    }
+
+    fn encoding(&self) -> &'static str {
+        if self.is_table { "hashtable" } else { "listpack" }
+    }
+
+    fn len(&self) -> usize {
+        match &self.form {
+            Form::Packed(packed) => packed.len(),
+            Form::Indexed(indexed) => indexed.len(),
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let fields = match &self.form {
+            Form::Packed(packed) => packed.heap_bytes(),
+            Form::Indexed(indexed) => size_of::<Indexed>() + indexed.heap_bytes(),
+        };
+        fields + self.deadlines.as_ref().map_or(0, |deadlines| deadlines.heap_bytes())
     }
 }
 

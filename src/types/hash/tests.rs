@@ -1,3 +1,5 @@
+//! Hashes against what they are by definition, and each rule of theirs on its own.
+
 use proptest::prelude::*;
 
 use super::*;
