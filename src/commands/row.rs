@@ -34,6 +34,8 @@ pub enum Group {
     Connection,
     /// Any key, whatever it holds.
     Generic,
+    /// Hashes.
+    Hash,
     /// Channels.
     PubSub,
     /// Lua.
@@ -50,6 +52,7 @@ impl Group {
         match self {
             Self::Connection => "connection",
             Self::Generic => "generic",
+            Self::Hash => "hash",
             Self::PubSub => "pubsub",
             Self::Scripting => "scripting",
             Self::Server => "server",
