@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::clock::Deadline;
+use crate::clock::{Deadline, LockTime};
 use crate::types::{Hash, Object};
 
 /// One change inside an object, in physical terms: whatever command it came from, it is replayed without looking at a
@@ -31,6 +31,14 @@ pub enum Edit {
 }
 
 impl Edit {
+    /// Takes the element out of an object that ended first, if one has ended, and says so.
+    pub fn of_due(object: &mut Object, now: LockTime) -> Option<Self> {
+        match object {
+            Object::Hash(hash) => Some(Self::HashRemove { field: hash.take_due(now)?.into() }),
+            _ => None,
+        }
+    }
+
     /// The empty object that the first edit of a new key begins with.
     pub fn blank(&self) -> Object {
         match self {

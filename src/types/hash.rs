@@ -156,6 +156,12 @@ impl Hash {
         self.deadlines.as_ref()?.earliest()
     }
 
+    /// Whether every field has ended.
+    pub fn has_ended(&self, now: LockTime) -> bool {
+        let ended = |deadlines: &Deadlines| deadlines.len() == self.len() && deadlines.have_passed(now);
+        self.deadlines.as_deref().is_some_and(ended)
+    }
+
     fn become_table(&mut self) {
         self.is_table = true;
     }

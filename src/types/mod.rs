@@ -12,6 +12,8 @@ pub mod set;
 pub mod sorted_set;
 pub mod stream;
 
+use crate::clock::{Deadline, LockTime};
+
 pub use hash::Hash;
 pub use list::List;
 pub use set::Set;
@@ -31,6 +33,19 @@ pub enum Object {
     SortedSet(SortedSet),
     /// Entries ordered by their ids.
     Stream(Stream),
+}
+
+impl Object {
+    /// The earliest deadline of an element; `None` when none ends by itself.
+    #[inline]
+    pub fn earliest_deadline(&self) -> Option<Deadline> {
+        if let Self::Hash(hash) = self { hash.earliest_deadline() } else { None }
+    }
+
+    /// Whether every element has ended.
+    pub fn has_ended(&self, now: LockTime) -> bool {
+        if let Self::Hash(hash) = self { hash.has_ended(now) } else { false }
+    }
 }
 
 /// What every shape can say of itself.

@@ -94,6 +94,7 @@ impl<'v, T: Typed> Editor<'v, T> {
 impl<T: Typed> Drop for Editor<'_, T> {
     fn drop(&mut self) {
         if self.is_changed {
+            self.occupied.rearm();
             self.occupied.touch();
             self.occupied.place.touched();
         }

@@ -48,6 +48,15 @@ impl Deadlines {
         deadline.has_passed(now).then_some(field)
     }
 
+    /// Whether all of them have passed.
+    pub(super) fn have_passed(&self, now: LockTime) -> bool {
+        self.order.last().is_none_or(|(deadline, _)| deadline.has_passed(now))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.of.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
