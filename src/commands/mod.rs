@@ -16,6 +16,8 @@ mod debug;
 mod expire;
 mod expiry;
 mod facts;
+mod hash_browse;
+mod hashes;
 mod help;
 mod info;
 mod keys;
@@ -95,6 +97,8 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     strings::ROWS,
     text::ROWS,
     counters::ROWS,
+    hashes::ROWS,
+    hash_browse::ROWS,
     keys::ROWS,
     browse::ROWS,
     databases::ROWS,

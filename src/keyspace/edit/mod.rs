@@ -4,6 +4,8 @@
 //!         with the last element. What can be changed in each shape stands in the file of that shape.
 //! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`] alone.
 
+mod hash;
+
 use std::marker::PhantomData;
 
 use bytes::Bytes;
@@ -92,6 +94,7 @@ impl<'v, T: Typed> Editor<'v, T> {
 impl<T: Typed> Drop for Editor<'_, T> {
     fn drop(&mut self) {
         if self.is_changed {
+            self.occupied.rearm();
             self.occupied.touch();
             self.occupied.place.touched();
         }
