@@ -3,5 +3,7 @@
 //! Knows   bytes; nothing of keys, clients or time.
 
 mod big;
+pub mod element;
 pub mod extended;
 pub mod glob;
+pub mod list;
