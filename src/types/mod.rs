@@ -7,3 +7,4 @@ pub mod element;
 pub mod extended;
 pub mod glob;
 pub mod list;
+pub mod set;
