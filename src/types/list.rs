@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::element::Element;
+use super::{Element, Shape};
 
 /// Elements in a row.
 #[derive(Clone, Debug, Default)]
@@ -120,18 +120,6 @@ impl List {
         count
     }
 
-    /// How many elements it has.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.elements.len()
-    }
-
-    /// True when it has none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.elements.is_empty()
-    }
-
     /// The element at `index`, if there is one.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         self.elements.get(index).map(Element::as_bytes)
@@ -142,23 +130,13 @@ impl List {
         self.elements.iter().map(Element::as_bytes)
     }
 
-    /// The elements from `start` on and before `end`; both at most [`List::len`], and `start` no more than `end`.
+    /// The elements from `start` on and before `end`; both at most the list's length, and `start` no more than `end`.
     pub fn range(
         &self,
         start: usize,
         end: usize,
     ) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
         self.elements.range(start..end).map(Element::as_bytes)
-    }
-
-    /// Bytes of memory that it has on the heap, about.
-    pub fn heap_bytes(&self) -> usize {
-        self.elements.capacity() * size_of::<Element>() + self.long_bytes
-    }
-
-    /// What OBJECT ENCODING calls it.
-    pub fn encoding(&self) -> &'static str {
-        "quicklist"
     }
 
     fn took(&mut self, bytes: &[u8]) -> Element {
@@ -185,6 +163,25 @@ impl End {
             Self::Head => Self::Tail,
             Self::Tail => Self::Head,
         }
+    }
+}
+
+impl Shape for List {
+    fn type_name(&self) -> &'static str {
+        "list"
+    }
+
+    fn encoding(&self) -> &'static str {
+        "quicklist"
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.elements.len()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.elements.capacity() * size_of::<Element>() + self.long_bytes
     }
 }
 

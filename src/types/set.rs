@@ -9,7 +9,7 @@
 use ahash::RandomState;
 use indexmap::IndexSet;
 
-use super::element::Element;
+use super::{Element, Shape};
 use crate::number;
 
 /// Members, each once.
@@ -22,8 +22,14 @@ enum Kept {
     Integers(Vec<i64>),
     /// At most [`FEW_MAX`], found by looking at each.
     Few { members: Vec<Element>, long_bytes: usize },
-    /// Any number.
-    Many { members: IndexSet<Element, RandomState>, long_bytes: usize },
+    /// Any number; behind a pointer, so that the small ones are small.
+    Many(Box<Hashed>),
+}
+
+#[derive(Clone, Debug)]
+struct Hashed {
+    members: IndexSet<Element, RandomState>,
+    long_bytes: usize,
 }
 
 /// A member: of a set of integers there are no bytes to lend.
@@ -84,7 +90,8 @@ impl Set {
                 *long_bytes -= member.heap_bytes();
                 member
             }
-            Kept::Many { members, long_bytes } => {
+            Kept::Many(hashed) => {
+                let Hashed { members, long_bytes } = &mut **hashed;
                 let member = members.swap_remove_index(place).expect("the place is below the set's length");
                 *long_bytes -= member.heap_bytes();
                 if members.capacity() > PLACES_MIN && members.len() < members.capacity() / 8 {
@@ -93,22 +100,6 @@ impl Set {
                 member
             }
         }
-    }
-
-    /// How many members it has.
-    #[inline]
-    pub fn len(&self) -> usize {
-        match &self.0 {
-            Kept::Integers(integers) => integers.len(),
-            Kept::Few { members, .. } => members.len(),
-            Kept::Many { members, .. } => members.len(),
-        }
-    }
-
-    /// True when it has none.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Whether those bytes are a member.
@@ -129,7 +120,7 @@ impl Set {
         match &self.0 {
             Kept::Integers(integers) => integers.get(place).copied().map(Member::Integer),
             Kept::Few { members, .. } => members.get(place).map(|member| Member::Bytes(member)),
-            Kept::Many { members, .. } => members.get_index(place).map(|member| Member::Bytes(member)),
+            Kept::Many(hashed) => hashed.members.get_index(place).map(|member| Member::Bytes(member)),
         }
     }
 
@@ -143,25 +134,11 @@ impl Set {
         matches!(self.0, Kept::Integers(_))
     }
 
-    /// Bytes of memory that it has on the heap, about.
-    pub fn heap_bytes(&self) -> usize {
-        match &self.0 {
-            Kept::Integers(integers) => integers.capacity() * size_of::<i64>(),
-            Kept::Few { members, long_bytes } => members.capacity() * size_of::<Element>() + long_bytes,
-            Kept::Many { members, long_bytes } => members.capacity() * HASHED_BYTES + long_bytes,
-        }
-    }
-
-    /// What OBJECT ENCODING calls it.
-    pub fn encoding(&self) -> &'static str {
-        if self.is_integers() { "intset" } else { "hashtable" }
-    }
-
     fn place_of(&self, bytes: &[u8]) -> Option<usize> {
         match &self.0 {
             Kept::Integers(integers) => integers.binary_search(&number::integer(bytes)?).ok(),
             Kept::Few { members, .. } => members.iter().position(|member| member.as_bytes() == bytes),
-            Kept::Many { members, .. } => members.get_index_of(bytes),
+            Kept::Many(hashed) => hashed.members.get_index_of(bytes),
         }
     }
 
@@ -176,13 +153,13 @@ impl Set {
                 members.push(member);
                 return true;
             }
-            self.0 = Kept::Many { members: hashed(members.drain(..)), long_bytes: *long_bytes };
+            self.0 = Kept::Many(Hashed::of(members.drain(..), *long_bytes));
         }
-        let Kept::Many { members, long_bytes } = &mut self.0 else { return false };
+        let Kept::Many(hashed) = &mut self.0 else { return false };
         let member = Element::new(bytes);
         let heap_bytes = member.heap_bytes();
-        let is_new = members.insert(member);
-        *long_bytes += if is_new { heap_bytes } else { 0 };
+        let is_new = hashed.members.insert(member);
+        hashed.long_bytes += if is_new { heap_bytes } else { 0 };
         is_new
     }
 
@@ -194,7 +171,7 @@ impl Set {
         self.0 = if members.len() <= FEW_MAX {
             Kept::Few { members: members.collect(), long_bytes: 0 }
         } else {
-            Kept::Many { members: hashed(members), long_bytes: 0 }
+            Kept::Many(Hashed::of(members, 0))
         };
     }
 }
@@ -204,11 +181,13 @@ const PLACES_MIN: usize = 64;
 /// A member in a hash table: its bytes, its hash, its place in the table.
 const HASHED_BYTES: usize = size_of::<Element>() + 2 * size_of::<usize>() + 2;
 
-fn hashed(members: impl Iterator<Item = Element>) -> IndexSet<Element, RandomState> {
-    let [a, b, c, d] = SEEDS;
-    let mut set = IndexSet::with_hasher(RandomState::with_seeds(a, b, c, d));
-    set.extend(members);
-    set
+impl Hashed {
+    fn of(elements: impl Iterator<Item = Element>, long_bytes: usize) -> Box<Self> {
+        let [a, b, c, d] = SEEDS;
+        let mut members = IndexSet::with_hasher(RandomState::with_seeds(a, b, c, d));
+        members.extend(elements);
+        Box::new(Self { members, long_bytes })
+    }
 }
 
 impl Member<'_> {
@@ -218,6 +197,33 @@ impl Member<'_> {
         match self {
             Self::Bytes(bytes) => look(bytes),
             Self::Integer(integer) => look(itoa::Buffer::new().format(integer).as_bytes()),
+        }
+    }
+}
+
+impl Shape for Set {
+    fn type_name(&self) -> &'static str {
+        "set"
+    }
+
+    fn encoding(&self) -> &'static str {
+        if self.is_integers() { "intset" } else { "hashtable" }
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        match &self.0 {
+            Kept::Integers(integers) => integers.len(),
+            Kept::Few { members, .. } => members.len(),
+            Kept::Many(hashed) => hashed.members.len(),
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match &self.0 {
+            Kept::Integers(integers) => integers.capacity() * size_of::<i64>(),
+            Kept::Few { members, long_bytes } => members.capacity() * size_of::<Element>() + long_bytes,
+            Kept::Many(hashed) => hashed.members.capacity() * HASHED_BYTES + hashed.long_bytes,
         }
     }
 }
