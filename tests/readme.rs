@@ -72,8 +72,10 @@ mod readme {
 
 /// The commands by chapter, each with its arguments.
 fn commands() -> String {
-    const CHAPTERS: [(Group, &str); 6] = [
+    const CHAPTERS: [(Group, &str); 8] = [
         (Group::String, "Strings"),
+        (Group::List, "Lists"),
+        (Group::Set, "Sets"),
         (Group::Generic, "Keys"),
         (Group::Scripting, "Scripts"),
         (Group::PubSub, "Channels"),

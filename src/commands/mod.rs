@@ -20,6 +20,9 @@ mod help;
 mod info;
 mod keys;
 mod latency;
+mod list_moves;
+mod list_search;
+mod lists;
 mod metrics;
 mod metrics_table;
 mod object;
@@ -87,6 +90,9 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     strings::ROWS,
     text::ROWS,
     counters::ROWS,
+    lists::ROWS,
+    list_search::ROWS,
+    list_moves::ROWS,
     keys::ROWS,
     browse::ROWS,
     databases::ROWS,

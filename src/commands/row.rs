@@ -34,12 +34,16 @@ pub enum Group {
     Connection,
     /// Any key, whatever it holds.
     Generic,
+    /// Lists.
+    List,
     /// Channels.
     PubSub,
     /// Lua.
     Scripting,
     /// The server as a whole.
     Server,
+    /// Sets.
+    Set,
     /// Strings.
     String,
 }
@@ -50,9 +54,11 @@ impl Group {
         match self {
             Self::Connection => "connection",
             Self::Generic => "generic",
+            Self::List => "list",
             Self::PubSub => "pubsub",
             Self::Scripting => "scripting",
             Self::Server => "server",
+            Self::Set => "set",
             Self::String => "string",
         }
     }
