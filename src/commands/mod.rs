@@ -22,6 +22,9 @@ mod help;
 mod info;
 mod keys;
 mod latency;
+mod list_moves;
+mod list_search;
+mod lists;
 mod metrics;
 mod metrics_table;
 mod object;
@@ -99,6 +102,9 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     counters::ROWS,
     hashes::ROWS,
     hash_browse::ROWS,
+    lists::ROWS,
+    list_search::ROWS,
+    list_moves::ROWS,
     keys::ROWS,
     browse::ROWS,
     databases::ROWS,
