@@ -9,11 +9,15 @@ use std::fmt::Debug;
 use bytes::Bytes;
 
 mod edit;
+mod list;
+mod set;
 
 use crate::clock::Deadline;
 use crate::types::Object;
 
 pub use edit::Edit;
+pub use list::ListEdit;
+pub use set::SetEdit;
 
 /// One physical effect on the keyspace.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,6 +4,7 @@
 //! Knows   bytes; nothing of keys, clients or time.
 
 mod big;
+pub mod element;
 pub mod extended;
 pub mod glob;
 pub mod hash;
@@ -12,6 +13,7 @@ pub mod set;
 pub mod sorted_set;
 pub mod stream;
 
+pub use element::Element;
 pub use hash::Hash;
 pub use list::List;
 pub use set::Set;

@@ -4,6 +4,9 @@
 //!         with the last element. What can be changed in each shape stands in the file of that shape.
 //! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`] alone.
 
+mod list;
+mod set;
+
 use std::marker::PhantomData;
 
 use bytes::Bytes;
@@ -105,3 +108,6 @@ impl<T: Typed> Drop for Editor<'_, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
