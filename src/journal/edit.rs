@@ -1,7 +1,7 @@
 //! The words of the log for what is inside an object.
 
-use super::{ListEdit, SetEdit};
-use crate::types::{List, Object, Set, Typed};
+use super::{ListEdit, SetEdit, SortedSetEdit};
+use crate::types::{List, Object, Set, SortedSet, Typed};
 
 /// One change inside an object, in physical terms: whatever command it came from, it is replayed without looking at a
 /// clock, a limit or a random number.
@@ -11,6 +11,8 @@ pub enum Edit {
     List(ListEdit),
     /// Inside a set.
     Set(SetEdit),
+    /// Inside a sorted set.
+    SortedSet(SortedSetEdit),
 }
 
 impl Edit {
@@ -19,6 +21,7 @@ impl Edit {
         match self {
             Self::List(_) => List::default().into(),
             Self::Set(_) => Set::default().into(),
+            Self::SortedSet(_) => SortedSet::default().into(),
         }
     }
 
@@ -27,6 +30,7 @@ impl Edit {
         match self {
             Self::List(edit) => change(object, |list| edit.apply(list)),
             Self::Set(edit) => change(object, |set| edit.apply(set)),
+            Self::SortedSet(edit) => change(object, |set| edit.apply(set)),
         }
     }
 }

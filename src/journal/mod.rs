@@ -11,6 +11,7 @@ use bytes::Bytes;
 mod edit;
 mod list;
 mod set;
+mod sorted_set;
 
 use crate::clock::Deadline;
 use crate::types::Object;
@@ -18,6 +19,7 @@ use crate::types::Object;
 pub use edit::Edit;
 pub use list::ListEdit;
 pub use set::SetEdit;
+pub use sorted_set::SortedSetEdit;
 
 /// One physical effect on the keyspace.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,6 +6,7 @@
 
 mod list;
 mod set;
+mod sorted_set;
 
 use std::marker::PhantomData;
 
