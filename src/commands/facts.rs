@@ -40,6 +40,8 @@ pub(super) fn category(command: &Command) -> Option<&'static str> {
         Group::Connection => Some("connection"),
         Group::Generic => Some("keyspace"),
         Group::Scripting => Some("scripting"),
+        Group::SortedSet => Some("sortedset"),
+        Group::Stream => Some("stream"),
         Group::String => Some("string"),
         Group::PubSub | Group::Server => None,
     })

@@ -29,6 +29,9 @@ mod script_cache;
 mod scripting;
 mod server;
 mod shared;
+mod sorted_set_picks;
+mod sorted_set_ranges;
+mod sorted_sets;
 mod strings;
 pub mod table;
 mod text;
@@ -87,6 +90,9 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     strings::ROWS,
     text::ROWS,
     counters::ROWS,
+    sorted_sets::ROWS,
+    sorted_set_ranges::ROWS,
+    sorted_set_picks::ROWS,
     keys::ROWS,
     browse::ROWS,
     databases::ROWS,

@@ -40,6 +40,10 @@ pub enum Group {
     Scripting,
     /// The server as a whole.
     Server,
+    /// Sorted sets.
+    SortedSet,
+    /// Streams.
+    Stream,
     /// Strings.
     String,
 }
@@ -53,6 +57,8 @@ impl Group {
             Self::PubSub => "pubsub",
             Self::Scripting => "scripting",
             Self::Server => "server",
+            Self::SortedSet => "sorted-set",
+            Self::Stream => "stream",
             Self::String => "string",
         }
     }

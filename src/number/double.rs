@@ -4,39 +4,63 @@
 
 use std::io::Write as _;
 
+use crate::error::until_nul;
+
 /// The number that `text` spells, all of it, as C's `strtod` reads it: decimal, or hexadecimal behind `0x`, or `inf`.
 /// `None` for everything else, for NaN, and for what is too large for a finite number or too small to be told from 0.
 pub fn parse(text: &[u8]) -> Option<f64> {
+    // C says ERANGE for these two, and Redis then refuses the word.
+    parse_as(text, |value, is_zero| (value.is_finite() && (value != 0.0 || is_zero)).then_some(value))
+}
+
+/// The same, where `check` says what becomes of a finite number that is told whether its digits are all zero.
+fn parse_as(text: &[u8], check: impl Fn(f64, bool) -> Option<f64>) -> Option<f64> {
     let (is_negative, unsigned) = match text {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] => (false, rest),
         rest => (false, rest),
     };
     let magnitude = match unsigned {
-        [b'0', b'x' | b'X', digits @ ..] => hexadecimal(digits)?,
-        [b'0'..=b'9' | b'.', ..] => decimal(unsigned)?,
+        [b'0', b'x' | b'X', digits @ ..] => {
+            let (value, is_zero) = hexadecimal(digits)?;
+            check(value, is_zero)?
+        }
+        [b'0'..=b'9' | b'.', ..] => {
+            let (value, is_zero) = decimal(unsigned)?;
+            check(value, is_zero)?
+        }
         _ if is_infinity(unsigned) => f64::INFINITY,
         _ => return None,
     };
     Some(if is_negative { -magnitude } else { magnitude })
 }
 
+/// A number where Redis calls `strtod` and asks for little else, as for the ends of a range: spaces may stand before it,
+/// a NUL ends it, nothing at all is 0, and what is too large or too small is infinite or 0.
+pub fn parse_loosely(text: &[u8]) -> Option<f64> {
+    let text = until_nul(text);
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let text = text.trim_ascii_start();
+    // C's isspace knows the vertical tab too, which stands in no client's request; Rust's does not.
+    parse_as(text, |value, _| Some(value))
+}
+
 fn is_infinity(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"inf") || word.eq_ignore_ascii_case(b"infinity")
 }
 
-fn decimal(text: &[u8]) -> Option<f64> {
+/// The value, and whether it is zero as spelt.
+fn decimal(text: &[u8]) -> Option<(f64, bool)> {
     let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    let is_zero = || {
-        let digits = text.iter().take_while(|byte| !matches!(byte, b'e' | b'E'));
-        digits.filter(|byte| **byte != b'.').all(|byte| *byte == b'0')
-    };
-    // C says ERANGE for these two, and Redis then refuses the word.
-    (value.is_finite() && (value != 0.0 || is_zero())).then_some(value)
+    let digits = text.iter().take_while(|byte| !matches!(byte, b'e' | b'E'));
+    let is_zero = value == 0.0 && digits.filter(|byte| **byte != b'.').all(|byte| *byte == b'0');
+    Some((value, is_zero))
 }
 
 /// What follows `0x`: digits with at most one point, then perhaps a binary exponent in decimal.
-fn hexadecimal(text: &[u8]) -> Option<f64> {
+fn hexadecimal(text: &[u8]) -> Option<(f64, bool)> {
     let end = text.iter().position(|byte| matches!(byte, b'p' | b'P'));
     let (digits, exponent) = match end {
         Some(at) => (&text[..at], binary_exponent(&text[at + 1..])?),
@@ -62,8 +86,7 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
     if !seen {
         return None;
     }
-    let value = scaled(mantissa, shift.saturating_add(exponent));
-    (value.is_finite() && (value != 0.0 || mantissa == 0)).then_some(value)
+    Some((scaled(mantissa, shift.saturating_add(exponent)), mantissa == 0))
 }
 
 /// A decimal integer with a sign or without, kept within what decides anything.
@@ -314,6 +337,26 @@ mod tests {
             "0x+1",
         ] {
             assert_eq!(parse(word.as_bytes()), None, "{word:?}");
+        }
+    }
+
+    #[test]
+    fn ends_of_ranges_are_read_with_less_care() {
+        for (word, wanted) in [
+            ("", Some(0.0)),
+            (" \t1", Some(1.0)),
+            ("1\0x", Some(1.0)),
+            ("\0x", Some(0.0)),
+            ("1e400", Some(f64::INFINITY)),
+            ("-0x1p2000", Some(f64::NEG_INFINITY)),
+            ("1e-400", Some(0.0)),
+            ("-inf", Some(f64::NEG_INFINITY)),
+            (" ", None),
+            ("1 ", None),
+            ("nan", None),
+            ("x", None),
+        ] {
+            assert_eq!(parse_loosely(word.as_bytes()), wanted, "{word:?}");
         }
     }
 
