@@ -294,6 +294,9 @@ fn answer_rank(
 ) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let member = call.args.word()?;
+    if call.args.len() > 1 {
+        return Err(Refusal::Arity(call.command.name.as_str().into()));
+    }
     let with_score = call.args.take("WITHSCORE");
     call.args.finish()?;
 
