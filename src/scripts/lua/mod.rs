@@ -227,6 +227,9 @@ impl Interpreter {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 impl std::fmt::Debug for Budget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Budget").field("memory_max", &self.memory_max()).finish_non_exhaustive()
