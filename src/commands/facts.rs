@@ -42,6 +42,11 @@ pub(super) fn category(command: &Command) -> Option<&'static str> {
         Group::Hash => Some("hash"),
         Group::Scripting => Some("scripting"),
         Group::String => Some("string"),
+        Group::List => Some("list"),
+        Group::Set => Some("set"),
+        Group::SortedSet => Some("sortedset"),
+        Group::Stream => Some("stream"),
+        Group::Transactions => Some("transaction"),
         Group::PubSub | Group::Server => None,
     })
 }
@@ -102,6 +107,28 @@ const ACCESS: &[(&str, &[&[&str]])] = &[
     ("memory|usage", &[&["RO"]]),
     ("delifeq", &[&["RM", "delete"]]),
     ("delex", &[&["RM", "delete"]]),
+    ("lpush", &[&["RW", "insert"]]),
+    ("rpush", &[&["RW", "insert"]]),
+    ("lpushx", &[&["RW", "insert"]]),
+    ("rpushx", &[&["RW", "insert"]]),
+    ("lpop", &[&["RW", "access", "delete"]]),
+    ("rpop", &[&["RW", "access", "delete"]]),
+    ("llen", &[&["RO"]]),
+    ("lrem", &[&["RW", "delete"]]),
+    ("ltrim", &[&["RW", "delete"]]),
+    ("linsert", &[&["RW", "insert"]]),
+    ("lmove", &[&["RW", "access", "delete"], &["RW", "insert"]]),
+    ("rpoplpush", &[&["RW", "access", "delete"], &["RW", "insert"]]),
+    ("lmpop", &[&["RW", "access", "delete"]]),
+    ("sadd", &[&["RW", "insert"]]),
+    ("srem", &[&["RW", "delete"]]),
+    ("scard", &[&["RO"]]),
+    ("sismember", &[&["RO"]]),
+    ("spop", &[&["RW", "access", "delete"]]),
+    ("smove", &[&["RW", "access", "delete"], &["RW", "insert"]]),
+    ("sinterstore", &[&["RW", "update"], &["RO", "access"]]),
+    ("sunionstore", &[&["OW", "update"], &["RO", "access"]]),
+    ("sdiffstore", &[&["OW", "update"], &["RO", "access"]]),
 ];
 
 const NOTES: &[(&str, &str)] = &[
@@ -173,6 +200,13 @@ const TIPS: &[(&str, &[&str])] = &[
     ("slowlog|len", &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"]),
     ("client|setinfo", &["request_policy:all_nodes", "response_policy:all_succeeded"]),
     ("waitaof", &["request_policy:all_shards", "response_policy:agg_min"]),
+    ("smembers", &["nondeterministic_output_order"]),
+    ("spop", &["nondeterministic_output"]),
+    ("srandmember", &["nondeterministic_output"]),
+    ("sscan", &["nondeterministic_output"]),
+    ("sinter", &["nondeterministic_output_order"]),
+    ("sunion", &["nondeterministic_output_order"]),
+    ("sdiff", &["nondeterministic_output_order"]),
 ];
 
 #[cfg(test)]

@@ -9,11 +9,17 @@ use std::fmt::Debug;
 use bytes::Bytes;
 
 mod edit;
+mod hash;
+mod list;
+mod set;
 
 use crate::clock::Deadline;
 use crate::types::Object;
 
 pub use edit::Edit;
+pub use hash::HashEdit;
+pub use list::ListEdit;
+pub use set::SetEdit;
 
 /// One physical effect on the keyspace.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::locked::{Hashed, Locked, Patience};
 use super::shard::EntryId;
-use super::{Changes, Editor, Entry, Held, Keyspace, Lease, Occupied, Ticket, Vacant, Watch};
+use super::{Changes, Editor, Entry, Held, Keyspace, Lease, Occupied, Ticket, Vacant};
 use crate::clock::{LockTime, Now};
 use crate::error::Refusal;
 use crate::journal::{Edit, Mutation};
@@ -20,6 +20,7 @@ use crate::limits::SHARDS_MAX;
 use crate::state::audience::Audience;
 use crate::state::clients::ClientId;
 use crate::state::settings::Events;
+use crate::state::transaction::{Watch, Watching};
 use crate::types::Typed;
 
 /// Which shards a call needs.
@@ -140,9 +141,18 @@ impl<'k> View<'k> {
 
     /// A transaction watches a key from now on. One that has expired counts as gone, and as unchanged.
     pub fn watch(&mut self, key: &Bytes, watch: &Arc<Watch>) {
-        drop(self.entry(key));
+        // A look removes what has expired.
+        let _ = self.entry(key);
         let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
         self.locked.held(index).observers.watch(database, key, watch);
+    }
+
+    /// A transaction no longer watches its keys, all of which must be in shards that are locked.
+    pub fn unwatch(&mut self, watching: &Watching) {
+        for (database, key) in &watching.keys {
+            let index = self.keyspace.shard_of(self.keyspace.hash(key));
+            self.locked.held(index).observers.unwatch(*database, key, &watching.watch);
+        }
     }
 
     /// A client has read a key, and keeps a copy of what it holds.
@@ -169,6 +179,8 @@ impl<'k> View<'k> {
                     ticket.serve.serve(self, &key);
                 }
             }
+            // Those just served leave the front of the queue.
+            self.locked.held(index).parked.waiting(database, &key, 0);
         }
         self.database = home;
     }

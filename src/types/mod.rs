@@ -4,6 +4,7 @@
 //! Knows   bytes and, for what ends by itself, `clock`; nothing of keys, clients or of what time it is.
 
 mod big;
+pub mod element;
 pub mod extended;
 pub mod glob;
 pub mod hash;
@@ -14,6 +15,7 @@ pub mod stream;
 
 use crate::clock::{Deadline, LockTime};
 
+pub use element::Element;
 pub use hash::Hash;
 pub use list::List;
 pub use set::Set;

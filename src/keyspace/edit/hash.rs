@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::Editor;
 use crate::clock::Deadline;
-use crate::journal::Edit;
+use crate::journal::{Edit, HashEdit};
 use crate::types::Hash;
 
 impl Editor<'_, Hash> {
@@ -20,7 +20,7 @@ impl Editor<'_, Hash> {
     pub fn update(&mut self, field: &[u8], value: &[u8]) -> bool {
         self.change(
             |hash| hash.set(field, value),
-            || Edit::HashSet { field: Bytes::copy_from_slice(field), value: Bytes::copy_from_slice(value) },
+            || Edit::Hash(HashEdit::Set(Bytes::copy_from_slice(field), Bytes::copy_from_slice(value))),
         )
     }
 
@@ -28,7 +28,7 @@ impl Editor<'_, Hash> {
     pub fn remove(&mut self, field: &[u8]) -> bool {
         let removed = self.try_change(
             |hash| hash.remove(field).then_some(()),
-            |()| Edit::HashRemove { field: Bytes::copy_from_slice(field) },
+            |()| Edit::Hash(HashEdit::Remove(Bytes::copy_from_slice(field))),
         );
         removed.is_some()
     }
@@ -37,7 +37,7 @@ impl Editor<'_, Hash> {
     pub fn set_deadline(&mut self, field: &[u8], deadline: Option<Deadline>) {
         self.change(
             |hash| hash.set_deadline(field, deadline),
-            || Edit::HashDeadline { field: Bytes::copy_from_slice(field), deadline },
+            || Edit::Hash(HashEdit::Deadline(Bytes::copy_from_slice(field), deadline)),
         );
     }
 }

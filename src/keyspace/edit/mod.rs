@@ -5,6 +5,8 @@
 //! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`] alone.
 
 mod hash;
+mod list;
+mod set;
 
 use std::marker::PhantomData;
 
@@ -112,3 +114,6 @@ impl<T: Typed> Drop for Editor<'_, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
