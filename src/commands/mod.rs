@@ -17,6 +17,8 @@ mod expire;
 mod expiry;
 mod facts;
 mod hash_browse;
+mod hash_expiry;
+mod hash_leases;
 mod hashes;
 mod help;
 mod info;
@@ -105,6 +107,8 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     counters::ROWS,
     hashes::ROWS,
     hash_browse::ROWS,
+    hash_expiry::ROWS,
+    hash_leases::ROWS,
     lists::ROWS,
     list_search::ROWS,
     list_moves::ROWS,
