@@ -31,6 +31,9 @@ pub mod row;
 mod script_cache;
 mod scripting;
 mod server;
+mod set_algebra;
+mod set_draws;
+mod sets;
 mod shared;
 mod strings;
 pub mod table;
@@ -93,6 +96,9 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     lists::ROWS,
     list_search::ROWS,
     list_moves::ROWS,
+    sets::ROWS,
+    set_draws::ROWS,
+    set_algebra::ROWS,
     keys::ROWS,
     browse::ROWS,
     databases::ROWS,
