@@ -121,7 +121,7 @@ fn every_edit_does_what_it_does_to_a_tree() {
                 _ => number.to_string(),
             };
             match random(5) {
-                0 | 1 | 2 => assert_eq!(set.insert(word.as_bytes()), model.insert(word.into())),
+                0..=2 => assert_eq!(set.insert(word.as_bytes()), model.insert(word.into())),
                 3 => assert_eq!(set.remove(word.as_bytes()), model.remove(word.as_bytes())),
                 _ if !set.is_empty() => {
                     let member = set.take_at(random(set.len()));
