@@ -35,6 +35,9 @@ pub mod row;
 mod script_cache;
 mod scripting;
 mod server;
+mod set_algebra;
+mod set_draws;
+mod sets;
 mod shared;
 mod sorted_set_picks;
 mod sorted_set_ranges;
@@ -115,6 +118,9 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     sorted_sets::ROWS,
     sorted_set_ranges::ROWS,
     sorted_set_picks::ROWS,
+    sets::ROWS,
+    set_draws::ROWS,
+    set_algebra::ROWS,
     keys::ROWS,
     browse::ROWS,
     databases::ROWS,
