@@ -118,6 +118,10 @@ pub(super) fn pop(
     let Some(mut editor) = view.find::<SortedSet>(name)? else { return Ok(false) };
     let len = editor.get().len();
     let count = count.min(len);
+    if count == 0 {
+        answer(0, &mut std::iter::empty());
+        return Ok(true);
+    }
     match end {
         End::Max => {
             answer(count, &mut editor.get().range(len - count..len).rev());
@@ -151,11 +155,6 @@ fn pop_some(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
         return Err(Refusal::said("ERR value is out of range, must be positive"));
     }
     let count = count.flatten();
-    if count == Some(0) {
-        // Not even the type of the key matters then, as in Redis.
-        call.reply.array(0);
-        return Ok(Outcome::Replied);
-    }
 
     let (view, reply) = (&mut *call.view, &mut call.reply);
     let was_there = pop(view, name, end, count.unwrap_or(1), |len, entries| match count {
