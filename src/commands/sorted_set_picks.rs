@@ -236,8 +236,12 @@ fn zrandmember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Ok(Outcome::Replied);
     };
     match usize::try_from(count) {
+        // All of them leave nothing to chance: Redis then answers the highest score first.
+        Ok(count) if count >= set.len() => {
+            answer_entries(&mut call.reply, set.len(), set.entries().rev(), with_scores);
+        }
         Ok(count) => {
-            let places = distinct(set.len(), count.min(set.len()), call.shared);
+            let places = distinct(set.len(), count, call.shared);
             let entries = places.iter().filter_map(|place| set.pick(*place));
             answer_entries(&mut call.reply, places.len(), entries, with_scores);
         }
