@@ -283,7 +283,8 @@ fn statuses(reply: &mut Reply<'_>, names: &[impl AsRef<str>]) {
 fn flags(command: &Command) -> Vec<&'static str> {
     let (row, name) = (command.row, command.name.as_str());
     let is_counted = matches!(command.keys, Keys::Counted { .. });
-    let is_script = row.flags.has(Flags::SCRIPT) || (is_counted && row.group.name() == "scripting");
+    let is_counted_script = is_counted && row.group.name() == "scripting";
+    let is_script = row.flags.has(Flags::SCRIPT) || is_counted_script;
     let outlives_scripts = row.flags.has(Flags::NO_AUTH) || matches!(name, "script|kill" | "shutdown");
     let all = [
         (row.flags.has(Flags::WRITE), "write"),
@@ -298,7 +299,7 @@ fn flags(command: &Command) -> Vec<&'static str> {
         (is_script, "skip_monitor"),
         (row.flags.has(Flags::FAST), "fast"),
         (row.flags.has(Flags::NO_AUTH), "no_auth"),
-        (is_counted, "no_mandatory_keys"),
+        (is_counted_script, "no_mandatory_keys"),
         (name == "shutdown", "no_multi"),
         (is_counted, "movablekeys"),
         (outlives_scripts, "allow_busy"),
