@@ -9,6 +9,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 
 mod edit;
+mod hash;
 mod list;
 mod set;
 mod sorted_set;
@@ -17,6 +18,7 @@ use crate::clock::Deadline;
 use crate::types::Object;
 
 pub use edit::Edit;
+pub use hash::HashEdit;
 pub use list::ListEdit;
 pub use set::SetEdit;
 pub use sorted_set::SortedSetEdit;

@@ -4,6 +4,7 @@
 //!         with the last element. What can be changed in each shape stands in the file of that shape.
 //! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`] alone.
 
+mod hash;
 mod list;
 mod set;
 mod sorted_set;
@@ -96,9 +97,14 @@ impl<'v, T: Typed> Editor<'v, T> {
 impl<T: Typed> Drop for Editor<'_, T> {
     fn drop(&mut self) {
         if self.is_changed {
+            self.occupied.rearm();
             self.occupied.touch();
+            self.occupied.place.touched();
         }
         if !self.get().is_empty() {
+            if self.is_new {
+                self.occupied.announce();
+            }
             return;
         }
         if self.is_changed || !self.is_new {

@@ -1,3 +1,5 @@
+//! The laws of a sorted set, against a model that does the same slowly.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
