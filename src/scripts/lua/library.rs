@@ -1,0 +1,198 @@
+//! What the libraries of the interpreter share: arguments checked and errors worded as Lua's auxiliary library does.
+//!
+//! Rule    what a library builds outside of Lua's own memory, it builds in an [`Output`], which that limit bounds too.
+//! Source  Lua 5.1 `lauxlib.c`; conversions of numbers are those of a C compiler on x86-64.
+
+use mlua::{Error, Function, Lua, LuaString, MultiValue, Result, Table, Value};
+
+/// Slots of the C stack that one function may use in Lua 5.1: how many values it returns, how deep it nests.
+pub(super) const STACK_SLOTS_MAX: usize = 8000;
+
+/// One call of a library function.
+pub(super) struct Call<'l> {
+    /// The interpreter.
+    pub(super) lua: &'l Lua,
+    /// What it was given.
+    pub(super) args: MultiValue,
+}
+
+impl Call<'_> {
+    /// How many arguments there are.
+    pub(super) fn len(&self) -> usize {
+        self.args.len()
+    }
+
+    /// Argument `at`, from 1; nil where there is none.
+    pub(super) fn value(&self, at: usize) -> &Value {
+        self.args.get(at - 1).unwrap_or(&Value::Nil)
+    }
+
+    /// Argument `at` as a number.
+    ///
+    /// # Errors
+    /// Lua's, when it is neither a number nor a text that reads as one.
+    pub(super) fn number(&self, at: usize) -> Result<f64> {
+        match to_number(self.lua, self.value(at)) {
+            Some(number) => Ok(number),
+            None => Err(self.wrong_type(at, "number")),
+        }
+    }
+
+    /// Argument `at` as an integer: a number without its fraction.
+    ///
+    /// # Errors
+    /// As [`Call::number`].
+    pub(super) fn integer(&self, at: usize) -> Result<i64> {
+        self.number(at).map(c_long)
+    }
+
+    /// Argument `at` as an integer, or `default` where it is nil or none.
+    ///
+    /// # Errors
+    /// As [`Call::number`].
+    pub(super) fn integer_or(&self, at: usize, default: i64) -> Result<i64> {
+        if self.value(at).is_nil() { Ok(default) } else { self.integer(at) }
+    }
+
+    /// Argument `at` as a string; numbers are written as Lua writes them.
+    ///
+    /// # Errors
+    /// Lua's, when it is neither a string nor a number.
+    pub(super) fn string(&self, at: usize) -> Result<LuaString> {
+        match self.value(at) {
+            Value::String(text) => Ok(text.clone()),
+            other @ (Value::Integer(_) | Value::Number(_)) => {
+                let text = self.lua.coerce_string(other.clone())?;
+                text.ok_or_else(|| self.wrong_type(at, "string"))
+            }
+            _ => Err(self.wrong_type(at, "string")),
+        }
+    }
+
+    /// The error of an argument that is of another type than `expected`.
+    pub(super) fn wrong_type(&self, at: usize, expected: &str) -> Error {
+        let got = if at > self.args.len() { "no value" } else { self.value(at).type_name() };
+        self.bad(at, &format!("{expected} expected, got {got}"))
+    }
+
+    /// The error of an argument that does not do.
+    pub(super) fn bad(&self, at: usize, why: &str) -> Error {
+        let name = self.lua.inspect_stack(0, |frame| frame.names().name.map(|name| name.into_owned()));
+        let name = name.flatten().unwrap_or_else(|| "?".to_owned());
+        self.error(&format!("bad argument #{at} to '{name}' ({why})"))
+    }
+
+    /// An error, said to have happened where the script called.
+    pub(super) fn error(&self, text: &str) -> Error {
+        let place = self.lua.inspect_stack(1, |frame| {
+            let source = frame.source().short_src.map(|source| source.into_owned());
+            source.zip(frame.current_line()).map(|(source, line)| format!("{source}:{line}: "))
+        });
+        Error::RuntimeError(place.flatten().unwrap_or_default() + text)
+    }
+
+    /// What an [`Output`] of this call may grow to.
+    pub(super) fn output(&self) -> Output {
+        Output { bytes: Vec::new(), room: room(self.lua) }
+    }
+}
+
+/// Bytes on their way into Lua.
+pub(super) struct Output {
+    /// What there is so far.
+    pub(super) bytes: Vec<u8>,
+    room: usize,
+}
+
+impl Output {
+    /// Adds `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::MemoryError`] where Lua could not take them either.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        self.check(bytes.len())?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Adds `byte` so many times.
+    ///
+    /// # Errors
+    /// As [`Output::push`].
+    pub(super) fn fill(&mut self, byte: u8, count: usize) -> Result<()> {
+        self.check(count)?;
+        self.bytes.resize(self.bytes.len() + count, byte);
+        Ok(())
+    }
+
+    fn check(&self, more: usize) -> Result<()> {
+        if more > self.room.saturating_sub(self.bytes.len()) {
+            return Err(Error::MemoryError("not enough memory".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// What is left of the memory that the interpreter may use, in bytes.
+fn room(lua: &Lua) -> usize {
+    // The limit cannot be read but by setting it.
+    match lua.set_memory_limit(usize::MAX) {
+        Ok(limit) => {
+            let _ = lua.set_memory_limit(limit);
+            if limit == 0 { usize::MAX } else { limit.saturating_sub(lua.used_memory()) }
+        }
+        Err(_) => usize::MAX,
+    }
+}
+
+/// A number, or a text that reads as one.
+pub(super) fn to_number(lua: &Lua, value: &Value) -> Option<f64> {
+    match value {
+        Value::Integer(number) => Some(*number as f64),
+        Value::Number(number) => Some(*number),
+        Value::String(_) => lua.coerce_number(value.clone()).ok().flatten(),
+        _ => None,
+    }
+}
+
+/// Puts a function into the table of a library.
+pub(super) fn add<F>(lua: &Lua, library: &Table, name: &str, run: F) -> Result<()>
+where
+    F: Fn(&Call<'_>) -> Result<MultiValue> + Send + 'static,
+{
+    let function: Function = lua.create_function(move |lua, args| run(&Call { lua, args }))?;
+    library.raw_set(name, function)
+}
+
+/// One value as what a function returns.
+pub(super) fn one(value: Value) -> MultiValue {
+    MultiValue::from_vec(vec![value])
+}
+
+/// A double as C's `long`: without its fraction, and the least one for what does not fit.
+pub(super) fn c_long(number: f64) -> i64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
+}
+
+/// A double as C's `unsigned long`, the way that compilers for x86-64 do it.
+pub(super) fn c_unsigned_long(number: f64) -> u64 {
+    const HALF: f64 = 9_223_372_036_854_775_808.0;
+    if number >= HALF { (c_long(number - HALF) as u64) ^ (1 << 63) } else { c_long(number) as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubles_become_integers_as_in_c() {
+        assert_eq!(c_long(-1.9), -1);
+        assert_eq!(c_long(1e300), i64::MIN);
+        assert_eq!(c_long(f64::NAN), i64::MIN);
+        assert_eq!(c_unsigned_long(1.9), 1);
+        assert_eq!(c_unsigned_long(-1.0), u64::MAX);
+        assert_eq!(c_unsigned_long(9_223_372_036_854_775_808.0), 1 << 63);
+        assert_eq!(c_unsigned_long(1e300), 0);
+    }
+}
