@@ -72,23 +72,46 @@ impl Call<'_> {
     /// The error of an argument that is of another type than `expected`.
     pub(super) fn wrong_type(&self, at: usize, expected: &str) -> Error {
         let got = if at > self.args.len() { "no value" } else { self.value(at).type_name() };
-        self.bad(at, &format!("{expected} expected, got {got}"))
+        self.bad(at, format!("{expected} expected, got {got}"))
     }
 
     /// The error of an argument that does not do.
-    pub(super) fn bad(&self, at: usize, why: &str) -> Error {
-        let name = self.lua.inspect_stack(0, |frame| frame.names().name.map(|name| name.into_owned()));
-        let name = name.flatten().unwrap_or_else(|| "?".to_owned());
-        self.error(&format!("bad argument #{at} to '{name}' ({why})"))
+    pub(super) fn bad(&self, at: usize, why: impl AsRef<[u8]>) -> Error {
+        let called = self.lua.inspect_stack(0, |frame| {
+            let names = frame.names();
+            (names.name.map(|name| name.into_owned()), names.name_what == Some("method"))
+        });
+        let (name, is_method) = called.unwrap_or_default();
+        let name = name.unwrap_or_else(|| "?".to_owned());
+        // The value before a colon is not counted.
+        let start = match at as i64 - i64::from(is_method) {
+            0 if is_method => format!("calling '{name}' on bad self ("),
+            at => format!("bad argument #{at} to '{name}' ("),
+        };
+        self.error([start.as_bytes(), why.as_ref(), b")"].concat())
     }
 
     /// An error, said to have happened where the script called.
-    pub(super) fn error(&self, text: &str) -> Error {
+    pub(super) fn error(&self, text: impl AsRef<[u8]>) -> Error {
         let place = self.lua.inspect_stack(1, |frame| {
             let source = frame.source().short_src.map(|source| source.into_owned());
             source.zip(frame.current_line()).map(|(source, line)| format!("{source}:{line}: "))
         });
-        Error::RuntimeError(place.flatten().unwrap_or_default() + text)
+        let text = String::from_utf8_lossy(text.as_ref());
+        Error::RuntimeError(place.flatten().unwrap_or_default() + &text)
+    }
+
+    /// An error without a place.
+    pub(super) fn plain_error(&self, text: &str) -> Error {
+        Error::RuntimeError(text.to_owned())
+    }
+
+    /// Work that a script can ask for much of at once: so many steps, each about what an instruction costs.
+    ///
+    /// # Errors
+    /// The stop of a script that has to end.
+    pub(super) fn charge(&self, _steps: usize) -> Result<()> {
+        Ok(())
     }
 
     /// What an [`Output`] of this call may grow to.
@@ -160,7 +183,14 @@ pub(super) fn add<F>(lua: &Lua, library: &Table, name: &str, run: F) -> Result<(
 where
     F: Fn(&Call<'_>) -> Result<MultiValue> + Send + 'static,
 {
-    let function: Function = lua.create_function(move |lua, args| run(&Call { lua, args }))?;
+    let function: Function = lua.create_function(move |lua, args| {
+        let call = Call { lua, args };
+        run(&call).map_err(|error| match error {
+            // As many values as a function may hold at once.
+            Error::StackError => call.error("stack overflow"),
+            error => error,
+        })
+    })?;
     library.raw_set(name, function)
 }
 

@@ -71,7 +71,7 @@ impl<'c, 'l> Format<'c, 'l> {
         let size = self.count(4)?;
         if size > INTEGER_BYTES_MAX {
             let limit = INTEGER_BYTES_MAX;
-            return Err(self.call.error(&format!("integral size {size} is larger than limit of {limit}")));
+            return Err(self.call.error(format!("integral size {size} is larger than limit of {limit}")));
         }
         Ok(size)
     }
@@ -100,13 +100,12 @@ impl<'c, 'l> Format<'c, 'l> {
             b'!' => {
                 let alignment = self.count(ALIGNMENT)?;
                 if !alignment.is_power_of_two() {
-                    return Err(self.call.error(&format!("alignment {alignment} is not a power of 2")));
+                    return Err(self.call.error(format!("alignment {alignment} is not a power of 2")));
                 }
                 self.alignment = alignment;
             }
             _ => {
-                let letter = char::from(letter);
-                return Err(self.call.bad(1, &format!("invalid format option '{letter}'")));
+                return Err(self.call.bad(1, [b"invalid format option '", &[letter][..], b"'"].concat()));
             }
         }
         Ok(())
