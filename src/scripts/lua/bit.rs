@@ -4,7 +4,7 @@
 
 use mlua::{Lua, MultiValue, Result, Table, Value};
 
-use super::library::{Call, add, one, to_number};
+use super::auxiliary::{Call, add, one, to_number};
 
 /// The table `bit`.
 pub(super) fn install(lua: &Lua) -> Result<Table> {

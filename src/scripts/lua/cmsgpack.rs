@@ -5,7 +5,7 @@
 
 use mlua::{Lua, LuaString, MultiValue, Result, Table, Value};
 
-use super::library::{Call, Output, STACK_SLOTS_MAX, add, one};
+use super::auxiliary::{Call, Output, STACK_SLOTS_MAX, add, one};
 
 /// The table `cmsgpack`.
 pub(super) fn install(lua: &Lua) -> Result<Table> {

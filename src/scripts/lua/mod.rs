@@ -5,12 +5,12 @@
 //! Source  Redis 7.0 `script_lua.c`, `eval.c`; Lua 5.1 reference manual.
 
 #[allow(dead_code, reason = "the sandbox that installs them is on its way")]
+mod auxiliary;
+#[allow(dead_code, reason = "the sandbox that installs them is on its way")]
 mod bit;
 #[allow(dead_code, reason = "the sandbox that installs them is on its way")]
 mod cjson;
 #[allow(dead_code, reason = "the sandbox that installs them is on its way")]
 mod cmsgpack;
-#[allow(dead_code, reason = "the sandbox that installs them is on its way")]
-mod library;
 #[allow(dead_code, reason = "the sandbox that installs them is on its way")]
 mod structs;

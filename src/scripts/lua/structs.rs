@@ -5,7 +5,7 @@
 
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
-use super::library::{Call, STACK_SLOTS_MAX, add, c_long, c_unsigned_long, one, to_number};
+use super::auxiliary::{Call, STACK_SLOTS_MAX, add, c_long, c_unsigned_long, one, to_number};
 
 /// The table `struct`.
 pub(super) fn install(lua: &Lua) -> Result<Table> {

@@ -4,7 +4,7 @@
 
 use mlua::{LuaString, MultiValue, Result, Table, Value};
 
-use super::super::library::{Call, Output, STACK_SLOTS_MAX, one};
+use super::super::auxiliary::{Call, Output, STACK_SLOTS_MAX, one};
 use super::{Settings, number};
 
 /// The value of the only argument.

@@ -2,7 +2,7 @@
 
 use mlua::{Function, MultiValue, Result, Table, Value};
 
-use super::super::library::{Call, Output, STACK_SLOTS_MAX, one};
+use super::super::auxiliary::{Call, Output, STACK_SLOTS_MAX, one};
 use super::{Settings, number};
 
 /// The text of the only argument.

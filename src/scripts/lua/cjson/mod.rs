@@ -13,7 +13,7 @@ use std::sync::Arc;
 use mlua::{Lua, MultiValue, Result, Table, Value};
 use parking_lot::Mutex;
 
-use super::library::{Call, add, one};
+use super::auxiliary::{Call, add, one};
 
 /// The table `cjson`.
 pub(super) fn install(lua: &Lua) -> Result<Table> {
