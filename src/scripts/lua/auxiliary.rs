@@ -1,9 +1,14 @@
 //! What the libraries of the interpreter share: arguments checked and errors worded as Lua's auxiliary library does.
 //!
-//! Rule    what a library builds outside of Lua's own memory, it builds in an [`Output`], which that limit bounds too.
+//! Rule    what a library builds outside of Lua's own memory, it builds in an [`Output`], which the budget bounds too.
 //! Source  Lua 5.1 `lauxlib.c`; conversions of numbers are those of a C compiler on x86-64.
 
-use mlua::{Error, Function, Lua, LuaString, MultiValue, Result, Table, Value};
+use std::sync::Arc;
+
+use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
+
+use super::budget::Budget;
+use super::fault::{self, Fault};
 
 /// Slots of the C stack that one function may use in Lua 5.1: how many values it returns, how deep it nests.
 pub(super) const STACK_SLOTS_MAX: usize = 8000;
@@ -14,6 +19,7 @@ pub(super) struct Call<'l> {
     pub(super) lua: &'l Lua,
     /// What it was given.
     pub(super) args: MultiValue,
+    budget: &'l Budget,
 }
 
 impl Call<'_> {
@@ -93,47 +99,47 @@ impl Call<'_> {
 
     /// An error, said to have happened where the script called.
     pub(super) fn error(&self, text: impl AsRef<[u8]>) -> Error {
-        let place = self.lua.inspect_stack(1, |frame| {
-            let source = frame.source().short_src.map(|source| source.into_owned());
-            source.zip(frame.current_line()).map(|(source, line)| format!("{source}:{line}: "))
-        });
-        let text = String::from_utf8_lossy(text.as_ref());
-        Error::RuntimeError(place.flatten().unwrap_or_default() + &text)
+        fault::raised(self.lua, text)
     }
 
     /// An error without a place.
     pub(super) fn plain_error(&self, text: &str) -> Error {
-        Error::RuntimeError(text.to_owned())
+        Fault::Text(text.as_bytes().to_vec()).into()
     }
 
     /// Work that a script can ask for much of at once: so many steps, each about what an instruction costs.
     ///
     /// # Errors
     /// The stop of a script that has to end.
-    pub(super) fn charge(&self, _steps: usize) -> Result<()> {
-        Ok(())
+    pub(super) fn charge(&self, steps: usize) -> Result<()> {
+        self.budget.charge(steps)
     }
 
-    /// What an [`Output`] of this call may grow to.
-    pub(super) fn output(&self) -> Output {
-        Output { bytes: Vec::new(), room: room(self.lua) }
+    /// Nothing yet.
+    pub(super) fn output(&self) -> Output<'_> {
+        Output { bytes: Vec::new(), reserved: 0, lua: self.lua, budget: self.budget }
     }
 }
 
-/// Bytes on their way into Lua.
-pub(super) struct Output {
-    /// What there is so far.
-    pub(super) bytes: Vec<u8>,
-    room: usize,
+/// Bytes on their way into Lua, charged to the script's budget.
+pub(super) struct Output<'l> {
+    bytes: Vec<u8>,
+    /// What the budget has been asked for.
+    reserved: usize,
+    lua: &'l Lua,
+    budget: &'l Budget,
 }
 
-impl Output {
+/// Bytes that are as much work as one instruction.
+pub(super) const BYTES_PER_STEP: usize = 64;
+
+impl Output<'_> {
     /// Adds `bytes`.
     ///
     /// # Errors
-    /// [`Error::MemoryError`] where Lua could not take them either.
+    /// The stop of a script that may not hold so many, or that has to end.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<()> {
-        self.check(bytes.len())?;
+        self.grow(bytes.len())?;
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
@@ -143,30 +149,46 @@ impl Output {
     /// # Errors
     /// As [`Output::push`].
     pub(super) fn fill(&mut self, byte: u8, count: usize) -> Result<()> {
-        self.check(count)?;
+        self.grow(count)?;
         self.bytes.resize(self.bytes.len() + count, byte);
         Ok(())
     }
 
-    fn check(&self, more: usize) -> Result<()> {
-        if more > self.room.saturating_sub(self.bytes.len()) {
-            return Err(Error::MemoryError("not enough memory".to_owned()));
+    /// What there is so far.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Begins anew.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// All of it as a string of Lua.
+    ///
+    /// # Errors
+    /// Where Lua has no room for it.
+    pub(super) fn finish(self) -> Result<MultiValue> {
+        Ok(one(Value::String(self.lua.create_string(&self.bytes)?)))
+    }
+
+    #[inline]
+    fn grow(&mut self, more: usize) -> Result<()> {
+        self.budget.charge(1 + more / BYTES_PER_STEP)?;
+        let len = self.bytes.len().saturating_add(more);
+        if len > self.reserved {
+            // As a vector grows: the budget is asked as seldom as the allocator.
+            let reserved = len.max(2 * self.reserved).max(RESERVED_MIN);
+            self.budget.reserve(self.lua, reserved)?;
+            self.bytes.reserve_exact(reserved - self.bytes.len());
+            self.reserved = reserved;
         }
         Ok(())
     }
 }
 
-/// What is left of the memory that the interpreter may use, in bytes.
-fn room(lua: &Lua) -> usize {
-    // The limit cannot be read but by setting it.
-    match lua.set_memory_limit(usize::MAX) {
-        Ok(limit) => {
-            let _ = lua.set_memory_limit(limit);
-            if limit == 0 { usize::MAX } else { limit.saturating_sub(lua.used_memory()) }
-        }
-        Err(_) => usize::MAX,
-    }
-}
+/// Bytes that are reserved at the first need.
+const RESERVED_MIN: usize = 64;
 
 /// A number, or a text that reads as one.
 pub(super) fn to_number(lua: &Lua, value: &Value) -> Option<f64> {
@@ -178,20 +200,42 @@ pub(super) fn to_number(lua: &Lua, value: &Value) -> Option<f64> {
     }
 }
 
-/// Puts a function into the table of a library.
-pub(super) fn add<F>(lua: &Lua, library: &Table, name: &str, run: F) -> Result<()>
-where
-    F: Fn(&Call<'_>) -> Result<MultiValue> + Send + 'static,
-{
-    let function: Function = lua.create_function(move |lua, args| {
-        let call = Call { lua, args };
-        run(&call).map_err(|error| match error {
-            // As many values as a function may hold at once.
-            Error::StackError => call.error("stack overflow"),
-            error => error,
-        })
-    })?;
-    library.raw_set(name, function)
+/// A library that is being put together.
+pub(super) struct Library<'l> {
+    lua: &'l Lua,
+    budget: &'l Arc<Budget>,
+    /// Its functions so far.
+    pub(super) table: Table,
+}
+
+impl<'l> Library<'l> {
+    /// One without functions, whose work is charged to `budget`.
+    ///
+    /// # Errors
+    /// Where Lua has no room for it.
+    pub(super) fn new(lua: &'l Lua, budget: &'l Arc<Budget>) -> Result<Self> {
+        Ok(Self { lua, budget, table: lua.create_table()? })
+    }
+
+    /// Adds a function.
+    ///
+    /// # Errors
+    /// As [`Library::new`].
+    pub(super) fn add<F>(&self, name: &str, run: F) -> Result<()>
+    where
+        F: Fn(&Call<'_>) -> Result<MultiValue> + Send + 'static,
+    {
+        let budget = Arc::clone(self.budget);
+        let function = self.lua.create_function(move |lua, args| {
+            let call = Call { lua, args, budget: &budget };
+            run(&call).map_err(|error| match error {
+                // As many values as a function may hold at once.
+                Error::StackError => call.error("stack overflow"),
+                error => error,
+            })
+        })?;
+        self.table.raw_set(name, function)
+    }
 }
 
 /// One value as what a function returns.

@@ -2,26 +2,29 @@
 //!
 //! Source  Lua BitOp 1.0.2, as Redis 7.0 has it: numbers wrap around modulo 2^32, results are signed.
 
+use std::sync::Arc;
+
 use mlua::{Lua, MultiValue, Result, Table, Value};
 
-use super::auxiliary::{Call, add, one, to_number};
+use super::auxiliary::{Call, Library, one, to_number};
+use super::budget::Budget;
 
 /// The table `bit`.
-pub(super) fn install(lua: &Lua) -> Result<Table> {
-    let library = lua.create_table()?;
-    add(lua, &library, "tobit", |call| Ok(bits(word(call, 1)?)))?;
-    add(lua, &library, "bnot", |call| Ok(bits(!word(call, 1)?)))?;
-    add(lua, &library, "bswap", |call| Ok(bits(word(call, 1)?.swap_bytes())))?;
-    add(lua, &library, "band", |call| fold(call, |left, right| left & right))?;
-    add(lua, &library, "bor", |call| fold(call, |left, right| left | right))?;
-    add(lua, &library, "bxor", |call| fold(call, |left, right| left ^ right))?;
-    add(lua, &library, "lshift", |call| shift(call, |word, by| word << by))?;
-    add(lua, &library, "rshift", |call| shift(call, |word, by| word >> by))?;
-    add(lua, &library, "arshift", |call| shift(call, |word, by| (word as i32 >> by) as u32))?;
-    add(lua, &library, "rol", |call| shift(call, u32::rotate_left))?;
-    add(lua, &library, "ror", |call| shift(call, u32::rotate_right))?;
-    add(lua, &library, "tohex", tohex)?;
-    Ok(library)
+pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
+    let library = Library::new(lua, budget)?;
+    library.add("tobit", |call| Ok(bits(word(call, 1)?)))?;
+    library.add("bnot", |call| Ok(bits(!word(call, 1)?)))?;
+    library.add("bswap", |call| Ok(bits(word(call, 1)?.swap_bytes())))?;
+    library.add("band", |call| fold(call, |left, right| left & right))?;
+    library.add("bor", |call| fold(call, |left, right| left | right))?;
+    library.add("bxor", |call| fold(call, |left, right| left ^ right))?;
+    library.add("lshift", |call| shift(call, |word, by| word << by))?;
+    library.add("rshift", |call| shift(call, |word, by| word >> by))?;
+    library.add("arshift", |call| shift(call, |word, by| (word as i32 >> by) as u32))?;
+    library.add("rol", |call| shift(call, u32::rotate_left))?;
+    library.add("ror", |call| shift(call, u32::rotate_right))?;
+    library.add("tohex", tohex)?;
+    Ok(library.table)
 }
 
 /// Argument `at` modulo 2^32, rounded to the nearest integer where it has a fraction.

@@ -3,25 +3,28 @@
 //! Bounds  packing goes [`NESTING_MAX`] tables deep; unpacking does not recurse, and ends where Redis' stack would.
 //! Source  lua-cmsgpack 0.4.0 as Redis 7.0 has it.
 
+use std::sync::Arc;
+
 use mlua::{Lua, LuaString, MultiValue, Result, Table, Value};
 
-use super::auxiliary::{Call, Output, STACK_SLOTS_MAX, add, one};
+use super::auxiliary::{Call, Library, Output, STACK_SLOTS_MAX};
+use super::budget::Budget;
 
 /// The table `cmsgpack`.
-pub(super) fn install(lua: &Lua) -> Result<Table> {
-    let library = lua.create_table()?;
-    add(lua, &library, "pack", pack)?;
-    add(lua, &library, "unpack", |call| unpack(call, call.len(), 0, 0))?;
-    add(lua, &library, "unpack_one", |call| unpack(call, 1, call.integer_or(2, 0)?, 1))?;
-    add(lua, &library, "unpack_limit", |call| {
+pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
+    let library = Library::new(lua, budget)?;
+    library.add("pack", pack)?;
+    library.add("unpack", |call| unpack(call, call.len(), 0, 0))?;
+    library.add("unpack_one", |call| unpack(call, 1, call.integer_or(2, 0)?, 1))?;
+    library.add("unpack_limit", |call| {
         let count = call.integer(2)?;
         unpack(call, 1, call.integer_or(3, 0)?, count)
     })?;
-    library.raw_set("_NAME", "cmsgpack")?;
-    library.raw_set("_VERSION", "lua-cmsgpack 0.4.0")?;
-    library.raw_set("_COPYRIGHT", "Copyright (C) 2012, Salvatore Sanfilippo")?;
-    library.raw_set("_DESCRIPTION", "MessagePack C implementation for Lua")?;
-    Ok(library)
+    library.table.raw_set("_NAME", "cmsgpack")?;
+    library.table.raw_set("_VERSION", "lua-cmsgpack 0.4.0")?;
+    library.table.raw_set("_COPYRIGHT", "Copyright (C) 2012, Salvatore Sanfilippo")?;
+    library.table.raw_set("_DESCRIPTION", "MessagePack C implementation for Lua")?;
+    Ok(library.table)
 }
 
 /// Tables within tables that are packed; those further in become nil, which also ends circles.
@@ -38,12 +41,12 @@ fn pack(call: &Call<'_>) -> Result<MultiValue> {
     for value in call.args.iter() {
         packer.value(value, 0)?;
     }
-    Ok(one(Value::String(call.lua.create_string(&packer.out.bytes)?)))
+    packer.out.finish()
 }
 
 struct Packer<'c, 'l> {
     call: &'c Call<'l>,
-    out: Output,
+    out: Output<'c>,
 }
 
 impl Packer<'_, '_> {

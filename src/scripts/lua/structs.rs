@@ -3,17 +3,20 @@
 //! Bounds  the text of a format is read once; what it asks for is bounded by the strings given and by the memory limit.
 //! Source  `lua_struct.c` 0.2 as Redis 7.0 has it, on a little-endian machine with 64 bits.
 
+use std::sync::Arc;
+
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
-use super::auxiliary::{Call, STACK_SLOTS_MAX, add, c_long, c_unsigned_long, one, to_number};
+use super::auxiliary::{Call, Library, STACK_SLOTS_MAX, c_long, c_unsigned_long, one, to_number};
+use super::budget::Budget;
 
 /// The table `struct`.
-pub(super) fn install(lua: &Lua) -> Result<Table> {
-    let library = lua.create_table()?;
-    add(lua, &library, "pack", pack)?;
-    add(lua, &library, "unpack", unpack)?;
-    add(lua, &library, "size", size)?;
-    Ok(library)
+pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
+    let library = Library::new(lua, budget)?;
+    library.add("pack", pack)?;
+    library.add("unpack", unpack)?;
+    library.add("size", size)?;
+    Ok(library.table)
 }
 
 /// Bytes of an integer at most.
@@ -24,8 +27,7 @@ const ALIGNMENT: usize = 8;
 /// A format on its way through its letters.
 struct Format<'c, 'l> {
     call: &'c Call<'l>,
-    /// Up to its first NUL.
-    letters: Vec<u8>,
+    letters: &'c [u8],
     at: usize,
     is_big_endian: bool,
     alignment: usize,
@@ -39,16 +41,17 @@ struct Item {
 }
 
 impl<'c, 'l> Format<'c, 'l> {
-    fn new(call: &'c Call<'l>) -> Result<Self> {
-        let text = call.string(1)?;
-        let letters = text.as_bytes().iter().copied().take_while(|byte| *byte != 0).collect();
-        Ok(Self { call, letters, at: 0, is_big_endian: false, alignment: 1 })
+    /// It ends where C would see it end, at its first NUL.
+    fn new(call: &'c Call<'l>, text: &'c [u8]) -> Self {
+        let letters = text.split(|byte| *byte == 0).next().unwrap_or_default();
+        Self { call, letters, at: 0, is_big_endian: false, alignment: 1 }
     }
 
     /// The next letter, for a value that would start at `position`.
     fn next(&mut self, position: usize) -> Result<Option<Item>> {
         let Some(&letter) = self.letters.get(self.at) else { return Ok(None) };
         self.at += 1;
+        self.call.charge(1)?;
         let size = match letter {
             b'b' | b'B' | b'x' => 1,
             b'h' | b'H' => 2,
@@ -121,10 +124,12 @@ impl<'c, 'l> Format<'c, 'l> {
 }
 
 fn pack(call: &Call<'_>) -> Result<MultiValue> {
-    let mut format = Format::new(call)?;
+    let text = call.string(1)?;
+    let letters = text.as_bytes();
+    let mut format = Format::new(call, &letters);
     let mut out = call.output();
     let mut at = 2;
-    while let Some(item) = format.next(out.bytes.len())? {
+    while let Some(item) = format.next(out.bytes().len())? {
         out.fill(0, item.padding)?;
         match item.letter {
             b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' => {
@@ -157,7 +162,7 @@ fn pack(call: &Call<'_>) -> Result<MultiValue> {
             letter => format.control(letter)?,
         }
     }
-    Ok(one(Value::String(call.lua.create_string(&out.bytes)?)))
+    out.finish()
 }
 
 /// An argument to pack. Where there is none, the C code meets a nil that it has put there itself.
@@ -174,9 +179,11 @@ fn missing(call: &Call<'_>, at: usize, expected: &str, error: Error) -> Error {
 }
 
 fn unpack(call: &Call<'_>) -> Result<MultiValue> {
-    let mut format = Format::new(call)?;
-    let text = call.string(2)?;
-    let data = text.as_bytes();
+    let text = call.string(1)?;
+    let letters = text.as_bytes();
+    let mut format = Format::new(call, &letters);
+    let data = call.string(2)?;
+    let data = data.as_bytes();
     // An offset below zero is one far beyond the end.
     let mut position = call.integer_or(3, 1)? as usize;
     if position == 0 {
@@ -248,7 +255,9 @@ fn integer(bytes: &[u8], is_big_endian: bool, is_signed: bool) -> f64 {
 }
 
 fn size(call: &Call<'_>) -> Result<MultiValue> {
-    let mut format = Format::new(call)?;
+    let text = call.string(1)?;
+    let letters = text.as_bytes();
+    let mut format = Format::new(call, &letters);
     let mut position: usize = 0;
     while let Some(item) = format.next(position)? {
         position += item.padding;

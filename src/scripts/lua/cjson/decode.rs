@@ -4,7 +4,7 @@
 
 use mlua::{LuaString, MultiValue, Result, Table, Value};
 
-use super::super::auxiliary::{Call, Output, STACK_SLOTS_MAX, one};
+use super::super::auxiliary::{BYTES_PER_STEP, Call, Output, STACK_SLOTS_MAX, one};
 use super::{Settings, number};
 
 /// The value of the only argument.
@@ -22,7 +22,7 @@ pub(super) fn decode(call: &Call<'_>, settings: &Settings) -> Result<MultiValue>
     }
     let reads_invalid = settings.decode_invalid == 1;
     let lexer = Lexer { text: &text, at: 0, start: 0, reads_invalid, unescaped: call.output() };
-    Ok(one(Decoder { call, settings, lexer, slots: 1, open: Vec::new() }.run()?))
+    Ok(one(Decoder { call, settings, lexer, charged: 0, slots: 1, open: Vec::new() }.run()?))
 }
 
 /// A word of JSON.
@@ -67,6 +67,8 @@ struct Decoder<'c, 'l, 't> {
     call: &'c Call<'l>,
     settings: &'c Settings,
     lexer: Lexer<'t>,
+    /// Bytes of the text that have been charged.
+    charged: usize,
     /// Slots of the stack that the C code would be using.
     slots: usize,
     /// The tables that the decoder is in, outermost first.
@@ -131,6 +133,8 @@ impl Decoder<'_, '_, '_> {
     /// Puts a value where it belongs, and every table that it completes; what comes next begins a value.
     fn put(&mut self, mut value: Value) -> Result<Put> {
         loop {
+            self.call.charge(1 + (self.lexer.at - self.charged) / BYTES_PER_STEP)?;
+            self.charged = self.lexer.at;
             match self.open.last_mut() {
                 None => {
                     return match self.lexer.next()? {
@@ -222,7 +226,7 @@ struct Lexer<'t> {
     /// Whether numbers that JSON does not allow are read.
     reads_invalid: bool,
     /// The last string that had escapes.
-    unescaped: Output,
+    unescaped: Output<'t>,
 }
 
 impl Lexer<'_> {
@@ -296,14 +300,14 @@ impl Lexer<'_> {
     }
 
     fn string(&self, place: Option<(usize, usize)>) -> &[u8] {
-        place.map_or(&self.unescaped.bytes, |(from, to)| &self.text[from..to])
+        place.map_or(self.unescaped.bytes(), |(from, to)| &self.text[from..to])
     }
 
     fn quoted(&mut self) -> Result<Token> {
         self.at += 1;
         let from = self.at;
         let mut is_plain = true;
-        self.unescaped.bytes.clear();
+        self.unescaped.clear();
         loop {
             let rest = &self.text[self.at..];
             let len = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0)).unwrap_or(rest.len());

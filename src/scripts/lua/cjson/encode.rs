@@ -2,7 +2,7 @@
 
 use mlua::{Function, MultiValue, Result, Table, Value};
 
-use super::super::auxiliary::{Call, Output, STACK_SLOTS_MAX, one};
+use super::super::auxiliary::{Call, Output, STACK_SLOTS_MAX};
 use super::{Settings, number};
 
 /// The text of the only argument.
@@ -15,13 +15,13 @@ pub(super) fn encode(call: &Call<'_>, settings: &Settings) -> Result<MultiValue>
     }
     let mut encoder = Encoder { call, settings, out: call.output(), slots: 1, open: Vec::new() };
     encoder.run(call.value(1).clone())?;
-    Ok(one(Value::String(call.lua.create_string(&encoder.out.bytes)?)))
+    encoder.out.finish()
 }
 
 struct Encoder<'c, 'l> {
     call: &'c Call<'l>,
     settings: &'c Settings,
-    out: Output,
+    out: Output<'c>,
     /// Slots of the stack that the C code would be using.
     slots: usize,
     /// The tables that the encoder is in, outermost first.
@@ -116,6 +116,7 @@ impl Encoder<'_, '_> {
             }
             max = max.max(key as i64);
             items += 1;
+            self.call.charge(1)?;
         }
         let settings = self.settings;
         let ratio = i64::from(settings.encode_sparse_ratio);

@@ -13,17 +13,18 @@ use std::sync::Arc;
 use mlua::{Lua, MultiValue, Result, Table, Value};
 use parking_lot::Mutex;
 
-use super::auxiliary::{Call, add, one};
+use super::auxiliary::{Call, Library, one};
+use super::budget::Budget;
 
 /// The table `cjson`.
-pub(super) fn install(lua: &Lua) -> Result<Table> {
-    let library = lua.create_table()?;
+pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
+    let library = Library::new(lua, budget)?;
     let settings = Arc::new(Mutex::new(Settings::default()));
 
     let kept = Arc::clone(&settings);
-    add(lua, &library, "encode", move |call| encode::encode(call, &kept.lock()))?;
+    library.add("encode", move |call| encode::encode(call, &kept.lock()))?;
     let kept = Arc::clone(&settings);
-    add(lua, &library, "decode", move |call| decode::decode(call, &kept.lock()))?;
+    library.add("decode", move |call| decode::decode(call, &kept.lock()))?;
     let setters: [(&str, Setter); 7] = [
         ("encode_sparse_array", encode_sparse_array),
         ("encode_max_depth", |call, settings| lone(call, &mut settings.encode_depth_max, 1, i32::MAX)),
@@ -37,13 +38,14 @@ pub(super) fn install(lua: &Lua) -> Result<Table> {
     ];
     for (name, set) in setters {
         let kept = Arc::clone(&settings);
-        add(lua, &library, name, move |call| set(call, &mut kept.lock()))?;
+        library.add(name, move |call| set(call, &mut kept.lock()))?;
     }
-    add(lua, &library, "new", |call| Ok(one(Value::Table(install(call.lua)?))))?;
-    library.raw_set("null", Value::NULL)?;
-    library.raw_set("_NAME", "cjson")?;
-    library.raw_set("_VERSION", "2.1.0")?;
-    Ok(library)
+    let kept = Arc::clone(budget);
+    library.add("new", move |call| Ok(one(Value::Table(install(call.lua, &kept)?))))?;
+    library.table.raw_set("null", Value::NULL)?;
+    library.table.raw_set("_NAME", "cjson")?;
+    library.table.raw_set("_VERSION", "2.1.0")?;
+    Ok(library.table)
 }
 
 /// What a script can set. An enumeration is the place of its word among those that it may be.
