@@ -20,6 +20,8 @@ mod hash_browse;
 mod hashes;
 mod help;
 mod info;
+mod inside;
+mod interpreter;
 mod keys;
 mod latency;
 mod list_moves;

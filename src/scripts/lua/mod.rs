@@ -14,7 +14,6 @@ mod cjson;
 mod cmsgpack;
 mod convert;
 mod fault;
-mod header;
 mod library;
 mod patterns;
 mod random;
@@ -30,7 +29,6 @@ use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 pub use budget::{Asleep, Verdict, Watchdog};
 pub use calls::{Commands, Level};
 pub use fault::Stop;
-pub use header::{Flags, Header, header};
 pub use library::Host;
 
 use crate::resp::Reply;
@@ -237,29 +235,3 @@ fn line(error: &mlua::Error, memory_max: usize) -> Failure {
         Fault::Raised { .. } => b"ERR Error running script".to_vec(),
     }
 }
-
-/// Whether a script could take long: it has a loop, a function of its own, or calls what may work for long on little.
-/// A script that has none of them does a bounded number of things, one after the other.
-pub fn may_run_long(text: &[u8]) -> bool {
-    let mut words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-    words.any(|word| LONG_WORDS.contains(&word))
-}
-
-/// Keywords that repeat, and the names of functions whose work is not in proportion to the script's text.
-const LONG_WORDS: &[&[u8]] = &[
-    b"while",
-    b"for",
-    b"repeat",
-    b"function",
-    b"find",
-    b"match",
-    b"gmatch",
-    b"gfind",
-    b"gsub",
-    b"rep",
-    b"sort",
-    b"load",
-    b"loadstring",
-    b"foreach",
-    b"foreachi",
-];

@@ -1,4 +1,4 @@
-//! The first line of a script: `#!lua flags=no-writes`.
+//! What the text of a script says before it is run: its first line, `#!lua flags=no-writes`, and whether it could take long.
 //!
 //! Source  Redis 7.0 `eval.c`, `evalExtractShebangFlags`.
 
@@ -67,5 +67,63 @@ impl Flags {
             _ => return Err([b"ERR Unexpected flag in script shebang: ", name].concat()),
         }
         Ok(())
+    }
+}
+
+/// Whether a script could take long: it has a loop, a function of its own, or calls what may work for long on little.
+/// A script that has none of them does a bounded number of things, one after the other; one that hides the words, in a key of
+/// a table that it computes, is held by its budget all the same.
+pub fn may_run_long(text: &[u8]) -> bool {
+    let mut words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+    words.any(|word| LONG_WORDS.contains(&word))
+}
+
+/// Keywords that repeat, and the names of functions whose work is not in proportion to the script's text.
+const LONG_WORDS: &[&[u8]] = &[
+    b"while",
+    b"for",
+    b"repeat",
+    b"function",
+    b"find",
+    b"match",
+    b"gmatch",
+    b"gfind",
+    b"gsub",
+    b"rep",
+    b"sort",
+    b"load",
+    b"loadstring",
+    b"foreach",
+    b"foreachi",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_names_flags() {
+        let read = |text: &str| header(text.as_bytes()).map_err(|line| String::from_utf8(line).unwrap());
+        assert_eq!(read("return 1").unwrap(), Header { flags: Flags::default(), body: 0 });
+        let flags = Flags { no_writes: true, allow_oom: true, allow_stale: false };
+        assert_eq!(read("#!lua flags=no-writes,allow-oom\nx").unwrap(), Header { flags, body: 31 });
+        for (text, line) in [
+            ("#!lua", "ERR Invalid script shebang"),
+            ("#!lua 'x\n", "ERR Invalid engine in script shebang"),
+            ("#!py\n", "ERR Unexpected engine in script shebang: #!py"),
+            ("#!lua name=x\n", "ERR Unknown lua shebang option: name=x"),
+            ("#!lua flags=no-writes,\n", "ERR Unexpected flag in script shebang: "),
+        ] {
+            assert_eq!(read(text).unwrap_err(), line, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_script_without_loops_and_searches_does_not_run_long() {
+        assert!(!may_run_long(
+            b"local n = redis.call('incr', KEYS[1]) if n == 1 then return n end return ARGV[1]"
+        ));
+        assert!(may_run_long(b"while true do end"));
+        assert!(may_run_long(b"return ('x'):rep(2^28)"));
     }
 }
