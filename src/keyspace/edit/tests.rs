@@ -6,7 +6,7 @@ use super::*;
 use crate::clock::{LockTime, Now};
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, Layout, Reach, View};
-use crate::state::channels::Channels;
+use crate::state::audience::Audience;
 use crate::state::settings::Events;
 use crate::sync::Mutex;
 use crate::types::list::End;
@@ -89,7 +89,7 @@ fn the_log_of_edits_makes_the_same_objects_again() {
                 edit_list(&mut view.open::<List>(b"list").unwrap(), &mut random);
                 edit_set(&mut view.open::<Set>(b"set").unwrap(), &mut random);
             }
-            view.finish(&Channels::default());
+            view.finish(&Audience::default());
         }
 
         let replayed = keyspace(None);
@@ -118,7 +118,7 @@ fn an_edit_that_changes_nothing_leaves_no_record_and_no_key() {
     assert!(!view.open::<Set>(b"set").unwrap().remove(b"member"));
     assert!(view.read_as::<List>(b"list").unwrap().is_none());
     assert!(view.read_as::<Set>(b"set").unwrap().is_none());
-    view.finish(&Channels::default());
+    view.finish(&Audience::default());
     assert_eq!(*log.0.lock(), []);
 }
 
