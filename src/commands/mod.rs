@@ -35,7 +35,13 @@ pub mod row;
 mod script_cache;
 mod scripting;
 mod server;
+mod set_algebra;
+mod set_draws;
+mod sets;
 mod shared;
+mod sorted_set_picks;
+mod sorted_set_ranges;
+mod sorted_sets;
 mod strings;
 pub mod table;
 mod text;
@@ -109,6 +115,12 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     lists::ROWS,
     list_search::ROWS,
     list_moves::ROWS,
+    sorted_sets::ROWS,
+    sorted_set_ranges::ROWS,
+    sorted_set_picks::ROWS,
+    sets::ROWS,
+    set_draws::ROWS,
+    set_algebra::ROWS,
     keys::ROWS,
     browse::ROWS,
     databases::ROWS,
