@@ -43,6 +43,8 @@ final class RedissonLocks {
         sections.put("modern", (here, there) -> ReentrantLocks.modern());
         sections.put("spin", ReentrantLocks::spin);
         sections.put("fenced", ReentrantLocks::fenced);
+        sections.put("fair", FairLocks::run);
+        sections.put("read-write", ReadWriteLocks::run);
         return sections;
     }
 }
