@@ -45,6 +45,9 @@ final class RedissonLocks {
         sections.put("fenced", ReentrantLocks::fenced);
         sections.put("fair", FairLocks::run);
         sections.put("read-write", ReadWriteLocks::run);
+        sections.put("semaphore", Semaphores::counting);
+        sections.put("permits", Semaphores::expirable);
+        sections.put("latch", Latches::run);
         return sections;
     }
 }
