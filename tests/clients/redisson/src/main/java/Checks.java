@@ -1,6 +1,7 @@
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.Callable;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
@@ -75,7 +76,7 @@ final class Checks {
     }
 
     /** Waits until something holds, for ten seconds at most. */
-    static boolean becomes(java.util.concurrent.Callable<Boolean> truth) throws Exception {
+    static boolean becomes(Callable<Boolean> truth) throws Exception {
         long start = System.nanoTime();
         while (!truth.call()) {
             if (msSince(start) > 10_000) {

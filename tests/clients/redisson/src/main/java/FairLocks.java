@@ -4,6 +4,7 @@ import static java.util.concurrent.TimeUnit.SECONDS;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.Callable;
 import java.util.concurrent.Future;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
@@ -37,7 +38,8 @@ final class FairLocks {
                 waiters.add(waiter);
                 waits.add(waiter.begins(waitFor("order", waiter, served, number)));
                 int length = number + 1;
-                CHECKS.check("waiter " + number + " queues", Checks.becomes(() -> queued(here, "order") == length));
+                boolean isQueued = Checks.becomes(() -> queued(here, "order") == length);
+                CHECKS.check("waiter " + number + " queues", isQueued);
             }
             RLock other = there.getFairLock("order");
             CHECKS.check("who does not wait is refused", !holder.gets(() -> other.tryLock()));
@@ -51,7 +53,7 @@ final class FairLocks {
         waiters.forEach(Owner::close);
     }
 
-    private static java.util.concurrent.Callable<Void> waitFor(
+    private static Callable<Void> waitFor(
             String name, Owner waiter, List<Integer> served, int number) {
         return () -> {
             RLock lock = waiter.client.getFairLock(name);

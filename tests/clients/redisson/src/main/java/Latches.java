@@ -21,9 +21,10 @@ final class Latches {
         boolean isOpen = theirs.await(100, MILLISECONDS);
         checks.check("a wait that is too short ends", !isOpen && Checks.msSince(start) >= 100);
         List<Owner> waiters = List.of(new Owner(here), new Owner(there), new Owner(there));
-        List<Future<Boolean>> waits = waiters.stream()
-                .map(waiter -> waiter.begins(() -> waiter.client.getCountDownLatch("latch").await(20, SECONDS)))
-                .toList();
+        List<Future<Boolean>> waits = waiters.stream().map(waiter -> {
+            RCountDownLatch latch = waiter.client.getCountDownLatch("latch");
+            return waiter.begins(() -> latch.await(20, SECONDS));
+        }).toList();
         Checks.sleepMs(50);
         theirs.countDown();
         Checks.sleepMs(100);

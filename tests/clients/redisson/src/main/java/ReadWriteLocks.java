@@ -11,7 +11,7 @@ import org.redisson.api.RedissonClient;
 /** The read/write lock: many readers, or one writer, who may read as well. */
 final class ReadWriteLocks {
     private static final long LEASE_MS = 300;
-    private static final long WATCHDOG_MS = 900;
+    private static final long WATCHDOG_MS = 600;
     private static final Checks CHECKS = new Checks("read/write lock");
 
     private ReadWriteLocks() {}

@@ -43,11 +43,15 @@ final class RedissonLocks {
         sections.put("modern", (here, there) -> ReentrantLocks.modern());
         sections.put("spin", ReentrantLocks::spin);
         sections.put("fenced", ReentrantLocks::fenced);
+        sections.put("once", ReentrantLocks::once);
         sections.put("fair", FairLocks::run);
         sections.put("read-write", ReadWriteLocks::run);
         sections.put("semaphore", Semaphores::counting);
         sections.put("permits", Semaphores::expirable);
         sections.put("latch", Latches::run);
+        sections.put("values", MultiLocks::ofValues);
+        // Last: it ends a server.
+        sections.put("multi", (here, there) -> MultiLocks.onServers());
         return sections;
     }
 }

@@ -1,5 +1,7 @@
 import static java.util.concurrent.TimeUnit.SECONDS;
 
+import java.util.Arrays;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
@@ -33,6 +35,38 @@ final class ReentrantLocks {
         new LockChecks("fenced lock", RedissonClient::getFencedLock).run(here, there);
         reentry("fenced lock", here, there, RedissonClient::getFencedLock);
         tokens(here, there);
+    }
+
+    /** Kinds that refuse their own holder, too; Redisson has them from version 4 on. */
+    static void once(RedissonClient here, RedissonClient there) throws Exception {
+        for (String kind : List.of("NonReentrantLock", "NonReentrantFairLock")) {
+            boolean isThere = Arrays.stream(RedissonClient.class.getMethods())
+                    .anyMatch(method -> method.getName().equals("get" + kind));
+            if (isThere) {
+                LockChecks.Kind named = (client, name) -> named(client, kind, name);
+                LockChecks checks = new LockChecks(kind, named);
+                (kind.contains("Fair") ? checks.lenient() : checks).run(here, there);
+                refusesItsHolder(new Checks(kind), named.of(here, kind + ":once"), here);
+            }
+        }
+    }
+
+    private static RLock named(RedissonClient client, String kind, String name) {
+        try {
+            return (RLock) RedissonClient.class.getMethod("get" + kind, String.class).invoke(client, name);
+        } catch (ReflectiveOperationException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private static void refusesItsHolder(Checks checks, RLock lock, RedissonClient client) throws Exception {
+        try (Owner holder = new Owner(client)) {
+            holder.does(lock::lock);
+            boolean isRefused = holder.isRefused(IllegalMonitorStateException.class, () -> lock.tryLock());
+            checks.check("its owner may not take it again", isRefused);
+            holder.does(lock::unlock);
+            checks.check("one release is enough", !lock.isLocked());
+        }
     }
 
     /** A lock that its owner has twice must be given back twice. */

@@ -63,8 +63,8 @@ final class Semaphores {
         here.getSemaphore("crowd").trySetPermits(3);
         AtomicInteger inside = new AtomicInteger();
         AtomicInteger most = new AtomicInteger();
-        List<Owner> owners =
-                List.of(new Owner(here), new Owner(there), new Owner(here), new Owner(there), new Owner(here));
+        List<RedissonClient> clients = List.of(here, there, here, there, here);
+        List<Owner> owners = clients.stream().map(Owner::new).toList();
         List<Future<Void>> running = owners.stream().map(owner -> owner.<Void>begins(() -> {
             RSemaphore permits = owner.client.getSemaphore("crowd");
             for (int round = 0; round < 15; round++) {
@@ -84,7 +84,8 @@ final class Semaphores {
         owners.forEach(Owner::close);
     }
 
-    private static void oneIsALock(Checks checks, RedissonClient here, RedissonClient there) throws Exception {
+    private static void oneIsALock(Checks checks, RedissonClient here, RedissonClient there)
+            throws Exception {
         here.getSemaphore("race").trySetPermits(1);
         List<Owner> owners = List.of(new Owner(here), new Owner(there), new Owner(here), new Owner(there));
         checks.race(owners, (owner, critical) -> {
@@ -133,8 +134,8 @@ final class Semaphores {
         many(checks, here, there);
     }
 
-    private static void leases(Checks checks, RPermitExpirableSemaphore mine, RPermitExpirableSemaphore theirs)
-            throws Exception {
+    private static void leases(
+            Checks checks, RPermitExpirableSemaphore mine, RPermitExpirableSemaphore theirs) throws Exception {
         long start = System.nanoTime();
         String brief = mine.acquire(LEASE_MS, MILLISECONDS);
         String longer = mine.acquire(10, SECONDS);
