@@ -1,0 +1,163 @@
+//! The table of clients: what `tests/clients.rs` runs, and what README.md says was run.
+//!
+//! Owns    one row for each client library or tool: how it is run, and what its program here does with it.
+//! Knows   the names of the projects beside it; nothing of how they are installed.
+//! Rule    a version is never written here: it is read from the manifest that pins it.
+
+/// One client library, or one tool, and how it is run.
+#[derive(Clone, Copy)]
+pub(crate) struct Client {
+    /// As reported, and as selected on the command line.
+    pub(crate) name: &'static str,
+    pub(crate) language: Language,
+    /// The directory in `tests/clients` that it lives in.
+    pub(crate) project: &'static str,
+    /// Program and arguments; a program with a `/` in it lies in the workshop.
+    pub(crate) command: &'static [&'static str],
+    /// Server processes to start for it.
+    pub(crate) servers: usize,
+    /// The packages under test, the client itself first, by their names in the project's manifest.
+    pub(crate) packages: &'static [&'static str],
+    /// The kinds of locks that its program takes, and what else it does, as README.md lists it.
+    pub(crate) covers: &'static str,
+}
+
+/// In the order of README.md.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Language {
+    Python,
+    Node,
+    Java,
+    Go,
+    Rust,
+    Tool,
+}
+
+/// Every client, in the order of a run.
+pub(crate) const CLIENTS: &[Client] = &[
+    Client {
+        name: "redis-py",
+        packages: &["redis"],
+        covers: "`Lock` from threads, with and without a lease; fences by INCR",
+        ..python(&["venv/bin/python", "redis_py.py"])
+    },
+    Client {
+        name: "redis-py-asyncio",
+        packages: &["redis"],
+        covers: "`Lock` from asyncio tasks",
+        ..python(&["venv/bin/python", "redis_py_asyncio.py"])
+    },
+    Client {
+        name: "redlock-py",
+        packages: &["redlock-py", "redis"],
+        covers: "Redlock on one server",
+        ..python(&["venv/bin/python", "redlock_py.py"])
+    },
+    Client {
+        name: "pottery",
+        packages: &["pottery", "redis"],
+        covers: "`Redlock` on one server",
+        ..python(&["venv/bin/python", "pottery_redlock.py"])
+    },
+    Client {
+        name: "redlock-of-five",
+        packages: &["pottery", "redis"],
+        covers: "`Redlock` over five servers, of which one is killed",
+        servers: 5,
+        ..python(&["venv/bin/python", "redlock_of_five.py"])
+    },
+    Client {
+        name: "ioredis-redlock-4",
+        packages: &["redlock4", "ioredis"],
+        covers: "`Redlock` on one key and on several, over RESP3",
+        ..node(&["node", "redlock4.js"])
+    },
+    Client {
+        name: "ioredis-redlock-5",
+        packages: &["redlock5", "ioredis"],
+        covers: "`Redlock` on one key and on several, `using` with its automatic extension, over RESP2",
+        ..node(&["node", "redlock5.js"])
+    },
+    Client {
+        name: "node-redis",
+        packages: &["redis"],
+        covers: "SET NX PX and scripts by hand, over RESP2 and RESP3; fences by INCR",
+        ..node(&["node", "node-redis.js"])
+    },
+    Client {
+        name: "redis-semaphore",
+        packages: &["redis-semaphore", "ioredis"],
+        covers: "`Mutex` with its refresh and its lost lock",
+        ..node(&["node", "redis-semaphore.js"])
+    },
+    Client {
+        name: "redsync",
+        packages: &["github.com/go-redsync/redsync/v4", "github.com/redis/go-redis/v9"],
+        covers: "`Mutex` on go-redis",
+        ..go(&["bin/locks", "redsync"])
+    },
+    Client {
+        name: "redislock",
+        packages: &["github.com/bsm/redislock", "github.com/redis/go-redis/v9"],
+        covers: "`Lock` on one key and on several",
+        ..go(&["bin/locks", "redislock"])
+    },
+    Client {
+        name: "jedis",
+        packages: &["jedis"],
+        covers: "SET NX PX and scripts by hand, over RESP2 and RESP3",
+        ..java(&["java", "-cp", "target/classes:target/lib/*", "JedisLock"])
+    },
+    Client {
+        name: "lettuce",
+        packages: &["lettuce-core"],
+        covers: "SET NX PX and scripts by hand, over RESP2 and RESP3",
+        ..java(&["java", "-cp", "target/classes:target/lib/*", "LettuceLock"])
+    },
+    Client {
+        name: "rslock",
+        packages: &["rslock", "redis"],
+        covers: "`Lock` and `LockGuard`",
+        ..rust(&["target/debug/rslock-client"])
+    },
+    Client {
+        name: "redis-cli",
+        covers: "commands as arguments and from a pipe, `--scan`, `--stat`, `--latency`, `--bigkeys`",
+        ..tool("cli", &["sh", "redis-cli.sh"])
+    },
+    Client {
+        name: "redis-cli-prompt",
+        covers: "the prompt on a terminal",
+        ..tool("prompt", &["python3", "prompt.py"])
+    },
+    Client {
+        name: "redis-benchmark",
+        covers: "the commands of a lock, one at a time and pipelined",
+        ..tool("cli", &["sh", "redis-benchmark.sh"])
+    },
+];
+
+const fn python(command: &'static [&'static str]) -> Client {
+    Client { language: Language::Python, ..tool("python", command) }
+}
+
+const fn node(command: &'static [&'static str]) -> Client {
+    Client { language: Language::Node, ..tool("node", command) }
+}
+
+const fn go(command: &'static [&'static str]) -> Client {
+    Client { language: Language::Go, ..tool("go", command) }
+}
+
+const fn java(command: &'static [&'static str]) -> Client {
+    Client { language: Language::Java, ..tool("java", command) }
+}
+
+const fn rust(command: &'static [&'static str]) -> Client {
+    Client { language: Language::Rust, ..tool("rust", command) }
+}
+
+/// What the machine brings: its version is that of the machine.
+const fn tool(project: &'static str, command: &'static [&'static str]) -> Client {
+    Client { name: "", language: Language::Tool, project, command, servers: 1, packages: &[], covers: "" }
+}
