@@ -41,8 +41,19 @@ const PROJECTS: &[Project] = &[
         install: &[
             &["python3", "-m", "venv", "venv"],
             &["venv/bin/python", "-m", "pip", "install", "--quiet", "--requirement", "requirements.txt"],
+            // What cannot share: two packages are named `redis_lock`, and hiredis would replace redis-py's own parser.
+            &["python3", "-m", "venv", "venv-apart"],
+            &[
+                "venv-apart/bin/python",
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--requirement",
+                "requirements-apart.txt",
+            ],
         ],
-        inputs: &["requirements.txt"],
+        inputs: &["requirements.txt", "requirements-apart.txt"],
     },
     Project {
         name: "node",

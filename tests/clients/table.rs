@@ -48,6 +48,48 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..python(&["venv/bin/python", "redis_py_asyncio.py"])
     },
     Client {
+        name: "python-redis-lock",
+        packages: &["python-redis-lock", "redis"],
+        covers: "`Lock` whose waiters sleep in BLPOP, with and without a lease, renewed, reset, reset all",
+        ..python(&["venv/bin/python", "python_redis_lock.py"])
+    },
+    Client {
+        name: "redis-lock-py",
+        packages: &["redis-lock-py", "redis"],
+        covers: "`RedisLock` whose waiters subscribe, from threads and from asyncio tasks; `RedisSpinLock`",
+        ..python(&["venv-apart/bin/python", "redis_lock_py.py"])
+    },
+    Client {
+        name: "aioredlock",
+        packages: &["aioredlock", "aioredis"],
+        covers: "`Lock` with a lease and with automatic extension",
+        ..python(&["venv-apart/bin/python", "aioredlock_lock.py"])
+    },
+    Client {
+        name: "coredis",
+        packages: &["coredis"],
+        covers: "`Lock` over RESP3",
+        ..python(&["venv/bin/python", "coredis_lock.py"])
+    },
+    Client {
+        name: "sherlock",
+        packages: &["sherlock", "redis"],
+        covers: "`RedisLock`, renewed, in a namespace",
+        ..python(&["venv/bin/python", "sherlock_lock.py"])
+    },
+    Client {
+        name: "valkey-py",
+        packages: &["valkey"],
+        covers: "`Lock` from threads and from asyncio tasks",
+        ..python(&["venv/bin/python", "valkey_py.py"])
+    },
+    Client {
+        name: "walrus",
+        packages: &["walrus", "redis"],
+        covers: "`Lock` whose waiters sleep in BLPOP; `RateLimit` and `RateLimitLua`",
+        ..python(&["venv/bin/python", "walrus_lock.py"])
+    },
+    Client {
         name: "redlock-py",
         packages: &["redlock-py", "redis"],
         covers: "Redlock on one server",

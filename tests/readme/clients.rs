@@ -29,12 +29,11 @@ pub(crate) fn table() -> String {
 /// `package` as it is published, and the one version of it that the project's manifest allows.
 fn pinned(client: &Client, package: &str) -> String {
     let folder = format!("tests/clients/{}", client.project);
-    let found = MANIFESTS.iter().find_map(|(manifest, version)| {
+    let version = MANIFESTS.iter().find_map(|(manifest, version)| {
         let is_there = root().join(&folder).join(manifest).exists();
-        is_there.then(|| version(&read(&format!("{folder}/{manifest}")), package))
+        is_there.then(|| version(&read(&format!("{folder}/{manifest}")), package))?
     });
-    let found = found.unwrap_or_else(|| panic!("{}: no manifest in {folder}", client.name));
-    let version = found.unwrap_or_else(|| panic!("{}: {folder} pins no {package}", client.name));
+    let version = version.unwrap_or_else(|| panic!("{}: {folder} pins no {package}", client.name));
     // npm's alias: `npm:redlock@4.2.0` under another name.
     if let Some((package, version)) = version.strip_prefix("npm:").and_then(|alias| alias.rsplit_once('@')) {
         return format!("{package} {version}");
@@ -50,9 +49,8 @@ type Version = fn(&str, &str) -> Option<String>;
 
 /// The files that pin versions, and how each is read.
 const MANIFESTS: &[(&str, Version)] = &[
-    ("requirements.txt", |text, package| {
-        text.lines().find_map(|line| line.strip_prefix(package)?.strip_prefix("==").map(str::to_owned))
-    }),
+    ("requirements.txt", required),
+    ("requirements-apart.txt", required),
     ("package.json", |text, package| quoted_after(text, &format!("\"{package}\": \""))),
     ("go.mod", |text, package| {
         text.lines().find_map(|line| line.trim().strip_prefix(package)?.strip_prefix(' ').map(str::to_owned))
@@ -67,6 +65,10 @@ const MANIFESTS: &[(&str, Version)] = &[
         quoted_after(line, "\"=")
     }),
 ];
+
+fn required(text: &str, package: &str) -> Option<String> {
+    text.lines().find_map(|line| line.strip_prefix(package)?.strip_prefix("==").map(str::to_owned))
+}
 
 fn quoted_after(text: &str, mark: &str) -> Option<String> {
     text.split_once(mark)?.1.split_once('"').map(|(version, _)| version.to_owned())
