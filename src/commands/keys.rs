@@ -7,6 +7,7 @@ use super::{Call, Outcome};
 use crate::clock::Deadline;
 use crate::error::Refusal;
 use crate::keyspace::{Entry, Form, Lease, Occupied};
+use crate::types::Object;
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -201,22 +202,36 @@ fn copy(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 /// All that a key is but its name.
 #[derive(Debug)]
 struct Content {
-    value: Vec<u8>,
-    form: Form,
+    value: Value,
     deadline: Option<Deadline>,
+}
+
+#[derive(Debug)]
+enum Value {
+    String(Vec<u8>, Form),
+    Object(Object),
 }
 
 impl Content {
     fn of(found: Occupied<'_>) -> Result<Self, Refusal> {
-        Ok(Self { value: found.string()?.to_vec(), form: found.form(), deadline: found.deadline() })
+        let value = match found.object() {
+            Some(object) => Value::Object(object.clone()),
+            None => Value::String(found.string()?.to_vec(), found.form()),
+        };
+        Ok(Self { value, deadline: found.deadline() })
     }
 
     /// Stores it under a key, which is a new key afterwards, whatever was there.
-    fn put_anew(&self, call: &mut Call<'_, '_>, name: &[u8]) {
+    fn put_anew(self, call: &mut Call<'_, '_>, name: &[u8]) {
         call.view.remove(name);
         if let Entry::Vacant(place) = call.view.entry(name) {
             let lease = self.deadline.map_or(Lease::Never, Lease::Until);
-            place.insert(&self.value, lease).set_form(self.form);
+            match self.value {
+                Value::String(value, form) => place.insert(&value, lease).set_form(form),
+                Value::Object(object) => {
+                    place.insert_object(object, lease);
+                }
+            }
         }
     }
 }

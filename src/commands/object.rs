@@ -90,6 +90,9 @@ fn encoding(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn encoding_of(found: &Occupied<'_>) -> Result<&'static str, Refusal> {
+    if let Some(object) = found.object() {
+        return Ok(object.shape().encoding());
+    }
     let value = found.string()?;
     Ok(match found.form() {
         Form::Edited => "raw",
@@ -101,6 +104,9 @@ fn encoding_of(found: &Occupied<'_>) -> Result<&'static str, Refusal> {
 
 /// Whether Redis would keep the value as one of the small integers that all keys share.
 fn is_shared(found: &Occupied<'_>) -> Result<bool, Refusal> {
+    if found.object().is_some() {
+        return Ok(false);
+    }
     let value = number::integer(found.string()?);
     Ok(found.form() == Form::Whole && value.is_some_and(|value| (0..SHARED_INTEGERS).contains(&value)))
 }

@@ -8,17 +8,42 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 
+mod edit;
+
 use crate::clock::Deadline;
+use crate::types::Object;
+
+pub use edit::Edit;
 
 /// One physical effect on the keyspace.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Mutation {
     /// Every key of the database is gone.
     Clear {
         /// The database.
         database: u16,
     },
-    /// The key holds this value until this deadline, whatever it was before.
+    /// The object under the key, which is made if the key is not there, is changed in one place.
+    Edit {
+        /// The database.
+        database: u16,
+        /// The key.
+        key: Bytes,
+        /// What changes.
+        edit: Edit,
+    },
+    /// The key holds this object until this deadline, whatever it was before.
+    PutObject {
+        /// The database.
+        database: u16,
+        /// The key.
+        key: Bytes,
+        /// The whole object.
+        object: Object,
+        /// When it ends, if ever.
+        deadline: Option<Deadline>,
+    },
+    /// The key holds this string until this deadline, whatever it was before.
     Put {
         /// The database.
         database: u16,

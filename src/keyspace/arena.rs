@@ -44,8 +44,7 @@ struct Header {
     timer_prev: U32,
     timer_next: U32,
     stamp: U32,
-    /// The table in the lower 12 bits; above them the kind of value in two bits, 0 for bytes. Other kinds are to
-    /// keep the number of an object in their value bytes. The highest two bits: the value's form.
+    /// The table in the lower 12 bits; the highest two bits: the value's form.
     tag: U16,
     /// In a page of slots: the length of the key, the length of the value. In a page of its own: the two
     /// halves of the length of the key; the value is the rest.

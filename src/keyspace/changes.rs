@@ -9,6 +9,7 @@ use crate::clock::Deadline;
 use crate::journal::Mutation;
 use crate::state::channels::Channels;
 use crate::state::settings::Events;
+use crate::types::Object;
 
 /// What a call has done so far.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub struct Changes {
     pub(super) earliest_ms: u64,
     /// Whether anything was changed at all.
     pub(super) is_dirty: bool,
+    /// Objects that are no more: dropped when the shards are let go.
+    pub(super) garbage: Vec<Object>,
 }
 
 #[derive(Debug)]
@@ -39,6 +42,7 @@ impl Changes {
             happened: Vec::new(),
             earliest_ms: u64::MAX,
             is_dirty: false,
+            garbage: Vec::new(),
         }
     }
 

@@ -8,7 +8,8 @@ use super::Changes;
 use super::shard::{EntryId, Form, Shard};
 use crate::clock::Deadline;
 use crate::error::Refusal;
-use crate::journal::Mutation;
+use crate::journal::{Edit, Mutation};
+use crate::types::{Object, Typed};
 
 /// A key that is there, or the place where it could be.
 #[derive(Debug)]
@@ -28,6 +29,12 @@ pub enum Lease {
     Never,
     /// The key lives until then.
     Until(Deadline),
+}
+
+impl Lease {
+    fn deadline(self) -> Option<Deadline> {
+        if let Self::Until(deadline) = self { Some(deadline) } else { None }
+    }
 }
 
 /// A key that is there.
@@ -68,6 +75,29 @@ impl<'v> Entry<'v> {
         }
     }
 
+    /// Stores an object, whatever was there.
+    pub fn put_object(self, object: Object, lease: Lease) {
+        match self {
+            Self::Occupied(mut occupied) => occupied.put_object(object, lease),
+            Self::Vacant(vacant) => {
+                vacant.insert_object(object, lease);
+            }
+        }
+    }
+
+    /// Carries out an edit of a journal; an object is made if the key is not there.
+    pub(super) fn apply(self, edit: &Edit) {
+        let occupied = match self {
+            Self::Occupied(occupied) => occupied,
+            Self::Vacant(vacant) => vacant.insert_object(edit.blank(), Lease::Never),
+        };
+        let (id, shard) = (occupied.id, &mut *occupied.place.shard);
+        if let Some(object) = shard.object_mut(id) {
+            edit.apply(object);
+        }
+        occupied.place.changes.is_dirty = true;
+    }
+
     /// Stores a string, whatever was there.
     pub fn put(self, value: &[u8], lease: Lease) -> Occupied<'v> {
         match self {
@@ -80,16 +110,31 @@ impl<'v> Entry<'v> {
     }
 }
 
+impl<'v> Occupied<'v> {
+    /// The object that the key holds, for as long as the view is borrowed.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongType`] when it holds another type.
+    pub fn into_object<T: Typed>(self) -> Result<&'v T, Refusal> {
+        let Vacant { shard, .. } = self.place;
+        shard.object(self.id).and_then(T::of).ok_or(Refusal::WrongType)
+    }
+}
+
 impl Occupied<'_> {
     /// Stores a string in place of the value.
     pub fn put(&mut self, value: &[u8], lease: Lease) {
+        self.discard_object();
         self.id = self.place.shard.set_value(self.id, self.place.hash, value);
-        match lease {
-            Lease::Keep => {}
-            Lease::Never => self.place.shard.set_deadline(self.id, None),
-            Lease::Until(deadline) => self.place.shard.set_deadline(self.id, Some(deadline)),
-        }
-        self.place.shard.set_stamp(self.id, self.place.stamp);
+        self.set_lease(lease);
+        self.changed();
+    }
+
+    /// Stores an object in place of the value.
+    pub fn put_object(&mut self, object: Object, lease: Lease) {
+        self.discard_object();
+        self.id = self.place.shard.set_object(self.id, self.place.hash, object);
+        self.set_lease(lease);
         self.changed();
     }
 
@@ -122,11 +167,21 @@ impl Occupied<'_> {
     }
 
     /// Removes the key.
-    pub fn remove(self) {
-        self.place.shard.remove(self.id, self.place.hash);
+    pub fn remove(mut self) {
+        self.remove_entry();
+    }
+
+    pub(super) fn remove_entry(&mut self) {
+        let object = self.place.shard.remove(self.id, self.place.hash);
+        self.place.changes.garbage.extend(object);
         let (database, key) = (self.place.database, self.place.key);
         let removed = || Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: false };
         self.place.changes.record(removed);
+    }
+
+    /// Takes back an entry that nobody was told of.
+    pub(super) fn forget(&mut self) {
+        self.place.shard.remove(self.id, self.place.hash);
     }
 
     /// An event of this key: the letter of its class, its name.
@@ -140,7 +195,15 @@ impl Occupied<'_> {
     /// [`Refusal::WrongType`] when it holds another type.
     #[inline]
     pub fn string(&self) -> Result<&[u8], Refusal> {
-        Ok(self.place.shard.value(self.id))
+        match self.form() {
+            Form::Object => Err(Refusal::WrongType),
+            _ => Ok(self.place.shard.value(self.id)),
+        }
+    }
+
+    /// The object that the key holds, unless it is a string.
+    pub fn object(&self) -> Option<&Object> {
+        self.place.shard.object(self.id)
     }
 
     /// The name of the type of the value: what TYPE answers.
@@ -178,35 +241,64 @@ impl Occupied<'_> {
         self.place.shard.bytes(self.id)
     }
 
+    fn set_lease(&mut self, lease: Lease) {
+        match lease {
+            Lease::Keep => {}
+            Lease::Never => self.place.shard.set_deadline(self.id, None),
+            Lease::Until(deadline) => self.place.shard.set_deadline(self.id, Some(deadline)),
+        }
+        self.place.shard.set_stamp(self.id, self.place.stamp);
+    }
+
+    fn discard_object(&mut self) {
+        self.place.changes.garbage.extend(self.place.shard.take_object(self.id));
+    }
+
     /// Records the value and deadline as they are now.
     fn changed(&mut self) {
         let (shard, id) = (&*self.place.shard, self.id);
         let (database, key) = (self.place.database, self.place.key);
         let deadline = shard.deadline(id);
         self.place.changes.arm(deadline);
-        self.place.changes.record(|| Mutation::Put {
-            database,
-            key: Bytes::copy_from_slice(key),
-            value: Bytes::copy_from_slice(shard.value(id)),
-            deadline,
-        });
+        self.place.changes.record(|| put(shard, id, database, key));
+    }
+}
+
+/// The record of a key's value and deadline.
+fn put(shard: &Shard, id: EntryId, database: u16, key: &[u8]) -> Mutation {
+    let (key, deadline) = (Bytes::copy_from_slice(key), shard.deadline(id));
+    match shard.object(id) {
+        Some(object) => Mutation::PutObject { database, key, object: object.clone(), deadline },
+        None => Mutation::Put { database, key, value: Bytes::copy_from_slice(shard.value(id)), deadline },
     }
 }
 
 impl<'v> Vacant<'v> {
     /// Stores a string under the key. [`Lease::Keep`] has nothing to keep: the key lives for ever.
     pub fn insert(self, value: &[u8], lease: Lease) -> Occupied<'v> {
-        let deadline = if let Lease::Until(deadline) = lease { Some(deadline) } else { None };
-        let id = self.shard.insert(self.database, self.hash, self.key, value, deadline, self.stamp);
-        self.changes.arm(deadline);
-        self.changes.event(b'n', "new", self.database, self.key);
-        let (database, key) = (self.database, self.key);
-        self.changes.record(|| Mutation::Put {
-            database,
-            key: Bytes::copy_from_slice(key),
-            value: Bytes::copy_from_slice(value),
-            deadline,
-        });
+        let id = self.shard.insert(self.database, self.hash, self.key, value, lease.deadline(), self.stamp);
+        self.inserted(id)
+    }
+
+    /// Stores an object under the key, as [`Vacant::insert`] does a string.
+    pub fn insert_object(self, object: Object, lease: Lease) -> Occupied<'v> {
+        let Occupied { place, id } = self.insert_unseen(object, lease);
+        place.inserted(id)
+    }
+
+    /// The same, of which nobody is told: whoever does this tells of what becomes of it.
+    pub(super) fn insert_unseen(self, object: Object, lease: Lease) -> Occupied<'v> {
+        let (database, deadline) = (self.database, lease.deadline());
+        let id = self.shard.insert_object(database, self.hash, self.key, object, deadline, self.stamp);
+        Occupied { place: self, id }
+    }
+
+    #[inline]
+    fn inserted(self, id: EntryId) -> Occupied<'v> {
+        let (shard, database, key) = (&*self.shard, self.database, self.key);
+        self.changes.arm(shard.deadline(id));
+        self.changes.event(b'n', "new", database, key);
+        self.changes.record(|| put(shard, id, database, key));
         Occupied { place: self, id }
     }
 }

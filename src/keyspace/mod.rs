@@ -22,6 +22,7 @@
 
 mod arena;
 mod changes;
+mod edit;
 mod entry;
 pub mod shard;
 mod table;
@@ -41,6 +42,7 @@ use crate::state::settings::Events;
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
 
 pub use changes::Changes;
+pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
 pub use shard::Form;
 use shard::Shard;

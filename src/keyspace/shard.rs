@@ -8,9 +8,14 @@
 //!
 //! The high bits of a key's hash choose the shard; a shard itself uses the low 32 bits only.
 
+mod objects;
+
+use slab::Slab;
+
 use super::arena::{About, Arena, NO_DEADLINE, TABLES_MAX};
 use super::table::Table;
 use crate::clock::{Deadline, LockTime};
+use crate::types::Object;
 use crate::wheel::{Step, Timers, Wheel};
 
 /// One shard.
@@ -18,6 +23,8 @@ use crate::wheel::{Step, Timers, Wheel};
 pub struct Shard {
     arena: Arena,
     wheel: Wheel,
+    /// Values that are not strings, by the number that their entries hold.
+    objects: Slab<Object>,
     tables: Vec<Keys>,
     /// The table of each database. Entries name their table, so two databases swap in one step.
     table_of: Vec<u16>,
@@ -30,7 +37,7 @@ pub struct Shard {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct EntryId(u32);
 
-/// How a string came to be what it is: OBJECT ENCODING tells them apart, nothing else does.
+/// What the bytes of a value are; how a string came to be what it is, only OBJECT ENCODING tells.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Form {
@@ -40,6 +47,8 @@ pub enum Form {
     Computed,
     /// It was changed in place.
     Edited,
+    /// It is no string: the bytes are the number of an object.
+    Object,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +66,7 @@ impl Shard {
         Self {
             arena: Arena::new(),
             wheel: Wheel::new(),
+            objects: Slab::new(),
             tables: std::iter::repeat_with(Keys::default).take(databases).collect(),
             table_of: numbers.clone(),
             database_of: numbers,
@@ -95,8 +105,10 @@ impl Shard {
         EntryId(id)
     }
 
-    /// Removes an entry; `hash` is that of its key.
-    pub fn remove(&mut self, id: EntryId, hash: u64) {
+    /// Removes an entry; `hash` is that of its key. Returns its object, if its value is not a string: to drop a large
+    /// one takes time, which the caller may find when nobody waits for the shard.
+    pub fn remove(&mut self, id: EntryId, hash: u64) -> Option<Object> {
+        let object = self.take_object(id);
         let keys = &mut self.tables[usize::from(self.arena.table(id.0))];
         let was_here = keys.table.remove(hash as u32, id.0);
         debug_assert!(was_here, "{id:?}: removed with the hash of another key");
@@ -105,10 +117,12 @@ impl Shard {
             self.wheel.cut(id.0, &mut self.arena);
         }
         self.arena.remove(id.0);
+        object
     }
 
-    /// Replaces the value; deadline and stamp stay. Returns the id of the entry from now on.
+    /// Replaces the value by a string; deadline and stamp stay. Returns the id of the entry from now on.
     pub fn set_value(&mut self, id: EntryId, hash: u64, value: &[u8]) -> EntryId {
+        self.take_object(id);
         let new = self.arena.resize(id.0, value.len(), 0, 0);
         self.arena.value_mut(new).copy_from_slice(value);
         self.arena.set_form(new, Form::Whole as u8);
@@ -196,9 +210,11 @@ impl Shard {
         if keys.table.len() == self.arena.len() {
             self.arena.clear();
             self.wheel.clear();
+            self.objects = Slab::new();
             return;
         }
         for id in keys.table.ids() {
+            self.take_object(EntryId(id));
             self.wheel.cut(id, &mut self.arena);
             self.arena.remove(id);
         }
@@ -233,6 +249,7 @@ impl Shard {
         match self.arena.form(id.0) {
             form if form == Form::Computed as u8 => Form::Computed,
             form if form == Form::Edited as u8 => Form::Edited,
+            form if form == Form::Object as u8 => Form::Object,
             _ => Form::Whole,
         }
     }
@@ -243,8 +260,8 @@ impl Shard {
     }
 
     /// The name of the type of an entry's value.
-    pub fn type_name(&self, _id: EntryId) -> &'static str {
-        "string"
+    pub fn type_name(&self, id: EntryId) -> &'static str {
+        self.object(id).map_or("string", |object| object.shape().type_name())
     }
 
     /// The deadline of an entry; `None` when it has none.
@@ -305,7 +322,8 @@ impl Shard {
 
     /// Bytes that an entry takes: its slot, header and key included, and its word in the table.
     pub fn bytes(&self, id: EntryId) -> usize {
-        self.arena.bytes(id.0) + size_of::<u64>()
+        let object = |object: &Object| size_of::<Object>() + object.shape().heap_bytes();
+        self.arena.bytes(id.0) + size_of::<u64>() + self.object(id).map_or(0, object)
     }
 
     /// Bytes of memory this shard has in use, tables and wheel included.
@@ -313,7 +331,9 @@ impl Shard {
         let tables: usize = self.tables.iter().map(|keys| keys.table.heap_bytes()).sum();
         let lists =
             self.tables.capacity() * size_of::<Keys>() + 2 * self.table_of.capacity() * size_of::<u16>();
-        self.arena.heap_bytes() + self.wheel.heap_bytes() + tables + lists
+        let objects: usize = self.objects.iter().map(|(_, object)| object.shape().heap_bytes()).sum();
+        let slots = self.objects.capacity() * size_of::<Object>();
+        self.arena.heap_bytes() + self.wheel.heap_bytes() + tables + lists + slots + objects
     }
 
     /// Panics if this shard contradicts itself; `hash` is the hash that its keys were stored with. For tests
@@ -322,6 +342,7 @@ impl Shard {
         self.arena.assert_laws();
         let mut total = 0;
         let mut armed = 0;
+        let mut objects = 0;
         for (index, keys) in self.tables.iter().enumerate() {
             keys.table.assert_laws(|id| hash(self.arena.key(id)) as u32);
             let mut deadlines = 0;
@@ -335,6 +356,10 @@ impl Shard {
                 let has_deadline = self.arena.deadline_ms(id) != NO_DEADLINE;
                 assert_eq!(self.arena.timer(id).is_armed(), has_deadline, "{key:?}: a timer iff a deadline");
                 deadlines += usize::from(has_deadline);
+                if let Some(object) = self.object(EntryId(id)) {
+                    assert!(!object.shape().is_empty(), "{key:?}: an object without elements");
+                    objects += 1;
+                }
             }
             assert_eq!(deadlines, keys.deadlines, "table {index}: entries with a deadline");
             let db = self.database_of[index];
@@ -343,6 +368,7 @@ impl Shard {
             armed += deadlines;
         }
         assert_eq!(total, self.arena.len(), "every entry is in one table");
+        assert_eq!(objects, self.objects.len(), "every object has an entry");
         assert_eq!(self.wheel.is_empty(), armed == 0, "timers iff deadlines");
         self.wheel.assert_laws(&self.arena, armed);
     }

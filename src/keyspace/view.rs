@@ -10,13 +10,15 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::shard::EntryId;
-use super::{Changes, Entry, Held, Keyspace, Lease, Occupied, Vacant};
+use super::{Changes, Editor, Entry, Held, Keyspace, Lease, Occupied, Vacant};
 use crate::clock::Now;
+use crate::error::Refusal;
 use crate::journal::Mutation;
 use crate::limits::SHARDS_MAX;
 use crate::state::channels::Channels;
 use crate::state::settings::Events;
 use crate::sync::MutexGuard;
+use crate::types::Typed;
 
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +119,8 @@ impl<'k> View<'k> {
             }
         }
         self.changes.publish(channels);
+        // The shards first: to drop a large object takes time.
+        drop(self.locked);
     }
 
     /// The key, or the place where it could be. A key whose deadline has passed is removed first.
@@ -150,6 +154,36 @@ impl<'k> View<'k> {
                 None
             }
         }
+    }
+
+    /// The object of this shape under a key, for a command that only reads.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongType`] when it holds another type.
+    pub fn read_as<'v, T: Typed + 'v>(&'v mut self, key: &'v [u8]) -> Result<Option<&'v T>, Refusal> {
+        match self.read(key) {
+            Some(occupied) => occupied.into_object().map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// An editor of the object of this shape under a key; an empty one is put there if the key is not.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongType`] when it holds another type.
+    pub fn open<'v, T: Typed>(&'v mut self, key: &'v [u8]) -> Result<Editor<'v, T>, Refusal> {
+        match self.entry(key) {
+            Entry::Occupied(occupied) => Editor::of(occupied),
+            Entry::Vacant(vacant) => Ok(Editor::new(vacant)),
+        }
+    }
+
+    /// An editor of the object of this shape under a key, if the key is there.
+    ///
+    /// # Errors
+    /// [`Refusal::WrongType`] when it holds another type.
+    pub fn find<'v, T: Typed>(&'v mut self, key: &'v [u8]) -> Result<Option<Editor<'v, T>>, Refusal> {
+        self.entry(key).occupied().map(Editor::of).transpose()
     }
 
     #[inline]
@@ -349,6 +383,15 @@ impl<'k> View<'k> {
                 self.select(*database);
                 self.entry_as_it_is(key).put(value, deadline.map_or(Lease::Never, Lease::Until));
             }
+            Mutation::PutObject { database, key, object, deadline } => {
+                self.select(*database);
+                let lease = deadline.map_or(Lease::Never, Lease::Until);
+                self.entry_as_it_is(key).put_object(object.clone(), lease);
+            }
+            Mutation::Edit { database, key, edit } => {
+                self.select(*database);
+                self.entry_as_it_is(key).apply(edit);
+            }
             Mutation::Remove { database, key, .. } => {
                 self.select(*database);
                 if let Entry::Occupied(occupied) = self.entry_as_it_is(key) {
@@ -370,7 +413,7 @@ impl Held {
         let (database, key) = (self.shard.db(id), self.shard.key(id));
         changes.event(b'x', "expired", database, key);
         changes.record(|| Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: true });
-        self.shard.remove(id, hash);
+        changes.garbage.extend(self.shard.remove(id, hash));
         self.expired += 1;
     }
 }

@@ -1,0 +1,107 @@
+//! Editors: an object under a key while a command changes it.
+//!
+//! Owns    what every change of an object brings with it: the record for the journal, the key's events, and its end
+//!         with the last element. What can be changed in each shape stands in the file of that shape.
+//! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`] alone.
+
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+
+use super::{Lease, Occupied, Vacant};
+use crate::error::Refusal;
+use crate::journal::{Edit, Mutation};
+use crate::types::Typed;
+
+/// An object under a key, open for changes until it is dropped. A key whose object is empty then is removed.
+#[derive(Debug)]
+pub struct Editor<'v, T: Typed> {
+    occupied: Occupied<'v>,
+    /// The key was not there before.
+    is_new: bool,
+    is_changed: bool,
+    shape: PhantomData<T>,
+}
+
+impl<'v, T: Typed> Editor<'v, T> {
+    /// Opens the object that a key holds.
+    pub(super) fn of(occupied: Occupied<'v>) -> Result<Self, Refusal> {
+        match occupied.object().and_then(T::of) {
+            Some(_) => Ok(Self { occupied, is_new: false, is_changed: false, shape: PhantomData }),
+            None => Err(Refusal::WrongType),
+        }
+    }
+
+    /// Opens an empty object under a key that is not there.
+    pub(super) fn new(vacant: Vacant<'v>) -> Self {
+        let occupied = vacant.insert_unseen(T::default().into(), Lease::Never);
+        Self { occupied, is_new: true, is_changed: false, shape: PhantomData }
+    }
+
+    /// The object.
+    pub fn get(&self) -> &T {
+        self.occupied.object().and_then(T::of).expect("an editor is opened on an object of its shape")
+    }
+
+    /// An event of the key: the letter of its class, its name.
+    pub fn event(&mut self, class: u8, event: &'static str) {
+        self.occupied.event(class, event);
+    }
+
+    /// Whether the key was not there before.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Changes the object; `effect` says how, for the journal, and is asked only when there is one.
+    pub fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R, effect: impl FnOnce() -> Edit) -> R {
+        let result = change(self.object());
+        self.record(effect);
+        result
+    }
+
+    /// The same for a change that may find nothing to do, and then returns `None`.
+    pub fn try_change<R>(
+        &mut self,
+        change: impl FnOnce(&mut T) -> Option<R>,
+        effect: impl FnOnce(&R) -> Edit,
+    ) -> Option<R> {
+        let result = change(self.object())?;
+        self.record(|| effect(&result));
+        Some(result)
+    }
+
+    fn object(&mut self) -> &mut T {
+        let Occupied { place, id } = &mut self.occupied;
+        let object = place.shard.object_mut(*id).and_then(T::of_mut);
+        object.expect("an editor is opened on an object of its shape")
+    }
+
+    fn record(&mut self, effect: impl FnOnce() -> Edit) {
+        let place = &mut self.occupied.place;
+        if self.is_new && !self.is_changed {
+            place.changes.event(b'n', "new", place.database, place.key);
+        }
+        self.is_changed = true;
+        let (database, key) = (place.database, place.key);
+        let edit = || Mutation::Edit { database, key: Bytes::copy_from_slice(key), edit: effect() };
+        place.changes.record(edit);
+    }
+}
+
+impl<T: Typed> Drop for Editor<'_, T> {
+    fn drop(&mut self) {
+        if self.is_changed {
+            self.occupied.touch();
+        }
+        if !self.get().is_empty() {
+            return;
+        }
+        if self.is_changed || !self.is_new {
+            self.occupied.event(b'g', "del");
+            self.occupied.remove_entry();
+        } else {
+            self.occupied.forget();
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Values that are not strings: an entry holds the number of its object, the shard holds the object.
+
+use super::{EntryId, Form, Shard};
+use crate::clock::Deadline;
+use crate::types::Object;
+
+impl Shard {
+    /// Stores an entry with an object. The caller knows that the key is not here yet; see [`Shard::insert`].
+    pub fn insert_object(
+        &mut self,
+        db: u16,
+        hash: u64,
+        key: &[u8],
+        object: Object,
+        deadline: Option<Deadline>,
+        stamp: u32,
+    ) -> EntryId {
+        let number = self.keep(object);
+        let id = self.insert(db, hash, key, &number, deadline, stamp);
+        self.arena.set_form(id.0, Form::Object as u8);
+        id
+    }
+
+    /// Puts an object in place of the value; deadline and stamp stay. Returns the id of the entry from now on.
+    pub fn set_object(&mut self, id: EntryId, hash: u64, object: Object) -> EntryId {
+        let number = self.keep(object);
+        let id = self.set_value(id, hash, &number);
+        self.arena.set_form(id.0, Form::Object as u8);
+        id
+    }
+
+    /// The object of an entry, unless its value is a string.
+    #[inline]
+    pub fn object(&self, id: EntryId) -> Option<&Object> {
+        Some(&self.objects[self.number(id)?])
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub fn object_mut(&mut self, id: EntryId) -> Option<&mut Object> {
+        let number = self.number(id)?;
+        Some(&mut self.objects[number])
+    }
+
+    /// Takes the object out of an entry, which has an empty string afterwards.
+    pub fn take_object(&mut self, id: EntryId) -> Option<Object> {
+        let number = self.number(id)?;
+        self.arena.set_form(id.0, Form::Whole as u8);
+        Some(self.objects.remove(number))
+    }
+
+    #[inline]
+    fn number(&self, id: EntryId) -> Option<usize> {
+        if self.arena.form(id.0) != Form::Object as u8 {
+            return None;
+        }
+        let number = self.arena.value(id.0).try_into().expect("the value of an object's entry is its number");
+        Some(u32::from_le_bytes(number) as usize)
+    }
+
+    fn keep(&mut self, object: Object) -> [u8; 4] {
+        let number = u32::try_from(self.objects.insert(object)).expect("fewer objects than entries");
+        number.to_le_bytes()
+    }
+}
