@@ -90,6 +90,48 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..python(&["venv/bin/python", "walrus_lock.py"])
     },
     Client {
+        name: "portalocker",
+        packages: &["portalocker", "redis"],
+        covers: "`RedisLock`: exclusive, shared, fenced; one that is killed, one that does not answer",
+        ..python(&["venv/bin/python", "portalocker_lock.py"])
+    },
+    Client {
+        name: "django-redis",
+        packages: &["django-redis", "Django", "python-redis-lock"],
+        covers: "`cache.lock()` and the cache; the cache of python-redis-lock",
+        ..python(&["venv/bin/python", "django_redis_lock.py"])
+    },
+    Client {
+        name: "celery-once",
+        packages: &["celery_once", "celery"],
+        covers: "`QueueOnce` with a worker: refused, graceful, with a lease, unlocked before the run",
+        ..python(&["venv/bin/python", "celery_once_lock.py"])
+    },
+    Client {
+        name: "celery-redbeat",
+        packages: &["celery-redbeat", "celery"],
+        covers: "three beats of which one ticks: extended, handed over, lapsed; entries",
+        ..python(&["venv/bin/python", "redbeat_lock.py"])
+    },
+    Client {
+        name: "kombu",
+        packages: &["kombu", "redis"],
+        covers: "`Mutex`, and the transport that uses it: acknowledged, restored, by rank, fanout",
+        ..python(&["venv/bin/python", "kombu_mutex.py"])
+    },
+    Client {
+        name: "huey",
+        packages: &["huey", "redis"],
+        covers: "`lock_task` and `rate_limit` on all four storages, with consumers",
+        ..python(&["venv/bin/python", "huey_lock.py"])
+    },
+    Client {
+        name: "dramatiq",
+        packages: &["dramatiq", "redis"],
+        covers: "`ConcurrentRateLimiter` as mutex and semaphore, bucket, window, `Barrier`, a worker",
+        ..python(&["venv/bin/python", "dramatiq_limits.py"])
+    },
+    Client {
         name: "redlock-py",
         packages: &["redlock-py", "redis"],
         covers: "Redlock on one server",
