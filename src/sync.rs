@@ -6,18 +6,20 @@
 #[cfg(not(shuttle))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::atomic::AtomicU64;
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 
 #[cfg(shuttle)]
-pub(crate) use scheduled::{AtomicU64, Mutex, MutexGuard};
+pub(crate) use scheduled::{AtomicBool, AtomicU64, Mutex, MutexGuard};
 
 #[cfg(shuttle)]
 mod scheduled {
+    use std::time::Duration;
+
     pub(crate) use shuttle::sync::MutexGuard;
-    pub(crate) use shuttle::sync::atomic::AtomicU64;
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64};
 
     /// The scheduler's mutex, with parking_lot's way of locking it.
-    #[derive(Debug)]
+    #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
@@ -27,6 +29,15 @@ mod scheduled {
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().expect("a panic ends the whole schedule")
+        }
+
+        /// Tries once, and lets others run before it gives up: the scheduler has no time.
+        pub(crate) fn try_lock_for(&self, _: Duration) -> Option<MutexGuard<'_, T>> {
+            let held = self.0.try_lock().ok();
+            if held.is_none() {
+                shuttle::thread::yield_now();
+            }
+            held
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use redlatch::clock::{LockTime, Now};
 use redlatch::journal::{Journal, Mutation};
 use redlatch::keyspace::{Due, Keyspace, Layout, Lease, Reach, View};
-use redlatch::state::channels::Channels;
+use redlatch::state::audience::Audience;
 use redlatch::state::settings::Events;
 use shuttle::thread;
 
@@ -42,7 +42,7 @@ fn put_all(keyspace: &Keyspace, keys: &[&[u8]], value: &[u8], now: Now, lease: L
     for key in keys {
         view.entry(key).put(value, lease);
     }
-    view.finish(&Channels::default());
+    view.finish(&Audience::default());
 }
 
 /// What the keys hold, seen by one call.
@@ -109,7 +109,7 @@ fn no_deadline_slips_past_the_ticker() {
         let keyspace = keyspace(None, move || bell.store(true, SeqCst));
         // The ticker has slept until an earlier deadline, which is over.
         put_all(&keyspace, &KEYS[1..], b"v", at(1), Lease::Until(at(1).deadline_in(4)));
-        keyspace.tick(at(1), Events::default(), &Channels::default());
+        keyspace.tick(at(1), Events::default(), &Audience::default());
         rung.store(false, SeqCst);
         let setter = {
             let keyspace = Arc::clone(&keyspace);
@@ -119,7 +119,7 @@ fn no_deadline_slips_past_the_ticker() {
         };
         let mut due = Due::More;
         while due == Due::More {
-            due = keyspace.tick(at(10), Events::default(), &Channels::default());
+            due = keyspace.tick(at(10), Events::default(), &Audience::default());
         }
         setter.join().expect("a setter that ends");
         let knows = matches!(due, Due::Next(Some(next)) if next.as_millis() <= 52);

@@ -291,7 +291,7 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         _ => return Err(Refusal::Syntax),
     }
 
-    let clients = &call.shared.clients;
+    let clients = &call.shared.audience.clients;
     let found = match ids {
         Some(ids) => {
             let ids = ids.into_iter().filter_map(|id| ClientId::try_from(id).ok());
@@ -360,7 +360,7 @@ fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let own = call.session.client.id;
     let mut killed = 0;
     let mut outcome = Outcome::Replied;
-    for client in call.shared.clients.all() {
+    for client in call.shared.audience.clients.all() {
         if client.is_closing() || !filter.fits(&client) || (filter.spares_self && client.id == own) {
             continue;
         }
@@ -444,7 +444,7 @@ fn pause(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn unpause(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.shared.pause.end();
-    for client in call.shared.clients.all() {
+    for client in call.shared.audience.clients.all() {
         client.wake();
     }
 

@@ -69,7 +69,7 @@ pub(super) struct Snapshot<'s> {
 impl<'s> Snapshot<'s> {
     pub(super) fn take(shared: &'s Shared, now: LockTime) -> Self {
         let (process, counts) = (shared.process(), shared.keyspace.counts());
-        let clients = shared.clients.all();
+        let clients = shared.audience.clients.all();
         let longest =
             |bytes: fn(&Client) -> u64| clients.iter().map(|client| bytes(client)).max().unwrap_or(0);
         let buffer_bytes = buffered(&clients);
@@ -123,7 +123,7 @@ pub fn prometheus(shared: &Shared) -> String {
 
 /// Bytes that all clients' buffers hold.
 pub(super) fn client_bytes(shared: &Shared) -> u64 {
-    buffered(&shared.clients.all())
+    buffered(&shared.audience.clients.all())
 }
 
 fn buffered(clients: &[Arc<Client>]) -> u64 {

@@ -70,7 +70,7 @@ const SERVER: &[Metric] = &[
 ];
 
 const CLIENTS: &[Metric] = &[
-    gauge("connected_clients", "Clients connected.", |seen| show(seen.shared.clients.len())),
+    gauge("connected_clients", "Clients connected.", |seen| show(seen.shared.audience.clients.len())),
     zero("cluster_connections"),
     fact("maxclients", |seen| show(seen.shared.settings.integer("maxclients"))),
     gauge("client_recent_max_input_buffer", "Bytes of the longest input buffer of a client.", |seen| {
@@ -213,10 +213,10 @@ const STATS: &[Metric] = &[
     counter("keyspace_hits", "Reads that found their key.", |seen| show(seen.counts.hits)),
     counter("keyspace_misses", "Reads that did not.", |seen| show(seen.counts.misses)),
     gauge("pubsub_channels", "Channels that somebody listens to.", |seen| {
-        show(seen.shared.channels.channel_count())
+        show(seen.shared.audience.channels.channel_count())
     }),
     gauge("pubsub_patterns", "Patterns that somebody listens to.", |seen| {
-        show(seen.shared.channels.pattern_count())
+        show(seen.shared.audience.channels.pattern_count())
     }),
     zero("pubsubshard_channels"),
     zero("latest_fork_usec"),

@@ -104,7 +104,7 @@ fn subscribe(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     for channel in call.args.rest() {
         if !call.session.channels.contains(channel) {
             let channel = Bytes::copy_from_slice(channel);
-            call.shared.channels.subscribe(&channel, &call.session.client);
+            call.shared.audience.channels.subscribe(&channel, &call.session.client);
             call.session.channels.insert(channel);
         }
         confirm(call, b"subscribe", Some(channel));
@@ -116,7 +116,7 @@ fn psubscribe(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     for pattern in call.args.rest() {
         if !call.session.patterns.contains(pattern) {
             let pattern = Bytes::copy_from_slice(pattern);
-            call.shared.channels.subscribe_pattern(&pattern, &call.session.client);
+            call.shared.audience.channels.subscribe_pattern(&pattern, &call.session.client);
             call.session.patterns.insert(pattern);
         }
         confirm(call, b"psubscribe", Some(pattern));
@@ -131,7 +131,7 @@ fn unsubscribe(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
 
     for channel in &named {
-        call.shared.channels.unsubscribe(channel, call.session.client.id);
+        call.shared.audience.channels.unsubscribe(channel, call.session.client.id);
         call.session.channels.remove(channel);
         catch_up(call);
         confirm(call, b"unsubscribe", Some(channel));
@@ -149,7 +149,7 @@ fn punsubscribe(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
 
     for pattern in &named {
-        call.shared.channels.unsubscribe_pattern(pattern, call.session.client.id);
+        call.shared.audience.channels.unsubscribe_pattern(pattern, call.session.client.id);
         call.session.patterns.remove(pattern);
         catch_up(call);
         confirm(call, b"punsubscribe", Some(pattern));
@@ -191,10 +191,10 @@ fn note(session: &Session) {
 /// Ends all subscriptions of a session, without a word.
 pub(crate) fn leave_all(session: &mut Session, shared: &Shared) {
     for channel in std::mem::take(&mut session.channels) {
-        shared.channels.unsubscribe(&channel, session.client.id);
+        shared.audience.channels.unsubscribe(&channel, session.client.id);
     }
     for pattern in std::mem::take(&mut session.patterns) {
-        shared.channels.unsubscribe_pattern(&pattern, session.client.id);
+        shared.audience.channels.unsubscribe_pattern(&pattern, session.client.id);
     }
     note(session);
 }
@@ -203,7 +203,7 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let channel = call.args.word()?;
     let message = call.args.word()?;
 
-    let receivers = call.shared.channels.publish(channel, message);
+    let receivers = call.shared.audience.channels.publish(channel, message);
     // Who listens to itself hears the message before it is told how many did.
     catch_up(call);
 
@@ -217,12 +217,12 @@ fn channels(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::subcommand_syntax("PUBSUB", call.args.request().word(1)));
     }
 
-    call.reply.bulks(&call.shared.channels.active(pattern));
+    call.reply.bulks(&call.shared.audience.channels.active(pattern));
     Ok(Outcome::Replied)
 }
 
 fn numpat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    call.reply.count(call.shared.channels.pattern_count());
+    call.reply.count(call.shared.audience.channels.pattern_count());
     Ok(Outcome::Replied)
 }
 
@@ -231,7 +231,7 @@ fn numsub(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.array(2 * call.args.len());
     for channel in call.args.rest() {
         call.reply.bulk(channel);
-        call.reply.count(call.shared.channels.listeners(channel));
+        call.reply.count(call.shared.audience.channels.listeners(channel));
     }
     Ok(Outcome::Replied)
 }

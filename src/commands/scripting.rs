@@ -166,7 +166,7 @@ fn run(call: &mut Call<'_, '_>, script: &Arc<Script>, inputs: &Inputs<'_>) -> Re
     };
     let shared = call.shared;
     let database = call.session.database;
-    let mut view = View::lock(&shared.keyspace, reach, database, call.now, shared.settings.events());
+    let mut view = View::lock(&shared.keyspace, reach, database, call.now, shared.events());
 
     let mut replies = std::mem::take(&mut call.session.scratch);
     let mut inside = Inside {
@@ -186,7 +186,7 @@ fn run(call: &mut Call<'_, '_>, script: &Arc<Script>, inputs: &Inputs<'_>) -> Re
     replies.truncate(SCRATCH_BYTES_KEPT);
     replies.shrink_to(SCRATCH_BYTES_KEPT);
     call.session.scratch = replies;
-    view.finish(&shared.channels);
+    view.finish(&shared.audience);
     result
 }
 

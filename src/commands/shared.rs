@@ -9,11 +9,11 @@ use super::{Command, table};
 use crate::clock::{Clock, LockTime, Probe, Process};
 use crate::keyspace::Keyspace;
 use crate::resp::Request;
-use crate::state::channels::Channels;
-use crate::state::clients::{Client, Clients};
+use crate::state::audience::Audience;
+use crate::state::clients::Client;
 use crate::state::latency::{Latency, Spike};
 use crate::state::metrics::{CommandStats, Metrics};
-use crate::state::settings::Settings;
+use crate::state::settings::{Events, Settings};
 use crate::state::slowlog::{SlowCall, Slowlog, shortened};
 
 /// The version of Redis whose replies these are: what clients ask about before they use a command.
@@ -23,10 +23,8 @@ pub const VERSION: &str = "7.0.15";
 pub struct Shared {
     /// Every key.
     pub keyspace: Keyspace,
-    /// Every client.
-    pub clients: Clients,
-    /// Who listens to what.
-    pub channels: Channels,
+    /// Every client, and what each wants to be told.
+    pub audience: Audience,
     /// How the server is set.
     pub settings: Settings,
     /// What it has counted.
@@ -116,8 +114,7 @@ impl Shared {
         let started = clock.now().lock;
         let shared = Self {
             keyspace,
-            clients: Clients::default(),
-            channels: Channels::default(),
+            audience: Audience::default(),
             settings,
             metrics: Metrics::default(),
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
@@ -162,6 +159,12 @@ impl Shared {
         if let Some(hook) = self.stop_hook.get() {
             hook();
         }
+    }
+
+    /// What a call is to report of what it does.
+    #[inline]
+    pub fn events(&self) -> Events {
+        self.settings.events().with_names(self.audience.tracking.broadcasts())
     }
 
     /// A call took so long: its command's statistics, the slow log and the latency monitor learn of it.

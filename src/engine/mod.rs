@@ -67,14 +67,14 @@ impl Engine {
     pub fn connect(&self, client: Client) -> Session {
         let client = Arc::new(client);
         self.shared.metrics.connections.add(1);
-        self.shared.clients.enter(Arc::clone(&client));
+        self.shared.audience.clients.enter(Arc::clone(&client));
         Session::new(client, !self.shared.settings.needs_password())
     }
 
     /// A connection is gone.
     pub fn disconnect(&self, session: &mut Session) {
         commands::leave_all(session, &self.shared);
-        self.shared.clients.leave(session.client.id);
+        self.shared.audience.clients.leave(session.client.id);
     }
 
     /// A batch of requests begins.
@@ -161,7 +161,7 @@ impl Engine {
     /// The next moment at which a waiting call or a pause ends, as far as is known: for whoever moves a manual clock.
     pub fn next_wait(&self) -> Option<LockTime> {
         let now = self.shared.clock.now().lock;
-        let calls = self.shared.clients.all().into_iter().filter_map(|client| client.waits_until());
+        let calls = self.shared.audience.clients.all().into_iter().filter_map(|client| client.waits_until());
         calls.chain(self.shared.pause.holds(true, now)).filter(|until| *until > now).min()
     }
 
@@ -169,7 +169,7 @@ impl Engine {
     pub fn sweep(&self) {
         let now = self.shared.clock.now().lock;
         let idle_ms_max = self.shared.settings.integer("timeout") as u64 * 1000;
-        self.shared.clients.each(|client| {
+        self.shared.audience.clients.each(|client| {
             if client.is_idle(now, idle_ms_max) || client.is_behind(now) {
                 client.cut();
             }
@@ -188,7 +188,7 @@ impl Engine {
         if !shared.expires_actively.load(Relaxed) {
             return Due::Next(None);
         }
-        shared.keyspace.tick(now, shared.settings.events(), &shared.channels)
+        shared.keyspace.tick(now, shared.events(), &shared.audience)
     }
 
     /// The gates, in Redis' order: name, arity, authentication, subscriptions, pause.
@@ -260,8 +260,7 @@ impl Engine {
         session.client.last_command.store(command.index, Relaxed);
         let mut keys = SmallVec::new();
         let reach = command.reach(request, &mut keys);
-        let mut view =
-            View::lock(&shared.keyspace, reach, session.database, batch.now, shared.settings.events());
+        let mut view = View::lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
         let mark = out.len();
         let words_before = 1 + usize::from(command.name.contains('|'));
         let mut call = Call {
@@ -274,7 +273,7 @@ impl Engine {
             command,
         };
         let result = (command.row.run)(&mut call);
-        view.finish(&shared.channels);
+        view.finish(&shared.audience);
         if batch.run.0 != command.index {
             self.count(std::mem::replace(&mut batch.run, (command.index, 0)));
         }

@@ -3,12 +3,18 @@
 //! Owns    the mutations of one record and the events of one call.
 //! Rule    with no journal and no events asked for, each change costs one branch.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 
+use super::observers::{Observers, Readers};
 use crate::clock::Deadline;
 use crate::journal::Mutation;
+use crate::state::audience::Audience;
 use crate::state::channels::Channels;
+use crate::state::clients::ClientId;
 use crate::state::settings::Events;
+use crate::state::tracking::Stale;
 use crate::types::Object;
 
 /// What a call has done so far.
@@ -22,6 +28,12 @@ pub struct Changes {
     pub(super) earliest_ms: u64,
     /// Whether anything was changed at all.
     pub(super) is_dirty: bool,
+    /// Keys that may have what somebody waits for, in the order in which they came to have it.
+    ready: VecDeque<(u16, Bytes)>,
+    /// Keys of which somebody keeps a copy.
+    stale: Vec<Stale>,
+    /// Whether a whole database is gone.
+    is_flushed: bool,
     /// Objects that are no more: dropped when the shards are let go.
     pub(super) garbage: Vec<Object>,
 }
@@ -42,6 +54,9 @@ impl Changes {
             happened: Vec::new(),
             earliest_ms: u64::MAX,
             is_dirty: false,
+            ready: VecDeque::new(),
+            stale: Vec::new(),
+            is_flushed: false,
             garbage: Vec::new(),
         }
     }
@@ -70,11 +85,55 @@ impl Changes {
         }
     }
 
-    /// Publishes what has happened: to the key's channel, then to the event's, as Redis does.
+    /// A key has changed: those who watch it or keep a copy are to know.
     #[inline]
-    pub(super) fn publish(&mut self, channels: &Channels) {
+    pub(super) fn touched(&mut self, observers: &mut Observers, database: u16, key: &[u8]) {
+        if !observers.is_empty() || self.events.wants_names() {
+            self.touch(observers, database, key);
+        }
+    }
+
+    #[cold]
+    fn touch(&mut self, observers: &mut Observers, database: u16, key: &[u8]) {
+        match observers.touch(database, key) {
+            Some((key, readers)) => self.stale.push(Stale { key, readers }),
+            None if self.events.wants_names() => {
+                self.stale.push(Stale { key: Bytes::copy_from_slice(key), readers: Readers::new() });
+            }
+            None => {}
+        }
+    }
+
+    /// A key may have what somebody waits for.
+    pub(super) fn ready(&mut self, database: u16, key: Bytes) {
+        self.ready.push_back((database, key));
+    }
+
+    #[inline]
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    pub(super) fn next_ready(&mut self) -> Option<(u16, Bytes)> {
+        self.ready.pop_front()
+    }
+
+    /// A whole database is gone: every copy of anything may be out of date.
+    pub(super) fn flush(&mut self) {
+        self.is_flushed = true;
+    }
+
+    /// Tells everybody concerned: events to the key's channel, then to the event's, as Redis does; then who keeps copies.
+    #[inline]
+    pub(super) fn tell(&mut self, audience: &Audience, author: ClientId) {
         if !self.happened.is_empty() {
-            self.publish_all(channels);
+            self.publish_all(&audience.channels);
+        }
+        if !self.stale.is_empty() {
+            audience.tracking.invalidate(&audience.clients, &self.stale, author);
+        }
+        if self.is_flushed {
+            audience.tracking.invalidate_all(&audience.clients, author);
         }
     }
 

@@ -5,6 +5,8 @@
 use bytes::Bytes;
 
 use super::Changes;
+use super::observers::Observers;
+use super::parked::Parked;
 use super::shard::{EntryId, Form, Shard};
 use crate::clock::Deadline;
 use crate::error::Refusal;
@@ -48,6 +50,8 @@ pub struct Occupied<'v> {
 #[derive(Debug)]
 pub struct Vacant<'v> {
     pub(super) shard: &'v mut Shard,
+    pub(super) observers: &'v mut Observers,
+    pub(super) parked: &'v mut Parked,
     pub(super) changes: &'v mut Changes,
     pub(super) key: &'v [u8],
     pub(super) hash: u64,
@@ -136,6 +140,7 @@ impl Occupied<'_> {
         self.id = self.place.shard.set_object(self.id, self.place.hash, object);
         self.set_lease(lease);
         self.changed();
+        self.announce();
     }
 
     /// Adds bytes at the end of the string; returns its length.
@@ -164,6 +169,7 @@ impl Occupied<'_> {
             key: Bytes::copy_from_slice(key),
             deadline,
         });
+        self.place.touched();
     }
 
     /// Removes the key.
@@ -177,6 +183,16 @@ impl Occupied<'_> {
         let (database, key) = (self.place.database, self.place.key);
         let removed = || Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: false };
         self.place.changes.record(removed);
+        self.place.touched();
+    }
+
+    /// The key is new: what it holds may be what somebody waits for.
+    #[inline]
+    pub(super) fn announce(&mut self) {
+        let place = &mut self.place;
+        if !place.parked.is_empty() && place.shard.object(self.id).is_some() {
+            place.changes.ready(place.database, Bytes::copy_from_slice(place.key));
+        }
     }
 
     /// Takes back an entry that nobody was told of.
@@ -261,6 +277,7 @@ impl Occupied<'_> {
         let deadline = shard.deadline(id);
         self.place.changes.arm(deadline);
         self.place.changes.record(|| put(shard, id, database, key));
+        self.place.touched();
     }
 }
 
@@ -274,6 +291,12 @@ fn put(shard: &Shard, id: EntryId, database: u16, key: &[u8]) -> Mutation {
 }
 
 impl<'v> Vacant<'v> {
+    /// The key has changed.
+    #[inline]
+    pub(super) fn touched(&mut self) {
+        self.changes.touched(self.observers, self.database, self.key);
+    }
+
     /// Stores a string under the key. [`Lease::Keep`] has nothing to keep: the key lives for ever.
     pub fn insert(self, value: &[u8], lease: Lease) -> Occupied<'v> {
         let id = self.shard.insert(self.database, self.hash, self.key, value, lease.deadline(), self.stamp);
@@ -294,11 +317,14 @@ impl<'v> Vacant<'v> {
     }
 
     #[inline]
-    fn inserted(self, id: EntryId) -> Occupied<'v> {
+    fn inserted(mut self, id: EntryId) -> Occupied<'v> {
         let (shard, database, key) = (&*self.shard, self.database, self.key);
         self.changes.arm(shard.deadline(id));
         self.changes.event(b'n', "new", database, key);
         self.changes.record(|| put(shard, id, database, key));
-        Occupied { place: self, id }
+        self.touched();
+        let mut occupied = Occupied { place: self, id };
+        occupied.announce();
+        occupied
     }
 }

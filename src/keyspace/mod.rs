@@ -24,6 +24,10 @@ mod arena;
 mod changes;
 mod edit;
 mod entry;
+mod locked;
+mod observers;
+mod occupancy;
+mod parked;
 pub mod shard;
 mod table;
 mod view;
@@ -31,19 +35,27 @@ mod view;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use ahash::RandomState;
+use bytes::Bytes;
 
 use crate::clock::{LockTime, Now};
 use crate::journal::{Journal, Mutation};
 use crate::limits::{DATABASES_MAX, SHARDS_MAX};
-use crate::state::channels::Channels;
+use crate::state::audience::Audience;
 use crate::state::settings::Events;
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
+use locked::Patience;
+use observers::Observers;
+use occupancy::Occupancy;
+use parked::Parked;
 
 pub use changes::Changes;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
+pub use observers::Watch;
+pub use parked::{Serve, Ticket};
 pub use shard::Form;
 use shard::Shard;
 pub use view::{Reach, View};
@@ -56,6 +68,8 @@ pub struct Keyspace {
     journal: Option<Arc<dyn Journal>>,
     next_record: AtomicU64,
     alarm: Alarm,
+    /// Whether a long call holds every shard.
+    pub occupancy: Occupancy,
 }
 
 /// A shard and its counters, on cache lines of their own.
@@ -67,6 +81,8 @@ struct Cell(Mutex<Held>);
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) shard: Shard,
+    observers: Observers,
+    parked: Parked,
     hits: u64,
     misses: u64,
     expired: u64,
@@ -115,6 +131,10 @@ struct Alarm {
 
 /// Steps of expiry work per lock of a shard: about 20 microseconds, so that nobody notices a million ends.
 const TICK_STEPS: u32 = 64;
+/// How long a thread waits for a shard before it asks whether a long call holds it.
+const PATIENCE: Duration = Duration::from_millis(1);
+/// Milliseconds until the ticker comes again after it has met a long call.
+const OCCUPIED_RETRY_MS: u64 = 5;
 
 impl Keyspace {
     /// An empty keyspace. `ring` is called, with shards locked, when [`Keyspace::tick`] is needed sooner than it said.
@@ -125,7 +145,8 @@ impl Keyspace {
         assert!(layout.shards.is_power_of_two() && layout.shards <= SHARDS_MAX, "{} shards", layout.shards);
         let cell = || {
             let shard = Shard::new(usize::from(layout.databases));
-            Cell(Mutex::new(Held { shard, hits: 0, misses: 0, expired: 0 }))
+            let (observers, parked) = Default::default();
+            Cell(Mutex::new(Held { shard, observers, parked, hits: 0, misses: 0, expired: 0 }))
         };
         let [a, b, c, d] = [1_u64, 2, 3, 4]
             .map(|n| layout.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(n as u32) ^ n);
@@ -136,6 +157,7 @@ impl Keyspace {
             journal: layout.journal,
             next_record: AtomicU64::new(0),
             alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), ring: Box::new(ring) },
+            occupancy: Occupancy::default(),
         }
     }
 
@@ -150,15 +172,17 @@ impl Keyspace {
     }
 
     /// Removes entries whose deadline has passed, a bounded number per shard.
-    pub fn tick(&self, now: Now, events: Events, channels: &Channels) -> Due {
+    pub fn tick(&self, now: Now, events: Events, audience: &Audience) -> Due {
         // From here on every deadline set rings, so that none slips past a shard already looked at.
         self.alarm.sleeps_until_ms.store(u64::MAX, Ordering::SeqCst);
         let (mut more, mut next) = (false, None::<LockTime>);
         for index in 0..self.cells.len() {
-            let mut view = View::lock_shard(self, index, now, events);
+            let Some(mut view) = View::try_lock_shard(self, index, now, events) else {
+                return Due::Next(Some(now.lock + OCCUPIED_RETRY_MS));
+            };
             more |= view.expire_due(TICK_STEPS);
             let wakeup = view.next_wakeup();
-            view.finish(channels);
+            view.finish(audience);
             next = match (next, wakeup) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
@@ -184,6 +208,34 @@ impl Keyspace {
                 bytes: sum.bytes + held.shard.used_bytes(),
             }
         })
+    }
+
+    /// A parked call of that ticket no longer waits; its claim has been taken.
+    pub fn unpark(&self, ticket: &Ticket) {
+        for key in &ticket.keys {
+            let index = self.shard_of(self.hash(key));
+            self.hold_on(index).parked.leave(ticket.database, key);
+        }
+    }
+
+    /// A transaction no longer watches those keys, each given with its database.
+    pub fn unwatch(&self, keys: &[(u16, Bytes)], watch: &Arc<Watch>) {
+        for (database, key) in keys {
+            self.hold_on(self.shard_of(self.hash(key))).observers.unwatch(*database, key, watch);
+        }
+    }
+
+    /// How many keys somebody keeps a copy of, and how many copies there are.
+    pub fn tracked(&self) -> (usize, usize) {
+        self.cells.iter().fold((0, 0), |(keys, copies), cell| {
+            let (more_keys, more_copies) = cell.0.lock().observers.tracked();
+            (keys + more_keys, copies + more_copies)
+        })
+    }
+
+    /// How many calls are parked, each counted once per key.
+    pub fn parked(&self) -> usize {
+        self.cells.iter().map(|cell| cell.0.lock().parked.len()).sum()
     }
 
     /// Starts the counters again at zero.
@@ -227,8 +279,25 @@ impl Keyspace {
         (hash >> 48) as usize & (self.cells.len() - 1)
     }
 
+    /// Locks a shard; `None` while a long call holds it, if `patience` is short.
     #[inline]
-    fn hold(&self, index: usize) -> MutexGuard<'_, Held> {
+    fn hold(&self, index: usize, patience: Patience) -> Option<MutexGuard<'_, Held>> {
+        if patience == Patience::Endless {
+            return Some(self.hold_on(index));
+        }
+        loop {
+            // Others hold a shard for microseconds; only a long call does for longer, and says so.
+            if let Some(held) = self.cells[index].0.try_lock_for(PATIENCE) {
+                return Some(held);
+            }
+            if self.occupancy.is_on() {
+                return None;
+            }
+        }
+    }
+
+    /// Locks a shard, however long that takes.
+    fn hold_on(&self, index: usize) -> MutexGuard<'_, Held> {
         self.cells[index].0.lock()
     }
 

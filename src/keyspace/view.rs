@@ -6,18 +6,20 @@
 //! Locks   in ascending index, all before the first look. A shard outside the view cannot be reached through it.
 //! Rule    whoever touches an expired key first removes it and emits its effects before anything else.
 
-use bytes::Bytes;
-use smallvec::SmallVec;
+use std::sync::Arc;
 
+use bytes::Bytes;
+
+use super::locked::{Hashed, Locked, Patience};
 use super::shard::EntryId;
-use super::{Changes, Editor, Entry, Held, Keyspace, Lease, Occupied, Vacant};
+use super::{Changes, Editor, Entry, Held, Keyspace, Lease, Occupied, Ticket, Vacant, Watch};
 use crate::clock::Now;
 use crate::error::Refusal;
 use crate::journal::Mutation;
 use crate::limits::SHARDS_MAX;
-use crate::state::channels::Channels;
+use crate::state::audience::Audience;
+use crate::state::clients::ClientId;
 use crate::state::settings::Events;
-use crate::sync::MutexGuard;
 use crate::types::Typed;
 
 /// Which shards a call needs.
@@ -39,78 +41,75 @@ pub struct View<'k> {
     keyspace: &'k Keyspace,
     locked: Locked<'k>,
     /// Address, length and hash of the key that chose the shard: hashed once, though looked at again by the command.
-    hashed: (usize, usize, u64),
+    hashed: Hashed,
     changes: Changes,
     now: Now,
     database: u16,
-}
-
-#[derive(Debug)]
-enum Locked<'k> {
-    One(usize, MutexGuard<'k, Held>),
-    Many(SmallVec<[(usize, MutexGuard<'k, Held>); 4]>),
+    author: ClientId,
 }
 
 impl<'k> View<'k> {
-    /// Locks what `reach` needs and looks at `database`.
+    /// Locks what `reach` needs and looks at `database`. The thread waits while a long call holds it.
     #[inline]
     pub fn lock(keyspace: &'k Keyspace, reach: Reach<'_>, database: u16, now: Now, events: Events) -> Self {
         let mut hashed = (0, 0, 0);
-        let locked = match reach {
-            Reach::One(key) => {
-                let hash = keyspace.hash(key);
-                hashed = (key.as_ptr() as usize, key.len(), hash);
-                let index = keyspace.shard_of(hash);
-                Locked::One(index, keyspace.hold(index))
-            }
-            Reach::Keys(keys) => {
-                let mut indices: SmallVec<[usize; 8]> =
-                    keys.iter().map(|key| keyspace.shard_of(keyspace.hash(key))).collect();
-                indices.sort_unstable();
-                indices.dedup();
-                Locked::Many(indices.into_iter().map(|index| (index, keyspace.hold(index))).collect())
-            }
-            Reach::All => {
-                Locked::Many((0..keyspace.shards()).map(|index| (index, keyspace.hold(index))).collect())
-            }
-            Reach::Nothing => Locked::Many(SmallVec::new()),
-        };
+        let locked = Locked::acquire(keyspace, reach, Patience::Endless, &mut hashed);
+        let locked = locked.expect("whoever waits without end gets the shards in the end");
         Self::at_one_instant(keyspace, locked, hashed, database, now, events)
     }
 
-    /// Locks the shard of that index.
-    pub(super) fn lock_shard(keyspace: &'k Keyspace, index: usize, now: Now, events: Events) -> Self {
-        let locked = Locked::One(index, keyspace.hold(index));
-        Self::at_one_instant(keyspace, locked, (0, 0, 0), 0, now, events)
+    /// The same for those whose thread has others to serve: `None` while a long call holds what `reach` needs.
+    #[inline]
+    pub fn try_lock(
+        keyspace: &'k Keyspace,
+        reach: Reach<'_>,
+        database: u16,
+        now: Now,
+        events: Events,
+    ) -> Option<Self> {
+        let mut hashed = (0, 0, 0);
+        let locked = Locked::acquire(keyspace, reach, Patience::Short, &mut hashed)?;
+        Some(Self::at_one_instant(keyspace, locked, hashed, database, now, events))
+    }
+
+    /// Locks the shard of that index, unless a long call holds it.
+    pub(super) fn try_lock_shard(
+        keyspace: &'k Keyspace,
+        index: usize,
+        now: Now,
+        events: Events,
+    ) -> Option<Self> {
+        let locked = Locked::shard(keyspace, index, Patience::Short)?;
+        Some(Self::at_one_instant(keyspace, locked, (0, 0, 0), 0, now, events))
     }
 
     #[inline]
     fn at_one_instant(
         keyspace: &'k Keyspace,
         mut locked: Locked<'k>,
-        hashed: (usize, usize, u64),
+        hashed: Hashed,
         database: u16,
         now: Now,
         events: Events,
     ) -> Self {
-        let instant = match &mut locked {
-            Locked::One(_, held) => held.shard.advance(now.lock),
-            Locked::Many(many) => {
-                let latest = many.iter().map(|(_, held)| held.shard.time()).fold(now.lock, Ord::max);
-                for (_, held) in many {
-                    held.shard.advance(latest);
-                }
-                latest
-            }
-        };
+        let instant = locked.advance(now.lock);
         let changes = Changes::new(keyspace.journal.is_some(), events);
-        Self { keyspace, locked, hashed, changes, now: now.no_earlier_than(instant), database }
+        Self { keyspace, locked, hashed, changes, now: now.no_earlier_than(instant), database, author: 0 }
     }
 
-    /// Numbers and passes on what was changed, publishes what happened, and lets the shards go.
+    /// Whose call it is: a client may not want to be told of what it does itself.
+    pub fn on_behalf_of(&mut self, author: ClientId) {
+        self.author = author;
+    }
+
+    /// Serves the calls that waited for what was changed, numbers and passes on all changes, tells everybody concerned,
+    /// and lets the shards go.
     #[inline]
-    pub fn finish(mut self, channels: &Channels) {
+    pub fn finish(mut self, audience: &Audience) {
         if self.changes.is_dirty {
+            if self.changes.has_ready() {
+                self.serve_parked();
+            }
             if !self.changes.mutations.is_empty() {
                 self.keyspace.record(&self.changes.mutations);
             }
@@ -118,9 +117,60 @@ impl<'k> View<'k> {
                 self.keyspace.rearm(self.changes.earliest_ms);
             }
         }
-        self.changes.publish(channels);
+        self.changes.tell(audience, self.author);
         // The shards first: to drop a large object takes time.
         drop(self.locked);
+    }
+
+    /// Whether every shard is locked, as it is for a transaction whose keys cannot be known beforehand.
+    pub fn holds_all(&self) -> bool {
+        self.locked.len() == self.keyspace.shards()
+    }
+
+    /// Parks a call on its keys, at the end of each queue. All its keys must be in shards that are locked.
+    pub fn park(&mut self, ticket: &Arc<Ticket>) {
+        let keyspace = self.keyspace;
+        let shard = |key: &Bytes| keyspace.shard_of(keyspace.hash(key));
+        for key in &ticket.keys {
+            let index = shard(key);
+            let beyond = ticket.also.iter().map(shard).filter(|other| *other != index).collect();
+            self.locked.held(index).parked.enter(key, ticket, beyond);
+        }
+    }
+
+    /// A transaction watches a key from now on. One that has expired counts as gone, and as unchanged.
+    pub fn watch(&mut self, key: &Bytes, watch: &Arc<Watch>) {
+        drop(self.entry(key));
+        let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
+        self.locked.held(index).observers.watch(database, key, watch);
+    }
+
+    /// A client has read a key, and keeps a copy of what it holds.
+    pub fn remember(&mut self, key: &[u8], reader: ClientId) {
+        let index = self.keyspace.shard_of(self.hash(key));
+        self.locked.held(index).observers.remember(key, reader);
+    }
+
+    /// Serves parked calls until none finds what it waits for: serving one may be what another waits for.
+    #[cold]
+    fn serve_parked(&mut self) {
+        let home = self.database;
+        while let Some((database, key)) = self.changes.next_ready() {
+            self.database = database;
+            let index = self.keyspace.shard_of(self.keyspace.hash(&key));
+            let mut at = 0;
+            // The queue may be long: it is looked at only while there is something to be had.
+            while self.entry(&key).occupied().is_some()
+                && let Some(ticket) = self.locked.held(index).parked.waiting(database, &key, at)
+            {
+                if !ticket.serve.is_ready(self, &key) {
+                    at += 1;
+                } else if ticket.claim.take() {
+                    ticket.serve.serve(self, &key);
+                }
+            }
+        }
+        self.database = home;
     }
 
     /// The key, or the place where it could be. A key whose deadline has passed is removed first.
@@ -200,7 +250,9 @@ impl<'k> View<'k> {
         }
         count(held, id.is_some());
         let stamp = (now.as_millis() / 1000) as u32;
-        let place = Vacant { shard: &mut held.shard, changes: &mut self.changes, key, hash, database, stamp };
+        let Held { shard, observers, parked, .. } = held;
+        let changes = &mut self.changes;
+        let place = Vacant { shard, observers, parked, changes, key, hash, database, stamp };
         match id {
             Some(id) => Entry::Occupied(Occupied { place, id }),
             None => Entry::Vacant(place),
@@ -221,8 +273,9 @@ impl<'k> View<'k> {
         let database = self.database;
         let held = self.locked.held(self.keyspace.shard_of(hash));
         let id = held.shard.find(database, hash, key);
-        let place =
-            Vacant { shard: &mut held.shard, changes: &mut self.changes, key, hash, database, stamp: 0 };
+        let Held { shard, observers, parked, .. } = held;
+        let changes = &mut self.changes;
+        let place = Vacant { shard, observers, parked, changes, key, hash, database, stamp: 0 };
         match id {
             Some(id) => Entry::Occupied(Occupied { place, id }),
             None => Entry::Vacant(place),
@@ -248,20 +301,38 @@ impl<'k> View<'k> {
 
     /// Removes every key of a database. The view must have locked all shards.
     pub fn clear(&mut self, database: u16) {
-        self.locked.each(|held| held.shard.clear(database));
+        let keyspace = self.keyspace;
+        self.locked.each(|_, held| {
+            let Held { shard, observers, .. } = held;
+            observers.touch_each(database, |key| shard.find(database, keyspace.hash(key), key).is_some());
+            observers.forget_readers();
+            shard.clear(database);
+        });
+        self.changes.flush();
         self.changes.record(|| Mutation::Clear { database });
     }
 
     /// Two databases change places. The view must have locked all shards.
     pub fn swap(&mut self, a: u16, b: u16) {
-        self.locked.each(|held| held.shard.swap(a, b));
+        let (keyspace, changes) = (self.keyspace, &mut self.changes);
+        self.locked.each(|_, held| {
+            let Held { shard, observers, parked, .. } = held;
+            for database in [a, b] {
+                let is_in = |db, key: &[u8]| shard.find(db, keyspace.hash(key), key).is_some();
+                observers.touch_each(database, |key| is_in(a, key) || is_in(b, key));
+            }
+            shard.swap(a, b);
+            for database in [a, b] {
+                parked.keys(database).into_iter().for_each(|key| changes.ready(database, key));
+            }
+        });
         self.changes.record(|| Mutation::Swap { a, b });
     }
 
     /// Keys of the database that still live, those locked; in no order.
     pub fn for_each_key(&mut self, mut visit: impl FnMut(&[u8])) {
         let (database, now) = (self.database, self.now.lock);
-        self.locked.each(|held| {
+        self.locked.each(|_, held| {
             let mut cursor = 0;
             loop {
                 let shard = &held.shard;
@@ -281,13 +352,13 @@ impl<'k> View<'k> {
     pub fn random_key(&mut self, entropy: u64) -> Option<Bytes> {
         let (database, now) = (self.database, self.now.lock);
         let mut total = 0;
-        self.locked.each(|held| total += held.shard.len(database));
+        self.locked.each(|_, held| total += held.shard.len(database));
         // A key that has expired and is not yet gone may be drawn; draw again, from other bits, a bounded number of times.
         for attempt in 0..16_u64 {
             let entropy = entropy.rotate_left(attempt as u32 * 7).wrapping_add(attempt);
             let mut rank = entropy.checked_rem(total as u64)? as usize;
             let mut drawn = None;
-            self.locked.each(|held| {
+            self.locked.each(|_, held| {
                 let len = held.shard.len(database);
                 if drawn.is_none() && rank < len {
                     drawn = held.shard.random(database, entropy >> 8).and_then(|id| {
@@ -333,7 +404,7 @@ impl<'k> View<'k> {
     ) -> u64 {
         let bits = keyspace.shards().trailing_zeros();
         let (index, mut inner) = (cursor as usize & (keyspace.shards() - 1), cursor >> bits);
-        let held = keyspace.hold(index);
+        let held = keyspace.hold_on(index);
         let (shard, now) = (&held.shard, now.lock.max(held.shard.time()));
         for _ in 0..keys.max(1) {
             inner = shard.scan(database, inner, &mut |id| {
@@ -357,7 +428,7 @@ impl<'k> View<'k> {
         let (now, keyspace) = (self.now.lock, self.keyspace);
         let (locked, changes) = (&mut self.locked, &mut self.changes);
         let mut more = false;
-        locked.each(|held| {
+        locked.each(|_, held| {
             let mut budget = steps;
             while let Some(id) = held.shard.due(now, &mut budget) {
                 let hash = keyspace.hash(held.shard.key(id));
@@ -371,7 +442,7 @@ impl<'k> View<'k> {
     /// The earliest moment at which a locked shard has work.
     pub(super) fn next_wakeup(&mut self) -> Option<crate::clock::LockTime> {
         let mut next = None;
-        self.locked.each(|held| next = [next, held.shard.next_wakeup()].into_iter().flatten().min());
+        self.locked.each(|_, held| next = [next, held.shard.next_wakeup()].into_iter().flatten().min());
         next
     }
 
@@ -413,35 +484,9 @@ impl Held {
         let (database, key) = (self.shard.db(id), self.shard.key(id));
         changes.event(b'x', "expired", database, key);
         changes.record(|| Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: true });
+        changes.touched(&mut self.observers, database, key);
         changes.garbage.extend(self.shard.remove(id, hash));
         self.expired += 1;
-    }
-}
-
-impl<'k> Locked<'k> {
-    #[inline]
-    fn held(&mut self, index: usize) -> &mut Held {
-        match self {
-            Self::One(locked, held) if *locked == index => held,
-            Self::Many(many) => {
-                // All shards are locked in order, so that the index is the place; a few are found by looking.
-                let at = match many.get(index) {
-                    Some((locked, _)) if *locked == index => index,
-                    _ => many
-                        .binary_search_by_key(&index, |(locked, _)| *locked)
-                        .expect("the view has locked the shard of every key it is asked for"),
-                };
-                &mut many[at].1
-            }
-            Self::One(..) => panic!("the view has locked the shard of every key it is asked for"),
-        }
-    }
-
-    fn each(&mut self, mut visit: impl FnMut(&mut Held)) {
-        match self {
-            Self::One(_, held) => visit(held),
-            Self::Many(many) => many.iter_mut().for_each(|(_, held)| visit(held)),
-        }
     }
 }
 

@@ -219,10 +219,9 @@ impl Keys<'_> {
     fn with<R>(&self, key: &[u8], act: impl FnOnce(&mut View<'_>) -> R) -> R {
         let shared = self.house.engine.shared();
         let now = shared.clock.now();
-        let mut view =
-            View::lock(&shared.keyspace, Reach::One(key), self.database, now, shared.settings.events());
+        let mut view = View::lock(&shared.keyspace, Reach::One(key), self.database, now, shared.events());
         let result = act(&mut view);
-        view.finish(&shared.channels);
+        view.finish(&shared.audience);
         result
     }
 }
@@ -303,7 +302,7 @@ impl House {
         const GRACE: Duration = Duration::from_millis(500);
         self.stopped().await;
         let drained = async {
-            while !self.engine.shared().clients.is_empty() {
+            while !self.engine.shared().audience.clients.is_empty() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };

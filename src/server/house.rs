@@ -89,7 +89,7 @@ impl House {
     /// does not read.
     pub(super) async fn settle(&self) {
         let turn = self.inner.turn.fetch_add(1, SeqCst) + 1;
-        let clients = self.engine.shared().clients.all();
+        let clients = self.engine.shared().audience.clients.all();
         for client in &clients {
             client.wake();
         }
@@ -99,7 +99,7 @@ impl House {
                 tokio::pin!(settled);
                 // Registered before the look, so that no notice is missed.
                 settled.as_mut().enable();
-                let is_gone = self.engine.shared().clients.get(client.id).is_none();
+                let is_gone = self.engine.shared().audience.clients.get(client.id).is_none();
                 if is_gone || client.settled.load(SeqCst) >= turn {
                     break;
                 }
@@ -116,7 +116,7 @@ impl House {
     pub(super) fn stop(&self) {
         self.inner.has_stopped.store(true, SeqCst);
         self.inner.stop.send_replace(true);
-        for client in self.engine.shared().clients.all() {
+        for client in self.engine.shared().audience.clients.all() {
             client.close();
         }
     }

@@ -174,12 +174,12 @@ where
 /// known: whoever moves the clock waits for it.
 pub(super) fn admit(house: &House, peer: String, local: String, is_unix: bool) -> Option<Session> {
     let shared = house.engine.shared();
-    if house.has_stopped() || shared.clients.len() as i64 >= shared.settings.integer("maxclients") {
+    if house.has_stopped() || shared.audience.clients.len() as i64 >= shared.settings.integer("maxclients") {
         shared.metrics.rejected_connections.add(1);
         return None;
     }
     let since = house.clock().now().lock;
-    let client = Client::new(shared.clients.next_id(), peer, local, is_unix, since);
+    let client = Client::new(shared.audience.clients.next_id(), peer, local, is_unix, since);
     let session = house.engine.connect(client);
     if house.has_stopped() {
         // It has entered too late to be told.

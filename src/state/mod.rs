@@ -5,7 +5,9 @@
 //! Rule    what other threads may look at is atomic or behind its own lock; none of those locks is held while another
 //!         is taken, and none while a shard is being locked.
 
+pub mod audience;
 pub mod channels;
+pub mod claim;
 pub mod clients;
 pub mod latency;
 pub mod metrics;
@@ -14,3 +16,4 @@ pub mod settings;
 pub mod settings_fixed;
 pub mod settings_table;
 pub mod slowlog;
+pub mod tracking;

@@ -321,6 +321,9 @@ const EVENT_LETTERS: &[u8] = b"g$lshzxetdnKEm";
 /// What `A` stands for: every class but `n`, `m`, and not the channels.
 const EVENT_LETTERS_ALL: &[u8] = b"g$lshzxetd";
 
+/// The bit of [`Events::with_names`], above those of the letters.
+const NAMES: u32 = 1 << 31;
+
 impl Events {
     /// The set that `letters` name; `None` when one of them names nothing.
     pub fn parse(letters: &str) -> Option<Self> {
@@ -337,6 +340,18 @@ impl Events {
     /// Whether the class of `letter` is in the set.
     pub fn has(self, letter: u8) -> bool {
         EVENT_LETTERS.iter().position(|known| *known == letter).is_some_and(|bit| self.0 & (1 << bit) != 0)
+    }
+
+    /// The same, and whether the names of changed keys are wanted whatever happened to them: CLIENT TRACKING BCAST.
+    #[must_use]
+    pub fn with_names(self, wanted: bool) -> Self {
+        Self(self.0 | if wanted { NAMES } else { 0 })
+    }
+
+    /// Whether the names of changed keys are wanted.
+    #[inline]
+    pub fn wants_names(self) -> bool {
+        self.0 & NAMES != 0
     }
 
     /// True when nothing is to be published.

@@ -93,8 +93,12 @@ impl<T: Typed> Drop for Editor<'_, T> {
     fn drop(&mut self) {
         if self.is_changed {
             self.occupied.touch();
+            self.occupied.place.touched();
         }
         if !self.get().is_empty() {
+            if self.is_new {
+                self.occupied.announce();
+            }
             return;
         }
         if self.is_changed || !self.is_new {

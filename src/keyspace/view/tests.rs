@@ -63,7 +63,7 @@ fn a_walk_misses_no_key_that_stays_while_others_come() {
         for n in 0..20 {
             put(&keyspace, 0, &format!("comes {cursor} {n}"), Lease::Until(at(0).deadline_in(0)));
         }
-        keyspace.tick(at(1), Events::default(), &Channels::default());
+        keyspace.tick(at(1), Events::default(), &Audience::default());
     });
     assert!((0..100).all(|n| seen.get(&format!("stays {n}")) == Some(&1)));
 }

@@ -1,0 +1,64 @@
+//! A long call that holds every shard, and the clients who come again when it is over.
+//!
+//! Rule    whoever meets a shard of a long call enters the list, or is told that the call is over, both under the
+//!         list's lock; the call ends by emptying the list under the same lock. Nobody is forgotten.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+use crate::state::clients::Client;
+use crate::sync::{AtomicBool, Mutex};
+
+/// Whether a long call holds every shard, and who waits for its end.
+pub struct Occupancy {
+    is_on: AtomicBool,
+    later: Mutex<Vec<Arc<Client>>>,
+}
+
+impl Default for Occupancy {
+    fn default() -> Self {
+        Self { is_on: AtomicBool::new(false), later: Mutex::new(Vec::new()) }
+    }
+}
+
+impl Occupancy {
+    /// The call that holds every shard takes long: nobody is to wait for it with a thread. Said by the call itself, as
+    /// often as it likes.
+    pub fn begin(&self) {
+        self.is_on.swap(true, AcqRel);
+    }
+
+    /// The call is over and has let every shard go.
+    pub fn end(&self) {
+        let mut later = self.later.lock();
+        self.is_on.swap(false, AcqRel);
+        let clients = std::mem::take(&mut *later);
+        drop(later);
+        clients.iter().for_each(|client| client.wake());
+    }
+
+    /// Whether a long call holds every shard.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Acquire)
+    }
+
+    /// Has a client woken when the call is over; false when it already is.
+    pub fn wait(&self, client: &Arc<Client>) -> bool {
+        let mut later = self.later.lock();
+        if !self.is_on() {
+            return false;
+        }
+        if !later.iter().any(|other| Arc::ptr_eq(other, client)) {
+            later.push(Arc::clone(client));
+        }
+        true
+    }
+}
+
+impl fmt::Debug for Occupancy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Occupancy").field("is_on", &self.is_on()).finish_non_exhaustive()
+    }
+}

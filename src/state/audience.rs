@@ -1,0 +1,16 @@
+//! Everybody who may be told of what a call has done.
+
+use super::channels::Channels;
+use super::clients::Clients;
+use super::tracking::Tracking;
+
+/// The registries that a change of the keyspace is told to.
+#[derive(Debug, Default)]
+pub struct Audience {
+    /// Every client.
+    pub clients: Clients,
+    /// Who listens to what.
+    pub channels: Channels,
+    /// Who keeps copies of values.
+    pub tracking: Tracking,
+}
