@@ -59,7 +59,7 @@ const PROJECTS: &[Project] = &[
         name: "node",
         probes: &[&["node", "--version"], &["npm", "--version"]],
         install: &[&["npm", "ci", "--no-audit", "--no-fund"]],
-        inputs: &["package.json", "package-lock.json"],
+        inputs: &[".npmrc", "package.json", "package-lock.json"],
     },
     Project {
         name: "go",

@@ -175,6 +175,57 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..node(&["node", "redis-semaphore.js"])
     },
     Client {
+        name: "redis-semaphore-kinds",
+        packages: &["redis-semaphore", "ioredis"],
+        covers: "`Semaphore`, `MultiSemaphore`, and `RedlockMutex`, `RedlockSemaphore`, `RedlockMultiSemaphore` over three servers",
+        servers: 3,
+        ..node(&["node", "redis-semaphore-kinds.js"])
+    },
+    Client {
+        name: "sesamecare-redlock",
+        packages: &["@sesamecare-oss/redlock", "ioredis"],
+        covers: "`Redlock` on one server and over three, on several keys, in another database, `using`",
+        servers: 3,
+        ..node(&["node", "sesamecare-redlock.js"])
+    },
+    Client {
+        name: "redlock-universal",
+        packages: &["redlock-universal", "ioredis", "redis"],
+        covers: "its locks on ioredis, lean, on node-redis, over three servers; batches; automatic extension",
+        servers: 3,
+        ..node(&["node", "redlock-universal.js"])
+    },
+    Client {
+        name: "ioredis-lock",
+        packages: &["@microfleet/ioredis-lock", "ioredis5"],
+        covers: "`Lock` on ioredis 5",
+        ..node(&["node", "ioredis-lock.js"])
+    },
+    Client {
+        name: "simple-redis-mutex",
+        packages: &["simple-redis-mutex", "redis"],
+        covers: "`lock` whose waiters subscribe, `tryLock`, its fences",
+        ..node(&["node", "simple-redis-mutex.js"])
+    },
+    Client {
+        name: "node-redis-warlock",
+        packages: &["node-redis-warlock", "redis3"],
+        covers: "`lock`, `optimistic`, `touch` on node-redis 3",
+        ..node(&["node", "warlock.js"])
+    },
+    Client {
+        name: "verrou",
+        packages: &["@verrou/core", "ioredis5"],
+        covers: "the locks of AdonisJS: with a lease and without, `run`, restored, by force",
+        ..node(&["node", "verrou.js"])
+    },
+    Client {
+        name: "bullmq",
+        packages: &["bullmq", "ioredis"],
+        covers: "a job's lock by hand, renewed by workers, lost by one that stalls; retries, delays, ranks, schedules",
+        ..node(&["node", "bullmq.js"])
+    },
+    Client {
         name: "redsync",
         packages: &["github.com/go-redsync/redsync/v4", "github.com/redis/go-redis/v9"],
         covers: "`Mutex` on go-redis",
