@@ -177,7 +177,7 @@ pub(crate) const CLIENTS: &[Client] = &[
     Client {
         name: "redis-semaphore-kinds",
         packages: &["redis-semaphore", "ioredis"],
-        covers: "`Semaphore`, `MultiSemaphore`, and `RedlockMutex`, `RedlockSemaphore`, `RedlockMultiSemaphore` over three servers",
+        covers: "`Semaphore`, `MultiSemaphore`, and over three servers `RedlockMutex`, `RedlockSemaphore`, `RedlockMultiSemaphore`",
         servers: 3,
         ..node(&["node", "redis-semaphore-kinds.js"])
     },

@@ -1,4 +1,4 @@
-// BullMQ: a job's lock, taken by hand and by workers, renewed, lost by a worker that stalls; and the queue around it.
+// BullMQ: a job's lock, taken by hand and by workers, renewed, lost by a worker that stalls; and its queue.
 // Without QueueEvents, which reads a stream by XREAD.
 import { Queue, UnrecoverableError, Worker } from "bullmq";
 import Redis from "ioredis";
@@ -20,7 +20,10 @@ const queue = open(new Queue("orders", { connection }));
 const hands = open(new Worker("orders", null, { connection, lockDuration: 10_000 }));
 const { id } = await queue.add("ship", { order: 7 });
 const job = await hands.getNextJob("first");
-check("acquire", job.id === id && job.data.order === 7 && (await client.get(`bull:orders:${id}:lock`)) === "first");
+check(
+  "acquire",
+  job.id === id && job.data.order === 7 && (await client.get(`bull:orders:${id}:lock`)) === "first",
+);
 check("it has its lease", (await client.pttl(`bull:orders:${id}:lock`)) > 9_000);
 check("a held job is nobody else's", (await hands.getNextJob("second", { block: false })) === undefined);
 check("extend by the holder", (await job.extendLock("first", 20_000)) === 1);
@@ -31,7 +34,10 @@ check("extend by a non-owner is refused", stranger !== 1, stranger);
 const stolen = await refusal(job.moveToCompleted("done", "second", false));
 check("a non-owner cannot complete it", /lock/i.test(stolen?.message), stolen);
 await job.moveToCompleted({ shipped: true }, "first", false);
-check("release by completing it", (await client.exists(`bull:orders:${id}:lock`)) === 0 && (await job.isCompleted()));
+check(
+  "release by completing it",
+  (await client.exists(`bull:orders:${id}:lock`)) === 0 && (await job.isCompleted()),
+);
 check("its result is kept", (await queue.getJob(id)).returnvalue.shipped === true);
 
 // Nobody gets a job while it is held, somebody else when its lease has ended.
@@ -79,13 +85,21 @@ const result = (await shared.getJob(jobs[20].id)).returnvalue;
 check("every job ends", result === 6 * LEASE_MS, result);
 check("no job runs while it runs", overlaps === 0, overlaps);
 const again = [...runs].filter(([, count]) => count > 1).map(([name]) => name);
-check("none twice but the one that failed", again.join() === "fails once" && runs.get("fails once") === 2, again);
+check(
+  "none twice but the one that failed",
+  again.join() === "fails once" && runs.get("fails once") === 2,
+  again,
+);
 const doomed = await shared.add("fails for good", { ms: 1 });
 await until(() => doomed.isFailed());
 const { failedReason, attemptsMade } = await shared.getJob(doomed.id);
 check("a failure is told, and final", failedReason === "for good" && attemptsMade === 1, failedReason);
 const counts = await shared.getJobCounts("completed", "failed", "active", "wait", "delayed");
-check("counts by state", JSON.stringify(counts) === '{"completed":24,"failed":1,"active":0,"wait":0,"delayed":0}', counts);
+check(
+  "counts by state",
+  JSON.stringify(counts) === '{"completed":24,"failed":1,"active":0,"wait":0,"delayed":0}',
+  counts,
+);
 await shared.upsertJobScheduler("tick", { every: 50 }, { name: "tick", data: { ms: 1 } });
 await until(() => runs.get("tick") >= 3);
 check("a schedule repeats", await shared.removeJobScheduler("tick"));

@@ -1,6 +1,12 @@
 // @microfleet/ioredis-lock: SET PX NX, and two commands that it defines for ioredis.
 import Redis from "ioredis5";
-import { createLock, getAcquiredLocks, LockAcquisitionError, LockExtendError, LockReleaseError } from "@microfleet/ioredis-lock";
+import {
+  createLock,
+  getAcquiredLocks,
+  LockAcquisitionError,
+  LockExtendError,
+  LockReleaseError,
+} from "@microfleet/ioredis-lock";
 import { HOST, LEASE_MS, PORT, check, done, handover, race, refusal, stopwatch } from "./checks.js";
 
 const client = new Redis({ host: HOST, port: PORT });
@@ -11,21 +17,30 @@ const hasty = () => lock({ retries: 0 });
 const first = lock();
 await first.acquire("stock");
 check("acquire", (await client.get("stock")) === first._id && (await client.pttl("stock")) > 9_000);
-check("contended acquire is refused", (await refusal(hasty().acquire("stock"))) instanceof LockAcquisitionError);
+check(
+  "contended acquire is refused",
+  (await refusal(hasty().acquire("stock"))) instanceof LockAcquisitionError,
+);
 const stranger = hasty();
 check("who holds nothing cannot release", (await refusal(stranger.release())) instanceof LockReleaseError);
 check("nor extend", (await refusal(stranger.extend(60_000))) instanceof LockExtendError);
 Object.assign(stranger, { _locked: true, _key: "stock" });
 check("release by a non-owner is refused", (await refusal(stranger.release())) instanceof LockReleaseError);
 Object.assign(stranger, { _locked: true, _key: "stock" });
-check("extend by a non-owner is refused", (await refusal(stranger.extend(60_000))) instanceof LockExtendError);
+check(
+  "extend by a non-owner is refused",
+  (await refusal(stranger.extend(60_000))) instanceof LockExtendError,
+);
 check("the owner still holds it", (await client.get("stock")) === first._id);
 await first.extend(20_000);
 const ttl = await client.pttl("stock");
 check("extend takes the lease anew", ttl > 19_000 && ttl <= 20_000, ttl);
 
 const second = lock();
-await handover(() => second.acquire("stock"), () => first.release());
+await handover(
+  () => second.acquire("stock"),
+  () => first.release(),
+);
 check("and is served by the release", (await client.get("stock")) === second._id);
 check("a second release is refused", (await refusal(first.release())) instanceof LockReleaseError);
 const held = getAcquiredLocks();

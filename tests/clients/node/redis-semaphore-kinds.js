@@ -1,7 +1,19 @@
 // redis-semaphore's other kinds: semaphores of one permit and of several, and each kind over three servers.
 import Redis from "ioredis";
 import semaphore from "redis-semaphore";
-import { HOST, LEASE_MS, PORTS, check, done, handover, pause, race, refusal, stopwatch, until } from "./checks.js";
+import {
+  HOST,
+  LEASE_MS,
+  PORTS,
+  check,
+  done,
+  handover,
+  pause,
+  race,
+  refusal,
+  stopwatch,
+  until,
+} from "./checks.js";
 
 const { MultiSemaphore, RedlockMultiSemaphore, RedlockMutex, RedlockSemaphore, Semaphore } = semaphore;
 const { LostLockError, TimeoutError } = semaphore;
@@ -15,7 +27,8 @@ const kinds = {
   Semaphore: (key, options) => new Semaphore(client, key, LIMIT, settings(options)),
   MultiSemaphore: (key, options) => new MultiSemaphore(client, key, LIMIT, 1, settings(options)),
   RedlockSemaphore: (key, options) => new RedlockSemaphore(clients, key, LIMIT, settings(options)),
-  RedlockMultiSemaphore: (key, options) => new RedlockMultiSemaphore(clients, key, LIMIT, 1, settings(options)),
+  RedlockMultiSemaphore: (key, options) =>
+    new RedlockMultiSemaphore(clients, key, LIMIT, 1, settings(options)),
 };
 const once = { acquireAttemptsLimit: 1 };
 const holders = (key) => client.zcard(`semaphore:${key}`);
@@ -25,15 +38,25 @@ for (const [kind, seat] of Object.entries(kinds)) {
   await Promise.all(clients.map((each) => each.flushall()));
   const seats = Array.from({ length: LIMIT }, () => seat("stock"));
   for (const one of seats) await one.acquire();
-  says("as many as there are seats", (await holders("stock")) === LIMIT && seats.every((one) => one.isAcquired));
+  says(
+    "as many as there are seats",
+    (await holders("stock")) === LIMIT && seats.every((one) => one.isAcquired),
+  );
   says("each with its lease", (await client.pttl("semaphore:stock")) > 9_000);
-  says("one more is refused", !(await seat("stock", once).tryAcquire()) && (await holders("stock")) === LIMIT);
+  says(
+    "one more is refused",
+    !(await seat("stock", once).tryAcquire()) && (await holders("stock")) === LIMIT,
+  );
   const hasty = seat("stock", { acquireTimeout: 50 });
   says("a wait that is too short is refused", (await refusal(hasty.acquire())) instanceof TimeoutError);
   await hasty.release();
   says("release by a non-owner changes nothing", (await holders("stock")) === LIMIT);
   const next = seat("stock");
-  await handover(() => next.acquire(), () => seats[0].release(), `${kind}: `);
+  await handover(
+    () => next.acquire(),
+    () => seats[0].release(),
+    `${kind}: `,
+  );
   says("and is served by a release", next.isAcquired && (await holders("stock")) === LIMIT);
   for (const one of [next, ...seats.slice(1)]) await one.release();
   says("release", (await client.exists("semaphore:stock")) === 0);
@@ -59,7 +82,10 @@ for (const [kind, seat] of Object.entries(kinds)) {
   const robbed = seat("robbed", { refreshInterval: 20, onLockLost: (error) => (lost = error) });
   await robbed.acquire();
   for (const each of clients) {
-    const rivals = Array.from({ length: LIMIT }, (_, index) => [Date.now() + 10_000, `rival ${index}`]).flat();
+    const rivals = Array.from({ length: LIMIT }, (_, index) => [
+      Date.now() + 10_000,
+      `rival ${index}`,
+    ]).flat();
     await each.multi().del("semaphore:robbed").zadd("semaphore:robbed", rivals).exec();
   }
   await until(() => lost);
@@ -89,7 +115,10 @@ await Promise.all(clients.map((each) => each.flushall()));
 const pair = new MultiSemaphore(client, "pairs", LIMIT, 2, settings());
 await pair.acquire();
 check("two permits of three", (await holders("pairs")) === 2);
-check("two more are refused", !(await new MultiSemaphore(client, "pairs", LIMIT, 2, settings(once)).tryAcquire()));
+check(
+  "two more are refused",
+  !(await new MultiSemaphore(client, "pairs", LIMIT, 2, settings(once)).tryAcquire()),
+);
 check("one is not", await new MultiSemaphore(client, "pairs", LIMIT, 1, settings(once)).tryAcquire());
 await pair.release();
 check("both are released", (await holders("pairs")) === 1);
@@ -101,7 +130,11 @@ await first.acquire();
 const tokens = await Promise.all(clients.map((each) => each.get("mutex:stock")));
 check("RedlockMutex: acquire", tokens.filter((token) => token === first.identifier).length >= 2, tokens);
 check("RedlockMutex: contended acquire is refused", !(await mutex(once).tryAcquire()));
-await handover(() => second.acquire(), () => first.release(), "RedlockMutex: ");
+await handover(
+  () => second.acquire(),
+  () => first.release(),
+  "RedlockMutex: ",
+);
 check("RedlockMutex: and is served by the release", second.isAcquired);
 const shared = mutex({ identifier: second.identifier, acquiredExternally: true });
 check("RedlockMutex: a lock is shared by its token", await shared.tryAcquire());

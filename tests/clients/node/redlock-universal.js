@@ -1,4 +1,4 @@
-// redlock-universal on ioredis and on node-redis: its locks on one server and on three, batches, automatic extension.
+// redlock-universal on ioredis and on node-redis: locks on one server and on three, batches, extension.
 import Redis from "ioredis";
 import { createClient } from "redis";
 import { createLock, createRedlock, LockAcquisitionError, LockManager } from "redlock-universal";
@@ -16,7 +16,7 @@ const haste = { ...patience, retryAttempts: 0 };
 
 const kinds = {
   "on ioredis": (key, options) => createLock({ adapter: adapters[0], key, ...options }),
-  "lean": (key, options) => createLock({ adapter: adapters[0], key, ...options, performance: "lean" }),
+  lean: (key, options) => createLock({ adapter: adapters[0], key, ...options, performance: "lean" }),
   "on node-redis": (key, options) => createLock({ adapter: new NodeRedisAdapter(other), key, ...options }),
   "on three": (key, options) => createRedlock({ adapters, key, ...options }),
 };
@@ -34,7 +34,11 @@ for (const [kind, lock] of Object.entries(kinds)) {
   says("extend", await first.extend(held, 20_000));
   const ttl = await client.pttl("stock");
   says("takes the lease anew", ttl > 19_000 && ttl <= 20_000, ttl);
-  const heir = await handover(() => second.acquire(), () => first.release(held), `${kind}: `);
+  const heir = await handover(
+    () => second.acquire(),
+    () => first.release(held),
+    `${kind}: `,
+  );
   says("and is served by the release", (await client.get("stock")) === heir.value);
   says("release", (await second.release(heir)) && (await client.exists("stock")) === 0);
 
@@ -60,9 +64,12 @@ for (const [kind, lock] of Object.entries(kinds)) {
   });
 }
 
-/** Whether a promise is fulfilled with true: what is refused, is refused with false by some, with an error by others. */
+/** Whether a promise is fulfilled with true: some refuse with false, others with an error. */
 function succeeds(promise) {
-  return promise.then((answer) => answer === true, () => false);
+  return promise.then(
+    (answer) => answer === true,
+    () => false,
+  );
 }
 
 const seen = await adapters[0].inspect("nothing");

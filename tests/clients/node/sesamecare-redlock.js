@@ -1,4 +1,4 @@
-// @sesamecare-oss/redlock on ioredis, on one server and on three: its scripts choose their database themselves.
+// @sesamecare-oss/redlock on ioredis, on one server and on three: its scripts choose their database.
 import Redis from "ioredis";
 import { Lock, Redlock } from "@sesamecare-oss/redlock";
 import { HOST, LEASE_MS, PORTS, check, done, handover, pause, race, refusal, stopwatch } from "./checks.js";
@@ -6,7 +6,9 @@ import { HOST, LEASE_MS, PORTS, check, done, handover, pause, race, refusal, sto
 const clients = PORTS.map((port) => new Redis({ host: HOST, port }));
 check("three servers", clients.length === 3 && (await clients[2].ping()) === "PONG");
 const holders = async (key, db = 0) => {
-  const counts = clients.map(async (client) => (await client.multi().select(db).exists(key).select(0).exec())[1][1]);
+  const counts = clients.map(
+    async (client) => (await client.multi().select(db).exists(key).select(0).exec())[1][1],
+  );
   return (await Promise.all(counts)).reduce((sum, count) => sum + count, 0);
 };
 // Its refusals say which server refused; whether all did, is in the attempts.
@@ -28,7 +30,11 @@ for (const on of [clients.slice(0, 1), clients]) {
   const longer = await first.extend(20_000);
   const ttl = await on[0].pttl("stock");
   says("extend takes the lease anew", ttl > 19_000 && ttl <= 20_000, ttl);
-  const second = await handover(() => patient.acquire(["stock"], 10_000), () => longer.release(), of);
+  const second = await handover(
+    () => patient.acquire(["stock"], 10_000),
+    () => longer.release(),
+    of,
+  );
   says("and is served by the release", (await on[0].get("stock")) === second.value);
   await second.release();
   says("release", (await holders("stock")) === 0);
@@ -46,10 +52,15 @@ for (const on of [clients.slice(0, 1), clients]) {
   says("the lapsed holder cannot release", isRefused(await refusal(lapsed.release())));
   await heir.release();
 
-  const held = await hasty.using(["kept"], LEASE_MS, { automaticExtensionThreshold: 80 }, async (signal, { lock }) => {
-    await pause(2 * LEASE_MS);
-    return !signal.aborted && lock.resources[0] === "kept" && (await holders("kept")) >= quorum;
-  });
+  const held = await hasty.using(
+    ["kept"],
+    LEASE_MS,
+    { automaticExtensionThreshold: 80 },
+    async (signal, { lock }) => {
+      await pause(2 * LEASE_MS);
+      return !signal.aborted && lock.resources[0] === "kept" && (await holders("kept")) >= quorum;
+    },
+  );
   says("automatic extension keeps a short lease", held && (await holders("kept")) === 0);
 
   const elsewhere = new Redlock(on, { retryCount: 0, db: 3 });

@@ -44,6 +44,10 @@ await race(async (critical) => {
   await critical();
   await own();
 });
-check("fences only grow", fences.every((fence, index) => index === 0 || fence > fences[index - 1]), fences);
+check(
+  "fences only grow",
+  fences.every((fence, index) => index === 0 || fence > fences[index - 1]),
+  fences,
+);
 await client.close();
 done();

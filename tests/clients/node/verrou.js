@@ -1,11 +1,14 @@
-// @verrou/core, the locks of AdonisJS, on ioredis 5: with a lease and without, run, restored from another process.
+// @verrou/core, the locks of AdonisJS, on ioredis 5: with and without a lease, run, restored elsewhere.
 import { E_LOCK_NOT_OWNED, Verrou } from "@verrou/core";
 import { redisStore } from "@verrou/core/drivers/redis";
 import Redis from "ioredis5";
 import { HOST, LEASE_MS, PORT, check, done, handover, pause, race, refusal, stopwatch } from "./checks.js";
 
 const client = new Redis({ host: HOST, port: PORT });
-const verrou = new Verrou({ default: "redis", stores: { redis: { driver: redisStore({ connection: client }) } } });
+const verrou = new Verrou({
+  default: "redis",
+  stores: { redis: { driver: redisStore({ connection: client }) } },
+});
 const lock = (name, lease = 10_000) => verrou.createLock(name, lease);
 const patience = { retry: { attempts: 2_000, delay: 5 } };
 const isOthers = (error) => error instanceof E_LOCK_NOT_OWNED;
@@ -22,7 +25,13 @@ await first.extend(20_000);
 const ttl = await client.pttl("stock");
 check("extend takes the lease anew", ttl > 19_000 && ttl <= 20_000, ttl);
 
-check("and is served by the release", await handover(() => second.acquire(patience), () => first.release()));
+check(
+  "and is served by the release",
+  await handover(
+    () => second.acquire(patience),
+    () => first.release(),
+  ),
+);
 check("a second release is refused", isOthers(await refusal(first.release())));
 await verrou.restoreLock(second.serialize()).release();
 check("release by who was handed the lock", (await client.exists("stock")) === 0);

@@ -14,7 +14,9 @@ const unlock = promisify(warlock.unlock);
 /** What its callback is given: how to release, or false; and the token. */
 const acquire = (key, lease) =>
   new Promise((resolve, reject) => {
-    warlock.lock(key, lease, (error, release, token) => (error ? reject(error) : resolve({ release, token })));
+    warlock.lock(key, lease, (error, release, token) =>
+      error ? reject(error) : resolve({ release, token }),
+    );
   });
 
 const first = await acquire("stock", 10_000);
@@ -29,7 +31,10 @@ const ttl = await pttl("stock:lock");
 check("in milliseconds", ttl > 19_000 && ttl <= 20_000, ttl);
 
 const patient = (key, lease) => optimistic(key, lease, 2_000, 5);
-const release = await handover(() => patient("stock", 10_000), () => promisify(first.release)());
+const release = await handover(
+  () => patient("stock", 10_000),
+  () => promisify(first.release)(),
+);
 check("and is served by the release", (await unlock("stock", first.token)) === 0);
 check("release", (await promisify(release)()) === 1 && (await exists("stock:lock")) === 0);
 

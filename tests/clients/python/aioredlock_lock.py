@@ -1,4 +1,4 @@
-"""aioredlock: scripts that are loaded when it connects, error replies made by scripts, automatic extension."""
+"""aioredlock: scripts loaded when it connects, error replies made by scripts, automatic extension."""
 
 import asyncio
 
@@ -28,8 +28,14 @@ async def main():
     check("acquire", first.valid and await client.get("stock") == first.id.encode())
     check("it is seen", await hasty.is_locked("stock") and await hasty.get_active_locks() == [first])
     check("contended acquire is refused", await refused(hasty.lock("stock", lock_timeout=10)))
-    check("release by a non-owner is refused", await refused(hasty.unlock(Lock(hasty, "stock", "another's", 10, True))))
-    check("extend by a non-owner is refused", await refused(hasty.extend(Lock(hasty, "stock", "another's", 10, True))))
+    check(
+        "release by a non-owner is refused",
+        await refused(hasty.unlock(Lock(hasty, "stock", "another's", 10, True))),
+    )
+    check(
+        "extend by a non-owner is refused",
+        await refused(hasty.extend(Lock(hasty, "stock", "another's", 10, True))),
+    )
     check("the owner still holds it", await client.get("stock") == first.id.encode())
     await hasty.extend(first, 20)
     ttl = await client.pttl("stock")

@@ -1,4 +1,4 @@
-"""celery-once: a task that is queued already is refused, with a real worker on the Redis broker and backend."""
+"""celery-once: a task that is queued already is refused, with a worker on the Redis broker and backend."""
 
 import time
 

@@ -11,7 +11,11 @@ URL = f"redis://{HOST}:{PORT}/0"
 settings.configure(
     CACHES={
         "default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": URL, "KEY_PREFIX": "shop"},
-        "signalled": {"BACKEND": "redis_lock.django_cache.RedisCache", "LOCATION": URL, "KEY_PREFIX": "signalled"},
+        "signalled": {
+            "BACKEND": "redis_lock.django_cache.RedisCache",
+            "LOCATION": URL,
+            "KEY_PREFIX": "signalled",
+        },
     }
 )
 django.setup()
@@ -55,12 +59,19 @@ def round_of(critical):
 
 race(round_of)
 
-check("add takes a key once", cache.add("flag", "mine", timeout=30) and not cache.add("flag", "another's", timeout=30))
+check(
+    "add takes a key once",
+    cache.add("flag", "mine", timeout=30) and not cache.add("flag", "another's", timeout=30),
+)
 check("its value and its time", cache.get("flag") == "mine" and 20 < cache.ttl("flag") <= 30)
-check("set with nx", cache.set("job", 1, nx=True, timeout=30) and not cache.set("job", 2, nx=True, timeout=30))
+check(
+    "set with nx", cache.set("job", 1, nx=True, timeout=30) and not cache.set("job", 2, nx=True, timeout=30)
+)
 check("persist and expire", cache.persist("flag") and cache.ttl("flag") is None and cache.expire("flag", 5))
 cache.set_many({"one": 1, "two": {"nested": [1, 2.5, None]}}, timeout=30)
-check("many at once", cache.get_many(["one", "two", "three"]) == {"one": 1, "two": {"nested": [1, 2.5, None]}})
+check(
+    "many at once", cache.get_many(["one", "two", "three"]) == {"one": 1, "two": {"nested": [1, 2.5, None]}}
+)
 cache.set("count", 41)
 check("a counter", cache.incr("count") == 42 and refused(ValueError, lambda: cache.incr("no counter")))
 check("keys by pattern", sorted(cache.iter_keys("*o*")) == sorted(cache.keys("*o*")) != [])

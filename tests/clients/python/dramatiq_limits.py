@@ -1,4 +1,4 @@
-"""dramatiq: its mutex and its other rate limiters on WATCH and MULTI, its barrier on BRPOPLPUSH, a broker with a worker."""
+"""dramatiq: its mutex and other rate limiters on WATCH and MULTI, its barrier on BRPOPLPUSH, a worker."""
 
 import threading
 import time

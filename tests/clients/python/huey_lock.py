@@ -1,4 +1,4 @@
-"""huey's lock_task and rate_limit on each of its Redis storages, and tasks that take the lock under a consumer."""
+"""huey's lock_task and rate_limit on each of its Redis storages, and tasks that take the lock."""
 
 import logging
 import threading
@@ -31,12 +31,17 @@ def locks(huey):
     check(f"{name}: release", not huey.is_locked("stock"))
     huey.lock_task("left").acquire()
     huey.lock_task("right").acquire()
-    check(f"{name}: locks are flushed by name", huey.flush_locks("left", "right", "none") == {"left", "right"})
+    check(
+        f"{name}: locks are flushed by name", huey.flush_locks("left", "right", "none") == {"left", "right"}
+    )
 
     limit = huey.rate_limit("calls", limit=3, per=3_600)
     for _ in range(3):
         enter(limit)
-    check(f"{name}: a rate limit", refused(RateLimitExceeded, lambda: enter(limit)) and limit.current_usage() == 4)
+    check(
+        f"{name}: a rate limit",
+        refused(RateLimitExceeded, lambda: enter(limit)) and limit.current_usage() == 4,
+    )
     limit.reset()
     enter(limit)
 

@@ -1,4 +1,4 @@
-"""kombu: the mutex of celery's Redis transport, and the queues that it guards: acknowledged, restored, ranked."""
+"""kombu: the mutex of celery's Redis transport, and the queues that it guards."""
 
 import time
 from contextlib import ExitStack

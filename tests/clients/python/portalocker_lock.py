@@ -1,4 +1,4 @@
-"""portalocker's RedisLock: a subscription is the lock, holders answer probes, who does not answer is killed."""
+"""portalocker's RedisLock: a subscription is the lock; a holder that does not answer is killed."""
 
 import os
 import signal

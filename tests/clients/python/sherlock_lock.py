@@ -15,7 +15,9 @@ def lock(name, **options):
 first, second = lock("stock"), lock("stock")
 check("acquire", first.acquire() and first.locked() and 0 < client.ttl("stock") <= 10)
 check("contended acquire is refused", not second.acquire(blocking=False))
-check("a wait that is too short is refused", refused(LockTimeoutException, lock("stock", timeout=0.05).acquire))
+check(
+    "a wait that is too short is refused", refused(LockTimeoutException, lock("stock", timeout=0.05).acquire)
+)
 check("release by a non-owner is refused", refused(LockException, second.release))
 second._owner = "not the holder's"
 check("release with another's token is refused", refused(LockException, second.release) and first.locked())
@@ -30,7 +32,9 @@ second.release()
 check("release", not second.locked() and refused(LockException, second.release))
 
 spaced = lock("stock", namespace="shop")
-check("a namespace is another lock", first.acquire() and spaced.acquire() and client.exists("shop_stock") == 1)
+check(
+    "a namespace is another lock", first.acquire() and spaced.acquire() and client.exists("shop_stock") == 1
+)
 spaced.release()
 first.release()
 
