@@ -32,3 +32,5 @@ pub const SHARDS_MAX: usize = 1024;
 
 const _: () = assert!(SHARDS_MAX.is_power_of_two(), "the shard of a key is a mask of its hash");
 const _: () = assert!(BULK_BYTES_MAX as usize <= REQUEST_BYTES_MAX);
+/// Bytes that the requests of one transaction may take before EXEC.
+pub const TRANSACTION_BYTES_MAX: usize = 1 << 30;

@@ -83,9 +83,15 @@ mod readme {
 
 /// The commands by chapter, each with its arguments.
 fn commands() -> String {
-    const CHAPTERS: [(Group, &str); 6] = [
+    const CHAPTERS: [(Group, &str); 12] = [
         (Group::String, "Strings"),
+        (Group::Hash, "Hashes"),
+        (Group::List, "Lists"),
+        (Group::Set, "Sets"),
+        (Group::SortedSet, "Sorted sets"),
+        (Group::Stream, "Streams"),
         (Group::Generic, "Keys"),
+        (Group::Transactions, "Transactions"),
         (Group::Scripting, "Scripts"),
         (Group::PubSub, "Channels"),
         (Group::Connection, "Connection"),

@@ -156,7 +156,7 @@ fn scan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 /// A cursor as C's `strtoul` reads it, which takes a sign, wraps a negative number around, and reads nothing as 0.
-fn cursor(text: &[u8]) -> Option<u64> {
+pub(super) fn cursor(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return Some(0);
     }
@@ -174,18 +174,18 @@ fn cursor(text: &[u8]) -> Option<u64> {
 
 /// Names of keys, already in the words of the protocol: how many they are is known at the end only.
 #[derive(Debug, Default)]
-struct Found {
+pub(super) struct Found {
     count: usize,
     names: Vec<u8>,
 }
 
 impl Found {
-    fn add(&mut self, name: &[u8]) {
+    pub(super) fn add(&mut self, name: &[u8]) {
         self.count += 1;
         Reply::new(&mut self.names, crate::resp::Protocol::Resp2).bulk(name);
     }
 
-    fn answer(&self, reply: &mut Reply<'_>) {
+    pub(super) fn answer(&self, reply: &mut Reply<'_>) {
         reply.array(self.count);
         reply.raw(&self.names);
     }

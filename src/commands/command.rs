@@ -298,7 +298,7 @@ fn flags(command: &Command) -> Vec<&'static str> {
         (is_script, "skip_monitor"),
         (row.flags.has(Flags::FAST), "fast"),
         (row.flags.has(Flags::NO_AUTH), "no_auth"),
-        (is_counted, "no_mandatory_keys"),
+        (is_counted && is_script, "no_mandatory_keys"),
         (name == "shutdown", "no_multi"),
         (is_counted, "movablekeys"),
         (outlives_scripts, "allow_busy"),
@@ -316,7 +316,12 @@ fn categories(command: &Command) -> Vec<&'static str> {
         (group == Some("keyspace"), "keyspace"),
         (flags.has(Flags::READONLY) && !is_scripting, "read"),
         (flags.has(Flags::WRITE) && !is_scripting, "write"),
+        (group == Some("set"), "set"),
+        (group == Some("sortedset"), "sortedset"),
+        (group == Some("list"), "list"),
+        (group == Some("hash"), "hash"),
         (group == Some("string"), "string"),
+        (group == Some("stream"), "stream"),
         (flags.has(Flags::PUBSUB), "pubsub"),
         (is_admin, "admin"),
         (flags.has(Flags::FAST), "fast"),
@@ -346,11 +351,20 @@ fn specifications(command: &Command) -> Vec<Specification> {
         Keys::Range { first, last, step: 1 } if last > first as i32 => {
             (first..=last as usize).map(|begin| Specification::Range { begin, last: 0, step: 1 }).collect()
         }
+        // SINTERSTORE: one key of one kind, then several of another.
+        Keys::Range { first, last, step: 1 } if last < 0 && begins_with_one_key(command) => vec![
+            Specification::Range { begin: first, last: 0, step: 1 },
+            Specification::Range { begin: first + 1, last, step: 1 },
+        ],
         Keys::Range { first, last, step } => {
             let last = if last < 0 { last } else { last - first as i32 };
             vec![Specification::Range { begin: first, last, step }]
         }
     }
+}
+
+fn begins_with_one_key(command: &Command) -> bool {
+    command.row.args.first().is_some_and(|arg| matches!(arg.kind, Kind::Key) && !arg.is_multiple)
 }
 
 impl Specification {

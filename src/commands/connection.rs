@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::row::{Flags, Group, Row, block, integer, text};
-use super::{Call, Outcome, Shared, VERSION, client, pubsub};
+use super::{Call, Outcome, Shared, VERSION, client, pubsub, transactions};
 use crate::error::Refusal;
 use crate::number;
 use crate::resp::Protocol;
@@ -62,7 +62,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "QUIT",
         summary: "Closes the connection once it has answered.",
         since: "1.0.0",
-        flags: EARLY.with(Flags::SUBSCRIBED),
+        flags: EARLY.with(Flags::SUBSCRIBED).with(Flags::UNQUEUED),
         args: &[text("ignored").maybe().many()],
         run: quit,
         ..ROW
@@ -71,7 +71,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "RESET",
         summary: "Makes the connection as good as new.",
         since: "6.2.0",
-        flags: EARLY.with(Flags::SUBSCRIBED),
+        flags: EARLY.with(Flags::SUBSCRIBED).with(Flags::UNQUEUED),
         run: reset,
         ..ROW
     },
@@ -98,8 +98,12 @@ const ROW: Row = Row {
 };
 
 /// What may be sent before authentication.
-const EARLY: Flags =
-    Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::NO_AUTH);
+const EARLY: Flags = Flags::NOSCRIPT
+    .with(Flags::LOADING)
+    .with(Flags::STALE)
+    .with(Flags::FAST)
+    .with(Flags::NO_AUTH)
+    .with(Flags::BUSY);
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const HELLO_NEEDS_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
@@ -222,6 +226,7 @@ fn quit(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     pubsub::leave_all(call.session, call.shared);
+    transactions::discard_all(call.session, call.shared);
     let session = &mut *call.session;
     session.replies = Replies::On;
     session.authenticated = !call.shared.settings.needs_password();

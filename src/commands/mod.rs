@@ -16,10 +16,15 @@ mod debug;
 mod expire;
 mod expiry;
 mod facts;
+mod hash_browse;
+mod hashes;
 mod help;
 mod info;
 mod keys;
 mod latency;
+mod list_moves;
+mod list_search;
+mod lists;
 mod metrics;
 mod metrics_table;
 mod object;
@@ -29,19 +34,26 @@ mod script_cache;
 mod scripting;
 mod server;
 mod shared;
+mod sorted_set_picks;
+mod sorted_set_ranges;
+mod sorted_sets;
 mod strings;
 pub mod table;
 mod text;
+mod transactions;
 
 pub use args::Args;
 pub use metrics::prometheus;
 pub(crate) use pubsub::leave_all;
 pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
+pub(crate) use transactions::{EXEC, discard_all};
+
+use std::sync::Arc;
 
 use crate::clock::{LockTime, Now};
 use crate::error::Refusal;
-use crate::keyspace::View;
+use crate::keyspace::{Ticket, View};
 use crate::resp::{Reply, Request};
 use crate::state::session::Session;
 
@@ -65,7 +77,7 @@ pub struct Call<'a, 'k> {
 }
 
 /// How a command ended that was not refused.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Outcome {
     /// It has answered.
     Replied,
@@ -77,7 +89,11 @@ pub enum Outcome {
         until: Option<LockTime>,
         /// What it answers then.
         answer: Vec<u8>,
+        /// The keys it waits for, and what it does when one of them has what it needs; `None`: it waits for its time.
+        ticket: Option<Arc<Ticket>>,
     },
+    /// A long call holds what it needs: it is to be carried out again later. It has had no effect.
+    Later,
 }
 
 /// Every family's rows, in the order in which the documents list them.
@@ -87,11 +103,20 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     strings::ROWS,
     text::ROWS,
     counters::ROWS,
+    hashes::ROWS,
+    hash_browse::ROWS,
+    lists::ROWS,
+    list_search::ROWS,
+    list_moves::ROWS,
+    sorted_sets::ROWS,
+    sorted_set_ranges::ROWS,
+    sorted_set_picks::ROWS,
     keys::ROWS,
     browse::ROWS,
     databases::ROWS,
     object::ROWS,
     expire::ROWS,
+    transactions::ROWS,
     scripting::ROWS,
     pubsub::ROWS,
     command::ROWS,

@@ -34,14 +34,26 @@ pub enum Group {
     Connection,
     /// Any key, whatever it holds.
     Generic,
+    /// Fields with values.
+    Hash,
+    /// Elements in a row.
+    List,
     /// Channels.
     PubSub,
     /// Lua.
     Scripting,
     /// The server as a whole.
     Server,
+    /// Members without order.
+    Set,
+    /// Members ordered by their scores.
+    SortedSet,
+    /// Entries ordered by their ids.
+    Stream,
     /// Strings.
     String,
+    /// Several commands as one.
+    Transactions,
 }
 
 impl Group {
@@ -50,10 +62,16 @@ impl Group {
         match self {
             Self::Connection => "connection",
             Self::Generic => "generic",
+            Self::Hash => "hash",
+            Self::List => "list",
             Self::PubSub => "pubsub",
             Self::Scripting => "scripting",
             Self::Server => "server",
+            Self::Set => "set",
+            Self::SortedSet => "sorted-set",
+            Self::Stream => "stream",
             Self::String => "string",
+            Self::Transactions => "transactions",
         }
     }
 }
@@ -102,9 +120,19 @@ impl Flags {
     /// Takes time that grows with what it touches: its run is measured, and the batch's clock read again if it was long.
     pub const LINEAR: Self = Self(1 << 17);
 
+    /// Carried out at once after MULTI, not queued.
+    pub const UNQUEUED: Self = Self(1 << 18);
+    /// Answered while a script runs longer than it should, as all others are not.
+    pub const BUSY: Self = Self(1 << 19);
+
     /// Both.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// Those that are not `other`.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
     }
 
     /// Whether any of `other` is among them.

@@ -428,7 +428,7 @@ fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-type Pair<'a> = (&'a [u8], &'a [u8]);
+pub(super) type Pair<'a> = (&'a [u8], &'a [u8]);
 
 fn set_all<'a>(call: &mut Call<'_, '_>, pairs: impl Iterator<Item = Pair<'a>>) {
     for (name, value) in pairs {
@@ -437,8 +437,8 @@ fn set_all<'a>(call: &mut Call<'_, '_>, pairs: impl Iterator<Item = Pair<'a>>) {
     }
 }
 
-/// Keys and values in turn.
-fn pairs<'a>(
+/// Keys and values, or fields and values, in turn.
+pub(super) fn pairs<'a>(
     args: Args<'a>,
     command: &'static str,
 ) -> Result<impl Iterator<Item = Pair<'a>> + Clone, Refusal> {

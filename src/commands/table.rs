@@ -250,22 +250,21 @@ fn arity(args: &[Arg], words_before: usize) -> i32 {
 fn keys(args: &[Arg], words_before: usize) -> Keys {
     let mut at = words_before;
     let mut found = Keys::Nowhere;
-    for arg in args {
+    for (index, arg) in args.iter().enumerate() {
+        // BLPOP: what follows the keys is counted from the end.
+        let behind: usize = args[index + 1..].iter().filter(|arg| !arg.is_optional).map(Arg::width).sum();
+        let last = if arg.is_multiple { -1 - behind as i32 } else { at as i32 };
         match (arg.kind, found) {
             (Kind::KeyCount, _) => return Keys::Counted { count: at },
-            (Kind::Key, Keys::Nowhere) => {
-                let last = if arg.is_multiple { -1 } else { at as i32 };
-                found = Keys::Range { first: at, last, step: 1 };
-            }
-            // RENAME, COPY: a second key right behind the first.
-            (Kind::Key, Keys::Range { first, last, step }) if at as i32 == last + 1 => {
-                found = Keys::Range { first, last: at as i32, step };
+            (Kind::Key, Keys::Nowhere) => found = Keys::Range { first: at, last, step: 1 },
+            // RENAME, COPY, SINTERSTORE: more keys right behind the first.
+            (Kind::Key, Keys::Range { first, last: before, step }) if at as i32 == before + 1 => {
+                found = Keys::Range { first, last, step };
             }
             // MSET: key, value, key, value.
             (Kind::Block(inner), Keys::Nowhere)
                 if inner.first().is_some_and(|arg| matches!(arg.kind, Kind::Key)) =>
             {
-                let last = if arg.is_multiple { -1 } else { at as i32 };
                 found = Keys::Range { first: at, last, step: inner.len() };
             }
             _ => {}
@@ -291,6 +290,7 @@ fn fold(name: &[u8]) -> ([u8; NAME_BYTES_MAX], u64) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::row::Group;
     use super::*;
 
     #[test]
@@ -316,7 +316,8 @@ mod tests {
             assert!(!(row.flags.has(Flags::WRITE) && row.flags.has(Flags::READONLY)), "{}", command.name);
             assert_eq!(row.name, row.name.to_ascii_uppercase());
             let has_keys = command.keys != Keys::Nowhere;
-            let says_so = row.flags.has(Flags::WRITE.with(Flags::READONLY).with(Flags::SCRIPT));
+            let says_so = row.flags.has(Flags::WRITE.with(Flags::READONLY).with(Flags::SCRIPT))
+                || row.group == Group::Transactions;
             assert!(!has_keys || says_so, "{}: has keys and neither reads nor writes", command.name);
         }
     }

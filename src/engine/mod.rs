@@ -11,13 +11,14 @@ use smallvec::SmallVec;
 
 use crate::clock::{LockTime, Now};
 use crate::commands::row::Flags;
-use crate::commands::{self, Args, Call, Command, Outcome, Shared, table};
+use crate::commands::{self, Args, Call, Command, EXEC, Outcome, Shared, table};
 use crate::error::Refusal;
-use crate::keyspace::{Due, View};
+use crate::keyspace::{Due, Ticket, View};
 use crate::resp::{Reply, Request, Trust};
-use crate::state::clients::Client;
+use crate::state::clients::{Client, Wait};
 use crate::state::session::{Parked, Replies, Session};
 
+mod transaction;
 mod unknown;
 
 /// One server, ready to carry out requests.
@@ -49,6 +50,8 @@ pub struct Batch {
     run: (u16, u64),
 }
 
+/// Milliseconds after which a request that met a long call is tried again, if nobody wakes its session before.
+const LATER_MS: u64 = 100;
 /// Commands after which a batch reads the clock again.
 const COMMANDS_PER_READING: u32 = 64;
 
@@ -73,7 +76,13 @@ impl Engine {
 
     /// A connection is gone.
     pub fn disconnect(&self, session: &mut Session) {
+        if let Some(parked) = &session.parked {
+            parked.claim.take();
+            self.leave_queues(session);
+        }
         commands::leave_all(session, &self.shared);
+        commands::discard_all(session, &self.shared);
+        self.shared.audience.tracking.end(session.client.id);
         self.shared.audience.clients.leave(session.client.id);
     }
 
@@ -128,6 +137,7 @@ impl Engine {
                 if let Some(command) = command {
                     self.shared.stats[usize::from(command.index)].rejected.add(1);
                 }
+                let refusal = self.abort(session, refusal, command);
                 self.refuse(session, &refusal, out);
                 Flow::Next
             }
@@ -141,15 +151,24 @@ impl Engine {
     /// Looks after a call that waits: appends its answer and says [`Flow::Next`] once its time has come.
     pub fn resume(&self, session: &mut Session, out: &mut Vec<u8>) -> Flow {
         let now = self.shared.clock.now().lock;
-        match &session.parked {
-            Some(Parked { until, .. }) if until.is_none_or(|until| until > now) => Flow::Wait,
-            _ => {
-                if let Some(parked) = session.parked.take() {
-                    session.client.set_waits_until(None);
-                    out.extend_from_slice(&parked.answer);
-                }
-                Flow::Next
+        let Some(parked) = &session.parked else { return Flow::Next };
+        if !session.client.collect_answer(out) {
+            let is_over = parked.until.is_some_and(|until| until <= now);
+            // Whoever has taken the claim is about to answer.
+            if !is_over || !parked.claim.take() {
+                return Flow::Wait;
             }
+            out.extend_from_slice(&parked.answer);
+        }
+        self.leave_queues(session);
+        Flow::Next
+    }
+
+    /// The session's call waits no more.
+    fn leave_queues(&self, session: &mut Session) {
+        session.client.end_wait();
+        if let Some(parked) = session.parked.take() {
+            self.shared.keyspace.unpark(parked.database, &parked.keys);
         }
     }
 
@@ -216,7 +235,7 @@ impl Engine {
         if session.is_subscriber() && !flags.has(Flags::SUBSCRIBED) {
             return Err((unknown::while_subscribed(&command.name), Some(command)));
         }
-        if let Some(until) = self.shared.pause.holds(flags.has(Flags::WRITE.with(Flags::SCRIPT)), now.lock)
+        if let Some(until) = self.shared.pause.holds(may_write(session, command), now.lock)
             && (!flags.has(Flags::UNPAUSED) || self.shared.pause.is_frozen(now.lock).is_some())
         {
             return Ok(Admitted::Hold(until));
@@ -254,26 +273,63 @@ impl Engine {
         batch: &mut Batch,
         out: &mut Vec<u8>,
     ) -> Flow {
+        if let Some(transaction) = &mut session.transaction {
+            if !command.row.flags.has(Flags::UNQUEUED) {
+                transaction::queue(transaction, command, request, session.protocol, out);
+                return Flow::Next;
+            }
+            if command.row.name == EXEC {
+                return self.exec(session, command, batch, out);
+            }
+        }
+        let shared = &*self.shared;
+        let mut keys = SmallVec::new();
+        let reach = command.reach(request, &mut keys);
+        let view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
+        let Some(mut view) = view else { return self.later(session, batch) };
+        view.on_behalf_of(session.client.id);
+        let result = self.perform(session, command, request, &mut view, batch, out);
+        if let Ok(Outcome::Park { ticket: Some(ticket), .. }) = &result {
+            view.park(ticket);
+        }
+        view.finish(&shared.audience);
+        match result {
+            Ok(Outcome::Replied) | Err(_) => Flow::Next,
+            Ok(Outcome::Close) => Flow::Close,
+            Ok(Outcome::Park { until, answer, ticket }) => {
+                park(session, until, answer, ticket);
+                Flow::Wait
+            }
+            Ok(Outcome::Later) => self.later(session, batch),
+        }
+    }
+
+    /// Carries out one command on shards that are locked, and appends its answer, a refusal included.
+    #[inline]
+    fn perform<'k>(
+        &'k self,
+        session: &mut Session,
+        command: &'static Command,
+        request: Request<'_>,
+        view: &mut View<'k>,
+        batch: &mut Batch,
+        out: &mut Vec<u8>,
+    ) -> Result<Outcome, Refusal> {
         let shared = &*self.shared;
         let is_measured = command.is_measured || shared.settings.measures_all();
         let started = is_measured.then(|| shared.clock.micros());
         session.client.last_command.store(command.index, Relaxed);
-        let mut keys = SmallVec::new();
-        let reach = command.reach(request, &mut keys);
-        let mut view = View::lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
         let mark = out.len();
         let words_before = 1 + usize::from(command.name.contains('|'));
-        let mut call = Call {
+        let result = (command.row.run)(&mut Call {
             now: view.now(),
-            view: &mut view,
+            view,
             args: Args::new(request, words_before),
             reply: Reply::new(out, session.protocol),
             session,
             shared,
             command,
-        };
-        let result = (command.row.run)(&mut call);
-        view.finish(&shared.audience);
+        });
         if batch.run.0 != command.index {
             self.count(std::mem::replace(&mut batch.run, (command.index, 0)));
         }
@@ -285,22 +341,21 @@ impl Engine {
                 batch.now = shared.clock.now();
             }
         }
-        match result {
-            Ok(Outcome::Replied) => Flow::Next,
-            Ok(Outcome::Close) => Flow::Close,
-            Ok(Outcome::Park { until, answer }) => {
-                session.client.set_waits_until(until);
-                let answer = if session.replies == Replies::On { answer } else { Vec::new() };
-                session.parked = Some(Parked { until, answer });
-                Flow::Wait
-            }
-            Err(refusal) => {
-                out.truncate(mark);
-                shared.stats[usize::from(command.index)].failed.add(1);
-                self.refuse(session, &refusal, out);
-                Flow::Next
-            }
+        if let Err(refusal) = &result {
+            out.truncate(mark);
+            shared.stats[usize::from(command.index)].failed.add(1);
+            self.refuse(session, refusal, out);
         }
+        result
+    }
+
+    /// A long call holds what the request needs: the session is woken when it is over.
+    #[cold]
+    fn later(&self, session: &Session, batch: &mut Batch) -> Flow {
+        batch.commands -= 1;
+        let now = self.shared.clock.now().lock;
+        let is_waiting = self.shared.keyspace.occupancy.wait(&session.client);
+        Flow::Again(if is_waiting { now + LATER_MS } else { now })
     }
 
     fn refuse(&self, session: &Session, refusal: &Refusal, out: &mut Vec<u8>) {
@@ -310,11 +365,31 @@ impl Engine {
     }
 }
 
+/// The session's call waits from now on, on its keys or for its time alone.
+fn park(session: &mut Session, until: Option<LockTime>, answer: Vec<u8>, ticket: Option<Arc<Ticket>>) {
+    let is_muted = session.replies != Replies::On;
+    let (claim, database, keys) = match ticket {
+        Some(ticket) => (Arc::clone(&ticket.claim), ticket.database, ticket.keys.clone()),
+        None => Default::default(),
+    };
+    let wait = Wait { claim: Arc::clone(&claim), answer: answer.clone(), is_muted };
+    session.client.begin_wait(until, wait);
+    let answer = if is_muted { Vec::new() } else { answer };
+    session.parked = Some(Parked { until, answer, claim, database, keys });
+}
+
 type Refused = (Refusal, Option<&'static Command>);
 
 enum Admitted {
     Run(&'static Command),
     Hold(LockTime),
+}
+
+/// Whether the command may write: EXEC does what it has gathered.
+#[inline]
+fn may_write(session: &Session, command: &Command) -> bool {
+    let gathered = || session.transaction.as_ref().is_some_and(|transaction| transaction.may_write);
+    command.row.flags.has(Flags::WRITE.with(Flags::SCRIPT)) || (command.row.name == EXEC && gathered())
 }
 
 /// Takes back what a muted session was not to be told.

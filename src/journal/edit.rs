@@ -1,20 +1,55 @@
 //! The words of the log for what is inside an object.
 
-use crate::types::Object;
+use super::{HashEdit, ListEdit, SetEdit, SortedSetEdit};
+use crate::clock::LockTime;
+use crate::types::{Hash, List, Object, Set, SortedSet, Typed};
 
 /// One change inside an object, in physical terms: whatever command it came from, it is replayed without looking at a
 /// clock, a limit or a random number.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Edit {}
+pub enum Edit {
+    /// Inside a hash.
+    Hash(HashEdit),
+    /// Inside a list.
+    List(ListEdit),
+    /// Inside a set.
+    Set(SetEdit),
+    /// Inside a sorted set.
+    SortedSet(SortedSetEdit),
+}
 
 impl Edit {
+    /// Takes the element out of an object that ended first, if one has ended, and says so.
+    pub fn of_due(object: &mut Object, now: LockTime) -> Option<Self> {
+        match object {
+            Object::Hash(hash) => Some(Self::Hash(HashEdit::Remove(hash.take_due(now)?.into()))),
+            _ => None,
+        }
+    }
+
     /// The empty object that the first edit of a new key begins with.
     pub fn blank(&self) -> Object {
-        match *self {}
+        match self {
+            Self::Hash(_) => Hash::default().into(),
+            Self::List(_) => List::default().into(),
+            Self::Set(_) => Set::default().into(),
+            Self::SortedSet(_) => SortedSet::default().into(),
+        }
     }
 
     /// Carries the edit out. An object of another shape stays as it is: no journal says that.
-    pub fn apply(&self, _object: &mut Object) {
-        match *self {}
+    pub fn apply(&self, object: &mut Object) {
+        match self {
+            Self::Hash(edit) => change(object, |hash| edit.apply(hash)),
+            Self::List(edit) => change(object, |list| edit.apply(list)),
+            Self::Set(edit) => change(object, |set| edit.apply(set)),
+            Self::SortedSet(edit) => change(object, |set| edit.apply(set)),
+        }
+    }
+}
+
+fn change<T: Typed>(object: &mut Object, change: impl FnOnce(&mut T)) {
+    if let Some(shape) = T::of_mut(object) {
+        change(shape);
     }
 }

@@ -95,9 +95,10 @@ impl<'v> Entry<'v> {
             Self::Occupied(occupied) => occupied,
             Self::Vacant(vacant) => vacant.insert_object(edit.blank(), Lease::Never),
         };
-        let (id, shard) = (occupied.id, &mut *occupied.place.shard);
+        let (id, hash, shard) = (occupied.id, occupied.place.hash, &mut *occupied.place.shard);
         if let Some(object) = shard.object_mut(id) {
             edit.apply(object);
+            shard.rearm(id, hash);
         }
         occupied.place.changes.is_dirty = true;
     }
@@ -195,6 +196,14 @@ impl Occupied<'_> {
         }
     }
 
+    /// Sees to it that the entry is looked at when the first element of its object ends.
+    #[inline]
+    pub(super) fn rearm(&mut self) {
+        let Vacant { shard, changes, hash, .. } = &mut self.place;
+        self.id = shard.rearm(self.id, *hash);
+        changes.arm(shard.earliest_deadline(self.id));
+    }
+
     /// Takes back an entry that nobody was told of.
     pub(super) fn forget(&mut self) {
         self.place.shard.remove(self.id, self.place.hash);
@@ -274,8 +283,7 @@ impl Occupied<'_> {
     fn changed(&mut self) {
         let (shard, id) = (&*self.place.shard, self.id);
         let (database, key) = (self.place.database, self.place.key);
-        let deadline = shard.deadline(id);
-        self.place.changes.arm(deadline);
+        self.place.changes.arm(shard.earliest_deadline(id));
         self.place.changes.record(|| put(shard, id, database, key));
         self.place.touched();
     }
@@ -319,7 +327,7 @@ impl<'v> Vacant<'v> {
     #[inline]
     fn inserted(mut self, id: EntryId) -> Occupied<'v> {
         let (shard, database, key) = (&*self.shard, self.database, self.key);
-        self.changes.arm(shard.deadline(id));
+        self.changes.arm(shard.earliest_deadline(id));
         self.changes.event(b'n', "new", database, key);
         self.changes.record(|| put(shard, id, database, key));
         self.touched();

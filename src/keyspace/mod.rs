@@ -45,6 +45,7 @@ use crate::journal::{Journal, Mutation};
 use crate::limits::{DATABASES_MAX, SHARDS_MAX};
 use crate::state::audience::Audience;
 use crate::state::settings::Events;
+use crate::state::transaction::{Watch, Watching};
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use locked::Patience;
 use observers::Observers;
@@ -54,7 +55,6 @@ use parked::Parked;
 pub use changes::Changes;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
-pub use observers::Watch;
 pub use parked::{Serve, Ticket};
 pub use shard::Form;
 use shard::Shard;
@@ -70,6 +70,8 @@ pub struct Keyspace {
     alarm: Alarm,
     /// Whether a long call holds every shard.
     pub occupancy: Occupancy,
+    /// What is to be taken out of shards once a long call has let them go.
+    leftovers: Mutex<Vec<Left>>,
 }
 
 /// A shard and its counters, on cache lines of their own.
@@ -86,6 +88,24 @@ pub(crate) struct Held {
     hits: u64,
     misses: u64,
     expired: u64,
+}
+
+/// A place in a queue, or among the observers of a key, that nobody needs any more.
+#[derive(Debug)]
+struct Left {
+    database: u16,
+    key: Bytes,
+    /// Whose place it is; `None`: that of every parked call whose wait is over.
+    watch: Option<Arc<Watch>>,
+}
+
+impl Held {
+    fn leave(&mut self, left: &Left) {
+        match &left.watch {
+            Some(watch) => self.observers.unwatch(left.database, &left.key, watch),
+            None => self.parked.leave(left.database, &left.key),
+        }
+    }
 }
 
 /// How a keyspace is laid out.
@@ -158,6 +178,7 @@ impl Keyspace {
             next_record: AtomicU64::new(0),
             alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), ring: Box::new(ring) },
             occupancy: Occupancy::default(),
+            leftovers: Mutex::new(Vec::new()),
         }
     }
 
@@ -188,6 +209,9 @@ impl Keyspace {
                 (a, b) => a.or(b),
             };
         }
+        for left in std::mem::take(&mut *self.leftovers.lock()) {
+            self.leave(left);
+        }
         if more {
             return Due::More;
         }
@@ -210,18 +234,25 @@ impl Keyspace {
         })
     }
 
-    /// A parked call of that ticket no longer waits; its claim has been taken.
-    pub fn unpark(&self, ticket: &Ticket) {
-        for key in &ticket.keys {
-            let index = self.shard_of(self.hash(key));
-            self.hold_on(index).parked.leave(ticket.database, key);
+    /// A call that was parked on those keys no longer waits; its claim has been taken.
+    pub fn unpark(&self, database: u16, keys: &[Bytes]) {
+        for key in keys {
+            self.leave(Left { database, key: key.clone(), watch: None });
         }
     }
 
-    /// A transaction no longer watches those keys, each given with its database.
-    pub fn unwatch(&self, keys: &[(u16, Bytes)], watch: &Arc<Watch>) {
-        for (database, key) in keys {
-            self.hold_on(self.shard_of(self.hash(key))).observers.unwatch(*database, key, watch);
+    /// A transaction no longer watches those keys.
+    pub fn unwatch(&self, watching: Watching) {
+        for (database, key) in watching.keys {
+            self.leave(Left { database, key, watch: Some(Arc::clone(&watching.watch)) });
+        }
+    }
+
+    /// Takes out of a shard what nobody needs any more; while a long call holds it, that is left to the ticker.
+    fn leave(&self, left: Left) {
+        match self.hold(self.shard_of(self.hash(&left.key)), Patience::Short) {
+            Some(mut held) => held.leave(&left),
+            None => self.leftovers.lock().push(left),
         }
     }
 

@@ -5,13 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::state::clients::ClientId;
-use crate::sync::AtomicBool;
+use crate::state::transaction::Watch;
 
 /// Something per key of several databases.
 #[derive(Debug)]
@@ -57,33 +56,6 @@ impl<V> ByKey<V> {
         self.0
             .iter()
             .flat_map(|(database, keys)| keys.iter().map(move |(key, value)| (*database, key, value)))
-    }
-}
-
-/// One WATCH, from its first key to the EXEC, DISCARD or UNWATCH that ends it.
-#[derive(Debug)]
-pub struct Watch(AtomicBool);
-
-impl Watch {
-    /// A watch over keys that have not changed yet.
-    pub fn new() -> Self {
-        Self(AtomicBool::new(false))
-    }
-
-    /// Whether a key has changed. Look with the shards of all watched keys locked.
-    pub fn is_broken(&self) -> bool {
-        self.0.load(Acquire)
-    }
-
-    /// A key has changed.
-    pub fn touch(&self) {
-        self.0.swap(true, AcqRel);
-    }
-}
-
-impl Default for Watch {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! The high bits of a key's hash choose the shard; a shard itself uses the low 32 bits only.
 
+mod deadlines;
 mod objects;
 
 use slab::Slab;
@@ -152,37 +153,13 @@ impl Shard {
         self.arena.value_mut(id.0)
     }
 
-    /// Sets or takes away the deadline. One that moves later leaves the wheel as it is.
-    pub fn set_deadline(&mut self, id: EntryId, deadline: Option<Deadline>) {
-        let (old, new) = (self.arena.deadline_ms(id.0), millis(deadline));
-        self.arena.set_deadline_ms(id.0, new);
-        let deadlines = &mut self.tables[usize::from(self.arena.table(id.0))].deadlines;
-        match (old != NO_DEADLINE, new != NO_DEADLINE) {
-            // The timer is left where it is on purpose. Renewals outnumber expiries by far, and a timer that
-            // fires early costs one move, while cutting and arming costs several on every renewal.
-            (true, true) if new >= old => {}
-            (true, true) => {
-                self.wheel.cut(id.0, &mut self.arena);
-                self.arm(id.0);
-            }
-            (true, false) => {
-                *deadlines -= 1;
-                self.wheel.cut(id.0, &mut self.arena);
-            }
-            (false, true) => {
-                *deadlines += 1;
-                self.arm(id.0);
-            }
-            (false, false) => {}
-        }
-    }
-
     /// Sets the second of the last access.
     pub fn set_stamp(&mut self, id: EntryId, stamp: u32) {
         self.arena.set_stamp(id.0, stamp);
     }
 
-    /// The next entry whose deadline has passed at `now`, earliest first. It is the caller's to remove.
+    /// The next entry of which something has ended at `now`, earliest first. It is the caller's to remove, or to rid
+    /// of what has ended and to rearm.
     ///
     /// Every look at a timer takes one from `budget`. `None` with some budget left: nothing more is due; with
     /// none left: come again.
@@ -262,14 +239,6 @@ impl Shard {
     /// The name of the type of an entry's value.
     pub fn type_name(&self, id: EntryId) -> &'static str {
         self.object(id).map_or("string", |object| object.shape().type_name())
-    }
-
-    /// The deadline of an entry; `None` when it has none.
-    pub fn deadline(&self, id: EntryId) -> Option<Deadline> {
-        match self.arena.deadline_ms(id.0) {
-            NO_DEADLINE => None,
-            ms => Some(Deadline::at(LockTime::from_millis(ms))),
-        }
     }
 
     /// The second of the last access.
@@ -353,9 +322,11 @@ impl Shard {
                     index,
                     "{key:?}: the table it names is the one it is in"
                 );
-                let has_deadline = self.arena.deadline_ms(id) != NO_DEADLINE;
-                assert_eq!(self.arena.timer(id).is_armed(), has_deadline, "{key:?}: a timer iff a deadline");
-                deadlines += usize::from(has_deadline);
+                let has_timer = self.arena.deadline_ms(id) != NO_DEADLINE;
+                assert_eq!(self.arena.timer(id).is_armed(), has_timer, "{key:?}: a timer iff a deadline");
+                self.assert_timer_laws(EntryId(id));
+                armed += usize::from(has_timer);
+                deadlines += usize::from(self.deadline(EntryId(id)).is_some());
                 if let Some(object) = self.object(EntryId(id)) {
                     assert!(!object.shape().is_empty(), "{key:?}: an object without elements");
                     objects += 1;
@@ -365,7 +336,6 @@ impl Shard {
             let db = self.database_of[index];
             assert_eq!(usize::from(self.table_of[usize::from(db)]), index, "database {db}: one table");
             total += keys.table.len();
-            armed += deadlines;
         }
         assert_eq!(total, self.arena.len(), "every entry is in one table");
         assert_eq!(objects, self.objects.len(), "every object has an entry");

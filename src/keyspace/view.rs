@@ -12,14 +12,15 @@ use bytes::Bytes;
 
 use super::locked::{Hashed, Locked, Patience};
 use super::shard::EntryId;
-use super::{Changes, Editor, Entry, Held, Keyspace, Lease, Occupied, Ticket, Vacant, Watch};
-use crate::clock::Now;
+use super::{Changes, Editor, Entry, Held, Keyspace, Lease, Occupied, Ticket, Vacant};
+use crate::clock::{LockTime, Now};
 use crate::error::Refusal;
-use crate::journal::Mutation;
+use crate::journal::{Edit, Mutation};
 use crate::limits::SHARDS_MAX;
 use crate::state::audience::Audience;
 use crate::state::clients::ClientId;
 use crate::state::settings::Events;
+use crate::state::transaction::{Watch, Watching};
 use crate::types::Typed;
 
 /// Which shards a call needs.
@@ -140,9 +141,18 @@ impl<'k> View<'k> {
 
     /// A transaction watches a key from now on. One that has expired counts as gone, and as unchanged.
     pub fn watch(&mut self, key: &Bytes, watch: &Arc<Watch>) {
-        drop(self.entry(key));
+        // A look removes what has expired.
+        let _ = self.entry(key);
         let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
         self.locked.held(index).observers.watch(database, key, watch);
+    }
+
+    /// A transaction no longer watches its keys, all of which must be in shards that are locked.
+    pub fn unwatch(&mut self, watching: &Watching) {
+        for (database, key) in &watching.keys {
+            let index = self.keyspace.shard_of(self.keyspace.hash(key));
+            self.locked.held(index).observers.unwatch(*database, key, &watching.watch);
+        }
     }
 
     /// A client has read a key, and keeps a copy of what it holds.
@@ -169,6 +179,8 @@ impl<'k> View<'k> {
                     ticket.serve.serve(self, &key);
                 }
             }
+            // Those just served leave the front of the queue.
+            self.locked.held(index).parked.waiting(database, &key, 0);
         }
         self.database = home;
     }
@@ -243,10 +255,9 @@ impl<'k> View<'k> {
         let held = self.locked.held(self.keyspace.shard_of(hash));
         let mut id = held.shard.find(database, hash, key);
         if let Some(found) = id
-            && held.shard.deadline(found).is_some_and(|deadline| deadline.has_passed(now))
+            && held.shard.is_due(found, now)
         {
-            held.expire(found, hash, &mut self.changes);
-            id = None;
+            id = held.settle(found, hash, now, usize::MAX, &mut self.changes);
         }
         count(held, id.is_some());
         let stamp = (now.as_millis() / 1000) as u32;
@@ -337,7 +348,7 @@ impl<'k> View<'k> {
             loop {
                 let shard = &held.shard;
                 cursor = shard.scan(database, cursor, &mut |id| {
-                    if !shard.deadline(id).is_some_and(|deadline| deadline.has_passed(now)) {
+                    if !shard.has_ended(id, now) {
                         visit(shard.key(id));
                     }
                 });
@@ -362,8 +373,7 @@ impl<'k> View<'k> {
                 let len = held.shard.len(database);
                 if drawn.is_none() && rank < len {
                     drawn = held.shard.random(database, entropy >> 8).and_then(|id| {
-                        let dead = held.shard.deadline(id).is_some_and(|deadline| deadline.has_passed(now));
-                        (!dead).then(|| Bytes::copy_from_slice(held.shard.key(id)))
+                        (!held.shard.has_ended(id, now)).then(|| Bytes::copy_from_slice(held.shard.key(id)))
                     });
                     rank = usize::MAX;
                 } else {
@@ -408,7 +418,7 @@ impl<'k> View<'k> {
         let (shard, now) = (&held.shard, now.lock.max(held.shard.time()));
         for _ in 0..keys.max(1) {
             inner = shard.scan(database, inner, &mut |id| {
-                if !shard.deadline(id).is_some_and(|deadline| deadline.has_passed(now)) {
+                if !shard.has_ended(id, now) {
                     visit(shard.key(id), shard.type_name(id));
                 }
             });
@@ -432,7 +442,7 @@ impl<'k> View<'k> {
             let mut budget = steps;
             while let Some(id) = held.shard.due(now, &mut budget) {
                 let hash = keyspace.hash(held.shard.key(id));
-                held.expire(id, hash, changes);
+                held.settle(id, hash, now, ELEMENTS_PER_STEP, changes);
             }
             more |= budget == 0;
         });
@@ -440,7 +450,7 @@ impl<'k> View<'k> {
     }
 
     /// The earliest moment at which a locked shard has work.
-    pub(super) fn next_wakeup(&mut self) -> Option<crate::clock::LockTime> {
+    pub(super) fn next_wakeup(&mut self) -> Option<LockTime> {
         let mut next = None;
         self.locked.each(|_, held| next = [next, held.shard.next_wakeup()].into_iter().flatten().min());
         next
@@ -480,6 +490,41 @@ impl<'k> View<'k> {
 }
 
 impl Held {
+    /// Rids an entry that is due of what has ended, of `elements_max` elements at most; `None` when nothing is left.
+    #[cold]
+    fn settle(
+        &mut self,
+        id: EntryId,
+        hash: u64,
+        now: LockTime,
+        elements_max: usize,
+        changes: &mut Changes,
+    ) -> Option<EntryId> {
+        if self.shard.deadline(id).is_some_and(|deadline| deadline.has_passed(now)) {
+            self.expire(id, hash, changes);
+            return None;
+        }
+        let (database, key) = (self.shard.db(id), Bytes::copy_from_slice(self.shard.key(id)));
+        let mut ended = 0;
+        while ended < elements_max
+            && let Some(edit) = self.shard.object_mut(id).and_then(|object| Edit::of_due(object, now))
+        {
+            changes.record(|| Mutation::Edit { database, key: key.clone(), edit });
+            ended += 1;
+        }
+        if ended > 0 {
+            changes.event(b'h', "hexpired", database, &key);
+            changes.touched(&mut self.observers, database, &key);
+        }
+        if self.shard.object(id).is_some_and(|object| object.shape().is_empty()) {
+            changes.event(b'g', "del", database, &key);
+            changes.garbage.extend(self.shard.remove(id, hash));
+            changes.record(|| Mutation::Remove { database, key, expired: true });
+            return None;
+        }
+        Some(self.shard.rearm(id, hash))
+    }
+
     fn expire(&mut self, id: EntryId, hash: u64, changes: &mut Changes) {
         let (database, key) = (self.shard.db(id), self.shard.key(id));
         changes.event(b'x', "expired", database, key);
@@ -489,6 +534,9 @@ impl Held {
         self.expired += 1;
     }
 }
+
+/// Elements of one object that end in one step of expiry work.
+const ELEMENTS_PER_STEP: usize = 4;
 
 const _: () = assert!(SHARDS_MAX <= 1 << 16, "a shard is chosen by sixteen bits of the hash");
 

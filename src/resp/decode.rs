@@ -218,6 +218,11 @@ impl Decoder {
 }
 
 impl<'a> Request<'a> {
+    /// The words that lie at `spans` in `bytes`.
+    pub(super) fn received(bytes: &'a [u8], spans: &'a [Span]) -> Self {
+        Self(Words::Received { bytes, spans })
+    }
+
     /// The request of these words: what a script calls.
     pub fn listed(words: &'a [&'a [u8]]) -> Self {
         Self(Words::Listed(words))

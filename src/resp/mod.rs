@@ -6,7 +6,9 @@
 mod decode;
 mod encode;
 mod inline;
+mod owned;
 
 pub use decode::{Decoder, Request, Trust};
 pub use encode::{Protocol, Reply};
 pub use inline::words;
+pub use owned::OwnedRequest;

@@ -13,9 +13,10 @@ use std::task::Waker;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 
+use super::claim::Claim;
 use crate::clock::LockTime;
 use crate::limits::{UNREAD_MESSAGE_BYTES_MAX, UNREAD_MESSAGE_BYTES_SOFT, UNREAD_MESSAGE_MS_MAX};
-use crate::resp::Protocol;
+use crate::resp::{Protocol, Reply};
 
 /// A client's number: rises with every connection, is never used twice.
 pub type ClientId = u64;
@@ -59,6 +60,7 @@ pub struct Client {
     pub settled: AtomicU64,
     /// When its waiting call gives up, in milliseconds of lock time; zero: none waits, or for ever.
     waits_until_ms: AtomicU64,
+    wait: Mutex<Option<Wait>>,
     protocol: AtomicU8,
     closing: AtomicBool,
     is_cut: AtomicBool,
@@ -77,9 +79,22 @@ pub struct Names {
     pub library_version: String,
 }
 
+/// A call that waits, as others may see it.
+#[derive(Debug)]
+pub struct Wait {
+    /// Who may end it.
+    pub claim: Arc<Claim>,
+    /// What it answers when its time is over.
+    pub answer: Vec<u8>,
+    /// Whether its answer is not to be sent.
+    pub is_muted: bool,
+}
+
 #[derive(Debug, Default)]
 struct Mailbox {
     bytes: Vec<u8>,
+    /// The answer of the call that waits is among the bytes.
+    is_answered: bool,
     /// Since when the client has been behind by more than the soft limit.
     behind_since: Option<LockTime>,
     waker: Option<Waker>,
@@ -107,6 +122,7 @@ impl Client {
             is_held: AtomicBool::new(false),
             settled: AtomicU64::new(0),
             waits_until_ms: AtomicU64::new(0),
+            wait: Mutex::new(None),
             protocol: AtomicU8::new(2),
             closing: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
@@ -133,9 +149,67 @@ impl Client {
         }
     }
 
-    /// A call of its own waits until then, or no more.
-    pub fn set_waits_until(&self, until: Option<LockTime>) {
+    /// A call of its own waits from now on.
+    pub fn begin_wait(&self, until: Option<LockTime>, wait: Wait) {
         self.waits_until_ms.store(until.map_or(0, LockTime::as_millis), Relaxed);
+        *self.wait.lock() = Some(wait);
+    }
+
+    /// It waits no more.
+    pub fn end_wait(&self) {
+        self.waits_until_ms.store(0, Relaxed);
+        *self.wait.lock() = None;
+    }
+
+    /// Whether a call of its own waits.
+    pub fn waits(&self) -> bool {
+        self.wait.lock().is_some()
+    }
+
+    /// Ends its wait as its time limit would, or with an error; false when it does not wait, or is about to be served.
+    pub fn unblock(&self, error: Option<&str>) -> bool {
+        let Some((claim, answer)) =
+            self.wait.lock().as_ref().map(|wait| (Arc::clone(&wait.claim), wait.answer.clone()))
+        else {
+            return false;
+        };
+        if !claim.take() {
+            return false;
+        }
+        match error {
+            None => self.answer(&answer),
+            Some(text) => {
+                let mut line = Vec::new();
+                Reply::new(&mut line, self.protocol()).error(text);
+                self.answer(&line);
+            }
+        }
+        true
+    }
+
+    /// Answers the call that waits, whose claim the caller has taken, and has the connection go on.
+    pub fn answer(&self, bytes: &[u8]) {
+        let is_muted = self.wait.lock().as_ref().is_some_and(|wait| wait.is_muted);
+        let mut mailbox = self.mailbox.lock();
+        if !is_muted {
+            mailbox.bytes.extend_from_slice(bytes);
+        }
+        mailbox.is_answered = true;
+        self.has_mail.store(true, SeqCst);
+        drop(mailbox);
+        self.wake();
+    }
+
+    /// Moves the mail to the end of `out` if the answer of the waiting call is in it; false when it is not there yet.
+    pub fn collect_answer(&self, out: &mut Vec<u8>) -> bool {
+        if !self.has_mail() {
+            return false;
+        }
+        let is_answered = std::mem::take(&mut self.mailbox.lock().is_answered);
+        if is_answered {
+            self.collect(out);
+        }
+        is_answered
     }
 
     /// Puts bytes into the mailbox and wakes the connection. A client that leaves more than

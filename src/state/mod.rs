@@ -17,3 +17,4 @@ pub mod settings_fixed;
 pub mod settings_table;
 pub mod slowlog;
 pub mod tracking;
+pub mod transaction;

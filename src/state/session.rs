@@ -5,7 +5,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
+use super::claim::Claim;
 use super::clients::Client;
+use super::transaction::{Transaction, Watching};
 use crate::clock::LockTime;
 use crate::resp::Protocol;
 
@@ -24,6 +28,10 @@ pub struct Session {
     pub authenticated: bool,
     /// A call of its own that waits for a moment or an event.
     pub parked: Option<Parked>,
+    /// The requests since MULTI.
+    pub transaction: Option<Box<Transaction>>,
+    /// The keys it watches, for its next EXEC.
+    pub watching: Option<Box<Watching>>,
     /// Channels it is subscribed to.
     pub channels: BTreeSet<bytes::Bytes>,
     /// Patterns it is subscribed to.
@@ -49,12 +57,18 @@ pub enum Replies {
 }
 
 /// A call that waits.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Parked {
     /// When it gives up; `None`: never.
     pub until: Option<LockTime>,
     /// What it answers then, ready for the wire.
     pub answer: Vec<u8>,
+    /// Who may end its wait.
+    pub claim: Arc<Claim>,
+    /// The database of the keys it waits for.
+    pub database: u16,
+    /// The keys it waits for, if it waits for any.
+    pub keys: Vec<Bytes>,
 }
 
 impl Session {
@@ -67,6 +81,8 @@ impl Session {
             replies: Replies::On,
             authenticated,
             parked: None,
+            transaction: None,
+            watching: None,
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
             last_row: u16::MAX,

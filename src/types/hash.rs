@@ -1,10 +1,195 @@
-//! Fields with values, in the order in which they came while there are few.
+//! Hashes: fields and their values, in one packed row of bytes while there are few, and the fields' deadlines.
+//!
+//! Owns    the bytes of every field and value, and when which field ends.
+//! Knows   `clock`, for deadlines. It never looks at the time: whoever does takes out what is due.
+//! Rule    fields stay in the order in which they came until the hash counts as a table; from then on a field that
+//!         leaves is replaced by the last one, which [`Hash::scan`] relies on.
+//! Source  Redis 7.0 `t_hash.c`: when a hash stops being a listpack, which it never becomes again.
+
+mod deadlines;
+mod indexed;
+mod packed;
 
 use super::Shape;
+use crate::clock::{Deadline, LockTime};
+use deadlines::Deadlines;
+use indexed::Indexed;
+use packed::Packed;
 
-/// Fields with values, in the order in which they came while there are few.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Hash;
+/// Fields and their values.
+#[derive(Clone, Debug, Default)]
+pub struct Hash {
+    form: Form,
+    /// Whether Redis would keep it as a hash table by now.
+    is_table: bool,
+    /// When fields end; most hashes have none that does.
+    deadlines: Option<Box<Deadlines>>,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    Packed(Packed),
+    Indexed(Box<Indexed>),
+}
+
+impl Default for Form {
+    fn default() -> Self {
+        Self::Packed(Packed::default())
+    }
+}
+
+impl Hash {
+    /// A hash without fields; it allocates nothing until it gets one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a field; true when it is new. A field that is there keeps its place and its deadline.
+    pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
+        if field.len() > LISTPACK_BYTES_MAX || value.len() > LISTPACK_BYTES_MAX {
+            self.become_table();
+            self.indexed();
+        }
+        let is_new = match &mut self.form {
+            Form::Packed(packed) if packed.len() < PACKED_FIELDS_MAX || packed.get(field).is_some() => {
+                packed.set(field, value)
+            }
+            _ => self.indexed().set(field, value),
+        };
+        if self.len() > LISTPACK_FIELDS_MAX {
+            self.become_table();
+        }
+        is_new
+    }
+
+    /// Removes a field and its deadline; false when it was not there.
+    pub fn remove(&mut self, field: &[u8]) -> bool {
+        let was_here = match &mut self.form {
+            Form::Packed(packed) => packed.remove(field),
+            Form::Indexed(indexed) => indexed.remove(field, !self.is_table),
+        };
+        if was_here {
+            self.forget_deadline(field);
+        }
+        was_here
+    }
+
+    /// Sets or takes away the deadline of a field; nothing happens when the field is not there.
+    pub fn set_deadline(&mut self, field: &[u8], deadline: Option<Deadline>) {
+        match deadline {
+            None => self.forget_deadline(field),
+            Some(deadline) if self.contains(field) => {
+                self.become_table();
+                self.deadlines.get_or_insert_default().set(field, deadline);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Takes out the field that ended first, if one has ended.
+    pub fn take_due(&mut self, now: LockTime) -> Option<Box<[u8]>> {
+        let field: Box<[u8]> = self.deadlines.as_ref()?.due(now)?.into();
+        self.remove(&field);
+        Some(field)
+    }
+
+    /// The value of a field.
+    pub fn get(&self, field: &[u8]) -> Option<&[u8]> {
+        match &self.form {
+            Form::Packed(packed) => packed.get(field),
+            Form::Indexed(indexed) => indexed.get(field),
+        }
+    }
+
+    /// Whether a field is there.
+    pub fn contains(&self, field: &[u8]) -> bool {
+        self.get(field).is_some()
+    }
+
+    /// The field and value at a place, counted from 0.
+    pub fn at(&self, place: usize) -> Option<(&[u8], &[u8])> {
+        match &self.form {
+            Form::Packed(packed) => packed.iter().nth(place),
+            Form::Indexed(indexed) => indexed.at(place),
+        }
+    }
+
+    /// Fields and values, in the order of their places.
+    pub fn iter(&self) -> Iter<'_> {
+        match &self.form {
+            Form::Packed(packed) => Iter::Packed(packed.iter()),
+            Form::Indexed(indexed) => Iter::Indexed(indexed.iter()),
+        }
+    }
+
+    /// A part of a walk: visits about `count` fields, and returns where to go on; 0 at the end. The cursor comes from
+    /// a client.
+    ///
+    /// A walk begins at 0. A field that is there during the whole walk is visited, rarely more than once. The places
+    /// are walked downwards: a field that moves comes from the highest place, which the walk has passed or not reached.
+    pub fn scan<'h>(&'h self, cursor: u64, count: u64, mut visit: impl FnMut(&'h [u8], &'h [u8])) -> u64 {
+        let indexed = match &self.form {
+            Form::Indexed(indexed) if self.is_table => indexed,
+            _ => {
+                self.iter().for_each(|(field, value)| visit(field, value));
+                return 0;
+            }
+        };
+        let len = self.len() as u64;
+        let end = if cursor == 0 { len } else { cursor.min(len) };
+        let start = end.saturating_sub(count.max(1));
+        for place in (start..end).rev() {
+            if let Some((field, value)) = indexed.at(place as usize) {
+                visit(field, value);
+            }
+        }
+        start
+    }
+
+    /// The last millisecond in which a field lives; `None` when it lives for ever, or is not there.
+    pub fn deadline(&self, field: &[u8]) -> Option<Deadline> {
+        self.deadlines.as_ref()?.get(field)
+    }
+
+    /// The earliest deadline of a field.
+    pub fn earliest_deadline(&self) -> Option<Deadline> {
+        self.deadlines.as_ref()?.earliest()
+    }
+
+    /// Whether every field has ended.
+    pub fn has_ended(&self, now: LockTime) -> bool {
+        let ended = |deadlines: &Deadlines| deadlines.len() == self.len() && deadlines.have_passed(now);
+        self.deadlines.as_deref().is_some_and(ended)
+    }
+
+    fn become_table(&mut self) {
+        self.is_table = true;
+    }
+
+    fn forget_deadline(&mut self, field: &[u8]) {
+        if let Some(deadlines) = &mut self.deadlines {
+            deadlines.remove(field);
+            if deadlines.is_empty() {
+                self.deadlines = None;
+            }
+        }
+    }
+
+    /// The fields in their indexed form, into which they are brought if need be.
+    fn indexed(&mut self) -> &mut Indexed {
+        if let Form::Packed(packed) = &self.form {
+            let mut indexed = Box::new(Indexed::with_capacity(packed.len() + 1));
+            for (field, value) in packed.iter() {
+                indexed.set(field, value);
+            }
+            self.form = Form::Indexed(indexed);
+        }
+        match &mut self.form {
+            Form::Indexed(indexed) => indexed,
+            Form::Packed(_) => unreachable!("the fields have just been indexed"),
+        }
+    }
+}
 
 impl Shape for Hash {
     fn type_name(&self) -> &'static str {
@@ -12,14 +197,65 @@ impl Shape for Hash {
     }
 
     fn encoding(&self) -> &'static str {
-        ""
+        if self.is_table { "hashtable" } else { "listpack" }
     }
 
     fn len(&self) -> usize {
-        0
+        match &self.form {
+            Form::Packed(packed) => packed.len(),
+            Form::Indexed(indexed) => indexed.len(),
+        }
     }
 
     fn heap_bytes(&self) -> usize {
-        0
+        let fields = match &self.form {
+            Form::Packed(packed) => packed.heap_bytes(),
+            Form::Indexed(indexed) => size_of::<Indexed>() + indexed.heap_bytes(),
+        };
+        fields + self.deadlines.as_ref().map_or(0, |deadlines| deadlines.heap_bytes())
     }
 }
+
+/// The same fields in the same places, with the same values and deadlines, under the same encoding.
+impl PartialEq for Hash {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_table == other.is_table && self.deadlines == other.deadlines && self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Hash {}
+
+/// Fields and values of a hash.
+#[derive(Debug)]
+pub enum Iter<'h> {
+    /// Of a small one.
+    #[doc(hidden)]
+    Packed(packed::Iter<'h>),
+    /// Of a larger one.
+    #[doc(hidden)]
+    Indexed(indexed::Iter<'h>),
+}
+
+impl<'h> Iterator for Iter<'h> {
+    type Item = (&'h [u8], &'h [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Packed(iter) => iter.next(),
+            Self::Indexed(iter) => iter.next(),
+        }
+    }
+}
+
+/// Fields up to which a hash counts as a listpack: Redis' `hash-max-listpack-entries`.
+const LISTPACK_FIELDS_MAX: usize = 512;
+/// Bytes of a field or value up to which it does: Redis' `hash-max-listpack-value`.
+const LISTPACK_BYTES_MAX: usize = 64;
+/// Fields up to which they are found by looking at one after the other.
+const PACKED_FIELDS_MAX: usize = 16;
+
+const _: () = assert!(LISTPACK_BYTES_MAX <= u8::MAX as usize, "a packed length is one byte");
+const _: () = assert!(PACKED_FIELDS_MAX <= LISTPACK_FIELDS_MAX, "what is packed is a listpack");
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,10 @@
 //! The shapes of values, and how patterns match them.
 //!
 //! Owns    [`Object`]: a value that is not a string. The shapes themselves do not know each other.
-//! Knows   bytes; nothing of keys, clients or time.
+//! Knows   bytes and, for what ends by itself, `clock`; nothing of keys, clients or of what time it is.
 
 mod big;
+pub mod element;
 pub mod extended;
 pub mod glob;
 pub mod hash;
@@ -12,6 +13,9 @@ pub mod set;
 pub mod sorted_set;
 pub mod stream;
 
+use crate::clock::{Deadline, LockTime};
+
+pub use element::Element;
 pub use hash::Hash;
 pub use list::List;
 pub use set::Set;
@@ -31,6 +35,19 @@ pub enum Object {
     SortedSet(SortedSet),
     /// Entries ordered by their ids.
     Stream(Stream),
+}
+
+impl Object {
+    /// The earliest deadline of an element; `None` when none ends by itself.
+    #[inline]
+    pub fn earliest_deadline(&self) -> Option<Deadline> {
+        if let Self::Hash(hash) = self { hash.earliest_deadline() } else { None }
+    }
+
+    /// Whether every element has ended.
+    pub fn has_ended(&self, now: LockTime) -> bool {
+        if let Self::Hash(hash) = self { hash.has_ended(now) } else { false }
+    }
 }
 
 /// What every shape can say of itself.

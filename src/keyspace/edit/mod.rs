@@ -4,6 +4,11 @@
 //!         with the last element. What can be changed in each shape stands in the file of that shape.
 //! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`] alone.
 
+mod hash;
+mod list;
+mod set;
+mod sorted_set;
+
 use std::marker::PhantomData;
 
 use bytes::Bytes;
@@ -92,6 +97,7 @@ impl<'v, T: Typed> Editor<'v, T> {
 impl<T: Typed> Drop for Editor<'_, T> {
     fn drop(&mut self) {
         if self.is_changed {
+            self.occupied.rearm();
             self.occupied.touch();
             self.occupied.place.touched();
         }
@@ -109,3 +115,6 @@ impl<T: Typed> Drop for Editor<'_, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ impl Shard {
         let number = self.keep(object);
         let id = self.insert(db, hash, key, &number, deadline, stamp);
         self.arena.set_form(id.0, Form::Object as u8);
-        id
+        self.rearm(id, hash)
     }
 
     /// Puts an object in place of the value; deadline and stamp stay. Returns the id of the entry from now on.
@@ -26,7 +26,7 @@ impl Shard {
         let number = self.keep(object);
         let id = self.set_value(id, hash, &number);
         self.arena.set_form(id.0, Form::Object as u8);
-        id
+        self.rearm(id, hash)
     }
 
     /// The object of an entry, unless its value is a string.
@@ -45,6 +45,7 @@ impl Shard {
     /// Takes the object out of an entry, which has an empty string afterwards.
     pub fn take_object(&mut self, id: EntryId) -> Option<Object> {
         let number = self.number(id)?;
+        self.forget_inner(id);
         self.arena.set_form(id.0, Form::Whole as u8);
         Some(self.objects.remove(number))
     }
@@ -54,12 +55,16 @@ impl Shard {
         if self.arena.form(id.0) != Form::Object as u8 {
             return None;
         }
-        let number = self.arena.value(id.0).try_into().expect("the value of an object's entry is its number");
-        Some(u32::from_le_bytes(number) as usize)
+        let number = self.arena.value(id.0).first_chunk::<NUMBER_BYTES>();
+        let number = number.expect("the value of an object's entry begins with its number");
+        Some(u32::from_le_bytes(*number) as usize)
     }
 
-    fn keep(&mut self, object: Object) -> [u8; 4] {
+    fn keep(&mut self, object: Object) -> [u8; NUMBER_BYTES] {
         let number = u32::try_from(self.objects.insert(object)).expect("fewer objects than entries");
         number.to_le_bytes()
     }
 }
+
+/// Bytes of an object's number.
+pub(super) const NUMBER_BYTES: usize = size_of::<u32>();

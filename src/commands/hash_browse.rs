@@ -1,0 +1,222 @@
+//! Looking through a hash: HSCAN, and HRANDFIELD, which draws from it.
+//!
+//! Source  Redis 7.0 `t_hash.c`: `hrandfieldWithCountCommand`, and `db.c`: `scanGenericCommand`; NOVALUES of Valkey 8.
+
+use super::browse::{Found, cursor};
+use super::row::{Flags, Group, Row, block, integer, key, pattern, token};
+use super::{Args, Call, Outcome, Shared};
+use crate::error::Refusal;
+use crate::resp::{Protocol, Reply};
+use crate::types::{Hash, Shape, glob};
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "HRANDFIELD",
+        summary: "Returns fields of a hash, any of them.",
+        since: "6.2.0",
+        group: Group::Hash,
+        flags: Flags::READONLY.with(Flags::LINEAR),
+        args: &[
+            key("key"),
+            block("options", &[integer("count"), token("withvalues", "WITHVALUES").maybe()]).maybe(),
+        ],
+        subcommands: &[],
+        run: hrandfield,
+    },
+    Row {
+        name: "HSCAN",
+        summary: "Returns some fields and values of a hash, and where to go on.",
+        since: "2.8.0",
+        group: Group::Hash,
+        flags: Flags::READONLY.with(Flags::LINEAR),
+        args: &[
+            key("key"),
+            integer("cursor"),
+            pattern("pattern").after("MATCH").maybe(),
+            integer("count").after("COUNT").maybe(),
+            token("novalues", "NOVALUES").maybe(),
+        ],
+        subcommands: &[],
+        run: hscan,
+    },
+];
+
+/// Bytes of fields and values that may be drawn again and again for one reply. Redis has no such bound, and goes on
+/// for as long as it has memory.
+const DRAWN_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// A hash of which less than one field in so many is wanted is not walked through for them.
+const SPARSE: usize = 8;
+
+fn hrandfield(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    if call.args.is_empty() {
+        return one_field(call, name);
+    }
+    let count = count(&mut call.args)?;
+    let with_values = !call.args.is_empty();
+    if with_values {
+        if !call.args.take("WITHVALUES") || !call.args.is_empty() {
+            return Err(Refusal::Syntax);
+        }
+        if count.unsigned_abs() > (i64::MAX / 2).unsigned_abs() {
+            return Err(Refusal::said("ERR value is out of range"));
+        }
+    }
+
+    let Some(hash) = call.view.read_as::<Hash>(name)? else {
+        call.reply.array(0);
+        return Ok(Outcome::Replied);
+    };
+    let mut drawn = Drawn { reply: &mut call.reply, with_values };
+    match usize::try_from(count) {
+        Ok(count) => drawn.distinct(hash, count.min(hash.len()), call.shared),
+        Err(_) => drawn.repeated(hash, count.unsigned_abs(), call.shared)?,
+    }
+    Ok(Outcome::Replied)
+}
+
+/// How many fields are wanted; below zero: that many, the same one perhaps more than once.
+fn count(args: &mut Args<'_>) -> Result<i64, Refusal> {
+    match args.integer()? {
+        i64::MIN => Err(Refusal::said(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        )),
+        count => Ok(count),
+    }
+}
+
+fn one_field(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
+    match call.view.read_as::<Hash>(name)?.and_then(|hash| hash.at(below(hash.len(), call.shared))) {
+        Some((field, _)) => call.reply.bulk(field),
+        None => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+/// A number below `end`, each as likely as any other; 0 when there is none.
+fn below(end: usize, shared: &Shared) -> usize {
+    ((u128::from(shared.random()) * end as u128) >> 64) as usize
+}
+
+/// Fields on their way to the client.
+struct Drawn<'c, 'a> {
+    reply: &'c mut Reply<'a>,
+    with_values: bool,
+}
+
+impl Drawn<'_, '_> {
+    fn head(&mut self, count: usize) {
+        let flat = self.with_values && self.reply.protocol() == Protocol::Resp2;
+        self.reply.array(count << u32::from(flat));
+    }
+
+    fn pair(&mut self, field: &[u8], value: &[u8]) {
+        if self.with_values && self.reply.protocol() == Protocol::Resp3 {
+            self.reply.array(2);
+        }
+        self.reply.bulk(field);
+        if self.with_values {
+            self.reply.bulk(value);
+        }
+    }
+
+    /// So many fields, none of them twice: every choice of them is as likely as any other, their order is that of the
+    /// hash.
+    fn distinct(&mut self, hash: &Hash, count: usize, shared: &Shared) {
+        self.head(count);
+        if count < hash.len() / SPARSE {
+            let mut places = std::collections::BTreeSet::new();
+            while places.len() < count {
+                places.insert(below(hash.len(), shared));
+            }
+            places.into_iter().filter_map(|place| hash.at(place)).for_each(|(f, v)| self.pair(f, v));
+            return;
+        }
+        let (mut wanted, mut left) = (count, hash.len());
+        for (field, value) in hash.iter() {
+            if below(left, shared) < wanted {
+                self.pair(field, value);
+                wanted -= 1;
+            }
+            left -= 1;
+        }
+    }
+
+    /// So many fields, each drawn from all.
+    fn repeated(&mut self, hash: &Hash, count: u64, shared: &Shared) -> Result<(), Refusal> {
+        let too_much = || Refusal::said("ERR value is out of range");
+        let count = usize::try_from(count).ok().filter(|count| *count <= DRAWN_BYTES_MAX);
+        let count = count.ok_or_else(too_much)?;
+        self.head(count);
+        let mut bytes = 0;
+        for _ in 0..count {
+            if let Some((field, value)) = hash.at(below(hash.len(), shared)) {
+                // Even nothing at all takes a few bytes to be said.
+                bytes +=
+                    BULK_BYTES + field.len() + if self.with_values { BULK_BYTES + value.len() } else { 0 };
+                if bytes > DRAWN_BYTES_MAX {
+                    return Err(too_much());
+                }
+                self.pair(field, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a bulk string beside its own.
+const BULK_BYTES: usize = 6;
+
+#[derive(Debug)]
+struct ScanOptions<'a> {
+    count: u64,
+    pattern: Option<&'a [u8]>,
+    with_values: bool,
+}
+
+fn scan_options<'a>(args: &mut Args<'a>) -> Result<ScanOptions<'a>, Refusal> {
+    let mut options = ScanOptions { count: 10, pattern: None, with_values: true };
+    while !args.is_empty() {
+        if args.take("COUNT") {
+            let count = args.integer()?;
+            options.count = u64::try_from(count).ok().filter(|count| *count > 0).ok_or(Refusal::Syntax)?;
+        } else if args.take("MATCH") {
+            options.pattern = Some(args.word()?);
+        } else if args.take("NOVALUES") {
+            options.with_values = false;
+        } else {
+            return Err(Refusal::Syntax);
+        }
+    }
+    Ok(options)
+}
+
+fn hscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let cursor = cursor(call.args.word()?).ok_or_else(|| Refusal::said("ERR invalid cursor"))?;
+    // Options are looked at only when the key is there, as in Redis.
+    let Some(hash) = call.view.read_as::<Hash>(name)? else {
+        answer(&mut call.reply, 0, &Found::default());
+        return Ok(Outcome::Replied);
+    };
+    let options = scan_options(&mut call.args)?;
+
+    let mut found = Found::default();
+    let cursor = hash.scan(cursor, options.count, |field, value| {
+        if options.pattern.is_none_or(|pattern| glob::matches(pattern, field)) {
+            found.add(field);
+            if options.with_values {
+                found.add(value);
+            }
+        }
+    });
+
+    answer(&mut call.reply, cursor, &found);
+    Ok(Outcome::Replied)
+}
+
+fn answer(reply: &mut Reply<'_>, cursor: u64, found: &Found) {
+    reply.array(2);
+    reply.bulk(itoa::Buffer::new().format(cursor).as_bytes());
+    found.answer(reply);
+}

@@ -1,0 +1,158 @@
+//! EXEC: the requests of a transaction, one after the other at one instant, with every shard of theirs locked.
+//!
+//! Locks   the shards of all keys that its requests name, and of those it watches: nobody changes one of these between
+//!         the look at the watches and the last request.
+//! Source  Redis 7.0 `multi.c`.
+
+use super::{Batch, Engine, Flow};
+use crate::commands::row::Flags;
+use crate::commands::{Command, EXEC, Outcome, table};
+use crate::error::Refusal;
+use crate::keyspace::{Reach, View};
+use crate::limits::TRANSACTION_BYTES_MAX;
+use crate::resp::{OwnedRequest, Protocol, Reply, Request};
+use crate::state::session::Session;
+use crate::state::transaction::Transaction;
+
+/// A request of a transaction, and the command it names.
+type Step<'a> = (&'static Command, Request<'a>);
+
+/// Gathers a request for EXEC.
+#[cold]
+pub(super) fn queue(
+    transaction: &mut Transaction,
+    command: &Command,
+    request: Request<'_>,
+    protocol: Protocol,
+    out: &mut Vec<u8>,
+) {
+    let mut reply = Reply::new(out, protocol);
+    // What EXEC will not carry out need not be kept.
+    if !transaction.is_aborted {
+        let owned = OwnedRequest::of(request);
+        transaction.bytes += size_of::<OwnedRequest>() + owned.heap_bytes();
+        if transaction.bytes > TRANSACTION_BYTES_MAX {
+            *transaction = Transaction { is_aborted: true, ..Transaction::default() };
+            return reply.error("ERR the requests of this transaction take too much memory");
+        }
+        transaction.may_write |= command.row.flags.has(Flags::WRITE.with(Flags::SCRIPT));
+        transaction.queued.push(owned);
+    }
+    reply.status("QUEUED");
+}
+
+/// The shards of a transaction: all of them if a request may touch keys that it does not name.
+fn reach<'b, 'a: 'b>(
+    steps: &[Step<'a>],
+    watched: impl Iterator<Item = &'a [u8]>,
+    keys: &'b mut Vec<&'a [u8]>,
+) -> Reach<'b> {
+    keys.extend(watched);
+    for (command, request) in steps {
+        if command.row.flags.has(Flags::ALL_SHARDS.with(Flags::SCRIPT)) {
+            return Reach::All;
+        }
+        keys.extend(command.positions(*request).map(|at| request.word(at)));
+    }
+    if keys.is_empty() { Reach::Nothing } else { Reach::Keys(keys) }
+}
+
+impl Engine {
+    /// A request was refused at a gate: a transaction under way comes to nothing. A refused EXEC ends it at once, and says
+    /// so even where there was none.
+    pub(super) fn abort(
+        &self,
+        session: &mut Session,
+        refusal: Refusal,
+        command: Option<&'static Command>,
+    ) -> Refusal {
+        if let Some(transaction) = &mut session.transaction {
+            transaction.is_aborted = true;
+        }
+        if command.is_none_or(|command| command.row.name != EXEC) {
+            return refusal;
+        }
+        crate::commands::discard_all(session, &self.shared);
+        let text = refusal.text();
+        let reason = text.split_once(' ').map_or(&*text, |(_, reason)| reason);
+        Refusal::said(format!("EXECABORT Transaction discarded because of: {reason}"))
+    }
+
+    /// Carries out the transaction of this session.
+    #[cold]
+    pub(super) fn exec(
+        &self,
+        session: &mut Session,
+        command: &'static Command,
+        batch: &mut Batch,
+        out: &mut Vec<u8>,
+    ) -> Flow {
+        let Some(transaction) = session.transaction.take() else { return Flow::Next };
+        if transaction.is_aborted {
+            crate::commands::discard_all(session, &self.shared);
+            self.count((command.index, 1));
+            let text = "EXECABORT Transaction discarded because of previous errors.";
+            self.refuse(session, &Refusal::said(text), out);
+            return Flow::Next;
+        }
+        let steps: Vec<Step<'_>> = transaction.queued.iter().filter_map(step).collect();
+        let watching = session.watching.take();
+        let watched = watching.iter().flat_map(|watching| &watching.keys).map(|(_, key)| &key[..]);
+        let mut keys = Vec::new();
+        let reach = reach(&steps, watched, &mut keys);
+        let shared = &*self.shared;
+        let view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
+        let Some(mut view) = view else {
+            session.watching = watching;
+            session.transaction = Some(transaction);
+            return self.later(session, batch);
+        };
+        view.on_behalf_of(session.client.id);
+        self.count((command.index, 1));
+        let is_broken = watching.as_ref().is_some_and(|watching| watching.watch.is_broken());
+        if let Some(watching) = &watching {
+            view.unwatch(watching);
+        }
+        let mut flow = Flow::Next;
+        if is_broken {
+            Reply::new(out, session.protocol).null_array();
+        } else {
+            Reply::new(out, session.protocol).array(steps.len());
+            for step in &steps {
+                flow = self.step(session, *step, &mut view, batch, out, flow);
+            }
+        }
+        view.finish(&shared.audience);
+        flow
+    }
+
+    /// Carries out one request of a transaction. Nothing in a transaction waits: what would is answered at once, as if
+    /// its time were over.
+    fn step<'k>(
+        &'k self,
+        session: &mut Session,
+        (command, request): Step<'_>,
+        view: &mut View<'k>,
+        batch: &mut Batch,
+        out: &mut Vec<u8>,
+        flow: Flow,
+    ) -> Flow {
+        let result = self.perform(session, command, request, view, batch, out);
+        // SELECT holds for the rest of the transaction, and after it.
+        view.select(session.database);
+        match result {
+            Ok(Outcome::Park { answer, .. }) => out.extend_from_slice(&answer),
+            Ok(Outcome::Close) => return Flow::Close,
+            Ok(Outcome::Replied | Outcome::Later) | Err(_) => {}
+        }
+        flow
+    }
+}
+
+/// The command that a gathered request names; every one of them was found when it came.
+fn step(owned: &OwnedRequest) -> Option<Step<'_>> {
+    let request = owned.request();
+    let command = table().find(request.word(0))?;
+    let subcommand = request.get(1).and_then(|name| command.subcommand(name));
+    Some((subcommand.unwrap_or(command), request))
+}

@@ -1,0 +1,138 @@
+//! When entries end, and when something inside them does.
+//!
+//! Owns    the deadline of each key, and the moment at which its entry next needs a look: the timer in the wheel.
+//! Rule    they are one and the same word of the entry, but for an object of which elements end by themselves: its
+//!         entry's value holds the key's own deadline behind the object's number, and the word is the earliest of all.
+//!         Strings, and objects that end only as a whole, neither hold nor read more for it.
+
+use super::objects::NUMBER_BYTES;
+use super::{EntryId, Form, Shard, millis};
+use crate::clock::{Deadline, LockTime};
+use crate::keyspace::arena::NO_DEADLINE;
+use crate::types::Object;
+use crate::wheel::Timers;
+
+impl Shard {
+    /// Sets or takes away the deadline of a key. One that moves later leaves the wheel as it is.
+    pub fn set_deadline(&mut self, id: EntryId, deadline: Option<Deadline>) {
+        let (own, new) = (self.own_ms(id), millis(deadline));
+        let old = own.unwrap_or_else(|| self.arena.deadline_ms(id.0));
+        let deadlines = &mut self.tables[usize::from(self.arena.table(id.0))].deadlines;
+        match (old != NO_DEADLINE, new != NO_DEADLINE) {
+            (true, false) => *deadlines -= 1,
+            (false, true) => *deadlines += 1,
+            _ => {}
+        }
+        if own.is_some() {
+            self.arena.value_mut(id.0)[NUMBER_BYTES..].copy_from_slice(&new.to_le_bytes());
+            self.set_timer(id, new.min(self.inner_ms(id)));
+        } else {
+            self.set_timer(id, new);
+        }
+    }
+
+    /// Fits the timer to an object that has been changed. Returns the id of the entry from now on.
+    pub fn rearm(&mut self, id: EntryId, hash: u64) -> EntryId {
+        let (own, inner) = (self.own_ms(id), self.inner_ms(id));
+        match own {
+            None if inner == NO_DEADLINE => id,
+            None => {
+                let own = self.arena.deadline_ms(id.0);
+                let len = NUMBER_BYTES + size_of::<u64>();
+                let new = self.arena.resize(id.0, len, NUMBER_BYTES, 0);
+                self.arena.value_mut(new)[NUMBER_BYTES..].copy_from_slice(&own.to_le_bytes());
+                let id = self.renamed(id, hash, new);
+                self.set_timer(id, own.min(inner));
+                id
+            }
+            Some(own) if inner == NO_DEADLINE => {
+                let new = self.arena.resize(id.0, NUMBER_BYTES, NUMBER_BYTES, 0);
+                let id = self.renamed(id, hash, new);
+                self.set_timer(id, own);
+                id
+            }
+            Some(own) => {
+                self.set_timer(id, own.min(inner));
+                id
+            }
+        }
+    }
+
+    /// The deadline of a key; `None` when it has none.
+    pub fn deadline(&self, id: EntryId) -> Option<Deadline> {
+        match self.arena.deadline_ms(id.0) {
+            NO_DEADLINE => None,
+            earliest => deadline(self.own_ms(id).unwrap_or(earliest)),
+        }
+    }
+
+    /// The deadline of a key, or that of the element of its object that ends before it.
+    pub fn earliest_deadline(&self, id: EntryId) -> Option<Deadline> {
+        deadline(self.arena.deadline_ms(id.0))
+    }
+
+    /// Whether something about the entry has ended: its key, or elements of its object.
+    #[inline]
+    pub fn is_due(&self, id: EntryId, now: LockTime) -> bool {
+        self.arena.deadline_ms(id.0) < now.as_millis()
+    }
+
+    /// Whether nothing of the entry is left: its key has ended, or every element of its object.
+    pub fn has_ended(&self, id: EntryId, now: LockTime) -> bool {
+        self.is_due(id, now)
+            && (self.deadline(id).is_some_and(|deadline| deadline.has_passed(now))
+                || self.object(id).is_some_and(|object| object.has_ended(now)))
+    }
+
+    /// Panics if the words of the entry contradict each other.
+    pub(super) fn assert_timer_laws(&self, id: EntryId) {
+        let (own, inner) = (self.own_ms(id), self.inner_ms(id));
+        assert_eq!(own.is_some(), inner != NO_DEADLINE, "{id:?}: a deadline of its own iff elements end");
+        if let Some(own) = own {
+            assert_eq!(self.arena.deadline_ms(id.0), own.min(inner), "{id:?}: looked at when something ends");
+        }
+    }
+
+    /// The object is leaving the entry: what is left is the key's deadline.
+    pub(super) fn forget_inner(&mut self, id: EntryId) {
+        if let Some(own) = self.own_ms(id) {
+            self.set_timer(id, own);
+        }
+    }
+
+    fn set_timer(&mut self, id: EntryId, new: u64) {
+        let old = self.arena.deadline_ms(id.0);
+        self.arena.set_deadline_ms(id.0, new);
+        match (old != NO_DEADLINE, new != NO_DEADLINE) {
+            // The timer is left where it is on purpose. Renewals outnumber expiries by far, and a timer that
+            // fires early costs one move, while cutting and arming costs several on every renewal.
+            (true, true) if new >= old => {}
+            (true, true) => {
+                self.wheel.cut(id.0, &mut self.arena);
+                self.arm(id.0);
+            }
+            (true, false) => self.wheel.cut(id.0, &mut self.arena),
+            (false, true) => self.arm(id.0),
+            (false, false) => {}
+        }
+    }
+
+    /// The key's own deadline, where it is not the entry's.
+    #[inline]
+    fn own_ms(&self, id: EntryId) -> Option<u64> {
+        if self.arena.form(id.0) != Form::Object as u8 {
+            return None;
+        }
+        let own = self.arena.value(id.0).get(NUMBER_BYTES..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*own))
+    }
+
+    /// The earliest deadline of an element.
+    fn inner_ms(&self, id: EntryId) -> u64 {
+        millis(self.object(id).and_then(Object::earliest_deadline))
+    }
+}
+
+fn deadline(ms: u64) -> Option<Deadline> {
+    (ms != NO_DEADLINE).then(|| Deadline::at(LockTime::from_millis(ms)))
+}

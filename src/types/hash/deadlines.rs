@@ -1,0 +1,70 @@
+//! When which field of a hash ends.
+//!
+//! Owns    the deadlines, by field and in the order in which they pass; a field's name once for both.
+//! Rule    fields that end in the same millisecond leave in the order of their names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::clock::{Deadline, LockTime};
+
+/// The deadlines of a hash's fields.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Deadlines {
+    of: BTreeMap<Arc<[u8]>, Deadline>,
+    order: BTreeSet<(Deadline, Arc<[u8]>)>,
+    name_bytes: usize,
+}
+
+impl Deadlines {
+    /// The field ends then, whatever was said before.
+    pub(super) fn set(&mut self, field: &[u8], deadline: Deadline) {
+        self.remove(field);
+        let name: Arc<[u8]> = field.into();
+        self.name_bytes += name.len();
+        self.of.insert(Arc::clone(&name), deadline);
+        self.order.insert((deadline, name));
+    }
+
+    /// The field lives for ever.
+    pub(super) fn remove(&mut self, field: &[u8]) {
+        if let Some((name, deadline)) = self.of.remove_entry(field) {
+            self.name_bytes -= name.len();
+            self.order.remove(&(deadline, name));
+        }
+    }
+
+    pub(super) fn get(&self, field: &[u8]) -> Option<Deadline> {
+        self.of.get(field).copied()
+    }
+
+    pub(super) fn earliest(&self) -> Option<Deadline> {
+        self.order.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// The field that ended first, if one has ended.
+    pub(super) fn due(&self, now: LockTime) -> Option<&[u8]> {
+        let (deadline, field) = self.order.first()?;
+        deadline.has_passed(now).then_some(field)
+    }
+
+    /// Whether all of them have passed.
+    pub(super) fn have_passed(&self, now: LockTime) -> bool {
+        self.order.last().is_none_or(|(deadline, _)| deadline.has_passed(now))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        size_of::<Self>() + self.name_bytes + self.of.len() * FIELD_BYTES
+    }
+}
+
+/// A deadline and a pointer in each tree with the room that trees leave, and the name's counters.
+const FIELD_BYTES: usize = 2 * 40 + 16;

@@ -1,0 +1,105 @@
+//! Many fields, or long ones: in a row, with an index that finds them by their hash.
+//!
+//! Owns    an allocation for every field and one for every value.
+
+use ahash::RandomState;
+use indexmap::IndexMap;
+
+/// The fields of a larger hash.
+#[derive(Clone, Debug)]
+pub(super) struct Indexed {
+    fields: IndexMap<Box<[u8]>, Box<[u8]>, RandomState>,
+    /// Bytes of all fields and values.
+    element_bytes: usize,
+}
+
+impl Indexed {
+    /// No fields, and room for some.
+    pub(super) fn with_capacity(fields: usize) -> Self {
+        Self { fields: IndexMap::with_capacity_and_hasher(fields, hasher()), element_bytes: 0 }
+    }
+
+    /// Sets a field; true when it is new.
+    pub(super) fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
+        match self.fields.get_mut(field) {
+            Some(old) if old.len() == value.len() => old.copy_from_slice(value),
+            Some(old) => {
+                self.element_bytes = self.element_bytes - old.len() + value.len();
+                *old = value.into();
+            }
+            None => {
+                self.element_bytes += field.len() + value.len();
+                self.fields.insert(field.into(), value.into());
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Removes a field; false when it was not there. What is behind it moves up by one, or else the last field takes
+    /// its place.
+    pub(super) fn remove(&mut self, field: &[u8], keeps_order: bool) -> bool {
+        let removed = match keeps_order {
+            true => self.fields.shift_remove(field),
+            false => self.fields.swap_remove(field),
+        };
+        let Some(value) = removed else { return false };
+        self.element_bytes -= field.len() + value.len();
+        // A table that was large shall not stay so for the few fields that are left.
+        if self.fields.capacity() > CAPACITY_KEPT && self.fields.len() < self.fields.capacity() / 8 {
+            self.fields.shrink_to(self.fields.len() * 2);
+        }
+        true
+    }
+
+    pub(super) fn get(&self, field: &[u8]) -> Option<&[u8]> {
+        self.fields.get(field).map(AsRef::as_ref)
+    }
+
+    pub(super) fn at(&self, place: usize) -> Option<(&[u8], &[u8])> {
+        self.fields.get_index(place).map(|(field, value)| (field.as_ref(), value.as_ref()))
+    }
+
+    pub(super) fn iter(&self) -> Iter<'_> {
+        Iter { inner: self.fields.iter() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.element_bytes + 2 * ALLOCATION_BYTES * self.len() + self.fields.capacity() * SLOT_BYTES
+    }
+}
+
+/// Fields and values, in the order of their places.
+#[derive(Debug)]
+pub struct Iter<'h> {
+    inner: indexmap::map::Iter<'h, Box<[u8]>, Box<[u8]>>,
+}
+
+impl<'h> Iterator for Iter<'h> {
+    type Item = (&'h [u8], &'h [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.inner.next().map(|(field, value)| (field.as_ref(), value.as_ref()))
+    }
+}
+
+/// The same in every run: nothing here takes its order from a hash, and a replay shall be the run again.
+fn hasher() -> RandomState {
+    RandomState::with_seeds(
+        0x9e37_79b9_7f4a_7c15,
+        0xbf58_476d_1ce4_e5b9,
+        0x94d0_49bb_1331_11eb,
+        0x2545_f491_4f6c_dd1d,
+    )
+}
+
+/// What an allocator keeps of each allocation beside what was asked for, about.
+const ALLOCATION_BYTES: usize = 8;
+/// The hash, the two boxes, and the word in the index with its control byte.
+const SLOT_BYTES: usize = size_of::<u64>() + 2 * size_of::<Box<[u8]>>() + size_of::<usize>() + 1;
+/// Fields for which room is kept however few there are.
+const CAPACITY_KEPT: usize = 64;
