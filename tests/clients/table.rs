@@ -177,7 +177,7 @@ pub(crate) const CLIENTS: &[Client] = &[
     Client {
         name: "redis-semaphore-kinds",
         packages: &["redis-semaphore", "ioredis"],
-        covers: "`Semaphore`, `MultiSemaphore`, and over three servers `RedlockMutex`, `RedlockSemaphore`, `RedlockMultiSemaphore`",
+        covers: "`Semaphore`, `MultiSemaphore`; over three servers `RedlockMutex`, `RedlockSemaphore`, ...",
         servers: 3,
         ..node(&["node", "redis-semaphore-kinds.js"])
     },
@@ -222,7 +222,7 @@ pub(crate) const CLIENTS: &[Client] = &[
     Client {
         name: "bullmq",
         packages: &["bullmq", "ioredis"],
-        covers: "a job's lock by hand, renewed by workers, lost by one that stalls; retries, delays, ranks, schedules",
+        covers: "a job's lock by hand, renewed by workers, lost by one that stalls; retries, delays, schedules",
         ..node(&["node", "bullmq.js"])
     },
     Client {

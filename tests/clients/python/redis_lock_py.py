@@ -1,4 +1,4 @@
-"""redis-lock-py: a lock whose waiters subscribe and whose release publishes, its spin lock, its asyncio form."""
+"""redis-lock-py: a lock whose waiters subscribe and whose release publishes; its spin lock; asyncio."""
 
 import asyncio
 
