@@ -6,8 +6,12 @@
 //! Rule    a function written for scripts raises errors by [`raised`]; plain errors of mlua lack the place.
 //! Source  Redis 7.0 `script_lua.c`, `eval.c`; Lua 5.1 reference manual.
 
+mod auxiliary;
+mod bit;
 mod budget;
 mod calls;
+mod cjson;
+mod cmsgpack;
 mod convert;
 mod fault;
 mod library;
@@ -15,6 +19,7 @@ mod patterns;
 mod random;
 mod sandbox;
 mod strings;
+mod structs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

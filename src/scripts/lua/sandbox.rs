@@ -15,7 +15,7 @@ use super::calls::{self, Level};
 use super::fault::{self, Fault, OUT_OF_MEMORY, OWN_CHUNK, Place, Stop};
 use super::library::Host;
 use super::random::{self, Random};
-use super::{library, strings};
+use super::{bit, cjson, cmsgpack, library, strings, structs};
 use crate::resp::Protocol;
 
 /// The world of scripts.
@@ -119,6 +119,10 @@ impl Sandbox {
             })?,
         ))?;
         strings::install(lua, &globals.raw_get("string")?, budget, &guarded)?;
+        globals.raw_set("bit", bit::install(lua, budget)?)?;
+        globals.raw_set("cjson", cjson::install(lua, budget)?)?;
+        globals.raw_set("cmsgpack", cmsgpack::install(lua, budget)?)?;
+        globals.raw_set("struct", structs::install(lua, budget)?)?;
         let shared = Arc::new(Shared::default());
         let idle = (idle(lua, &shared, |pair| &pair.0)?, idle(lua, &shared, |pair| &pair.1)?);
         let redis = lua.create_table()?;
