@@ -13,6 +13,8 @@ use crate::keyspace::View;
 use crate::resp::{Protocol, Reply, Request};
 use crate::scripts::native::{Answer, Calls};
 use crate::state::session::Session;
+#[cfg(feature = "lua")]
+use crate::state::settings::Settings;
 
 /// A script's view of the server.
 #[derive(Debug)]
@@ -106,6 +108,12 @@ impl<'c, 'k> Inside<'c, 'k> {
         } else {
             Ok(command)
         }
+    }
+
+    /// How the server is set.
+    #[cfg(feature = "lua")]
+    pub(super) fn settings(&self) -> &'k Settings {
+        &self.shared.settings
     }
 
     /// The text of the last reply to a native program.

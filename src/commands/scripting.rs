@@ -190,7 +190,7 @@ fn run(
     with_view(call, reach, |call, view| {
         if cached == Cached::NotYet {
             if script.program.is_none() {
-                call.shared.interpreter.check(script)?;
+                call.shared.interpreter.check(script, &call.shared.settings)?;
             }
             call.shared.scripts.pass(script);
         }
@@ -291,7 +291,7 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let reach = if is_new && script.program.is_none() { Reach::All } else { Reach::Nothing };
     with_view(call, reach, |call, _| {
         if is_new && script.program.is_none() {
-            call.shared.interpreter.check(&script)?;
+            call.shared.interpreter.check(&script, &call.shared.settings)?;
         }
         call.shared.scripts.keep(&script);
         call.reply.bulk(script.hex.as_bytes());

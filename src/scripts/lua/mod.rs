@@ -37,8 +37,6 @@ use convert::Names;
 use fault::Fault;
 use sandbox::Sandbox;
 
-/// Bytes that a script may hold when nobody says otherwise.
-pub const MEMORY_BYTES_MAX: usize = 256 << 20;
 /// Functions that the interpreter keeps compiled, and the bytes of their texts.
 const COMPILED_MAX: usize = 1_000;
 const COMPILED_BYTES_MAX: usize = 16 << 20;

@@ -184,7 +184,7 @@ local function compile(text, name)
     -- What begins like bytecode is read as the text that it is not.
     local prefix = text:sub(1, 1) == '\27' and ' ' or ''
     local compiled, reason = loadstring(prefix .. text, name or text)
-    if not compiled then return nil, reason end
+    if not compiled then return nil, passed(reason) end
     return setfenv(compiled, real._G)
 end
 
