@@ -5,6 +5,7 @@
 //! Rule    a handler parses, then acts, then answers; it has no effect before it has parsed everything.
 
 mod args;
+mod blocking;
 mod browse;
 mod client;
 mod command;
@@ -108,6 +109,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     lists::ROWS,
     list_search::ROWS,
     list_moves::ROWS,
+    blocking::ROWS,
     sets::ROWS,
     set_draws::ROWS,
     set_algebra::ROWS,
