@@ -18,6 +18,8 @@ mod expire;
 mod expiry;
 mod facts;
 mod hash_browse;
+mod hash_expiry;
+mod hash_leases;
 mod hashes;
 mod help;
 mod info;
@@ -38,6 +40,9 @@ mod set_algebra;
 mod set_draws;
 mod sets;
 mod shared;
+mod sorted_set_picks;
+mod sorted_set_ranges;
+mod sorted_sets;
 mod strings;
 pub mod table;
 mod text;
@@ -106,10 +111,15 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     counters::ROWS,
     hashes::ROWS,
     hash_browse::ROWS,
+    hash_expiry::ROWS,
+    hash_leases::ROWS,
     lists::ROWS,
     list_search::ROWS,
     list_moves::ROWS,
     blocking::ROWS,
+    sorted_sets::ROWS,
+    sorted_set_ranges::ROWS,
+    sorted_set_picks::ROWS,
     sets::ROWS,
     set_draws::ROWS,
     set_algebra::ROWS,
