@@ -1,4 +1,4 @@
-//! Lists that are waited for: BLPOP, BRPOP, BLMOVE, BRPOPLPUSH, BLMPOP.
+//! Lists and sorted sets that are waited for: BLPOP, BRPOP, BLMOVE, BRPOPLPUSH, BLMPOP; BZPOPMIN, BZPOPMAX, BZMPOP.
 //!
 //! Rule    a call that finds what it wants takes it as its sister command would; else it is parked on its keys, and
 //!         whoever gives one of them what it wants has it served, the oldest call first.
@@ -10,7 +10,8 @@ use bytes::Bytes;
 
 use super::list_moves::{Ends, FROM, Harvest, TO, WHERE, pop_named, shift};
 use super::lists::pop_one;
-use super::row::{Arg, Flags, Group, Row, double, integer, key, key_count};
+use super::row::{Arg, Flags, Group, Row, double, integer, key, key_count, one_of, token};
+use super::sorted_set_picks as picks;
 use super::{Call, Outcome};
 use crate::clock::LockTime;
 use crate::error::Refusal;
@@ -18,9 +19,9 @@ use crate::keyspace::{Serve, Ticket, View};
 use crate::resp::Reply;
 use crate::state::claim::Claim;
 use crate::state::clients::Client;
-use crate::types::List;
 use crate::types::extended::Extended;
 use crate::types::list::End;
+use crate::types::{List, SortedSet};
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -73,8 +74,39 @@ pub(super) const ROWS: &[Row] = &[
         subcommands: &[],
         run: brpoplpush,
     },
+    Row {
+        name: "BZMPOP",
+        summary: "Removes members from the first sorted set that is there and returns them; waits until there is one.",
+        since: "7.0.0",
+        group: Group::SortedSet,
+        flags: Flags::WRITE.with(Flags::BLOCKING),
+        args: &[TIMEOUT, key_count(), key("key").many(), MIN_MAX, integer("count").after("COUNT").maybe()],
+        subcommands: &[],
+        run: bzmpop,
+    },
+    Row {
+        name: "BZPOPMAX",
+        summary: "Removes the member with the highest score from the first sorted set that is there; waits until there is one.",
+        since: "5.0.0",
+        group: Group::SortedSet,
+        flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST),
+        args: &[key("key").many(), TIMEOUT],
+        subcommands: &[],
+        run: bzpopmax,
+    },
+    Row {
+        name: "BZPOPMIN",
+        summary: "Removes the member with the lowest score from the first sorted set that is there; waits until there is one.",
+        since: "5.0.0",
+        group: Group::SortedSet,
+        flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST),
+        args: &[key("key").many(), TIMEOUT],
+        subcommands: &[],
+        run: bzpopmin,
+    },
 ];
 
+const MIN_MAX: Arg = one_of("where", &[token("min", "MIN"), token("max", "MAX")]);
 /// In seconds; zero: as long as it takes.
 const TIMEOUT: Arg = double("timeout");
 
@@ -85,6 +117,10 @@ enum Want {
     Many(End, usize),
     /// One element, with the key's name.
     One(End),
+    /// Members and their scores, with the key's name, in an array.
+    Scored(picks::End, usize),
+    /// One member and its score, with the key's name.
+    ScoredOne(picks::End),
     /// An element, for another list.
     Shifted(Ends, Bytes),
 }
@@ -101,6 +137,14 @@ impl Want {
                 pop_one(list, *end, reply);
                 Ok(true)
             }
+            Self::Scored(end, count) => picks::pop(view, name, *end, *count, |len, entries| {
+                picks::answer_popped(reply, name, len, entries);
+            }),
+            Self::ScoredOne(end) => picks::pop(view, name, *end, 1, |_, entries| {
+                reply.array(3);
+                reply.bulk(name);
+                picks::answer_side_by_side(reply, entries);
+            }),
             Self::Shifted(ends, destination) => shift(view, name, destination, *ends, reply),
         }
     }
@@ -109,7 +153,7 @@ impl Want {
     fn also(&self) -> Vec<Bytes> {
         match self {
             Self::Shifted(_, destination) => vec![destination.clone()],
-            Self::Many(..) | Self::One(_) => Vec::new(),
+            _ => Vec::new(),
         }
     }
 }
@@ -123,7 +167,12 @@ struct Waiting {
 
 impl Serve for Waiting {
     fn is_ready(&self, view: &mut View<'_>, key: &[u8]) -> bool {
-        matches!(view.find::<List>(key), Ok(Some(_)))
+        match self.want {
+            Want::Many(..) | Want::One(_) | Want::Shifted(..) => {
+                matches!(view.find::<List>(key), Ok(Some(_)))
+            }
+            Want::Scored(..) | Want::ScoredOne(_) => matches!(view.find::<SortedSet>(key), Ok(Some(_))),
+        }
     }
 
     fn serve(&self, view: &mut View<'_>, key: &[u8]) {
@@ -140,18 +189,27 @@ impl Serve for Waiting {
 }
 
 fn blpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    pop(call, End::Head)
+    one(call, Want::One(End::Head))
 }
 
 fn brpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    pop(call, End::Tail)
+    one(call, Want::One(End::Tail))
 }
 
-fn pop(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
+fn bzpopmin(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    one(call, Want::ScoredOne(picks::End::Min))
+}
+
+fn bzpopmax(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    one(call, Want::ScoredOne(picks::End::Max))
+}
+
+/// The words of BLPOP and its kind.
+fn one(call: &mut Call<'_, '_>, want: Want) -> Result<Outcome, Refusal> {
     let names: Vec<&[u8]> = call.args.rest_to(call.args.len().saturating_sub(1)).collect();
     let until = timeout(call.args.word()?, call)?;
 
-    take_or_wait(call, &names, until, Want::One(end))
+    take_or_wait(call, &names, until, want)
 }
 
 fn blmove(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -177,6 +235,15 @@ fn blmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     take_or_wait(call, &names, until, Want::Many(end, count))
 }
 
+fn bzmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let time = call.args.word()?;
+    let (names, end, count) = picks::harvest(&mut call.args)?;
+    let names: Vec<&[u8]> = names.collect();
+    let until = timeout(time, call)?;
+
+    take_or_wait(call, &names, until, Want::Scored(end, count))
+}
+
 /// Takes what is wanted from the first key that has it; else waits until one does.
 fn take_or_wait(
     call: &mut Call<'_, '_>,
@@ -192,7 +259,7 @@ fn take_or_wait(
     if !call.session.may_wait {
         match want {
             Want::Shifted(..) => call.reply.null(),
-            Want::Many(..) | Want::One(_) => call.reply.null_array(),
+            _ => call.reply.null_array(),
         }
         return Ok(Outcome::Replied);
     }
