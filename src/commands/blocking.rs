@@ -86,7 +86,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "BZPOPMAX",
-        summary: "Removes the member with the highest score from the first sorted set that is there; waits until there is one.",
+        summary: "Removes and returns the member with the highest score; waits until one of the sorted sets is there.",
         since: "5.0.0",
         group: Group::SortedSet,
         flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST),
@@ -96,7 +96,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "BZPOPMIN",
-        summary: "Removes the member with the lowest score from the first sorted set that is there; waits until there is one.",
+        summary: "Removes and returns the member with the lowest score; waits until one of the sorted sets is there.",
         since: "5.0.0",
         group: Group::SortedSet,
         flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST),
