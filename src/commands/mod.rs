@@ -23,6 +23,8 @@ mod hash_leases;
 mod hashes;
 mod help;
 mod info;
+mod inside;
+mod interpreter;
 mod keys;
 mod latency;
 mod list_moves;
