@@ -274,7 +274,7 @@ fn take_or_wait(
         serve: Box::new(Waiting { client: Arc::clone(&call.session.client), want }),
     };
     let mut answer = Vec::new();
-    Reply::new(&mut answer, call.session.protocol).null_array();
+    Reply::new(&mut answer, call.reply.protocol()).null_array();
     Ok(Outcome::Park { until, answer, ticket: Some(Arc::new(ticket)) })
 }
 
