@@ -37,6 +37,7 @@ mod shared;
 mod sorted_set_picks;
 mod sorted_set_ranges;
 mod sorted_sets;
+mod streams;
 mod strings;
 pub mod table;
 mod text;
@@ -111,6 +112,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     sorted_sets::ROWS,
     sorted_set_ranges::ROWS,
     sorted_set_picks::ROWS,
+    streams::ROWS,
     keys::ROWS,
     browse::ROWS,
     databases::ROWS,
