@@ -41,6 +41,7 @@ mod set_algebra;
 mod set_draws;
 mod sets;
 mod shared;
+mod sorted_set_algebra;
 mod sorted_set_picks;
 mod sorted_set_ranges;
 mod sorted_sets;
@@ -121,6 +122,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     sorted_sets::ROWS,
     sorted_set_ranges::ROWS,
     sorted_set_picks::ROWS,
+    sorted_set_algebra::ROWS,
     streams::ROWS,
     sets::ROWS,
     set_draws::ROWS,
