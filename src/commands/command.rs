@@ -503,6 +503,6 @@ mod tests {
         let set = named(b"set").unwrap();
         assert_eq!(specifications(set), [Specification::Range { begin: 1, last: 0, step: 1 }]);
         let words: Vec<&[u8]> = vec![b"set", b"k", b"v"];
-        assert_eq!(key_positions(set, &words), [1]);
+        assert_eq!(key_positions(set, &words).unwrap(), [1]);
     }
 }

@@ -275,7 +275,7 @@ impl<'a> Ask<'a> {
             see(Content::of(view.entry(source.name).occupied())?);
             Ok::<(), Refusal>(())
         };
-        let mut result = SortedSet::new();
+        let mut result = SortedSet::unsettled();
         if self.operation == Operation::Union {
             for source in &self.sources {
                 content(source, &mut |content| {
@@ -365,6 +365,6 @@ fn store_result(
 
     let result = ask.result(call.view)?;
 
-    store(call, target, result, event);
+    store(call, target, result.settled(), event);
     Ok(Outcome::Replied)
 }
