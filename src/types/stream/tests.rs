@@ -1,3 +1,5 @@
+//! Streams against a simple map, and where nodes end.
+
 use std::collections::BTreeMap;
 
 use super::*;
