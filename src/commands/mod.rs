@@ -42,9 +42,11 @@ mod set_algebra;
 mod set_draws;
 mod sets;
 mod shared;
+mod sorted_set_algebra;
 mod sorted_set_picks;
 mod sorted_set_ranges;
 mod sorted_sets;
+mod streams;
 mod strings;
 pub mod table;
 mod text;
@@ -125,6 +127,8 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     sorted_sets::ROWS,
     sorted_set_ranges::ROWS,
     sorted_set_picks::ROWS,
+    sorted_set_algebra::ROWS,
+    streams::ROWS,
     sets::ROWS,
     set_draws::ROWS,
     set_algebra::ROWS,

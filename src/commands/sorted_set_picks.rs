@@ -22,7 +22,7 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Takes members with the lowest or highest scores away from the first sorted set that is there.",
         since: "7.0.0",
         group: Group::SortedSet,
-        flags: Flags::WRITE,
+        flags: Flags::WRITE.with(Flags::LINEAR),
         args: &[
             key_count(),
             key("key").many(),
@@ -57,7 +57,7 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Returns members of a sorted set, any of them.",
         since: "6.2.0",
         group: Group::SortedSet,
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.with(Flags::LINEAR),
         args: &[key("key"), integer("count").maybe(), token("withscores", "WITHSCORES").maybe()],
         subcommands: &[],
         run: zrandmember,
@@ -67,7 +67,7 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Returns some members of a sorted set with their scores, and where to go on.",
         since: "2.8.0",
         group: Group::SortedSet,
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.with(Flags::LINEAR),
         args: &[
             key("key"),
             integer("cursor"),
