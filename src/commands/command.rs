@@ -287,7 +287,7 @@ fn statuses(reply: &mut Reply<'_>, names: &[impl AsRef<str>]) {
 
 /// Flags in the order in which Redis lists them.
 fn flags(command: &Command) -> Vec<&'static str> {
-    let (row, name) = (command.row, command.name.as_str());
+    let row = command.row;
     let is_counted = matches!(command.keys, Keys::Counted { .. });
     let is_script = row.flags.has(Flags::SCRIPT) || (is_counted && row.group.name() == "scripting");
     let all = [
