@@ -2,6 +2,8 @@
 //!
 //! Source  Redis 7.0: `string2ll` (strict), `getLongDoubleFromObject`, `ld2string` in its human mode.
 
+pub mod double;
+
 /// A 64-bit integer in the one spelling that Redis accepts: no sign but `-`, no leading zero, no space, no `-0`.
 #[inline]
 pub fn integer(text: &[u8]) -> Option<i64> {

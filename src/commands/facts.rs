@@ -41,11 +41,11 @@ pub(super) fn category(command: &Command) -> Option<&'static str> {
         Group::Generic => Some("keyspace"),
         Group::Hash => Some("hash"),
         Group::Scripting => Some("scripting"),
+        Group::SortedSet => Some("sortedset"),
+        Group::Stream => Some("stream"),
         Group::String => Some("string"),
         Group::List => Some("list"),
         Group::Set => Some("set"),
-        Group::SortedSet => Some("sortedset"),
-        Group::Stream => Some("stream"),
         Group::Transactions => Some("transaction"),
         Group::PubSub | Group::Server => None,
     })

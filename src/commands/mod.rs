@@ -36,6 +36,9 @@ mod script_cache;
 mod scripting;
 mod server;
 mod shared;
+mod sorted_set_picks;
+mod sorted_set_ranges;
+mod sorted_sets;
 mod strings;
 pub mod table;
 mod text;
@@ -107,6 +110,9 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     lists::ROWS,
     list_search::ROWS,
     list_moves::ROWS,
+    sorted_sets::ROWS,
+    sorted_set_ranges::ROWS,
+    sorted_set_picks::ROWS,
     keys::ROWS,
     browse::ROWS,
     databases::ROWS,

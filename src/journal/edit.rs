@@ -1,8 +1,8 @@
 //! The words of the log for what is inside an object.
 
-use super::{HashEdit, ListEdit, SetEdit};
+use super::{HashEdit, ListEdit, SetEdit, SortedSetEdit};
 use crate::clock::LockTime;
-use crate::types::{Hash, List, Object, Set, Typed};
+use crate::types::{Hash, List, Object, Set, SortedSet, Typed};
 
 /// One change inside an object, in physical terms: whatever command it came from, it is replayed without looking at a
 /// clock, a limit or a random number.
@@ -14,6 +14,8 @@ pub enum Edit {
     List(ListEdit),
     /// Inside a set.
     Set(SetEdit),
+    /// Inside a sorted set.
+    SortedSet(SortedSetEdit),
 }
 
 impl Edit {
@@ -31,6 +33,7 @@ impl Edit {
             Self::Hash(_) => Hash::default().into(),
             Self::List(_) => List::default().into(),
             Self::Set(_) => Set::default().into(),
+            Self::SortedSet(_) => SortedSet::default().into(),
         }
     }
 
@@ -40,6 +43,7 @@ impl Edit {
             Self::Hash(edit) => change(object, |hash| edit.apply(hash)),
             Self::List(edit) => change(object, |list| edit.apply(list)),
             Self::Set(edit) => change(object, |set| edit.apply(set)),
+            Self::SortedSet(edit) => change(object, |set| edit.apply(set)),
         }
     }
 }

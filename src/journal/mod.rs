@@ -12,6 +12,7 @@ mod edit;
 mod hash;
 mod list;
 mod set;
+mod sorted_set;
 
 use crate::clock::Deadline;
 use crate::types::Object;
@@ -20,6 +21,7 @@ pub use edit::Edit;
 pub use hash::HashEdit;
 pub use list::ListEdit;
 pub use set::SetEdit;
+pub use sorted_set::SortedSetEdit;
 
 /// One physical effect on the keyspace.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 //! Rule    a status or error line never carries CR or LF, whatever is put into it.
 //! Source  RESP2 and RESP3 specifications; what each RESP3 type becomes in RESP2 is as in Redis 7.0.
 
-use std::fmt::Write as _;
+use crate::number::double::Text;
 
 /// The version of RESP that a client speaks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -168,27 +168,29 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// A double; in RESP2 its text as a bulk string.
+    /// A double, with 17 digits where it needs them; in RESP2 its text as a bulk string.
     pub fn double(&mut self, value: f64) {
-        let mut text = String::new();
-        // Writing to a String cannot fail.
-        let _ = match value {
-            v if v.is_nan() => write!(text, "nan"),
-            v if v.is_infinite() => write!(text, "{}", if v > 0.0 { "inf" } else { "-inf" }),
-            v => write!(text, "{v}"),
-        };
-        self.double_text(&text);
+        self.double_bytes(Text::new(value).as_bytes());
     }
 
     /// A double whose text is already made.
     pub fn double_text(&mut self, text: &str) {
+        self.double_bytes(text.as_bytes());
+    }
+
+    fn double_bytes(&mut self, text: &[u8]) {
         match self.protocol {
-            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp2 => self.bulk(text),
             Protocol::Resp3 => {
                 self.out.push(b',');
-                self.line(text.as_bytes());
+                self.line(text);
             }
         }
+    }
+
+    /// A double as a bulk string, in RESP3 too.
+    pub fn bulk_double(&mut self, value: f64) {
+        self.bulk(Text::new(value).as_bytes());
     }
 
     /// An array of bulk strings.
@@ -250,6 +252,7 @@ mod tests {
         assert_eq!(both(|r| r.map(2)), pair("*4|", "%2|"));
         assert_eq!(both(|r| r.boolean(true)), pair(":1|", "#t|"));
         assert_eq!(both(|r| r.double(2.5)), pair("$3|2.5|", ",2.5|"));
+        assert_eq!(both(|r| r.bulk_double(2e20)), pair("$5|2e+20|", "$5|2e+20|"));
         assert_eq!(both(|r| r.verbatim("hi")), pair("$2|hi|", "=6|txt:hi|"));
         assert_eq!(both(|r| r.integer(-12)), pair(":-12|", ":-12|"));
         assert_eq!(both(|r| r.bulk(b"a\r\n")), pair("$3|a||", "$3|a||"));

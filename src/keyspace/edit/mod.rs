@@ -7,6 +7,7 @@
 mod hash;
 mod list;
 mod set;
+mod sorted_set;
 
 use std::marker::PhantomData;
 

@@ -1,4 +1,4 @@
-//! Lists and sets under keys: what the journal heard of their edits makes the same objects again.
+//! Objects under keys: what the journal heard of their edits makes the same objects again.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use super::*;
 use crate::clock::{LockTime, Now};
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, Layout, Reach, View};
-use crate::state::channels::Channels;
+use crate::state::audience::Audience;
 use crate::state::settings::Events;
 use crate::sync::Mutex;
 use crate::types::list::End;
-use crate::types::{List, Set, Shape};
+use crate::types::{List, Set, Shape, SortedSet};
 
 #[derive(Debug, Default)]
 struct Log(Mutex<Vec<Mutation>>);
@@ -77,6 +77,21 @@ fn edit_set(editor: &mut Editor<'_, Set>, random: &mut impl FnMut(usize) -> usiz
     }
 }
 
+fn edit_sorted_set(editor: &mut Editor<'_, SortedSet>, random: &mut impl FnMut(usize) -> usize) {
+    let member = [b'a' + random(5) as u8];
+    let len = editor.get().len();
+    match random(8) {
+        0..=4 => editor.insert(&member, random(9) as f64 / 4.0),
+        5 if len > 0 => {
+            let from = random(len);
+            editor.remove_range(from..len.min(from + random(2)));
+        }
+        _ => {
+            editor.remove(&member);
+        }
+    }
+}
+
 #[test]
 fn the_log_of_edits_makes_the_same_objects_again() {
     for seed in 1..=40 {
@@ -88,8 +103,9 @@ fn the_log_of_edits_makes_the_same_objects_again() {
             for _ in 0..random(4) {
                 edit_list(&mut view.open::<List>(b"list").unwrap(), &mut random);
                 edit_set(&mut view.open::<Set>(b"set").unwrap(), &mut random);
+                edit_sorted_set(&mut view.open::<SortedSet>(b"sorted").unwrap(), &mut random);
             }
-            view.finish(&Channels::default());
+            view.finish(&Audience::default());
         }
 
         let replayed = keyspace(None);
@@ -101,6 +117,8 @@ fn the_log_of_edits_makes_the_same_objects_again() {
         assert_eq!(there.read_as::<List>(b"list").unwrap().cloned(), list, "seed {seed}");
         let set = here.read_as::<Set>(b"set").unwrap().cloned();
         assert_eq!(there.read_as::<Set>(b"set").unwrap().cloned(), set, "seed {seed}");
+        let sorted = here.read_as::<SortedSet>(b"sorted").unwrap().cloned();
+        assert_eq!(there.read_as::<SortedSet>(b"sorted").unwrap().cloned(), sorted, "seed {seed}");
     }
 }
 
@@ -116,9 +134,15 @@ fn an_edit_that_changes_nothing_leaves_no_record_and_no_key() {
         list.keep(0, 9);
     }
     assert!(!view.open::<Set>(b"set").unwrap().remove(b"member"));
+    {
+        let mut sorted = view.open::<SortedSet>(b"sorted").unwrap();
+        assert!(sorted.remove(b"member").is_none());
+        sorted.remove_range(0..0);
+    }
+    assert!(view.read_as::<SortedSet>(b"sorted").unwrap().is_none());
     assert!(view.read_as::<List>(b"list").unwrap().is_none());
     assert!(view.read_as::<Set>(b"set").unwrap().is_none());
-    view.finish(&Channels::default());
+    view.finish(&Audience::default());
     assert_eq!(*log.0.lock(), []);
 }
 

@@ -1,0 +1,362 @@
+//! Sorted sets: members taken from an end, drawn by chance, or walked through.
+//!
+//! Rule    a request that asks for any number of members is answered with a bounded number of bytes, or refused.
+//! Source  Redis 7.0 `t_zset.c`: `genericZpopCommand`, `zmpopGetKeysAndWhere`, `zrandmemberWithCountCommand`.
+
+use std::collections::BTreeSet;
+
+use super::browse::{Found, cursor};
+use super::row::{Flags, Group, Row, integer, key, key_count, one_of, pattern, token};
+use super::sorted_set_ranges::answer_entries;
+use super::{Args, Call, Outcome, Shared};
+use crate::error::Refusal;
+use crate::keyspace::View;
+use crate::number::double::Text;
+use crate::number::integer as whole;
+use crate::resp::Reply;
+use crate::types::{Shape, SortedSet, glob};
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "ZMPOP",
+        summary: "Takes members with the lowest or highest scores away from the first sorted set that is there.",
+        since: "7.0.0",
+        group: Group::SortedSet,
+        flags: Flags::WRITE,
+        args: &[
+            key_count(),
+            key("key").many(),
+            one_of("where", &[token("min", "MIN"), token("max", "MAX")]),
+            integer("count").after("COUNT").maybe(),
+        ],
+        subcommands: &[],
+        run: zmpop,
+    },
+    Row {
+        name: "ZPOPMAX",
+        summary: "Takes members with the highest scores away from a sorted set and returns them.",
+        since: "5.0.0",
+        group: Group::SortedSet,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), integer("count").maybe()],
+        subcommands: &[],
+        run: zpopmax,
+    },
+    Row {
+        name: "ZPOPMIN",
+        summary: "Takes members with the lowest scores away from a sorted set and returns them.",
+        since: "5.0.0",
+        group: Group::SortedSet,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), integer("count").maybe()],
+        subcommands: &[],
+        run: zpopmin,
+    },
+    Row {
+        name: "ZRANDMEMBER",
+        summary: "Returns members of a sorted set, any of them.",
+        since: "6.2.0",
+        group: Group::SortedSet,
+        flags: Flags::READONLY,
+        args: &[key("key"), integer("count").maybe(), token("withscores", "WITHSCORES").maybe()],
+        subcommands: &[],
+        run: zrandmember,
+    },
+    Row {
+        name: "ZSCAN",
+        summary: "Returns some members of a sorted set with their scores, and where to go on.",
+        since: "2.8.0",
+        group: Group::SortedSet,
+        flags: Flags::READONLY,
+        args: &[
+            key("key"),
+            integer("cursor"),
+            pattern("pattern").after("MATCH").maybe(),
+            integer("count").after("COUNT").maybe(),
+            token("noscores", "NOSCORES").maybe(),
+        ],
+        subcommands: &[],
+        run: zscan,
+    },
+];
+
+/// From which end members are taken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum End {
+    /// The highest score first.
+    Max,
+    /// The lowest score first.
+    Min,
+}
+
+impl End {
+    /// MIN or MAX, which is the next word.
+    ///
+    /// # Errors
+    /// [`Refusal::Syntax`] when it is neither.
+    pub(super) fn take(args: &mut Args<'_>) -> Result<Self, Refusal> {
+        match () {
+            () if args.take("MIN") => Ok(Self::Min),
+            () if args.take("MAX") => Ok(Self::Max),
+            () => Err(Refusal::Syntax),
+        }
+    }
+}
+
+/// Takes up to `count` members away from the sorted set that a key holds, and has them answered by `answer`, which is
+/// given how many they are and the members; false, and nothing is answered, when the key is not there.
+///
+/// # Errors
+/// [`Refusal::WrongType`] when the key holds another type.
+pub(super) fn pop(
+    view: &mut View<'_>,
+    name: &[u8],
+    end: End,
+    count: usize,
+    answer: impl FnOnce(usize, &mut dyn Iterator<Item = (&[u8], f64)>),
+) -> Result<bool, Refusal> {
+    let Some(mut editor) = view.find::<SortedSet>(name)? else { return Ok(false) };
+    let len = editor.get().len();
+    let count = count.min(len);
+    match end {
+        End::Max => {
+            answer(count, &mut editor.get().range(len - count..len).rev());
+            editor.remove_range(len - count..len);
+            editor.event(b'z', "zpopmax");
+        }
+        End::Min => {
+            answer(count, &mut editor.get().range(0..count));
+            editor.remove_range(0..count);
+            editor.event(b'z', "zpopmin");
+        }
+    }
+    Ok(true)
+}
+
+fn zpopmax(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    pop_some(call, End::Max)
+}
+
+fn zpopmin(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    pop_some(call, End::Min)
+}
+
+fn pop_some(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    if call.args.len() > 1 {
+        return Err(Refusal::Syntax);
+    }
+    let count = call.args.maybe_word().map(|word| whole(word).and_then(|count| usize::try_from(count).ok()));
+    if count == Some(None) {
+        return Err(Refusal::said("ERR value is out of range, must be positive"));
+    }
+    let count = count.flatten();
+    if count == Some(0) {
+        // Not even the type of the key matters then, as in Redis.
+        call.reply.array(0);
+        return Ok(Outcome::Replied);
+    }
+
+    let (view, reply) = (&mut *call.view, &mut call.reply);
+    let was_there = pop(view, name, end, count.unwrap_or(1), |len, entries| match count {
+        Some(_) => answer_entries(reply, len, entries, true),
+        None => {
+            // One member and its score, side by side in RESP3 too.
+            reply.array(2);
+            entries.for_each(|(member, score)| {
+                reply.bulk(member);
+                reply.double(score);
+            });
+        }
+    })?;
+    if !was_there {
+        call.reply.array(0);
+    }
+    Ok(Outcome::Replied)
+}
+
+/// Answers a key and what was taken away from it, each member an array with its score, in RESP2 too.
+pub(super) fn answer_popped(
+    reply: &mut Reply<'_>,
+    name: &[u8],
+    len: usize,
+    entries: &mut dyn Iterator<Item = (&[u8], f64)>,
+) {
+    reply.array(2);
+    reply.bulk(name);
+    reply.array(len);
+    for (member, score) in entries {
+        reply.array(2);
+        reply.bulk(member);
+        reply.double(score);
+    }
+}
+
+/// A number from 1 on.
+fn positive(word: &[u8], what: &'static str) -> Result<usize, Refusal> {
+    let number = whole(word).and_then(|number| usize::try_from(number).ok()).filter(|number| *number > 0);
+    number.ok_or_else(|| Refusal::said(format!("ERR {what} should be greater than 0")))
+}
+
+fn zmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let count = positive(call.args.word()?, "numkeys")?;
+    let names = call.args;
+    if count >= call.args.len() {
+        return Err(Refusal::Syntax);
+    }
+    let _ = call.args.rest_to(count);
+    let end = End::take(&mut call.args)?;
+    let limit = match call.args.take("COUNT") {
+        true => positive(call.args.word()?, "count")?,
+        false => 1,
+    };
+    call.args.finish()?;
+
+    let (view, reply) = (&mut *call.view, &mut call.reply);
+    for name in { names }.rest_to(count) {
+        if pop(view, name, end, limit, |len, entries| answer_popped(reply, name, len, entries))? {
+            return Ok(Outcome::Replied);
+        }
+    }
+    call.reply.null_array();
+    Ok(Outcome::Replied)
+}
+
+fn zrandmember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let Some(count) = call.args.maybe_word() else { return one_member(call, name) };
+    let count = draws(count)?;
+    let with_scores = call.args.take("WITHSCORES");
+    call.args.finish()?;
+    if with_scores && count.unsigned_abs() > i64::MAX.unsigned_abs() / 2 {
+        return Err(Refusal::said("ERR value is out of range"));
+    }
+
+    let Some(set) = call.view.read_as::<SortedSet>(name)? else {
+        call.reply.array(0);
+        return Ok(Outcome::Replied);
+    };
+    match usize::try_from(count) {
+        Ok(count) => {
+            let places = distinct(set.len(), count.min(set.len()), call.shared);
+            let entries = places.iter().filter_map(|place| set.pick(*place));
+            answer_entries(&mut call.reply, places.len(), entries, with_scores);
+        }
+        Err(_) => repeated(set, count.unsigned_abs(), with_scores, call.shared, &mut call.reply)?,
+    }
+    Ok(Outcome::Replied)
+}
+
+/// How many members are wanted; below zero: that many, the same one perhaps more than once.
+fn draws(word: &[u8]) -> Result<i64, Refusal> {
+    match whole(word) {
+        None => Err(Refusal::NotAnInteger),
+        Some(i64::MIN) => Err(Refusal::said(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        )),
+        Some(count) => Ok(count),
+    }
+}
+
+fn one_member(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
+    match call.view.read_as::<SortedSet>(name)?.and_then(|set| set.pick(below(set.len(), call.shared))) {
+        Some((member, _)) => call.reply.bulk(member),
+        None => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+/// A number below `end`, each as likely as any other; 0 when there is none.
+fn below(end: usize, shared: &Shared) -> usize {
+    ((u128::from(shared.random()) * end as u128) >> 64) as usize
+}
+
+/// `count` of the numbers below `end`, of which there are so many: every choice of them is as likely as any other.
+fn distinct(end: usize, count: usize, shared: &Shared) -> BTreeSet<usize> {
+    // Each step takes one number more into the choice: the one drawn or, if that is in already, the newest.
+    let mut chosen = BTreeSet::new();
+    for newest in end - count..end {
+        let drawn = below(newest + 1, shared);
+        if !chosen.insert(drawn) {
+            chosen.insert(newest);
+        }
+    }
+    chosen
+}
+
+/// Answers `count` members, each drawn from all.
+fn repeated(
+    set: &SortedSet,
+    count: u64,
+    with_scores: bool,
+    shared: &Shared,
+    reply: &mut Reply<'_>,
+) -> Result<(), Refusal> {
+    let too_much = || Refusal::said("ERR value is out of range");
+    let count = usize::try_from(count).ok().filter(|count| *count <= DRAWS_MAX).ok_or_else(too_much)?;
+    // A small set is walked through once, not for every member.
+    let few: Vec<_> = if set.len() <= FEW { set.entries().collect() } else { Vec::new() };
+    let pick = |place: &usize| few.get(*place).copied().or_else(|| set.pick(*place));
+    let places: Vec<usize> = (0..count).map(|_| below(set.len(), shared)).collect();
+    let bytes: usize = places.iter().filter_map(pick).map(|(member, _)| member.len()).sum();
+    if bytes > DRAWN_BYTES_MAX {
+        return Err(too_much());
+    }
+    answer_entries(reply, count, places.iter().filter_map(pick), with_scores);
+    Ok(())
+}
+
+/// Members of a set that is walked through rather than picked from.
+const FEW: usize = 256;
+/// Members that one request draws at most. Redis draws as many as it is told, until its memory ends.
+const DRAWS_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of all of them together.
+const DRAWN_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+#[derive(Debug)]
+struct ScanOptions<'a> {
+    count: u64,
+    pattern: Option<&'a [u8]>,
+    with_scores: bool,
+}
+
+fn scan_options<'a>(args: &mut Args<'a>) -> Result<ScanOptions<'a>, Refusal> {
+    let mut options = ScanOptions { count: 10, pattern: None, with_scores: true };
+    while !args.is_empty() {
+        if args.take("COUNT") {
+            let count = args.integer()?;
+            options.count = u64::try_from(count).ok().filter(|count| *count > 0).ok_or(Refusal::Syntax)?;
+        } else if args.take("MATCH") {
+            options.pattern = Some(args.word()?);
+        } else if args.take("NOSCORES") {
+            options.with_scores = false;
+        } else {
+            return Err(Refusal::Syntax);
+        }
+    }
+    Ok(options)
+}
+
+fn zscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let cursor = cursor(call.args.word()?).ok_or_else(|| Refusal::said("ERR invalid cursor"))?;
+    let mut found = Found::default();
+    let mut next = 0;
+    // Options are looked at only when the key is there, as in Redis.
+    if let Some(set) = call.view.read_as::<SortedSet>(name)? {
+        let options = scan_options(&mut call.args)?;
+        next = set.scan(cursor, options.count, |member, score| {
+            if options.pattern.is_none_or(|pattern| glob::matches(pattern, member)) {
+                found.add(member);
+                if options.with_scores {
+                    found.add(Text::new(score).as_bytes());
+                }
+            }
+        });
+    }
+
+    call.reply.array(2);
+    call.reply.bulk(itoa::Buffer::new().format(next).as_bytes());
+    found.answer(&mut call.reply);
+    Ok(Outcome::Replied)
+}

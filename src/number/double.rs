@@ -1,0 +1,374 @@
+//! Doubles as Redis 7.0 reads and writes them: scores of sorted sets, doubles of RESP3.
+//!
+//! Source  Redis 7.0 `getDoubleFromObject` (C's `strtod`) and `addReplyDouble` (`%.17g`).
+
+use std::io::Write as _;
+
+use crate::error::until_nul;
+
+/// The number that `text` spells, all of it, as C's `strtod` reads it: decimal, or hexadecimal behind `0x`, or `inf`.
+/// `None` for everything else, for NaN, and for what is too large for a finite number or too small to be told from 0.
+pub fn parse(text: &[u8]) -> Option<f64> {
+    // C says ERANGE for these two, and Redis then refuses the word.
+    parse_as(text, |value, is_zero| (value.is_finite() && (value != 0.0 || is_zero)).then_some(value))
+}
+
+/// The same, where `check` says what becomes of a finite number that is told whether its digits are all zero.
+fn parse_as(text: &[u8], check: impl Fn(f64, bool) -> Option<f64>) -> Option<f64> {
+    let (is_negative, unsigned) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    let magnitude = match unsigned {
+        [b'0', b'x' | b'X', digits @ ..] => {
+            let (value, is_zero) = hexadecimal(digits)?;
+            check(value, is_zero)?
+        }
+        [b'0'..=b'9' | b'.', ..] => {
+            let (value, is_zero) = decimal(unsigned)?;
+            check(value, is_zero)?
+        }
+        _ if is_infinity(unsigned) => f64::INFINITY,
+        _ => return None,
+    };
+    Some(if is_negative { -magnitude } else { magnitude })
+}
+
+/// A number where Redis calls `strtod` and asks for little else, as for the ends of a range: spaces may stand before it,
+/// a NUL ends it, nothing at all is 0, and what is too large or too small is infinite or 0.
+pub fn parse_loosely(text: &[u8]) -> Option<f64> {
+    let text = until_nul(text);
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let text = text.trim_ascii_start();
+    // C's isspace knows the vertical tab too, which stands in no client's request; Rust's does not.
+    parse_as(text, |value, _| Some(value))
+}
+
+fn is_infinity(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"inf") || word.eq_ignore_ascii_case(b"infinity")
+}
+
+/// The value, and whether it is zero as spelt.
+fn decimal(text: &[u8]) -> Option<(f64, bool)> {
+    let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    let digits = text.iter().take_while(|byte| !matches!(byte, b'e' | b'E'));
+    let is_zero = value == 0.0 && digits.filter(|byte| **byte != b'.').all(|byte| *byte == b'0');
+    Some((value, is_zero))
+}
+
+/// What follows `0x`: digits with at most one point, then perhaps a binary exponent in decimal.
+fn hexadecimal(text: &[u8]) -> Option<(f64, bool)> {
+    let end = text.iter().position(|byte| matches!(byte, b'p' | b'P'));
+    let (digits, exponent) = match end {
+        Some(at) => (&text[..at], binary_exponent(&text[at + 1..])?),
+        None => (text, 0),
+    };
+    let (mut mantissa, mut shift, mut seen, mut point) = (0_u64, 0_i64, false, false);
+    for byte in digits {
+        if *byte == b'.' && !point {
+            point = true;
+            continue;
+        }
+        let digit = u64::from(char::from(*byte).to_digit(16)?);
+        seen = true;
+        if mantissa >> 60 == 0 {
+            mantissa = mantissa << 4 | digit;
+            shift -= i64::from(point) * 4;
+        } else {
+            // What no longer fits is only asked whether it is zero: it decides between halves.
+            mantissa |= u64::from(digit != 0);
+            shift += i64::from(!point) * 4;
+        }
+    }
+    if !seen {
+        return None;
+    }
+    Some((scaled(mantissa, shift.saturating_add(exponent)), mantissa == 0))
+}
+
+/// A decimal integer with a sign or without, kept within what decides anything.
+fn binary_exponent(text: &[u8]) -> Option<i64> {
+    let (is_negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let fold = |sum: i64, byte: &u8| (sum * 10 + i64::from(byte - b'0')).min(EXPONENT_MAX);
+    let magnitude = digits.iter().fold(0, fold);
+    Some(if is_negative { -magnitude } else { magnitude })
+}
+
+/// `mantissa * 2^shift`, rounded once to the nearest double, ties to even.
+fn scaled(mantissa: u64, shift: i64) -> f64 {
+    if mantissa == 0 {
+        return 0.0;
+    }
+    // The exponent of the lowest bit that a double of this size has.
+    let top = 63 - i64::from(mantissa.leading_zeros()) + shift;
+    let low = (top - 52).max(-1074);
+    let drop = low - shift;
+    let kept = match drop {
+        ..=0 => mantissa,
+        1..=63 => {
+            let (whole, rest, half) = (mantissa >> drop, mantissa & ((1 << drop) - 1), 1_u64 << (drop - 1));
+            whole + u64::from(rest > half || (rest == half && whole & 1 == 1))
+        }
+        64 => u64::from(mantissa > 1 << 63),
+        _ => 0,
+    };
+    let exponent = if drop > 0 { low } else { shift };
+    // Both factors and both steps are exact: `kept` has at most 53 bits, or 54 as a power of two.
+    let exponent = exponent.clamp(-1074, 1100) as i32;
+    if exponent < -1000 {
+        kept as f64 * 2_f64.powi(-1000) * 2_f64.powi(exponent + 1000)
+    } else {
+        kept as f64 * 2_f64.powi(exponent.min(1000)) * 2_f64.powi((exponent - 1000).max(0))
+    }
+}
+
+/// A double in the words of `%.17g`: up to 17 digits, none of them a trailing zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Text {
+    buffer: [u8; TEXT_BYTES_MAX],
+    len: usize,
+}
+
+impl Text {
+    /// The text of `value`.
+    pub fn new(value: f64) -> Self {
+        let mut text = Self { buffer: [0; TEXT_BYTES_MAX], len: 0 };
+        if value.is_nan() {
+            text.push(b"nan");
+        } else if value.is_infinite() {
+            text.push(if value > 0.0 { b"inf" } else { b"-inf" });
+        } else if value.abs() < INTEGERS_END && value.trunc() == value && !is_negative_zero(value) {
+            text.push(itoa::Buffer::new().format(value as i64).as_bytes());
+        } else {
+            text.push_rounded(value);
+        }
+        text
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.buffer[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    fn push_rounded(&mut self, value: f64) {
+        let mut raw = [0; TEXT_BYTES_MAX];
+        let mut rest = &mut raw[..];
+        // One digit, a point, sixteen digits, an exponent: always shorter than the buffer.
+        let _ = write!(rest, "{:.16e}", value.abs());
+        let left = rest.len();
+        let raw = &raw[..TEXT_BYTES_MAX - left];
+        let at = raw.iter().position(|byte| *byte == b'e').unwrap_or(raw.len());
+        let exponent = std::str::from_utf8(raw.get(at + 1..).unwrap_or_default());
+        let exponent: i32 = exponent.ok().and_then(|digits| digits.parse().ok()).unwrap_or(0);
+        let mut digits = [b'0'; DIGITS];
+        let significant = raw[..at].iter().filter(|byte| **byte != b'.');
+        digits.iter_mut().zip(significant).for_each(|(place, digit)| *place = *digit);
+        let used = digits.iter().rposition(|digit| *digit != b'0').map_or(1, |last| last + 1);
+        if value.is_sign_negative() {
+            self.push(b"-");
+        }
+        match usize::try_from(exponent) {
+            Ok(whole) if whole < DIGITS => {
+                self.push(&digits[..=whole]);
+                self.push_fraction(digits.get(whole + 1..used).unwrap_or_default());
+            }
+            Err(_) if exponent >= -4 => {
+                self.push(b"0.");
+                self.push(&b"000"[..(exponent.unsigned_abs() as usize - 1)]);
+                self.push(&digits[..used]);
+            }
+            _ => {
+                self.push(&digits[..1]);
+                self.push_fraction(&digits[1..used]);
+                self.push(if exponent < 0 { b"e-" } else { b"e+" });
+                if exponent.abs() < 10 {
+                    self.push(b"0");
+                }
+                self.push(itoa::Buffer::new().format(exponent.unsigned_abs()).as_bytes());
+            }
+        }
+    }
+
+    fn push_fraction(&mut self, digits: &[u8]) {
+        if !digits.is_empty() {
+            self.push(b".");
+            self.push(digits);
+        }
+    }
+}
+
+fn is_negative_zero(value: f64) -> bool {
+    value == 0.0 && value.is_sign_negative()
+}
+
+/// Significant digits.
+const DIGITS: usize = 17;
+/// From here on whole numbers have more than [`DIGITS`] digits.
+const INTEGERS_END: f64 = 1e17;
+/// A sign, the digits, a point, zeros before them or an exponent behind; with room to spare.
+const TEXT_BYTES_MAX: usize = 32;
+/// Larger exponents than any request has digits to balance: 2^40 is more than four times its bits.
+const EXPONENT_MAX: i64 = 1 << 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(value: f64) -> String {
+        String::from_utf8(Text::new(value).as_bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn doubles_are_written_as_the_real_server_writes_them() {
+        for (value, wanted) in [
+            (1.0, "1"),
+            (-1.5, "-1.5"),
+            (0.1, "0.10000000000000001"),
+            (3.1, "3.1000000000000001"),
+            (1e16, "10000000000000000"),
+            (1e17, "1e+17"),
+            (123_456_789_012_345_678.0, "1.2345678901234568e+17"),
+            (1e100, "1e+100"),
+            (1e-5, "1.0000000000000001e-05"),
+            (0.0001, "0.0001"),
+            (0.000_123_456_789_012_345_67, "0.00012345678901234567"),
+            (2e-7, "1.9999999999999999e-07"),
+            (f64::MAX, "1.7976931348623157e+308"),
+            (-f64::MIN_POSITIVE, "-2.2250738585072014e-308"),
+            (f64::from_bits(1), "4.9406564584124654e-324"),
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+            (123_456_789.123_456_79, "123456789.12345679"),
+            // Ties at the seventeenth digit go to the even one.
+            (4_503_599_627_370_497.0 / 4.0, "1125899906842624.2"),
+            (4_503_599_627_370_499.0 / 4.0, "1125899906842624.8"),
+            (99_999_999_999_999_980.0, "99999999999999984"),
+        ] {
+            assert_eq!(text(value), wanted);
+        }
+    }
+
+    #[test]
+    fn words_are_read_as_the_real_server_reads_them() {
+        for (word, wanted) in [
+            ("5.", Some(5.0)),
+            (".5", Some(0.5)),
+            ("+1", Some(1.0)),
+            ("1E5", Some(1e5)),
+            ("1.0e0000000000000000000001", Some(10.0)),
+            ("0e-400", Some(0.0)),
+            ("0e99999999999999999999999", Some(0.0)),
+            ("5e-324", Some(f64::from_bits(1))),
+            ("-inf", Some(f64::NEG_INFINITY)),
+            ("+InFiNiTy", Some(f64::INFINITY)),
+            ("0x10", Some(16.0)),
+            ("-0X1.8p1", Some(-3.0)),
+            ("0x.8", Some(0.5)),
+            ("0x8.", Some(8.0)),
+            ("0x1p-1074", Some(f64::from_bits(1))),
+            ("0x1.8p-1074", Some(f64::from_bits(2))),
+            ("0x0.7p-1074", None),
+            ("0x1p1023", Some(2_f64.powi(1023))),
+            ("0x0.0000000000000000000000000000000000001p200", Some(2_f64.powi(52))),
+            ("0x1.fffffffffffff7p0", Some(f64::from_bits(0x3FFF_FFFF_FFFF_FFFF))),
+            ("0x1.fffffffffffff8p0", Some(2.0)),
+            ("0x1.00000000000008p0", Some(1.0)),
+            ("0x1.000000000000080000000000001p0", Some(1.0 + f64::EPSILON)),
+            ("0x1p1024", None),
+            ("0x1.fffffffffffff8p1023", None),
+            ("0x0p99999999999999999999", Some(0.0)),
+            ("0x1p99999999999999999999", None),
+            ("0x1p-99999999999999999999", None),
+        ] {
+            assert_eq!(parse(word.as_bytes()), wanted, "{word}");
+        }
+    }
+
+    #[test]
+    fn other_words_are_refused() {
+        for word in [
+            "",
+            " 1",
+            "1 ",
+            "nan",
+            "-nan",
+            "nan(1)",
+            "1e",
+            "1e+",
+            "abc",
+            "1_0",
+            "1d",
+            "0x",
+            "0x.",
+            "0xp1",
+            "0x1p",
+            "0x1p+",
+            "+-1",
+            "1\x002",
+            "in",
+            "infi",
+            "infinityx",
+            "1e400",
+            "1e-400",
+            ".",
+            "e5",
+            "--1",
+            "0x-1",
+            "0x1.2.3",
+            "-",
+            "+",
+            "0x+1",
+        ] {
+            assert_eq!(parse(word.as_bytes()), None, "{word:?}");
+        }
+    }
+
+    #[test]
+    fn ends_of_ranges_are_read_with_less_care() {
+        for (word, wanted) in [
+            ("", Some(0.0)),
+            (" \t1", Some(1.0)),
+            ("1\0x", Some(1.0)),
+            ("\0x", Some(0.0)),
+            ("1e400", Some(f64::INFINITY)),
+            ("-0x1p2000", Some(f64::NEG_INFINITY)),
+            ("1e-400", Some(0.0)),
+            ("-inf", Some(f64::NEG_INFINITY)),
+            (" ", None),
+            ("1 ", None),
+            ("nan", None),
+            ("x", None),
+        ] {
+            assert_eq!(parse_loosely(word.as_bytes()), wanted, "{word:?}");
+        }
+    }
+
+    #[test]
+    fn every_double_reads_back_as_itself() {
+        let mut bits = 0x9E37_79B9_7F4A_7C15_u64;
+        for _ in 0..20_000 {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let value = f64::from_bits(bits ^ bits >> 29);
+            if value.is_finite() {
+                assert_eq!(parse(text(value).as_bytes()), Some(value));
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The order of a sorted set, and the ranges that commands ask for in it.
+
+use std::cmp::Ordering;
+
+/// Whether the first entry stands before the second: by score, and by member where scores are equal. The two zeros are
+/// equal, and no score is NaN.
+#[inline]
+pub(super) fn precedes(a_score: f64, a: &[u8], b_score: f64, b: &[u8]) -> bool {
+    match a_score.partial_cmp(&b_score) {
+        Some(Ordering::Less) => true,
+        Some(Ordering::Greater) => false,
+        _ => a < b,
+    }
+}
+
+/// A range of scores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScoreRange {
+    /// The lowest score.
+    pub min: f64,
+    /// Whether the lowest score itself is outside.
+    pub is_min_open: bool,
+    /// The highest score.
+    pub max: f64,
+    /// Whether the highest score itself is outside.
+    pub is_max_open: bool,
+}
+
+impl ScoreRange {
+    /// Whether `score` lies below the range.
+    pub(super) fn is_above(&self, score: f64) -> bool {
+        if self.is_min_open { score <= self.min } else { score < self.min }
+    }
+
+    /// Whether `score` does not lie above the range.
+    pub(super) fn reaches(&self, score: f64) -> bool {
+        if self.is_max_open { score < self.max } else { score <= self.max }
+    }
+}
+
+/// An end of a range of members.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LexBound<'a> {
+    /// Before all members.
+    First,
+    /// This member, which is inside.
+    Closed(&'a [u8]),
+    /// This member, which is outside.
+    Open(&'a [u8]),
+    /// Behind all members.
+    Last,
+}
+
+/// A range of members, which means something where all scores are equal.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LexRange<'a> {
+    /// Where it begins.
+    pub min: LexBound<'a>,
+    /// Where it ends.
+    pub max: LexBound<'a>,
+}
+
+impl LexRange<'_> {
+    /// Whether it ends before it begins.
+    pub(super) fn is_void(&self) -> bool {
+        match (self.min, self.max) {
+            (LexBound::Closed(min), LexBound::Closed(max)) => min > max,
+            (LexBound::Closed(min) | LexBound::Open(min), LexBound::Closed(max) | LexBound::Open(max)) => {
+                min >= max
+            }
+            (min, max) => min == LexBound::Last || max == LexBound::First,
+        }
+    }
+
+    /// Whether `member` does not lie below the range.
+    pub(super) fn starts_by(&self, member: &[u8]) -> bool {
+        match self.min {
+            LexBound::First => true,
+            LexBound::Closed(bound) => member >= bound,
+            LexBound::Open(bound) => member > bound,
+            LexBound::Last => false,
+        }
+    }
+
+    /// Whether `member` does not lie above the range.
+    pub(super) fn reaches(&self, member: &[u8]) -> bool {
+        match self.max {
+            LexBound::First => false,
+            LexBound::Closed(bound) => member <= bound,
+            LexBound::Open(bound) => member < bound,
+            LexBound::Last => true,
+        }
+    }
+}

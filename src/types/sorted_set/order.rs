@@ -1,0 +1,196 @@
+//! The order of a large sorted set: which slot has which rank.
+//!
+//! Rule    sorted chunks of bounded size, and a Fenwick tree over their lengths: finding a rank or the entry at a rank
+//!         is logarithmic, inserting moves at most one chunk's entries, and the tree is built anew only when the number
+//!         of chunks changes, which takes at least half a chunk's worth of changes.
+
+/// One entry: its score, and where its member is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item {
+    /// The score.
+    pub(super) score: f64,
+    /// The member's slot.
+    pub(super) slot: u32,
+}
+
+/// Where an entry stands, until the next change.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Place {
+    pub(super) chunk: usize,
+    pub(super) at: usize,
+}
+
+/// Items in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Order {
+    /// None of them is empty.
+    chunks: Vec<Vec<Item>>,
+    /// Node `i`, from 1 on, holds the sum of the `i & -i` lengths that end with that of chunk `i - 1`; node 0 is unused.
+    sums: Vec<usize>,
+}
+
+impl Order {
+    /// Chunks filled with `items`, which are in order.
+    pub(super) fn new(items: &[Item]) -> Self {
+        let mut order = Self { chunks: items.chunks(CHUNK_FILL).map(<[_]>::to_vec).collect(), sums: vec![] };
+        order.sum_up();
+        order
+    }
+
+    /// Puts `item` at `place`, which [`Order::seek`] has found.
+    pub(super) fn insert(&mut self, place: Place, item: Item) {
+        let Place { chunk, at } = place;
+        let Some(items) = self.chunks.get_mut(chunk) else {
+            self.chunks.push(vec![item]);
+            return self.sum_up();
+        };
+        items.insert(at, item);
+        if items.len() <= CHUNK_MAX {
+            return self.shift(chunk, 1);
+        }
+        // Entries that always come last, as times do, leave full chunks behind them.
+        let is_last = at + 1 == items.len() && chunk + 1 == self.chunks.len();
+        let items = &mut self.chunks[chunk];
+        let half = items.split_off(if is_last { CHUNK_MAX } else { CHUNK_MAX / 2 });
+        self.chunks.insert(chunk + 1, half);
+        self.sum_up();
+    }
+
+    /// Takes out the item at `place`.
+    pub(super) fn remove(&mut self, place: Place) {
+        let Place { chunk, at } = place;
+        self.chunks[chunk].remove(at);
+        if self.chunks[chunk].is_empty() {
+            self.chunks.remove(chunk);
+            return self.sum_up();
+        }
+        let is_small = |chunk: usize| self.chunks.get(chunk).is_some_and(|items| items.len() < CHUNK_MIN);
+        let first = match (is_small(chunk), chunk.checked_sub(1)) {
+            (false, _) => None,
+            (true, _) if is_small(chunk + 1) => Some(chunk),
+            (true, previous) => previous.filter(|previous| is_small(*previous)),
+        };
+        let Some(first) = first else {
+            return self.shift(chunk, -1);
+        };
+        let tail = self.chunks.remove(first + 1);
+        self.chunks[first].extend(tail);
+        self.sum_up();
+    }
+
+    /// The item at `place` has moved to another slot.
+    pub(super) fn set_slot(&mut self, place: Place, slot: u32) {
+        self.chunks[place.chunk][place.at].slot = slot;
+    }
+
+    /// Where the first item stands for which `is_before` does not hold; it holds for all before it and none behind.
+    pub(super) fn seek(&self, is_before: impl Fn(&Item) -> bool) -> Place {
+        let firsts = self.chunks.partition_point(|items| items.first().is_some_and(&is_before));
+        let chunk = firsts.saturating_sub(1);
+        match self.chunks.get(chunk).map(|items| (items.len(), items.partition_point(is_before))) {
+            Some((len, at)) if at == len && firsts < self.chunks.len() => Place { chunk: firsts, at: 0 },
+            found => Place { chunk, at: found.map_or(0, |(_, at)| at) },
+        }
+    }
+
+    /// Items before `place`.
+    pub(super) fn rank(&self, place: Place) -> usize {
+        let (mut node, mut sum) = (place.chunk, place.at);
+        while node > 0 {
+            sum += self.sums[node];
+            node &= node - 1;
+        }
+        sum
+    }
+
+    /// Where the item of that rank stands; behind the last item when there are not so many.
+    pub(super) fn at(&self, rank: usize) -> Place {
+        let (mut node, mut left) = (0, rank);
+        let mut step = self.chunks.len().checked_ilog2().map_or(0, |bits| 1 << bits);
+        while step > 0 {
+            if let Some(sum) = self.sums.get(node + step)
+                && *sum <= left
+            {
+                node += step;
+                left -= sum;
+            }
+            step >>= 1;
+        }
+        Place { chunk: node, at: left }
+    }
+
+    /// The item at `place`, if there is one.
+    pub(super) fn get(&self, place: Place) -> Option<&Item> {
+        self.chunks.get(place.chunk)?.get(place.at)
+    }
+
+    /// The place behind `place`, as long as there is an item.
+    pub(super) fn next(&self, place: Place) -> Place {
+        let Place { chunk, at } = place;
+        match self.chunks.get(chunk) {
+            Some(items) if at + 1 < items.len() => Place { chunk, at: at + 1 },
+            _ => Place { chunk: chunk + 1, at: 0 },
+        }
+    }
+
+    /// The place before `place`; there is one.
+    pub(super) fn previous(&self, place: Place) -> Place {
+        match place {
+            Place { chunk, at: 0 } => {
+                let chunk = chunk.saturating_sub(1);
+                Place { chunk, at: self.chunks.get(chunk).map_or(0, |items| items.len().saturating_sub(1)) }
+            }
+            Place { chunk, at } => Place { chunk, at: at - 1 },
+        }
+    }
+
+    /// Bytes on the heap, about.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let chunk = size_of::<Vec<Item>>() + size_of::<usize>() + CHUNK_MAX * size_of::<Item>();
+        self.chunks.capacity() * chunk
+    }
+
+    /// The chunk at `chunk` has become longer by one, or shorter.
+    fn shift(&mut self, chunk: usize, by: isize) {
+        let mut node = chunk + 1;
+        while let Some(sum) = self.sums.get_mut(node) {
+            *sum = sum.wrapping_add_signed(by);
+            node += node & node.wrapping_neg();
+        }
+    }
+
+    fn sum_up(&mut self) {
+        self.sums.clear();
+        self.sums.push(0);
+        self.sums.extend(self.chunks.iter().map(Vec::len));
+        for node in 1..self.sums.len() {
+            let parent = node + (node & node.wrapping_neg());
+            if parent < self.sums.len() {
+                self.sums[parent] += self.sums[node];
+            }
+        }
+    }
+
+    /// Panics if the order contradicts itself.
+    #[cfg(test)]
+    pub(super) fn assert_laws(&self, len: usize) {
+        assert!(self.chunks.iter().all(|items| (1..=CHUNK_MAX).contains(&items.len())));
+        let mut rank = 0;
+        for (chunk, items) in self.chunks.iter().enumerate() {
+            assert_eq!(self.rank(Place { chunk, at: 0 }), rank);
+            assert_eq!(self.at(rank), Place { chunk, at: 0 });
+            assert_eq!(self.at(rank + items.len() - 1), Place { chunk, at: items.len() - 1 });
+            rank += items.len();
+        }
+        assert_eq!(rank, len);
+    }
+}
+
+/// Items of a chunk at most.
+const CHUNK_MAX: usize = 256;
+/// Items of each chunk of an order that is made at once: there is room for some more.
+const CHUNK_FILL: usize = 192;
+/// Two neighbours with fewer items than this become one.
+const CHUNK_MIN: usize = 64;
+
+const _: () = assert!(2 * CHUNK_MIN <= CHUNK_MAX && CHUNK_FILL <= CHUNK_MAX);
