@@ -195,8 +195,8 @@ impl Open {
             return Ok(Self::done(reply.status_bytes(until_nul(&line.as_bytes()))));
         }
         match table.raw_get(&names.double)? {
-            Value::Number(number) => return Ok(Self::done(double_reply(number, reply))),
-            Value::Integer(number) => return Ok(Self::done(double_reply(number as f64, reply))),
+            Value::Number(number) => return Ok(Self::done(reply.double(number))),
+            Value::Integer(number) => return Ok(Self::done(reply.double(number as f64))),
             _ => {}
         }
         if let Value::Table(map) = table.raw_get(&names.map)? {
@@ -280,63 +280,9 @@ fn whole(number: f64) -> i64 {
     if (-BOUND..BOUND).contains(&number) { number as i64 } else { i64::MIN }
 }
 
-fn double_reply(number: f64, reply: &mut Reply<'_>) {
-    reply.double_text(&number_text(number));
-}
-
-/// A number with seventeen significant digits, fewer where the last ones are zeros: C's `%.17g`.
-pub(super) fn number_text(number: f64) -> String {
-    if number.is_nan() {
-        return if number.is_sign_negative() { "-nan" } else { "nan" }.to_owned();
-    }
-    if number.is_infinite() {
-        return if number > 0.0 { "inf" } else { "-inf" }.to_owned();
-    }
-    if number.abs() < 1e15 && number.trunc() == number && (number != 0.0 || number.is_sign_positive()) {
-        return itoa::Buffer::new().format(number as i64).to_owned();
-    }
-    let scientific = format!("{number:.16e}");
-    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if !(-4..17).contains(&exponent) {
-        let mantissa = without_zeros(mantissa);
-        let sign = if exponent < 0 { '-' } else { '+' };
-        return format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs());
-    }
-    let decimals = usize::try_from(16 - exponent).unwrap_or(0);
-    without_zeros(&format!("{number:.decimals$}")).to_owned()
-}
-
-fn without_zeros(digits: &str) -> &str {
-    if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_written_with_seventeen_digits() {
-        for (number, text) in [
-            (0.0, "0"),
-            (-0.0, "-0"),
-            (3.0, "3"),
-            (3.3, "3.2999999999999998"),
-            (1e15, "1000000000000000"),
-            (1e17, "1e+17"),
-            (1e16, "10000000000000000"),
-            (1e20, "1e+20"),
-            (1e-4, "0.0001"),
-            (1e-5, "1.0000000000000001e-05"),
-            (1e300, "1.0000000000000001e+300"),
-            (-1.5e-7, "-1.4999999999999999e-07"),
-            (0.1, "0.10000000000000001"),
-            (f64::INFINITY, "inf"),
-            (-f64::NAN.abs(), "-nan"),
-        ] {
-            assert_eq!(number_text(number), text);
-        }
-    }
 
     #[test]
     fn numbers_beyond_an_integer_are_the_least_one() {
