@@ -14,6 +14,7 @@ mod cjson;
 mod cmsgpack;
 mod convert;
 mod fault;
+mod functions;
 mod library;
 mod patterns;
 mod random;
@@ -29,12 +30,14 @@ use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 pub use budget::{Asleep, Verdict, Watchdog};
 pub use calls::{Commands, Level};
 pub use fault::Stop;
+pub use functions::Loaded;
 pub use library::Host;
 
 use crate::resp::Reply;
 use budget::Budget;
 use convert::Names;
 use fault::Fault;
+use functions::Functions;
 use sandbox::Sandbox;
 
 /// Bytes that a script may hold when nobody says otherwise.
@@ -63,6 +66,7 @@ pub struct Interpreter {
     lua: Lua,
     budget: Arc<Budget>,
     sandbox: Sandbox,
+    functions: Functions,
     names: Names,
     compiled: BTreeMap<[u8; 20], Function>,
     compiled_bytes: usize,
@@ -82,8 +86,9 @@ impl Interpreter {
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         let budget = Budget::install(&lua, memory_max)?;
         let sandbox = Sandbox::new(&lua, &budget, host)?;
+        let functions = Functions::new(&lua, &sandbox, &budget)?;
         let names = Names::new(&lua)?;
-        Ok(Self { lua, budget, sandbox, names, compiled: BTreeMap::new(), compiled_bytes: 0 })
+        Ok(Self { lua, budget, sandbox, functions, names, compiled: BTreeMap::new(), compiled_bytes: 0 })
     }
 
     /// Bytes that the state holds.
@@ -158,15 +163,16 @@ impl Interpreter {
     }
 
     fn inputs(&self, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<()> {
-        let list = |words: &[&[u8]]| -> mlua::Result<Table> {
-            let table = self.lua.create_table_with_capacity(words.len(), 0)?;
-            for (at, word) in words.iter().enumerate() {
-                table.raw_set(at + 1, self.lua.create_string(word)?)?;
-            }
-            Ok(table)
-        };
-        self.sandbox.globals.raw_set("KEYS", list(keys)?)?;
-        self.sandbox.globals.raw_set("ARGV", list(args)?)
+        self.sandbox.globals.raw_set("KEYS", self.list(keys)?)?;
+        self.sandbox.globals.raw_set("ARGV", self.list(args)?)
+    }
+
+    fn list(&self, words: &[&[u8]]) -> mlua::Result<Table> {
+        let table = self.lua.create_table_with_capacity(words.len(), 0)?;
+        for (at, word) in words.iter().enumerate() {
+            table.raw_set(at + 1, self.lua.create_string(word)?)?;
+        }
+        Ok(table)
     }
 
     /// Writes what the script returned, or makes the line of how it failed.

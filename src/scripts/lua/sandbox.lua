@@ -235,4 +235,4 @@ local function run(body, ...)
     return xpcall(function() return body(unpack(arguments, 1, count)) end, failed)
 end
 
-return real._G, run, rawequal
+return real._G, run, protect
