@@ -545,7 +545,7 @@ impl Held {
             ended += 1;
         }
         if ended > 0 {
-            changes.event(b'h', "hexpired", database, &key);
+            changes.event(b'x', "hexpired", database, &key);
             changes.touched(&mut self.observers, database, &key);
         }
         if self.shard.object(id).is_some_and(|object| object.shape().is_empty()) {
