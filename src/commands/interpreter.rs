@@ -19,6 +19,19 @@ pub(super) struct Run<'a> {
     pub(super) args: &'a [&'a [u8]],
 }
 
+/// What a function is called on, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Invocation<'a> {
+    /// The interpreter's number of its library.
+    pub(super) library: u32,
+    /// Its name.
+    pub(super) name: &'a str,
+    /// Its first argument.
+    pub(super) keys: &'a [&'a [u8]],
+    /// Its second argument.
+    pub(super) args: &'a [&'a [u8]],
+}
+
 #[cfg(feature = "lua")]
 pub(super) use with_lua::Interpreter;
 #[cfg(not(feature = "lua"))]
@@ -41,7 +54,8 @@ mod with_lua {
     use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
     use super::super::{VERSION, table};
-    use super::{Inside, Refusal, Reply, Run, Script};
+    use super::{Inside, Invocation, Refusal, Reply, Run, Script};
+    use crate::scripts::library::Loaded;
     use crate::scripts::lua::{self, Host, Source, Watchdog};
 
     /// The interpreter, once it is needed.
@@ -99,6 +113,42 @@ mod with_lua {
             result.map_err(Refusal::Quoted)
         }
 
+        /// Runs a library, `body` of its text, and keeps what it registers.
+        ///
+        /// # Errors
+        /// Why it does not load.
+        pub(in super::super) fn load(
+            &self,
+            body: &[u8],
+            inside: &mut Inside<'_, '_>,
+        ) -> Result<Loaded, Refusal> {
+            self.ready()?.load(body, inside).map_err(Refusal::Quoted)
+        }
+
+        /// Forgets libraries.
+        pub(in super::super) fn forget(&self, libraries: &[u32]) {
+            if let Some(interpreter) = self.0.lock().as_mut() {
+                libraries.iter().for_each(|id| interpreter.forget(*id));
+            }
+        }
+
+        /// Calls a function, and writes what it returns.
+        ///
+        /// # Errors
+        /// Why it ended early.
+        pub(in super::super) fn call(
+            &self,
+            call: Invocation<'_>,
+            inside: &mut Inside<'_, '_>,
+            watchdog: Arc<dyn Watchdog>,
+            reply: &mut Reply<'_>,
+        ) -> Result<(), Refusal> {
+            let mut interpreter = self.ready()?;
+            let (keys, args) = (call.keys, call.args);
+            let result = interpreter.call(call.library, call.name, keys, args, inside, watchdog, reply);
+            result.map_err(Refusal::Quoted)
+        }
+
         fn ready(&self) -> Result<MappedMutexGuard<'_, lua::Interpreter>, Refusal> {
             let mut slot = self.0.lock();
             if slot.is_none() {
@@ -112,7 +162,8 @@ mod with_lua {
 
 #[cfg(not(feature = "lua"))]
 mod without_lua {
-    use super::{Inside, Refusal, Reply, Run, Script};
+    use super::{Inside, Invocation, Refusal, Reply, Run, Script};
+    use crate::scripts::library::Loaded;
 
     /// No interpreter.
     #[derive(Debug, Default)]
@@ -138,6 +189,22 @@ mod without_lua {
             _: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
             Err(unrecognised(&run.script.hex))
+        }
+
+        pub(in super::super) fn load(&self, _: &[u8], _: &mut Inside<'_, '_>) -> Result<Loaded, Refusal> {
+            Err(Refusal::said("ERR Engine 'lua' not found"))
+        }
+
+        pub(in super::super) fn forget(&self, _: &[u32]) {}
+
+        pub(in super::super) fn call(
+            &self,
+            _: Invocation<'_>,
+            _: &mut Inside<'_, '_>,
+            _: (),
+            _: &mut Reply<'_>,
+        ) -> Result<(), Refusal> {
+            Err(Refusal::said("ERR Function not found"))
         }
     }
 

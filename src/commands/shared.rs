@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 use std::sync::{Arc, OnceLock};
 
 use super::interpreter::Interpreter;
+use super::libraries::Libraries;
 use super::row::Flags;
 use super::script_cache::ScriptCache;
 use super::{Command, table};
@@ -36,6 +37,8 @@ pub struct Shared {
     pub scripts: ScriptCache,
     /// What runs the scripts that are not recognised.
     pub interpreter: Interpreter,
+    /// Libraries of functions that have been loaded.
+    pub libraries: Libraries,
     /// Commands that were slow.
     pub slowlog: Slowlog,
     /// Events that took long.
@@ -123,6 +126,7 @@ impl Shared {
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
             scripts: ScriptCache::default(),
             interpreter: Interpreter::default(),
+            libraries: Libraries::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             pause: Pause::default(),

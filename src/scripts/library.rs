@@ -24,6 +24,15 @@ pub struct Function {
     pub flags: Vec<&'static str>,
 }
 
+/// A library that has been run: its number in the interpreter, and what it has registered, in order.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Loaded {
+    /// What the interpreter calls it.
+    pub id: u32,
+    /// Its functions.
+    pub functions: Vec<Function>,
+}
+
 /// The flags that a function may have.
 pub const FLAGS: &[&str] = &["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
 /// What a name that [`is_name`] refuses is told, be it a library's or a function's.

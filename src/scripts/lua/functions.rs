@@ -18,16 +18,7 @@ use super::fault::{OWN_CHUNK, Stop, refused};
 use super::sandbox::Sandbox;
 use super::{Failure, Interpreter, line};
 use crate::resp::Reply;
-use crate::scripts::library::{FLAGS, Function, NAME_RULE, is_name};
-
-/// A library that has been run: its number here, and what it has registered, in order.
-#[derive(Debug)]
-pub struct Loaded {
-    /// What the interpreter calls it.
-    pub id: u32,
-    /// Its functions.
-    pub functions: Vec<Function>,
-}
+use crate::scripts::library::{FLAGS, Function, Loaded, NAME_RULE, is_name};
 
 /// The world of libraries.
 #[derive(Debug)]

@@ -30,7 +30,6 @@ use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 pub use budget::{Asleep, Verdict, Watchdog};
 pub use calls::{Commands, Level};
 pub use fault::Stop;
-pub use functions::Loaded;
 pub use library::Host;
 
 use crate::resp::Reply;
