@@ -207,7 +207,12 @@ fn run(
             }
             call.shared.scripts.pass(script);
         }
-        let only_reads = script.flags.no_writes || call.command.row.flags.has(Flags::READONLY);
+        let is_read = call.command.row.flags.has(Flags::READONLY);
+        if is_read && script.may_write() {
+            let text = "ERR Can not execute a script with write flag using *_ro command.";
+            return Err(Refusal::said(text));
+        }
+        let only_reads = script.flags.no_writes || is_read;
         let mut inside = Inside::new(view, call.session, call.shared, only_reads);
         let result = match program {
             Some(program) => {

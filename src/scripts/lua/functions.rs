@@ -84,7 +84,7 @@ impl Interpreter {
     /// Why it does not compile, or ended early. Nothing of it is kept then.
     pub fn load(&mut self, body: &[u8], commands: &mut dyn Commands) -> std::result::Result<Loaded, Failure> {
         let chunk = self.lua.load(body).set_name("@user_function").set_mode(ChunkMode::Text);
-        let compiled = chunk.set_environment(self.functions.environment.clone()).into_function();
+        let compiled = chunk.set_environment(self.libraries.environment.clone()).into_function();
         let function = compiled.map_err(|error| match error {
             Error::SyntaxError { message, .. } => {
                 format!("ERR Error compiling function: {message}").into_bytes()
@@ -110,13 +110,13 @@ impl Interpreter {
 
     fn run_library(&mut self, function: &mlua::Function) -> Result<std::result::Result<Loaded, Failure>> {
         let callbacks = self.lua.create_table()?;
-        let held = self.functions.held.values().sum();
+        let held = self.libraries.held.values().sum();
         let begun = Loading { callbacks, functions: Vec::new(), held };
-        self.functions.load.call::<()>(())?;
-        *self.functions.loading.lock() = Some(begun);
+        self.libraries.load.call::<()>(())?;
+        *self.libraries.loading.lock() = Some(begun);
         let results = self.sandbox.run.call::<MultiValue>(function);
-        let done = self.functions.loading.lock().take();
-        self.functions.run.call::<()>(())?;
+        let done = self.libraries.loading.lock().take();
+        self.libraries.run.call::<()>(())?;
         let mut results = results?;
         if results.pop_front() != Some(Value::Boolean(true)) {
             let text = match results.pop_front() {
@@ -126,19 +126,19 @@ impl Interpreter {
             return Ok(Err(text));
         }
         let Some(done) = done else { return Ok(Err(b"ERR Error running script".to_vec())) };
-        let id = self.functions.next;
-        self.functions.callbacks.raw_set(id, done.callbacks)?;
-        self.functions.held.insert(id, done.held - held);
+        let id = self.libraries.next;
+        self.libraries.callbacks.raw_set(id, done.callbacks)?;
+        self.libraries.held.insert(id, done.held - held);
         // Four billion libraries are loaded one after the other, or never.
-        self.functions.next = id.wrapping_add(1);
+        self.libraries.next = id.wrapping_add(1);
         Ok(Ok(Loaded { id, functions: done.functions }))
     }
 
     /// Forgets a library.
     pub fn forget(&mut self, id: u32) {
         // Taking something out of a table needs no memory, and so cannot fail.
-        let _ = self.functions.callbacks.raw_set(id, Value::Nil);
-        self.functions.held.remove(&id);
+        let _ = self.libraries.callbacks.raw_set(id, Value::Nil);
+        self.libraries.held.remove(&id);
     }
 
     /// Calls a function of the library `id` and writes what it returns.
@@ -158,7 +158,7 @@ impl Interpreter {
     ) -> std::result::Result<(), Failure> {
         self.budget.begin(watchdog);
         let result = calls::with(&self.lua, &self.sandbox, &self.budget, &self.names, commands, || {
-            let callback: Value = self.functions.callbacks.raw_get::<Table>(id)?.raw_get(name)?;
+            let callback: Value = self.libraries.callbacks.raw_get::<Table>(id)?.raw_get(name)?;
             let results = self.sandbox.run.call((callback, self.list(keys)?, self.list(args)?))?;
             self.finish(name, results, reply)
         });

@@ -65,9 +65,12 @@ pub struct Interpreter {
     lua: Lua,
     budget: Arc<Budget>,
     sandbox: Sandbox,
-    functions: Functions,
+    libraries: Functions,
     names: Names,
-    compiled: BTreeMap<[u8; 20], Function>,
+    /// Where in `functions` the compiled form of a script is.
+    compiled: BTreeMap<[u8; 20], usize>,
+    /// Compiled scripts: in a table of Lua's, for handles on this side are few.
+    functions: Table,
     compiled_bytes: usize,
 }
 
@@ -85,9 +88,11 @@ impl Interpreter {
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         let budget = Budget::install(&lua, memory_max)?;
         let sandbox = Sandbox::new(&lua, &budget, host)?;
-        let functions = Functions::new(&lua, &sandbox, &budget)?;
+        let libraries = Functions::new(&lua, &sandbox, &budget)?;
         let names = Names::new(&lua)?;
-        Ok(Self { lua, budget, sandbox, functions, names, compiled: BTreeMap::new(), compiled_bytes: 0 })
+        let functions = lua.create_table()?;
+        let compiled = BTreeMap::new();
+        Ok(Self { lua, budget, sandbox, libraries, names, compiled, functions, compiled_bytes: 0 })
     }
 
     /// Bytes that the state holds.
@@ -112,6 +117,8 @@ impl Interpreter {
     /// Forgets all compiled scripts.
     pub fn flush(&mut self) {
         self.compiled.clear();
+        // To empty a table takes no memory.
+        let _ = self.functions.clear();
         self.compiled_bytes = 0;
         self.budget.end(&self.lua);
     }
@@ -157,8 +164,12 @@ impl Interpreter {
         self.budget.end(&self.lua);
         match result {
             Ok(result) => result,
-            Err(error) => Err(line(&error, self.budget.memory_max())),
+            Err(error) => Err(self.line(&error)),
         }
+    }
+
+    fn line(&self, error: &mlua::Error) -> Failure {
+        line(error, self.budget.memory_max())
     }
 
     fn inputs(&self, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<()> {
@@ -202,8 +213,8 @@ impl Interpreter {
     }
 
     fn function(&mut self, source: Source<'_>) -> Result<Function, Failure> {
-        if let Some(function) = self.compiled.get(&source.sha) {
-            return Ok(function.clone());
+        if let Some(index) = self.compiled.get(&source.sha) {
+            return self.functions.raw_get(*index).map_err(|error| self.line(&error));
         }
         if self.compiled.len() >= COMPILED_MAX
             || self.compiled_bytes.saturating_add(source.text.len()) > COMPILED_BYTES_MAX
@@ -217,9 +228,11 @@ impl Interpreter {
             mlua::Error::SyntaxError { message, .. } => {
                 format!("ERR Error compiling script (new function): {message}").into_bytes()
             }
-            error => line(&error, self.budget.memory_max()),
+            error => self.line(&error),
         })?;
-        self.compiled.insert(source.sha, function.clone());
+        let index = self.compiled.len() + 1;
+        self.functions.raw_set(index, &function).map_err(|error| self.line(&error))?;
+        self.compiled.insert(source.sha, index);
         self.compiled_bytes += source.text.len();
         Ok(function)
     }

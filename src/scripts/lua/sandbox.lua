@@ -187,6 +187,7 @@ function real.load(...)
     local pieces = {}
     while true do
         local piece = reader()
+        if type(piece) == 'number' then piece = tostring(piece) end
         if piece == nil or piece == '' then break end
         if type(piece) ~= 'string' then return nil, 'reader function must return a string' end
         pieces[#pieces + 1] = piece
@@ -202,9 +203,11 @@ function real.collectgarbage(option, ...)
     elseif option == 'count' then
         return collectgarbage('count')
     elseif option == 'step' then
-        return true
-    elseif option == 'stop' or option == 'restart' or option == 'setpause' or option == 'setstepmul' then
+        return false
+    elseif option == 'stop' or option == 'restart' then
         return 0
+    elseif option == 'setpause' or option == 'setstepmul' then
+        return 200
     end
     bad_argument(1, 'collectgarbage', "invalid option '" .. tostring(option) .. "'")
 end
