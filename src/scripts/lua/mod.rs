@@ -198,7 +198,9 @@ impl Interpreter {
             return convert::write(&self.names, value, self.sandbox.shared.protocol(), reply).map(Ok);
         }
         let Value::Table(error) = value else {
-            return Ok(Err(b"ERR Error running script".to_vec()));
+            // Without memory Lua calls no handler; nor does it when the handler fails.
+            let stop = self.budget.stopped().unwrap_or(Stop::Memory(self.budget.memory_max()));
+            return Err(Fault::Stop(stop).into());
         };
         let text: mlua::LuaString = error.raw_get(&self.names.err)?;
         let mut line = text.as_bytes().to_vec();
@@ -237,6 +239,9 @@ impl Interpreter {
         Ok(function)
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 impl std::fmt::Debug for Budget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

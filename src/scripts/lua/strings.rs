@@ -12,7 +12,7 @@ use super::budget::Budget;
 use super::fault::{bad_argument, raised};
 use super::patterns::{Broken, Capture, Match, Matcher};
 
-/// Puts them into `string`. `guarded` calls a function: true and its results, or false and
+/// Puts them into `string`. `guarded` calls a function: true and its first result, or false and
 /// its error as one of ours.
 pub(super) fn install(
     lua: &Lua,
