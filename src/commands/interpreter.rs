@@ -9,6 +9,7 @@ use crate::error::Refusal;
 use crate::resp::Reply;
 
 /// What a script is run on, and how.
+#[cfg_attr(not(feature = "lua"), expect(dead_code, reason = "nothing runs without Lua"))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     /// The script.
@@ -20,6 +21,7 @@ pub(super) struct Run<'a> {
 }
 
 /// What a function is called on, and how.
+#[cfg_attr(not(feature = "lua"), expect(dead_code, reason = "nothing runs without Lua"))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Invocation<'a> {
     /// The interpreter's number of its library.
@@ -128,7 +130,7 @@ mod with_lua {
         /// Forgets libraries.
         pub(in super::super) fn forget(&self, libraries: &[u32]) {
             if let Some(interpreter) = self.0.lock().as_mut() {
-                libraries.iter().for_each(|id| interpreter.forget(*id));
+                interpreter.forget(libraries);
             }
         }
 

@@ -119,10 +119,7 @@ impl Interpreter {
         self.libraries.run.call::<()>(())?;
         let mut results = results?;
         if results.pop_front() != Some(Value::Boolean(true)) {
-            let text = match results.pop_front() {
-                Some(Value::Table(error)) => error.raw_get::<mlua::LuaString>("err")?.as_bytes().to_vec(),
-                _ => b"ERR Error running script".to_vec(),
-            };
+            let (text, _) = self.told(results.pop_front().unwrap_or(Value::Nil))?;
             return Ok(Err(text));
         }
         let Some(done) = done else { return Ok(Err(b"ERR Error running script".to_vec())) };
@@ -134,11 +131,14 @@ impl Interpreter {
         Ok(Ok(Loaded { id, functions: done.functions }))
     }
 
-    /// Forgets a library.
-    pub fn forget(&mut self, id: u32) {
-        // Taking something out of a table needs no memory, and so cannot fail.
-        let _ = self.libraries.callbacks.raw_set(id, Value::Nil);
-        self.libraries.held.remove(&id);
+    /// Forgets libraries.
+    pub fn forget(&mut self, libraries: &[u32]) {
+        for id in libraries {
+            // Taking something out of a table needs no memory, and so cannot fail.
+            let _ = self.libraries.callbacks.raw_set(*id, Value::Nil);
+            self.libraries.held.remove(id);
+        }
+        self.budget.end(&self.lua);
     }
 
     /// Calls a function of the library `id` and writes what it returns.

@@ -197,13 +197,7 @@ impl Interpreter {
         if is_done {
             return convert::write(&self.names, value, self.sandbox.shared.protocol(), reply).map(Ok);
         }
-        let Value::Table(error) = value else {
-            // Without memory Lua calls no handler; nor does it when the handler fails.
-            let stop = self.budget.stopped().unwrap_or(Stop::Memory(self.budget.memory_max()));
-            return Err(Fault::Stop(stop).into());
-        };
-        let text: mlua::LuaString = error.raw_get(&self.names.err)?;
-        let mut line = text.as_bytes().to_vec();
+        let (mut line, error) = self.told(value)?;
         if let (Value::String(source), Value::Integer(at)) =
             (error.raw_get("source")?, error.raw_get("line")?)
         {
@@ -212,6 +206,18 @@ impl Interpreter {
             );
         }
         Ok(Err(line))
+    }
+
+    /// The line of how a script failed, out of what it left, and that.
+    fn told(&self, value: Value) -> mlua::Result<(Vec<u8>, Table)> {
+        let Value::Table(error) = value else {
+            // Without memory Lua calls no handler; nor does it when the handler fails.
+            let stop = self.budget.stopped().unwrap_or(Stop::Memory(self.budget.memory_max()));
+            return Err(Fault::Stop(stop).into());
+        };
+        let text: mlua::LuaString = error.raw_get(&self.names.err)?;
+        let line = text.as_bytes().to_vec();
+        Ok((line, error))
     }
 
     fn function(&mut self, source: Source<'_>) -> Result<Function, Failure> {
