@@ -17,6 +17,7 @@ mod debug;
 mod expire;
 mod expiry;
 mod facts;
+mod functions;
 mod hash_browse;
 mod hash_expiry;
 mod hash_leases;
@@ -27,6 +28,7 @@ mod inside;
 mod interpreter;
 mod keys;
 mod latency;
+mod libraries;
 mod list_moves;
 mod list_search;
 mod lists;
@@ -139,6 +141,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     expire::ROWS,
     transactions::ROWS,
     scripting::ROWS,
+    functions::ROWS,
     pubsub::ROWS,
     command::ROWS,
     config::ROWS,
