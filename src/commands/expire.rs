@@ -106,7 +106,7 @@ const CONDITION: Arg =
 
 /// Which deadlines are set. Conditions add up.
 #[derive(Clone, Copy, Debug, Default)]
-struct Conditions {
+pub(super) struct Conditions {
     /// Only where there is none yet.
     nx: bool,
     /// Only where there is one.
@@ -118,9 +118,12 @@ struct Conditions {
 }
 
 impl Conditions {
-    fn parse(args: &mut Args<'_>) -> Result<Self, Refusal> {
+    /// Takes the conditions at the front of `args`, until `left` words are left.
+    pub(super) fn parse(args: &mut Args<'_>, left: usize) -> Result<Self, Refusal> {
         let mut found = Self::default();
-        while let Some(word) = args.peek() {
+        while args.len() > left
+            && let Some(word) = args.peek()
+        {
             if args.take("NX") {
                 found.nx = true;
             } else if args.take("XX") {
@@ -147,7 +150,8 @@ impl Conditions {
         }
     }
 
-    fn hold(self, old: Option<Deadline>, new: Deadline) -> bool {
+    /// Whether a deadline is set where there is `old` one.
+    pub(super) fn hold(self, old: Option<Deadline>, new: Deadline) -> bool {
         match old {
             None => !self.xx && !self.gt,
             Some(old) => !(self.nx || (self.gt && new <= old) || (self.lt && new >= old)),
@@ -176,7 +180,7 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
     let mut value = call.args;
     call.args.word()?;
     // Redis looks at the options before the number.
-    let conditions = Conditions::parse(&mut call.args)?;
+    let conditions = Conditions::parse(&mut call.args, 0)?;
     let deadline = unit.deadline(value.integer()?, call.now, command)?;
 
     let old = call.view.entry(name).occupied().map(|found| found.deadline());
@@ -218,7 +222,7 @@ fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcom
 }
 
 /// Seconds, half up.
-const fn nearest_second(millis: i64) -> i64 {
+pub(super) const fn nearest_second(millis: i64) -> i64 {
     millis / 1000 + (millis % 1000 >= 500) as i64
 }
 

@@ -17,9 +17,13 @@ mod expire;
 mod expiry;
 mod facts;
 mod hash_browse;
+mod hash_expiry;
+mod hash_leases;
 mod hashes;
 mod help;
 mod info;
+mod inside;
+mod interpreter;
 mod keys;
 mod latency;
 mod list_moves;
@@ -33,6 +37,9 @@ pub mod row;
 mod script_cache;
 mod scripting;
 mod server;
+mod set_algebra;
+mod set_draws;
+mod sets;
 mod shared;
 mod sorted_set_picks;
 mod sorted_set_ranges;
@@ -105,12 +112,17 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     counters::ROWS,
     hashes::ROWS,
     hash_browse::ROWS,
+    hash_expiry::ROWS,
+    hash_leases::ROWS,
     lists::ROWS,
     list_search::ROWS,
     list_moves::ROWS,
     sorted_sets::ROWS,
     sorted_set_ranges::ROWS,
     sorted_set_picks::ROWS,
+    sets::ROWS,
+    set_draws::ROWS,
+    set_algebra::ROWS,
     keys::ROWS,
     browse::ROWS,
     databases::ROWS,

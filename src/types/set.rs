@@ -9,6 +9,7 @@
 use ahash::RandomState;
 use indexmap::IndexSet;
 
+use super::seeds::hasher;
 use super::{Element, Shape};
 use crate::number;
 
@@ -45,9 +46,6 @@ pub enum Member<'a> {
 const INTEGERS_MAX: usize = 512;
 /// Members that are looked at one by one faster than they are hashed.
 const FEW_MAX: usize = 16;
-/// Any numbers: what is hashed here decides no order that a client sees, and a run must repeat.
-const SEEDS: [u64; 4] =
-    [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7344, 0xA409_3822_299F_31D0, 0x082E_FA98_EC4E_6C89];
 
 impl Set {
     /// One without members.
@@ -100,6 +98,61 @@ impl Set {
                 member
             }
         }
+    }
+
+    /// Keeps the members of which `keep` says so, in their order.
+    pub fn retain(&mut self, mut keep: impl FnMut(Member<'_>) -> bool) {
+        let mut freed = 0;
+        let mut stays = |member: &Element| {
+            let stays = keep(Member::Bytes(member));
+            freed += if stays { 0 } else { member.heap_bytes() };
+            stays
+        };
+        match &mut self.0 {
+            Kept::Integers(integers) => integers.retain(|integer| keep(Member::Integer(*integer))),
+            Kept::Few { members, long_bytes } => {
+                members.retain(&mut stays);
+                *long_bytes -= freed;
+            }
+            Kept::Many(hashed) => {
+                hashed.members.retain(&mut stays);
+                hashed.long_bytes -= freed;
+            }
+        }
+    }
+
+    /// The same members, kept as in a set that had no others before: integers sorted, if all are integers.
+    #[must_use]
+    pub fn settled(self) -> Self {
+        if self.is_integers() || self.len() > INTEGERS_MAX {
+            return self;
+        }
+        let integer = |member: Member<'_>| member.with_bytes(number::integer);
+        match self.iter().map(integer).collect::<Option<Vec<i64>>>() {
+            Some(mut integers) => {
+                integers.sort_unstable();
+                Self(Kept::Integers(integers))
+            }
+            None => self,
+        }
+    }
+
+    /// A part of a walk over all members: visits about `count` of them and returns the next cursor. It begins with a
+    /// cursor of 0 and ends when 0 comes back; any other may come from a client. A member that is there during the
+    /// whole walk is visited at least once.
+    pub fn scan(&self, cursor: u64, count: u64, visit: impl FnMut(Member<'_>)) -> u64 {
+        // Integers move when one comes or goes, and are few.
+        if self.is_integers() {
+            self.iter().for_each(visit);
+            return 0;
+        }
+        let from = match usize::try_from(cursor) {
+            Ok(cursor) if cursor > 0 => cursor.min(self.len()),
+            _ => self.len(),
+        };
+        let to = from.saturating_sub(usize::try_from(count.max(1)).unwrap_or(usize::MAX));
+        (to..from).rev().filter_map(|place| self.at(place)).for_each(visit);
+        to as u64
     }
 
     /// Whether those bytes are a member.
@@ -183,8 +236,7 @@ const HASHED_BYTES: usize = size_of::<Element>() + 2 * size_of::<usize>() + 2;
 
 impl Hashed {
     fn of(elements: impl Iterator<Item = Element>, long_bytes: usize) -> Box<Self> {
-        let [a, b, c, d] = SEEDS;
-        let mut members = IndexSet::with_hasher(RandomState::with_seeds(a, b, c, d));
+        let mut members = IndexSet::with_hasher(hasher());
         members.extend(elements);
         Box::new(Self { members, long_bytes })
     }

@@ -5,6 +5,8 @@
 
 #![cfg(shuttle)]
 
+mod waiting;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 

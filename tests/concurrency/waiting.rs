@@ -1,0 +1,298 @@
+//! Calls that wait: for a key, for a change, for the end of a long call.
+//!
+//! Belongs here: no wake-up is lost, none comes twice, nobody overtakes, and nobody waits for anybody in a circle.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+
+use bytes::Bytes;
+use redlatch::clock::LockTime;
+use redlatch::keyspace::{Keyspace, Reach, Serve, Ticket, View};
+use redlatch::state::audience::Audience;
+use redlatch::state::claim::Claim;
+use redlatch::state::clients::Client;
+use redlatch::state::settings::Events;
+use redlatch::state::transaction::{Watch, Watching};
+use redlatch::types::list::End;
+use redlatch::types::{List, Shape};
+use shuttle::thread;
+
+use crate::{at, keyspace, under_every_schedule};
+
+/// What waiting calls were given, in the order in which they were.
+#[derive(Debug, Default)]
+struct Given(Mutex<VecDeque<(&'static str, Vec<u8>)>>);
+
+impl Given {
+    fn note(&self, name: &'static str, element: &[u8]) {
+        self.0.lock().expect("one thread at a time").push_back((name, element.to_vec()));
+    }
+
+    fn all(&self) -> Vec<(&'static str, Vec<u8>)> {
+        self.0.lock().expect("one thread at a time").iter().cloned().collect()
+    }
+}
+
+/// Takes the first element of a list; moves it to another list, if there is one to move it to.
+#[derive(Debug)]
+struct Take {
+    name: &'static str,
+    to: Option<&'static [u8]>,
+    given: Arc<Given>,
+}
+
+impl Serve for Take {
+    fn is_ready(&self, view: &mut View<'_>, key: &[u8]) -> bool {
+        matches!(view.find::<List>(key), Ok(Some(_)))
+    }
+
+    fn serve(&self, view: &mut View<'_>, key: &[u8]) {
+        let element = pop(view, key).expect("asked only when there is something");
+        if let Some(to) = self.to {
+            view.open::<List>(to).expect("a list").push(End::Tail, &element);
+        }
+        self.given.note(self.name, &element);
+    }
+}
+
+fn pop(view: &mut View<'_>, key: &[u8]) -> Option<Vec<u8>> {
+    let mut list = view.find::<List>(key).expect("a list")?;
+    list.pop(End::Head).map(|element| element.to_vec())
+}
+
+fn view<'k>(keyspace: &'k Keyspace, keys: &[&[u8]]) -> View<'k> {
+    View::lock(keyspace, Reach::Keys(keys), 0, at(1), Events::default())
+}
+
+fn push(keyspace: &Keyspace, key: &[u8], element: &[u8]) {
+    let mut view = view(keyspace, &[key]);
+    view.open::<List>(key).expect("a list").push(End::Tail, element);
+    view.finish(&Audience::default());
+}
+
+/// What a blocking pop does: takes what is there, or parks, in one hold. The claim says whether it waits.
+fn pop_or_wait(keyspace: &Keyspace, take: Take, keys: &[&'static [u8]]) -> Arc<Claim> {
+    let also: Vec<&[u8]> = take.to.into_iter().collect();
+    let claim = Arc::new(Claim::new());
+    let mut view = view(keyspace, &[keys, &also].concat());
+    for key in keys {
+        if take.is_ready(&mut view, key) {
+            claim.take();
+            take.serve(&mut view, key);
+            view.finish(&Audience::default());
+            return claim;
+        }
+    }
+    let owned = |keys: &[&'static [u8]]| keys.iter().map(|key| Bytes::from_static(key)).collect();
+    let also = take.to.iter().map(|key| Bytes::from_static(key)).collect();
+    let ticket =
+        Ticket { database: 0, keys: owned(keys), also, claim: Arc::clone(&claim), serve: Box::new(take) };
+    view.park(&Arc::new(ticket));
+    view.finish(&Audience::default());
+    claim
+}
+
+fn rest(keyspace: &Keyspace, key: &[u8]) -> usize {
+    view(keyspace, &[key]).read_as::<List>(key).expect("a list").map_or(0, Shape::len)
+}
+
+fn join(threads: impl IntoIterator<Item = thread::JoinHandle<()>>) {
+    threads.into_iter().for_each(|thread| thread.join().expect("a thread that ends"));
+}
+
+#[test]
+fn no_wake_up_is_lost_and_none_comes_twice() {
+    under_every_schedule(|| {
+        let keyspace = keyspace(None, || {});
+        let given = Arc::new(Given::default());
+        let take = Take { name: "waiter", to: None, given: Arc::clone(&given) };
+        let waiter = {
+            let keyspace = Arc::clone(&keyspace);
+            thread::spawn(move || {
+                pop_or_wait(&keyspace, take, &[b"one", b"three"]);
+            })
+        };
+        // Two keys of different shards, written at the same time: the claim lets one of them serve.
+        let pushers = [b"one".as_slice(), b"three"].map(|key| {
+            let keyspace = Arc::clone(&keyspace);
+            thread::spawn(move || push(&keyspace, key, key))
+        });
+        join(pushers.into_iter().chain([waiter]));
+        assert_eq!(given.all().len(), 1, "one call is given one element: {:?}", given.all());
+        assert_eq!(rest(&keyspace, b"one") + rest(&keyspace, b"three"), 1, "and the other stays");
+        keyspace.assert_laws();
+    });
+}
+
+#[test]
+fn a_wait_that_gives_up_is_not_served_and_one_that_is_served_does_not_give_up() {
+    under_every_schedule(|| {
+        let keyspace = keyspace(None, || {});
+        let given = Arc::new(Given::default());
+        let take = Take { name: "waiter", to: None, given: Arc::clone(&given) };
+        let claim = pop_or_wait(&keyspace, take, &[b"one"]);
+        let gave_up = Arc::new(AtomicBool::new(false));
+        let (clock, pusher) = {
+            let (keyspace, claim, gave_up) =
+                (Arc::clone(&keyspace), Arc::clone(&claim), Arc::clone(&gave_up));
+            let clock = thread::spawn({
+                let keyspace = Arc::clone(&keyspace);
+                move || {
+                    if claim.take() {
+                        gave_up.store(true, SeqCst);
+                        keyspace.unpark(0, &[Bytes::from_static(b"one")]);
+                    }
+                }
+            });
+            (clock, thread::spawn(move || push(&keyspace, b"one", b"v")))
+        };
+        join([clock, pusher]);
+        let is_served = !given.all().is_empty();
+        assert_ne!(is_served, gave_up.load(SeqCst), "served, or given up: one of the two");
+        assert_eq!(rest(&keyspace, b"one"), usize::from(!is_served), "no element is lost");
+        assert_eq!(keyspace.parked(), 0, "nothing is left in the queue");
+    });
+}
+
+#[test]
+fn nobody_steals_from_the_head_of_the_queue() {
+    under_every_schedule(|| {
+        let keyspace = keyspace(None, || {});
+        let given = Arc::new(Given::default());
+        let take = |name| Take { name, to: None, given: Arc::clone(&given) };
+        pop_or_wait(&keyspace, take("first"), &[b"one"]);
+        pop_or_wait(&keyspace, take("second"), &[b"one"]);
+        let third = {
+            let (keyspace, take) = (Arc::clone(&keyspace), take("third"));
+            thread::spawn(move || {
+                pop_or_wait(&keyspace, take, &[b"one"]);
+            })
+        };
+        let pushers = [b"a", b"b", b"c"].map(|element| {
+            let keyspace = Arc::clone(&keyspace);
+            thread::spawn(move || push(&keyspace, b"one", element))
+        });
+        join(pushers.into_iter().chain([third]));
+        let names: Vec<_> = given.all().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["first", "second", "third"]);
+    });
+}
+
+#[test]
+fn a_call_that_reaches_further_is_served_in_one_hold_and_in_no_circle() {
+    under_every_schedule(|| {
+        let keyspace = keyspace(None, || {});
+        let given = Arc::new(Given::default());
+        let moves = [(b"one".as_slice(), b"three".as_slice()), (b"three", b"two")];
+        // one -> three -> two: serving the first is what the second waits for.
+        for (from, to) in moves {
+            let take = Take { name: "move", to: Some(to), given: Arc::clone(&given) };
+            pop_or_wait(&keyspace, take, &[from]);
+        }
+        let pusher = {
+            let keyspace = Arc::clone(&keyspace);
+            thread::spawn(move || push(&keyspace, b"one", b"v"))
+        };
+        let looker = {
+            let keyspace = Arc::clone(&keyspace);
+            thread::spawn(move || {
+                let mut view = view(&keyspace, &[b"three", b"two", b"one"]);
+                let mut len =
+                    |key: &'static [u8]| view.read_as::<List>(key).expect("a list").map_or(0, Shape::len);
+                assert_eq!(len(b"one") + len(b"three"), 0, "nobody sees the element on its way");
+            })
+        };
+        join([pusher, looker]);
+        assert_eq!(rest(&keyspace, b"two"), 1, "it has arrived");
+        assert_eq!(keyspace.parked(), 0);
+        keyspace.assert_laws();
+    });
+}
+
+/// Adds one to the number under a key as WATCH, GET, MULTI, SET, EXEC do, and again until nobody came between.
+fn add_one(keyspace: &Keyspace) {
+    let key = Bytes::from_static(b"one");
+    loop {
+        let mut watching = Watching { watch: Arc::new(Watch::new()), ..Watching::default() };
+        let mut first = view(keyspace, &[&key]);
+        first.watch(&key, &watching.watch);
+        watching.keys.insert((0, key.clone()));
+        first.finish(&Audience::default());
+
+        let mut look = view(keyspace, &[&key]);
+        let count = look.read(&key).map_or(0, |found| found.string().expect("a string").len());
+        look.finish(&Audience::default());
+
+        let mut exec = view(keyspace, &[&key]);
+        let is_broken = watching.watch.is_broken();
+        exec.unwatch(&watching);
+        if !is_broken {
+            exec.entry(&key).put(&vec![b'x'; count + 1], redlatch::keyspace::Lease::Never);
+        }
+        exec.finish(&Audience::default());
+        if !is_broken {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_transaction_whose_key_has_changed_does_nothing() {
+    under_every_schedule(|| {
+        let keyspace = keyspace(None, || {});
+        let adders = [(); 3].map(|()| {
+            let keyspace = Arc::clone(&keyspace);
+            thread::spawn(move || add_one(&keyspace))
+        });
+        join(adders);
+        let mut view = view(&keyspace, &[b"one"]);
+        let count = view.read(b"one").map_or(0, |found| found.string().expect("a string").len());
+        assert_eq!(count, 3, "no addition is lost");
+    });
+}
+
+/// Counts how often it is called.
+#[derive(Debug, Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+#[test]
+fn whoever_meets_a_long_call_is_told_when_it_is_over() {
+    under_every_schedule(|| {
+        let keyspace = keyspace(None, || {});
+        let long = {
+            let keyspace = Arc::clone(&keyspace);
+            thread::spawn(move || {
+                let view = View::lock(&keyspace, Reach::All, 0, at(1), Events::default());
+                keyspace.occupancy.begin();
+                thread::yield_now();
+                view.finish(&Audience::default());
+                keyspace.occupancy.end();
+            })
+        };
+        let bell = Arc::new(Bell::default());
+        let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
+        client.watch(&Waker::from(Arc::clone(&bell)));
+        let caller = {
+            let (keyspace, client) = (Arc::clone(&keyspace), Arc::new(client));
+            thread::spawn(move || {
+                // Its thread is never held: it gets the shard, or is told to come again.
+                while View::try_lock(&keyspace, Reach::One(b"one"), 0, at(1), Events::default()).is_none() {
+                    if keyspace.occupancy.wait(&client) {
+                        while bell.0.swap(0, SeqCst) == 0 {
+                            thread::yield_now();
+                        }
+                    }
+                }
+            })
+        };
+        join([long, caller]);
+    });
+}
