@@ -286,7 +286,7 @@ pub(crate) const CLIENTS: &[Client] = &[
     },
     Client {
         name: "redis-benchmark",
-        covers: "the commands of a lock, one at a time and pipelined",
+        covers: "its default run, and the commands of a lock, one at a time and pipelined",
         ..tool("cli", &["sh", "redis-benchmark.sh"])
     },
 ];
