@@ -250,10 +250,29 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..java(&["java", "-cp", "target/classes:target/lib/*", "LettuceLock"])
     },
     Client {
+        name: "redis-rs",
+        packages: &["redis"],
+        covers: "SET NX PX, scripts and transactions by hand, a waiter that subscribes, over RESP2 and RESP3",
+        ..rust(&["target/debug/locks", "redis-rs"])
+    },
+    Client {
         name: "rslock",
         packages: &["rslock", "redis"],
         covers: "`Lock` and `LockGuard`",
-        ..rust(&["target/debug/rslock-client"])
+        ..rust(&["target/debug/locks", "rslock"])
+    },
+    Client {
+        name: "redlock-rs",
+        packages: &["redlock"],
+        covers: "`RedLock` and its guard, on one server and over three",
+        servers: 3,
+        ..rust(&["target/debug/locks", "redlock"])
+    },
+    Client {
+        name: "fred",
+        packages: &["fred"],
+        covers: "SET NX PX, scripts and transactions by hand, a waiter that subscribes, over RESP2 and RESP3",
+        ..rust(&["target/debug/locks", "fred"])
     },
     Client {
         name: "redis-cli",
@@ -267,7 +286,7 @@ pub(crate) const CLIENTS: &[Client] = &[
     },
     Client {
         name: "redis-benchmark",
-        covers: "the commands of a lock, one at a time and pipelined",
+        covers: "its default run, and the commands of a lock, one at a time and pipelined",
         ..tool("cli", &["sh", "redis-benchmark.sh"])
     },
 ];
