@@ -256,6 +256,22 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..rust(&["target/debug/locks", "redis-rs"])
     },
     Client {
+        name: "redisson",
+        project: "redisson",
+        servers: 5,
+        packages: &["redisson"],
+        covers: REDISSON,
+        ..java(&["java", "-cp", "target/classes:target/lib/*", "RedissonLocks"])
+    },
+    Client {
+        name: "redisson-3",
+        project: "redisson3",
+        servers: 5,
+        packages: &["redisson"],
+        covers: REDISSON,
+        ..java(&["java", "-cp", "target/classes:target/lib/*", "RedissonLocks"])
+    },
+    Client {
         name: "rslock",
         packages: &["rslock", "redis"],
         covers: "`Lock` and `LockGuard`",
@@ -290,6 +306,10 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..tool("cli", &["sh", "redis-benchmark.sh"])
     },
 ];
+
+const REDISSON: &str = "`RLock`, reentrant, with a lease and with its watchdog; fair with a dead waiter in the queue, \
+    read/write, spin, fenced and non-reentrant locks; multi-locks on servers and on values, RedLock with a server \
+    lost; `RSemaphore`, `RPermitExpirableSemaphore`, `RCountDownLatch`";
 
 const fn python(command: &'static [&'static str]) -> Client {
     Client { language: Language::Python, ..tool("python", command) }
