@@ -5,6 +5,7 @@
 //! Rule    a handler parses, then acts, then answers; it has no effect before it has parsed everything.
 
 mod args;
+mod blocking;
 mod browse;
 mod client;
 mod command;
@@ -16,6 +17,7 @@ mod debug;
 mod expire;
 mod expiry;
 mod facts;
+mod functions;
 mod hash_browse;
 mod hash_expiry;
 mod hash_leases;
@@ -26,6 +28,7 @@ mod inside;
 mod interpreter;
 mod keys;
 mod latency;
+mod libraries;
 mod list_moves;
 mod list_search;
 mod lists;
@@ -41,9 +44,11 @@ mod set_algebra;
 mod set_draws;
 mod sets;
 mod shared;
+mod sorted_set_algebra;
 mod sorted_set_picks;
 mod sorted_set_ranges;
 mod sorted_sets;
+mod streams;
 mod strings;
 pub mod table;
 mod text;
@@ -120,9 +125,12 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     lists::ROWS,
     list_search::ROWS,
     list_moves::ROWS,
+    blocking::ROWS,
     sorted_sets::ROWS,
     sorted_set_ranges::ROWS,
     sorted_set_picks::ROWS,
+    sorted_set_algebra::ROWS,
+    streams::ROWS,
     sets::ROWS,
     set_draws::ROWS,
     set_algebra::ROWS,
@@ -133,6 +141,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     expire::ROWS,
     transactions::ROWS,
     scripting::ROWS,
+    functions::ROWS,
     pubsub::ROWS,
     command::ROWS,
     config::ROWS,

@@ -269,4 +269,4 @@ local function run(body, ...)
     return xpcall(first, failed)
 end
 
-return real._G, run
+return real._G, run, protect
