@@ -2,11 +2,11 @@
 //!
 //! Owns    the selected database, authentication, reply mode; the shared [`Client`] shows the rest to others.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::channels::Subscriptions;
 use super::claim::Claim;
 use super::clients::Client;
 use super::transaction::{Transaction, Watching};
@@ -32,10 +32,8 @@ pub struct Session {
     pub transaction: Option<Box<Transaction>>,
     /// The keys it watches, for its next EXEC.
     pub watching: Option<Box<Watching>>,
-    /// Channels it is subscribed to.
-    pub channels: BTreeSet<bytes::Bytes>,
-    /// Patterns it is subscribed to.
-    pub patterns: BTreeSet<bytes::Bytes>,
+    /// What it listens to.
+    pub subscriptions: Subscriptions,
     /// The row that answered last: most clients repeat themselves.
     pub last_row: u16,
     /// Room for the replies that a script sees, kept from one script to the next.
@@ -83,8 +81,7 @@ impl Session {
             parked: None,
             transaction: None,
             watching: None,
-            channels: BTreeSet::new(),
-            patterns: BTreeSet::new(),
+            subscriptions: Subscriptions::default(),
             last_row: u16::MAX,
             scratch: Vec::new(),
         }
@@ -93,11 +90,6 @@ impl Session {
     /// Whether it may say little more than SUBSCRIBE: RESP2 cannot tell a push from a reply.
     #[inline]
     pub fn is_subscriber(&self) -> bool {
-        self.protocol == Protocol::Resp2 && self.subscriptions() > 0
-    }
-
-    /// Channels and patterns together.
-    pub fn subscriptions(&self) -> usize {
-        self.channels.len() + self.patterns.len()
+        self.protocol == Protocol::Resp2 && !self.subscriptions.is_empty()
     }
 }

@@ -144,7 +144,7 @@ impl Tracker {
                 reply.bulk(b"invalidate");
             }
             // RESP2 has no pushes: the message goes where the client has said that it listens.
-            Protocol::Resp2 if client.subscriptions.load(Relaxed) > 0 && self.redirect.is_some() => {
+            Protocol::Resp2 if client.is_subscribed() && self.redirect.is_some() => {
                 reply.push(3);
                 reply.bulk(b"message");
                 reply.bulk(CHANNEL);
