@@ -22,6 +22,8 @@ mod hash_leases;
 mod hashes;
 mod help;
 mod info;
+mod inside;
+mod interpreter;
 mod keys;
 mod latency;
 mod list_moves;
@@ -35,6 +37,9 @@ pub mod row;
 mod script_cache;
 mod scripting;
 mod server;
+mod set_algebra;
+mod set_draws;
+mod sets;
 mod shared;
 mod sorted_set_picks;
 mod sorted_set_ranges;
@@ -115,6 +120,9 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     sorted_sets::ROWS,
     sorted_set_ranges::ROWS,
     sorted_set_picks::ROWS,
+    sets::ROWS,
+    set_draws::ROWS,
+    set_algebra::ROWS,
     keys::ROWS,
     browse::ROWS,
     databases::ROWS,

@@ -1,6 +1,6 @@
 //! Scripts that clients have loaded, by the SHA-1 of their text.
 //!
-//! Owns    the cache; a script is read and recognised once, when it enters.
+//! Owns    the cache; a script is read, and recognised or compiled, once, before it enters.
 //! Bounds  scripts that only EVAL brought leave again when there are too many of them, the oldest first.
 
 use std::collections::VecDeque;
@@ -12,19 +12,47 @@ use sha1::{Digest, Sha1};
 
 use super::table;
 use crate::error::Refusal;
-use crate::scripts::{Recognised, recognise};
+use crate::scripts::{Flags as ScriptFlags, Header, Recognised, header, may_run_long, recognise};
 
 /// The SHA-1 of a script's text.
 pub(super) type Sha = [u8; 20];
 
-/// A script that has been loaded.
+/// A script that has been read.
 #[derive(Debug)]
 pub struct Script {
-    /// The SHA-1 of its text in hexadecimal.
+    /// The SHA-1 of its text.
+    pub sha: Sha,
+    /// The same in hexadecimal.
     pub hex: String,
-    /// What it means.
-    pub program: Recognised,
-    bytes: usize,
+    /// What it means, if it is recognised.
+    pub program: Option<Recognised>,
+    /// What its first line says.
+    pub flags: ScriptFlags,
+    /// Whether it could take long where it is interpreted.
+    pub may_run_long: bool,
+    text: Box<[u8]>,
+    body: usize,
+}
+
+impl Script {
+    /// Reads a script; it is not compiled.
+    ///
+    /// # Errors
+    /// For a first line that begins with `#!` and goes on wrongly.
+    pub(super) fn read(text: &[u8]) -> Result<Self, Refusal> {
+        let Header { flags, body } = header(text).map_err(Refusal::Quoted)?;
+        let sha = digest(text);
+        let (text, hex) = (Box::<[u8]>::from(text), hex(&sha));
+        // What a script calls has to be there: some scripts of the table wait for commands to come.
+        let is_known = |command: &'static str| table().find(command.as_bytes()).is_some();
+        let program = recognise(&text[body..]).filter(|program| program.commands().all(is_known));
+        Ok(Self { sha, hex, program, flags, may_run_long: may_run_long(&text), text, body })
+    }
+
+    /// What is Lua of its text.
+    pub(super) fn body(&self) -> &[u8] {
+        &self.text[self.body..]
+    }
 }
 
 /// The scripts of one server.
@@ -44,33 +72,24 @@ impl ScriptCache {
         self.scripts.get(sha).map(|script| Arc::clone(&script))
     }
 
-    /// Loads a script for good.
-    ///
-    /// # Errors
-    /// A refusal that names its SHA-1 when it is not recognised.
-    pub fn load(&self, text: &[u8]) -> Result<Arc<Script>, Refusal> {
-        let sha = digest(text);
-        self.passing.lock().retain(|passing| *passing != sha);
-        self.enter(sha, text).map(|(script, _)| script)
+    /// Keeps a script for good.
+    pub(super) fn keep(&self, script: &Arc<Script>) {
+        self.passing.lock().retain(|passing| *passing != script.sha);
+        self.scripts.insert(script.sha, Arc::clone(script));
     }
 
-    /// Loads a script for a single call, and keeps it for a while.
-    ///
-    /// # Errors
-    /// As [`ScriptCache::load`].
-    pub fn pass(&self, text: &[u8]) -> Result<Arc<Script>, Refusal> {
-        let sha = digest(text);
-        let (script, is_new) = self.enter(sha, text)?;
-        if is_new {
-            let mut passing = self.passing.lock();
-            passing.push_back(sha);
-            if passing.len() > PASSING_SCRIPTS_MAX
-                && let Some(oldest) = passing.pop_front()
-            {
-                self.scripts.remove(&oldest);
-            }
+    /// Keeps a script for a while: EVAL brought it.
+    pub(super) fn pass(&self, script: &Arc<Script>) {
+        if self.scripts.insert(script.sha, Arc::clone(script)).is_some() {
+            return;
         }
-        Ok(script)
+        let mut passing = self.passing.lock();
+        passing.push_back(script.sha);
+        if passing.len() > PASSING_SCRIPTS_MAX
+            && let Some(oldest) = passing.pop_front()
+        {
+            self.scripts.remove(&oldest);
+        }
     }
 
     /// Forgets all scripts.
@@ -81,26 +100,12 @@ impl ScriptCache {
 
     /// How many scripts there are, and the bytes of their texts.
     pub fn size(&self) -> (usize, usize) {
-        self.scripts.iter().fold((0, 0), |(count, bytes), script| (count + 1, bytes + script.bytes))
-    }
-
-    fn enter(&self, sha: Sha, text: &[u8]) -> Result<(Arc<Script>, bool), Refusal> {
-        if let Some(script) = self.get(&sha) {
-            return Ok((script, false));
-        }
-        let hex = hex(&sha);
-        // What a script calls has to be there: some scripts of the table wait for commands to come.
-        let is_known = |command: &'static str| table().find(command.as_bytes()).is_some();
-        let program = recognise(text).filter(|program| program.commands().all(is_known));
-        let program = program.ok_or_else(|| unrecognised(&hex))?;
-        let script = Arc::new(Script { hex, program, bytes: text.len() });
-        let is_new = self.scripts.insert(sha, Arc::clone(&script)).is_none();
-        Ok((script, is_new))
+        self.scripts.iter().fold((0, 0), |(count, bytes), script| (count + 1, bytes + script.text.len()))
     }
 }
 
 /// The SHA-1 of a script's text.
-fn digest(text: &[u8]) -> Sha {
+pub(super) fn digest(text: &[u8]) -> Sha {
     Sha1::digest(text).into()
 }
 
@@ -121,14 +126,6 @@ fn hex(sha: &Sha) -> String {
     sha.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// One clear error for what would need an interpreter.
-pub(super) fn unrecognised(hex: &str) -> Refusal {
-    Refusal::said(format!(
-        "ERR this server runs recognised scripts only, and not script {hex}: supported are the releases, extensions, \
-         guarded reads and acquisitions of string locks that lock clients send"
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,9 +136,11 @@ mod tests {
     #[test]
     fn scripts_that_only_eval_brought_are_bounded() {
         let cache = ScriptCache::default();
-        let kept = cache.load(format!("{RELEASE} 0").as_bytes()).unwrap();
+        let read = |text: String| Arc::new(Script::read(text.as_bytes()).unwrap());
+        let kept = read(format!("{RELEASE} 0"));
+        cache.keep(&kept);
         for n in 0..2 * PASSING_SCRIPTS_MAX {
-            cache.pass(format!("{RELEASE} 0 -- {n}").as_bytes()).unwrap();
+            cache.pass(&read(format!("{RELEASE} 0 -- {n}")));
         }
         assert_eq!(cache.size().0, PASSING_SCRIPTS_MAX + 1);
         assert!(cache.get(&parse_sha(kept.hex.as_bytes()).unwrap()).is_some());

@@ -1,21 +1,24 @@
 //! Scripts: EVAL, EVALSHA, their read-only forms, and SCRIPT.
 //!
-//! Owns    what a script sees: the keyspace at one instant, through commands whose replies it reads.
-//! Locks   the shards of all its keys, those its text names included, before its first call.
+//! Owns    how a script is found, on what it runs, and how its answer is given: recognised ones natively, all others on
+//!         the interpreter, with the same result.
+//! Locks   before the first call the shards of all keys of a recognised script, those its text names included; every shard
+//!         for an interpreted one.
 //! Source  Redis 7.0 `eval.c`, `script.c`; error texts of `redis.call` from `script_lua.c`.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::inside::Inside;
+use super::interpreter::{Run, watchdog};
 use super::row::{Flags, Group, Row, key, key_count, one_of, text, token};
-use super::script_cache::{Script, parse_sha, unrecognised};
-use super::{Args, Call, Outcome, Shared, help, table};
-use crate::clock::Now;
+use super::script_cache::{Script, digest, parse_sha};
+use super::{Args, Call, Command, Outcome, Shared, help};
 use crate::error::Refusal;
 use crate::keyspace::{Reach, View};
-use crate::resp::{Protocol, Reply, Request};
-use crate::scripts::native::{Answer, Calls, Item, Raised, Returned};
+use crate::resp::Reply;
+use crate::scripts::native::{Answer, Item, Raised, Returned};
 use crate::state::session::Session;
 
 const SCRIPT: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE);
@@ -24,7 +27,7 @@ const ADMIN: Flags = Flags::NOSCRIPT;
 pub(super) const ROWS: &[Row] = &[
     Row {
         name: "EVAL",
-        summary: "Runs a Lua script that the server recognises.",
+        summary: "Runs a Lua script.",
         since: "2.6.0",
         group: Group::Scripting,
         flags: SCRIPT,
@@ -44,7 +47,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "EVAL_RO",
-        summary: "Runs a Lua script that the server recognises and that only reads.",
+        summary: "Runs a Lua script  that only reads.",
         since: "7.0.0",
         group: Group::Scripting,
         flags: SCRIPT.with(Flags::READONLY),
@@ -107,7 +110,7 @@ const SUBCOMMANDS: &[Row] = &[
     },
     Row {
         name: "KILL",
-        summary: "Ends a script that runs too long; recognised scripts never do.",
+        summary: "Ends a script that runs too long.",
         since: "2.6.0",
         group: Group::Scripting,
         flags: ADMIN,
@@ -140,8 +143,11 @@ fn eval(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let text = call.args.word()?;
     let inputs = inputs(&mut call.args)?;
 
-    let script = call.shared.scripts.pass(text)?;
-    run(call, &script, &inputs)
+    let scripts = &call.shared.scripts;
+    match scripts.get(&digest(text)) {
+        Some(script) => run(call, &script, &inputs, Cached::Yes),
+        None => run(call, &Arc::new(Script::read(text)?), &inputs, Cached::NotYet),
+    }
 }
 
 fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -149,58 +155,88 @@ fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let inputs = inputs(&mut call.args)?;
 
     let script = parse_sha(sha).and_then(|sha| call.shared.scripts.get(&sha)).ok_or(Refusal::NoScript)?;
-    run(call, &script, &inputs)
+    run(call, &script, &inputs, Cached::Yes)
 }
 
-fn run(call: &mut Call<'_, '_>, script: &Arc<Script>, inputs: &Inputs<'_>) -> Result<Outcome, Refusal> {
-    let program = &script.program;
-    if !program.fits(&inputs.keys, &inputs.args) {
-        return Err(misfit(script, inputs));
-    }
-    let mut reach: Words<'_> = inputs.keys.iter().copied().collect();
-    reach.extend(program.undeclared(&inputs.keys, &inputs.args));
-    let reach = match reach.as_slice() {
-        [] => Reach::Nothing,
-        [one] => Reach::One(one),
-        many => Reach::Keys(many),
-    };
-    let shared = call.shared;
-    let database = call.session.database;
-    let mut view = View::lock(&shared.keyspace, reach, database, call.now, shared.events());
+/// Whether the cache has a script.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Cached {
+    Yes,
+    /// It has yet to be compiled, too, if it is not recognised.
+    NotYet,
+}
 
-    let mut replies = std::mem::take(&mut call.session.scratch);
-    let mut inside = Inside {
-        now: view.now(),
-        view: &mut view,
-        session: &mut *call.session,
-        shared,
-        replies: &mut replies,
-        text: (0, 0),
-        only_reads: call.command.row.flags.has(Flags::READONLY),
+fn run(
+    call: &mut Call<'_, '_>,
+    script: &Arc<Script>,
+    inputs: &Inputs<'_>,
+    cached: Cached,
+) -> Result<Outcome, Refusal> {
+    let program = script.program.as_ref().filter(|program| program.fits(&inputs.keys, &inputs.args));
+    let mut keys: Words<'_> = SmallVec::new();
+    let reach = match program {
+        Some(program) => {
+            keys.extend(inputs.keys.iter().copied());
+            keys.extend(program.undeclared(&inputs.keys, &inputs.args));
+            match keys.as_slice() {
+                [] => Reach::Nothing,
+                [one] => Reach::One(one),
+                many => Reach::Keys(many),
+            }
+        }
+        // What an interpreted script touches cannot be known beforehand.
+        None => Reach::All,
     };
-    let returned = program.run(&inputs.keys, &inputs.args, &mut inside);
-    let text = inside.text;
-    // What a script selects does not outlive it.
-    call.session.database = database;
-    let result = answer(&mut call.reply, script, returned, &replies[text.0..text.1]);
-    replies.truncate(SCRATCH_BYTES_KEPT);
-    replies.shrink_to(SCRATCH_BYTES_KEPT);
-    call.session.scratch = replies;
+    with_view(call, reach, |call, view| {
+        if cached == Cached::NotYet {
+            if script.program.is_none() {
+                call.shared.interpreter.check(script)?;
+            }
+            call.shared.scripts.pass(script);
+        }
+        let only_reads = script.flags.no_writes || call.command.row.flags.has(Flags::READONLY);
+        let mut inside = Inside::new(view, call.session, call.shared, only_reads);
+        let result = match program {
+            Some(program) => {
+                let returned = program.run(&inputs.keys, &inputs.args, &mut inside);
+                answer(&mut call.reply, script, returned, inside.last_text())
+            }
+            None => {
+                let run = Run { script, keys: &inputs.keys, args: &inputs.args };
+                let result = call.shared.interpreter.run(run, &mut inside, watchdog(), &mut call.reply);
+                result.map(|()| Outcome::Replied)
+            }
+        };
+        inside.end();
+        result
+    })
+}
+
+/// Acts on the shards of `reach`: on the caller's own view where that holds everything already.
+fn with_view<'k>(
+    call: &mut Call<'_, 'k>,
+    reach: Reach<'_>,
+    act: impl FnOnce(&mut Parts<'_, '_, 'k>, &mut View<'k>) -> Result<Outcome, Refusal>,
+) -> Result<Outcome, Refusal> {
+    let shared = call.shared;
+    let mut parts = Parts { reply: &mut call.reply, session: call.session, shared, command: call.command };
+    if call.view.holds_all() {
+        return act(&mut parts, call.view);
+    }
+    let view = View::try_lock(&shared.keyspace, reach, parts.session.database, call.now, shared.events());
+    let Some(mut view) = view else { return Ok(Outcome::Later) };
+    view.on_behalf_of(parts.session.client.id);
+    let result = act(&mut parts, &mut view);
     view.finish(&shared.audience);
     result
 }
 
-/// Room for replies that a session keeps between scripts.
-const SCRATCH_BYTES_KEPT: usize = 4096;
-
-/// The error of a call whose KEYS or ARGV are not what the script works on.
-fn misfit(script: &Script, inputs: &Inputs<'_>) -> Refusal {
-    if inputs.keys.is_empty() {
-        // What Lua says of the nil that stands in the place of the key.
-        let text = "ERR Lua redis lib command arguments must be strings or integers";
-        return raised(text.as_bytes(), script, Raised { call: 0 });
-    }
-    unrecognised(&script.hex)
+/// A call without its view.
+struct Parts<'p, 'a, 'k> {
+    reply: &'p mut Reply<'a>,
+    session: &'p mut Session,
+    shared: &'k Shared,
+    command: &'static Command,
 }
 
 /// What the script returned, in the client's protocol.
@@ -236,84 +272,26 @@ fn answer(
 
 /// The error of a `redis.call` that ended the script.
 fn raised(line: &[u8], script: &Script, raised: Raised) -> Refusal {
-    let (line, at) = (String::from_utf8_lossy(line), script.program.line(raised));
-    Refusal::said(format!("{line} script: {}, on @user_script:{at}.", script.hex))
-}
-
-/// The keyspace as a script sees it: `redis.call`, one command after the other at the same instant.
-struct Inside<'c, 'k> {
-    view: &'c mut View<'k>,
-    now: Now,
-    session: &'c mut Session,
-    shared: &'k Shared,
-    replies: &'c mut Vec<u8>,
-    /// Where the text of the last reply lies.
-    text: (usize, usize),
-    only_reads: bool,
-}
-
-impl Calls for Inside<'_, '_> {
-    fn call(&mut self, name: &'static str, args: &[&[u8]]) -> Answer {
-        let command = table()
-            .find(name.as_bytes())
-            .expect("a script enters the cache only when its commands are there");
-        let mut words: Words<'_> = SmallVec::with_capacity(args.len() + 1);
-        words.push(name.as_bytes());
-        words.extend_from_slice(args);
-        self.replies.clear();
-        let result = if self.only_reads && command.row.flags.has(Flags::WRITE) {
-            Err(Refusal::said("ERR Write commands are not allowed from read-only scripts."))
-        } else if command.fits(words.len()) {
-            self.shared.stats[usize::from(command.index)].calls.add(1);
-            (command.row.run)(&mut Call {
-                view: &mut *self.view,
-                args: Args::new(Request::listed(&words), 1),
-                reply: Reply::new(self.replies, Protocol::Resp2),
-                now: self.now,
-                session: &mut *self.session,
-                shared: self.shared,
-                command,
-            })
-        } else {
-            Err(Refusal::said("ERR Wrong number of args calling Redis command from script"))
-        };
-        // SELECT holds for the rest of the script.
-        self.view.select(self.session.database);
-        if let Err(refusal) = result {
-            self.replies.clear();
-            Reply::new(self.replies, Protocol::Resp2).error_bytes(&refusal.line());
-        }
-        let (answer, start, end) = read(self.replies);
-        self.text = (start, end);
-        answer
-    }
-
-    fn text(&self) -> &[u8] {
-        &self.replies[self.text.0..self.text.1]
-    }
-}
-
-/// One reply in RESP2, and where its text lies.
-fn read(reply: &[u8]) -> (Answer, usize, usize) {
-    let line_end = reply.iter().position(|byte| *byte == b'\r').unwrap_or(reply.len());
-    let line = reply.get(1..line_end).unwrap_or_default();
-    match reply.first() {
-        Some(b':') => (Answer::Integer(crate::number::integer(line).unwrap_or(0)), 0, 0),
-        Some(b'+') => (Answer::Status, 1, line_end),
-        Some(b'-') => (Answer::Error, 1, line_end),
-        Some(b'$') if line != b"-1" => (Answer::Bulk, line_end + 2, reply.len() - 2),
-        _ => (Answer::Nil, 0, 0),
-    }
+    let at = script.program.as_ref().map_or(1, |program| program.line(raised));
+    Refusal::Quoted([line, format!(" script: {}, on @user_script:{at}.", script.hex).as_bytes()].concat())
 }
 
 fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let text = call.args.word()?;
     call.args.finish()?;
 
-    let script = call.shared.scripts.load(text)?;
-
-    call.reply.bulk(script.hex.as_bytes());
-    Ok(Outcome::Replied)
+    let found = call.shared.scripts.get(&digest(text));
+    let is_new = found.is_none();
+    let script = found.map_or_else(|| Script::read(text).map(Arc::new), Ok)?;
+    let reach = if is_new && script.program.is_none() { Reach::All } else { Reach::Nothing };
+    with_view(call, reach, |call, _| {
+        if is_new && script.program.is_none() {
+            call.shared.interpreter.check(&script)?;
+        }
+        call.shared.scripts.keep(&script);
+        call.reply.bulk(script.hex.as_bytes());
+        Ok(Outcome::Replied)
+    })
 }
 
 fn exists(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -331,10 +309,12 @@ fn flush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::said("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
     }
 
-    call.shared.scripts.flush();
-
-    call.reply.ok();
-    Ok(Outcome::Replied)
+    with_view(call, Reach::All, |call, _| {
+        call.shared.scripts.flush();
+        call.shared.interpreter.flush();
+        call.reply.ok();
+        Ok(Outcome::Replied)
+    })
 }
 
 fn kill(_: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
+use super::interpreter::Interpreter;
 use super::row::Flags;
 use super::script_cache::ScriptCache;
 use super::{Command, table};
@@ -33,6 +34,8 @@ pub struct Shared {
     pub stats: Vec<CommandStats>,
     /// Scripts that have been loaded.
     pub scripts: ScriptCache,
+    /// What runs the scripts that are not recognised.
+    pub interpreter: Interpreter,
     /// Commands that were slow.
     pub slowlog: Slowlog,
     /// Events that took long.
@@ -119,6 +122,7 @@ impl Shared {
             metrics: Metrics::default(),
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
             scripts: ScriptCache::default(),
+            interpreter: Interpreter::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             pause: Pause::default(),

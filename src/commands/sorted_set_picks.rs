@@ -118,6 +118,10 @@ pub(super) fn pop(
     let Some(mut editor) = view.find::<SortedSet>(name)? else { return Ok(false) };
     let len = editor.get().len();
     let count = count.min(len);
+    if count == 0 {
+        answer(0, &mut std::iter::empty());
+        return Ok(true);
+    }
     match end {
         End::Max => {
             answer(count, &mut editor.get().range(len - count..len).rev());
@@ -151,11 +155,6 @@ fn pop_some(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
         return Err(Refusal::said("ERR value is out of range, must be positive"));
     }
     let count = count.flatten();
-    if count == Some(0) {
-        // Not even the type of the key matters then, as in Redis.
-        call.reply.array(0);
-        return Ok(Outcome::Replied);
-    }
 
     let (view, reply) = (&mut *call.view, &mut call.reply);
     let was_there = pop(view, name, end, count.unwrap_or(1), |len, entries| match count {
@@ -237,8 +236,12 @@ fn zrandmember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Ok(Outcome::Replied);
     };
     match usize::try_from(count) {
+        // All of them leave nothing to chance: Redis then answers the highest score first.
+        Ok(count) if count >= set.len() => {
+            answer_entries(&mut call.reply, set.len(), set.entries().rev(), with_scores);
+        }
         Ok(count) => {
-            let places = distinct(set.len(), count.min(set.len()), call.shared);
+            let places = distinct(set.len(), count, call.shared);
             let entries = places.iter().filter_map(|place| set.pick(*place));
             answer_entries(&mut call.reply, places.len(), entries, with_scores);
         }

@@ -41,8 +41,13 @@ impl<'a> Reply<'a> {
 
     /// A status line.
     pub fn status(&mut self, text: &str) {
+        self.status_bytes(text.as_bytes());
+    }
+
+    /// A status line that a script has made.
+    pub fn status_bytes(&mut self, text: &[u8]) {
         self.out.push(b'+');
-        self.line(text.as_bytes());
+        self.line(text);
     }
 
     /// An error line; `text` begins with its code.
@@ -134,25 +139,47 @@ impl<'a> Reply<'a> {
 
     /// Text for people: verbatim in RESP3, a bulk string in RESP2.
     pub fn verbatim(&mut self, text: &str) {
+        self.verbatim_bytes(b"txt", text.as_bytes());
+    }
+
+    /// Text in a format that has a name of three letters: longer ones are cut, shorter ones filled with blanks.
+    pub fn verbatim_bytes(&mut self, format: &[u8], text: &[u8]) {
         match self.protocol {
-            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp2 => self.bulk(text),
             Protocol::Resp3 => {
                 self.headed(b'=', text.len() as i64 + 4);
-                self.out.extend_from_slice(b"txt:");
-                self.out.extend_from_slice(text.as_bytes());
+                self.out.extend(format.iter().chain(&[b' '; 3]).take(3));
+                self.out.push(b':');
+                self.out.extend_from_slice(text);
                 self.out.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+
+    /// A number of any size in decimal digits; in RESP2 a bulk string.
+    pub fn big_number(&mut self, digits: &[u8]) {
+        let digits: Vec<u8> = digits.iter().map(|byte| unbroken(*byte)).collect();
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(&digits),
+            Protocol::Resp3 => {
+                self.out.push(b'(');
+                self.line(&digits);
             }
         }
     }
 
     /// A double, with 17 digits where it needs them; in RESP2 its text as a bulk string.
     pub fn double(&mut self, value: f64) {
-        let text = Text::new(value);
+        self.double_text(Text::new(value).as_bytes());
+    }
+
+    /// A double whose text is already made.
+    pub fn double_text(&mut self, text: &[u8]) {
         match self.protocol {
-            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp2 => self.bulk(text),
             Protocol::Resp3 => {
                 self.out.push(b',');
-                self.line(text.as_bytes());
+                self.line(text);
             }
         }
     }
@@ -181,7 +208,7 @@ impl<'a> Reply<'a> {
     }
 
     fn line(&mut self, text: &[u8]) {
-        self.out.extend(text.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
+        self.out.extend(text.iter().map(|byte| unbroken(*byte)));
         self.out.extend_from_slice(b"\r\n");
     }
 
@@ -194,6 +221,11 @@ impl<'a> Reply<'a> {
         }
         self.out.extend_from_slice(b"\r\n");
     }
+}
+
+/// A byte that may stand in a line.
+fn unbroken(byte: u8) -> u8 {
+    if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
-//! Scripts: what a Lua text means to a lock server, without running Lua.
+//! Scripts: what a Lua text means to a lock server; where that is not known beforehand, Lua itself.
 //!
-//! Owns    the recogniser (lexer, shape, table) and the native programs that recognised scripts land on.
-//! Knows   nothing of shards or connections: a native program makes its calls through [`native::Calls`].
+//! Owns    the recogniser (lexer, shape, table), the native programs that recognised scripts land on, and the interpreter.
+//! Knows   nothing of shards or connections: a script makes its calls through a trait, [`native::Calls`] for a program.
 //! Source  Lua 5.1 reference manual; Redis 7.0 `script.c`, `script_lua.c` for conversions and error texts.
 
 mod fold;
+mod header;
 mod known;
 mod lexer;
+#[cfg(feature = "lua")]
+pub mod lua;
 pub mod native;
 mod operands;
 mod rows;
@@ -15,6 +18,7 @@ mod spellings;
 mod table;
 mod walk;
 
+pub use header::{Flags, Header, header, may_run_long};
 pub use known::{KNOWN, Known};
 pub use lexer::{SCRIPT_BYTES_MAX, TOKENS_MAX};
 pub use shape::{DEPTH_MAX, HOLES_MAX, LOCALS_MAX, NotAShape, Operand, Shape};

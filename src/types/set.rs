@@ -102,6 +102,61 @@ impl Set {
         }
     }
 
+    /// Keeps the members of which `keep` says so, in their order.
+    pub fn retain(&mut self, mut keep: impl FnMut(Member<'_>) -> bool) {
+        let mut freed = 0;
+        let mut stays = |member: &Element| {
+            let stays = keep(Member::Bytes(member));
+            freed += if stays { 0 } else { member.heap_bytes() };
+            stays
+        };
+        match &mut self.0 {
+            Kept::Integers(integers) => integers.retain(|integer| keep(Member::Integer(*integer))),
+            Kept::Few { members, long_bytes } => {
+                members.retain(&mut stays);
+                *long_bytes -= freed;
+            }
+            Kept::Many(hashed) => {
+                hashed.members.retain(&mut stays);
+                hashed.long_bytes -= freed;
+            }
+        }
+    }
+
+    /// The same members, kept as in a set that had no others before: integers sorted, if all are integers.
+    #[must_use]
+    pub fn settled(self) -> Self {
+        if self.is_integers() || self.len() > INTEGERS_MAX {
+            return self;
+        }
+        let integer = |member: Member<'_>| member.with_bytes(number::integer);
+        match self.iter().map(integer).collect::<Option<Vec<i64>>>() {
+            Some(mut integers) => {
+                integers.sort_unstable();
+                Self(Kept::Integers(integers))
+            }
+            None => self,
+        }
+    }
+
+    /// A part of a walk over all members: visits about `count` of them and returns the next cursor. It begins with a
+    /// cursor of 0 and ends when 0 comes back; any other may come from a client. A member that is there during the
+    /// whole walk is visited at least once.
+    pub fn scan(&self, cursor: u64, count: u64, visit: impl FnMut(Member<'_>)) -> u64 {
+        // Integers move when one comes or goes, and are few.
+        if self.is_integers() {
+            self.iter().for_each(visit);
+            return 0;
+        }
+        let from = match usize::try_from(cursor) {
+            Ok(cursor) if cursor > 0 => cursor.min(self.len()),
+            _ => self.len(),
+        };
+        let to = from.saturating_sub(usize::try_from(count.max(1)).unwrap_or(usize::MAX));
+        (to..from).rev().filter_map(|place| self.at(place)).for_each(visit);
+        to as u64
+    }
+
     /// Whether those bytes are a member.
     pub fn contains(&self, bytes: &[u8]) -> bool {
         self.place_of(bytes).is_some()

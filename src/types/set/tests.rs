@@ -56,6 +56,53 @@ fn a_set_that_was_large_gives_its_memory_back() {
     assert!(set.heap_bytes() * 20 < large && set.len() == 10, "{large} {}", set.heap_bytes());
 }
 
+#[test]
+fn what_is_left_of_a_set_is_kept_as_if_nothing_else_had_been_there() {
+    let mut set = Set::new();
+    (0..100).for_each(|n| assert!(set.insert(n.to_string().as_bytes())));
+    set.insert(b"w");
+    assert_eq!(set.clone().settled().encoding(), "hashtable");
+    set.retain(|member| member.with_bytes(|bytes| bytes != b"w" && bytes.ends_with(b"7")));
+    assert_eq!((set.len(), set.encoding()), (10, "hashtable"));
+    let settled = set.clone().settled();
+    assert_eq!((settled.encoding(), texts(&settled)[..3].join(" ")), ("intset", "7 17 27".into()));
+    assert_eq!(settled, set);
+}
+
+#[test]
+fn a_walk_misses_no_member_that_stays() {
+    for seed in 1..=40_u64 {
+        let mut state = seed;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let mut set = Set::new();
+        let size = 1 + random(60);
+        (0..size).for_each(|n| assert!(set.insert(format!("stays {n}").as_bytes())));
+        (0..size).for_each(|n| assert!(set.insert(format!("goes {n}").as_bytes())));
+        let mut seen = BTreeSet::new();
+        let mut cursor = 0;
+        loop {
+            cursor = set.scan(cursor, random(6) as u64, |member| {
+                seen.insert(member.with_bytes(<[u8]>::to_vec));
+            });
+            if cursor == 0 {
+                break;
+            }
+            for _ in 0..random(4) {
+                set.remove(format!("goes {}", random(size)).as_bytes());
+                set.insert(format!("comes {}", random(90)).as_bytes());
+            }
+        }
+        assert!((0..size).all(|n| seen.contains(format!("stays {n}").as_bytes())), "seed {seed}");
+    }
+    let set: Set = [b"a".as_slice(), b"b"].into_iter().collect();
+    for cursor in [u64::MAX, 1 << 40, 3] {
+        assert_eq!(set.scan(cursor, u64::MAX, |_| {}), 0, "a cursor that no walk gave ends");
+    }
+}
+
 /// Random edits, each done to a set and to a tree; small sets, large ones, words and integers.
 #[test]
 fn every_edit_does_what_it_does_to_a_tree() {
@@ -74,7 +121,7 @@ fn every_edit_does_what_it_does_to_a_tree() {
                 _ => number.to_string(),
             };
             match random(5) {
-                0 | 1 | 2 => assert_eq!(set.insert(word.as_bytes()), model.insert(word.into())),
+                0..=2 => assert_eq!(set.insert(word.as_bytes()), model.insert(word.into())),
                 3 => assert_eq!(set.remove(word.as_bytes()), model.remove(word.as_bytes())),
                 _ if !set.is_empty() => {
                     let member = set.take_at(random(set.len()));

@@ -1,0 +1,165 @@
+//! The keyspace as a script sees it: `redis.call`, one command after the other at the same instant.
+//!
+//! Owns    the gates that a command passes when a script calls it.
+//! Source  Redis 7.0 `script.c`, `scriptCall`.
+
+use smallvec::SmallVec;
+
+use super::row::Flags;
+use super::{Args, Call, Command, Outcome, Shared, table};
+use crate::clock::Now;
+use crate::error::Refusal;
+use crate::keyspace::View;
+use crate::resp::{Protocol, Reply, Request};
+use crate::scripts::native::{Answer, Calls};
+use crate::state::session::Session;
+
+/// A script's view of the server.
+#[derive(Debug)]
+pub(super) struct Inside<'c, 'k> {
+    view: &'c mut View<'k>,
+    now: Now,
+    session: &'c mut Session,
+    shared: &'k Shared,
+    /// The last reply to a native program, and where its text lies.
+    replies: Vec<u8>,
+    text: (usize, usize),
+    only_reads: bool,
+    /// The database of whoever called the script: what a script selects does not outlive it.
+    database: u16,
+}
+
+/// Room for replies that a session keeps between scripts.
+const SCRATCH_BYTES_KEPT: usize = 4096;
+
+type Words<'a> = SmallVec<[&'a [u8]; 8]>;
+
+impl<'c, 'k> Inside<'c, 'k> {
+    /// A script begins; where it `only_reads`, commands that write are refused to it.
+    pub(super) fn new(
+        view: &'c mut View<'k>,
+        session: &'c mut Session,
+        shared: &'k Shared,
+        only_reads: bool,
+    ) -> Self {
+        let replies = std::mem::take(&mut session.scratch);
+        let (now, database) = (view.now(), session.database);
+        Self { view, now, session, shared, replies, text: (0, 0), only_reads, database }
+    }
+
+    /// The script is over.
+    pub(super) fn end(self) {
+        self.session.database = self.database;
+        self.view.select(self.database);
+        let mut replies = self.replies;
+        replies.truncate(SCRATCH_BYTES_KEPT);
+        replies.shrink_to(SCRATCH_BYTES_KEPT);
+        self.session.scratch = replies;
+    }
+
+    /// Carries out one command and appends its answer, a refusal included.
+    fn carry_out(&mut self, words: &[&[u8]], protocol: Protocol, out: &mut Vec<u8>) {
+        let mark = out.len();
+        let result = self.admit(words).and_then(|command| {
+            self.shared.stats[usize::from(command.index)].calls.add(1);
+            let words_before = 1 + usize::from(command.name.contains('|'));
+            let result = (command.row.run)(&mut Call {
+                view: &mut *self.view,
+                args: Args::new(Request::listed(words), words_before),
+                reply: Reply::new(out, protocol),
+                now: self.now,
+                session: &mut *self.session,
+                shared: self.shared,
+                command,
+            });
+            if result.is_err() {
+                self.shared.stats[usize::from(command.index)].failed.add(1);
+            }
+            result
+        });
+        // SELECT holds for the rest of the script.
+        self.view.select(self.session.database);
+        match result {
+            Ok(Outcome::Park { answer, .. }) => out.extend_from_slice(&answer),
+            Ok(Outcome::Replied | Outcome::Close | Outcome::Later) => {}
+            Err(refusal) => {
+                out.truncate(mark);
+                Reply::new(out, protocol).error_bytes(&refusal.line());
+            }
+        }
+    }
+
+    /// The gates, in Redis' order.
+    fn admit(&self, words: &[&[u8]]) -> Result<&'static Command, Refusal> {
+        let unknown = || Refusal::said("ERR Unknown Redis command called from script");
+        let mut command = words.first().and_then(|name| table().find(name)).ok_or_else(unknown)?;
+        if let Some(name) = words.get(1).filter(|_| !command.subcommands.is_empty()) {
+            command = command.subcommand(name).ok_or_else(unknown)?;
+        }
+        let flags = command.row.flags;
+        if !command.fits(words.len()) {
+            Err(Refusal::said("ERR Wrong number of args calling Redis command from script"))
+        } else if flags.has(Flags::NOSCRIPT) {
+            Err(Refusal::said("ERR This Redis command is not allowed from script"))
+        } else if self.only_reads && flags.has(Flags::WRITE) {
+            Err(Refusal::said("ERR Write commands are not allowed from read-only scripts."))
+        } else {
+            Ok(command)
+        }
+    }
+
+    /// The text of the last reply to a native program.
+    pub(super) fn last_text(&self) -> &[u8] {
+        &self.replies[self.text.0..self.text.1]
+    }
+}
+
+impl Calls for Inside<'_, '_> {
+    fn call(&mut self, name: &'static str, args: &[&[u8]]) -> Answer {
+        let mut words: Words<'_> = SmallVec::with_capacity(args.len() + 1);
+        words.push(name.as_bytes());
+        words.extend_from_slice(args);
+        let mut replies = std::mem::take(&mut self.replies);
+        replies.clear();
+        self.carry_out(&words, Protocol::Resp2, &mut replies);
+        self.replies = replies;
+        let (answer, start, end) = read(&self.replies);
+        self.text = (start, end);
+        answer
+    }
+
+    fn text(&self) -> &[u8] {
+        self.last_text()
+    }
+}
+
+#[cfg(feature = "lua")]
+impl crate::scripts::lua::Commands for Inside<'_, '_> {
+    fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>) {
+        self.carry_out(words, protocol, reply);
+    }
+
+    fn log(&mut self, level: crate::scripts::lua::Level, text: &[u8]) {
+        use crate::scripts::lua::Level;
+        let text = text.escape_ascii();
+        match level {
+            Level::Debug => tracing::trace!(%text, "script"),
+            Level::Verbose => tracing::debug!(%text, "script"),
+            Level::Notice => tracing::info!(%text, "script"),
+            Level::Warning => tracing::warn!(%text, "script"),
+        }
+    }
+}
+
+/// One reply in RESP2, and where its text lies.
+fn read(reply: &[u8]) -> (Answer, usize, usize) {
+    let line_end = reply.iter().position(|byte| *byte == b'\r').unwrap_or(reply.len());
+    let line = reply.get(1..line_end).unwrap_or_default();
+    match reply.first() {
+        Some(b':') => (Answer::Integer(crate::number::integer(line).unwrap_or(0)), 0, 0),
+        Some(b'+') => (Answer::Status, 1, line_end),
+        Some(b'-') => (Answer::Error, 1, line_end),
+        Some(b'$') if line != b"-1" => (Answer::Bulk, line_end + 2, reply.len() - 2),
+        _ => (Answer::Nil, 0, 0),
+    }
+}

@@ -1,0 +1,151 @@
+//! The one interpreter of a server, for scripts that are not recognised; or, in a build without Lua, what is said instead.
+//!
+//! Owns    the state, made when the first such script comes: servers that see none pay nothing.
+//! Locks   every shard first, the interpreter second. Who holds all shards finds it free.
+
+use super::inside::Inside;
+use super::script_cache::Script;
+use crate::error::Refusal;
+use crate::resp::Reply;
+
+/// What a script is run on, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run<'a> {
+    /// The script.
+    pub(super) script: &'a Script,
+    /// KEYS
+    pub(super) keys: &'a [&'a [u8]],
+    /// ARGV
+    pub(super) args: &'a [&'a [u8]],
+}
+
+#[cfg(feature = "lua")]
+pub(super) use with_lua::Interpreter;
+#[cfg(not(feature = "lua"))]
+pub(super) use without_lua::Interpreter;
+
+/// Who looks after a script that runs.
+#[cfg(feature = "lua")]
+pub(super) fn watchdog() -> std::sync::Arc<dyn crate::scripts::lua::Watchdog> {
+    std::sync::Arc::new(crate::scripts::lua::Asleep)
+}
+
+/// Who looks after a script that runs: nobody has to.
+#[cfg(not(feature = "lua"))]
+pub(super) fn watchdog() {}
+
+#[cfg(feature = "lua")]
+mod with_lua {
+    use std::sync::Arc;
+
+    use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+
+    use super::super::{VERSION, table};
+    use super::{Inside, Refusal, Reply, Run, Script};
+    use crate::scripts::lua::{self, Host, Source, Watchdog};
+
+    /// The interpreter, once it is needed.
+    #[derive(Debug, Default)]
+    pub struct Interpreter(Mutex<Option<lua::Interpreter>>);
+
+    const HOST: Host = Host { version: VERSION, knows };
+
+    fn knows(words: &[&[u8]]) -> bool {
+        let command = words.first().and_then(|name| table().find(name));
+        command.is_some_and(|command| match words.get(1) {
+            Some(name) if !command.subcommands.is_empty() => command.subcommand(name).is_some(),
+            _ => true,
+        })
+    }
+
+    fn source(script: &Script) -> Source<'_> {
+        Source { sha: script.sha, name: &script.hex, text: script.body() }
+    }
+
+    impl Interpreter {
+        /// Bytes that it holds.
+        pub fn memory(&self) -> usize {
+            self.0.lock().as_ref().map_or(0, lua::Interpreter::memory)
+        }
+
+        /// Forgets what it has compiled.
+        pub(in super::super) fn flush(&self) {
+            if let Some(interpreter) = self.0.lock().as_mut() {
+                interpreter.flush();
+            }
+        }
+
+        /// Whether a script is one: it compiles.
+        ///
+        /// # Errors
+        /// Why it does not.
+        pub(in super::super) fn check(&self, script: &Script) -> Result<(), Refusal> {
+            self.ready()?.compile(source(script)).map_err(Refusal::Quoted)
+        }
+
+        /// Runs a script, and writes what it returns.
+        ///
+        /// # Errors
+        /// Why it ended early.
+        pub(in super::super) fn run(
+            &self,
+            run: Run<'_>,
+            inside: &mut Inside<'_, '_>,
+            watchdog: Arc<dyn Watchdog>,
+            reply: &mut Reply<'_>,
+        ) -> Result<(), Refusal> {
+            let mut interpreter = self.ready()?;
+            let result = interpreter.run(source(run.script), run.keys, run.args, inside, watchdog, reply);
+            result.map_err(Refusal::Quoted)
+        }
+
+        fn ready(&self) -> Result<MappedMutexGuard<'_, lua::Interpreter>, Refusal> {
+            let mut slot = self.0.lock();
+            if slot.is_none() {
+                *slot = Some(lua::Interpreter::new(lua::MEMORY_BYTES_MAX, HOST).map_err(Refusal::Quoted)?);
+            }
+            MutexGuard::try_map(slot, Option::as_mut)
+                .map_err(|_| Refusal::said("ERR the interpreter did not start"))
+        }
+    }
+}
+
+#[cfg(not(feature = "lua"))]
+mod without_lua {
+    use super::{Inside, Refusal, Reply, Run, Script};
+
+    /// No interpreter.
+    #[derive(Debug, Default)]
+    pub struct Interpreter;
+
+    impl Interpreter {
+        /// Bytes that it holds: none.
+        pub fn memory(&self) -> usize {
+            0
+        }
+
+        pub(in super::super) fn flush(&self) {}
+
+        pub(in super::super) fn check(&self, script: &Script) -> Result<(), Refusal> {
+            Err(unrecognised(&script.hex))
+        }
+
+        pub(in super::super) fn run(
+            &self,
+            run: Run<'_>,
+            _: &mut Inside<'_, '_>,
+            _: (),
+            _: &mut Reply<'_>,
+        ) -> Result<(), Refusal> {
+            Err(unrecognised(&run.script.hex))
+        }
+    }
+
+    /// One clear error for what would need an interpreter.
+    fn unrecognised(hex: &str) -> Refusal {
+        Refusal::said(format!(
+            "ERR this server was built without Lua and runs recognised scripts only, and not script {hex}: supported are \
+             the releases, extensions, guarded reads and acquisitions of locks that lock clients send"
+        ))
+    }
+}

@@ -1,0 +1,218 @@
+//! Drawing from a set, and looking through it: SPOP, SRANDMEMBER, SSCAN.
+//!
+//! Source  Redis 7.0 `t_set.c`, and `db.c`: `scanGenericCommand`.
+
+use std::collections::BTreeSet;
+
+use super::browse::{Found, cursor};
+use super::lists::positive;
+use super::row::{Flags, Group, Row, integer, key, pattern};
+use super::sets::members;
+use super::{Args, Call, Outcome, Shared};
+use crate::error::Refusal;
+use crate::resp::Reply;
+use crate::types::set::Member;
+use crate::types::{Set, Shape, glob};
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "SPOP",
+        summary: "Removes members from a set, any of them, and returns them.",
+        since: "1.0.0",
+        group: Group::Set,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), integer("count").maybe()],
+        subcommands: &[],
+        run: spop,
+    },
+    Row {
+        name: "SRANDMEMBER",
+        summary: "Returns members of a set, any of them.",
+        since: "1.0.0",
+        group: Group::Set,
+        flags: Flags::READONLY.with(Flags::LINEAR),
+        args: &[key("key"), integer("count").maybe()],
+        subcommands: &[],
+        run: srandmember,
+    },
+    Row {
+        name: "SSCAN",
+        summary: "Returns some members of a set, and where to go on.",
+        since: "2.8.0",
+        group: Group::Set,
+        flags: Flags::READONLY.with(Flags::LINEAR),
+        args: &[
+            key("key"),
+            integer("cursor"),
+            pattern("pattern").after("MATCH").maybe(),
+            integer("count").after("COUNT").maybe(),
+        ],
+        subcommands: &[],
+        run: sscan,
+    },
+];
+
+/// Bytes of members that may be drawn again and again for one reply. Redis has no such bound, and goes on for as long
+/// as it has memory.
+const DRAWN_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes that a bulk string has beside its own.
+const BULK_BYTES: usize = 6;
+/// A set of which less than one member in so many is wanted is not walked through for them.
+const SPARSE: usize = 8;
+
+fn spop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let Some(count) = call.args.maybe_word() else { return pop_one(call, name) };
+    call.args.finish()?;
+    let count = positive(count)?;
+
+    let Some(mut set) = call.view.find::<Set>(name)? else {
+        call.reply.set(0);
+        return Ok(Outcome::Replied);
+    };
+    let len = set.get().len();
+    if count >= len {
+        members(set.get(), &mut call.reply);
+        set.event(b's', "spop");
+        drop(set);
+        call.view.event(b'g', "del", name);
+        call.view.remove(name);
+        return Ok(Outcome::Replied);
+    }
+    call.reply.set(count);
+    for taken in 0..count {
+        call.reply.bulk(&set.take_at(below(len - taken, call.shared)));
+    }
+    if count > 0 {
+        set.event(b's', "spop");
+    }
+    Ok(Outcome::Replied)
+}
+
+fn pop_one(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
+    match call.view.find::<Set>(name)? {
+        Some(mut set) => {
+            let member = set.take_at(below(set.get().len(), call.shared));
+            call.reply.bulk(&member);
+            set.event(b's', "spop");
+        }
+        None => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+/// A number below `end`, each as likely as any other; 0 when there is none.
+fn below(end: usize, shared: &Shared) -> usize {
+    ((u128::from(shared.random()) * end as u128) >> 64) as usize
+}
+
+fn srandmember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    if call.args.is_empty() {
+        return draw_one(call, name);
+    }
+    let word = call.args.word()?;
+    call.args.finish()?;
+    let count = match crate::number::integer(word) {
+        Some(i64::MIN) => return Err(Refusal::said(COUNT_RANGE)),
+        Some(count) => count,
+        None => return Err(Refusal::NotAnInteger),
+    };
+
+    match (call.view.read_as::<Set>(name)?, usize::try_from(count)) {
+        (None, _) => call.reply.array(0),
+        (Some(set), Ok(count)) => distinct(set, count.min(set.len()), call.shared, &mut call.reply),
+        (Some(set), Err(_)) => repeated(set, count.unsigned_abs(), call.shared, &mut call.reply)?,
+    }
+    Ok(Outcome::Replied)
+}
+
+const COUNT_RANGE: &str =
+    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
+
+fn draw_one(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
+    match call.view.read_as::<Set>(name)?.and_then(|set| set.at(below(set.len(), call.shared))) {
+        Some(member) => member.with_bytes(|bytes| call.reply.bulk(bytes)),
+        None => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+/// So many members, none of them twice: every choice of them is as likely as any other, their order is that of the set.
+fn distinct(set: &Set, count: usize, shared: &Shared, reply: &mut Reply<'_>) {
+    reply.array(count);
+    let mut answer = |member: Member<'_>| member.with_bytes(|bytes| reply.bulk(bytes));
+    if count < set.len() / SPARSE {
+        let mut places = BTreeSet::new();
+        while places.len() < count {
+            places.insert(below(set.len(), shared));
+        }
+        places.into_iter().filter_map(|place| set.at(place)).for_each(answer);
+        return;
+    }
+    let (mut wanted, mut left) = (count, set.len());
+    for member in set.iter() {
+        if below(left, shared) < wanted {
+            answer(member);
+            wanted -= 1;
+        }
+        left -= 1;
+    }
+}
+
+/// So many members, each drawn from all.
+fn repeated(set: &Set, count: u64, shared: &Shared, reply: &mut Reply<'_>) -> Result<(), Refusal> {
+    let too_much = || Refusal::said("ERR value is out of range");
+    let count = usize::try_from(count).ok().filter(|count| *count <= DRAWN_BYTES_MAX / BULK_BYTES);
+    let count = count.ok_or_else(too_much)?;
+    reply.array(count);
+    let mut left = DRAWN_BYTES_MAX;
+    for _ in 0..count {
+        let Some(member) = set.at(below(set.len(), shared)) else { continue };
+        let bytes = member.with_bytes(|bytes| {
+            reply.bulk(bytes);
+            bytes.len() + BULK_BYTES
+        });
+        left = left.checked_sub(bytes).ok_or_else(too_much)?;
+    }
+    Ok(())
+}
+
+fn sscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let cursor = cursor(call.args.word()?).ok_or_else(|| Refusal::said("ERR invalid cursor"))?;
+
+    let mut found = Found::default();
+    let mut next = 0;
+    // The options are looked at only when the set is there, as in Redis.
+    if let Some(set) = call.view.read_as::<Set>(name)? {
+        let (count, pattern) = scan_options(&mut call.args)?;
+        next = set.scan(cursor, count, |member| {
+            member.with_bytes(|bytes| {
+                if pattern.is_none_or(|pattern| glob::matches(pattern, bytes)) {
+                    found.add(bytes);
+                }
+            });
+        });
+    }
+
+    call.reply.array(2);
+    call.reply.bulk(itoa::Buffer::new().format(next).as_bytes());
+    found.answer(&mut call.reply);
+    Ok(Outcome::Replied)
+}
+
+/// How many members to look at, and what they must fit.
+fn scan_options<'a>(args: &mut Args<'a>) -> Result<(u64, Option<&'a [u8]>), Refusal> {
+    let (mut count, mut pattern) = (10, None);
+    while !args.is_empty() {
+        if args.take("COUNT") {
+            count = u64::try_from(args.integer()?).ok().filter(|count| *count > 0).ok_or(Refusal::Syntax)?;
+        } else if args.take("MATCH") {
+            pattern = Some(args.word()?);
+        } else {
+            return Err(Refusal::Syntax);
+        }
+    }
+    Ok((count, pattern))
+}

@@ -1,0 +1,129 @@
+//! What the text of a script says before it is run: its first line, `#!lua flags=no-writes`, and whether it could take long.
+//!
+//! Source  Redis 7.0 `eval.c`, `evalExtractShebangFlags`.
+
+/// What the first line says, and where the script goes on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Header {
+    /// What it asks for.
+    pub flags: Flags,
+    /// Where Lua begins: at the end of the first line, so that lines keep their numbers.
+    pub body: usize,
+}
+
+/// What a script says of itself.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Flags {
+    /// It writes nothing, and is held to that.
+    pub no_writes: bool,
+    /// It may run while memory is short.
+    pub allow_oom: bool,
+    /// It may run on a replica with old data.
+    pub allow_stale: bool,
+}
+
+/// Reads the first line of a script.
+///
+/// # Errors
+/// The error line for one that begins with `#!` and goes on wrongly.
+pub fn header(text: &[u8]) -> Result<Header, Vec<u8>> {
+    let mut header = Header { flags: Flags::default(), body: 0 };
+    if !text.starts_with(b"#!") {
+        return Ok(header);
+    }
+    header.body = text.iter().position(|byte| *byte == b'\n').ok_or("ERR Invalid script shebang")?;
+    let line = &text[..header.body];
+    let words = crate::resp::words(line).map_err(|_| "ERR Invalid engine in script shebang")?;
+    let (engine, options) = words.split_first().ok_or("ERR Invalid engine in script shebang")?;
+    if engine != b"#!lua" {
+        return Err([b"ERR Unexpected engine in script shebang: ", engine.as_slice()].concat());
+    }
+    for word in options {
+        let Some(flags) = word.strip_prefix(b"flags=") else {
+            return Err([b"ERR Unknown lua shebang option: ", word.as_slice()].concat());
+        };
+        if flags.is_empty() {
+            continue;
+        }
+        for flag in flags.split(|byte| *byte == b',') {
+            header.flags.raise(flag)?;
+        }
+    }
+    Ok(header)
+}
+
+impl Flags {
+    /// Raises a flag by its name.
+    ///
+    /// # Errors
+    /// The error line for a name that is none.
+    pub fn raise(&mut self, name: &[u8]) -> Result<(), Vec<u8>> {
+        match name {
+            b"no-writes" => self.no_writes = true,
+            b"allow-oom" => self.allow_oom = true,
+            b"allow-stale" => self.allow_stale = true,
+            // There is no cluster to ask.
+            b"no-cluster" | b"allow-cross-slot-keys" => {}
+            _ => return Err([b"ERR Unexpected flag in script shebang: ", name].concat()),
+        }
+        Ok(())
+    }
+}
+
+/// Whether a script could take long: it has a loop, a function of its own, or calls what may work for long on little.
+/// A script that has none of them does a bounded number of things, one after the other; one that hides the words, in a key of
+/// a table that it computes, is held by its budget all the same.
+pub fn may_run_long(text: &[u8]) -> bool {
+    let mut words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+    words.any(|word| LONG_WORDS.contains(&word))
+}
+
+/// Keywords that repeat, and the names of functions whose work is not in proportion to the script's text.
+const LONG_WORDS: &[&[u8]] = &[
+    b"while",
+    b"for",
+    b"repeat",
+    b"function",
+    b"find",
+    b"match",
+    b"gmatch",
+    b"gfind",
+    b"gsub",
+    b"rep",
+    b"sort",
+    b"load",
+    b"loadstring",
+    b"foreach",
+    b"foreachi",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_names_flags() {
+        let read = |text: &str| header(text.as_bytes()).map_err(|line| String::from_utf8(line).unwrap());
+        assert_eq!(read("return 1").unwrap(), Header { flags: Flags::default(), body: 0 });
+        let flags = Flags { no_writes: true, allow_oom: true, allow_stale: false };
+        assert_eq!(read("#!lua flags=no-writes,allow-oom\nx").unwrap(), Header { flags, body: 31 });
+        for (text, line) in [
+            ("#!lua", "ERR Invalid script shebang"),
+            ("#!lua 'x\n", "ERR Invalid engine in script shebang"),
+            ("#!py\n", "ERR Unexpected engine in script shebang: #!py"),
+            ("#!lua name=x\n", "ERR Unknown lua shebang option: name=x"),
+            ("#!lua flags=no-writes,\n", "ERR Unexpected flag in script shebang: "),
+        ] {
+            assert_eq!(read(text).unwrap_err(), line, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_script_without_loops_and_searches_does_not_run_long() {
+        assert!(!may_run_long(
+            b"local n = redis.call('incr', KEYS[1]) if n == 1 then return n end return ARGV[1]"
+        ));
+        assert!(may_run_long(b"while true do end"));
+        assert!(may_run_long(b"return ('x'):rep(2^28)"));
+    }
+}

@@ -1,0 +1,66 @@
+//! The library `bit`: operations on 32 bits.
+//!
+//! Source  Lua BitOp 1.0.2, as Redis 7.0 has it: numbers wrap around modulo 2^32, results are signed.
+
+use std::sync::Arc;
+
+use mlua::{Lua, MultiValue, Result, Table, Value};
+
+use super::auxiliary::{Call, Library, one, to_number};
+use super::budget::Budget;
+
+/// The table `bit`.
+pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
+    let library = Library::new(lua, budget)?;
+    library.add("tobit", |call| Ok(bits(word(call, 1)?)))?;
+    library.add("bnot", |call| Ok(bits(!word(call, 1)?)))?;
+    library.add("bswap", |call| Ok(bits(word(call, 1)?.swap_bytes())))?;
+    library.add("band", |call| fold(call, |left, right| left & right))?;
+    library.add("bor", |call| fold(call, |left, right| left | right))?;
+    library.add("bxor", |call| fold(call, |left, right| left ^ right))?;
+    library.add("lshift", |call| shift(call, |word, by| word << by))?;
+    library.add("rshift", |call| shift(call, |word, by| word >> by))?;
+    library.add("arshift", |call| shift(call, |word, by| (word as i32 >> by) as u32))?;
+    library.add("rol", |call| shift(call, u32::rotate_left))?;
+    library.add("ror", |call| shift(call, u32::rotate_right))?;
+    library.add("tohex", tohex)?;
+    Ok(library.table)
+}
+
+/// Argument `at` modulo 2^32, rounded to the nearest integer where it has a fraction.
+fn word(call: &Call<'_>, at: usize) -> Result<u32> {
+    // Adding 2^52 + 2^51 moves the integer's lowest 32 bits to the lowest of the double.
+    const MAGIC: f64 = 6_755_399_441_055_744.0;
+    match to_number(call.lua, call.value(at)) {
+        Some(number) => Ok((number + MAGIC).to_bits() as u32),
+        None => Err(call.wrong_type(at, "number")),
+    }
+}
+
+fn bits(word: u32) -> MultiValue {
+    one(Value::Number(f64::from(word as i32)))
+}
+
+fn fold(call: &Call<'_>, combine: fn(u32, u32) -> u32) -> Result<MultiValue> {
+    let mut result = word(call, 1)?;
+    // From the last one on, which decides whose error is told.
+    for at in (2..=call.len()).rev() {
+        result = combine(result, word(call, at)?);
+    }
+    Ok(bits(result))
+}
+
+fn shift(call: &Call<'_>, shift: fn(u32, u32) -> u32) -> Result<MultiValue> {
+    let number = word(call, 1)?;
+    let by = word(call, 2)? & 31;
+    Ok(bits(shift(number, by)))
+}
+
+/// The last digits in hexadecimal: eight, or as many as asked for; in capitals for a negative number of digits.
+fn tohex(call: &Call<'_>) -> Result<MultiValue> {
+    let number = word(call, 1)?;
+    let count = if call.len() < 2 { 8 } else { word(call, 2)? as i32 };
+    let text = if count < 0 { format!("{number:08X}") } else { format!("{number:08x}") };
+    let count = count.unsigned_abs().min(8) as usize;
+    Ok(one(Value::String(call.lua.create_string(&text.as_bytes()[8 - count..])?)))
+}

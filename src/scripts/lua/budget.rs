@@ -1,0 +1,210 @@
+//! What a script may use up, and who says that it has to end.
+//!
+//! Owns    the hook that runs every few instructions, the limit of memory, the stop that no `pcall` catches.
+//! Time    is not known here: the watchdog is asked often enough that it can look at a clock of its own.
+//! Rule    work outside the virtual machine that grows with its input is charged to the budget, and polls like it.
+//!
+//! Lua's own functions in C run without the hook, but none of those that a script can reach does more than look once at
+//! everything the script holds. So the hook comes the oftener the more memory there is: between two polls lies about as
+//! much work as on a small state. What could do more (patterns, `string.rep`, `table.sort`) is replaced.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+
+use mlua::{HookTriggers, Lua, VmState};
+use parking_lot::Mutex;
+
+use super::fault::{Fault, Stop};
+
+/// Looks after a script that runs. Asked from the script's own thread, about every few microseconds.
+pub trait Watchdog: Send + Sync {
+    /// Whether the script goes on. May note that it runs long.
+    fn poll(&self) -> Verdict;
+}
+
+/// What a watchdog says.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// The script goes on.
+    GoOn,
+    /// The script ends now: SCRIPT KILL.
+    Kill,
+}
+
+/// A watchdog that never ends a script.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asleep;
+
+impl Watchdog for Asleep {
+    fn poll(&self) -> Verdict {
+        Verdict::GoOn
+    }
+}
+
+/// Instructions between two polls while a script holds little.
+const INSTRUCTIONS_PER_POLL: u32 = 500;
+/// Bytes from which on the polls come oftener.
+const LITTLE_BYTES: usize = 4 << 20;
+/// Steps of work outside the virtual machine that are as much as the instructions between two polls.
+const STEPS_PER_POLL: u32 = 10_000;
+
+/// The budget of the script that runs. One for each interpreter, reset for each script.
+pub(super) struct Budget {
+    watchdog: Mutex<Option<Arc<dyn Watchdog>>>,
+    /// The stop that was given: from then on every poll says the same.
+    stop: Mutex<Option<Stop>>,
+    /// Bytes that a script may hold, the interpreter's own included.
+    memory_max: AtomicUsize,
+    /// Steps taken since the last poll.
+    steps: AtomicU32,
+    /// Instructions between two polls, as the hook is set.
+    interval: AtomicU32,
+    /// Bytes that were in use after the last full collection.
+    living: AtomicUsize,
+}
+
+impl Budget {
+    /// A budget of `memory_max` bytes, and the hook that keeps it, which polls while any script of `lua` runs.
+    pub(super) fn install(lua: &Lua, memory_max: usize) -> mlua::Result<Arc<Self>> {
+        let budget = Arc::new(Self {
+            watchdog: Mutex::new(None),
+            stop: Mutex::new(None),
+            memory_max: AtomicUsize::new(memory_max),
+            steps: AtomicU32::new(0),
+            interval: AtomicU32::new(0),
+            living: AtomicUsize::new(0),
+        });
+        lua.set_memory_limit(memory_max)?;
+        budget.hook(lua, INSTRUCTIONS_PER_POLL)?;
+        Ok(budget)
+    }
+
+    /// Another limit from the next script on, in bytes.
+    pub(super) fn set_memory_max(&self, lua: &Lua, memory_max: usize) -> mlua::Result<()> {
+        if self.memory_max.swap(memory_max, Relaxed) != memory_max {
+            lua.set_memory_limit(memory_max)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that a script may hold.
+    pub(super) fn memory_max(&self) -> usize {
+        self.memory_max.load(Relaxed)
+    }
+
+    /// A script begins, looked after by `watchdog`.
+    pub(super) fn begin(&self, watchdog: Arc<dyn Watchdog>) {
+        *self.watchdog.lock() = Some(watchdog);
+        *self.stop.lock() = None;
+        self.steps.store(0, Relaxed);
+    }
+
+    /// The script is over. What it leaves behind must not count against the next one.
+    pub(super) fn end(&self, lua: &Lua) {
+        *self.watchdog.lock() = None;
+        if lua.used_memory() > LITTLE_BYTES.min(self.memory_max() / 4) {
+            self.collect(lua);
+        }
+    }
+
+    /// The stop that was given, if one was.
+    pub(super) fn stopped(&self) -> Option<Stop> {
+        self.stop.lock().clone()
+    }
+
+    /// Ends the script: this error, and every poll from here on.
+    pub(super) fn stop(&self, stop: Stop) -> mlua::Error {
+        self.stop.lock().get_or_insert_with(|| stop.clone());
+        Fault::Stop(stop).into()
+    }
+
+    /// Asks whether the script may go on.
+    ///
+    /// # Errors
+    /// The stop, where it may not.
+    pub(super) fn poll(&self) -> mlua::Result<()> {
+        if let Some(stop) = self.stopped() {
+            return Err(Fault::Stop(stop).into());
+        }
+        let watchdog = self.watchdog.lock().clone();
+        match watchdog.map(|watchdog| watchdog.poll()) {
+            Some(Verdict::Kill) => Err(self.stop(Stop::Killed)),
+            Some(Verdict::GoOn) | None => Ok(()),
+        }
+    }
+
+    /// Work outside the virtual machine: `steps` times about what an instruction costs.
+    ///
+    /// # Errors
+    /// As [`Budget::poll`], which it does now and then.
+    #[inline]
+    pub(super) fn charge(&self, steps: usize) -> mlua::Result<()> {
+        let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+        let total = self.steps.load(Relaxed).saturating_add(steps);
+        if total < STEPS_PER_POLL {
+            self.steps.store(total, Relaxed);
+            return Ok(());
+        }
+        self.steps.store(0, Relaxed);
+        self.poll()
+    }
+
+    /// Bytes that a function of ours is about to hold for the script.
+    ///
+    /// # Errors
+    /// A stop, where they are more than the script may have.
+    pub(super) fn reserve(&self, lua: &Lua, bytes: usize) -> mlua::Result<()> {
+        let memory_max = self.memory_max();
+        if lua.used_memory().saturating_add(bytes) > memory_max {
+            return Err(self.stop(Stop::Memory(memory_max)));
+        }
+        // What has just become large is looked after at once, not when the old interval is over.
+        if bytes > LITTLE_BYTES { self.adapt(lua, lua.used_memory().saturating_add(bytes)) } else { Ok(()) }
+    }
+
+    fn adapt(&self, lua: &Lua, used: usize) -> mlua::Result<()> {
+        let memory_max = self.memory_max();
+        if used > memory_max / 2 && used > self.living.load(Relaxed).saturating_add(memory_max / 8) {
+            // Lua 5.1 fails where its allocator does, without a collection first; its own come too late for that.
+            self.collect(lua);
+        }
+        let interval = interval(used);
+        // A coroutine may still have the interval of the time when it was made.
+        let is_set = interval == self.interval.load(Relaxed) && interval == INSTRUCTIONS_PER_POLL;
+        if is_set { Ok(()) } else { self.hook_again(lua, interval) }
+    }
+
+    fn collect(&self, lua: &Lua) {
+        // No finaliser of a script's own exists, and so none that could fail.
+        let _ = lua.gc_collect();
+        self.living.store(lua.used_memory(), Relaxed);
+    }
+
+    fn hook_again(&self, lua: &Lua, interval: u32) -> mlua::Result<()> {
+        match lua.app_data_ref::<Arc<Self>>().map(|own| Arc::clone(&own)) {
+            Some(own) => own.hook(lua, interval),
+            None => Ok(()),
+        }
+    }
+
+    fn hook(self: &Arc<Self>, lua: &Lua, instructions: u32) -> mlua::Result<()> {
+        let own = Arc::clone(self);
+        self.interval.store(instructions, Relaxed);
+        if lua.app_data_ref::<Arc<Self>>().is_none() {
+            lua.set_app_data(Arc::clone(self));
+        }
+        // Global: a coroutine has it from the state that makes it.
+        lua.set_global_hook(HookTriggers::new().every_nth_instruction(instructions), move |lua, _| {
+            own.poll()?;
+            own.adapt(lua, lua.used_memory())?;
+            Ok(VmState::Continue)
+        })
+    }
+}
+
+/// Instructions between two polls of a script that holds so many bytes.
+fn interval(used: usize) -> u32 {
+    let share = u32::try_from(used / LITTLE_BYTES).unwrap_or(u32::MAX).max(1);
+    // In powers of two, so that the hook is not set anew for every few bytes.
+    (INSTRUCTIONS_PER_POLL >> share.ilog2()).max(4)
+}

@@ -1,0 +1,170 @@
+//! The functions of `redis` that call no command.
+//!
+//! Source  Redis 7.0 `script_lua.c`.
+
+use std::sync::Arc;
+
+use mlua::{Lua, MultiValue, Table, Value};
+use sha1::{Digest, Sha1};
+
+use super::calls::Level;
+use super::fault::{error_table, refused};
+use super::sandbox::Shared;
+use crate::resp::Protocol;
+
+/// What a script can learn of the server it runs in.
+#[derive(Clone, Copy, Debug)]
+pub struct Host {
+    /// The version of Redis that the server answers like, in three numbers.
+    pub version: &'static str,
+    /// Whether these words name a command.
+    pub knows: fn(&[&[u8]]) -> bool,
+}
+
+/// Constants of `redis`.
+const CONSTANTS: &[(&str, i64)] = &[
+    ("LOG_DEBUG", 0),
+    ("LOG_VERBOSE", 1),
+    ("LOG_NOTICE", 2),
+    ("LOG_WARNING", 3),
+    ("REPL_NONE", 0),
+    ("REPL_AOF", 1),
+    ("REPL_SLAVE", 2),
+    ("REPL_REPLICA", 2),
+    ("REPL_ALL", REPL_ALL),
+];
+const REPL_ALL: i64 = 3;
+
+/// Puts them into `redis`.
+pub(super) fn install(lua: &Lua, redis: &Table, shared: &Arc<Shared>, host: Host) -> mlua::Result<()> {
+    for (name, value) in CONSTANTS {
+        redis.raw_set(*name, *value)?;
+    }
+    let parts = host.version.split('.').map(|part| part.parse().unwrap_or(0));
+    let number = parts.fold(0_i64, |number, part: i64| number << 8 | part);
+    redis.raw_set("REDIS_VERSION", host.version)?;
+    redis.raw_set("REDIS_VERSION_NUM", number)?;
+    redis.raw_set("error_reply", lua.create_function(error_reply)?)?;
+    redis.raw_set("status_reply", lua.create_function(status_reply)?)?;
+    redis.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
+    redis.raw_set("set_repl", lua.create_function(set_repl)?)?;
+    // What a script does is recorded by its effects, always.
+    redis.raw_set("replicate_commands", lua.create_function(|_, ()| Ok(true))?)?;
+    redis.raw_set("breakpoint", lua.create_function(|_, ()| Ok(false))?)?;
+    redis.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
+    let own = Arc::clone(shared);
+    redis.raw_set("log", lua.create_function(move |lua, args| log(lua, &own, args))?)?;
+    let own = Arc::clone(shared);
+    redis.raw_set("setresp", lua.create_function(move |lua, args| set_protocol(lua, &own, args))?)?;
+    let knows = host.knows;
+    redis.raw_set("acl_check_cmd", lua.create_function(move |_, args| acl_check(knows, &args))?)
+}
+
+fn error_reply(lua: &Lua, args: MultiValue) -> mlua::Result<Table> {
+    let Some(text) = only_string(&args) else {
+        return error_table(lua, b"ERR wrong number or type of arguments", false);
+    };
+    let text = text.as_bytes();
+    let text = crate::error::until_nul(text.strip_prefix(b"-").unwrap_or(&text));
+    // A text of one word has no code.
+    let line = if text.contains(&b' ') { text.to_vec() } else { [b"ERR ", text].concat() };
+    error_table(lua, &line, false)
+}
+
+fn status_reply(lua: &Lua, args: MultiValue) -> mlua::Result<Table> {
+    let Some(text) = only_string(&args) else {
+        return error_table(lua, b"ERR wrong number or type of arguments", false);
+    };
+    let table = lua.create_table_with_capacity(0, 1)?;
+    table.raw_set("ok", text)?;
+    Ok(table)
+}
+
+fn only_string(args: &MultiValue) -> Option<&mlua::LuaString> {
+    if args.len() == 1 { args.front()?.as_string() } else { None }
+}
+
+fn sha1hex(lua: &Lua, args: MultiValue) -> mlua::Result<String> {
+    if args.len() != 1 {
+        return Err(refused("wrong number of arguments"));
+    }
+    let text = args.front().and_then(|value| lua.coerce_string(value.clone()).transpose()).transpose()?;
+    let digest = match &text {
+        Some(text) => Sha1::digest(&*text.as_bytes()),
+        None => Sha1::digest(b""),
+    };
+    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn set_repl(lua: &Lua, args: MultiValue) -> mlua::Result<()> {
+    if args.len() != 1 {
+        return Err(refused("redis.set_repl() requires two arguments."));
+    }
+    let flags = number(lua, args.front())?.unwrap_or(0.0) as i64;
+    if flags & !REPL_ALL != 0 {
+        let text = "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.";
+        return Err(refused(text));
+    }
+    Ok(())
+}
+
+fn log(lua: &Lua, shared: &Shared, args: MultiValue) -> mlua::Result<()> {
+    if args.len() < 2 {
+        return Err(refused("redis.log() requires two arguments or more."));
+    }
+    let Some(level) = number(lua, args.front())? else {
+        return Err(refused("First argument must be a number (log level)."));
+    };
+    let level = match level as i64 {
+        0 => Level::Debug,
+        1 => Level::Verbose,
+        2 => Level::Notice,
+        3 => Level::Warning,
+        _ => return Err(refused("Invalid debug level.")),
+    };
+    let mut line = Vec::new();
+    for (at, word) in args.iter().skip(1).enumerate() {
+        if at > 0 {
+            line.push(b' ');
+        }
+        if let Some(text) = lua.coerce_string(word.clone())? {
+            line.extend_from_slice(&text.as_bytes());
+        }
+    }
+    shared.log(level, line);
+    Ok(())
+}
+
+fn set_protocol(lua: &Lua, shared: &Shared, args: MultiValue) -> mlua::Result<()> {
+    if args.len() != 1 {
+        return Err(refused("redis.setresp() requires one argument."));
+    }
+    match number(lua, args.front())?.unwrap_or(0.0) as i64 {
+        2 => shared.set_protocol(Protocol::Resp2),
+        3 => shared.set_protocol(Protocol::Resp3),
+        _ => return Err(refused("RESP version must be 2 or 3.")),
+    }
+    Ok(())
+}
+
+/// There are no lists of what a user may do: what exists is allowed.
+fn acl_check(knows: fn(&[&[u8]]) -> bool, args: &MultiValue) -> mlua::Result<bool> {
+    if args.is_empty() {
+        return Err(refused("Please specify at least one argument for this redis lib call"));
+    }
+    let mut words = Vec::with_capacity(args.len());
+    for word in args {
+        match word {
+            Value::String(text) => words.push(text.as_bytes().to_vec()),
+            Value::Integer(number) => words.push(number.to_string().into_bytes()),
+            Value::Number(number) => words.push(super::convert::number_text(*number).into_bytes()),
+            _ => return Err(refused("Lua redis lib command arguments must be strings or integers")),
+        }
+    }
+    let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+    if knows(&words) { Ok(true) } else { Err(refused("Invalid command passed to redis.acl_check_cmd()")) }
+}
+
+fn number(lua: &Lua, value: Option<&Value>) -> mlua::Result<Option<f64>> {
+    value.map_or(Ok(None), |value| lua.coerce_number(value.clone()))
+}

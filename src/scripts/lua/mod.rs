@@ -1,0 +1,237 @@
+//! Lua 5.1: whatever script is not recognised runs here.
+//!
+//! Owns    the interpreter's state, its sandbox, and the budgets that keep a script from holding the server.
+//! Knows   commands only through [`Commands`], as native programs do through theirs.
+//! Locks   none. Who shares an interpreter locks the keyspace first and the interpreter second, never the other way.
+//! Rule    a function written for scripts raises errors by [`raised`]; plain errors of mlua lack the place.
+//! Source  Redis 7.0 `script_lua.c`, `eval.c`; Lua 5.1 reference manual.
+
+mod auxiliary;
+mod bit;
+mod budget;
+mod calls;
+mod cjson;
+mod cmsgpack;
+mod convert;
+mod fault;
+mod library;
+mod patterns;
+mod random;
+mod sandbox;
+mod strings;
+mod structs;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
+
+pub use budget::{Asleep, Verdict, Watchdog};
+pub use calls::{Commands, Level};
+pub use fault::Stop;
+pub use library::Host;
+
+use crate::resp::Reply;
+use budget::Budget;
+use convert::Names;
+use fault::Fault;
+use sandbox::Sandbox;
+
+/// Bytes that a script may hold when nobody says otherwise.
+pub const MEMORY_BYTES_MAX: usize = 256 << 20;
+/// Functions that the interpreter keeps compiled, and the bytes of their texts.
+const COMPILED_MAX: usize = 1_000;
+const COMPILED_BYTES_MAX: usize = 16 << 20;
+
+/// A script, ready to be compiled.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The SHA-1 of its whole text.
+    pub sha: [u8; 20],
+    /// What errors call it: the same in hexadecimal, or the name of a function.
+    pub name: &'a str,
+    /// Its text without its first line where that is a `#!` line, but with the line's end.
+    pub text: &'a [u8],
+}
+
+/// The error line of a script that failed, code first.
+pub type Failure = Vec<u8>;
+
+/// One Lua state. It runs one script at a time, and nothing of a script stays in it but its compiled form.
+#[derive(Debug)]
+pub struct Interpreter {
+    lua: Lua,
+    budget: Arc<Budget>,
+    sandbox: Sandbox,
+    names: Names,
+    compiled: BTreeMap<[u8; 20], Function>,
+    compiled_bytes: usize,
+}
+
+impl Interpreter {
+    /// A fresh state, whose scripts may hold so many bytes each.
+    ///
+    /// # Errors
+    /// Where even the sandbox does not fit.
+    pub fn new(memory_max: usize, host: Host) -> Result<Self, Failure> {
+        Self::build(memory_max, host).map_err(|error| line(&error, memory_max))
+    }
+
+    fn build(memory_max: usize, host: Host) -> mlua::Result<Self> {
+        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
+        let lua = Lua::new_with(libraries, LuaOptions::new())?;
+        let budget = Budget::install(&lua, memory_max)?;
+        let sandbox = Sandbox::new(&lua, &budget, host)?;
+        let names = Names::new(&lua)?;
+        Ok(Self { lua, budget, sandbox, names, compiled: BTreeMap::new(), compiled_bytes: 0 })
+    }
+
+    /// Bytes that the state holds.
+    pub fn memory(&self) -> usize {
+        self.lua.used_memory()
+    }
+
+    /// How many bytes each script may hold from now on.
+    pub fn set_memory_max(&mut self, bytes: usize) {
+        // Setting the limit of a state that has its own allocator cannot fail.
+        let _ = self.budget.set_memory_max(&self.lua, bytes);
+    }
+
+    /// Compiles a script, so that its first run does not have to.
+    ///
+    /// # Errors
+    /// Why it does not compile.
+    pub fn compile(&mut self, source: Source<'_>) -> Result<(), Failure> {
+        self.function(source).map(drop)
+    }
+
+    /// Forgets all compiled scripts.
+    pub fn flush(&mut self) {
+        self.compiled.clear();
+        self.compiled_bytes = 0;
+        self.budget.end(&self.lua);
+    }
+
+    /// Runs a script over KEYS and ARGV and writes what it returns.
+    ///
+    /// # Errors
+    /// Why it ended early. What it has done by then stays done.
+    pub fn run(
+        &mut self,
+        source: Source<'_>,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        commands: &mut dyn Commands,
+        watchdog: Arc<dyn Watchdog>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Failure> {
+        let function = self.function(source)?;
+        self.run_function(source.name, &function, keys, args, commands, watchdog, reply)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one call, named in full once")]
+    fn run_function(
+        &mut self,
+        name: &str,
+        function: &Function,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        commands: &mut dyn Commands,
+        watchdog: Arc<dyn Watchdog>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Failure> {
+        self.budget.begin(watchdog);
+        let result = self.inputs(keys, args).and_then(|()| {
+            calls::with(&self.lua, &self.sandbox, &self.budget, &self.names, commands, || {
+                let results: MultiValue = self.sandbox.run.call(function)?;
+                self.finish(name, results, reply)
+            })
+        });
+        // KEYS and ARGV are not to outlive the script.
+        let _ = self.sandbox.globals.raw_set("KEYS", Value::Nil);
+        let _ = self.sandbox.globals.raw_set("ARGV", Value::Nil);
+        self.budget.end(&self.lua);
+        match result {
+            Ok(result) => result,
+            Err(error) => Err(line(&error, self.budget.memory_max())),
+        }
+    }
+
+    fn inputs(&self, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<()> {
+        let list = |words: &[&[u8]]| -> mlua::Result<Table> {
+            let table = self.lua.create_table_with_capacity(words.len(), 0)?;
+            for (at, word) in words.iter().enumerate() {
+                table.raw_set(at + 1, self.lua.create_string(word)?)?;
+            }
+            Ok(table)
+        };
+        self.sandbox.globals.raw_set("KEYS", list(keys)?)?;
+        self.sandbox.globals.raw_set("ARGV", list(args)?)
+    }
+
+    /// Writes what the script returned, or makes the line of how it failed.
+    fn finish(
+        &self,
+        name: &str,
+        mut results: MultiValue,
+        reply: &mut Reply<'_>,
+    ) -> mlua::Result<Result<(), Failure>> {
+        let is_done = results.pop_front() == Some(Value::Boolean(true));
+        let value = results.pop_front().unwrap_or(Value::Nil);
+        if is_done {
+            return convert::write(&self.names, value, self.sandbox.shared.protocol(), reply).map(Ok);
+        }
+        let Value::Table(error) = value else {
+            return Ok(Err(b"ERR Error running script".to_vec()));
+        };
+        let text: mlua::LuaString = error.raw_get(&self.names.err)?;
+        let mut line = text.as_bytes().to_vec();
+        if let (Value::String(source), Value::Integer(at)) =
+            (error.raw_get("source")?, error.raw_get("line")?)
+        {
+            line.extend_from_slice(
+                format!(" script: {name}, on {}:{at}.", source.to_string_lossy()).as_bytes(),
+            );
+        }
+        Ok(Err(line))
+    }
+
+    fn function(&mut self, source: Source<'_>) -> Result<Function, Failure> {
+        if let Some(function) = self.compiled.get(&source.sha) {
+            return Ok(function.clone());
+        }
+        if self.compiled.len() >= COMPILED_MAX
+            || self.compiled_bytes.saturating_add(source.text.len()) > COMPILED_BYTES_MAX
+        {
+            self.flush();
+        }
+        let chunk =
+            self.lua.load(source.text).set_name("@user_script").set_mode(mlua::chunk::ChunkMode::Text);
+        let compiled = chunk.set_environment(self.sandbox.environment.clone()).into_function();
+        let function = compiled.map_err(|error| match error {
+            mlua::Error::SyntaxError { message, .. } => {
+                format!("ERR Error compiling script (new function): {message}").into_bytes()
+            }
+            error => line(&error, self.budget.memory_max()),
+        })?;
+        self.compiled.insert(source.sha, function.clone());
+        self.compiled_bytes += source.text.len();
+        Ok(function)
+    }
+}
+
+impl std::fmt::Debug for Budget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Budget").field("memory_max", &self.memory_max()).finish_non_exhaustive()
+    }
+}
+
+/// The error line for what went wrong outside the script's own code.
+fn line(error: &mlua::Error, memory_max: usize) -> Failure {
+    match fault::unwrap(error, memory_max) {
+        Fault::Reply { line, .. } => line,
+        Fault::Stop(stop) => stop.to_string().into_bytes(),
+        Fault::Text(text) => [b"ERR ".as_slice(), &text].concat(),
+        Fault::Raised { .. } => b"ERR Error running script".to_vec(),
+    }
+}

@@ -1,0 +1,426 @@
+//! Lua's patterns, matched within a budget of steps.
+//!
+//! Owns    the matcher: what a pattern means, and how much work it may do before it asks whether to go on.
+//! Bounds  recursion by [`DEPTH_MAX`]; time by the charge, which the caller may refuse at any step.
+//! Source  Lua 5.1 reference manual, 5.4.1; error texts as Lua 5.1.5 gives them. As there, a pattern ends at its first NUL.
+
+use std::ops::Range;
+
+/// Why a pattern was not matched to the end.
+#[derive(Debug)]
+pub(super) enum Broken<E> {
+    /// The pattern makes no sense, in Lua's words.
+    Malformed(&'static str),
+    /// The charge was refused.
+    Refused(E),
+}
+
+/// Captures of one pattern.
+pub(super) const CAPTURES_MAX: usize = 32;
+/// Items of a pattern that can be tried in several ways, one inside the other.
+const DEPTH_MAX: usize = 220;
+/// Steps between two charges.
+const STEPS_PER_CHARGE: usize = 1_000;
+
+/// A part of the subject that a pattern has captured.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Capture {
+    /// These bytes.
+    Bytes { start: usize, end: usize },
+    /// A place: `()`.
+    Place(usize),
+    /// It has begun and not ended.
+    Open { start: usize },
+}
+
+/// One match.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Match {
+    /// All of it.
+    pub(super) whole: Range<usize>,
+    /// Its captures, in the order of their parentheses.
+    pub(super) captures: smallvec::SmallVec<[Capture; 4]>,
+}
+
+/// A pattern on its subject.
+pub(super) struct Matcher<'a, C> {
+    subject: &'a [u8],
+    pattern: &'a [u8],
+    captures: smallvec::SmallVec<[Capture; 4]>,
+    depth: usize,
+    steps: usize,
+    charge: C,
+}
+
+type Found<E> = Result<Option<usize>, Broken<E>>;
+
+impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
+    /// `pattern` without the `^` that anchors it. `charge` is told of every step, many at a time.
+    pub(super) fn new(subject: &'a [u8], pattern: &'a [u8], charge: C) -> Self {
+        let pattern = crate::error::until_nul(pattern);
+        Self { subject, pattern, captures: smallvec::SmallVec::new(), depth: 0, steps: 0, charge }
+    }
+
+    /// The match that begins at `start`, if there is one.
+    ///
+    /// # Errors
+    /// For a pattern that makes no sense, as far as it was looked at, and for a charge that was refused.
+    pub(super) fn at(&mut self, start: usize) -> Result<Option<Match>, Broken<E>> {
+        self.captures.clear();
+        self.depth = 0;
+        let Some(end) = self.run(start, 0)? else { return Ok(None) };
+        let is_open = |capture: &Capture| matches!(capture, Capture::Open { .. });
+        if self.captures.iter().any(is_open) {
+            return Err(Broken::Malformed("unfinished capture"));
+        }
+        Ok(Some(Match { whole: start..end, captures: self.captures.clone() }))
+    }
+
+    /// The first match at `start` or behind it; only at `start` where the pattern is anchored.
+    ///
+    /// # Errors
+    /// As [`Matcher::at`].
+    pub(super) fn from(&mut self, start: usize, is_anchored: bool) -> Result<Option<Match>, Broken<E>> {
+        let last = if is_anchored { start } else { self.subject.len() };
+        for at in start..=last {
+            if let Some(found) = self.at(at)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn step(&mut self, steps: usize) -> Result<(), Broken<E>> {
+        self.steps += steps;
+        if self.steps >= STEPS_PER_CHARGE {
+            let steps = std::mem::take(&mut self.steps);
+            (self.charge)(steps).map_err(Broken::Refused)?;
+        }
+        Ok(())
+    }
+
+    /// One level down: an item that can be tried in several ways.
+    fn deeper(&mut self, at: usize, item: usize) -> Found<E> {
+        if self.depth == DEPTH_MAX {
+            return Err(Broken::Malformed("pattern too complex"));
+        }
+        self.depth += 1;
+        let found = self.run(at, item);
+        self.depth -= 1;
+        found
+    }
+
+    /// Where the match ends of what follows `item` in the pattern and `at` in the subject.
+    fn run(&mut self, mut at: usize, mut item: usize) -> Found<E> {
+        loop {
+            self.step(1)?;
+            let Some(&first) = self.pattern.get(item) else { return Ok(Some(at)) };
+            let second = self.pattern.get(item + 1).copied();
+            match (first, second) {
+                (b'(', Some(b')')) => return self.open(Capture::Place(at), at, item + 2),
+                (b'(', _) => return self.open(Capture::Open { start: at }, at, item + 1),
+                (b')', _) => return self.close(at, item + 1),
+                (b'%', Some(b'b')) => match self.balanced(at, item + 2)? {
+                    Some(end) => (at, item) = (end, item + 4),
+                    None => return Ok(None),
+                },
+                (b'%', Some(b'f')) => match self.frontier(at, item + 2)? {
+                    Some(end) => item = end,
+                    None => return Ok(None),
+                },
+                (b'%', Some(digit)) if digit.is_ascii_digit() => match self.again(at, digit)? {
+                    Some(end) => (at, item) = (end, item + 2),
+                    None => return Ok(None),
+                },
+                (b'$', None) => return Ok((at == self.subject.len()).then_some(at)),
+                _ => {
+                    let end = self.item_end(item)?;
+                    let fits = self.fits(at, item, end)?;
+                    match self.pattern.get(end) {
+                        Some(b'?') => {
+                            if fits && let Some(found) = self.deeper(at + 1, end + 1)? {
+                                return Ok(Some(found));
+                            }
+                            item = end + 1;
+                        }
+                        Some(b'*') => return self.longest(at, item, end),
+                        Some(b'+') if fits => return self.longest(at + 1, item, end),
+                        Some(b'-') => return self.shortest(at, item, end),
+                        _ if !fits => return Ok(None),
+                        _ => (at, item) = (at + 1, end),
+                    }
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, capture: Capture, at: usize, item: usize) -> Found<E> {
+        if self.captures.len() == CAPTURES_MAX {
+            return Err(Broken::Malformed("too many captures"));
+        }
+        let level = self.captures.len();
+        self.captures.push(capture);
+        let found = self.deeper(at, item)?;
+        if found.is_none() {
+            self.captures.truncate(level);
+        }
+        Ok(found)
+    }
+
+    fn close(&mut self, at: usize, item: usize) -> Found<E> {
+        let open = self.captures.iter().enumerate().rev().find_map(|(level, capture)| match capture {
+            Capture::Open { start } => Some((level, *start)),
+            _ => None,
+        });
+        let (level, start) = open.ok_or(Broken::Malformed("invalid pattern capture"))?;
+        self.captures[level] = Capture::Bytes { start, end: at };
+        let found = self.deeper(at, item)?;
+        if found.is_none() {
+            self.captures[level] = Capture::Open { start };
+        }
+        Ok(found)
+    }
+
+    /// `%bxy`: where the balance ends that begins at `at`.
+    fn balanced(&mut self, at: usize, item: usize) -> Found<E> {
+        let &[open, close, ..] = self.pattern.get(item..).unwrap_or_default() else {
+            return Err(Broken::Malformed("unbalanced pattern"));
+        };
+        if self.subject.get(at) != Some(&open) {
+            return Ok(None);
+        }
+        let mut depth = 1_usize;
+        for (ahead, byte) in self.subject[at + 1..].iter().enumerate() {
+            self.step(1)?;
+            if *byte == close {
+                depth -= 1;
+                if depth == 0 {
+                    return Ok(Some(at + ahead + 2));
+                }
+            } else if *byte == open {
+                depth += 1;
+            }
+        }
+        Ok(None)
+    }
+
+    /// `%f[set]`: where the pattern goes on, if a run of the set begins at `at`.
+    fn frontier(&mut self, at: usize, item: usize) -> Found<E> {
+        if self.pattern.get(item) != Some(&b'[') {
+            return Err(Broken::Malformed("missing '[' after '%f' in pattern"));
+        }
+        let end = self.item_end(item)?;
+        self.step(2 * (end - item))?;
+        let before = at.checked_sub(1).map_or(0, |before| self.subject[before]);
+        let here = self.subject.get(at).copied().unwrap_or(0);
+        let set = &self.pattern[item..end];
+        Ok((!in_set(before, set) && in_set(here, set)).then_some(end))
+    }
+
+    /// `%1`: where that capture ends when it is there once more.
+    fn again(&mut self, at: usize, digit: u8) -> Found<E> {
+        let index = usize::from(digit).checked_sub(usize::from(b'1'));
+        let capture = index.and_then(|index| self.captures.get(index)).copied();
+        let captured = match capture {
+            None | Some(Capture::Open { .. }) => return Err(Broken::Malformed("invalid capture index")),
+            // A place has no bytes to come again.
+            Some(Capture::Place(_)) => return Ok(None),
+            Some(Capture::Bytes { start, end }) => &self.subject[start..end],
+        };
+        let len = captured.len();
+        let is_here = self.subject[at..].starts_with(captured);
+        self.step(len / 8)?;
+        Ok(is_here.then_some(at + len))
+    }
+
+    /// Where the single-character item ends that begins at `item`.
+    fn item_end(&self, item: usize) -> Result<usize, Broken<E>> {
+        match self.pattern[item] {
+            b'%' if item + 1 == self.pattern.len() => {
+                Err(Broken::Malformed("malformed pattern (ends with '%')"))
+            }
+            b'%' => Ok(item + 2),
+            b'[' => {
+                let mut at = item + 1;
+                at += usize::from(self.pattern.get(at) == Some(&b'^'));
+                // A bracket that comes first stands for itself.
+                loop {
+                    let missing = Broken::Malformed("malformed pattern (missing ']')");
+                    let byte = *self.pattern.get(at).ok_or(missing)?;
+                    at += 1;
+                    if byte == b'%' && at < self.pattern.len() {
+                        at += 1;
+                    }
+                    if self.pattern.get(at) == Some(&b']') {
+                        return Ok(at + 1);
+                    }
+                }
+            }
+            _ => Ok(item + 1),
+        }
+    }
+
+    fn fits(&mut self, at: usize, item: usize, end: usize) -> Result<bool, Broken<E>> {
+        // A long set is looked through for every byte.
+        self.step((end - item) / 4)?;
+        let Some(&byte) = self.subject.get(at) else { return Ok(false) };
+        Ok(match self.pattern[item] {
+            b'.' => true,
+            b'%' => in_class(byte, self.pattern[item + 1]),
+            b'[' => in_set(byte, &self.pattern[item..end]),
+            own => own == byte,
+        })
+    }
+
+    /// As many as there are, then fewer.
+    fn longest(&mut self, at: usize, item: usize, end: usize) -> Found<E> {
+        let mut count = 0;
+        while self.fits(at + count, item, end)? {
+            self.step(1)?;
+            count += 1;
+        }
+        loop {
+            if let Some(found) = self.deeper(at + count, end + 1)? {
+                return Ok(Some(found));
+            }
+            if count == 0 {
+                return Ok(None);
+            }
+            count -= 1;
+        }
+    }
+
+    /// None, then more.
+    fn shortest(&mut self, mut at: usize, item: usize, end: usize) -> Found<E> {
+        loop {
+            if let Some(found) = self.deeper(at, end + 1)? {
+                return Ok(Some(found));
+            }
+            if !self.fits(at, item, end)? {
+                return Ok(None);
+            }
+            at += 1;
+        }
+    }
+}
+
+/// Whether a byte is of the class `%a`, `%d`, ...; an upper-case letter means all others.
+fn in_class(byte: u8, class: u8) -> bool {
+    let is_in = match class.to_ascii_lowercase() {
+        b'a' => byte.is_ascii_alphabetic(),
+        b'c' => byte.is_ascii_control(),
+        b'd' => byte.is_ascii_digit(),
+        b'l' => byte.is_ascii_lowercase(),
+        b'p' => byte.is_ascii_punctuation(),
+        b's' => matches!(byte, b' ' | b'\t'..=b'\r'),
+        b'u' => byte.is_ascii_uppercase(),
+        b'w' => byte.is_ascii_alphanumeric(),
+        b'x' => byte.is_ascii_hexdigit(),
+        b'z' => byte == 0,
+        _ => return class == byte,
+    };
+    is_in != class.is_ascii_uppercase()
+}
+
+/// Whether a byte is in a set, given with its brackets.
+fn in_set(byte: u8, set: &[u8]) -> bool {
+    let inner = &set[1..set.len() - 1];
+    let (is_negated, inner) = match inner {
+        [b'^', inner @ ..] => (true, inner),
+        inner => (false, inner),
+    };
+    let mut rest = inner;
+    while !rest.is_empty() {
+        let (is_in, skip) = match rest {
+            [b'%', class, ..] => (in_class(byte, *class), 2),
+            [low, b'-', high, ..] => ((*low..=*high).contains(&byte), 3),
+            [own, ..] => (*own == byte, 1),
+            [] => break,
+        };
+        if is_in {
+            return !is_negated;
+        }
+        rest = &rest[skip..];
+    }
+    is_negated
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(subject: &str, pattern: &str) -> Result<Option<(Range<usize>, Vec<Capture>)>, String> {
+        let charge = |_: usize| Ok::<(), &'static str>(());
+        let is_anchored = pattern.starts_with('^');
+        let pattern = pattern.strip_prefix('^').unwrap_or(pattern);
+        let found = Matcher::new(subject.as_bytes(), pattern.as_bytes(), charge).from(0, is_anchored);
+        match found {
+            Ok(found) => Ok(found.map(|found| (found.whole, found.captures.to_vec()))),
+            Err(Broken::Malformed(text)) => Err(text.to_owned()),
+            Err(Broken::Refused(text)) => Err(text.to_owned()),
+        }
+    }
+
+    fn whole(subject: &str, pattern: &str) -> Option<Range<usize>> {
+        find(subject, pattern).unwrap().map(|(whole, _)| whole)
+    }
+
+    #[test]
+    fn items_match_as_the_manual_says() {
+        for (subject, pattern, expected) in [
+            ("hello", "l+", Some(2..4)),
+            ("hello", "l-o", Some(2..5)),
+            ("hello", "^l", None),
+            ("hello", "o$", Some(4..5)),
+            ("a.b", "%.", Some(1..2)),
+            ("x[y]", "%b[]", Some(1..4)),
+            ("THE (quick) fox", "%f[%a]%a+", Some(0..3)),
+            ("abab", "(ab)%1", Some(0..4)),
+            ("a]b", "[]]", Some(1..2)),
+            ("a-b", "[a%-]+", Some(0..2)),
+            ("abc", "[^a-b]", Some(2..3)),
+            ("", "a*", Some(0..0)),
+            ("aXb", "%u", Some(1..2)),
+            ("ab", "ab?c?", Some(0..2)),
+        ] {
+            assert_eq!(whole(subject, pattern), expected, "{subject} {pattern}");
+        }
+    }
+
+    #[test]
+    fn captures_are_bytes_or_places() {
+        let (_, captures) = find("key=val", "()(%w+)=(%w*)()").unwrap().unwrap();
+        let bytes = |start, end| Capture::Bytes { start, end };
+        assert_eq!(captures, [Capture::Place(0), bytes(0, 3), bytes(4, 7), Capture::Place(7)]);
+    }
+
+    #[test]
+    fn patterns_without_sense_are_refused_in_luas_words() {
+        for (pattern, text) in [
+            ("[a", "malformed pattern (missing ']')"),
+            ("%", "malformed pattern (ends with '%')"),
+            ("(a", "unfinished capture"),
+            ("a)", "invalid pattern capture"),
+            ("%1", "invalid capture index"),
+            ("%f", "missing '[' after '%f' in pattern"),
+            ("%b", "unbalanced pattern"),
+        ] {
+            assert_eq!(find("aaa", pattern), Err(text.to_owned()), "{pattern}");
+        }
+        assert_eq!(find("a", &"(".repeat(40)), Err("too many captures".to_owned()));
+        assert_eq!(find("a", &"a?".repeat(4_000)).err().as_deref(), None, "the first finds its end at once");
+    }
+
+    #[test]
+    fn an_exponential_pattern_ends_when_the_charge_is_refused() {
+        let mut left = 10;
+        let charge = |_: usize| {
+            left -= 1;
+            if left == 0 { Err("enough") } else { Ok(()) }
+        };
+        let subject = "a".repeat(40);
+        let pattern = "a*".repeat(20) + "b";
+        let found = Matcher::new(subject.as_bytes(), pattern.as_bytes(), charge).from(0, false);
+        assert!(matches!(found, Err(Broken::Refused("enough"))), "{found:?}");
+    }
+}

@@ -1,0 +1,238 @@
+-- The world that scripts live in: Lua's own functions, as far as Redis leaves them, behind tables that cannot be written.
+--
+-- Gets     `own`, functions in Rust; `real`, a table with what is to be global. Gives back what Rust needs of it.
+-- Rule     a script never gets hold of a table of `real` itself: it sees stand-ins, which are empty and look things up there.
+-- Rule     an error that a script catches passes `own.caught`, which raises again what no script may catch.
+
+local own, real = ...
+
+local error, getmetatable, load, loadstring, next, pairs = error, getmetatable, load, loadstring, next, pairs
+local pcall, rawequal, rawget, rawset, select, setfenv = pcall, rawequal, rawget, rawset, select, setfenv
+local setmetatable, tostring, type, unpack, xpcall = setmetatable, tostring, type, unpack, xpcall
+local collectgarbage, tonumber = collectgarbage, tonumber
+local concat, insert, sort = table.concat, table.insert, table.sort
+local resume, create = coroutine.resume, coroutine.create
+local caught, failed, is_native, poll, passed = own.caught, own.failed, own.is_native, own.poll, own.passed
+
+local READONLY = 'Attempt to modify a readonly table'
+
+-- Stand-ins: what each stands for, and what `getmetatable` says of it.
+local stands_for, shown = setmetatable({}, { __mode = 'k' }), {}
+
+local function refuse()
+    error(READONLY, 2)
+end
+
+local function protect(table, metatable)
+    local stand_in = setmetatable({}, { __index = table, __newindex = refuse })
+    stands_for[stand_in] = table
+    shown[stand_in] = metatable
+    return stand_in
+end
+
+local function typename(count, value)
+    return count == 0 and 'no value' or type(value)
+end
+
+local function bad_argument(number, name, reason)
+    error("bad argument #" .. number .. " to '" .. name .. "' (" .. reason .. ')', 3)
+end
+
+local function want_table(name, value, ...)
+    if type(value) ~= 'table' then
+        error("bad argument #1 to '" .. name .. "' (table expected, got " .. typename(..., value) .. ')', 3)
+    end
+end
+
+-- Tables.
+
+function real.next(table, key)
+    if stands_for[table] then return next(stands_for[table], key) end
+    return next(table, key)
+end
+
+function real.pairs(...)
+    local table = ...
+    want_table('pairs', table, select('#', ...))
+    if stands_for[table] then return real.next, table, nil end
+    return next, table, nil
+end
+
+function real.rawget(table, key)
+    return rawget(stands_for[table] or table, key)
+end
+
+function real.rawset(table, key, value)
+    if stands_for[table] then error(READONLY, 0) end
+    return rawset(table, key, value)
+end
+
+function real.setmetatable(table, metatable)
+    if stands_for[table] then error(READONLY, 0) end
+    return setmetatable(table, metatable)
+end
+
+function real.getmetatable(object)
+    if stands_for[object] then return shown[object] end
+    return getmetatable(object)
+end
+
+function real.table.insert(...)
+    local table, position, value = ...
+    local count = select('#', ...)
+    want_table('insert', table, count)
+    if stands_for[table] then error(READONLY, 0) end
+    if count == 2 then
+        return insert(table, position)
+    elseif count ~= 3 then
+        error("wrong number of arguments to 'insert'", 2)
+    elseif not tonumber(position) then
+        bad_argument(2, 'insert', 'number expected, got ' .. type(position))
+    end
+    return insert(table, position, value)
+end
+
+-- Lua's own sort can take a quadratic number of steps. Where it compares by itself no hook sees them; a function in Lua
+-- that compares is seen.
+local FEW = 500
+
+local function is_less(a, b)
+    return a < b
+end
+
+function real.table.sort(...)
+    local table, compare = ...
+    want_table('sort', table, select('#', ...))
+    if compare == nil then
+        return sort(table, #table > FEW and is_less or nil)
+    elseif type(compare) ~= 'function' then
+        bad_argument(2, 'sort', 'function expected, got ' .. type(compare))
+    elseif is_native(compare) then
+        return sort(table, function(a, b) return (compare(a, b)) end)
+    end
+    return sort(table, compare)
+end
+
+-- Errors that are caught.
+
+local function settle(is_fine, ...)
+    if is_fine then return true, ... end
+    return false, caught(...)
+end
+
+function real.pcall(...)
+    if select('#', ...) == 0 then bad_argument(1, 'pcall', 'value expected') end
+    return settle(pcall(...))
+end
+
+local function settle_value(is_fine, ...)
+    if is_fine then return true, ... end
+    return false, passed(...)
+end
+
+function real.xpcall(...)
+    local body, handler = ...
+    if select('#', ...) < 2 then bad_argument(2, 'xpcall', 'value expected') end
+    return settle_value(xpcall(body, function(raised)
+        return handler(passed(raised))
+    end))
+end
+
+function real.coroutine.resume(...)
+    local routine = ...
+    if type(routine) ~= 'thread' then bad_argument(1, 'resume', 'coroutine expected') end
+    return settle_value(resume(...))
+end
+
+local function carry_on(is_fine, ...)
+    if is_fine then return ... end
+    error(passed(...), 3)
+end
+
+function real.coroutine.wrap(...)
+    local body = ...
+    if type(body) ~= 'function' or is_native(body) then bad_argument(1, 'wrap', 'Lua function expected') end
+    local routine = create(body)
+    return function(...)
+        return carry_on(resume(routine, ...))
+    end
+end
+
+-- Source texts.
+
+local function compile(text, name)
+    -- What begins like bytecode is read as the text that it is not.
+    local prefix = text:sub(1, 1) == '\27' and ' ' or ''
+    local compiled, reason = loadstring(prefix .. text, name or text)
+    if not compiled then return nil, reason end
+    return setfenv(compiled, real._G)
+end
+
+function real.loadstring(...)
+    local text, name = ...
+    if type(text) == 'number' then text = tostring(text) end
+    if type(text) ~= 'string' then
+        bad_argument(1, 'loadstring', 'string expected, got ' .. typename(select('#', ...), text))
+    elseif name ~= nil and type(name) ~= 'string' and type(name) ~= 'number' then
+        bad_argument(2, 'loadstring', 'string expected, got ' .. type(name))
+    end
+    return compile(text, name and tostring(name))
+end
+
+function real.load(...)
+    local reader, name = ...
+    if type(reader) ~= 'function' then
+        bad_argument(1, 'load', 'function expected, got ' .. typename(select('#', ...), reader))
+    end
+    local pieces = {}
+    while true do
+        local piece = reader()
+        if piece == nil or piece == '' then break end
+        if type(piece) ~= 'string' then return nil, 'reader function must return a string' end
+        pieces[#pieces + 1] = piece
+    end
+    return compile(concat(pieces), name and tostring(name) or '=(load)')
+end
+
+function real.collectgarbage(option, ...)
+    -- The pace of the collector is not a script's to choose.
+    if option == nil or option == 'collect' then
+        poll(collectgarbage('count'))
+        return collectgarbage('collect')
+    elseif option == 'count' then
+        return collectgarbage('count')
+    elseif option == 'step' then
+        return true
+    elseif option == 'stop' or option == 'restart' or option == 'setpause' or option == 'setstepmul' then
+        return 0
+    end
+    bad_argument(1, 'collectgarbage', "invalid option '" .. tostring(option) .. "'")
+end
+
+-- Globals.
+
+setmetatable(real, {
+    __index = function(_, name)
+        error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+    end,
+})
+
+local libraries = {}
+for name, library in pairs(real) do
+    if type(library) == 'table' then libraries[name] = library end
+end
+for name, library in pairs(libraries) do
+    rawset(real, name, protect(library))
+end
+rawset(real, '_G', protect(real, protect({})))
+getmetatable('').__index = real.string
+getmetatable('').__metatable = protect(getmetatable(''))
+
+-- Runs a script's function to its end: true and what it returns, or false and how it failed.
+local function run(body, ...)
+    local arguments, count = { ... }, select('#', ...)
+    if count == 0 then return xpcall(body, failed) end
+    return xpcall(function() return body(unpack(arguments, 1, count)) end, failed)
+end
+
+return real._G, run, rawequal

@@ -1,0 +1,284 @@
+//! What a script finds around itself: Lua's functions as far as Redis leaves them, and `redis`.
+//!
+//! Owns    the environment of scripts, built once for a state; what the Lua beside this file needs of Rust.
+//! Rule    nothing in it can be changed by a script, and no file, process, clock or bytecode be reached from it.
+//! Source  the globals of Redis 7.0.15, listed on a running server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use mlua::{Function, Lua, MultiValue, Table, Value};
+use parking_lot::Mutex;
+
+use super::budget::Budget;
+use super::calls::{self, Level};
+use super::fault::{self, Fault, OUT_OF_MEMORY, OWN_CHUNK, Place, Stop};
+use super::library::Host;
+use super::random::{self, Random};
+use super::{bit, cjson, cmsgpack, library, strings, structs};
+use crate::resp::Protocol;
+
+/// The world of scripts.
+#[derive(Debug)]
+pub(super) struct Sandbox {
+    /// `_G` as a script sees it.
+    pub(super) environment: Table,
+    /// What it stands for: where KEYS and ARGV are put.
+    pub(super) globals: Table,
+    /// Runs a script's function: true and its results, or false and a table of how it failed.
+    pub(super) run: Function,
+    /// What the functions of `redis` say to the call that runs.
+    pub(super) shared: Arc<Shared>,
+    redis: Table,
+    /// `redis.call` and `redis.pcall` for the time when no script runs.
+    idle: (Function, Function),
+}
+
+/// What the functions of `redis` say to the call that runs, and it to them.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    resp3: AtomicBool,
+    lines: Mutex<Vec<(Level, Vec<u8>)>>,
+    /// `redis.call` and `redis.pcall` of the script that runs.
+    attached: Mutex<Option<(Function, Function)>>,
+}
+
+impl Shared {
+    /// A script begins.
+    pub(super) fn begin(&self) {
+        self.resp3.store(false, Relaxed);
+        self.lines.lock().clear();
+    }
+
+    /// The protocol that replies come in: `redis.setresp`.
+    pub(super) fn protocol(&self) -> Protocol {
+        if self.resp3.load(Relaxed) { Protocol::Resp3 } else { Protocol::Resp2 }
+    }
+
+    /// `redis.setresp`.
+    pub(super) fn set_protocol(&self, protocol: Protocol) {
+        self.resp3.store(protocol == Protocol::Resp3, Relaxed);
+    }
+
+    /// `redis.log`: kept until the script calls or ends.
+    pub(super) fn log(&self, level: Level, mut line: Vec<u8>) {
+        let mut lines = self.lines.lock();
+        if lines.len() < LINES_MAX {
+            line.truncate(LINE_BYTES_MAX);
+            lines.push((level, line));
+        }
+    }
+
+    /// What was logged since this was last asked.
+    pub(super) fn take_lines(&self) -> Vec<(Level, Vec<u8>)> {
+        std::mem::take(&mut *self.lines.lock())
+    }
+}
+
+/// Calls a function with arguments: true and its results, or false and its error as one of ours.
+const GUARDED: &str = "local xpcall, unpack, select, raised = ...
+return function(body, ...)
+    local arguments, count = { ... }, select('#', ...)
+    return xpcall(function() return body(unpack(arguments, 1, count)) end, raised)
+end";
+/// Lua's own functions that scripts may use.
+const FUNCTIONS: &[&str] = &[
+    "assert", "error", "gcinfo", "ipairs", "rawequal", "select", "tonumber", "tostring", "type", "unpack",
+    "_VERSION",
+];
+/// Lua's own libraries that scripts may use.
+const LIBRARIES: &[&str] = &["table", "string", "math", "coroutine"];
+/// Lines that a script logs between two calls; further ones are dropped.
+const LINES_MAX: usize = 100;
+/// Bytes of a line in the log.
+const LINE_BYTES_MAX: usize = 1024;
+
+impl Sandbox {
+    /// Builds it inside a fresh state.
+    pub(super) fn new(lua: &Lua, budget: &Arc<Budget>, host: Host) -> mlua::Result<Self> {
+        let (all, globals) = (lua.globals(), lua.create_table()?);
+        for name in FUNCTIONS {
+            globals.raw_set(*name, all.raw_get::<Value>(*name)?)?;
+        }
+        for name in LIBRARIES {
+            let copy = lua.create_table()?;
+            for pair in all.raw_get::<Table>(*name)?.pairs::<Value, Value>() {
+                let (key, value) = pair?;
+                copy.raw_set(key, value)?;
+            }
+            globals.raw_set(*name, copy)?;
+        }
+        let random = Arc::new(Random::default());
+        random::install(lua, &globals.raw_get("math")?, &random)?;
+        let guarded = lua.load(GUARDED).set_name(OWN_CHUNK).call((
+            all.raw_get::<Value>("xpcall")?,
+            all.raw_get::<Value>("unpack")?,
+            all.raw_get::<Value>("select")?,
+            lua.create_function(|lua, error: Value| {
+                Ok(Value::Error(Box::new(Fault::Raised { value: error, place: fault::place(lua) }.into())))
+            })?,
+        ))?;
+        strings::install(lua, &globals.raw_get("string")?, budget, &guarded)?;
+        globals.raw_set("bit", bit::install(lua, budget)?)?;
+        globals.raw_set("cjson", cjson::install(lua, budget)?)?;
+        globals.raw_set("cmsgpack", cmsgpack::install(lua, budget)?)?;
+        globals.raw_set("struct", structs::install(lua, budget)?)?;
+        let shared = Arc::new(Shared::default());
+        let idle = (idle(lua, &shared, |pair| &pair.0)?, idle(lua, &shared, |pair| &pair.1)?);
+        let redis = lua.create_table()?;
+        redis.raw_set("call", &idle.0)?;
+        redis.raw_set("pcall", &idle.1)?;
+        library::install(lua, &redis, &shared, host)?;
+        globals.raw_set("redis", &redis)?;
+        // Valkey's name for the same.
+        globals.raw_set("server", &redis)?;
+        let own = own(lua, budget)?;
+        globals.raw_set("__redis__err__handler", own.raw_get::<Function>("failed")?)?;
+        let chunk = lua.load(include_str!("sandbox.lua")).set_name(OWN_CHUNK);
+        let (environment, run) = chunk.call((own, &globals))?;
+        Ok(Self { environment, globals, run, shared, redis, idle })
+    }
+
+    /// The functions of the script that runs take their places.
+    pub(super) fn attach(&self, call: Function, pcall: Function) -> mlua::Result<()> {
+        self.redis.raw_set("call", &call)?;
+        self.redis.raw_set("pcall", &pcall)?;
+        *self.shared.attached.lock() = Some((call, pcall));
+        Ok(())
+    }
+
+    /// The script is over.
+    pub(super) fn detach(&self) -> mlua::Result<()> {
+        *self.shared.attached.lock() = None;
+        self.redis.raw_set("call", &self.idle.0)?;
+        self.redis.raw_set("pcall", &self.idle.1)
+    }
+}
+
+/// A function that does what the attached one does, for who took it from `redis` before a script began.
+fn idle(
+    lua: &Lua,
+    shared: &Arc<Shared>,
+    pick: impl Fn(&(Function, Function)) -> &Function + Send + 'static,
+) -> mlua::Result<Function> {
+    let shared = Arc::clone(shared);
+    lua.create_function(move |lua, words: MultiValue| {
+        let attached = shared.attached.lock().as_ref().map(|pair| pick(pair).clone());
+        match attached {
+            Some(function) => function.call::<MultiValue>(words),
+            None => Err(calls::outside(lua)),
+        }
+    })
+}
+
+/// What the Lua beside this file needs.
+fn own(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Table> {
+    let own = lua.create_table()?;
+    own.raw_set("is_native", lua.create_function(|_, function: Function| Ok(function.info().what == "C"))?)?;
+    let kept = Arc::clone(budget);
+    own.raw_set(
+        "poll",
+        lua.create_function(move |_, kilobytes: f64| kept.charge(kilobytes.max(0.0) as usize))?,
+    )?;
+    // What a script sees of an error that its pcall caught: of an error reply its text alone.
+    let kept = Arc::clone(budget);
+    let caught = move |lua: &Lua, error: Value| match passed(lua, &kept, error)? {
+        Value::Table(table) => match table.raw_get::<Value>("err")? {
+            Value::Nil => Ok(Value::Table(table)),
+            text => Ok(text),
+        },
+        other => Ok(other),
+    };
+    own.raw_set("caught", lua.create_function(caught)?)?;
+    let kept = Arc::clone(budget);
+    own.raw_set("passed", lua.create_function(move |lua, error: Value| passed(lua, &kept, error))?)?;
+    let kept = Arc::clone(budget);
+    own.raw_set("failed", lua.create_function(move |lua, error: Value| failed(lua, &kept, error))?)?;
+    Ok(own)
+}
+
+/// An error on its way to a script that catches it, as Lua would have it. A stop goes on its way instead.
+fn passed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Value> {
+    if let Some(stop) = budget.stopped() {
+        return Err(Fault::Stop(stop).into());
+    }
+    match error {
+        Value::Error(error) => match fault::unwrap(&error, budget.memory_max()) {
+            Fault::Stop(stop) => Err(budget.stop(stop)),
+            Fault::Raised { value, .. } => passed(lua, budget, value),
+            Fault::Text(text) => Ok(Value::String(lua.create_string(without_own_place(&text))?)),
+            Fault::Reply { line, from_command } => {
+                fault::error_table(lua, &line, from_command).map(Value::Table)
+            }
+        },
+        Value::String(text) if text.as_bytes().ends_with(OUT_OF_MEMORY.as_bytes()) => {
+            Err(budget.stop(Stop::Memory(budget.memory_max())))
+        }
+        Value::String(text) if text.as_bytes().starts_with(OWN_PLACE.as_bytes()) => {
+            Ok(Value::String(lua.create_string(without_own_place(&text.as_bytes()))?))
+        }
+        error => Ok(error),
+    }
+}
+
+/// How a script failed that did not catch its error: what to tell, and where it happened.
+fn failed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Table> {
+    let (mut error, mut place) = (error, fault::place(lua));
+    let mut fault = None;
+    while let Value::Error(wrapped) = &error {
+        match fault::unwrap(wrapped, budget.memory_max()) {
+            Fault::Raised { value, place: inner } => {
+                place = inner.or(place);
+                error = value;
+            }
+            other => {
+                fault = Some(other);
+                break;
+            }
+        }
+    }
+    let stop = budget.stopped().map(Fault::Stop);
+    let told = match stop.or(fault) {
+        Some(Fault::Reply { line, .. }) => line,
+        Some(Fault::Stop(stop)) => stop.to_string().into_bytes(),
+        Some(Fault::Text(text)) => [b"ERR ", without_own_place(&text)].concat(),
+        Some(Fault::Raised { .. }) | None => told(lua, &error, place.as_ref())?,
+    };
+    let table = lua.create_table_with_capacity(0, 3)?;
+    table.raw_set("err", lua.create_string(told)?)?;
+    if let Some((source, line)) = place {
+        table.raw_set("source", source)?;
+        table.raw_set("line", line)?;
+    }
+    Ok(table)
+}
+
+/// The line for an error that a script raised itself.
+fn told(lua: &Lua, error: &Value, place: Option<&Place>) -> mlua::Result<Vec<u8>> {
+    Ok(match error {
+        Value::Table(table) => match lua.coerce_string(table.raw_get("err")?)? {
+            Some(text) => text.as_bytes().to_vec(),
+            // Redis 7.0.15 dies of this one.
+            None => b"ERR the script raised a table without a text".to_vec(),
+        },
+        Value::String(text) => {
+            let text = text.as_bytes();
+            let place = place.filter(|_| text.starts_with(OWN_PLACE.as_bytes()));
+            let place = place.map(|(source, line)| format!("{}:{line}: ", source.trim_start_matches('@')));
+            [b"ERR ", place.unwrap_or_default().as_bytes(), without_own_place(&text)].concat()
+        }
+        other => {
+            let text = other.to_string().unwrap_or_else(|_| other.type_name().to_owned());
+            format!("ERR {text}").into_bytes()
+        }
+    })
+}
+
+/// How errors begin that Lua's own functions raise below functions of ours.
+const OWN_PLACE: &str = "redlatch:";
+
+fn without_own_place(text: &[u8]) -> &[u8] {
+    let Some(rest) = text.strip_prefix(OWN_PLACE.as_bytes()) else { return text };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    rest[digits..].strip_prefix(b": ").unwrap_or(text)
+}

@@ -1,0 +1,297 @@
+//! The functions of `string` whose work is not in proportion to what they are given: searches, and `rep`.
+//!
+//! Rule    each charges what it does, and reserves what it makes before it makes it.
+//! Source  Lua 5.1 reference manual, 5.4; order of checks and error texts as Lua 5.1.5 has them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
+
+use super::budget::Budget;
+use super::fault::{bad_argument, raised};
+use super::patterns::{Broken, Capture, Match, Matcher};
+
+/// Puts them into `string`. `guarded` calls a function: true and its results, or false and
+/// its error as one of ours.
+pub(super) fn install(
+    lua: &Lua,
+    string: &Table,
+    budget: &Arc<Budget>,
+    guarded: &Function,
+) -> mlua::Result<()> {
+    let own = Arc::clone(budget);
+    let find = lua.create_function(move |lua, args| search(lua, &own, &args, true))?;
+    string.raw_set("find", find)?;
+    let own = Arc::clone(budget);
+    let matching = lua.create_function(move |lua, args| search(lua, &own, &args, false))?;
+    string.raw_set("match", matching)?;
+    let own = Arc::clone(budget);
+    let each = lua.create_function(move |lua, args| gmatch(lua, &own, &args))?;
+    string.raw_set("gmatch", &each)?;
+    string.raw_set("gfind", each)?;
+    let (own, guarded) = (Arc::clone(budget), guarded.clone());
+    let replace = lua.create_function(move |lua, args| gsub(lua, &own, &guarded, &args))?;
+    string.raw_set("gsub", replace)?;
+    let own = Arc::clone(budget);
+    string.raw_set("rep", lua.create_function(move |lua, args| rep(lua, &own, &args))?)
+}
+
+/// Bytes of copying that are about one instruction.
+const BYTES_PER_STEP: usize = 64;
+
+fn rep(lua: &Lua, budget: &Budget, args: &MultiValue) -> mlua::Result<LuaString> {
+    let text = string(lua, args, 1)?;
+    let count = integer(lua, args, 2, None)?;
+    let text = text.as_bytes();
+    let count = if text.is_empty() { 0 } else { usize::try_from(count).unwrap_or(0) };
+    let len = text.len().saturating_mul(count);
+    // Once here and once as Lua's own.
+    budget.reserve(lua, len.saturating_mul(2))?;
+    budget.charge(len / BYTES_PER_STEP)?;
+    lua.create_string(text.repeat(count))
+}
+
+/// `find` and `match`.
+fn search(lua: &Lua, budget: &Budget, args: &MultiValue, is_find: bool) -> mlua::Result<MultiValue> {
+    let subject = string(lua, args, 1)?;
+    let pattern = string(lua, args, 2)?;
+    let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());
+    let start = integer(lua, args, 3, Some(1))?;
+    // Below zero it counts from the end.
+    let start = if start < 0 { start.saturating_add_unsigned(subject.len() as u64 + 1) } else { start };
+    let start = usize::try_from(start.saturating_sub(1)).unwrap_or(0).min(subject.len());
+    if is_find && (args.get(3).is_some_and(truth) || !has_specials(&pattern)) {
+        budget.charge((subject.len() - start + pattern.len()) / BYTES_PER_STEP)?;
+        return match memchr::memmem::find(&subject[start..], &pattern) {
+            Some(at) => span(start + at, start + at + pattern.len()),
+            None => Ok(MultiValue::from_iter([Value::Nil])),
+        };
+    }
+    let (is_anchored, rest) = anchored(&pattern);
+    let mut matcher = Matcher::new(&subject, rest, |steps| budget.charge(steps));
+    let Some(found) = matcher.from(start, is_anchored).map_err(|broken| explained(lua, broken))? else {
+        return Ok(MultiValue::from_iter([Value::Nil]));
+    };
+    if !is_find {
+        return captures(lua, &subject, &found);
+    }
+    let mut values = span(found.whole.start, found.whole.end)?;
+    for capture in &found.captures {
+        values.push_back(captured(lua, &subject, *capture)?);
+    }
+    Ok(values)
+}
+
+fn span(start: usize, end: usize) -> mlua::Result<MultiValue> {
+    Ok(MultiValue::from_iter([Value::Number(start as f64 + 1.0), Value::Number(end as f64)]))
+}
+
+fn gmatch(lua: &Lua, budget: &Arc<Budget>, args: &MultiValue) -> mlua::Result<Function> {
+    let subject = string(lua, args, 1)?;
+    let pattern = string(lua, args, 2)?;
+    let budget = Arc::clone(budget);
+    let next = AtomicUsize::new(0);
+    lua.create_function(move |lua, ()| {
+        let bytes = subject.as_bytes();
+        let start = next.load(Relaxed);
+        if start > bytes.len() {
+            return Ok(MultiValue::from_iter([Value::Nil]));
+        }
+        let pattern = pattern.as_bytes();
+        let mut matcher = Matcher::new(&bytes, &pattern, |steps| budget.charge(steps));
+        let Some(found) = matcher.from(start, false).map_err(|broken| explained(lua, broken))? else {
+            next.store(usize::MAX, Relaxed);
+            return Ok(MultiValue::from_iter([Value::Nil]));
+        };
+        // A match of nothing moves on by one, so that it does not come again.
+        let end = found.whole.end + usize::from(found.whole.is_empty());
+        next.store(end, Relaxed);
+        captures(lua, &bytes, &found)
+    })
+}
+
+/// What `gsub` puts in the place of a match.
+enum Replacement<'a> {
+    Function(&'a Function),
+    Table(&'a Table),
+    Text(LuaString),
+}
+
+fn gsub(lua: &Lua, budget: &Budget, guarded: &Function, args: &MultiValue) -> mlua::Result<(LuaString, f64)> {
+    let subject = string(lua, args, 1)?;
+    let pattern = string(lua, args, 2)?;
+    let replacement = match args.get(2) {
+        Some(Value::Function(function)) => Replacement::Function(function),
+        Some(Value::Table(table)) => Replacement::Table(table),
+        Some(Value::String(_) | Value::Integer(_) | Value::Number(_)) => {
+            Replacement::Text(string(lua, args, 3)?)
+        }
+        _ => return Err(bad_argument(lua, 3, "string/function/table expected")),
+    };
+    let (bytes, pattern) = (subject.as_bytes(), pattern.as_bytes());
+    let max = integer(lua, args, 4, Some(bytes.len() as i64 + 1))?;
+    let (is_anchored, rest) = anchored(&pattern);
+    let mut matcher = Matcher::new(&bytes, rest, |steps| budget.charge(steps));
+    let (mut out, mut at, mut count) = (Vec::new(), 0, 0);
+    while count < max {
+        let found = matcher.at(at).map_err(|broken| explained(lua, broken))?;
+        if let Some(found) = &found {
+            count += 1;
+            let len = out.len();
+            replace(lua, guarded, &replacement, &bytes, found, &mut out)?;
+            // Looked at in steps, so that many small ones do not cost a look each.
+            if out.len() / RESERVED_STEP != len / RESERVED_STEP {
+                budget.reserve(lua, out.len().saturating_mul(2))?;
+            }
+        }
+        match found {
+            Some(found) if !found.whole.is_empty() => at = found.whole.end,
+            _ => match bytes.get(at) {
+                Some(byte) => {
+                    out.push(*byte);
+                    at += 1;
+                }
+                None => break,
+            },
+        }
+        if is_anchored {
+            break;
+        }
+    }
+    out.extend_from_slice(bytes.get(at..).unwrap_or_default());
+    budget.reserve(lua, out.len())?;
+    Ok((lua.create_string(out)?, count as f64))
+}
+
+/// Bytes of a result that grow between two looks at what is left of the memory.
+const RESERVED_STEP: usize = 64 * 1024;
+
+fn replace(
+    lua: &Lua,
+    guarded: &Function,
+    replacement: &Replacement<'_>,
+    subject: &[u8],
+    found: &Match,
+    out: &mut Vec<u8>,
+) -> mlua::Result<()> {
+    let value = match replacement {
+        Replacement::Text(text) => return expand(lua, &text.as_bytes(), subject, found, out),
+        Replacement::Table(table) => {
+            let key = captures(lua, subject, found)?.pop_front().unwrap_or(Value::Nil);
+            table.get::<Value>(key)?
+        }
+        Replacement::Function(function) => {
+            let mut args = captures(lua, subject, found)?;
+            args.push_front(Value::Function((*function).clone()));
+            let mut results: MultiValue = guarded.call(args)?;
+            results.pop_front();
+            match results.pop_front().unwrap_or(Value::Nil) {
+                Value::Error(error) => return Err(*error),
+                value => value,
+            }
+        }
+    };
+    match &value {
+        Value::Nil | Value::Boolean(false) => out.extend_from_slice(&subject[found.whole.clone()]),
+        Value::String(_) | Value::Integer(_) | Value::Number(_) => {
+            if let Some(text) = lua.coerce_string(value)? {
+                out.extend_from_slice(&text.as_bytes());
+            }
+        }
+        other => return Err(raised(lua, format!("invalid replacement value (a {})", other.type_name()))),
+    }
+    Ok(())
+}
+
+/// A replacement text with the captures where it asks for them.
+fn expand(lua: &Lua, text: &[u8], subject: &[u8], found: &Match, out: &mut Vec<u8>) -> mlua::Result<()> {
+    let mut bytes = text.iter();
+    while let Some(&byte) = bytes.next() {
+        match byte {
+            b'%' => match bytes.next().copied().unwrap_or(0) {
+                b'0' => out.extend_from_slice(&subject[found.whole.clone()]),
+                digit @ b'1'..=b'9' => {
+                    let index = usize::from(digit - b'1');
+                    match found.captures.get(index) {
+                        Some(Capture::Bytes { start, end }) => out.extend_from_slice(&subject[*start..*end]),
+                        Some(Capture::Place(at)) => {
+                            out.extend_from_slice(itoa::Buffer::new().format(at + 1).as_bytes());
+                        }
+                        // Without captures the whole match is the first.
+                        None if index == 0 && found.captures.is_empty() => {
+                            out.extend_from_slice(&subject[found.whole.clone()]);
+                        }
+                        _ => return Err(raised(lua, "invalid capture index")),
+                    }
+                }
+                other => out.push(other),
+            },
+            byte => out.push(byte),
+        }
+    }
+    Ok(())
+}
+
+/// The captures of a match, or all of it where it has none.
+fn captures(lua: &Lua, subject: &[u8], found: &Match) -> mlua::Result<MultiValue> {
+    if found.captures.is_empty() {
+        let whole = lua.create_string(&subject[found.whole.clone()])?;
+        return Ok(MultiValue::from_iter([Value::String(whole)]));
+    }
+    found.captures.iter().map(|capture| captured(lua, subject, *capture)).collect()
+}
+
+fn captured(lua: &Lua, subject: &[u8], capture: Capture) -> mlua::Result<Value> {
+    Ok(match capture {
+        Capture::Bytes { start, end } => Value::String(lua.create_string(&subject[start..end])?),
+        Capture::Open { start } | Capture::Place(start) => Value::Number(start as f64 + 1.0),
+    })
+}
+
+fn explained(lua: &Lua, broken: Broken<mlua::Error>) -> mlua::Error {
+    match broken {
+        Broken::Malformed(text) => raised(lua, text),
+        Broken::Refused(error) => error,
+    }
+}
+
+fn anchored(pattern: &[u8]) -> (bool, &[u8]) {
+    pattern.strip_prefix(b"^").map_or((false, pattern), |rest| (true, rest))
+}
+
+/// Whether a pattern is more than the bytes it is made of. Lua looks at it as C does.
+fn has_specials(pattern: &[u8]) -> bool {
+    crate::error::until_nul(pattern).iter().any(|byte| b"^$*+?.([%-".contains(byte))
+}
+
+fn truth(value: &Value) -> bool {
+    !matches!(value, Value::Nil | Value::Boolean(false))
+}
+
+fn string(lua: &Lua, args: &MultiValue, number: usize) -> mlua::Result<LuaString> {
+    let value = args.get(number - 1);
+    match value {
+        Some(Value::String(text)) => return Ok(text.clone()),
+        Some(value @ (Value::Integer(_) | Value::Number(_))) => {
+            if let Some(text) = lua.coerce_string(value.clone())? {
+                return Ok(text);
+            }
+        }
+        _ => {}
+    }
+    let given = value.map_or("no value", Value::type_name);
+    Err(bad_argument(lua, number, &format!("string expected, got {given}")))
+}
+
+fn integer(lua: &Lua, args: &MultiValue, number: usize, default: Option<i64>) -> mlua::Result<i64> {
+    let value = args.get(number - 1);
+    if let (None | Some(Value::Nil), Some(default)) = (value, default) {
+        return Ok(default);
+    }
+    let found = value.and_then(|value| lua.coerce_number(value.clone()).transpose()).transpose()?;
+    let given = value.map_or("no value", Value::type_name);
+    found
+        .map(|found| found as i64)
+        .ok_or_else(|| bad_argument(lua, number, &format!("number expected, got {given}")))
+}
