@@ -13,6 +13,7 @@ use crate::keyspace::View;
 use crate::resp::{Protocol, Reply, Request};
 use crate::scripts::native::{Answer, Calls};
 use crate::state::session::Session;
+use crate::state::tracking::Reads;
 
 /// A script's view of the server.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(super) struct Inside<'c, 'k> {
     only_reads: bool,
     /// The database of whoever called the script: what a script selects does not outlive it.
     database: u16,
+    /// Whether the script itself is a part of EXEC.
+    was_nested: bool,
 }
 
 /// Room for replies that a session keeps between scripts.
@@ -44,12 +47,14 @@ impl<'c, 'k> Inside<'c, 'k> {
     ) -> Self {
         let replies = std::mem::take(&mut session.scratch);
         let (now, database) = (view.now(), session.database);
-        Self { view, now, session, shared, replies, text: (0, 0), only_reads, database }
+        let was_nested = std::mem::replace(&mut session.is_nested, true);
+        Self { view, now, session, shared, replies, text: (0, 0), only_reads, database, was_nested }
     }
 
     /// The script is over.
     pub(super) fn end(self) {
         self.session.database = self.database;
+        self.session.is_nested = self.was_nested;
         self.view.select(self.database);
         let mut replies = self.replies;
         replies.truncate(SCRATCH_BYTES_KEPT);
@@ -72,6 +77,9 @@ impl<'c, 'k> Inside<'c, 'k> {
                 shared: self.shared,
                 command,
             });
+            if self.session.reads != Reads::None {
+                super::remember(self.session, self.shared, command, Request::listed(words), self.view);
+            }
             if result.is_err() {
                 self.shared.stats[usize::from(command.index)].failed.add(1);
             }

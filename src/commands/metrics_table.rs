@@ -234,7 +234,9 @@ const STATS: &[Metric] = &[
     zero("active_defrag_key_misses"),
     zero("total_active_defrag_time"),
     zero("current_active_defrag_time"),
-    gauge("tracking_total_keys", "Keys of which a client keeps a copy.", |seen| show(seen.counts.tracked_keys)),
+    gauge("tracking_total_keys", "Keys of which a client keeps a copy.", |seen| {
+        show(seen.counts.tracked_keys)
+    }),
     gauge("tracking_total_items", "Copies that clients keep.", |seen| show(seen.counts.copies)),
     gauge("tracking_total_prefixes", "Prefixes of keys whose changes a client is told.", |seen| {
         show(seen.shared.audience.tracking.prefix_count())

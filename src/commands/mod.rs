@@ -7,6 +7,8 @@
 mod args;
 mod browse;
 mod client;
+mod client_list;
+mod client_tracking;
 mod command;
 mod config;
 mod connection;
@@ -50,6 +52,7 @@ mod text;
 mod transactions;
 
 pub use args::Args;
+pub(crate) use client_tracking::{end as end_tracking, remember};
 pub use metrics::prometheus;
 pub(crate) use pubsub::leave_all;
 pub use shared::{Pause, Shared, VERSION};

@@ -17,6 +17,7 @@ use crate::keyspace::{Due, Ticket, View};
 use crate::resp::{Reply, Request, Trust};
 use crate::state::clients::{Client, Wait};
 use crate::state::session::{Parked, Replies, Session};
+use crate::state::tracking::Reads;
 
 mod transaction;
 mod unknown;
@@ -82,7 +83,7 @@ impl Engine {
         }
         commands::leave_all(session, &self.shared);
         commands::discard_all(session, &self.shared);
-        self.shared.audience.tracking.end(session.client.id);
+        commands::end_tracking(session, &self.shared);
         self.shared.audience.clients.leave(session.client.id);
     }
 
@@ -134,6 +135,7 @@ impl Engine {
                 Flow::Close
             }
             Err((refusal, command)) => {
+                session.reads = session.reads.after_next();
                 if let Some(command) = command {
                     self.shared.stats[usize::from(command.index)].rejected.add(1);
                 }
@@ -276,6 +278,7 @@ impl Engine {
         if let Some(transaction) = &mut session.transaction {
             if !command.row.flags.has(Flags::UNQUEUED) {
                 transaction::queue(transaction, command, request, session.protocol, out);
+                session.client.show_queued(Some(transaction.queued.len()));
                 return Flow::Next;
             }
             if command.row.name == EXEC {
@@ -330,6 +333,9 @@ impl Engine {
             shared,
             command,
         });
+        if session.reads != Reads::None {
+            commands::remember(session, shared, command, request, view);
+        }
         if batch.run.0 != command.index {
             self.count(std::mem::replace(&mut batch.run, (command.index, 0)));
         }

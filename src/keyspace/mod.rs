@@ -132,6 +132,10 @@ pub struct Counts {
     pub expired: u64,
     /// Bytes that keys and values take.
     pub bytes: usize,
+    /// Keys of which somebody keeps a copy.
+    pub tracked_keys: usize,
+    /// Copies of them.
+    pub copies: usize,
 }
 
 /// What is left to do after a [`Keyspace::tick`].
@@ -225,11 +229,14 @@ impl Keyspace {
     pub fn counts(&self) -> Counts {
         self.cells.iter().fold(Counts::default(), |sum, cell| {
             let held = cell.0.lock();
+            let (tracked_keys, copies) = held.observers.tracked();
             Counts {
                 hits: sum.hits + held.hits,
                 misses: sum.misses + held.misses,
                 expired: sum.expired + held.expired,
                 bytes: sum.bytes + held.shard.used_bytes(),
+                tracked_keys: sum.tracked_keys + tracked_keys,
+                copies: sum.copies + copies,
             }
         })
     }
@@ -254,14 +261,6 @@ impl Keyspace {
             Some(mut held) => held.leave(&left),
             None => self.leftovers.lock().push(left),
         }
-    }
-
-    /// How many keys somebody keeps a copy of, and how many copies there are.
-    pub fn tracked(&self) -> (usize, usize) {
-        self.cells.iter().fold((0, 0), |(keys, copies), cell| {
-            let (more_keys, more_copies) = cell.0.lock().observers.tracked();
-            (keys + more_keys, copies + more_copies)
-        })
     }
 
     /// How many calls are parked, each counted once per key.

@@ -4,12 +4,13 @@
 //! Locks   none: whoever calls holds the mutex of the shard.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 
 use crate::state::clients::ClientId;
+use crate::state::tracking::{Readers, Tracking};
 use crate::state::transaction::Watch;
 
 /// Something per key of several databases.
@@ -59,16 +60,20 @@ impl<V> ByKey<V> {
     }
 }
 
-/// Who keeps a copy of a key's value: rarely more than a few.
-pub(super) type Readers = SmallVec<[ClientId; 2]>;
-
 /// The observers of one shard's keys.
 #[derive(Debug, Default)]
 pub(crate) struct Observers {
     watches: ByKey<Vec<Arc<Watch>>>,
     /// By key alone: a client is told the name, not the database.
     readers: BTreeMap<Bytes, Readers>,
+    /// The key that was last given up for want of room: the next one is looked for behind it.
+    given_up: Bytes,
 }
+
+/// Readers of one key from which on those that are gone are looked for.
+const READERS_UNCHECKED_MAX: usize = 64;
+/// Keys given up in one step while there are too many of them.
+const GIVEN_UP_PER_STEP: usize = 8;
 
 impl Observers {
     #[inline]
@@ -88,17 +93,48 @@ impl Observers {
         }
     }
 
-    /// A client has read a key and is to be told of its next change; false when it already was to be.
-    pub(super) fn remember(&mut self, key: &[u8], reader: ClientId) -> bool {
+    /// A client has read a key and is to be told of its next change. Returns keys that are given up because there are
+    /// more than `keys_max`; zero: there is room for all.
+    pub(super) fn remember(
+        &mut self,
+        key: &[u8],
+        reader: ClientId,
+        tracking: &Tracking,
+        keys_max: usize,
+    ) -> Vec<(Bytes, Readers)> {
         if let Some(readers) = self.readers.get_mut(key) {
-            let is_new = !readers.contains(&reader);
-            if is_new {
-                readers.push(reader);
+            // Numbers of clients rise, so that a new one mostly belongs at the end.
+            let Err(at) = readers.binary_search(&reader) else { return Vec::new() };
+            readers.insert(at, reader);
+            // Each doubling looks for those that are gone, so that clients that come and go take no room in the end.
+            if readers.len() >= READERS_UNCHECKED_MAX && readers.len().is_power_of_two() {
+                readers.retain(|reader| tracking.reads(*reader));
             }
-            return is_new;
+            return Vec::new();
         }
-        self.readers.insert(Bytes::copy_from_slice(key), SmallVec::from_slice(&[reader]));
-        true
+        self.readers.insert(Bytes::copy_from_slice(key), Readers::from_slice(&[reader]));
+        tracking.remembered();
+        match tracking.excess(keys_max) {
+            0 => Vec::new(),
+            excess => self.give_up(excess.min(GIVEN_UP_PER_STEP), tracking),
+        }
+    }
+
+    /// Gives up so many keys, one after the other in the order of their names and round again, so that nobody can choose
+    /// names that stay.
+    #[cold]
+    fn give_up(&mut self, count: usize, tracking: &Tracking) -> Vec<(Bytes, Readers)> {
+        let mut given_up = Vec::with_capacity(count);
+        while given_up.len() < count && !self.readers.is_empty() {
+            let behind = (Excluded(&self.given_up), Unbounded);
+            let next = self.readers.range::<Bytes, _>(behind).next().map(|(key, _)| key.clone());
+            self.given_up = next.unwrap_or_default();
+            if let Some(entry) = self.readers.remove_entry(&self.given_up) {
+                tracking.forgotten(1);
+                given_up.push(entry);
+            }
+        }
+        given_up
     }
 
     /// A key has changed: breaks the watches over it, and returns who kept a copy; each is told once.
@@ -117,13 +153,14 @@ impl Observers {
         }
     }
 
-    /// Everything has changed: whoever kept a copy of anything is told so by other means.
-    pub(super) fn forget_readers(&mut self) {
-        self.readers.clear();
+    /// Everything has changed: whoever kept a copy of anything is told so by other means. Returns how many keys are
+    /// remembered no more.
+    pub(super) fn forget_readers(&mut self) -> usize {
+        std::mem::take(&mut self.readers).len()
     }
 
     /// Keys of which somebody keeps a copy, and the copies.
     pub(super) fn tracked(&self) -> (usize, usize) {
-        (self.readers.len(), self.readers.values().map(SmallVec::len).sum())
+        (self.readers.len(), self.readers.values().map(Readers::len).sum())
     }
 }

@@ -175,7 +175,8 @@ impl Client {
 
     /// Shows others how many requests it has gathered since MULTI; `None` outside of a transaction.
     pub fn show_queued(&self, requests: Option<usize>) {
-        self.queued.store(requests.map_or(NO_TRANSACTION, |count| bounded(count).min(NO_TRANSACTION - 1)), Relaxed);
+        self.queued
+            .store(requests.map_or(NO_TRANSACTION, |count| bounded(count).min(NO_TRANSACTION - 1)), Relaxed);
     }
 
     /// How many requests it has gathered since MULTI; `None` outside of a transaction.

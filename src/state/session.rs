@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::channels::Subscriptions;
 use super::claim::Claim;
 use super::clients::Client;
+use super::tracking::Reads;
 use super::transaction::{Transaction, Watching};
 use crate::clock::LockTime;
 use crate::resp::Protocol;
@@ -32,8 +33,12 @@ pub struct Session {
     pub transaction: Option<Box<Transaction>>,
     /// The keys it watches, for its next EXEC.
     pub watching: Option<Box<Watching>>,
+    /// Whether what is being carried out is a part of EXEC or of a script.
+    pub is_nested: bool,
     /// What it listens to.
     pub subscriptions: Subscriptions,
+    /// Which of its reads are remembered, so that it is told of later changes.
+    pub reads: Reads,
     /// The row that answered last: most clients repeat themselves.
     pub last_row: u16,
     /// Room for the replies that a script sees, kept from one script to the next.
@@ -81,7 +86,9 @@ impl Session {
             parked: None,
             transaction: None,
             watching: None,
+            is_nested: false,
             subscriptions: Subscriptions::default(),
+            reads: Reads::None,
             last_row: u16::MAX,
             scratch: Vec::new(),
         }
