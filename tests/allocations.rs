@@ -96,6 +96,27 @@ mod no_allocation_for {
         assert_eq!(allocations(&mut bare, &requests), 0);
     }
 
+    /// What a re-entrant lock is made of: one field for its holder, and how often it is held.
+    #[test]
+    fn a_hash_lock_that_is_held_again_and_asked_about() {
+        let mut bare = Bare::new();
+        assert_eq!(bare.send(&request(&["HSET", "lock", "holder:1", "1", "mode", "write"])), b":2\r\n");
+        assert_eq!(bare.send(&request(&["PEXPIRE", "lock", "60000"])), b":1\r\n");
+        let requests = [
+            (request(&["HEXISTS", "lock", "holder:1"]), ":1\r\n"),
+            (request(&["HINCRBY", "lock", "holder:1", "1"]), ":2\r\n"),
+            (request(&["PEXPIRE", "lock", "60000"]), ":1\r\n"),
+            (request(&["HGET", "lock", "mode"]), "$5\r\nwrite\r\n"),
+            (request(&["HSET", "lock", "mode", "read"]), ":0\r\n"),
+            (request(&["HINCRBY", "lock", "holder:1", "-1"]), ":1\r\n"),
+            (request(&["HSET", "lock", "mode", "write"]), ":0\r\n"),
+            (request(&["HSETNX", "lock", "mode", "read"]), ":0\r\n"),
+            (request(&["HLEN", "lock"]), ":2\r\n"),
+            (request(&["HDEL", "lock", "holder:2"]), ":0\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
+    }
+
     #[test]
     fn a_script_that_extends_a_lease() {
         let mut bare = held();

@@ -1,7 +1,8 @@
 //! Real lock clients, in their own languages, against a server process: each does what its users do.
 //!
-//! Owns    the table of clients and projects, the order of a run, and its report.
-//! Knows   the projects beside it in `tests/clients/` and how to start a server; nothing of the library.
+//! Owns    the table of projects, the order of a run, and its report.
+//! Knows   the table of clients and the projects beside it in `tests/clients/`, and how to start a server; nothing of
+//!         the library.
 //! Time    is real: these clients wait for leases to end on their own clocks. Every child has a time limit.
 //!
 //! A project is told where the server is by `REDLATCH_HOST`, `REDLATCH_PORT`, `REDLATCH_PORTS` and
@@ -18,6 +19,9 @@
 mod process;
 #[path = "clients/runner/server.rs"]
 mod server;
+#[path = "clients/table.rs"]
+#[allow(dead_code, reason = "some columns are for README.md alone")]
+mod table;
 #[path = "clients/runner/workshop.rs"]
 mod workshop;
 
@@ -27,38 +31,8 @@ use std::time::{Duration, Instant};
 
 use process::{Finished, run};
 use server::Server;
+use table::{CLIENTS, Client};
 use workshop::{Project, Workshop};
-
-/// One client library, or one tool, and how it is run.
-struct Client {
-    /// As reported, and as selected on the command line.
-    name: &'static str,
-    project: &'static str,
-    /// Program and arguments; a program with a `/` in it lies in the workshop.
-    command: &'static [&'static str],
-    /// Server processes to start for it.
-    servers: usize,
-}
-
-const CLIENTS: &[Client] = &[
-    client("redis-py", "python", &["venv/bin/python", "redis_py.py"]),
-    client("redis-py-asyncio", "python", &["venv/bin/python", "redis_py_asyncio.py"]),
-    client("redlock-py", "python", &["venv/bin/python", "redlock_py.py"]),
-    client("pottery", "python", &["venv/bin/python", "pottery_redlock.py"]),
-    Client { servers: 5, ..client("redlock-of-five", "python", &["venv/bin/python", "redlock_of_five.py"]) },
-    client("ioredis-redlock-4", "node", &["node", "redlock4.js"]),
-    client("ioredis-redlock-5", "node", &["node", "redlock5.js"]),
-    client("node-redis", "node", &["node", "node-redis.js"]),
-    client("redis-semaphore", "node", &["node", "redis-semaphore.js"]),
-    client("redsync", "go", &["bin/locks", "redsync"]),
-    client("redislock", "go", &["bin/locks", "redislock"]),
-    client("jedis", "java", &["java", "-cp", "target/classes:target/lib/*", "JedisLock"]),
-    client("lettuce", "java", &["java", "-cp", "target/classes:target/lib/*", "LettuceLock"]),
-    client("rslock", "rust", &["target/debug/rslock-client"]),
-    client("redis-cli", "cli", &["sh", "redis-cli.sh"]),
-    client("redis-cli-prompt", "prompt", &["python3", "prompt.py"]),
-    client("redis-benchmark", "cli", &["sh", "redis-benchmark.sh"]),
-];
 
 const PROJECTS: &[Project] = &[
     Project {
@@ -67,14 +41,25 @@ const PROJECTS: &[Project] = &[
         install: &[
             &["python3", "-m", "venv", "venv"],
             &["venv/bin/python", "-m", "pip", "install", "--quiet", "--requirement", "requirements.txt"],
+            // What cannot share: two packages are named `redis_lock`, and hiredis would replace redis-py's own parser.
+            &["python3", "-m", "venv", "venv-apart"],
+            &[
+                "venv-apart/bin/python",
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--requirement",
+                "requirements-apart.txt",
+            ],
         ],
-        inputs: &["requirements.txt"],
+        inputs: &["requirements.txt", "requirements-apart.txt"],
     },
     Project {
         name: "node",
         probes: &[&["node", "--version"], &["npm", "--version"]],
         install: &[&["npm", "ci", "--no-audit", "--no-fund"]],
-        inputs: &["package.json", "package-lock.json"],
+        inputs: &[".npmrc", "package.json", "package-lock.json"],
     },
     Project {
         name: "go",
@@ -236,10 +221,6 @@ impl Selection {
             && !self.skips.iter().any(fits)
             && (self.words.is_empty() || self.words.iter().any(fits))
     }
-}
-
-const fn client(name: &'static str, project: &'static str, command: &'static [&'static str]) -> Client {
-    Client { name, project, command, servers: 1 }
 }
 
 fn is_set(variable: &str) -> bool {

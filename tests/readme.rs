@@ -5,6 +5,12 @@
 //!
 //! `UPDATE_README=1 cargo test --test readme` writes the generated tables anew.
 
+#[path = "readme/clients.rs"]
+mod clients;
+#[path = "clients/table.rs"]
+#[allow(dead_code, reason = "some columns are for the run alone")]
+mod table_of_clients;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -21,7 +27,12 @@ mod readme {
     #[test]
     fn its_tables_are_those_of_the_program() {
         let old = read("README.md");
-        let sections = [("commands", commands()), ("scripts", scripts()), ("settings", settings())];
+        let sections = [
+            ("clients", clients::table()),
+            ("commands", commands()),
+            ("scripts", scripts()),
+            ("settings", settings()),
+        ];
         let new = sections.iter().fold(old.clone(), |text, (name, lines)| replaced(&text, name, lines));
         if std::env::var("UPDATE_README").is_ok_and(|value| value == "1") {
             std::fs::write(root().join("README.md"), new).unwrap();

@@ -6,7 +6,6 @@
 use super::row::{Flags, Group, Row, integer, pattern, text};
 use super::{Args, Call, Outcome};
 use crate::error::Refusal;
-use crate::keyspace::View;
 use crate::resp::Reply;
 use crate::types::glob;
 
@@ -16,7 +15,7 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Returns the number of keys in the database.",
         since: "1.0.0",
         group: Group::Server,
-        flags: Flags::READONLY.with(Flags::FAST),
+        flags: Flags::READONLY.with(Flags::FAST).with(Flags::SUMS),
         args: &[],
         subcommands: &[],
         run: dbsize,
@@ -46,7 +45,7 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Returns some keys of the database, and where to go on.",
         since: "2.8.0",
         group: Group::Generic,
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.with(Flags::SUMS),
         args: &[
             integer("cursor"),
             pattern("pattern").after("MATCH").maybe(),
@@ -62,7 +61,7 @@ pub(super) const ROWS: &[Row] = &[
 const KEYS_PER_LOCK: u64 = 16;
 
 fn dbsize(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let (keys, _) = call.shared.keyspace.size(call.view.database());
+    let (keys, _) = call.view.size(call.view.database());
 
     call.reply.count(keys);
     Ok(Outcome::Replied)
@@ -126,23 +125,14 @@ fn scan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     while left > 0 {
         let keys = left.min(KEYS_PER_LOCK);
         let mut seen = 0;
-        cursor = View::scan(
-            &call.shared.keyspace,
-            call.view.database(),
-            cursor,
-            keys,
-            call.now,
-            &mut |name, type_name| {
-                seen += 1;
-                let fits = options.pattern.is_none_or(|pattern| glob::matches(pattern, name))
-                    && options
-                        .type_name
-                        .is_none_or(|wanted| wanted.eq_ignore_ascii_case(type_name.as_bytes()));
-                if fits {
-                    found.add(name);
-                }
-            },
-        );
+        cursor = call.view.scan(cursor, keys, &mut |name, type_name| {
+            seen += 1;
+            let fits = options.pattern.is_none_or(|pattern| glob::matches(pattern, name))
+                && options.type_name.is_none_or(|wanted| wanted.eq_ignore_ascii_case(type_name.as_bytes()));
+            if fits {
+                found.add(name);
+            }
+        });
         if cursor == 0 {
             break;
         }

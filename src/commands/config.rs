@@ -36,6 +36,7 @@ pub(super) const ROWS: &[Row] = &[Row {
             summary: "Starts the statistics of INFO again at zero.",
             args: &[],
             run: reset_statistics,
+            flags: SUBCOMMAND.flags.with(Flags::SUMS),
             ..SUBCOMMAND
         },
         Row {
@@ -161,7 +162,7 @@ fn reset_statistics(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     call.shared.metrics.reset();
-    call.shared.keyspace.reset_counts();
+    call.view.reset_counts();
     call.shared.stats.iter().for_each(crate::state::metrics::CommandStats::reset);
 
     call.reply.ok();

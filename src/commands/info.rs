@@ -16,7 +16,7 @@ pub(super) const ROWS: &[Row] = &[Row {
     summary: "Returns facts and statistics about the server, by section.",
     since: "1.0.0",
     group: Group::Server,
-    flags: Flags::LOADING.with(Flags::STALE).with(Flags::DANGEROUS).with(Flags::LINEAR),
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::DANGEROUS).with(Flags::LINEAR).with(Flags::SUMS),
     args: &[text("section").maybe().many()],
     subcommands: &[],
     run: info,
@@ -28,7 +28,7 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         asked.push(b"default");
     }
 
-    let snapshot = Snapshot::take(call.shared, call.now.lock);
+    let snapshot = Snapshot::take(call.shared, call.view.counts(), call.now.lock);
     let mut fields = Fields::default();
     for section in SECTIONS.iter().filter(|section| section.is_among(&asked)) {
         if !fields.0.is_empty() {
@@ -42,7 +42,7 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         match section.title {
             "Commandstats" => command_stats(&mut fields, call.shared),
             "Errorstats" => error_stats(&mut fields, call.shared),
-            "Keyspace" => keyspace(&mut fields, call.shared),
+            "Keyspace" => keyspace(&mut fields, call),
             "Latencystats" => latency_stats(&mut fields, call.shared),
             _ => {}
         }
@@ -108,9 +108,9 @@ fn latency_stats(fields: &mut Fields, shared: &Shared) {
     }
 }
 
-fn keyspace(fields: &mut Fields, shared: &Shared) {
-    for database in 0..shared.keyspace.databases() {
-        let (keys, deadlines) = shared.keyspace.size(database);
+fn keyspace(fields: &mut Fields, call: &mut Call<'_, '_>) {
+    for database in 0..call.shared.keyspace.databases() {
+        let (keys, deadlines) = call.view.size(database);
         if keys > 0 {
             fields.put(&format!("db{database}"), format_args!("keys={keys},expires={deadlines},avg_ttl=0"));
         }

@@ -67,8 +67,8 @@ pub(super) struct Snapshot<'s> {
 }
 
 impl<'s> Snapshot<'s> {
-    pub(super) fn take(shared: &'s Shared, now: LockTime) -> Self {
-        let (process, counts) = (shared.process(), shared.keyspace.counts());
+    pub(super) fn take(shared: &'s Shared, counts: Counts, now: LockTime) -> Self {
+        let process = shared.process();
         let clients = shared.audience.clients.all();
         let longest =
             |bytes: fn(&Client) -> u64| clients.iter().map(|client| bytes(client)).max().unwrap_or(0);
@@ -103,7 +103,7 @@ impl<'s> Snapshot<'s> {
 
 /// The figures that move, in Prometheus' text format: names as in INFO, with `redlatch_` before them.
 pub fn prometheus(shared: &Shared) -> String {
-    let snapshot = Snapshot::take(shared, shared.clock.now().lock);
+    let snapshot = Snapshot::take(shared, shared.keyspace.counts(), shared.clock.now().lock);
     let mut text = String::new();
     for row in SECTIONS.iter().flat_map(|section| section.rows) {
         let kind = match row.kind {

@@ -124,6 +124,8 @@ impl Flags {
     pub const UNQUEUED: Self = Self(1 << 18);
     /// Answered while a script runs longer than it should, as all others are not.
     pub const BUSY: Self = Self(1 << 19);
+    /// Sums up over all shards, one after the other: where it comes among others at one instant, all of them are locked.
+    pub const SUMS: Self = Self(1 << 20);
 
     /// Both.
     pub const fn with(self, other: Self) -> Self {

@@ -121,6 +121,7 @@ const MEMORY: &[Row] = &[
         summary: "Says whether anything is wrong with memory.",
         since: "4.0.0",
         run: memory_doctor,
+        flags: ROW.flags.with(Flags::SUMS),
         ..ROW
     },
     Row {
@@ -142,6 +143,7 @@ const MEMORY: &[Row] = &[
         summary: "Returns what the server's memory is used for.",
         since: "4.0.0",
         run: memory_stats,
+        flags: ROW.flags.with(Flags::SUMS),
         ..ROW
     },
     Row {
@@ -290,7 +292,7 @@ fn memory_usage(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn memory_doctor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    let (held, process) = (call.shared.keyspace.counts().bytes as u64, call.shared.process());
+    let (held, process) = (call.view.counts().bytes as u64, call.shared.process());
     let text = if held > 0 && process.resident_bytes > 16 * held.max(1 << 24) {
         format!(
             "The process holds {} bytes of memory for {held} bytes of keys: something large has been freed, \
@@ -322,9 +324,9 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let shared = call.shared;
-    let held = shared.keyspace.counts().bytes as u64;
+    let held = call.view.counts().bytes as u64;
     let process = shared.process();
-    let keys: usize = (0..shared.keyspace.databases()).map(|database| shared.keyspace.size(database).0).sum();
+    let keys: usize = (0..shared.keyspace.databases()).map(|database| call.view.size(database).0).sum();
     let buffers: u64 = super::metrics::client_bytes(shared);
     let facts = [
         ("peak.allocated", shared.metrics.peak_bytes.see(held + buffers)),

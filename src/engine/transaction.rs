@@ -49,7 +49,7 @@ fn reach<'b, 'a: 'b>(
 ) -> Reach<'b> {
     keys.extend(watched);
     for (command, request) in steps {
-        if command.row.flags.has(Flags::ALL_SHARDS.with(Flags::SCRIPT)) {
+        if command.row.flags.has(Flags::ALL_SHARDS.with(Flags::SCRIPT).with(Flags::SUMS)) {
             return Reach::All;
         }
         keys.extend(command.positions(*request).map(|at| request.word(at)));

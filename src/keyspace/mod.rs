@@ -138,6 +138,26 @@ pub struct Counts {
     pub copies: usize,
 }
 
+impl Counts {
+    fn with(self, held: &Held) -> Self {
+        let (tracked_keys, copies) = held.observers.tracked();
+        Self {
+            hits: self.hits + held.hits,
+            misses: self.misses + held.misses,
+            expired: self.expired + held.expired,
+            bytes: self.bytes + held.shard.used_bytes(),
+            tracked_keys: self.tracked_keys + tracked_keys,
+            copies: self.copies + copies,
+        }
+    }
+}
+
+impl Held {
+    fn reset_counts(&mut self) {
+        (self.hits, self.misses, self.expired) = (0, 0, 0);
+    }
+}
+
 /// What is left to do after a [`Keyspace::tick`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Due {
@@ -227,18 +247,7 @@ impl Keyspace {
 
     /// Sums over all shards, one after the other.
     pub fn counts(&self) -> Counts {
-        self.cells.iter().fold(Counts::default(), |sum, cell| {
-            let held = cell.0.lock();
-            let (tracked_keys, copies) = held.observers.tracked();
-            Counts {
-                hits: sum.hits + held.hits,
-                misses: sum.misses + held.misses,
-                expired: sum.expired + held.expired,
-                bytes: sum.bytes + held.shard.used_bytes(),
-                tracked_keys: sum.tracked_keys + tracked_keys,
-                copies: sum.copies + copies,
-            }
-        })
+        self.cells.iter().fold(Counts::default(), |sum, cell| sum.with(&cell.0.lock()))
     }
 
     /// A call that was parked on those keys no longer waits; its claim has been taken.
@@ -271,8 +280,7 @@ impl Keyspace {
     /// Starts the counters again at zero.
     pub fn reset_counts(&self) {
         for cell in &self.cells {
-            let mut held = cell.0.lock();
-            (held.hits, held.misses, held.expired) = (0, 0, 0);
+            cell.0.lock().reset_counts();
         }
     }
 

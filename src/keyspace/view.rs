@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::locked::{Hashed, Locked, Patience};
 use super::shard::EntryId;
-use super::{Changes, Editor, Entry, Held, Keyspace, Lease, Occupied, Ticket, Vacant};
+use super::{Changes, Counts, Editor, Entry, Held, Keyspace, Lease, Occupied, Ticket, Vacant};
 use crate::clock::{LockTime, Now};
 use crate::error::Refusal;
 use crate::journal::{Edit, Mutation};
@@ -410,20 +410,52 @@ impl<'k> View<'k> {
         self.database
     }
 
+    /// Keys of a database, and how many of them have a deadline: of all shards, be they locked here or not.
+    pub fn size(&mut self, database: u16) -> (usize, usize) {
+        if !self.holds_all() {
+            return self.keyspace.size(database);
+        }
+        let (mut keys, mut deadlines) = (0, 0);
+        self.locked.each(|_, held| {
+            keys += held.shard.len(database);
+            deadlines += held.shard.deadlines(database);
+        });
+        (keys, deadlines)
+    }
+
+    /// What all shards have counted, be they locked here or not.
+    pub fn counts(&mut self) -> Counts {
+        if !self.holds_all() {
+            return self.keyspace.counts();
+        }
+        let mut sum = Counts::default();
+        self.locked.each(|_, held| sum = sum.with(held));
+        sum
+    }
+
+    /// All shards start to count at zero.
+    pub fn reset_counts(&mut self) {
+        if self.holds_all() {
+            self.locked.each(|_, held| held.reset_counts());
+        } else {
+            self.keyspace.reset_counts();
+        }
+    }
+
     /// A part of a walk over a whole database: visits living keys and the names of their types, at most about `keys`
     /// of one shard under one lock, and returns the next cursor; 0 at the end. The cursor comes from a client.
-    pub fn scan(
-        keyspace: &'k Keyspace,
-        database: u16,
-        cursor: u64,
-        keys: u64,
-        now: Now,
-        visit: &mut dyn FnMut(&[u8], &'static str),
-    ) -> u64 {
+    pub fn scan(&mut self, cursor: u64, keys: u64, visit: &mut dyn FnMut(&[u8], &'static str)) -> u64 {
+        let (keyspace, database) = (self.keyspace, self.database);
         let bits = keyspace.shards().trailing_zeros();
         let (index, mut inner) = (cursor as usize & (keyspace.shards() - 1), cursor >> bits);
-        let held = keyspace.hold_on(index);
-        let (shard, now) = (&held.shard, now.lock.max(held.shard.time()));
+        let mut guard;
+        let held = if self.holds_all() {
+            self.locked.held(index)
+        } else {
+            guard = keyspace.hold_on(index);
+            &mut *guard
+        };
+        let (shard, now) = (&held.shard, self.now.lock.max(held.shard.time()));
         for _ in 0..keys.max(1) {
             inner = shard.scan(database, inner, &mut |id| {
                 if !shard.has_ended(id, now) {

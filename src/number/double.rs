@@ -144,7 +144,8 @@ impl Text {
     pub fn new(value: f64) -> Self {
         let mut text = Self { buffer: [0; TEXT_BYTES_MAX], len: 0 };
         if value.is_nan() {
-            text.push(b"nan");
+            // C shows the sign, and what divides zero by zero has one.
+            text.push(if value.is_sign_negative() { b"-nan" } else { b"nan" });
         } else if value.is_infinite() {
             text.push(if value > 0.0 { b"inf" } else { b"-inf" });
         } else if value.abs() < INTEGERS_END && value.trunc() == value && !is_negative_zero(value) {

@@ -170,16 +170,12 @@ impl<'a> Reply<'a> {
 
     /// A double, with 17 digits where it needs them; in RESP2 its text as a bulk string.
     pub fn double(&mut self, value: f64) {
-        self.double_text(Text::new(value).as_bytes());
-    }
-
-    /// A double whose text is already made.
-    pub fn double_text(&mut self, text: &[u8]) {
+        let text = Text::new(value);
         match self.protocol {
-            Protocol::Resp2 => self.bulk(text),
+            Protocol::Resp2 => self.bulk(text.as_bytes()),
             Protocol::Resp3 => {
                 self.out.push(b',');
-                self.line(text);
+                self.line(text.as_bytes());
             }
         }
     }

@@ -9,6 +9,7 @@ pub mod extended;
 pub mod glob;
 pub mod hash;
 pub mod list;
+mod seeds;
 pub mod set;
 pub mod sorted_set;
 pub mod stream;

@@ -9,6 +9,7 @@
 use ahash::RandomState;
 use indexmap::IndexSet;
 
+use super::seeds::hasher;
 use super::{Element, Shape};
 use crate::number;
 
@@ -45,9 +46,6 @@ pub enum Member<'a> {
 const INTEGERS_MAX: usize = 512;
 /// Members that are looked at one by one faster than they are hashed.
 const FEW_MAX: usize = 16;
-/// Any numbers: what is hashed here decides no order that a client sees, and a run must repeat.
-const SEEDS: [u64; 4] =
-    [0x243F_6A88_85A3_08D3, 0x1319_8A2E_0370_7344, 0xA409_3822_299F_31D0, 0x082E_FA98_EC4E_6C89];
 
 impl Set {
     /// One without members.
@@ -238,8 +236,7 @@ const HASHED_BYTES: usize = size_of::<Element>() + 2 * size_of::<usize>() + 2;
 
 impl Hashed {
     fn of(elements: impl Iterator<Item = Element>, long_bytes: usize) -> Box<Self> {
-        let [a, b, c, d] = SEEDS;
-        let mut members = IndexSet::with_hasher(RandomState::with_seeds(a, b, c, d));
+        let mut members = IndexSet::with_hasher(hasher());
         members.extend(elements);
         Box::new(Self { members, long_bytes })
     }

@@ -41,3 +41,6 @@ impl Editor<'_, Hash> {
         );
     }
 }
+
+#[cfg(test)]
+mod tests;

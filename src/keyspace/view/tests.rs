@@ -20,12 +20,16 @@ fn put(keyspace: &Keyspace, database: u16, name: &str, lease: Lease) {
     view.entry(name.as_bytes()).put(b"v", lease);
 }
 
+fn nothing_locked(keyspace: &Keyspace, now: Now) -> View<'_> {
+    View::lock(keyspace, Reach::Nothing, 0, now, Events::default())
+}
+
 /// How often each key of database 0 is visited by a walk whose steps look at `keys` keys.
 fn walk(keyspace: &Keyspace, keys: u64, now: Now, between: impl Fn(u64)) -> BTreeMap<String, usize> {
     let mut seen = BTreeMap::new();
     let mut cursor = 0;
     loop {
-        cursor = View::scan(keyspace, 0, cursor, keys, now, &mut |name, type_name| {
+        cursor = nothing_locked(keyspace, now).scan(cursor, keys, &mut |name, type_name| {
             assert_eq!(type_name, "string");
             *seen.entry(String::from_utf8_lossy(name).into_owned()).or_insert(0) += 1;
         });
@@ -75,7 +79,7 @@ fn a_step_of_a_walk_visits_no_more_keys_than_asked() {
         put(&keyspace, 0, &format!("{n}"), Lease::Never);
     }
     let mut visits = 0;
-    let cursor = View::scan(&keyspace, 0, 0, 5, at(0), &mut |_, _| visits += 1);
+    let cursor = nothing_locked(&keyspace, at(0)).scan(0, 5, &mut |_, _| visits += 1);
     assert!(cursor != 0 && visits == 5, "{visits} visits, then {cursor}");
 }
 
@@ -86,7 +90,7 @@ fn a_cursor_that_no_walk_gave_ends() {
     for start in [u64::MAX, u64::MAX - 2, 1 << 63, 1 << 40] {
         let mut cursor = start;
         let ends = (0..10).any(|_| {
-            cursor = View::scan(&keyspace, 0, cursor, 10, at(0), &mut |_, _| {});
+            cursor = nothing_locked(&keyspace, at(0)).scan(cursor, 10, &mut |_, _| {});
             cursor == 0
         });
         assert!(ends, "from {start}");

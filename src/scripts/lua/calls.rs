@@ -13,6 +13,7 @@ use super::budget::Budget;
 use super::convert::{self, Names};
 use super::fault::{self, Fault};
 use super::sandbox::Sandbox;
+use crate::number::double::Text;
 use crate::resp::Protocol;
 
 /// The server as a script sees it.
@@ -117,7 +118,7 @@ impl Server<'_> {
             return Err(Failed::words("ERR Please specify at least one argument for this redis lib call"));
         }
         // Numbers become text, which lives here while the command runs.
-        let numbers: SmallVec<[String; 4]> = words.iter().filter_map(number).collect();
+        let numbers: SmallVec<[Text; 2]> = words.iter().filter_map(number).collect();
         let mut numbers = numbers.iter();
         let strings: SmallVec<[Option<mlua::BorrowedBytes>; 8]> =
             words.iter().map(|word| word.as_string().map(mlua::LuaString::as_bytes)).collect();
@@ -126,7 +127,7 @@ impl Server<'_> {
             match (word, string) {
                 (_, Some(string)) => all.push(string),
                 (Value::Integer(_) | Value::Number(_), None) => {
-                    all.push(numbers.next().map(String::as_bytes).unwrap_or_default());
+                    all.push(numbers.next().map(Text::as_bytes).unwrap_or_default());
                 }
                 _ => {
                     return Err(Failed::words(
@@ -156,10 +157,11 @@ impl Server<'_> {
     }
 }
 
-fn number(word: &Value) -> Option<String> {
+fn number(word: &Value) -> Option<Text> {
     match word {
-        Value::Integer(integer) => Some(integer.to_string()),
-        Value::Number(number) => Some(convert::number_text(*number)),
+        // Every number of Lua 5.1 is a double.
+        Value::Integer(number) => Some(Text::new(*number as f64)),
+        Value::Number(number) => Some(Text::new(*number)),
         _ => None,
     }
 }

@@ -9,7 +9,6 @@ use mlua::{Lua, LuaString, Table, Value};
 
 use super::fault::{error_table, refused};
 use crate::error::until_nul;
-use crate::number::double::Text;
 use crate::resp::{Protocol, Reply};
 
 /// Names of fields, made once.
@@ -196,8 +195,8 @@ impl Open {
             return Ok(Self::done(reply.status_bytes(until_nul(&line.as_bytes()))));
         }
         match table.raw_get(&names.double)? {
-            Value::Number(number) => return Ok(Self::done(double_reply(number, reply))),
-            Value::Integer(number) => return Ok(Self::done(double_reply(number as f64, reply))),
+            Value::Number(number) => return Ok(Self::done(reply.double(number))),
+            Value::Integer(number) => return Ok(Self::done(reply.double(number as f64))),
             _ => {}
         }
         if let Value::Table(map) = table.raw_get(&names.map)? {
@@ -281,44 +280,9 @@ fn whole(number: f64) -> i64 {
     if (-BOUND..BOUND).contains(&number) { number as i64 } else { i64::MIN }
 }
 
-fn double_reply(number: f64, reply: &mut Reply<'_>) {
-    reply.double_text(number_text(number).as_bytes());
-}
-
-/// A number with seventeen significant digits, fewer where the last ones are zeros. C's NaN has a sign.
-pub(super) fn number_text(number: f64) -> String {
-    if number.is_nan() && number.is_sign_negative() {
-        return "-nan".to_owned();
-    }
-    String::from_utf8_lossy(Text::new(number).as_bytes()).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_written_with_seventeen_digits() {
-        for (number, text) in [
-            (0.0, "0"),
-            (-0.0, "-0"),
-            (3.0, "3"),
-            (3.3, "3.2999999999999998"),
-            (1e15, "1000000000000000"),
-            (1e17, "1e+17"),
-            (1e16, "10000000000000000"),
-            (1e20, "1e+20"),
-            (1e-4, "0.0001"),
-            (1e-5, "1.0000000000000001e-05"),
-            (1e300, "1.0000000000000001e+300"),
-            (-1.5e-7, "-1.4999999999999999e-07"),
-            (0.1, "0.10000000000000001"),
-            (f64::INFINITY, "inf"),
-            (-f64::NAN.abs(), "-nan"),
-        ] {
-            assert_eq!(number_text(number), text);
-        }
-    }
 
     #[test]
     fn numbers_beyond_an_integer_are_the_least_one() {

@@ -10,6 +10,7 @@ use sha1::{Digest, Sha1};
 use super::calls::Level;
 use super::fault::{error_table, refused};
 use super::sandbox::Shared;
+use crate::number::double::Text;
 use crate::resp::Protocol;
 
 /// What a script can learn of the server it runs in.
@@ -156,8 +157,8 @@ fn acl_check(knows: fn(&[&[u8]]) -> bool, args: &MultiValue) -> mlua::Result<boo
     for word in args {
         match word {
             Value::String(text) => words.push(text.as_bytes().to_vec()),
-            Value::Integer(number) => words.push(number.to_string().into_bytes()),
-            Value::Number(number) => words.push(super::convert::number_text(*number).into_bytes()),
+            Value::Integer(number) => words.push(Text::new(*number as f64).as_bytes().to_vec()),
+            Value::Number(number) => words.push(Text::new(*number).as_bytes().to_vec()),
             _ => return Err(refused("Lua redis lib command arguments must be strings or integers")),
         }
     }

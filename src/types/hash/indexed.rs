@@ -5,6 +5,8 @@
 use ahash::RandomState;
 use indexmap::IndexMap;
 
+use crate::types::seeds::hasher;
+
 /// The fields of a larger hash.
 #[derive(Clone, Debug)]
 pub(super) struct Indexed {
@@ -85,16 +87,6 @@ impl<'h> Iterator for Iter<'h> {
     fn next(&mut self) -> Option<Self::Item> {
         self.inner.next().map(|(field, value)| (field.as_ref(), value.as_ref()))
     }
-}
-
-/// The same in every run: nothing here takes its order from a hash, and a replay shall be the run again.
-fn hasher() -> RandomState {
-    RandomState::with_seeds(
-        0x9e37_79b9_7f4a_7c15,
-        0xbf58_476d_1ce4_e5b9,
-        0x94d0_49bb_1331_11eb,
-        0x2545_f491_4f6c_dd1d,
-    )
 }
 
 /// What an allocator keeps of each allocation beside what was asked for, about.

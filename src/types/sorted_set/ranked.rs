@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 
 use super::bounds::precedes;
 use super::order::{Item, Order, Place};
+use crate::types::seeds::hasher;
 
 /// A large sorted set: fewer than 2^32 members, as many as a request can bring in a lifetime of the server's memory.
 #[derive(Clone, Debug)]
@@ -20,9 +21,7 @@ pub(super) struct Ranked {
 impl Ranked {
     /// What `entries`, which are in order, hold.
     pub(super) fn new<'a>(entries: impl Iterator<Item = (&'a [u8], f64)>) -> Self {
-        // Fixed seeds, so that the order of ZSCAN is the same in every run.
-        let seeds = RandomState::with_seeds(5, 7, 11, 13);
-        let mut members: IndexMap<Box<[u8]>, f64, RandomState> = IndexMap::with_hasher(seeds);
+        let mut members: IndexMap<Box<[u8]>, f64, RandomState> = IndexMap::with_hasher(hasher());
         members.extend(entries.map(|(member, score)| (Box::from(member), score)));
         let slots = members.values().zip(0..);
         let items: Vec<Item> = slots.map(|(score, slot)| Item { score: *score, slot }).collect();

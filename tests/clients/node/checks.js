@@ -4,6 +4,7 @@ import { setTimeout as pause } from "node:timers/promises";
 
 export const HOST = process.env.REDLATCH_HOST;
 export const PORT = Number(process.env.REDLATCH_PORT);
+export const PORTS = process.env.REDLATCH_PORTS.split(",").map(Number);
 export const LEASE_MS = 200;
 const WORKERS = 4;
 const ROUNDS = 15;
@@ -31,6 +32,21 @@ export async function refusal(promise) {
 export function stopwatch() {
   const start = performance.now();
   return () => performance.now() - start;
+}
+
+/** Starts `acquire()`, checks that it waits, calls `release()`, and returns what was acquired then. */
+export async function handover(acquire, release, of = "") {
+  let isWaiting = true;
+  const acquired = acquire().finally(() => (isWaiting = false));
+  await pause(50);
+  check(`${of}contended acquire waits`, isWaiting);
+  await release();
+  return acquired;
+}
+
+/** Resolves once `truth()` does to something true. The run's own limit is that of the wait. */
+export async function until(truth) {
+  while (!(await truth())) await pause(5);
 }
 
 /**

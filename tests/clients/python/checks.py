@@ -31,6 +31,13 @@ def refused(error, call):
     return False
 
 
+def later(seconds, call):
+    """A thread that makes `call` after so many seconds; join it before what it changed is looked at."""
+    timer = threading.Timer(seconds, call)
+    timer.start()
+    return timer
+
+
 class Till:
     """A counter that loses updates, and says so, unless its users exclude each other."""
 

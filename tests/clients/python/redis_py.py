@@ -64,6 +64,28 @@ check("a lock without a lease", forever.acquire() and client.pttl("without a lea
 check("cannot be extended", refused(LockError, lambda: forever.extend(10)))
 forever.release()
 
+with client.pipeline() as pipe:
+    piped = pipe.lock("in a transaction", timeout=5, thread_local=False)
+    piped.local.token = b"token"
+    client.set("in a transaction", b"token", nx=True, px=5_000)
+    pipe.incr("in a transaction:fence")
+    piped.lua_release(keys=["in a transaction"], args=[b"token"], client=pipe)
+    check("release inside MULTI", pipe.execute() == [1, 1] and client.exists("in a transaction") == 0)
+
+with client.pipeline() as pipe, client.lock("watched", timeout=10) as held:
+    pipe.watch("watched")
+    is_mine = pipe.get("watched") == held.local.token
+    pipe.multi()
+    pipe.set("guarded", "written while it was mine").ttl("watched")
+    check("WATCH of a lock that stays", is_mine and pipe.execute()[0] is True)
+    pipe.watch("watched")
+    client.pexpire("watched", 1)
+    pipe.multi()
+    pipe.set("guarded", "written when it was not")
+    # Time alone does not touch a key: the renewal above did.
+    check("WATCH of a lock that was touched", refused(redis.WatchError, pipe.execute))
+    client.set("watched", held.local.token)
+
 fences = []
 
 

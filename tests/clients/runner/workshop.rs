@@ -141,6 +141,6 @@ fn add_to_stamp(path: &Path, name: &str, stamp: &mut Vec<u8>) -> io::Result<()> 
 }
 
 /// Directories that tools leave in a source tree when a project is tried by hand.
-const MADE_BY_TOOLS: &[&str] = &["__pycache__", "bin", "node_modules", "target", "venv"];
+const MADE_BY_TOOLS: &[&str] = &["__pycache__", "bin", "node_modules", "target", "venv", "venv-apart"];
 const PROBE_TIME_MAX: Duration = Duration::from_secs(60);
 const INSTALL_TIME_MAX: Duration = Duration::from_secs(15 * 60);

@@ -1,0 +1,101 @@
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+
+/** Says what holds, ends the program where something does not, and lets owners race. */
+final class Checks {
+    /** One round of a race: it must run `critical` while it has the lock to itself. */
+    interface Round {
+        void run(Owner owner, Runnable critical) throws Exception;
+    }
+
+    private static final int ROUNDS = 15;
+
+    private final String label;
+    private int count;
+    private int inside;
+    private int overlaps;
+
+    Checks(String label) {
+        this.label = label;
+    }
+
+    /** Prints `ok` and the name, or ends the program with what was seen. */
+    void check(String name, boolean truth, Object... seen) {
+        if (!truth) {
+            System.out.println("FAILED " + label + ": " + name + " " + Arrays.toString(seen));
+            System.exit(1);
+        }
+        System.out.println("ok " + label + ": " + name);
+    }
+
+    /** A counter that loses updates unless its users exclude each other. */
+    void race(List<Owner> owners, Round round) throws Exception {
+        count = 0;
+        overlaps = 0;
+        List<Future<Void>> running = new ArrayList<>();
+        for (Owner owner : owners) {
+            running.add(owner.begins(() -> {
+                for (int done = 0; done < ROUNDS; done++) {
+                    round.run(owner, this::update);
+                }
+                return null;
+            }));
+        }
+        for (Future<Void> worker : running) {
+            worker.get(60, TimeUnit.SECONDS);
+        }
+        synchronized (this) {
+            check("workers never overlap", overlaps == 0, overlaps);
+            check("no update is lost", count == owners.size() * ROUNDS, count);
+        }
+    }
+
+    private void update() {
+        int seen = enter();
+        sleepMs(1);
+        leave(seen);
+    }
+
+    // Each half of an update is synchronized, so that all threads see the counter; only the lock under test
+    // makes the two halves one.
+    private synchronized int enter() {
+        inside++;
+        if (inside > 1) {
+            overlaps++;
+        }
+        return count;
+    }
+
+    private synchronized void leave(int seen) {
+        count = seen + 1;
+        inside--;
+    }
+
+    /** Waits until something holds, for ten seconds at most. */
+    static boolean becomes(Callable<Boolean> truth) throws Exception {
+        long start = System.nanoTime();
+        while (!truth.call()) {
+            if (msSince(start) > 10_000) {
+                return false;
+            }
+            sleepMs(5);
+        }
+        return true;
+    }
+
+    static long msSince(long start) {
+        return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+    }
+
+    static void sleepMs(long ms) {
+        try {
+            TimeUnit.MILLISECONDS.sleep(ms);
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

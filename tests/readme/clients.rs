@@ -1,0 +1,107 @@
+//! README.md's table of clients: a row for each that `tests/clients.rs` runs.
+//!
+//! Owns    how a version is read from a manifest that pins it.
+//! Knows   the table of clients and the manifests in `tests/clients/`.
+
+use std::collections::BTreeSet;
+
+use crate::table_of_clients::{CLIENTS, Client, Language};
+use crate::{escaped, read, root};
+
+/// The clients by language, and by name within one.
+pub(crate) fn table() -> String {
+    let mut clients: Vec<&Client> = CLIENTS.iter().collect();
+    clients.sort_by_key(|client| (client.language, client.name));
+    let mut text =
+        String::from("\n| client | language | tested with | what it does here |\n|---|---|---|---|\n");
+    for client in clients {
+        let packages: Vec<String> = client.packages.iter().map(|package| pinned(client, package)).collect();
+        let language = match client.language {
+            Language::Tool => String::from("a tool"),
+            language => format!("{language:?}"),
+        };
+        let cells = [client.name, &language, &packages.join(", "), client.covers].map(escaped).join(" | ");
+        text.push_str(&format!("| {cells} |\n"));
+    }
+    text
+}
+
+/// `package` as it is published, and the one version of it that the project's manifest allows.
+fn pinned(client: &Client, package: &str) -> String {
+    let folder = format!("tests/clients/{}", client.project);
+    let version = MANIFESTS.iter().find_map(|(manifest, version)| {
+        let is_there = root().join(&folder).join(manifest).exists();
+        is_there.then(|| version(&read(&format!("{folder}/{manifest}")), package))?
+    });
+    let version = version.unwrap_or_else(|| panic!("{}: {folder} pins no {package}", client.name));
+    // npm's alias: `npm:redlock@4.2.0` under another name.
+    if let Some((package, version)) = version.strip_prefix("npm:").and_then(|alias| alias.rsplit_once('@')) {
+        return format!("{package} {version}");
+    }
+    let is_major = |word: &str| word.strip_prefix('v').is_some_and(|n| n.parse::<u32>().is_ok());
+    let short = package.rsplit('/').find(|word| !is_major(word));
+    // A scope of npm belongs to the name; the host and the owner of a Go module do not.
+    let shown = if package.starts_with('@') { package } else { short.unwrap_or(package) };
+    format!("{shown} {}", version.trim_start_matches(['v', '=']))
+}
+
+type Version = fn(&str, &str) -> Option<String>;
+
+/// The files that pin versions, and how each is read.
+const MANIFESTS: &[(&str, Version)] = &[
+    ("requirements.txt", required),
+    ("requirements-apart.txt", required),
+    ("package.json", |text, package| quoted_after(text, &format!("\"{package}\": \""))),
+    ("go.mod", |text, package| {
+        text.lines().find_map(|line| line.trim().strip_prefix(package)?.strip_prefix(' ').map(str::to_owned))
+    }),
+    ("pom.xml", |text, package| {
+        let (_, rest) = text.split_once(&format!("<artifactId>{package}</artifactId>"))?;
+        let (_, rest) = rest.split_once("<version>")?;
+        rest.split_once("</version>").map(|(version, _)| version.to_owned())
+    }),
+    ("Cargo.toml", |text, package| {
+        let line = text.lines().find(|line| line.starts_with(&format!("{package} = ")))?;
+        quoted_after(line, "\"=")
+    }),
+];
+
+fn required(text: &str, package: &str) -> Option<String> {
+    text.lines().find_map(|line| line.strip_prefix(package)?.strip_prefix("==").map(str::to_owned))
+}
+
+fn quoted_after(text: &str, mark: &str) -> Option<String> {
+    text.split_once(mark)?.1.split_once('"').map(|(version, _)| version.to_owned())
+}
+
+#[test]
+fn every_client_says_what_it_does_and_runs_a_program_that_is_here() {
+    let mut names = BTreeSet::new();
+    for client in CLIENTS {
+        assert!(names.insert(client.name), "{} is listed twice", client.name);
+        assert!(!client.covers.is_empty(), "{}: README.md needs to know what it does", client.name);
+        let folder = root().join("tests/clients").join(client.project);
+        for script in client.command.iter().filter(|word| SCRIPTS.iter().any(|end| word.ends_with(end))) {
+            assert!(folder.join(script).exists(), "{}: {script} is not there", client.name);
+        }
+    }
+}
+
+#[test]
+fn every_program_beside_the_table_is_run_by_a_client() {
+    let shared = ["checks.py", "checks.js", "checks.sh", "checks.rb", "checks.php"];
+    let projects: BTreeSet<&str> = CLIENTS.iter().map(|client| client.project).collect();
+    for project in projects {
+        let folder = root().join("tests/clients").join(project);
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().expect("an ASCII name");
+            if SCRIPTS.iter().any(|end| name.ends_with(end)) && !shared.contains(&name.as_str()) {
+                let runs = |client: &Client| client.project == project && client.command.contains(&&*name);
+                assert!(CLIENTS.iter().any(runs), "tests/clients/{project}/{name} is run by no client");
+            }
+        }
+    }
+}
+
+/// How the names of programs end that need no compiler.
+const SCRIPTS: &[&str] = &[".py", ".js", ".sh", ".rb", ".php"];
