@@ -17,7 +17,7 @@ use crate::number;
 use crate::resp::Request;
 use crate::state::clients::ClientId;
 use crate::state::session::Session;
-use crate::state::tracking::{Reads, Tracker};
+use crate::state::tracking::{Reads, Tracker, Which};
 
 /// What follows CLIENT TRACKING.
 pub(super) const TRACKING: &[Arg] = &[
@@ -90,10 +90,12 @@ impl<'a> Options<'a> {
         if self.is_opt_in && self.is_opt_out {
             return said("ERR You can't specify both OPTIN mode and OPTOUT mode");
         }
-        if matches!(
-            (session.reads, self.is_opt_in, self.is_opt_out),
-            (Reads::Chosen { .. }, _, true) | (Reads::Unless { .. }, true, _)
-        ) {
+        let is_switch = match session.reads.which {
+            Which::Chosen => self.is_opt_out,
+            Which::Unless => self.is_opt_in,
+            Which::None | Which::All => false,
+        };
+        if is_switch {
             return said(
                 "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and then \
                  re-enabling it with a different mode.",
@@ -129,12 +131,12 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    fn reads(&self) -> Reads {
+    fn which(&self) -> Which {
         match (self.is_broadcast, self.is_opt_in, self.is_opt_out) {
-            (true, ..) => Reads::None,
-            (_, true, _) => Reads::Chosen { is_next: false },
-            (_, _, true) => Reads::Unless { is_next: false },
-            _ => Reads::All,
+            (true, ..) => Which::None,
+            (_, true, _) => Which::Chosen,
+            (_, _, true) => Which::Unless,
+            _ => Which::All,
         }
     }
 }
@@ -153,7 +155,7 @@ pub(super) fn tracking(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     options.check(call.session, call.shared)?;
 
-    call.session.reads = options.reads();
+    call.session.reads.which = options.which();
     let prefixes = if options.prefixes.is_empty() { vec![&b""[..]] } else { options.prefixes };
     call.shared.audience.tracking.begin(Tracker {
         client: Arc::clone(&call.session.client),
@@ -179,18 +181,19 @@ pub(super) fn caching(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if !is_yes && !word.eq_ignore_ascii_case(b"NO") {
         return Err(Refusal::Syntax);
     }
-    call.session.reads = match (is_yes, call.session.reads) {
-        (true, Reads::Chosen { .. }) => Reads::Chosen { is_next: true },
-        (true, _) => {
-            let text = "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.";
-            return Err(Refusal::said(text));
+    let (mode, refusal) = match is_yes {
+        true => {
+            (Which::Chosen, "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.")
         }
-        (false, Reads::Unless { .. }) => Reads::Unless { is_next: true },
-        (false, _) => {
-            let text = "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.";
-            return Err(Refusal::said(text));
+        false => {
+            (Which::Unless, "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.")
         }
     };
+    if call.session.reads.which != mode {
+        return Err(Refusal::said(refusal));
+    }
+
+    call.session.reads.is_next = true;
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -215,13 +218,15 @@ pub(super) fn tracking_info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal>
     let (prefixes, no_loop, is_broken) = seen.unwrap_or_default();
     let mut flags: Vec<&[u8]> = vec![if is_on { b"on" } else { b"off" }];
     flags.extend(prefixes.is_some().then_some(&b"bcast"[..]));
-    flags.extend_from_slice(match call.session.reads {
-        Reads::None | Reads::All => &[],
-        Reads::Chosen { is_next: false } => &[b"optin"],
-        Reads::Chosen { is_next: true } => &[b"optin", b"caching-yes"],
-        Reads::Unless { is_next: false } => &[b"optout"],
-        Reads::Unless { is_next: true } => &[b"optout", b"caching-no"],
-    });
+    let (mode, next): (&[&[u8]], &[&[u8]]) = match call.session.reads.which {
+        Which::None | Which::All => (&[], &[]),
+        Which::Chosen => (&[b"optin"], &[b"caching-yes"]),
+        Which::Unless => (&[b"optout"], &[b"caching-no"]),
+    };
+    flags.extend_from_slice(mode);
+    if call.session.reads.is_next {
+        flags.extend_from_slice(next);
+    }
     flags.extend(no_loop.then_some(&b"noloop"[..]));
     flags.extend(is_broken.then_some(&b"broken_redirect"[..]));
 
@@ -238,7 +243,7 @@ pub(super) fn tracking_info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal>
 
 /// The session is told nothing any more.
 pub(crate) fn end(session: &mut Session, shared: &Shared) {
-    session.reads = Reads::None;
+    session.reads = Reads::default();
     shared.audience.tracking.end(session.client.id);
 }
 

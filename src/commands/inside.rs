@@ -13,7 +13,6 @@ use crate::keyspace::View;
 use crate::resp::{Protocol, Reply, Request};
 use crate::scripts::native::{Answer, Calls};
 use crate::state::session::Session;
-use crate::state::tracking::Reads;
 
 /// A script's view of the server.
 #[derive(Debug)]
@@ -77,7 +76,7 @@ impl<'c, 'k> Inside<'c, 'k> {
                 shared: self.shared,
                 command,
             });
-            if self.session.reads != Reads::None {
+            if self.session.reads.matter() {
                 super::remember(self.session, self.shared, command, Request::listed(words), self.view);
             }
             if result.is_err() {

@@ -17,7 +17,6 @@ use crate::keyspace::{Due, Ticket, View};
 use crate::resp::{Reply, Request, Trust};
 use crate::state::clients::{Client, Wait};
 use crate::state::session::{Parked, Replies, Session};
-use crate::state::tracking::Reads;
 
 mod transaction;
 mod unknown;
@@ -333,7 +332,7 @@ impl Engine {
             shared,
             command,
         });
-        if session.reads != Reads::None {
+        if session.reads.matter() {
             commands::remember(session, shared, command, request, view);
         }
         if batch.run.0 != command.index {

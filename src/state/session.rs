@@ -88,7 +88,7 @@ impl Session {
             watching: None,
             is_nested: false,
             subscriptions: Subscriptions::default(),
-            reads: Reads::None,
+            reads: Reads::default(),
             last_row: u16::MAX,
             scratch: Vec::new(),
         }

@@ -18,7 +18,7 @@ use parking_lot::RwLock;
 use super::clients::{ClientId, Clients};
 use prefixes::Prefixes;
 
-pub use tracker::{Reads, Tracker};
+pub use tracker::{Reads, Tracker, Which};
 
 /// A key of which copies are out of date.
 #[derive(Clone, Debug)]

@@ -26,41 +26,51 @@ pub struct Tracker {
 
 /// Which reads of a connection are remembered.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Reads {
+pub struct Reads {
+    /// Which of them as a rule.
+    pub which: Which,
+    /// Whether CLIENT CACHING has made an exception of what comes next.
+    pub is_next: bool,
+}
+
+/// Which reads of a connection are remembered as a rule.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Which {
     /// None.
     #[default]
     None,
     /// All.
     All,
     /// Those that CLIENT CACHING YES precedes.
-    Chosen {
-        /// It precedes what comes next.
-        is_next: bool,
-    },
+    Chosen,
     /// All but those that CLIENT CACHING NO precedes.
-    Unless {
-        /// It precedes what comes next.
-        is_next: bool,
-    },
+    Unless,
 }
 
 /// The channel that RESP2 clients listen to.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
 impl Reads {
+    /// Whether any is, now or after a CLIENT CACHING.
+    #[inline]
+    pub fn matter(self) -> bool {
+        self.which != Which::None
+    }
+
     /// Whether what is read now is remembered.
     pub fn are_remembered(self) -> bool {
-        matches!(self, Self::All | Self::Chosen { is_next: true } | Self::Unless { is_next: false })
+        match self.which {
+            Which::None => false,
+            Which::All => true,
+            Which::Chosen => self.is_next,
+            Which::Unless => !self.is_next,
+        }
     }
 
     /// The command or transaction that CLIENT CACHING was about is over.
     #[must_use]
     pub fn after_next(self) -> Self {
-        match self {
-            Self::Chosen { .. } => Self::Chosen { is_next: false },
-            Self::Unless { .. } => Self::Unless { is_next: false },
-            as_before => as_before,
-        }
+        Self { is_next: false, ..self }
     }
 }
 
