@@ -108,7 +108,7 @@ impl Observers {
             readers.insert(at, reader);
             // Each doubling looks for those that are gone, so that clients that come and go take no room in the end.
             if readers.len() >= READERS_UNCHECKED_MAX && readers.len().is_power_of_two() {
-                readers.retain(|reader| tracking.reads(*reader));
+                readers.retain(|other| *other == reader || tracking.reads(*other));
             }
             return Vec::new();
         }
@@ -162,5 +162,66 @@ impl Observers {
     /// Keys of which somebody keeps a copy, and the copies.
     pub(super) fn tracked(&self) -> (usize, usize) {
         (self.readers.len(), self.readers.values().map(Readers::len).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::LockTime;
+    use crate::state::clients::Client;
+    use crate::state::tracking::Tracker;
+
+    fn begin(tracking: &Tracking, id: ClientId) {
+        let client = Client::new(id, String::new(), String::new(), false, LockTime::from_millis(1));
+        tracking.begin(Tracker {
+            client: Arc::new(client),
+            redirect: None,
+            prefixes: None,
+            no_loop: false,
+            is_broken: Default::default(),
+        });
+    }
+
+    #[test]
+    fn more_keys_than_there_is_room_for_are_given_up_one_for_one_and_every_one_has_its_turn() {
+        let (mut observers, tracking) = (Observers::default(), Tracking::default());
+        let mut given_up = Vec::new();
+        for n in 0..100 {
+            let key = format!("key {:02}", n * 37 % 100);
+            given_up.extend(observers.remember(key.as_bytes(), 1, &tracking, 3));
+            assert_eq!(observers.tracked(), ((n + 1).min(3), (n + 1).min(3)));
+        }
+        assert!(given_up.iter().all(|(_, readers)| readers[..] == [1]));
+        let mut names: Vec<_> = given_up.into_iter().map(|(key, _)| key).collect();
+        names.extend(observers.readers.keys().cloned());
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 100, "each was given up once or is still remembered");
+    }
+
+    #[test]
+    fn a_lower_limit_is_reached_step_by_step() {
+        let (mut observers, tracking) = (Observers::default(), Tracking::default());
+        for n in 0..20 {
+            assert!(observers.remember(format!("{n}").as_bytes(), 1, &tracking, 0).is_empty(), "no limit");
+        }
+        assert_eq!(observers.remember(b"one more", 1, &tracking, 5).len(), GIVEN_UP_PER_STEP);
+        assert_eq!(observers.remember(b"and another", 1, &tracking, 5).len(), GIVEN_UP_PER_STEP);
+        assert_eq!(observers.remember(b"the last", 1, &tracking, 5).len(), 2);
+        assert_eq!(observers.tracked().0, 5);
+    }
+
+    #[test]
+    fn readers_that_come_and_go_take_no_room_in_the_end() {
+        let (mut observers, tracking) = (Observers::default(), Tracking::default());
+        begin(&tracking, 5);
+        for id in 1..=100_000 {
+            observers.remember(b"k", id, &tracking, 0);
+        }
+        assert!(observers.tracked().1 < READERS_UNCHECKED_MAX, "{:?}", observers.tracked());
+        let (_, readers) = observers.touch(0, b"k").expect("a key that is remembered");
+        assert!(readers.contains(&5) && readers.is_sorted(), "who is still there is still told");
+        assert_eq!(observers.touch(0, b"k"), None, "and once");
     }
 }
