@@ -7,6 +7,7 @@ use super::inside::Inside;
 use super::script_cache::Script;
 use crate::error::Refusal;
 use crate::resp::Reply;
+use crate::state::settings::Settings;
 
 /// What a script is run on, and how.
 #[derive(Clone, Copy, Debug)]
@@ -24,25 +25,13 @@ pub(super) use with_lua::Interpreter;
 #[cfg(not(feature = "lua"))]
 pub(super) use without_lua::Interpreter;
 
-/// Who looks after a script that runs.
-#[cfg(feature = "lua")]
-pub(super) fn watchdog() -> std::sync::Arc<dyn crate::scripts::lua::Watchdog> {
-    std::sync::Arc::new(crate::scripts::lua::Asleep)
-}
-
-/// Who looks after a script that runs: nobody has to.
-#[cfg(not(feature = "lua"))]
-pub(super) fn watchdog() {}
-
 #[cfg(feature = "lua")]
 mod with_lua {
-    use std::sync::Arc;
-
     use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
     use super::super::{VERSION, table};
-    use super::{Inside, Refusal, Reply, Run, Script};
-    use crate::scripts::lua::{self, Host, Source, Watchdog};
+    use super::{Inside, Refusal, Reply, Run, Script, Settings};
+    use crate::scripts::lua::{self, Host, Source};
 
     /// The interpreter, once it is needed.
     #[derive(Debug, Default)]
@@ -63,9 +52,9 @@ mod with_lua {
     }
 
     impl Interpreter {
-        /// Bytes that it holds.
+        /// Bytes that it holds; zero while a script runs, which nobody waits for to ask.
         pub fn memory(&self) -> usize {
-            self.0.lock().as_ref().map_or(0, lua::Interpreter::memory)
+            self.0.try_lock().as_deref().and_then(Option::as_ref).map_or(0, lua::Interpreter::memory)
         }
 
         /// Forgets what it has compiled.
@@ -79,8 +68,8 @@ mod with_lua {
         ///
         /// # Errors
         /// Why it does not.
-        pub(in super::super) fn check(&self, script: &Script) -> Result<(), Refusal> {
-            self.ready()?.compile(source(script)).map_err(Refusal::Quoted)
+        pub(in super::super) fn check(&self, script: &Script, settings: &Settings) -> Result<(), Refusal> {
+            self.ready(settings)?.compile(source(script)).map_err(Refusal::Quoted)
         }
 
         /// Runs a script, and writes what it returns.
@@ -91,18 +80,22 @@ mod with_lua {
             &self,
             run: Run<'_>,
             inside: &mut Inside<'_, '_>,
-            watchdog: Arc<dyn Watchdog>,
             reply: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
-            let mut interpreter = self.ready()?;
+            let mut interpreter = self.ready(inside.settings())?;
+            let watchdog = inside.watch(None);
             let result = interpreter.run(source(run.script), run.keys, run.args, inside, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }
 
-        fn ready(&self) -> Result<MappedMutexGuard<'_, lua::Interpreter>, Refusal> {
+        fn ready(&self, settings: &Settings) -> Result<MappedMutexGuard<'_, lua::Interpreter>, Refusal> {
             let mut slot = self.0.lock();
             if slot.is_none() {
-                *slot = Some(lua::Interpreter::new(lua::MEMORY_BYTES_MAX, HOST).map_err(Refusal::Quoted)?);
+                *slot =
+                    Some(lua::Interpreter::new(settings.script_bytes_max(), HOST).map_err(Refusal::Quoted)?);
+            }
+            if let Some(interpreter) = slot.as_mut() {
+                interpreter.set_memory_max(settings.script_bytes_max());
             }
             MutexGuard::try_map(slot, Option::as_mut)
                 .map_err(|_| Refusal::said("ERR the interpreter did not start"))
@@ -112,7 +105,7 @@ mod with_lua {
 
 #[cfg(not(feature = "lua"))]
 mod without_lua {
-    use super::{Inside, Refusal, Reply, Run, Script};
+    use super::{Inside, Refusal, Reply, Run, Script, Settings};
 
     /// No interpreter.
     #[derive(Debug, Default)]
@@ -126,7 +119,7 @@ mod without_lua {
 
         pub(in super::super) fn flush(&self) {}
 
-        pub(in super::super) fn check(&self, script: &Script) -> Result<(), Refusal> {
+        pub(in super::super) fn check(&self, script: &Script, _: &Settings) -> Result<(), Refusal> {
             Err(unrecognised(&script.hex))
         }
 
@@ -134,7 +127,6 @@ mod without_lua {
             &self,
             run: Run<'_>,
             _: &mut Inside<'_, '_>,
-            _: (),
             _: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
             Err(unrecognised(&run.script.hex))

@@ -5,6 +5,7 @@
 //! Rule    a handler parses, then acts, then answers; it has no effect before it has parsed everything.
 
 mod args;
+mod blocking;
 mod browse;
 mod client;
 mod client_list;
@@ -43,18 +44,23 @@ mod set_algebra;
 mod set_draws;
 mod sets;
 mod shared;
+mod sorted_set_algebra;
 mod sorted_set_picks;
 mod sorted_set_ranges;
 mod sorted_sets;
+mod streams;
 mod strings;
 pub mod table;
 mod text;
 mod transactions;
+#[cfg(feature = "lua")]
+mod watchdog;
 
 pub use args::Args;
 pub(crate) use client_tracking::{end as end_tracking, remember};
 pub use metrics::prometheus;
 pub(crate) use pubsub::leave_all;
+pub(crate) use scripting::busy;
 pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
 pub(crate) use transactions::{EXEC, discard_all};
@@ -102,8 +108,8 @@ pub enum Outcome {
         /// The keys it waits for, and what it does when one of them has what it needs; `None`: it waits for its time.
         ticket: Option<Arc<Ticket>>,
     },
-    /// A long call holds what it needs: it is to be carried out again later. It has had no effect.
-    Later,
+    /// It may take long, and is to be carried out where a thread may be held. It has had no effect.
+    Aside,
 }
 
 /// Every family's rows, in the order in which the documents list them.
@@ -120,9 +126,12 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     lists::ROWS,
     list_search::ROWS,
     list_moves::ROWS,
+    blocking::ROWS,
     sorted_sets::ROWS,
     sorted_set_ranges::ROWS,
     sorted_set_picks::ROWS,
+    sorted_set_algebra::ROWS,
+    streams::ROWS,
     sets::ROWS,
     set_draws::ROWS,
     set_algebra::ROWS,

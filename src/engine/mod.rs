@@ -291,19 +291,21 @@ impl Engine {
         let Some(mut view) = view else { return self.later(session, batch) };
         view.on_behalf_of(session.client.id);
         let result = self.perform(session, command, request, &mut view, batch, out);
-        if let Ok(Outcome::Park { ticket: Some(ticket), .. }) = &result {
-            view.park(ticket);
-        }
-        view.finish(&shared.audience);
-        match result {
+        let flow = match result {
             Ok(Outcome::Replied) | Err(_) => Flow::Next,
             Ok(Outcome::Close) => Flow::Close,
             Ok(Outcome::Park { until, answer, ticket }) => {
+                // Before the shards are let go: whoever ends the wait finds that there is one.
+                if let Some(ticket) = &ticket {
+                    view.park(ticket);
+                }
                 park(session, until, answer, ticket);
                 Flow::Wait
             }
             Ok(Outcome::Later) => self.later(session, batch),
-        }
+        };
+        view.finish(&shared.audience);
+        flow
     }
 
     /// Carries out one command on shards that are locked, and appends its answer, a refusal included.

@@ -33,7 +33,7 @@ pub struct Session {
     pub transaction: Option<Box<Transaction>>,
     /// The keys it watches, for its next EXEC.
     pub watching: Option<Box<Watching>>,
-    /// Whether what is being carried out is a part of EXEC or of a script.
+    /// Whether what is being carried out is a part of EXEC or of a script: nothing there may wait.
     pub is_nested: bool,
     /// What it listens to.
     pub subscriptions: Subscriptions,
