@@ -24,25 +24,13 @@ pub(super) use with_lua::Interpreter;
 #[cfg(not(feature = "lua"))]
 pub(super) use without_lua::Interpreter;
 
-/// Who looks after a script that runs.
-#[cfg(feature = "lua")]
-pub(super) fn watchdog() -> std::sync::Arc<dyn crate::scripts::lua::Watchdog> {
-    std::sync::Arc::new(crate::scripts::lua::Asleep)
-}
-
-/// Who looks after a script that runs: nobody has to.
-#[cfg(not(feature = "lua"))]
-pub(super) fn watchdog() {}
-
 #[cfg(feature = "lua")]
 mod with_lua {
-    use std::sync::Arc;
-
     use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
     use super::super::{VERSION, table};
     use super::{Inside, Refusal, Reply, Run, Script};
-    use crate::scripts::lua::{self, Host, Source, Watchdog};
+    use crate::scripts::lua::{self, Host, Source};
 
     /// The interpreter, once it is needed.
     #[derive(Debug, Default)]
@@ -63,9 +51,9 @@ mod with_lua {
     }
 
     impl Interpreter {
-        /// Bytes that it holds.
+        /// Bytes that it holds; zero while a script runs, which nobody waits for to ask.
         pub fn memory(&self) -> usize {
-            self.0.lock().as_ref().map_or(0, lua::Interpreter::memory)
+            self.0.try_lock().as_deref().and_then(Option::as_ref).map_or(0, lua::Interpreter::memory)
         }
 
         /// Forgets what it has compiled.
@@ -91,10 +79,10 @@ mod with_lua {
             &self,
             run: Run<'_>,
             inside: &mut Inside<'_, '_>,
-            watchdog: Arc<dyn Watchdog>,
             reply: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
             let mut interpreter = self.ready()?;
+            let watchdog = inside.watch(None);
             let result = interpreter.run(source(run.script), run.keys, run.args, inside, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }
@@ -134,7 +122,6 @@ mod without_lua {
             &self,
             run: Run<'_>,
             _: &mut Inside<'_, '_>,
-            _: (),
             _: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
             Err(unrecognised(&run.script.hex))

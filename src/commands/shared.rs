@@ -14,6 +14,7 @@ use crate::state::audience::Audience;
 use crate::state::clients::Client;
 use crate::state::latency::{Latency, Spike};
 use crate::state::metrics::{CommandStats, Metrics};
+use crate::state::running::Running;
 use crate::state::settings::{Events, Settings};
 use crate::state::slowlog::{SlowCall, Slowlog, shortened};
 
@@ -36,6 +37,8 @@ pub struct Shared {
     pub scripts: ScriptCache,
     /// What runs the scripts that are not recognised.
     pub interpreter: Interpreter,
+    /// The script that runs.
+    pub running: Arc<Running>,
     /// Commands that were slow.
     pub slowlog: Slowlog,
     /// Events that took long.
@@ -123,6 +126,7 @@ impl Shared {
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
             scripts: ScriptCache::default(),
             interpreter: Interpreter::default(),
+            running: Arc::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             pause: Pause::default(),
@@ -160,6 +164,7 @@ impl Shared {
     /// SHUTDOWN: the server is to end now.
     pub fn stop(&self) {
         self.is_stopping.store(true, SeqCst);
+        self.running.end_all();
         if let Some(hook) = self.stop_hook.get() {
             hook();
         }

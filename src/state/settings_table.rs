@@ -45,6 +45,12 @@ pub const ROWS: &[Setting] = &[
         Kind::Integer(-1, i64::MAX),
         "Microseconds that make a command slow.",
     ),
+    live(
+        "busy-reply-threshold",
+        "5000",
+        Kind::Integer(0, i32::MAX as i64),
+        "Milliseconds that a script may take before others are told BUSY, and it may be killed; 0: for ever.",
+    ),
     live("slowlog-max-len", "128", Kind::Integer(0, 1_000_000), "Slow commands remembered."),
     live(
         "latency-monitor-threshold",
