@@ -24,7 +24,7 @@ const STEPS: usize = 400;
 /// Disagreements after which a run has said enough.
 const DISAGREEMENTS_MAX: usize = 8;
 /// Replays that are spent on making one shorter.
-const REPLAYS_MAX: usize = 120;
+const REPLAYS_MAX: usize = 200;
 /// After which no new world begins: a slow machine does less, not the same later.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -58,6 +58,7 @@ impl Campaign {
                 break;
             }
             let steps = self.stock.steps(seed, steps);
+            // What was found already may come first in many worlds.
             if let Err(parted) = self.play(&steps)
                 && !found.contains_key(&parted.command)
             {
@@ -74,6 +75,17 @@ impl Campaign {
     /// Leaves out what can be left out while the servers still part over the same command; the rest in words.
     fn shortest(&self, seed: u64, mut steps: Vec<Step>, mut parted: Parted) -> String {
         steps.truncate(parted.step + 1);
+        let single = |step: &Step| {
+            let client = step.client;
+            step.requests.clone().into_iter().map(move |request| Step { client, requests: vec![request] })
+        };
+        let singles: Vec<Step> = steps.iter().flat_map(single).collect();
+        if let Err(other) = self.play(&singles)
+            && other.command == parted.command
+        {
+            (steps, parted) = (singles, other);
+            steps.truncate(parted.step + 1);
+        }
         let (mut replays, mut size) = (0, steps.len().div_ceil(2));
         let mut try_without = |steps: &mut Vec<Step>, parted: &mut Parted, fewer: Vec<Step>| {
             replays += 1;

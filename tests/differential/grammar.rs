@@ -113,7 +113,7 @@ fn is_lease(name: &str) -> bool {
 fn damage(words: &mut Words, dice: &mut Dice) {
     let at = 1 + dice.below(words.len());
     match dice.below(5) {
-        0 => {
+        0 if words.len() > 1 => {
             words.pop();
         }
         1 => words.push(dice.pick(JUNK).to_vec()),

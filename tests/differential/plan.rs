@@ -108,7 +108,8 @@ impl Stock {
         };
         let without = if self.newer == Newer::LeftOut { NEWER_OPTIONS } else { &[] };
         let words = grammar::request(command, sub, without, dice);
-        Request { words, relaxed: relaxed(command.row.name) }
+        let relaxed = relaxed(command.row.name, &words);
+        Request { words, relaxed }
     }
 
     fn transaction(&self, dice: &mut Dice) -> Vec<Request> {
@@ -125,7 +126,9 @@ impl Stock {
 }
 
 fn plain(words: &[&[u8]], name: &str) -> Request {
-    Request { words: words.iter().map(|word| word.to_vec()).collect(), relaxed: relaxed(name) }
+    let words: Words = words.iter().map(|word| word.to_vec()).collect();
+    let relaxed = relaxed(name, &words);
+    Request { words, relaxed }
 }
 
 impl Request {

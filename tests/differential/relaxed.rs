@@ -93,9 +93,15 @@ pub(crate) const OLDER_TOO: &[&str] = &[
 ];
 
 /// How replies to a request may differ; `name` is its command's, in capitals.
-pub(crate) fn relaxed(name: &str) -> Relaxed {
+pub(crate) fn relaxed(name: &str, words: &[Vec<u8>]) -> Relaxed {
     let row = RELAXED.iter().find(|(_, names)| names.contains(&name));
-    row.map_or(Relaxed::Exact, |(relaxed, _)| *relaxed)
+    let relaxed = row.map_or(Relaxed::Exact, |(relaxed, _)| *relaxed);
+    let cursor = words.get(if name == "SCAN" { 1 } else { 2 });
+    // In the middle of a walk that nobody began there is nothing to agree on.
+    match relaxed {
+        Relaxed::Walked if cursor.is_none_or(|cursor| cursor != b"0") => Relaxed::Own,
+        other => other,
+    }
 }
 
 impl Relaxed {

@@ -20,7 +20,7 @@ const AROUND_ONE: &[&str] = &[
     "return redis.sha1hex(tostring(redis.pcall('type', ARGV[2]).ok))",
 ];
 
-/// Conversions that need no request.
+/// Conversions that need no request. `error({1})` is not among them: it ends the process of Redis 7.0.
 const ALONE: &[&str] = &[
     "return {1, 2.9, -2.9, 'x', true, false, nil, 3}",
     "return {1, {2, {3, {}}}, {ok = 'FINE'}, {err = 'My Err'}}",
@@ -45,7 +45,6 @@ const ALONE: &[&str] = &[
     "return",
     "error('mine')",
     "error({err = 'TABLE error'})",
-    "error({1})",
     "return nothing.here",
     "undeclared = 1",
     "return undeclared",

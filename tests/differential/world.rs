@@ -29,8 +29,8 @@ pub(crate) struct Parted {
 struct Client {
     ours: Vec<u8>,
     theirs: Vec<u8>,
-    /// How replies to the requests of an open transaction may differ; `None` when none is open.
-    queue: Option<Vec<Relaxed>>,
+    /// The requests of an open transaction; `None` when none is open.
+    queue: Option<Vec<Request>>,
 }
 
 /// Two servers and their clients; the last client is the one that looks at everything in the end.
@@ -96,27 +96,30 @@ impl World {
     fn replies(&mut self, client: usize, request: &Request, at: usize) -> Result<[Reply; 2], Parted> {
         let name = String::from_utf8_lossy(&request.words[0]).to_uppercase();
         let state = &mut self.clients[client];
-        let parted = |ours: String, theirs: String| Parted { step: at, command: name.clone(), ours, theirs };
+        let parted = |ours, theirs| Parted { step: at, command: what(&request.words), ours, theirs };
         let ours = read(&mut self.ours, client, &mut state.ours);
         let theirs = read(&mut self.theirs, client, &mut state.theirs);
         let (ours, theirs) = match (ours, theirs) {
             (Ok(ours), Ok(theirs)) => (ours, theirs),
             (ours, theirs) => return Err(parted(spell(ours), spell(theirs))),
         };
-        let agree = match (&*name, &ours, &theirs, &state.queue) {
-            ("EXEC", Reply::List(_, ours), Reply::List(_, theirs), Some(queue)) => {
-                let pairs = ours.iter().zip(theirs).zip(queue);
-                ours.len() == theirs.len()
-                    && pairs.into_iter().all(|((ours, theirs), relaxed)| relaxed.agree(ours, theirs))
+        let parts = match (&*name, &ours, &theirs, &state.queue) {
+            ("EXEC", Reply::List(_, ours), Reply::List(_, theirs), Some(queue))
+                if ours.len() == theirs.len() && ours.len() == queue.len() =>
+            {
+                queue.iter().zip(ours).zip(theirs).map(|((one, ours), theirs)| (one, ours, theirs)).collect()
             }
-            _ => request.relaxed.agree(&ours, &theirs),
+            _ => vec![(request, &ours, &theirs)],
         };
-        if !agree {
-            return Err(parted(ours.spell(), theirs.spell()));
+        if let Some((part, ours, theirs)) =
+            parts.into_iter().find(|(part, ours, theirs)| !part.relaxed.agree(ours, theirs))
+        {
+            let command = what(&part.words);
+            return Err(Parted { step: at, command, ours: ours.spell(), theirs: theirs.spell() });
         }
         let was_queued = matches!(&ours, Reply::Simple(text) if text == b"QUEUED");
         match (&*name, &mut state.queue) {
-            (_, Some(queue)) if was_queued => queue.push(request.relaxed),
+            (_, Some(queue)) if was_queued => queue.push(request.clone()),
             ("MULTI", queue) if queue.is_none() && !matches!(ours, Reply::Error(_)) => {
                 *queue = Some(Vec::new())
             }
@@ -196,6 +199,20 @@ fn spell(reply: Result<Reply, String>) -> String {
     reply.map_or_else(|why| format!("<{why}>"), |reply| reply.spell())
 }
 
+/// What tells one disagreement from another: the command, or the script.
+fn what(words: &[Vec<u8>]) -> String {
+    let name = String::from_utf8_lossy(&words[0]).to_uppercase();
+    match words.get(1) {
+        Some(text) if name.starts_with("EVAL") => {
+            let text: String = String::from_utf8_lossy(text).chars().take(50).collect();
+            let inner =
+                words.get(3).map_or_else(String::new, |word| String::from_utf8_lossy(word).to_uppercase());
+            format!("{name} {text} {inner}")
+        }
+        _ => name,
+    }
+}
+
 /// The words as a transcript spells them.
 pub(crate) fn spell_words(words: &[Vec<u8>]) -> String {
     let is_plain = |word: &[u8]| {
@@ -203,7 +220,15 @@ pub(crate) fn spell_words(words: &[Vec<u8>]) -> String {
     };
     let spelled: Vec<String> = words
         .iter()
-        .map(|word| if is_plain(word) { String::from_utf8_lossy(word).into_owned() } else { quote(word) })
+        .map(|word| {
+            match word.first() {
+                Some(first) if word.len() > 20 && word.iter().all(|byte| byte == first) => {
+                    return format!("{}*{}", quote(&word[..1]), word.len());
+                }
+                _ => {}
+            }
+            if is_plain(word) { String::from_utf8_lossy(word).into_owned() } else { quote(word) }
+        })
         .collect();
     spelled.join(" ")
 }
