@@ -117,6 +117,29 @@ mod no_allocation_for {
         assert_eq!(allocations(&mut bare, &requests), 0);
     }
 
+    /// What a semaphore is made of: who holds it, and since when.
+    #[test]
+    fn a_semaphore_that_is_refreshed_and_asked_about() {
+        let mut bare = Bare::new();
+        assert_eq!(
+            bare.send(&request(&["ZADD", "s", "1700000000000", "me", "1700000000001", "you"])),
+            b":2\r\n"
+        );
+        let requests = [
+            (request(&["ZREMRANGEBYSCORE", "s", "-inf", "1690000000000"]), ":0\r\n"),
+            (request(&["ZCARD", "s"]), ":2\r\n"),
+            (request(&["ZADD", "s", "XX", "CH", "1700000000009", "me"]), ":1\r\n"),
+            (request(&["ZADD", "s", "XX", "CH", "1700000000000.5", "me"]), ":1\r\n"),
+            (request(&["ZSCORE", "s", "me"]), "$15\r\n1700000000000.5\r\n"),
+            (request(&["ZRANK", "s", "me"]), ":0\r\n"),
+            (request(&["ZCOUNT", "s", "-inf", "+inf"]), ":2\r\n"),
+            (request(&["ZRANGE", "s", "0", "0"]), "*1\r\n$2\r\nme\r\n"),
+            (request(&["ZREM", "s", "nobody"]), ":0\r\n"),
+            (request(&["ZADD", "s", "XX", "CH", "1700000000000", "me"]), ":1\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
+    }
+
     #[test]
     fn a_script_that_extends_a_lease() {
         let mut bare = held();

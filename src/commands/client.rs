@@ -103,6 +103,18 @@ const SUBCOMMANDS: &[Row] = &[
         ..ROW
     },
     Row {
+        name: "UNBLOCK",
+        summary: "Ends the wait of a connection's call, as its time limit would or with an error.",
+        since: "5.0.0",
+        flags: ADMIN,
+        args: &[
+            integer("client-id"),
+            one_of("unblock-type", &[token("timeout", "TIMEOUT"), token("error", "ERROR")]).maybe(),
+        ],
+        run: unblock,
+        ..ROW
+    },
+    Row {
         name: "UNPAUSE",
         summary: "Lets everything go on that a pause holds back.",
         since: "6.2.0",
@@ -221,6 +233,7 @@ fn about(client: &Client, now: LockTime) -> String {
     let mut flags = String::new();
     for (flag, is_set) in [
         ('P', client.subscriptions.load(Relaxed) > 0),
+        ('b', client.waits()),
         ('U', client.is_unix),
         ('e', client.no_evict.load(Relaxed)),
         ('T', client.no_touch.load(Relaxed)),
@@ -439,6 +452,31 @@ fn pause(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.shared.pause.begin(until, writes_only, now);
 
     call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn unblock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let id = call.args.word()?;
+    let reason = call.args.maybe_word();
+    if !call.args.is_empty() {
+        return Err(Refusal::subcommand_syntax("CLIENT", call.args.request().word(1)));
+    }
+    let error = match reason {
+        Some(reason) if reason.eq_ignore_ascii_case(b"ERROR") => {
+            Some("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+        }
+        Some(reason) if !reason.eq_ignore_ascii_case(b"TIMEOUT") => {
+            return Err(Refusal::said("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
+        }
+        _ => None,
+    };
+    let id = number::integer(id).ok_or(Refusal::NotAnInteger)?;
+
+    let id = ClientId::try_from(id).ok();
+    let client = id.and_then(|id| call.shared.audience.clients.get(id));
+    let is_unblocked = client.is_some_and(|client| client.unblock(error));
+
+    call.reply.integer(i64::from(is_unblocked));
     Ok(Outcome::Replied)
 }
 

@@ -22,6 +22,8 @@ use crate::scripts::native::{Answer, Calls};
 #[cfg(feature = "lua")]
 use crate::state::running::{Function, Script as Running};
 use crate::state::session::Session;
+#[cfg(feature = "lua")]
+use crate::state::settings::Settings;
 
 /// A script's view of the server.
 #[derive(Debug)]
@@ -134,6 +136,12 @@ impl<'c, 'k> Inside<'c, 'k> {
             }
             Ok(command)
         }
+    }
+
+    /// How the server is set.
+    #[cfg(feature = "lua")]
+    pub(super) fn settings(&self) -> &'k Settings {
+        &self.shared.settings
     }
 
     /// The text of the last reply to a native program.

@@ -7,6 +7,7 @@ use super::inside::Inside;
 use super::script_cache::Script;
 use crate::error::Refusal;
 use crate::resp::Reply;
+use crate::state::settings::Settings;
 
 /// What a script is run on, and how.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,7 @@ mod with_lua {
     use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
     use super::super::{VERSION, table};
-    use super::{Inside, Refusal, Reply, Run, Script};
+    use super::{Inside, Refusal, Reply, Run, Script, Settings};
     use crate::scripts::lua::{self, Host, Source};
 
     /// The interpreter, once it is needed.
@@ -67,8 +68,8 @@ mod with_lua {
         ///
         /// # Errors
         /// Why it does not.
-        pub(in super::super) fn check(&self, script: &Script) -> Result<(), Refusal> {
-            self.ready()?.compile(source(script)).map_err(Refusal::Quoted)
+        pub(in super::super) fn check(&self, script: &Script, settings: &Settings) -> Result<(), Refusal> {
+            self.ready(settings)?.compile(source(script)).map_err(Refusal::Quoted)
         }
 
         /// Runs a script, and writes what it returns.
@@ -81,16 +82,20 @@ mod with_lua {
             inside: &mut Inside<'_, '_>,
             reply: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
-            let mut interpreter = self.ready()?;
+            let mut interpreter = self.ready(inside.settings())?;
             let watchdog = inside.watch(None);
             let result = interpreter.run(source(run.script), run.keys, run.args, inside, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }
 
-        fn ready(&self) -> Result<MappedMutexGuard<'_, lua::Interpreter>, Refusal> {
+        fn ready(&self, settings: &Settings) -> Result<MappedMutexGuard<'_, lua::Interpreter>, Refusal> {
             let mut slot = self.0.lock();
             if slot.is_none() {
-                *slot = Some(lua::Interpreter::new(lua::MEMORY_BYTES_MAX, HOST).map_err(Refusal::Quoted)?);
+                *slot =
+                    Some(lua::Interpreter::new(settings.script_bytes_max(), HOST).map_err(Refusal::Quoted)?);
+            }
+            if let Some(interpreter) = slot.as_mut() {
+                interpreter.set_memory_max(settings.script_bytes_max());
             }
             MutexGuard::try_map(slot, Option::as_mut)
                 .map_err(|_| Refusal::said("ERR the interpreter did not start"))
@@ -100,7 +105,7 @@ mod with_lua {
 
 #[cfg(not(feature = "lua"))]
 mod without_lua {
-    use super::{Inside, Refusal, Reply, Run, Script};
+    use super::{Inside, Refusal, Reply, Run, Script, Settings};
 
     /// No interpreter.
     #[derive(Debug, Default)]
@@ -114,7 +119,7 @@ mod without_lua {
 
         pub(in super::super) fn flush(&self) {}
 
-        pub(in super::super) fn check(&self, script: &Script) -> Result<(), Refusal> {
+        pub(in super::super) fn check(&self, script: &Script, _: &Settings) -> Result<(), Refusal> {
             Err(unrecognised(&script.hex))
         }
 

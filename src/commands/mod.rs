@@ -5,6 +5,7 @@
 //! Rule    a handler parses, then acts, then answers; it has no effect before it has parsed everything.
 
 mod args;
+mod blocking;
 mod browse;
 mod client;
 mod command;
@@ -41,9 +42,11 @@ mod set_algebra;
 mod set_draws;
 mod sets;
 mod shared;
+mod sorted_set_algebra;
 mod sorted_set_picks;
 mod sorted_set_ranges;
 mod sorted_sets;
+mod streams;
 mod strings;
 pub mod table;
 mod text;
@@ -120,9 +123,12 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     lists::ROWS,
     list_search::ROWS,
     list_moves::ROWS,
+    blocking::ROWS,
     sorted_sets::ROWS,
     sorted_set_ranges::ROWS,
     sorted_set_picks::ROWS,
+    sorted_set_algebra::ROWS,
+    streams::ROWS,
     sets::ROWS,
     set_draws::ROWS,
     set_algebra::ROWS,

@@ -192,11 +192,16 @@ fn run(
     with_view(call, reach, |call, view| {
         if cached == Cached::NotYet {
             if script.program.is_none() {
-                call.shared.interpreter.check(script)?;
+                call.shared.interpreter.check(script, &call.shared.settings)?;
             }
             call.shared.scripts.pass(script);
         }
-        let only_reads = script.flags.no_writes || call.command.row.flags.has(Flags::READONLY);
+        let is_read = call.command.row.flags.has(Flags::READONLY);
+        if is_read && script.may_write() {
+            let text = "ERR Can not execute a script with write flag using *_ro command.";
+            return Err(Refusal::said(text));
+        }
+        let only_reads = script.flags.no_writes || is_read;
         let mut inside = Inside::new(view, call.session, call.shared, only_reads);
         let result = match program {
             Some(program) => {
@@ -287,7 +292,7 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let reach = if is_new && script.program.is_none() { Reach::All } else { Reach::Nothing };
     with_view(call, reach, |call, _| {
         if is_new && script.program.is_none() {
-            call.shared.interpreter.check(&script)?;
+            call.shared.interpreter.check(&script, &call.shared.settings)?;
         }
         call.shared.scripts.keep(&script);
         call.reply.bulk(script.hex.as_bytes());

@@ -239,6 +239,9 @@ impl Engine {
         if session.is_subscriber() && !flags.has(Flags::SUBSCRIBED) {
             return Err((unknown::while_subscribed(&command.name), Some(command)));
         }
+        if session.transaction.is_some() && flags.has(Flags::NO_MULTI) {
+            return Err((Refusal::said("ERR Command not allowed inside a transaction"), Some(command)));
+        }
         if let Some(until) = self.shared.pause.holds(may_write(session, command), now.lock)
             && (!flags.has(Flags::UNPAUSED) || self.shared.pause.is_frozen(now.lock).is_some())
         {
@@ -311,15 +314,15 @@ impl Engine {
         let Some(mut view) = view else { return self.later(session, batch) };
         view.on_behalf_of(session.client.id);
         let result = self.perform(session, command, request, &mut view, batch, out);
-        if let Ok(Outcome::Park { ticket: Some(ticket), .. }) = &result {
-            view.park(ticket);
-        }
-        view.finish(&shared.audience);
-        match result {
+        let flow = match result {
             Err(Refusal::Occupied) => self.later(session, batch),
             Ok(Outcome::Replied) | Err(_) => Flow::Next,
             Ok(Outcome::Close) => Flow::Close,
             Ok(Outcome::Park { until, answer, ticket }) => {
+                // Before the shards are let go: whoever ends the wait finds that there is one.
+                if let Some(ticket) = &ticket {
+                    view.park(ticket);
+                }
                 park(session, until, answer, ticket);
                 Flow::Wait
             }
@@ -327,7 +330,9 @@ impl Engine {
                 batch.commands -= 1;
                 Flow::Aside
             }
-        }
+        };
+        view.finish(&shared.audience);
+        flow
     }
 
     /// Carries out one command on shards that are locked, and appends its answer, a refusal included.

@@ -124,9 +124,11 @@ impl Engine {
             Reply::new(out, session.protocol).null_array();
         } else {
             Reply::new(out, session.protocol).array(steps.len());
+            session.may_wait = false;
             for step in &steps {
                 flow = self.step(session, *step, &mut view, batch, out, flow);
             }
+            session.may_wait = true;
         }
         view.finish(&shared.audience);
         flow

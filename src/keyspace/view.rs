@@ -172,19 +172,17 @@ impl<'k> View<'k> {
         while let Some((database, key)) = self.changes.next_ready() {
             self.database = database;
             let index = self.keyspace.shard_of(self.keyspace.hash(&key));
-            let mut at = 0;
-            // The queue may be long: it is looked at only while there is something to be had.
+            let mut from = 0;
+            // The queue may be long: it is gone through once, and only while there is something to be had.
             while self.entry(&key).occupied().is_some()
-                && let Some(ticket) = self.locked.held(index).parked.waiting(database, &key, at)
+                && let Some((at, ticket)) = self.locked.held(index).parked.waiting(database, &key, from)
             {
-                if !ticket.serve.is_ready(self, &key) {
-                    at += 1;
-                } else if ticket.claim.take() {
+                from = at + 1;
+                if ticket.serve.is_ready(self, &key) && ticket.claim.take() {
                     ticket.serve.serve(self, &key);
                 }
             }
-            // Those just served leave the front of the queue.
-            self.locked.held(index).parked.waiting(database, &key, 0);
+            self.locked.held(index).parked.sweep(database, &key);
         }
         self.database = home;
     }

@@ -30,6 +30,8 @@ pub struct Session {
     pub parked: Option<Parked>,
     /// Whether what takes long may hold the thread that carries out its requests.
     pub may_be_held: bool,
+    /// Whether a call of its own may wait: what a transaction or a script calls may not.
+    pub may_wait: bool,
     /// The requests since MULTI.
     pub transaction: Option<Box<Transaction>>,
     /// The keys it watches, for its next EXEC.
@@ -84,6 +86,7 @@ impl Session {
             authenticated,
             parked: None,
             may_be_held: true,
+            may_wait: true,
             transaction: None,
             watching: None,
             channels: BTreeSet::new(),

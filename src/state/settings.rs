@@ -76,6 +76,7 @@ pub struct Settings {
     /// Which keyspace events are published; zero: none.
     events: AtomicU32,
     bulk_bytes_max: AtomicU64,
+    script_bytes_max: AtomicU64,
     needs_password: AtomicBool,
     slow_micros: AtomicI64,
     spike_millis: AtomicI64,
@@ -101,6 +102,7 @@ impl Default for Settings {
             values: RwLock::new(ROWS.iter().map(|row| row.default.to_owned()).collect()),
             events: AtomicU32::new(0),
             bulk_bytes_max: AtomicU64::new(0),
+            script_bytes_max: AtomicU64::new(0),
             needs_password: AtomicBool::new(false),
             slow_micros: AtomicI64::new(0),
             spike_millis: AtomicI64::new(0),
@@ -208,6 +210,12 @@ impl Settings {
         self.bulk_bytes_max.load(Relaxed)
     }
 
+    /// Bytes that a script may hold while it is interpreted.
+    #[inline]
+    pub fn script_bytes_max(&self) -> usize {
+        usize::try_from(self.script_bytes_max.load(Relaxed)).unwrap_or(usize::MAX)
+    }
+
     /// Whether clients must authenticate.
     #[inline]
     pub fn needs_password(&self) -> bool {
@@ -245,6 +253,7 @@ impl Settings {
         self.busy_millis.store(self.integer("busy-reply-threshold"), Relaxed);
         self.events.store(Events::parse(&self.text("notify-keyspace-events")).map_or(0, |e| e.0), Relaxed);
         self.bulk_bytes_max.store(self.integer("proto-max-bulk-len") as u64, Relaxed);
+        self.script_bytes_max.store(self.integer("script-memory-limit") as u64, Relaxed);
         self.needs_password.store(!self.text("requirepass").is_empty(), Relaxed);
     }
 }

@@ -38,6 +38,12 @@ pub const ROWS: &[Setting] = &[
         Kind::Bytes(1 << 20, BULK_BYTES_MAX),
         "Bytes of the longest argument or string value.",
     ),
+    live(
+        "script-memory-limit",
+        "268435456",
+        Kind::Bytes(1 << 20, 1 << 40),
+        "Bytes that a script may hold while it is interpreted.",
+    ),
     live("notify-keyspace-events", "", Kind::Events, "Keyspace events to publish, by their letters."),
     live(
         "slowlog-log-slower-than",

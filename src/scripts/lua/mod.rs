@@ -37,8 +37,6 @@ use convert::Names;
 use fault::Fault;
 use sandbox::Sandbox;
 
-/// Bytes that a script may hold when nobody says otherwise.
-pub const MEMORY_BYTES_MAX: usize = 256 << 20;
 /// Functions that the interpreter keeps compiled, and the bytes of their texts.
 const COMPILED_MAX: usize = 1_000;
 const COMPILED_BYTES_MAX: usize = 16 << 20;
@@ -64,7 +62,10 @@ pub struct Interpreter {
     budget: Arc<Budget>,
     sandbox: Sandbox,
     names: Names,
-    compiled: BTreeMap<[u8; 20], Function>,
+    /// Where in `functions` the compiled form of a script is.
+    compiled: BTreeMap<[u8; 20], usize>,
+    /// Compiled scripts: in a table of Lua's, for handles on this side are few.
+    functions: Table,
     compiled_bytes: usize,
 }
 
@@ -83,7 +84,8 @@ impl Interpreter {
         let budget = Budget::install(&lua, memory_max)?;
         let sandbox = Sandbox::new(&lua, &budget, host)?;
         let names = Names::new(&lua)?;
-        Ok(Self { lua, budget, sandbox, names, compiled: BTreeMap::new(), compiled_bytes: 0 })
+        let functions = lua.create_table()?;
+        Ok(Self { lua, budget, sandbox, names, compiled: BTreeMap::new(), functions, compiled_bytes: 0 })
     }
 
     /// Bytes that the state holds.
@@ -108,6 +110,8 @@ impl Interpreter {
     /// Forgets all compiled scripts.
     pub fn flush(&mut self) {
         self.compiled.clear();
+        // To empty a table takes no memory.
+        let _ = self.functions.clear();
         self.compiled_bytes = 0;
         self.budget.end(&self.lua);
     }
@@ -153,8 +157,12 @@ impl Interpreter {
         self.budget.end(&self.lua);
         match result {
             Ok(result) => result,
-            Err(error) => Err(line(&error, self.budget.memory_max())),
+            Err(error) => Err(self.line(&error)),
         }
+    }
+
+    fn line(&self, error: &mlua::Error) -> Failure {
+        line(error, self.budget.memory_max())
     }
 
     fn inputs(&self, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<()> {
@@ -182,7 +190,9 @@ impl Interpreter {
             return convert::write(&self.names, value, self.sandbox.shared.protocol(), reply).map(Ok);
         }
         let Value::Table(error) = value else {
-            return Ok(Err(b"ERR Error running script".to_vec()));
+            // Without memory Lua calls no handler; nor does it when the handler fails.
+            let stop = self.budget.stopped().unwrap_or(Stop::Memory(self.budget.memory_max()));
+            return Err(Fault::Stop(stop).into());
         };
         let text: mlua::LuaString = error.raw_get(&self.names.err)?;
         let mut line = text.as_bytes().to_vec();
@@ -197,8 +207,8 @@ impl Interpreter {
     }
 
     fn function(&mut self, source: Source<'_>) -> Result<Function, Failure> {
-        if let Some(function) = self.compiled.get(&source.sha) {
-            return Ok(function.clone());
+        if let Some(index) = self.compiled.get(&source.sha) {
+            return self.functions.raw_get(*index).map_err(|error| self.line(&error));
         }
         if self.compiled.len() >= COMPILED_MAX
             || self.compiled_bytes.saturating_add(source.text.len()) > COMPILED_BYTES_MAX
@@ -212,13 +222,18 @@ impl Interpreter {
             mlua::Error::SyntaxError { message, .. } => {
                 format!("ERR Error compiling script (new function): {message}").into_bytes()
             }
-            error => line(&error, self.budget.memory_max()),
+            error => self.line(&error),
         })?;
-        self.compiled.insert(source.sha, function.clone());
+        let index = self.compiled.len() + 1;
+        self.functions.raw_set(index, &function).map_err(|error| self.line(&error))?;
+        self.compiled.insert(source.sha, index);
         self.compiled_bytes += source.text.len();
         Ok(function)
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 impl std::fmt::Debug for Budget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -25,7 +25,7 @@ pub(super) struct Sandbox {
     pub(super) environment: Table,
     /// What it stands for: where KEYS and ARGV are put.
     pub(super) globals: Table,
-    /// Runs a script's function: true and its results, or false and a table of how it failed.
+    /// Runs a script's function: true and its first result, or false and a table of how it failed.
     pub(super) run: Function,
     /// What the functions of `redis` say to the call that runs.
     pub(super) shared: Arc<Shared>,
@@ -75,11 +75,11 @@ impl Shared {
     }
 }
 
-/// Calls a function with arguments: true and its results, or false and its error as one of ours.
+/// Calls a function with arguments: true and its first result, or false and its error as one of ours.
 const GUARDED: &str = "local xpcall, unpack, select, raised = ...
 return function(body, ...)
     local arguments, count = { ... }, select('#', ...)
-    return xpcall(function() return body(unpack(arguments, 1, count)) end, raised)
+    return xpcall(function() return (body(unpack(arguments, 1, count))) end, raised)
 end";
 /// Lua's own functions that scripts may use.
 const FUNCTIONS: &[&str] = &[
