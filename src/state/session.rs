@@ -28,6 +28,8 @@ pub struct Session {
     pub authenticated: bool,
     /// A call of its own that waits for a moment or an event.
     pub parked: Option<Parked>,
+    /// Whether what takes long may hold the thread that carries out its requests.
+    pub may_be_held: bool,
     /// Whether a call of its own may wait: what a transaction or a script calls may not.
     pub may_wait: bool,
     /// The requests since MULTI.
@@ -83,6 +85,7 @@ impl Session {
             replies: Replies::On,
             authenticated,
             parked: None,
+            may_be_held: true,
             may_wait: true,
             transaction: None,
             watching: None,
