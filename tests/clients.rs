@@ -57,6 +57,28 @@ const PROJECTS: &[Project] = &[
         inputs: &["requirements.txt", "requirements-apart.txt"],
     },
     Project {
+        name: "suites",
+        probes: &[&["python3", "-c", "import venv, ensurepip"]],
+        install: &[
+            &["python3", "-m", "venv", "venv"],
+            &["venv/bin/python", "-m", "pip", "install", "--quiet", "--requirement", "requirements.txt"],
+            // Tests are in the archive of the sources, not in what is installed.
+            &[
+                "venv/bin/python",
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--no-deps",
+                "--no-binary=:all:",
+                "--dest=sdists",
+                "--requirement=sdists.txt",
+            ],
+            &["venv/bin/python", "suite.py", "unpack"],
+        ],
+        inputs: &["requirements.txt", "sdists.txt", "suite.py"],
+    },
+    Project {
         name: "node",
         borrows: None,
         probes: &[&["node", "--version"], &["npm", "--version"]],

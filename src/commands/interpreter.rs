@@ -6,9 +6,11 @@
 use super::inside::Inside;
 use super::script_cache::Script;
 use crate::error::Refusal;
-use crate::resp::Reply;
+use crate::resp::{Reply, Request};
+use crate::state::settings::Settings;
 
 /// What a script is run on, and how.
+#[cfg_attr(not(feature = "lua"), expect(dead_code, reason = "nothing runs without Lua"))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     /// The script.
@@ -19,30 +21,36 @@ pub(super) struct Run<'a> {
     pub(super) args: &'a [&'a [u8]],
 }
 
+/// What a function is called on, and how.
+#[cfg_attr(not(feature = "lua"), expect(dead_code, reason = "nothing runs without Lua"))]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Invocation<'a> {
+    /// The interpreter's number of its library.
+    pub(super) library: u32,
+    /// Its name.
+    pub(super) name: &'a str,
+    /// Its first argument.
+    pub(super) keys: &'a [&'a [u8]],
+    /// Its second argument.
+    pub(super) args: &'a [&'a [u8]],
+    /// The request that calls it.
+    pub(super) request: Request<'a>,
+}
+
 #[cfg(feature = "lua")]
 pub(super) use with_lua::Interpreter;
 #[cfg(not(feature = "lua"))]
 pub(super) use without_lua::Interpreter;
 
-/// Who looks after a script that runs.
-#[cfg(feature = "lua")]
-pub(super) fn watchdog() -> std::sync::Arc<dyn crate::scripts::lua::Watchdog> {
-    std::sync::Arc::new(crate::scripts::lua::Asleep)
-}
-
-/// Who looks after a script that runs: nobody has to.
-#[cfg(not(feature = "lua"))]
-pub(super) fn watchdog() {}
-
 #[cfg(feature = "lua")]
 mod with_lua {
-    use std::sync::Arc;
-
     use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
     use super::super::{VERSION, table};
-    use super::{Inside, Refusal, Reply, Run, Script};
-    use crate::scripts::lua::{self, Host, Source, Watchdog};
+    use super::{Inside, Invocation, Refusal, Reply, Run, Script, Settings};
+    use crate::scripts::library::Loaded;
+    use crate::scripts::lua::{self, Host, Source};
+    use crate::state::running::Function;
 
     /// The interpreter, once it is needed.
     #[derive(Debug, Default)]
@@ -63,9 +71,9 @@ mod with_lua {
     }
 
     impl Interpreter {
-        /// Bytes that it holds.
+        /// Bytes that it holds; zero while a script runs, which nobody waits for to ask.
         pub fn memory(&self) -> usize {
-            self.0.lock().as_ref().map_or(0, lua::Interpreter::memory)
+            self.0.try_lock().as_deref().and_then(Option::as_ref).map_or(0, lua::Interpreter::memory)
         }
 
         /// Forgets what it has compiled.
@@ -79,8 +87,8 @@ mod with_lua {
         ///
         /// # Errors
         /// Why it does not.
-        pub(in super::super) fn check(&self, script: &Script) -> Result<(), Refusal> {
-            self.ready()?.compile(source(script)).map_err(Refusal::Quoted)
+        pub(in super::super) fn check(&self, script: &Script, settings: &Settings) -> Result<(), Refusal> {
+            self.ready(settings)?.compile(source(script)).map_err(Refusal::Quoted)
         }
 
         /// Runs a script, and writes what it returns.
@@ -91,18 +99,59 @@ mod with_lua {
             &self,
             run: Run<'_>,
             inside: &mut Inside<'_, '_>,
-            watchdog: Arc<dyn Watchdog>,
             reply: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
-            let mut interpreter = self.ready()?;
+            let mut interpreter = self.ready(inside.settings())?;
+            let watchdog = inside.watch(None);
             let result = interpreter.run(source(run.script), run.keys, run.args, inside, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }
 
-        fn ready(&self) -> Result<MappedMutexGuard<'_, lua::Interpreter>, Refusal> {
+        /// Runs a library, `body` of its text, and keeps what it registers.
+        ///
+        /// # Errors
+        /// Why it does not load.
+        pub(in super::super) fn load(
+            &self,
+            body: &[u8],
+            inside: &mut Inside<'_, '_>,
+        ) -> Result<Loaded, Refusal> {
+            self.ready(inside.settings())?.load(body, inside).map_err(Refusal::Quoted)
+        }
+
+        /// Forgets libraries.
+        pub(in super::super) fn forget(&self, libraries: &[u32]) {
+            if let Some(interpreter) = self.0.lock().as_mut() {
+                interpreter.forget(libraries);
+            }
+        }
+
+        /// Calls a function, and writes what it returns.
+        ///
+        /// # Errors
+        /// Why it ended early.
+        pub(in super::super) fn call(
+            &self,
+            call: Invocation<'_>,
+            inside: &mut Inside<'_, '_>,
+            reply: &mut Reply<'_>,
+        ) -> Result<(), Refusal> {
+            let mut interpreter = self.ready(inside.settings())?;
+            let command = call.request.words().map(<[u8]>::to_vec).collect();
+            let watchdog = inside.watch(Some(Function { name: call.name.to_owned(), command }));
+            let (keys, args) = (call.keys, call.args);
+            let result = interpreter.call(call.library, call.name, keys, args, inside, watchdog, reply);
+            result.map_err(Refusal::Quoted)
+        }
+
+        fn ready(&self, settings: &Settings) -> Result<MappedMutexGuard<'_, lua::Interpreter>, Refusal> {
             let mut slot = self.0.lock();
             if slot.is_none() {
-                *slot = Some(lua::Interpreter::new(lua::MEMORY_BYTES_MAX, HOST).map_err(Refusal::Quoted)?);
+                *slot =
+                    Some(lua::Interpreter::new(settings.script_bytes_max(), HOST).map_err(Refusal::Quoted)?);
+            }
+            if let Some(interpreter) = slot.as_mut() {
+                interpreter.set_memory_max(settings.script_bytes_max());
             }
             MutexGuard::try_map(slot, Option::as_mut)
                 .map_err(|_| Refusal::said("ERR the interpreter did not start"))
@@ -112,7 +161,8 @@ mod with_lua {
 
 #[cfg(not(feature = "lua"))]
 mod without_lua {
-    use super::{Inside, Refusal, Reply, Run, Script};
+    use super::{Inside, Invocation, Refusal, Reply, Run, Script, Settings};
+    use crate::scripts::library::Loaded;
 
     /// No interpreter.
     #[derive(Debug, Default)]
@@ -126,7 +176,7 @@ mod without_lua {
 
         pub(in super::super) fn flush(&self) {}
 
-        pub(in super::super) fn check(&self, script: &Script) -> Result<(), Refusal> {
+        pub(in super::super) fn check(&self, script: &Script, _: &Settings) -> Result<(), Refusal> {
             Err(unrecognised(&script.hex))
         }
 
@@ -134,10 +184,24 @@ mod without_lua {
             &self,
             run: Run<'_>,
             _: &mut Inside<'_, '_>,
-            _: (),
             _: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
             Err(unrecognised(&run.script.hex))
+        }
+
+        pub(in super::super) fn load(&self, _: &[u8], _: &mut Inside<'_, '_>) -> Result<Loaded, Refusal> {
+            Err(Refusal::said("ERR Engine 'lua' not found"))
+        }
+
+        pub(in super::super) fn forget(&self, _: &[u32]) {}
+
+        pub(in super::super) fn call(
+            &self,
+            _: Invocation<'_>,
+            _: &mut Inside<'_, '_>,
+            _: &mut Reply<'_>,
+        ) -> Result<(), Refusal> {
+            Err(Refusal::said("ERR Function not found"))
         }
     }
 

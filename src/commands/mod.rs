@@ -5,8 +5,11 @@
 //! Rule    a handler parses, then acts, then answers; it has no effect before it has parsed everything.
 
 mod args;
+mod blocking;
 mod browse;
 mod client;
+mod client_list;
+mod client_tracking;
 mod command;
 mod config;
 mod connection;
@@ -16,6 +19,7 @@ mod debug;
 mod expire;
 mod expiry;
 mod facts;
+mod functions;
 mod hash_browse;
 mod hash_expiry;
 mod hash_leases;
@@ -26,6 +30,7 @@ mod inside;
 mod interpreter;
 mod keys;
 mod latency;
+mod libraries;
 mod list_moves;
 mod list_search;
 mod lists;
@@ -41,17 +46,23 @@ mod set_algebra;
 mod set_draws;
 mod sets;
 mod shared;
+mod sorted_set_algebra;
 mod sorted_set_picks;
 mod sorted_set_ranges;
 mod sorted_sets;
+mod streams;
 mod strings;
 pub mod table;
 mod text;
 mod transactions;
+#[cfg(feature = "lua")]
+mod watchdog;
 
 pub use args::Args;
+pub(crate) use client_tracking::{end as end_tracking, remember};
 pub use metrics::prometheus;
 pub(crate) use pubsub::leave_all;
+pub(crate) use scripting::busy;
 pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
 pub(crate) use transactions::{EXEC, discard_all};
@@ -99,8 +110,8 @@ pub enum Outcome {
         /// The keys it waits for, and what it does when one of them has what it needs; `None`: it waits for its time.
         ticket: Option<Arc<Ticket>>,
     },
-    /// A long call holds what it needs: it is to be carried out again later. It has had no effect.
-    Later,
+    /// It may take long, and is to be carried out where a thread may be held. It has had no effect.
+    Aside,
 }
 
 /// Every family's rows, in the order in which the documents list them.
@@ -117,9 +128,12 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     lists::ROWS,
     list_search::ROWS,
     list_moves::ROWS,
+    blocking::ROWS,
     sorted_sets::ROWS,
     sorted_set_ranges::ROWS,
     sorted_set_picks::ROWS,
+    sorted_set_algebra::ROWS,
+    streams::ROWS,
     sets::ROWS,
     set_draws::ROWS,
     set_algebra::ROWS,
@@ -130,6 +144,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     expire::ROWS,
     transactions::ROWS,
     scripting::ROWS,
+    functions::ROWS,
     pubsub::ROWS,
     command::ROWS,
     config::ROWS,

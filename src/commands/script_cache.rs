@@ -49,6 +49,11 @@ impl Script {
         Ok(Self { sha, hex, program, flags, may_run_long: may_run_long(&text), text, body })
     }
 
+    /// Whether its first line says what it does, and not that it writes nothing.
+    pub(super) fn may_write(&self) -> bool {
+        self.body > 0 && !self.flags.no_writes
+    }
+
     /// What is Lua of its text.
     pub(super) fn body(&self) -> &[u8] {
         &self.text[self.body..]

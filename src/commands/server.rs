@@ -53,7 +53,12 @@ pub(super) const ROWS: &[Row] = &[
         name: "SHUTDOWN",
         summary: "Ends the server. Nothing is saved, whatever is asked for.",
         since: "1.0.0",
-        flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+        flags: Flags::ADMIN
+            .with(Flags::NOSCRIPT)
+            .with(Flags::LOADING)
+            .with(Flags::STALE)
+            .with(Flags::BUSY)
+            .with(Flags::NO_MULTI),
         args: &[
             one_of("save-selector", &[token("nosave", "NOSAVE"), token("save", "SAVE")]).maybe(),
             token("now", "NOW").maybe(),
@@ -292,7 +297,7 @@ fn memory_usage(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn memory_doctor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    let (held, process) = (call.view.counts().bytes as u64, call.shared.process());
+    let (held, process) = (call.view.counts()?.bytes as u64, call.shared.process());
     let text = if held > 0 && process.resident_bytes > 16 * held.max(1 << 24) {
         format!(
             "The process holds {} bytes of memory for {held} bytes of keys: something large has been freed, \
@@ -324,9 +329,12 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let shared = call.shared;
-    let held = call.view.counts().bytes as u64;
+    let held = call.view.counts()?.bytes as u64;
     let process = shared.process();
-    let keys: usize = (0..shared.keyspace.databases()).map(|database| call.view.size(database).0).sum();
+    let mut keys = 0;
+    for database in 0..shared.keyspace.databases() {
+        keys += call.view.size(database)?.0;
+    }
     let buffers: u64 = super::metrics::client_bytes(shared);
     let facts = [
         ("peak.allocated", shared.metrics.peak_bytes.see(held + buffers)),

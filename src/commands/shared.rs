@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 use std::sync::{Arc, OnceLock};
 
 use super::interpreter::Interpreter;
+use super::libraries::Libraries;
 use super::row::Flags;
 use super::script_cache::ScriptCache;
 use super::{Command, table};
@@ -14,6 +15,7 @@ use crate::state::audience::Audience;
 use crate::state::clients::Client;
 use crate::state::latency::{Latency, Spike};
 use crate::state::metrics::{CommandStats, Metrics};
+use crate::state::running::Running;
 use crate::state::settings::{Events, Settings};
 use crate::state::slowlog::{SlowCall, Slowlog, shortened};
 
@@ -36,6 +38,10 @@ pub struct Shared {
     pub scripts: ScriptCache,
     /// What runs the scripts that are not recognised.
     pub interpreter: Interpreter,
+    /// The script that runs.
+    pub running: Arc<Running>,
+    /// Libraries of functions that have been loaded.
+    pub libraries: Libraries,
     /// Commands that were slow.
     pub slowlog: Slowlog,
     /// Events that took long.
@@ -123,6 +129,8 @@ impl Shared {
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
             scripts: ScriptCache::default(),
             interpreter: Interpreter::default(),
+            running: Arc::default(),
+            libraries: Libraries::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             pause: Pause::default(),
@@ -160,6 +168,7 @@ impl Shared {
     /// SHUTDOWN: the server is to end now.
     pub fn stop(&self) {
         self.is_stopping.store(true, SeqCst);
+        self.running.end_all();
         if let Some(hook) = self.stop_hook.get() {
             hook();
         }

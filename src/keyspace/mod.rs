@@ -49,16 +49,16 @@ use crate::state::transaction::{Watch, Watching};
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use locked::Patience;
 use observers::Observers;
-use occupancy::Occupancy;
 use parked::Parked;
 
 pub use changes::Changes;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
+pub use occupancy::Occupancy;
 pub use parked::{Serve, Ticket};
 pub use shard::Form;
 use shard::Shard;
-pub use view::{Reach, View};
+pub use view::{Reach, Standing, View};
 
 /// Every key of one server.
 pub struct Keyspace {
@@ -69,7 +69,7 @@ pub struct Keyspace {
     next_record: AtomicU64,
     alarm: Alarm,
     /// Whether a long call holds every shard.
-    pub occupancy: Occupancy,
+    pub occupancy: Arc<Occupancy>,
     /// What is to be taken out of shards once a long call has let them go.
     leftovers: Mutex<Vec<Left>>,
 }
@@ -132,15 +132,22 @@ pub struct Counts {
     pub expired: u64,
     /// Bytes that keys and values take.
     pub bytes: usize,
+    /// Keys of which somebody keeps a copy.
+    pub tracked_keys: usize,
+    /// Copies of them.
+    pub copies: usize,
 }
 
 impl Counts {
     fn with(self, held: &Held) -> Self {
+        let (tracked_keys, copies) = held.observers.tracked();
         Self {
             hits: self.hits + held.hits,
             misses: self.misses + held.misses,
             expired: self.expired + held.expired,
             bytes: self.bytes + held.shard.used_bytes(),
+            tracked_keys: self.tracked_keys + tracked_keys,
+            copies: self.copies + copies,
         }
     }
 }
@@ -194,7 +201,7 @@ impl Keyspace {
             journal: layout.journal,
             next_record: AtomicU64::new(0),
             alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), ring: Box::new(ring) },
-            occupancy: Occupancy::default(),
+            occupancy: Arc::default(),
             leftovers: Mutex::new(Vec::new()),
         }
     }
@@ -263,14 +270,6 @@ impl Keyspace {
             Some(mut held) => held.leave(&left),
             None => self.leftovers.lock().push(left),
         }
-    }
-
-    /// How many keys somebody keeps a copy of, and how many copies there are.
-    pub fn tracked(&self) -> (usize, usize) {
-        self.cells.iter().fold((0, 0), |(keys, copies), cell| {
-            let (more_keys, more_copies) = cell.0.lock().observers.tracked();
-            (keys + more_keys, copies + more_copies)
-        })
     }
 
     /// How many calls are parked, each counted once per key.

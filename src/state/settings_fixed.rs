@@ -16,7 +16,6 @@ pub const FIXED: &[(&str, &str)] = &[
     ("appendonly", "no"),
     ("auto-aof-rewrite-min-size", "67108864"),
     ("auto-aof-rewrite-percentage", "100"),
-    ("busy-reply-threshold", "5000"),
     ("client-output-buffer-limit", "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"),
     ("client-query-buffer-limit", "1073741824"),
     ("cluster-enabled", "no"),
@@ -37,7 +36,6 @@ pub const FIXED: &[(&str, &str)] = &[
     ("lazyfree-lazy-user-del", "no"),
     ("lazyfree-lazy-user-flush", "no"),
     ("list-max-listpack-size", "-2"),
-    ("lua-time-limit", "5000"),
     ("masterauth", ""),
     ("masteruser", ""),
     ("maxmemory", "0"),
@@ -61,7 +59,6 @@ pub const FIXED: &[(&str, &str)] = &[
     ("supervised", "no"),
     ("tcp-backlog", "511"),
     ("tls-port", "0"),
-    ("tracking-table-max-keys", "1000000"),
     ("zset-max-listpack-entries", "128"),
     ("zset-max-listpack-value", "64"),
 ];

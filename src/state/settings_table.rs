@@ -38,6 +38,12 @@ pub const ROWS: &[Setting] = &[
         Kind::Bytes(1 << 20, BULK_BYTES_MAX),
         "Bytes of the longest argument or string value.",
     ),
+    live(
+        "script-memory-limit",
+        "268435456",
+        Kind::Bytes(1 << 20, 1 << 40),
+        "Bytes that a script may hold while it is interpreted.",
+    ),
     live("notify-keyspace-events", "", Kind::Events, "Keyspace events to publish, by their letters."),
     live(
         "slowlog-log-slower-than",
@@ -45,12 +51,24 @@ pub const ROWS: &[Setting] = &[
         Kind::Integer(-1, i64::MAX),
         "Microseconds that make a command slow.",
     ),
+    live(
+        "busy-reply-threshold",
+        "5000",
+        Kind::Integer(0, i32::MAX as i64),
+        "Milliseconds that a script may take before others are told BUSY, and it may be killed; 0: for ever.",
+    ),
     live("slowlog-max-len", "128", Kind::Integer(0, 1_000_000), "Slow commands remembered."),
     live(
         "latency-monitor-threshold",
         "0",
         Kind::Integer(0, i64::MAX),
         "Milliseconds that make an event worth LATENCY's memory; 0: none.",
+    ),
+    live(
+        "tracking-table-max-keys",
+        "1000000",
+        Kind::Integer(0, i64::MAX),
+        "Keys remembered for clients with copies; 0: as many as they read.",
     ),
     live("loglevel", "notice", Kind::OneOf(&["debug", "verbose", "notice", "warning"]), "What is logged."),
     at_start("logfile", "", Kind::Text, "File that the log is appended to; empty: the standard output."),

@@ -48,6 +48,18 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..python(&["venv/bin/python", "redis_py_asyncio.py"])
     },
     Client {
+        name: "redis-py-suite",
+        packages: &["redis"],
+        covers: "redis-py's own tests of locks, scripts, pipelines and transactions, with threads and asyncio",
+        ..suite(&["venv/bin/python", "suite.py", "redis"])
+    },
+    Client {
+        name: "walrus-suite",
+        packages: &["walrus", "redis"],
+        covers: "walrus' own tests of locks, rate limits, containers, counters and caches",
+        ..suite(&["venv/bin/python", "suite.py", "walrus"])
+    },
+    Client {
         name: "python-redis-lock",
         packages: &["python-redis-lock", "redis"],
         covers: "`Lock` whose waiters sleep in BLPOP, with and without a lease, renewed, reset, reset all",
@@ -331,6 +343,11 @@ const REDISSON: &str = "`RLock`, reentrant, with a lease and with its watchdog; 
 
 const fn python(command: &'static [&'static str]) -> Client {
     Client { language: Language::Python, ..tool("python", command) }
+}
+
+/// A client's own tests.
+const fn suite(command: &'static [&'static str]) -> Client {
+    Client { language: Language::Python, ..tool("suites", command) }
 }
 
 const fn node(command: &'static [&'static str]) -> Client {

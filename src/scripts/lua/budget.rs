@@ -102,7 +102,12 @@ impl Budget {
     /// The script is over. What it leaves behind must not count against the next one.
     pub(super) fn end(&self, lua: &Lua) {
         *self.watchdog.lock() = None;
-        if lua.used_memory() > LITTLE_BYTES.min(self.memory_max() / 4) {
+        let little = LITTLE_BYTES.min(self.memory_max() / 4);
+        if lua.used_memory() > little {
+            self.collect(lua);
+        }
+        // What our own closures held is let go by the first collection, and gone after the second.
+        if lua.used_memory() > little {
             self.collect(lua);
         }
     }

@@ -5,13 +5,13 @@
 //!         makes it, and is refused below [`DEPTH_MAX`].
 //! Source  Redis 7.0 `script_lua.c`: `redisProtocolToLuaType_*`, `luaReplyToRedisReply`.
 
-use mlua::{Lua, LuaString, Table, Value};
+use mlua::{Function, Lua, LuaString, Table, Value};
 
 use super::fault::{error_table, refused};
 use crate::error::until_nul;
 use crate::resp::{Protocol, Reply};
 
-/// Names of fields, made once.
+/// Names of fields, and what else is made once.
 #[derive(Debug)]
 pub(super) struct Names {
     pub(super) err: LuaString,
@@ -23,6 +23,8 @@ pub(super) struct Names {
     verbatim_string: LuaString,
     string: LuaString,
     format: LuaString,
+    /// Lua's own `next`.
+    next: Function,
 }
 
 impl Names {
@@ -38,6 +40,7 @@ impl Names {
             verbatim_string: name("verbatim_string")?,
             string: name("string")?,
             format: name("format")?,
+            next: lua.globals().raw_get("next")?,
         })
     }
 }
@@ -174,15 +177,15 @@ pub(super) fn write(
     }
 }
 
-/// Tables inside tables that a script may return: about where Redis comes to the end of Lua's stack.
-const OPEN_MAX: usize = 7_990;
+/// Tables inside tables that a script may return: not far from where Redis comes to the end of Lua's stack.
+const OPEN_MAX: usize = 7_000;
 
 /// A table of which a part has been written.
 enum Open {
     /// An array, and how many of its elements are written.
     Array { table: Table, written: usize, len: usize },
-    /// The keys and values of a map, in the order in which they are to come; of a set the members.
-    Items(std::vec::IntoIter<Value>),
+    /// The keys and values of a map, or the members of a set: the last key, and whether its value has yet to come.
+    Items { table: Table, next: Function, last: Value, value: Option<Value>, with_values: bool },
 }
 
 impl Open {
@@ -200,14 +203,12 @@ impl Open {
             _ => {}
         }
         if let Value::Table(map) = table.raw_get(&names.map)? {
-            let items = items(map, true)?;
-            reply.map(items.len() / 2);
-            return Ok(Some(Self::Items(items.into_iter())));
+            reply.map(entries(&map)?);
+            return Ok(Some(Self::items(names, map, true)));
         }
         if let Value::Table(set) = table.raw_get(&names.set)? {
-            let items = items(set, false)?;
-            reply.set(items.len());
-            return Ok(Some(Self::Items(items.into_iter())));
+            reply.set(entries(&set)?);
+            return Ok(Some(Self::items(names, set, false)));
         }
         if let Value::String(number) = table.raw_get(&names.big_number)? {
             return Ok(Self::done(reply.big_number(&number.as_bytes())));
@@ -223,13 +224,26 @@ impl Open {
         Ok(Some(Self::Array { table, written: 0, len }))
     }
 
+    fn items(names: &Names, table: Table, with_values: bool) -> Self {
+        Self::Items { table, next: names.next.clone(), last: Value::Nil, value: None, with_values }
+    }
+
     fn done((): ()) -> Option<Self> {
         None
     }
 
     fn next(&mut self) -> mlua::Result<Option<Value>> {
         match self {
-            Self::Items(items) => Ok(items.next()),
+            Self::Items { value, .. } if value.is_some() => Ok(value.take()),
+            Self::Items { table, next, last, value, with_values } => {
+                let (key, found): (Value, Value) = next.call((&*table, &*last))?;
+                if key.is_nil() {
+                    return Ok(None);
+                }
+                *last = key.clone();
+                *value = with_values.then_some(found);
+                Ok(Some(key))
+            }
             Self::Array { written, len, .. } if written == len => Ok(None),
             Self::Array { table, written, .. } => {
                 *written += 1;
@@ -250,16 +264,13 @@ fn length(table: &Table) -> mlua::Result<usize> {
     Ok(0)
 }
 
-fn items(table: Table, with_values: bool) -> mlua::Result<Vec<Value>> {
-    let mut items = Vec::new();
+fn entries(table: &Table) -> mlua::Result<usize> {
+    let mut count = 0;
     for pair in table.pairs::<Value, Value>() {
-        let (key, value) = pair?;
-        items.push(key);
-        if with_values {
-            items.push(value);
-        }
+        pair?;
+        count += 1;
     }
-    Ok(items)
+    Ok(count)
 }
 
 /// What is no table.

@@ -14,6 +14,7 @@ mod cjson;
 mod cmsgpack;
 mod convert;
 mod fault;
+mod functions;
 mod library;
 mod patterns;
 mod random;
@@ -35,10 +36,9 @@ use crate::resp::Reply;
 use budget::Budget;
 use convert::Names;
 use fault::Fault;
+use functions::Functions;
 use sandbox::Sandbox;
 
-/// Bytes that a script may hold when nobody says otherwise.
-pub const MEMORY_BYTES_MAX: usize = 256 << 20;
 /// Functions that the interpreter keeps compiled, and the bytes of their texts.
 const COMPILED_MAX: usize = 1_000;
 const COMPILED_BYTES_MAX: usize = 16 << 20;
@@ -63,8 +63,12 @@ pub struct Interpreter {
     lua: Lua,
     budget: Arc<Budget>,
     sandbox: Sandbox,
+    libraries: Functions,
     names: Names,
-    compiled: BTreeMap<[u8; 20], Function>,
+    /// Where in `functions` the compiled form of a script is.
+    compiled: BTreeMap<[u8; 20], usize>,
+    /// Compiled scripts: in a table of Lua's, for handles on this side are few.
+    functions: Table,
     compiled_bytes: usize,
 }
 
@@ -82,8 +86,11 @@ impl Interpreter {
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         let budget = Budget::install(&lua, memory_max)?;
         let sandbox = Sandbox::new(&lua, &budget, host)?;
+        let libraries = Functions::new(&lua, &sandbox, &budget)?;
         let names = Names::new(&lua)?;
-        Ok(Self { lua, budget, sandbox, names, compiled: BTreeMap::new(), compiled_bytes: 0 })
+        let functions = lua.create_table()?;
+        let compiled = BTreeMap::new();
+        Ok(Self { lua, budget, sandbox, libraries, names, compiled, functions, compiled_bytes: 0 })
     }
 
     /// Bytes that the state holds.
@@ -108,6 +115,8 @@ impl Interpreter {
     /// Forgets all compiled scripts.
     pub fn flush(&mut self) {
         self.compiled.clear();
+        // To empty a table takes no memory.
+        let _ = self.functions.clear();
         self.compiled_bytes = 0;
         self.budget.end(&self.lua);
     }
@@ -153,20 +162,25 @@ impl Interpreter {
         self.budget.end(&self.lua);
         match result {
             Ok(result) => result,
-            Err(error) => Err(line(&error, self.budget.memory_max())),
+            Err(error) => Err(self.line(&error)),
         }
     }
 
+    fn line(&self, error: &mlua::Error) -> Failure {
+        line(error, self.budget.memory_max())
+    }
+
     fn inputs(&self, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<()> {
-        let list = |words: &[&[u8]]| -> mlua::Result<Table> {
-            let table = self.lua.create_table_with_capacity(words.len(), 0)?;
-            for (at, word) in words.iter().enumerate() {
-                table.raw_set(at + 1, self.lua.create_string(word)?)?;
-            }
-            Ok(table)
-        };
-        self.sandbox.globals.raw_set("KEYS", list(keys)?)?;
-        self.sandbox.globals.raw_set("ARGV", list(args)?)
+        self.sandbox.globals.raw_set("KEYS", self.list(keys)?)?;
+        self.sandbox.globals.raw_set("ARGV", self.list(args)?)
+    }
+
+    fn list(&self, words: &[&[u8]]) -> mlua::Result<Table> {
+        let table = self.lua.create_table_with_capacity(words.len(), 0)?;
+        for (at, word) in words.iter().enumerate() {
+            table.raw_set(at + 1, self.lua.create_string(word)?)?;
+        }
+        Ok(table)
     }
 
     /// Writes what the script returned, or makes the line of how it failed.
@@ -181,11 +195,7 @@ impl Interpreter {
         if is_done {
             return convert::write(&self.names, value, self.sandbox.shared.protocol(), reply).map(Ok);
         }
-        let Value::Table(error) = value else {
-            return Ok(Err(b"ERR Error running script".to_vec()));
-        };
-        let text: mlua::LuaString = error.raw_get(&self.names.err)?;
-        let mut line = text.as_bytes().to_vec();
+        let (mut line, error) = self.told(value)?;
         if let (Value::String(source), Value::Integer(at)) =
             (error.raw_get("source")?, error.raw_get("line")?)
         {
@@ -196,9 +206,21 @@ impl Interpreter {
         Ok(Err(line))
     }
 
+    /// The line of how a script failed, out of what it left, and that.
+    fn told(&self, value: Value) -> mlua::Result<(Vec<u8>, Table)> {
+        let Value::Table(error) = value else {
+            // Without memory Lua calls no handler; nor does it when the handler fails.
+            let stop = self.budget.stopped().unwrap_or(Stop::Memory(self.budget.memory_max()));
+            return Err(Fault::Stop(stop).into());
+        };
+        let text: mlua::LuaString = error.raw_get(&self.names.err)?;
+        let line = text.as_bytes().to_vec();
+        Ok((line, error))
+    }
+
     fn function(&mut self, source: Source<'_>) -> Result<Function, Failure> {
-        if let Some(function) = self.compiled.get(&source.sha) {
-            return Ok(function.clone());
+        if let Some(index) = self.compiled.get(&source.sha) {
+            return self.functions.raw_get(*index).map_err(|error| self.line(&error));
         }
         if self.compiled.len() >= COMPILED_MAX
             || self.compiled_bytes.saturating_add(source.text.len()) > COMPILED_BYTES_MAX
@@ -212,13 +234,18 @@ impl Interpreter {
             mlua::Error::SyntaxError { message, .. } => {
                 format!("ERR Error compiling script (new function): {message}").into_bytes()
             }
-            error => line(&error, self.budget.memory_max()),
+            error => self.line(&error),
         })?;
-        self.compiled.insert(source.sha, function.clone());
+        let index = self.compiled.len() + 1;
+        self.functions.raw_set(index, &function).map_err(|error| self.line(&error))?;
+        self.compiled.insert(source.sha, index);
         self.compiled_bytes += source.text.len();
         Ok(function)
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 impl std::fmt::Debug for Budget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

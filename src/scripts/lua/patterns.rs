@@ -29,8 +29,8 @@ pub(super) enum Capture {
     Bytes { start: usize, end: usize },
     /// A place: `()`.
     Place(usize),
-    /// It has begun and not ended.
-    Open { start: usize },
+    /// It has begun here and not ended: an error for whoever looks at it.
+    Open(usize),
 }
 
 /// One match.
@@ -69,10 +69,6 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
         self.captures.clear();
         self.depth = 0;
         let Some(end) = self.run(start, 0)? else { return Ok(None) };
-        let is_open = |capture: &Capture| matches!(capture, Capture::Open { .. });
-        if self.captures.iter().any(is_open) {
-            return Err(Broken::Malformed("unfinished capture"));
-        }
         Ok(Some(Match { whole: start..end, captures: self.captures.clone() }))
     }
 
@@ -118,7 +114,7 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
             let second = self.pattern.get(item + 1).copied();
             match (first, second) {
                 (b'(', Some(b')')) => return self.open(Capture::Place(at), at, item + 2),
-                (b'(', _) => return self.open(Capture::Open { start: at }, at, item + 1),
+                (b'(', _) => return self.open(Capture::Open(at), at, item + 1),
                 (b')', _) => return self.close(at, item + 1),
                 (b'%', Some(b'b')) => match self.balanced(at, item + 2)? {
                     Some(end) => (at, item) = (end, item + 4),
@@ -169,14 +165,14 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
 
     fn close(&mut self, at: usize, item: usize) -> Found<E> {
         let open = self.captures.iter().enumerate().rev().find_map(|(level, capture)| match capture {
-            Capture::Open { start } => Some((level, *start)),
+            Capture::Open(start) => Some((level, *start)),
             _ => None,
         });
         let (level, start) = open.ok_or(Broken::Malformed("invalid pattern capture"))?;
         self.captures[level] = Capture::Bytes { start, end: at };
         let found = self.deeper(at, item)?;
         if found.is_none() {
-            self.captures[level] = Capture::Open { start };
+            self.captures[level] = Capture::Open(start);
         }
         Ok(found)
     }
@@ -222,7 +218,7 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
         let index = usize::from(digit).checked_sub(usize::from(b'1'));
         let capture = index.and_then(|index| self.captures.get(index)).copied();
         let captured = match capture {
-            None | Some(Capture::Open { .. }) => return Err(Broken::Malformed("invalid capture index")),
+            None | Some(Capture::Open(_)) => return Err(Broken::Malformed("invalid capture index")),
             // A place has no bytes to come again.
             Some(Capture::Place(_)) => return Ok(None),
             Some(Capture::Bytes { start, end }) => &self.subject[start..end],
@@ -399,7 +395,6 @@ mod tests {
         for (pattern, text) in [
             ("[a", "malformed pattern (missing ']')"),
             ("%", "malformed pattern (ends with '%')"),
-            ("(a", "unfinished capture"),
             ("a)", "invalid pattern capture"),
             ("%1", "invalid capture index"),
             ("%f", "missing '[' after '%f' in pattern"),

@@ -115,33 +115,53 @@ end
 
 -- Errors that are caught.
 
-local function settle(is_fine, ...)
-    if is_fine then return true, ... end
-    return false, caught(...)
+-- Lua's pcall has room for few results; more of them go in a table.
+local FEW_RESULTS = 15
+
+local function pack(...)
+    local count = select('#', ...)
+    if count <= FEW_RESULTS then return nil, ... end
+    return { count = count, ... }
+end
+
+local function act(body, ...)
+    return pack(body(...))
+end
+
+local function settle(is_fine, packed, ...)
+    if not is_fine then return false, caught(packed) end
+    if packed then return true, unpack(packed, 1, packed.count) end
+    return true, ...
 end
 
 function real.pcall(...)
     if select('#', ...) == 0 then bad_argument(1, 'pcall', 'value expected') end
-    return settle(pcall(...))
+    return settle(pcall(act, ...))
 end
 
-local function settle_value(is_fine, ...)
-    if is_fine then return true, ... end
-    return false, passed(...)
+local function settle_value(is_fine, packed, ...)
+    if not is_fine then return false, passed(packed) end
+    if packed then return true, unpack(packed, 1, packed.count) end
+    return true, ...
 end
 
 function real.xpcall(...)
     local body, handler = ...
     if select('#', ...) < 2 then bad_argument(2, 'xpcall', 'value expected') end
-    return settle_value(xpcall(body, function(raised)
+    return settle_value(xpcall(function() return pack(body()) end, function(raised)
         return handler(passed(raised))
     end))
+end
+
+local function resumed(is_fine, ...)
+    if is_fine then return true, ... end
+    return false, passed(...)
 end
 
 function real.coroutine.resume(...)
     local routine = ...
     if type(routine) ~= 'thread' then bad_argument(1, 'resume', 'coroutine expected') end
-    return settle_value(resume(...))
+    return resumed(resume(...))
 end
 
 local function carry_on(is_fine, ...)
@@ -164,7 +184,7 @@ local function compile(text, name)
     -- What begins like bytecode is read as the text that it is not.
     local prefix = text:sub(1, 1) == '\27' and ' ' or ''
     local compiled, reason = loadstring(prefix .. text, name or text)
-    if not compiled then return nil, reason end
+    if not compiled then return nil, passed(reason) end
     return setfenv(compiled, real._G)
 end
 
@@ -187,6 +207,7 @@ function real.load(...)
     local pieces = {}
     while true do
         local piece = reader()
+        if type(piece) == 'number' then piece = tostring(piece) end
         if piece == nil or piece == '' then break end
         if type(piece) ~= 'string' then return nil, 'reader function must return a string' end
         pieces[#pieces + 1] = piece
@@ -202,9 +223,11 @@ function real.collectgarbage(option, ...)
     elseif option == 'count' then
         return collectgarbage('count')
     elseif option == 'step' then
-        return true
-    elseif option == 'stop' or option == 'restart' or option == 'setpause' or option == 'setstepmul' then
+        return false
+    elseif option == 'stop' or option == 'restart' then
         return 0
+    elseif option == 'setpause' or option == 'setstepmul' then
+        return 200
     end
     bad_argument(1, 'collectgarbage', "invalid option '" .. tostring(option) .. "'")
 end
@@ -228,11 +251,17 @@ rawset(real, '_G', protect(real, protect({})))
 getmetatable('').__index = real.string
 getmetatable('').__metatable = protect(getmetatable(''))
 
--- Runs a script's function to its end: true and what it returns, or false and how it failed.
-local function run(body, ...)
-    local arguments, count = { ... }, select('#', ...)
-    if count == 0 then return xpcall(body, failed) end
-    return xpcall(function() return body(unpack(arguments, 1, count)) end, failed)
+-- Runs a script's function to its end: true and the first of what it returns, or false and how it failed.
+local body_of_run
+
+local function first()
+    return (body_of_run())
 end
 
-return real._G, run, rawequal
+local function run(body, ...)
+    local arguments, count = { ... }, select('#', ...)
+    body_of_run = count == 0 and body or function() return body(unpack(arguments, 1, count)) end
+    return xpcall(first, failed)
+end
+
+return real._G, run, protect

@@ -25,11 +25,14 @@ pub(super) struct Sandbox {
     pub(super) environment: Table,
     /// What it stands for: where KEYS and ARGV are put.
     pub(super) globals: Table,
-    /// Runs a script's function: true and its results, or false and a table of how it failed.
+    /// Runs a script's function: true and its first result, or false and a table of how it failed.
     pub(super) run: Function,
+    /// Makes what stands for a table that scripts must not change.
+    pub(super) protect: Function,
     /// What the functions of `redis` say to the call that runs.
     pub(super) shared: Arc<Shared>,
-    redis: Table,
+    /// What `redis` stands for.
+    pub(super) redis: Table,
     /// `redis.call` and `redis.pcall` for the time when no script runs.
     idle: (Function, Function),
 }
@@ -75,11 +78,11 @@ impl Shared {
     }
 }
 
-/// Calls a function with arguments: true and its results, or false and its error as one of ours.
+/// Calls a function with arguments: true and its first result, or false and its error as one of ours.
 const GUARDED: &str = "local xpcall, unpack, select, raised = ...
 return function(body, ...)
     local arguments, count = { ... }, select('#', ...)
-    return xpcall(function() return body(unpack(arguments, 1, count)) end, raised)
+    return xpcall(function() return (body(unpack(arguments, 1, count))) end, raised)
 end";
 /// Lua's own functions that scripts may use.
 const FUNCTIONS: &[&str] = &[
@@ -135,8 +138,8 @@ impl Sandbox {
         let own = own(lua, budget)?;
         globals.raw_set("__redis__err__handler", own.raw_get::<Function>("failed")?)?;
         let chunk = lua.load(include_str!("sandbox.lua")).set_name(OWN_CHUNK);
-        let (environment, run) = chunk.call((own, &globals))?;
-        Ok(Self { environment, globals, run, shared, redis, idle })
+        let (environment, run, protect) = chunk.call((own, &globals))?;
+        Ok(Self { environment, globals, run, protect, shared, redis, idle })
     }
 
     /// The functions of the script that runs take their places.

@@ -12,7 +12,7 @@ use super::budget::Budget;
 use super::fault::{bad_argument, raised};
 use super::patterns::{Broken, Capture, Match, Matcher};
 
-/// Puts them into `string`. `guarded` calls a function: true and its results, or false and
+/// Puts them into `string`. `guarded` calls a function: true and its first result, or false and
 /// its error as one of ours.
 pub(super) fn install(
     lua: &Lua,
@@ -222,7 +222,8 @@ fn expand(lua: &Lua, text: &[u8], subject: &[u8], found: &Match, out: &mut Vec<u
                         None if index == 0 && found.captures.is_empty() => {
                             out.extend_from_slice(&subject[found.whole.clone()]);
                         }
-                        _ => return Err(raised(lua, "invalid capture index")),
+                        Some(Capture::Open(_)) => return Err(raised(lua, "unfinished capture")),
+                        None => return Err(raised(lua, "invalid capture index")),
                     }
                 }
                 other => out.push(other),
@@ -245,7 +246,8 @@ fn captures(lua: &Lua, subject: &[u8], found: &Match) -> mlua::Result<MultiValue
 fn captured(lua: &Lua, subject: &[u8], capture: Capture) -> mlua::Result<Value> {
     Ok(match capture {
         Capture::Bytes { start, end } => Value::String(lua.create_string(&subject[start..end])?),
-        Capture::Open { start } | Capture::Place(start) => Value::Number(start as f64 + 1.0),
+        Capture::Place(at) => Value::Number(at as f64 + 1.0),
+        Capture::Open(_) => return Err(raised(lua, "unfinished capture")),
     })
 }
 
