@@ -90,7 +90,7 @@ const PROJECTS: &[Project] = &[
         borrows: None,
         probes: &[&["go", "version"]],
         install: &[&["go", "build", "-o", "bin/locks", "."]],
-        inputs: &["go.mod", "go.sum", "main.go", "redsync.go", "redislock.go"],
+        inputs: &["go.mod", "go.sum", "main.go", "redsync.go", "redislock.go", "rueidislock.go"],
     },
     Project {
         name: "java",
