@@ -30,6 +30,8 @@ pub enum Refusal {
     ExpireTime(&'static str),
     /// A string would grow beyond `proto-max-bulk-len`.
     StringTooLong,
+    /// A long script holds what the call needs: the engine has it come again later, and nobody ever reads this.
+    Occupied,
     /// The options do not make sense.
     Syntax,
     /// The key holds a value of another type.
@@ -86,6 +88,7 @@ impl Refusal {
             Self::Overflow => "ERR increment or decrement would overflow",
             Self::DatabaseRange => "ERR DB index is out of range",
             Self::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
+            Self::Occupied => "BUSY Redis is busy running a script.",
             Self::Syntax => "ERR syntax error",
             Self::WrongType => "WRONGTYPE Operation against a key holding the wrong kind of value",
         })

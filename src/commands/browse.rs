@@ -61,7 +61,7 @@ pub(super) const ROWS: &[Row] = &[
 const KEYS_PER_LOCK: u64 = 16;
 
 fn dbsize(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let (keys, _) = call.view.size(call.view.database());
+    let (keys, _) = call.view.size(call.view.database())?;
 
     call.reply.count(keys);
     Ok(Outcome::Replied)
@@ -132,7 +132,7 @@ fn scan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             if fits {
                 found.add(name);
             }
-        });
+        })?;
         if cursor == 0 {
             break;
         }

@@ -284,7 +284,8 @@ fn flags(command: &Command) -> Vec<&'static str> {
     let (row, name) = (command.row, command.name.as_str());
     let is_counted = matches!(command.keys, Keys::Counted { .. });
     let is_script = row.flags.has(Flags::SCRIPT) || (is_counted && row.group.name() == "scripting");
-    let outlives_scripts = row.flags.has(Flags::NO_AUTH) || matches!(name, "script|kill" | "shutdown");
+    let outlives_scripts = row.flags.has(Flags::NO_AUTH)
+        || matches!(name, "script|kill" | "function|kill" | "function|stats" | "shutdown");
     let all = [
         (row.flags.has(Flags::WRITE), "write"),
         (row.flags.has(Flags::READONLY), "readonly"),

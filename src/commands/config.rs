@@ -162,7 +162,7 @@ fn reset_statistics(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     call.shared.metrics.reset();
-    call.view.reset_counts();
+    call.view.reset_counts()?;
     call.shared.stats.iter().for_each(crate::state::metrics::CommandStats::reset);
 
     call.reply.ok();

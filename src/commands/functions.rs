@@ -5,10 +5,10 @@
 //! Source  Redis 7.0 `functions.c`. There is no DUMP and no RESTORE: libraries come as text.
 
 use super::inside::Inside;
-use super::interpreter::{Invocation, watchdog};
+use super::interpreter::Invocation;
 use super::libraries::Library;
 use super::row::{Flags, Group, Row, key, key_count, one_of, pattern, text, token};
-use super::scripting::{Inputs, with_view};
+use super::scripting::{Inputs, busy, end_running, with_view};
 use super::{Call, Outcome, help};
 use crate::error::Refusal;
 use crate::keyspace::Reach;
@@ -104,7 +104,7 @@ const SUBCOMMANDS: &[Row] = &[
         summary: "Tells which function runs, and how many there are.",
         since: "7.0.0",
         group: Group::Scripting,
-        flags: LOOKS,
+        flags: LOOKS.with(Flags::BUSY),
         args: &[],
         subcommands: &[],
         run: stats,
@@ -114,7 +114,7 @@ const SUBCOMMANDS: &[Row] = &[
         summary: "Ends a function that runs too long.",
         since: "7.0.0",
         group: Group::Scripting,
-        flags: LOOKS,
+        flags: LOOKS.with(Flags::BUSY),
         args: &[],
         subcommands: &[],
         run: kill,
@@ -130,6 +130,11 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let count = number::integer(call.args.word()?);
     let count = count.ok_or_else(|| Refusal::said("ERR Bad number of keys provided"))?;
     let inputs = Inputs::counted(&mut call.args, count)?;
+    let request = call.args.request();
+    // What a library defines can always call itself.
+    if !call.session.may_be_held {
+        return Ok(Outcome::Aside);
+    }
     let must_only_read = call.command.row.flags.has(Flags::READONLY);
 
     with_view(call, Reach::All, |call, view| {
@@ -146,8 +151,9 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             name: &function.name,
             keys: &inputs.keys,
             args: &inputs.args,
+            request,
         };
-        let result = call.shared.interpreter.call(invocation, &mut inside, watchdog(), call.reply);
+        let result = call.shared.interpreter.call(invocation, &mut inside, call.reply);
         inside.end();
         result.map(|()| Outcome::Replied)
     })
@@ -274,10 +280,27 @@ fn stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let (libraries, functions) = call.shared.libraries.counts();
+    let running = match call.shared.running.script() {
+        // Of a script there is nothing to tell.
+        Some(script) if script.function.is_none() => return Err(busy(false)),
+        running => running,
+    };
 
     call.reply.map(2);
     call.reply.bulk(b"running_script");
-    call.reply.null();
+    match running.and_then(|script| Some((script.since, script.function?))) {
+        Some((since, function)) => {
+            call.reply.map(3);
+            call.reply.bulk(b"name");
+            call.reply.bulk(function.name.as_bytes());
+            call.reply.bulk(b"command");
+            call.reply.bulks(&function.command);
+            call.reply.bulk(b"duration_ms");
+            let now_ms = call.shared.clock.now().lock.as_millis();
+            call.reply.integer(now_ms.saturating_sub(since.as_millis()) as i64);
+        }
+        None => call.reply.null(),
+    }
     call.reply.bulk(b"engines");
     call.reply.map(1);
     call.reply.bulk(b"LUA");
@@ -289,6 +312,11 @@ fn stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-fn kill(_: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    Err(Refusal::said("NOTBUSY No scripts in execution right now."))
+fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    end_running(call.shared, true)?;
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
 }

@@ -28,7 +28,7 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         asked.push(b"default");
     }
 
-    let snapshot = Snapshot::take(call.shared, call.view.counts(), call.now.lock);
+    let snapshot = Snapshot::take(call.shared, call.view.counts()?, call.now.lock);
     let mut fields = Fields::default();
     for section in SECTIONS.iter().filter(|section| section.is_among(&asked)) {
         if !fields.0.is_empty() {
@@ -42,7 +42,7 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         match section.title {
             "Commandstats" => command_stats(&mut fields, call.shared),
             "Errorstats" => error_stats(&mut fields, call.shared),
-            "Keyspace" => keyspace(&mut fields, call),
+            "Keyspace" => keyspace(&mut fields, call)?,
             "Latencystats" => latency_stats(&mut fields, call.shared),
             _ => {}
         }
@@ -108,13 +108,14 @@ fn latency_stats(fields: &mut Fields, shared: &Shared) {
     }
 }
 
-fn keyspace(fields: &mut Fields, call: &mut Call<'_, '_>) {
+fn keyspace(fields: &mut Fields, call: &mut Call<'_, '_>) -> Result<(), Refusal> {
     for database in 0..call.shared.keyspace.databases() {
-        let (keys, deadlines) = call.view.size(database);
+        let (keys, deadlines) = call.view.size(database)?;
         if keys > 0 {
             fields.put(&format!("db{database}"), format_args!("keys={keys},expires={deadlines},avg_ttl=0"));
         }
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,16 +3,27 @@
 //! Owns    the gates that a command passes when a script calls it.
 //! Source  Redis 7.0 `script.c`, `scriptCall`.
 
+#[cfg(feature = "lua")]
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::row::Flags;
+#[cfg(feature = "lua")]
+use super::watchdog::Guard;
 use super::{Args, Call, Command, Outcome, Shared, table};
 use crate::clock::Now;
 use crate::error::Refusal;
 use crate::keyspace::View;
 use crate::resp::{Protocol, Reply, Request};
+#[cfg(feature = "lua")]
+use crate::scripts::lua::Watchdog;
 use crate::scripts::native::{Answer, Calls};
+#[cfg(feature = "lua")]
+use crate::state::running::{Function, Script as Running};
 use crate::state::session::Session;
+#[cfg(feature = "lua")]
+use crate::state::settings::Settings;
 
 /// A script's view of the server.
 #[derive(Debug)]
@@ -25,6 +36,8 @@ pub(super) struct Inside<'c, 'k> {
     replies: Vec<u8>,
     text: (usize, usize),
     only_reads: bool,
+    /// Whether it is interpreted: others may see it, and end it.
+    is_watched: bool,
     /// The database of whoever called the script: what a script selects does not outlive it.
     database: u16,
 }
@@ -44,7 +57,7 @@ impl<'c, 'k> Inside<'c, 'k> {
     ) -> Self {
         let replies = std::mem::take(&mut session.scratch);
         let (now, database) = (view.now(), session.database);
-        Self { view, now, session, shared, replies, text: (0, 0), only_reads, database }
+        Self { view, now, session, shared, replies, text: (0, 0), only_reads, is_watched: false, database }
     }
 
     /// The script is over.
@@ -55,6 +68,20 @@ impl<'c, 'k> Inside<'c, 'k> {
         replies.truncate(SCRATCH_BYTES_KEPT);
         replies.shrink_to(SCRATCH_BYTES_KEPT);
         self.session.scratch = replies;
+        // The shards are let go in a moment: whoever comes again now finds them free, or nearly.
+        if self.is_watched && self.shared.running.end() {
+            self.shared.keyspace.occupancy.end();
+        }
+    }
+
+    /// Somebody looks after the script from here on, and others may see it.
+    #[cfg(feature = "lua")]
+    pub(super) fn watch(&mut self, function: Option<Function>) -> Arc<dyn Watchdog> {
+        self.is_watched = true;
+        let since = self.shared.clock.now().lock;
+        let client = Arc::clone(&self.session.client);
+        self.shared.running.begin(Running { since, function, client });
+        Arc::new(Guard::new(self.shared, since))
     }
 
     /// Carries out one command and appends its answer, a refusal included.
@@ -81,7 +108,7 @@ impl<'c, 'k> Inside<'c, 'k> {
         self.view.select(self.session.database);
         match result {
             Ok(Outcome::Park { answer, .. }) => out.extend_from_slice(&answer),
-            Ok(Outcome::Replied | Outcome::Close | Outcome::Later) => {}
+            Ok(Outcome::Replied | Outcome::Close | Outcome::Aside) => {}
             Err(refusal) => {
                 out.truncate(mark);
                 Reply::new(out, protocol).error_bytes(&refusal.line());
@@ -104,8 +131,17 @@ impl<'c, 'k> Inside<'c, 'k> {
         } else if self.only_reads && flags.has(Flags::WRITE) {
             Err(Refusal::said("ERR Write commands are not allowed from read-only scripts."))
         } else {
+            if self.is_watched && flags.has(Flags::WRITE) {
+                self.shared.running.note_write();
+            }
             Ok(command)
         }
+    }
+
+    /// How the server is set.
+    #[cfg(feature = "lua")]
+    pub(super) fn settings(&self) -> &'k Settings {
+        &self.shared.settings
     }
 
     /// The text of the last reply to a native program.

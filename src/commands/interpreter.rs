@@ -6,7 +6,8 @@
 use super::inside::Inside;
 use super::script_cache::Script;
 use crate::error::Refusal;
-use crate::resp::Reply;
+use crate::resp::{Reply, Request};
+use crate::state::settings::Settings;
 
 /// What a script is run on, and how.
 #[cfg_attr(not(feature = "lua"), expect(dead_code, reason = "nothing runs without Lua"))]
@@ -32,33 +33,40 @@ pub(super) struct Invocation<'a> {
     pub(super) keys: &'a [&'a [u8]],
     /// Its second argument.
     pub(super) args: &'a [&'a [u8]],
+    /// The request that calls it.
+    pub(super) request: Request<'a>,
 }
+
+#[cfg(feature = "lua")]
+impl Invocation<'_> {
+    /// The request as FUNCTION STATS shows it: of a long one the beginning, of long words theirs.
+    fn request(&self) -> Vec<Vec<u8>> {
+        let words = self.request.words().take(WORDS_SHOWN);
+        words.map(|word| word[..word.len().min(WORD_BYTES_SHOWN)].to_vec()).collect()
+    }
+}
+
+/// Words of a request that are kept while its function runs.
+#[cfg(feature = "lua")]
+const WORDS_SHOWN: usize = 32;
+/// Bytes of each of them.
+#[cfg(feature = "lua")]
+const WORD_BYTES_SHOWN: usize = 128;
 
 #[cfg(feature = "lua")]
 pub(super) use with_lua::Interpreter;
 #[cfg(not(feature = "lua"))]
 pub(super) use without_lua::Interpreter;
 
-/// Who looks after a script that runs.
-#[cfg(feature = "lua")]
-pub(super) fn watchdog() -> std::sync::Arc<dyn crate::scripts::lua::Watchdog> {
-    std::sync::Arc::new(crate::scripts::lua::Asleep)
-}
-
-/// Who looks after a script that runs: nobody has to.
-#[cfg(not(feature = "lua"))]
-pub(super) fn watchdog() {}
-
 #[cfg(feature = "lua")]
 mod with_lua {
-    use std::sync::Arc;
-
     use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
     use super::super::{VERSION, table};
-    use super::{Inside, Invocation, Refusal, Reply, Run, Script};
+    use super::{Inside, Invocation, Refusal, Reply, Run, Script, Settings};
     use crate::scripts::library::Loaded;
-    use crate::scripts::lua::{self, Host, Source, Watchdog};
+    use crate::scripts::lua::{self, Host, Source};
+    use crate::state::running::Function;
 
     /// The interpreter, once it is needed.
     #[derive(Debug, Default)]
@@ -79,9 +87,9 @@ mod with_lua {
     }
 
     impl Interpreter {
-        /// Bytes that it holds.
+        /// Bytes that it holds; zero while a script runs, which nobody waits for to ask.
         pub fn memory(&self) -> usize {
-            self.0.lock().as_ref().map_or(0, lua::Interpreter::memory)
+            self.0.try_lock().as_deref().and_then(Option::as_ref).map_or(0, lua::Interpreter::memory)
         }
 
         /// Forgets what it has compiled.
@@ -95,8 +103,8 @@ mod with_lua {
         ///
         /// # Errors
         /// Why it does not.
-        pub(in super::super) fn check(&self, script: &Script) -> Result<(), Refusal> {
-            self.ready()?.compile(source(script)).map_err(Refusal::Quoted)
+        pub(in super::super) fn check(&self, script: &Script, settings: &Settings) -> Result<(), Refusal> {
+            self.ready(settings)?.compile(source(script)).map_err(Refusal::Quoted)
         }
 
         /// Runs a script, and writes what it returns.
@@ -107,10 +115,10 @@ mod with_lua {
             &self,
             run: Run<'_>,
             inside: &mut Inside<'_, '_>,
-            watchdog: Arc<dyn Watchdog>,
             reply: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
-            let mut interpreter = self.ready()?;
+            let mut interpreter = self.ready(inside.settings())?;
+            let watchdog = inside.watch(None);
             let result = interpreter.run(source(run.script), run.keys, run.args, inside, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }
@@ -124,7 +132,7 @@ mod with_lua {
             body: &[u8],
             inside: &mut Inside<'_, '_>,
         ) -> Result<Loaded, Refusal> {
-            self.ready()?.load(body, inside).map_err(Refusal::Quoted)
+            self.ready(inside.settings())?.load(body, inside).map_err(Refusal::Quoted)
         }
 
         /// Forgets libraries.
@@ -142,19 +150,23 @@ mod with_lua {
             &self,
             call: Invocation<'_>,
             inside: &mut Inside<'_, '_>,
-            watchdog: Arc<dyn Watchdog>,
             reply: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
-            let mut interpreter = self.ready()?;
-            let (keys, args) = (call.keys, call.args);
-            let result = interpreter.call(call.library, call.name, keys, args, inside, watchdog, reply);
+            let mut interpreter = self.ready(inside.settings())?;
+            let (name, keys, args) = (call.name, call.keys, call.args);
+            let watchdog = inside.watch(Some(Function { name: name.to_owned(), command: call.request() }));
+            let result = interpreter.call(call.library, name, keys, args, inside, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }
 
-        fn ready(&self) -> Result<MappedMutexGuard<'_, lua::Interpreter>, Refusal> {
+        fn ready(&self, settings: &Settings) -> Result<MappedMutexGuard<'_, lua::Interpreter>, Refusal> {
             let mut slot = self.0.lock();
             if slot.is_none() {
-                *slot = Some(lua::Interpreter::new(lua::MEMORY_BYTES_MAX, HOST).map_err(Refusal::Quoted)?);
+                *slot =
+                    Some(lua::Interpreter::new(settings.script_bytes_max(), HOST).map_err(Refusal::Quoted)?);
+            }
+            if let Some(interpreter) = slot.as_mut() {
+                interpreter.set_memory_max(settings.script_bytes_max());
             }
             MutexGuard::try_map(slot, Option::as_mut)
                 .map_err(|_| Refusal::said("ERR the interpreter did not start"))
@@ -164,7 +176,7 @@ mod with_lua {
 
 #[cfg(not(feature = "lua"))]
 mod without_lua {
-    use super::{Inside, Invocation, Refusal, Reply, Run, Script};
+    use super::{Inside, Invocation, Refusal, Reply, Run, Script, Settings};
     use crate::scripts::library::Loaded;
 
     /// No interpreter.
@@ -179,7 +191,7 @@ mod without_lua {
 
         pub(in super::super) fn flush(&self) {}
 
-        pub(in super::super) fn check(&self, script: &Script) -> Result<(), Refusal> {
+        pub(in super::super) fn check(&self, script: &Script, _: &Settings) -> Result<(), Refusal> {
             Err(unrecognised(&script.hex))
         }
 
@@ -187,7 +199,6 @@ mod without_lua {
             &self,
             run: Run<'_>,
             _: &mut Inside<'_, '_>,
-            _: (),
             _: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
             Err(unrecognised(&run.script.hex))
@@ -203,7 +214,6 @@ mod without_lua {
             &self,
             _: Invocation<'_>,
             _: &mut Inside<'_, '_>,
-            _: (),
             _: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
             Err(Refusal::said("ERR Function not found"))

@@ -50,10 +50,13 @@ mod strings;
 pub mod table;
 mod text;
 mod transactions;
+#[cfg(feature = "lua")]
+mod watchdog;
 
 pub use args::Args;
 pub use metrics::prometheus;
 pub(crate) use pubsub::leave_all;
+pub(crate) use scripting::busy;
 pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
 pub(crate) use transactions::{EXEC, discard_all};
@@ -101,8 +104,8 @@ pub enum Outcome {
         /// The keys it waits for, and what it does when one of them has what it needs; `None`: it waits for its time.
         ticket: Option<Arc<Ticket>>,
     },
-    /// A long call holds what it needs: it is to be carried out again later. It has had no effect.
-    Later,
+    /// It may take long, and is to be carried out where a thread may be held. It has had no effect.
+    Aside,
 }
 
 /// Every family's rows, in the order in which the documents list them.

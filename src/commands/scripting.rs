@@ -11,7 +11,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::inside::Inside;
-use super::interpreter::{Run, watchdog};
+use super::interpreter::Run;
 use super::row::{Flags, Group, Row, key, key_count, one_of, text, token};
 use super::script_cache::{Script, digest, parse_sha};
 use super::{Args, Call, Command, Outcome, Shared, help};
@@ -19,6 +19,7 @@ use crate::error::Refusal;
 use crate::keyspace::{Reach, View};
 use crate::resp::Reply;
 use crate::scripts::native::{Answer, Item, Raised, Returned};
+use crate::state::running::Unkillable;
 use crate::state::session::Session;
 
 const SCRIPT: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE);
@@ -113,7 +114,7 @@ const SUBCOMMANDS: &[Row] = &[
         summary: "Ends a script that runs too long.",
         since: "2.6.0",
         group: Group::Scripting,
-        flags: ADMIN,
+        flags: ADMIN.with(Flags::BUSY),
         args: &[],
         subcommands: &[],
         run: kill,
@@ -197,13 +198,14 @@ fn run(
                 many => Reach::Keys(many),
             }
         }
+        None if script.may_run_long && !call.session.may_be_held => return Ok(Outcome::Aside),
         // What an interpreted script touches cannot be known beforehand.
         None => Reach::All,
     };
     with_view(call, reach, |call, view| {
         if cached == Cached::NotYet {
             if script.program.is_none() {
-                call.shared.interpreter.check(script)?;
+                call.shared.interpreter.check(script, &call.shared.settings)?;
             }
             call.shared.scripts.pass(script);
         }
@@ -221,8 +223,7 @@ fn run(
             }
             None => {
                 let run = Run { script, keys: &inputs.keys, args: &inputs.args };
-                let result = call.shared.interpreter.run(run, &mut inside, watchdog(), &mut call.reply);
-                result.map(|()| Outcome::Replied)
+                call.shared.interpreter.run(run, &mut inside, call.reply).map(|()| Outcome::Replied)
             }
         };
         inside.end();
@@ -242,7 +243,7 @@ pub(super) fn with_view<'k>(
         return act(&mut parts, call.view);
     }
     let view = View::try_lock(&shared.keyspace, reach, parts.session.database, call.now, shared.events());
-    let Some(mut view) = view else { return Ok(Outcome::Later) };
+    let mut view = view.ok_or(Refusal::Occupied)?;
     view.on_behalf_of(parts.session.client.id);
     let result = act(&mut parts, &mut view);
     view.finish(&shared.audience);
@@ -304,7 +305,7 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let reach = if is_new && script.program.is_none() { Reach::All } else { Reach::Nothing };
     with_view(call, reach, |call, _| {
         if is_new && script.program.is_none() {
-            call.shared.interpreter.check(&script)?;
+            call.shared.interpreter.check(&script, &call.shared.settings)?;
         }
         call.shared.scripts.keep(&script);
         call.reply.bulk(script.hex.as_bytes());
@@ -335,6 +336,29 @@ fn flush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     })
 }
 
-fn kill(_: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    Err(Refusal::said("NOTBUSY No scripts in execution right now."))
+fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    end_running(call.shared, false)?;
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+/// Ends the script that runs, if it is of that kind and has not written yet: SCRIPT KILL, FUNCTION KILL.
+pub(super) fn end_running(shared: &Shared, is_function: bool) -> Result<(), Refusal> {
+    shared.running.kill(is_function).map_err(|why| match why {
+        Unkillable::NoneRuns => Refusal::said("NOTBUSY No scripts in execution right now."),
+        Unkillable::OtherKind => busy(!is_function),
+        Unkillable::HasWritten => Refusal::said(
+            "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the \
+             script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",
+        ),
+    })
+}
+
+/// What everybody else is told while a script runs longer than it should.
+pub(crate) fn busy(is_function: bool) -> Refusal {
+    let kill = if is_function { "FUNCTION KILL" } else { "SCRIPT KILL" };
+    Refusal::said(format!(
+        "BUSY Redis is busy running a script. You can only call {kill} or SHUTDOWN NOSAVE."
+    ))
 }

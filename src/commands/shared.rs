@@ -15,6 +15,7 @@ use crate::state::audience::Audience;
 use crate::state::clients::Client;
 use crate::state::latency::{Latency, Spike};
 use crate::state::metrics::{CommandStats, Metrics};
+use crate::state::running::Running;
 use crate::state::settings::{Events, Settings};
 use crate::state::slowlog::{SlowCall, Slowlog, shortened};
 
@@ -39,6 +40,8 @@ pub struct Shared {
     pub interpreter: Interpreter,
     /// Libraries of functions that have been loaded.
     pub libraries: Libraries,
+    /// The script that runs.
+    pub running: Arc<Running>,
     /// Commands that were slow.
     pub slowlog: Slowlog,
     /// Events that took long.
@@ -127,6 +130,7 @@ impl Shared {
             scripts: ScriptCache::default(),
             interpreter: Interpreter::default(),
             libraries: Libraries::default(),
+            running: Arc::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             pause: Pause::default(),
@@ -164,6 +168,7 @@ impl Shared {
     /// SHUTDOWN: the server is to end now.
     pub fn stop(&self) {
         self.is_stopping.store(true, SeqCst);
+        self.running.end_all();
         if let Some(hook) = self.stop_hook.get() {
             hook();
         }

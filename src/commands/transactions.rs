@@ -23,7 +23,7 @@ pub(super) const ROWS: &[Row] = &[
         name: EXEC,
         summary: "Carries out the requests since MULTI as one, unless a watched key has changed.",
         since: "1.2.0",
-        flags: ROW.flags.without(Flags::FAST),
+        flags: ROW.flags.without(Flags::FAST).without(Flags::BUSY),
         run: exec,
         ..ROW
     },

@@ -35,6 +35,7 @@ pub(super) fn queue(
             *transaction = Transaction { is_aborted: true, ..Transaction::default() };
             return reply.error("ERR the requests of this transaction take too much memory");
         }
+        transaction.runs_scripts |= command.row.flags.has(Flags::SCRIPT);
         transaction.may_write |= command.row.flags.has(Flags::WRITE.with(Flags::SCRIPT));
         transaction.queued.push(owned);
     }
@@ -87,6 +88,11 @@ impl Engine {
         batch: &mut Batch,
         out: &mut Vec<u8>,
     ) -> Flow {
+        let may_take_long = |transaction: &Transaction| transaction.runs_scripts && !session.may_be_held;
+        if session.transaction.as_deref().is_some_and(may_take_long) {
+            batch.commands -= 1;
+            return Flow::Aside;
+        }
         let Some(transaction) = session.transaction.take() else { return Flow::Next };
         if transaction.is_aborted {
             crate::commands::discard_all(session, &self.shared);
@@ -143,7 +149,7 @@ impl Engine {
         match result {
             Ok(Outcome::Park { answer, .. }) => out.extend_from_slice(&answer),
             Ok(Outcome::Close) => return Flow::Close,
-            Ok(Outcome::Replied | Outcome::Later) | Err(_) => {}
+            Ok(Outcome::Replied | Outcome::Aside) | Err(_) => {}
         }
         flow
     }

@@ -49,12 +49,12 @@ use crate::state::transaction::{Watch, Watching};
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use locked::Patience;
 use observers::Observers;
-use occupancy::Occupancy;
 use parked::Parked;
 
 pub use changes::Changes;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
+pub use occupancy::Occupancy;
 pub use parked::{Serve, Ticket};
 pub use shard::Form;
 use shard::Shard;
@@ -69,7 +69,7 @@ pub struct Keyspace {
     next_record: AtomicU64,
     alarm: Alarm,
     /// Whether a long call holds every shard.
-    pub occupancy: Occupancy,
+    pub occupancy: Arc<Occupancy>,
     /// What is to be taken out of shards once a long call has let them go.
     leftovers: Mutex<Vec<Left>>,
 }
@@ -194,7 +194,7 @@ impl Keyspace {
             journal: layout.journal,
             next_record: AtomicU64::new(0),
             alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), ring: Box::new(ring) },
-            occupancy: Occupancy::default(),
+            occupancy: Arc::default(),
             leftovers: Mutex::new(Vec::new()),
         }
     }

@@ -3,22 +3,23 @@
 //! Rule    whoever meets a shard of a long call enters the list, or is told that the call is over, both under the
 //!         list's lock; the call ends by emptying the list under the same lock. Nobody is forgotten.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-use crate::state::clients::Client;
+use crate::state::clients::{Client, ClientId};
 use crate::sync::{AtomicBool, Mutex};
 
 /// Whether a long call holds every shard, and who waits for its end.
 pub struct Occupancy {
     is_on: AtomicBool,
-    later: Mutex<Vec<Arc<Client>>>,
+    later: Mutex<BTreeMap<ClientId, Arc<Client>>>,
 }
 
 impl Default for Occupancy {
     fn default() -> Self {
-        Self { is_on: AtomicBool::new(false), later: Mutex::new(Vec::new()) }
+        Self { is_on: AtomicBool::new(false), later: Mutex::new(BTreeMap::new()) }
     }
 }
 
@@ -35,7 +36,7 @@ impl Occupancy {
         self.is_on.swap(false, AcqRel);
         let clients = std::mem::take(&mut *later);
         drop(later);
-        clients.iter().for_each(|client| client.wake());
+        clients.values().for_each(|client| client.wake());
     }
 
     /// Whether a long call holds every shard.
@@ -50,9 +51,7 @@ impl Occupancy {
         if !self.is_on() {
             return false;
         }
-        if !later.iter().any(|other| Arc::ptr_eq(other, client)) {
-            later.push(Arc::clone(client));
-        }
+        later.insert(client.id, Arc::clone(client));
         true
     }
 }

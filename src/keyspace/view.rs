@@ -403,40 +403,62 @@ impl<'k> View<'k> {
     }
 
     /// Keys of a database, and how many of them have a deadline: of all shards, be they locked here or not.
-    pub fn size(&mut self, database: u16) -> (usize, usize) {
-        if !self.holds_all() {
-            return self.keyspace.size(database);
-        }
+    ///
+    /// # Errors
+    /// As [`View::each_shard`].
+    pub fn size(&mut self, database: u16) -> Result<(usize, usize), Refusal> {
         let (mut keys, mut deadlines) = (0, 0);
-        self.locked.each(|_, held| {
+        self.each_shard(|held| {
             keys += held.shard.len(database);
             deadlines += held.shard.deadlines(database);
-        });
-        (keys, deadlines)
+        })?;
+        Ok((keys, deadlines))
     }
 
     /// What all shards have counted, be they locked here or not.
-    pub fn counts(&mut self) -> Counts {
-        if !self.holds_all() {
-            return self.keyspace.counts();
-        }
+    ///
+    /// # Errors
+    /// As [`View::each_shard`].
+    pub fn counts(&mut self) -> Result<Counts, Refusal> {
         let mut sum = Counts::default();
-        self.locked.each(|_, held| sum = sum.with(held));
-        sum
+        self.each_shard(|held| sum = sum.with(held))?;
+        Ok(sum)
     }
 
     /// All shards start to count at zero.
-    pub fn reset_counts(&mut self) {
+    ///
+    /// # Errors
+    /// As [`View::each_shard`].
+    pub fn reset_counts(&mut self) -> Result<(), Refusal> {
+        self.each_shard(Held::reset_counts)
+    }
+
+    /// Visits all shards, one after the other if they are not locked here already.
+    ///
+    /// # Errors
+    /// [`Refusal::Occupied`] when a long call holds them.
+    fn each_shard(&mut self, mut visit: impl FnMut(&mut Held)) -> Result<(), Refusal> {
         if self.holds_all() {
-            self.locked.each(|_, held| held.reset_counts());
-        } else {
-            self.keyspace.reset_counts();
+            self.locked.each(|_, held| visit(held));
+            return Ok(());
         }
+        for index in 0..self.keyspace.shards() {
+            visit(&mut *self.keyspace.hold(index, Patience::Short).ok_or(Refusal::Occupied)?);
+        }
+        Ok(())
     }
 
     /// A part of a walk over a whole database: visits living keys and the names of their types, at most about `keys`
     /// of one shard under one lock, and returns the next cursor; 0 at the end. The cursor comes from a client.
-    pub fn scan(&mut self, cursor: u64, keys: u64, visit: &mut dyn FnMut(&[u8], &'static str)) -> u64 {
+    ///
+    /// # Errors
+    /// [`Refusal::Occupied`] when a long call holds the shard.
+    pub fn scan(
+        &mut self,
+        cursor: u64,
+        keys: u64,
+        visit: &mut dyn FnMut(&[u8], &'static str),
+    ) -> Result<u64, Refusal> {
         let (keyspace, database) = (self.keyspace, self.database);
         let bits = keyspace.shards().trailing_zeros();
         let (index, mut inner) = (cursor as usize & (keyspace.shards() - 1), cursor >> bits);
@@ -444,7 +466,7 @@ impl<'k> View<'k> {
         let held = if self.holds_all() {
             self.locked.held(index)
         } else {
-            guard = keyspace.hold_on(index);
+            guard = keyspace.hold(index, Patience::Short).ok_or(Refusal::Occupied)?;
             &mut *guard
         };
         let (shard, now) = (&held.shard, self.now.lock.max(held.shard.time()));
@@ -458,11 +480,11 @@ impl<'k> View<'k> {
                 break;
             }
         }
-        match inner {
+        Ok(match inner {
             0 if index + 1 == keyspace.shards() => 0,
             0 => index as u64 + 1,
             inner => inner << bits | index as u64,
-        }
+        })
     }
 
     /// Removes what is due in the locked shard, at most `steps` steps of work; true when they did not suffice.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::clock::{ManualClock, SystemClock};
 use crate::clock::{Clock, Now};
@@ -32,6 +32,8 @@ struct Inner {
     settled: Notify,
     /// Rung when the ticker is needed sooner than it thought.
     bell: Arc<Notify>,
+    /// One desk at a time is on a thread that may be held: scripts are alone anyway.
+    aside: Arc<Semaphore>,
     stop: watch::Sender<bool>,
     has_stopped: AtomicBool,
 }
@@ -59,6 +61,7 @@ impl House {
             turn: AtomicU64::new(0),
             settled: Notify::new(),
             bell,
+            aside: Arc::new(Semaphore::new(1)),
             stop: watch::Sender::new(false),
             has_stopped: AtomicBool::new(false),
         };
@@ -108,6 +111,12 @@ impl House {
         }
     }
 
+    /// Resolves when the caller may have a thread to hold; those who ask are served in order.
+    pub(super) fn permit(&self) -> impl Future<Output = OwnedSemaphorePermit> + Send + use<> {
+        let aside = Arc::clone(&self.inner.aside);
+        async move { aside.acquire_owned().await.expect("nobody closes this semaphore") }
+    }
+
     pub(super) fn bell(&self) -> &Notify {
         &self.inner.bell
     }
@@ -115,6 +124,7 @@ impl House {
     /// Ends the server: no more connections, and those there are close once their answers are sent.
     pub(super) fn stop(&self) {
         self.inner.has_stopped.store(true, SeqCst);
+        self.engine.shared().running.end_all();
         self.inner.stop.send_replace(true);
         for client in self.engine.shared().audience.clients.all() {
             client.close();

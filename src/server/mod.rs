@@ -5,6 +5,7 @@
 
 mod clock;
 mod connection;
+mod desk;
 mod handle;
 mod house;
 mod listen;

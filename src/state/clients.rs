@@ -200,6 +200,11 @@ impl Client {
         self.wake();
     }
 
+    /// Whether the answer of the waiting call is in the mail.
+    pub fn is_answered(&self) -> bool {
+        self.mailbox.lock().is_answered
+    }
+
     /// Moves the mail to the end of `out` if the answer of the waiting call is in it; false when it is not there yet.
     pub fn collect_answer(&self, out: &mut Vec<u8>) -> bool {
         if !self.has_mail() {

@@ -76,9 +76,11 @@ pub struct Settings {
     /// Which keyspace events are published; zero: none.
     events: AtomicU32,
     bulk_bytes_max: AtomicU64,
+    script_bytes_max: AtomicU64,
     needs_password: AtomicBool,
     slow_micros: AtomicI64,
     spike_millis: AtomicI64,
+    busy_millis: AtomicI64,
     hook: Hook,
 }
 
@@ -100,9 +102,11 @@ impl Default for Settings {
             values: RwLock::new(ROWS.iter().map(|row| row.default.to_owned()).collect()),
             events: AtomicU32::new(0),
             bulk_bytes_max: AtomicU64::new(0),
+            script_bytes_max: AtomicU64::new(0),
             needs_password: AtomicBool::new(false),
             slow_micros: AtomicI64::new(0),
             spike_millis: AtomicI64::new(0),
+            busy_millis: AtomicI64::new(0),
             hook: Hook::default(),
         };
         settings.refresh();
@@ -184,13 +188,14 @@ impl Settings {
     /// Names and values of all rows that one of the patterns fits, each once, in the table's order.
     pub fn fitting(&self, patterns: &[&[u8]]) -> Vec<(&'static str, String)> {
         let values = self.values.read();
-        let fits =
-            |row: &Setting| patterns.iter().any(|p| glob::matches_ignoring_case(p, row.name.as_bytes()));
-        ROWS.iter()
-            .zip(values.iter())
-            .filter(|(row, _)| fits(row))
-            .map(|(row, v)| (row.name, v.clone()))
-            .collect()
+        let named = ROWS.iter().map(|row| row.name).zip(values.iter());
+        let aliases = ALIASES.iter().filter_map(|(alias, name)| {
+            let at = ROWS.iter().position(|row| row.name == *name)?;
+            Some((*alias, &values[at]))
+        });
+        let fits = |name: &str| patterns.iter().any(|p| glob::matches_ignoring_case(p, name.as_bytes()));
+        let found = named.chain(aliases).filter(|(name, _)| fits(name));
+        found.map(|(name, value)| (name, value.clone())).collect()
     }
 
     /// Which keyspace events are published.
@@ -203,6 +208,12 @@ impl Settings {
     #[inline]
     pub fn bulk_bytes_max(&self) -> u64 {
         self.bulk_bytes_max.load(Relaxed)
+    }
+
+    /// Bytes that a script may hold while it is interpreted.
+    #[inline]
+    pub fn script_bytes_max(&self) -> usize {
+        usize::try_from(self.script_bytes_max.load(Relaxed)).unwrap_or(usize::MAX)
     }
 
     /// Whether clients must authenticate.
@@ -223,6 +234,12 @@ impl Settings {
         self.spike_millis.load(Relaxed)
     }
 
+    /// Milliseconds that a script may take before others are told so; `None`: as long as it likes.
+    #[inline]
+    pub fn busy_millis(&self) -> Option<u64> {
+        u64::try_from(self.busy_millis.load(Relaxed)).ok().filter(|millis| *millis > 0)
+    }
+
     /// Whether commands are measured that never take long for any reason of their own: two readings of the clock would be
     /// most of what they cost, so that they are only when somebody asks about less than the default threshold.
     #[inline]
@@ -233,13 +250,20 @@ impl Settings {
     fn refresh(&self) {
         self.slow_micros.store(self.integer("slowlog-log-slower-than"), Relaxed);
         self.spike_millis.store(self.integer("latency-monitor-threshold"), Relaxed);
+        self.busy_millis.store(self.integer("busy-reply-threshold"), Relaxed);
         self.events.store(Events::parse(&self.text("notify-keyspace-events")).map_or(0, |e| e.0), Relaxed);
         self.bulk_bytes_max.store(self.integer("proto-max-bulk-len") as u64, Relaxed);
+        self.script_bytes_max.store(self.integer("script-memory-limit") as u64, Relaxed);
         self.needs_password.store(!self.text("requirepass").is_empty(), Relaxed);
     }
 }
 
+/// Other names that redis.conf has for a setting.
+const ALIASES: &[(&str, &str)] = &[("lua-time-limit", "busy-reply-threshold")];
+
 fn find(name: &str) -> Result<(usize, &'static Setting), SettingError> {
+    let alias = ALIASES.iter().find(|(alias, _)| name.eq_ignore_ascii_case(alias));
+    let name = alias.map_or(name, |(_, name)| name);
     let at = ROWS.iter().position(|row| row.name.eq_ignore_ascii_case(name));
     at.map(|at| (at, &ROWS[at])).ok_or_else(|| SettingError::Unknown(name.to_owned()))
 }

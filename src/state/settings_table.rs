@@ -38,12 +38,24 @@ pub const ROWS: &[Setting] = &[
         Kind::Bytes(1 << 20, BULK_BYTES_MAX),
         "Bytes of the longest argument or string value.",
     ),
+    live(
+        "script-memory-limit",
+        "268435456",
+        Kind::Bytes(1 << 20, 1 << 40),
+        "Bytes that a script may hold while it is interpreted.",
+    ),
     live("notify-keyspace-events", "", Kind::Events, "Keyspace events to publish, by their letters."),
     live(
         "slowlog-log-slower-than",
         "10000",
         Kind::Integer(-1, i64::MAX),
         "Microseconds that make a command slow.",
+    ),
+    live(
+        "busy-reply-threshold",
+        "5000",
+        Kind::Integer(0, i32::MAX as i64),
+        "Milliseconds that a script may take before others are told BUSY, and it may be killed; 0: for ever.",
     ),
     live("slowlog-max-len", "128", Kind::Integer(0, 1_000_000), "Slow commands remembered."),
     live(

@@ -18,6 +18,8 @@ pub struct Transaction {
     pub bytes: usize,
     /// Whether a request was refused: EXEC will carry out nothing.
     pub is_aborted: bool,
+    /// Whether one of them runs a script, which may take long.
+    pub runs_scripts: bool,
     /// Whether one of them may write.
     pub may_write: bool,
 }

@@ -212,6 +212,7 @@ impl Connection {
                             self.state = State::Held(until);
                             break;
                         }
+                        Flow::Aside => unreachable!("a session that may be held"),
                         Flow::Wait => self.state = State::Waiting,
                     }
                     taken += bytes;

@@ -29,10 +29,12 @@ fn walk(keyspace: &Keyspace, keys: u64, now: Now, between: impl Fn(u64)) -> BTre
     let mut seen = BTreeMap::new();
     let mut cursor = 0;
     loop {
-        cursor = nothing_locked(keyspace, now).scan(cursor, keys, &mut |name, type_name| {
-            assert_eq!(type_name, "string");
-            *seen.entry(String::from_utf8_lossy(name).into_owned()).or_insert(0) += 1;
-        });
+        cursor = nothing_locked(keyspace, now)
+            .scan(cursor, keys, &mut |name, type_name| {
+                assert_eq!(type_name, "string");
+                *seen.entry(String::from_utf8_lossy(name).into_owned()).or_insert(0) += 1;
+            })
+            .unwrap();
         between(cursor);
         if cursor == 0 {
             return seen;
@@ -79,7 +81,7 @@ fn a_step_of_a_walk_visits_no_more_keys_than_asked() {
         put(&keyspace, 0, &format!("{n}"), Lease::Never);
     }
     let mut visits = 0;
-    let cursor = nothing_locked(&keyspace, at(0)).scan(0, 5, &mut |_, _| visits += 1);
+    let cursor = nothing_locked(&keyspace, at(0)).scan(0, 5, &mut |_, _| visits += 1).unwrap();
     assert!(cursor != 0 && visits == 5, "{visits} visits, then {cursor}");
 }
 
@@ -90,7 +92,7 @@ fn a_cursor_that_no_walk_gave_ends() {
     for start in [u64::MAX, u64::MAX - 2, 1 << 63, 1 << 40] {
         let mut cursor = start;
         let ends = (0..10).any(|_| {
-            cursor = nothing_locked(&keyspace, at(0)).scan(cursor, 10, &mut |_, _| {});
+            cursor = nothing_locked(&keyspace, at(0)).scan(cursor, 10, &mut |_, _| {}).unwrap();
             cursor == 0
         });
         assert!(ends, "from {start}");

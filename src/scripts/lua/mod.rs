@@ -39,8 +39,6 @@ use fault::Fault;
 use functions::Functions;
 use sandbox::Sandbox;
 
-/// Bytes that a script may hold when nobody says otherwise.
-pub const MEMORY_BYTES_MAX: usize = 256 << 20;
 /// Functions that the interpreter keeps compiled, and the bytes of their texts.
 const COMPILED_MAX: usize = 1_000;
 const COMPILED_BYTES_MAX: usize = 16 << 20;

@@ -124,8 +124,13 @@ local function pack(...)
     return { count = count, ... }
 end
 
-local function act(body, ...)
-    return pack(body(...))
+local function rest(_, ...)
+    return ...
+end
+
+-- What is called has no name here, so that its errors do not tell one.
+local function act(...)
+    return pack((...)(rest(...)))
 end
 
 local function settle(is_fine, packed, ...)
@@ -184,7 +189,7 @@ local function compile(text, name)
     -- What begins like bytecode is read as the text that it is not.
     local prefix = text:sub(1, 1) == '\27' and ' ' or ''
     local compiled, reason = loadstring(prefix .. text, name or text)
-    if not compiled then return nil, reason end
+    if not compiled then return nil, passed(reason) end
     return setfenv(compiled, real._G)
 end
 

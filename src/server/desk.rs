@@ -1,0 +1,179 @@
+//! The desk of one connection: where its requests are carried out.
+//!
+//! Owns    the session, the bytes received and the replies not yet sent. No stream: what takes long carries the desk to a
+//!         thread that may be held, and back.
+//! Rule    per batch one reading of the clock, and one call of the engine for each request.
+
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+
+use super::house::House;
+use crate::clock::LockTime;
+use crate::engine::Flow;
+use crate::error::ProtocolError;
+use crate::resp::{Decoder, Reply};
+use crate::state::session::Session;
+
+/// Room made for every read.
+pub(super) const READ_BYTES: usize = 16 * 1024;
+/// Input buffer kept by an idle connection; what a large request needed is given back.
+pub(super) const INPUT_BYTES_KEPT: usize = 2 * READ_BYTES;
+/// Output gathered before it is sent although more requests wait in the buffer.
+pub(super) const OUTPUT_BYTES_BATCH: usize = 256 * 1024;
+/// A wait that never ends by itself.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Where the requests of one connection are carried out.
+pub(super) struct Desk {
+    pub(super) house: House,
+    pub(super) session: Session,
+    pub(super) decoder: Decoder,
+    pub(super) input: BytesMut,
+    pub(super) output: Vec<u8>,
+    /// How much of the output has been sent.
+    pub(super) written: usize,
+    pub(super) state: State,
+}
+
+/// What a connection does next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum State {
+    /// It takes requests.
+    Open,
+    /// The request at the front of the input is held back until then.
+    Held(LockTime),
+    /// The request at the front of the input is to be carried out where a thread may be held; then it asks again whether
+    /// it may be carried out at all.
+    Aside(LockTime),
+    /// A call of the session waits.
+    Waiting,
+    /// It sends what is there and ends.
+    Closing,
+}
+
+impl Desk {
+    pub(super) fn new(house: House, mut session: Session) -> Self {
+        session.may_be_held = false;
+        Self {
+            house,
+            session,
+            decoder: Decoder::new(),
+            input: BytesMut::new(),
+            output: Vec::new(),
+            written: 0,
+            state: State::Open,
+        }
+    }
+
+    /// The same on a thread that may be held.
+    pub(super) fn carry_out_aside(&mut self) {
+        self.session.may_be_held = true;
+        self.state = State::Open;
+        self.carry_out();
+        self.session.may_be_held = false;
+    }
+
+    /// From when on a script that still runs makes others be told so.
+    fn busy_from(&self) -> LockTime {
+        let shared = self.house.engine.shared();
+        let millis = shared.settings.busy_millis().unwrap_or(FOR_EVER.as_millis() as u64);
+        shared.clock.now().lock + millis.max(1)
+    }
+
+    /// Carries out the requests in the input, as far as they are whole and may run now. True when it stopped for the
+    /// sake of the output, and more may follow once that is sent.
+    pub(super) fn carry_out(&mut self) -> bool {
+        let engine = &self.house.engine;
+        match self.state {
+            State::Held(until) if until > engine.shared().clock.now().lock && engine.is_paused() => {
+                return false;
+            }
+            State::Waiting => match engine.resume(&mut self.session, &mut self.output) {
+                Flow::Next => {}
+                _ => return false,
+            },
+            State::Aside(until) if until > engine.shared().clock.now().lock => return false,
+            State::Closing => return false,
+            _ => {}
+        }
+        self.state = State::Open;
+        if self.input.is_empty() {
+            return false;
+        }
+        let enough = self.output.len() + OUTPUT_BYTES_BATCH;
+        let mut batch = engine.batch();
+        let (mut taken, mut more) = (0, true);
+        while self.state == State::Open && self.output.len() < enough {
+            let buffer = &self.input[taken..];
+            match self.decoder.next(buffer, engine.trust(&self.session)) {
+                Ok(Some(bytes)) => {
+                    let request = self.decoder.request(buffer);
+                    match engine.execute(&mut self.session, request, &mut batch, &mut self.output) {
+                        Flow::Next => {}
+                        Flow::Close => self.state = State::Closing,
+                        Flow::Again(until) => {
+                            self.state = State::Held(until);
+                            break;
+                        }
+                        Flow::Aside => {
+                            self.state = State::Aside(self.busy_from());
+                            break;
+                        }
+                        Flow::Wait => self.state = State::Waiting,
+                    }
+                    taken += bytes;
+                }
+                Ok(None) => {
+                    more = false;
+                    break;
+                }
+                Err(error) => {
+                    refuse(error, &self.session, &mut self.output);
+                    self.state = State::Closing;
+                }
+            }
+        }
+        self.input.advance(taken);
+        if taken > INPUT_BYTES_KEPT && self.input.len() < taken / 4 {
+            // What a large request needed is not kept for the few bytes behind it.
+            self.input = BytesMut::from(&self.input[..]);
+        }
+        engine.end_batch(&self.session, batch);
+        more && self.state == State::Open
+    }
+
+    /// Bytes of replies that the peer has yet to take.
+    pub(super) fn unread(&self) -> usize {
+        self.output.len() - self.written
+    }
+
+    /// Until when the connection is held back, if it is known.
+    pub(super) fn until(&self) -> Option<LockTime> {
+        match self.state {
+            State::Held(until) | State::Aside(until) => Some(until),
+            State::Waiting => self.session.parked.as_ref().and_then(|parked| parked.until),
+            State::Open | State::Closing => None,
+        }
+    }
+
+    /// Whether a request waits, for a moment, an event or the end of something long.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.state, State::Held(_) | State::Aside(_) | State::Waiting)
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.house.engine.disconnect(&mut self.session);
+        self.house.settled();
+    }
+}
+
+/// Tells the client what is wrong with its frame.
+fn refuse(error: ProtocolError, session: &Session, output: &mut Vec<u8>) {
+    tracing::debug!(client = session.client.id, %error, "protocol error");
+    if error != ProtocolError::RequestTooLarge {
+        Reply::new(output, session.protocol).error_bytes(&error.line());
+    }
+}
