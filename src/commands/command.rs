@@ -287,10 +287,9 @@ fn statuses(reply: &mut Reply<'_>, names: &[impl AsRef<str>]) {
 
 /// Flags in the order in which Redis lists them.
 fn flags(command: &Command) -> Vec<&'static str> {
-    let (row, name) = (command.row, command.name.as_str());
+    let row = command.row;
     let is_counted = matches!(command.keys, Keys::Counted { .. });
     let is_script = row.flags.has(Flags::SCRIPT) || (is_counted && row.group.name() == "scripting");
-    let outlives_scripts = row.flags.has(Flags::NO_AUTH) || matches!(name, "script|kill" | "shutdown");
     let all = [
         (row.flags.has(Flags::WRITE), "write"),
         (row.flags.has(Flags::READONLY), "readonly"),
@@ -305,9 +304,9 @@ fn flags(command: &Command) -> Vec<&'static str> {
         (row.flags.has(Flags::FAST), "fast"),
         (row.flags.has(Flags::NO_AUTH), "no_auth"),
         (is_counted && is_script, "no_mandatory_keys"),
-        (name == "shutdown", "no_multi"),
+        (row.flags.has(Flags::NO_MULTI), "no_multi"),
         (is_counted, "movablekeys"),
-        (outlives_scripts, "allow_busy"),
+        (row.flags.has(Flags::BUSY), "allow_busy"),
     ];
     all.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).collect()
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use smallvec::SmallVec;
 
 use crate::clock::{LockTime, Now};
-use crate::commands::row::Flags;
+use crate::commands::row::{Flags, Group};
 use crate::commands::{self, Args, Call, Command, EXEC, Outcome, Shared, table};
 use crate::error::Refusal;
 use crate::keyspace::{Due, Ticket, View};
@@ -36,6 +36,9 @@ pub enum Flow {
     Close,
     /// The same request again, no later than this moment: CLIENT PAUSE holds it back.
     Again(LockTime),
+    /// The same request again, where a thread may be held: with [`Session::may_be_held`] set. Only a session that says it
+    /// may not be held gets this.
+    Aside,
     /// Nothing until [`Engine::resume`] says so: a call of this session waits.
     Wait,
 }
@@ -128,6 +131,7 @@ impl Engine {
                 batch.commands -= 1;
                 return Flow::Again(until);
             }
+            Ok(Admitted::Later) => return self.later(session, batch),
             // Hung up on without a word, as in Redis: not even what came before it is answered.
             Err((_, None)) if unknown::is_http(request.word(0)) => {
                 session.client.cut();
@@ -236,12 +240,33 @@ impl Engine {
         if session.is_subscriber() && !flags.has(Flags::SUBSCRIBED) {
             return Err((unknown::while_subscribed(&command.name), Some(command)));
         }
+        if session.transaction.is_some() && flags.has(Flags::NO_MULTI) {
+            return Err((Refusal::said("ERR Command not allowed inside a transaction"), Some(command)));
+        }
         if let Some(until) = self.shared.pause.holds(may_write(session, command), now.lock)
             && (!flags.has(Flags::UNPAUSED) || self.shared.pause.is_frozen(now.lock).is_some())
         {
             return Ok(Admitted::Hold(until));
         }
+        if let Some(since) = self.shared.running.long_since()
+            && !flags.has(Flags::BUSY)
+        {
+            return self.while_busy(command, since);
+        }
         Ok(Admitted::Run(command))
+    }
+
+    /// A script takes long: what needs the keys is carried out later, and after a time everybody is told.
+    #[cold]
+    fn while_busy(&self, command: &'static Command, since: LockTime) -> Result<Admitted, Refused> {
+        let shared = &*self.shared;
+        let millis = shared.clock.now().lock.millis_since(since);
+        if shared.settings.busy_millis().is_some_and(|limit| millis >= limit) {
+            let is_function = shared.running.script().is_some_and(|script| script.function.is_some());
+            return Err((commands::busy(is_function), Some(command)));
+        }
+        let talks_only = matches!(command.row.group, Group::Connection | Group::PubSub);
+        Ok(if talks_only { Admitted::Run(command) } else { Admitted::Later })
     }
 
     #[inline]
@@ -292,6 +317,7 @@ impl Engine {
         view.on_behalf_of(session.client.id);
         let result = self.perform(session, command, request, &mut view, batch, out);
         let flow = match result {
+            Err(Refusal::Occupied) => self.later(session, batch),
             Ok(Outcome::Replied) | Err(_) => Flow::Next,
             Ok(Outcome::Close) => Flow::Close,
             Ok(Outcome::Park { until, answer, ticket }) => {
@@ -302,7 +328,10 @@ impl Engine {
                 park(session, until, answer, ticket);
                 Flow::Wait
             }
-            Ok(Outcome::Later) => self.later(session, batch),
+            Ok(Outcome::Aside) => {
+                batch.commands -= 1;
+                Flow::Aside
+            }
         };
         view.finish(&shared.audience);
         flow
@@ -334,6 +363,11 @@ impl Engine {
             shared,
             command,
         });
+        if matches!(result, Ok(Outcome::Aside) | Err(Refusal::Occupied)) {
+            // It will come again, as if for the first time.
+            out.truncate(mark);
+            return result;
+        }
         if session.reads.matter() {
             commands::remember(session, shared, command, request, view);
         }
@@ -390,6 +424,7 @@ type Refused = (Refusal, Option<&'static Command>);
 enum Admitted {
     Run(&'static Command),
     Hold(LockTime),
+    Later,
 }
 
 /// Whether the command may write: EXEC does what it has gathered.

@@ -29,6 +29,8 @@ pub struct Session {
     pub authenticated: bool,
     /// A call of its own that waits for a moment or an event.
     pub parked: Option<Parked>,
+    /// Whether what takes long may hold the thread that carries out its requests.
+    pub may_be_held: bool,
     /// The requests since MULTI.
     pub transaction: Option<Box<Transaction>>,
     /// The keys it watches, for its next EXEC.
@@ -84,6 +86,7 @@ impl Session {
             replies: Replies::On,
             authenticated,
             parked: None,
+            may_be_held: true,
             transaction: None,
             watching: None,
             is_nested: false,
