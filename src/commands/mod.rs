@@ -8,6 +8,8 @@ mod args;
 mod blocking;
 mod browse;
 mod client;
+mod client_list;
+mod client_tracking;
 mod command;
 mod config;
 mod connection;
@@ -57,6 +59,7 @@ mod transactions;
 mod watchdog;
 
 pub use args::Args;
+pub(crate) use client_tracking::{end as end_tracking, remember};
 pub use metrics::prometheus;
 pub(crate) use pubsub::leave_all;
 pub(crate) use scripting::busy;
