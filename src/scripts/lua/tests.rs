@@ -129,7 +129,7 @@ fn no_script_holds_more_memory_than_it_may() {
         "local s = 'x' while true do s = s .. s end",
         "local t = {} while true do t[#t + 1] = {} end",
         "local t = {} for i = 1, 1e9 do t[i] = i end",
-        "local t = {} while true do t[#t + 1] = #t .. ('x'):rep(20) end",
+        "local t, x = {}, ('x'):rep(20) while true do t[#t + 1] = #t .. x end",
         "local s = ('x'):rep(2^20) local t = {} for i = 1, 100 do t[i] = s end return #table.concat(t)",
         "local s = ('x'):rep(2^20) return #s:gsub('x', ('y'):rep(1000))",
         "local s = ('x'):rep(2^20) return #s:gsub('x', function() return ('y'):rep(1000) end)",
@@ -142,7 +142,7 @@ fn no_script_holds_more_memory_than_it_may() {
         "while true do pcall(coroutine.wrap(function() local s = 'x' while true do s = s .. s end end)) end",
         "local s = ('x '):rep(2^22) local t = {} for w in s:gmatch('x') do t[#t + 1] = {w} end",
         "return loadstring('return {' .. ('{},'):rep(700000) .. '}')",
-        "local t = {} for i = 1, 1000000 do t[i] = i .. ('y'):rep(25) end return t",
+        "local t, y = {}, ('y'):rep(25) for i = 1, 1000000 do t[i] = i .. y end return t",
     ] {
         let error = run_watched(&mut interpreter, text, After::polls(2_000_000)).unwrap_err();
         assert!(error.contains("more memory than its limit of 10485760 bytes"), "{text}: {error}");
