@@ -194,7 +194,7 @@ impl Filter<'_> {
 fn get_keys(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (command, words) = whole_command(call)?;
 
-    let keys: Vec<&[u8]> = key_positions(command, &words).into_iter().map(|at| words[at]).collect();
+    let keys: Vec<&[u8]> = key_positions(command, &words)?.into_iter().map(|at| words[at]).collect();
     call.reply.bulks(&keys);
     Ok(Outcome::Replied)
 }
@@ -202,7 +202,7 @@ fn get_keys(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn get_keys_and_flags(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (command, words) = whole_command(call)?;
 
-    let keys = key_positions(command, &words);
+    let keys = key_positions(command, &words)?;
     let specifications = specifications(command).len();
     call.reply.array(keys.len());
     for (index, at) in keys.into_iter().enumerate() {
@@ -236,8 +236,13 @@ fn whole_command<'a>(call: &mut Call<'a, '_>) -> Result<(&'static Command, Vec<&
     Ok((command, words))
 }
 
-fn key_positions(command: &Command, words: &[&[u8]]) -> Vec<usize> {
-    command.positions_among(words.len(), |at| words.get(at).copied()).collect()
+/// Where the keys are. Only a script may be sent without any.
+fn key_positions(command: &Command, words: &[&[u8]]) -> Result<Vec<usize>, Refusal> {
+    let found: Vec<_> = command.positions_among(words.len(), |at| words.get(at).copied()).collect();
+    if found.is_empty() && command.row.group != Group::Scripting {
+        return Err(Refusal::said("ERR Invalid arguments specified for command"));
+    }
+    Ok(found)
 }
 
 /// The command or, with a bar in it, subcommand of that name.
@@ -251,7 +256,8 @@ fn named(name: &[u8]) -> Option<&'static Command> {
 fn describe(reply: &mut Reply<'_>, command: &Command) {
     let (first, last, step) = match command.keys {
         Keys::Range { first, last, step } => (first, last, step),
-        Keys::Nowhere | Keys::Counted { .. } => (0, 0, 0),
+        Keys::Counted { target: Some(target), .. } => (target, target as i32, 1),
+        Keys::Nowhere | Keys::Counted { target: None, .. } => (0, 0, 0),
     };
     reply.array(10);
     reply.bulk(command.name.as_bytes());
@@ -281,11 +287,9 @@ fn statuses(reply: &mut Reply<'_>, names: &[impl AsRef<str>]) {
 
 /// Flags in the order in which Redis lists them.
 fn flags(command: &Command) -> Vec<&'static str> {
-    let (row, name) = (command.row, command.name.as_str());
+    let row = command.row;
     let is_counted = matches!(command.keys, Keys::Counted { .. });
     let is_script = row.flags.has(Flags::SCRIPT) || (is_counted && row.group.name() == "scripting");
-    let outlives_scripts = row.flags.has(Flags::NO_AUTH)
-        || matches!(name, "script|kill" | "function|kill" | "function|stats" | "shutdown");
     let all = [
         (row.flags.has(Flags::WRITE), "write"),
         (row.flags.has(Flags::READONLY), "readonly"),
@@ -300,9 +304,9 @@ fn flags(command: &Command) -> Vec<&'static str> {
         (row.flags.has(Flags::FAST), "fast"),
         (row.flags.has(Flags::NO_AUTH), "no_auth"),
         (is_counted && is_script, "no_mandatory_keys"),
-        (name == "shutdown", "no_multi"),
+        (row.flags.has(Flags::NO_MULTI), "no_multi"),
         (is_counted, "movablekeys"),
-        (outlives_scripts, "allow_busy"),
+        (row.flags.has(Flags::BUSY), "allow_busy"),
     ];
     all.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).collect()
 }
@@ -347,7 +351,10 @@ enum Specification {
 fn specifications(command: &Command) -> Vec<Specification> {
     match command.keys {
         Keys::Nowhere => Vec::new(),
-        Keys::Counted { count } => vec![Specification::Counted { begin: count }],
+        Keys::Counted { target, count } => {
+            let target = target.map(|begin| Specification::Range { begin, last: 0, step: 1 });
+            target.into_iter().chain([Specification::Counted { begin: count }]).collect()
+        }
         // RENAME, COPY: two keys side by side are of two kinds.
         Keys::Range { first, last, step: 1 } if last > first as i32 => {
             (first..=last as usize).map(|begin| Specification::Range { begin, last: 0, step: 1 }).collect()
@@ -495,6 +502,6 @@ mod tests {
         let set = named(b"set").unwrap();
         assert_eq!(specifications(set), [Specification::Range { begin: 1, last: 0, step: 1 }]);
         let words: Vec<&[u8]> = vec![b"set", b"k", b"v"];
-        assert_eq!(key_positions(set, &words), [1]);
+        assert_eq!(key_positions(set, &words).unwrap(), [1]);
     }
 }

@@ -2,11 +2,15 @@
 //!
 //! Source  Redis 7.0 `t_list.c`.
 
+use smallvec::SmallVec;
+
 use super::lists::{pop_many, popped, pushed};
 use super::row::{Arg, Flags, Group, Row, integer, key, key_count, one_of, token};
 use super::{Args, Call, Outcome};
 use crate::error::Refusal;
+use crate::keyspace::View;
 use crate::number;
+use crate::resp::Reply;
 use crate::types::list::End;
 use crate::types::{Element, List};
 
@@ -44,54 +48,55 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 const ENDS: &[Arg] = &[token("left", "LEFT"), token("right", "RIGHT")];
-const FROM: Arg = one_of("wherefrom", ENDS);
-const TO: Arg = one_of("whereto", ENDS);
-const WHERE: Arg = one_of("where", ENDS);
+pub(super) const FROM: Arg = one_of("wherefrom", ENDS);
+pub(super) const TO: Arg = one_of("whereto", ENDS);
+pub(super) const WHERE: Arg = one_of("where", ENDS);
 
-/// From an end of one list to an end of another, which may be the same list.
+/// From which end of one list to which of another.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Move<'a> {
-    source: &'a [u8],
-    destination: &'a [u8],
-    from: End,
-    to: End,
+pub(super) struct Ends {
+    pub(super) from: End,
+    pub(super) to: End,
 }
 
-impl<'a> Move<'a> {
-    /// The words of LMOVE.
-    pub(super) fn take(args: &mut Args<'a>) -> Result<Self, Refusal> {
-        let (source, destination) = (args.word()?, args.word()?);
-        Ok(Self { source, destination, from: end(args)?, to: end(args)? })
-    }
+impl Ends {
+    /// Those of RPOPLPUSH.
+    pub(super) const OLD: Self = Self { from: End::Tail, to: End::Head };
 
-    /// The words of RPOPLPUSH.
-    pub(super) fn take_old(args: &mut Args<'a>) -> Result<Self, Refusal> {
-        Ok(Self { source: args.word()?, destination: args.word()?, from: End::Tail, to: End::Head })
+    /// Those that LMOVE names.
+    pub(super) fn take(args: &mut Args<'_>) -> Result<Self, Refusal> {
+        Ok(Self { from: end(args)?, to: end(args)? })
     }
+}
 
-    /// Moves an element and answers it; false, with nothing answered, when the source is not there.
-    pub(super) fn run(self, call: &mut Call<'_, '_>) -> Result<bool, Refusal> {
-        let Some(source) = call.view.find::<List>(self.source)? else { return Ok(false) };
-        let list = source.get();
-        let element = match self.from {
-            End::Head => list.iter().next(),
-            End::Tail => list.iter().next_back(),
-        };
-        let Some(element) = element.map(Element::new) else { return Ok(false) };
-        drop(source);
+/// Moves an element, maybe to the list that it comes from, and answers it; false, with nothing answered, when the source
+/// is not there.
+pub(super) fn shift(
+    view: &mut View<'_>,
+    source: &[u8],
+    destination: &[u8],
+    ends: Ends,
+    reply: &mut Reply<'_>,
+) -> Result<bool, Refusal> {
+    let Some(list) = view.find::<List>(source)? else { return Ok(false) };
+    let element = match ends.from {
+        End::Head => list.get().iter().next(),
+        End::Tail => list.get().iter().next_back(),
+    };
+    let Some(element) = element.map(Element::new) else { return Ok(false) };
+    drop(list);
 
-        // The element is in both lists for a moment, so that what rotates a list of one does not remove the key.
-        let mut destination = call.view.open::<List>(self.destination)?;
-        destination.push(self.to, &element);
-        destination.event(b'l', pushed(self.to));
-        drop(destination);
-        if let Some(mut source) = call.view.find::<List>(self.source)? {
-            source.drop_from(self.from, 1);
-            source.event(b'l', popped(self.from));
-        }
-        call.reply.bulk(&element);
-        Ok(true)
+    // The element is in both lists for a moment, so that what rotates a list of one does not remove the key.
+    let mut list = view.open::<List>(destination)?;
+    list.push(ends.to, &element);
+    list.event(b'l', pushed(ends.to));
+    drop(list);
+    if let Some(mut list) = view.find::<List>(source)? {
+        list.drop_from(ends.from, 1);
+        list.event(b'l', popped(ends.from));
     }
+    reply.bulk(&element);
+    Ok(true)
 }
 
 /// LEFT or RIGHT.
@@ -104,73 +109,83 @@ fn end(args: &mut Args<'_>) -> Result<End, Refusal> {
 }
 
 fn lmove(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let step = Move::take(&mut call.args)?;
+    let (source, destination) = (call.args.word()?, call.args.word()?);
+    let ends = Ends::take(&mut call.args)?;
 
-    move_or_null(call, step)
+    shift_or_null(call, source, destination, ends)
 }
 
 fn rpoplpush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let step = Move::take_old(&mut call.args)?;
+    let (source, destination) = (call.args.word()?, call.args.word()?);
 
-    move_or_null(call, step)
+    shift_or_null(call, source, destination, Ends::OLD)
 }
 
-fn move_or_null(call: &mut Call<'_, '_>, step: Move<'_>) -> Result<Outcome, Refusal> {
-    if !step.run(call)? {
+fn shift_or_null(
+    call: &mut Call<'_, '_>,
+    source: &[u8],
+    destination: &[u8],
+    ends: Ends,
+) -> Result<Outcome, Refusal> {
+    if !shift(call.view, source, destination, ends, &mut call.reply)? {
         call.reply.null();
     }
     Ok(Outcome::Replied)
 }
 
 /// Elements from an end of the first of several lists that is there.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Harvest<'a> {
-    names: Args<'a>,
-    count_of_names: usize,
-    end: End,
-    count: usize,
+    pub(super) names: SmallVec<[&'a [u8]; 8]>,
+    pub(super) end: End,
+    /// How many at most; one at least.
+    pub(super) count: usize,
 }
 
 impl<'a> Harvest<'a> {
     /// The words of LMPOP.
     pub(super) fn take(args: &mut Args<'a>) -> Result<Self, Refusal> {
         let count_of_names = at_least_one(args.word()?, "ERR numkeys should be greater than 0")?;
-        let names = *args;
         // With more names than words there is no word left for the end.
-        args.rest_to(count_of_names).for_each(drop);
+        let names = args.rest_to(count_of_names).collect();
         let end = end(args)?;
         let count = match args.take("COUNT") {
             true => at_least_one(args.word()?, "ERR count should be greater than 0")?,
             false => 1,
         };
         args.finish()?;
-        Ok(Self { names, count_of_names, end, count })
-    }
-
-    /// Takes elements and answers them with their list's name; false, with nothing answered, when no list is there.
-    pub(super) fn run(mut self, call: &mut Call<'_, '_>) -> Result<bool, Refusal> {
-        for name in self.names.rest_to(self.count_of_names) {
-            if let Some(list) = call.view.find::<List>(name)? {
-                call.reply.array(2);
-                call.reply.bulk(name);
-                pop_many(list, self.end, self.count, &mut call.reply);
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(Self { names, end, count })
     }
 }
 
-fn at_least_one(word: &[u8], otherwise: &'static str) -> Result<usize, Refusal> {
+/// Takes elements and answers them with their list's name; false, with nothing answered, when the list is not there.
+pub(super) fn pop_named(
+    view: &mut View<'_>,
+    name: &[u8],
+    end: End,
+    count: usize,
+    reply: &mut Reply<'_>,
+) -> Result<bool, Refusal> {
+    let Some(list) = view.find::<List>(name)? else { return Ok(false) };
+    reply.array(2);
+    reply.bulk(name);
+    pop_many(list, end, count, reply);
+    Ok(true)
+}
+
+pub(super) fn at_least_one(word: &[u8], otherwise: &'static str) -> Result<usize, Refusal> {
     let number = number::integer(word).and_then(|number| usize::try_from(number).ok());
     number.filter(|number| *number > 0).ok_or_else(|| Refusal::said(otherwise))
 }
 
 fn lmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let harvest = Harvest::take(&mut call.args)?;
+    let Harvest { names, end, count } = Harvest::take(&mut call.args)?;
 
-    if !harvest.run(call)? {
-        call.reply.null_array();
+    for name in names {
+        if pop_named(call.view, name, end, count, &mut call.reply)? {
+            return Ok(Outcome::Replied);
+        }
     }
+    call.reply.null_array();
     Ok(Outcome::Replied)
 }

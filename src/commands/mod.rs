@@ -5,8 +5,11 @@
 //! Rule    a handler parses, then acts, then answers; it has no effect before it has parsed everything.
 
 mod args;
+mod blocking;
 mod browse;
 mod client;
+mod client_list;
+mod client_tracking;
 mod command;
 mod config;
 mod connection;
@@ -43,9 +46,11 @@ mod set_algebra;
 mod set_draws;
 mod sets;
 mod shared;
+mod sorted_set_algebra;
 mod sorted_set_picks;
 mod sorted_set_ranges;
 mod sorted_sets;
+mod streams;
 mod strings;
 pub mod table;
 mod text;
@@ -54,6 +59,7 @@ mod transactions;
 mod watchdog;
 
 pub use args::Args;
+pub(crate) use client_tracking::{end as end_tracking, remember};
 pub use metrics::prometheus;
 pub(crate) use pubsub::leave_all;
 pub(crate) use scripting::busy;
@@ -122,9 +128,12 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     lists::ROWS,
     list_search::ROWS,
     list_moves::ROWS,
+    blocking::ROWS,
     sorted_sets::ROWS,
     sorted_set_ranges::ROWS,
     sorted_set_picks::ROWS,
+    sorted_set_algebra::ROWS,
+    streams::ROWS,
     sets::ROWS,
     set_draws::ROWS,
     set_algebra::ROWS,

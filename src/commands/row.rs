@@ -127,6 +127,9 @@ impl Flags {
     /// Sums up over all shards, one after the other: where it comes among others at one instant, all of them are locked.
     pub const SUMS: Self = Self(1 << 20);
 
+    /// Refused after MULTI.
+    pub const NO_MULTI: Self = Self(1 << 21);
+
     /// Both.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)

@@ -53,7 +53,12 @@ pub(super) const ROWS: &[Row] = &[
         name: "SHUTDOWN",
         summary: "Ends the server. Nothing is saved, whatever is asked for.",
         since: "1.0.0",
-        flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+        flags: Flags::ADMIN
+            .with(Flags::NOSCRIPT)
+            .with(Flags::LOADING)
+            .with(Flags::STALE)
+            .with(Flags::BUSY)
+            .with(Flags::NO_MULTI),
         args: &[
             one_of("save-selector", &[token("nosave", "NOSAVE"), token("save", "SAVE")]).maybe(),
             token("now", "NOW").maybe(),

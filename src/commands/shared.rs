@@ -38,10 +38,10 @@ pub struct Shared {
     pub scripts: ScriptCache,
     /// What runs the scripts that are not recognised.
     pub interpreter: Interpreter,
-    /// Libraries of functions that have been loaded.
-    pub libraries: Libraries,
     /// The script that runs.
     pub running: Arc<Running>,
+    /// Libraries of functions that have been loaded.
+    pub libraries: Libraries,
     /// Commands that were slow.
     pub slowlog: Slowlog,
     /// Events that took long.
@@ -129,8 +129,8 @@ impl Shared {
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
             scripts: ScriptCache::default(),
             interpreter: Interpreter::default(),
-            libraries: Libraries::default(),
             running: Arc::default(),
+            libraries: Libraries::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             pause: Pause::default(),

@@ -22,7 +22,7 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Takes members with the lowest or highest scores away from the first sorted set that is there.",
         since: "7.0.0",
         group: Group::SortedSet,
-        flags: Flags::WRITE,
+        flags: Flags::WRITE.with(Flags::LINEAR),
         args: &[
             key_count(),
             key("key").many(),
@@ -57,7 +57,7 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Returns members of a sorted set, any of them.",
         since: "6.2.0",
         group: Group::SortedSet,
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.with(Flags::LINEAR),
         args: &[key("key"), integer("count").maybe(), token("withscores", "WITHSCORES").maybe()],
         subcommands: &[],
         run: zrandmember,
@@ -67,7 +67,7 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Returns some members of a sorted set with their scores, and where to go on.",
         since: "2.8.0",
         group: Group::SortedSet,
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.with(Flags::LINEAR),
         args: &[
             key("key"),
             integer("cursor"),
@@ -162,10 +162,7 @@ fn pop_some(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
         None => {
             // One member and its score, side by side in RESP3 too.
             reply.array(2);
-            entries.for_each(|(member, score)| {
-                reply.bulk(member);
-                reply.double(score);
-            });
+            answer_side_by_side(reply, entries);
         }
     })?;
     if !was_there {
@@ -191,28 +188,43 @@ pub(super) fn answer_popped(
     }
 }
 
+/// Answers members and scores without arrays of their own; the head of what they stand in is written already.
+pub(super) fn answer_side_by_side(reply: &mut Reply<'_>, entries: &mut dyn Iterator<Item = (&[u8], f64)>) {
+    for (member, score) in entries {
+        reply.bulk(member);
+        reply.double(score);
+    }
+}
+
 /// A number from 1 on.
 fn positive(word: &[u8], what: &'static str) -> Result<usize, Refusal> {
     let number = whole(word).and_then(|number| usize::try_from(number).ok()).filter(|number| *number > 0);
     number.ok_or_else(|| Refusal::said(format!("ERR {what} should be greater than 0")))
 }
 
-fn zmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let count = positive(call.args.word()?, "numkeys")?;
-    let names = call.args;
-    if count >= call.args.len() {
+/// The words of ZMPOP: its keys, the end, and how many members at most.
+pub(super) fn harvest<'a>(
+    args: &mut Args<'a>,
+) -> Result<(impl Iterator<Item = &'a [u8]> + use<'a>, End, usize), Refusal> {
+    let count = positive(args.word()?, "numkeys")?;
+    if count >= args.len() {
         return Err(Refusal::Syntax);
     }
-    let _ = call.args.rest_to(count);
-    let end = End::take(&mut call.args)?;
-    let limit = match call.args.take("COUNT") {
-        true => positive(call.args.word()?, "count")?,
+    let names = args.rest_to(count);
+    let end = End::take(args)?;
+    let limit = match args.take("COUNT") {
+        true => positive(args.word()?, "count")?,
         false => 1,
     };
-    call.args.finish()?;
+    args.finish()?;
+    Ok((names, end, limit))
+}
+
+fn zmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let (names, end, limit) = harvest(&mut call.args)?;
 
     let (view, reply) = (&mut *call.view, &mut call.reply);
-    for name in { names }.rest_to(count) {
+    for name in names {
         if pop(view, name, end, limit, |len, entries| answer_popped(reply, name, len, entries))? {
             return Ok(Outcome::Replied);
         }

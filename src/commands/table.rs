@@ -3,6 +3,9 @@
 //! Owns    [`Command`], a row with what is derived from it, and the lookup.
 //! Rule    a name is looked up without allocating, in any letter case, in one probe or two.
 
+use std::iter::{Chain, StepBy};
+use std::ops::Range;
+use std::option::IntoIter;
 use std::sync::LazyLock;
 
 use super::row::{Arg, Flags, Kind, Row};
@@ -46,10 +49,15 @@ pub enum Keys {
     },
     /// Word `count` says how many follow it.
     Counted {
+        /// Where the key stands that takes the result, if there is one.
+        target: Option<usize>,
         /// The word that counts them.
         count: usize,
     },
 }
+
+/// Where the keys of a request are: the one that takes the result, then those that follow each other.
+pub type Positions = Chain<IntoIter<usize>, StepBy<Range<usize>>>;
 
 impl Keys {
     /// Whether there is exactly one.
@@ -214,7 +222,7 @@ impl Command {
     }
 
     /// Where the keys of `request` are. A count that cannot be right names no key: the command will refuse it.
-    pub fn positions(&self, request: Request<'_>) -> impl Iterator<Item = usize> + use<> {
+    pub fn positions(&self, request: Request<'_>) -> Positions {
         self.positions_among(request.len(), |at| request.get(at))
     }
 
@@ -223,21 +231,24 @@ impl Command {
         &self,
         words: usize,
         get: impl Fn(usize) -> Option<&'a [u8]>,
-    ) -> std::iter::StepBy<std::ops::Range<usize>> {
+    ) -> Positions {
+        let mut ahead = None;
         let (first, end, step) = match self.keys {
             Keys::Nowhere => (0, 0, 1),
             Keys::Range { first, last, step } => {
                 let last = if last < 0 { words as i64 + i64::from(last) } else { i64::from(last) };
                 (first, usize::try_from(last + 1).unwrap_or(0).min(words), step)
             }
-            Keys::Counted { count } => {
+            Keys::Counted { target, count } => {
                 let keys = get(count).and_then(crate::number::integer).unwrap_or(0);
                 let keys = usize::try_from(keys).unwrap_or(0);
                 let end = (count + 1).saturating_add(keys);
-                (count + 1, if end <= words { end } else { 0 }, 1)
+                let fits = end <= words;
+                ahead = target.filter(|_| fits);
+                (count + 1, if fits { end } else { 0 }, 1)
             }
         };
-        (first..end.max(first)).step_by(step)
+        ahead.into_iter().chain((first..end.max(first)).step_by(step))
     }
 }
 
@@ -255,7 +266,11 @@ fn keys(args: &[Arg], words_before: usize) -> Keys {
         let behind: usize = args[index + 1..].iter().filter(|arg| !arg.is_optional).map(Arg::width).sum();
         let last = if arg.is_multiple { -1 - behind as i32 } else { at as i32 };
         match (arg.kind, found) {
-            (Kind::KeyCount, _) => return Keys::Counted { count: at },
+            // ZUNIONSTORE: a key, then how many others there are.
+            (Kind::KeyCount, Keys::Range { first, .. }) => {
+                return Keys::Counted { target: Some(first), count: at };
+            }
+            (Kind::KeyCount, _) => return Keys::Counted { target: None, count: at },
             (Kind::Key, Keys::Nowhere) => found = Keys::Range { first: at, last, step: 1 },
             // RENAME, COPY, SINTERSTORE: more keys right behind the first.
             (Kind::Key, Keys::Range { first, last: before, step }) if at as i32 == before + 1 => {

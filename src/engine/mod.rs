@@ -85,7 +85,7 @@ impl Engine {
         }
         commands::leave_all(session, &self.shared);
         commands::discard_all(session, &self.shared);
-        self.shared.audience.tracking.end(session.client.id);
+        commands::end_tracking(session, &self.shared);
         self.shared.audience.clients.leave(session.client.id);
     }
 
@@ -138,6 +138,7 @@ impl Engine {
                 Flow::Close
             }
             Err((refusal, command)) => {
+                session.reads = session.reads.after_next();
                 if let Some(command) = command {
                     self.shared.stats[usize::from(command.index)].rejected.add(1);
                 }
@@ -239,6 +240,9 @@ impl Engine {
         if session.is_subscriber() && !flags.has(Flags::SUBSCRIBED) {
             return Err((unknown::while_subscribed(&command.name), Some(command)));
         }
+        if session.transaction.is_some() && flags.has(Flags::NO_MULTI) {
+            return Err((Refusal::said("ERR Command not allowed inside a transaction"), Some(command)));
+        }
         if let Some(until) = self.shared.pause.holds(may_write(session, command), now.lock)
             && (!flags.has(Flags::UNPAUSED) || self.shared.pause.is_frozen(now.lock).is_some())
         {
@@ -298,6 +302,7 @@ impl Engine {
         if let Some(transaction) = &mut session.transaction {
             if !command.row.flags.has(Flags::UNQUEUED) {
                 transaction::queue(transaction, command, request, session.protocol, out);
+                session.client.show_queued(Some(transaction.queued.len()));
                 return Flow::Next;
             }
             if command.row.name == EXEC {
@@ -311,15 +316,15 @@ impl Engine {
         let Some(mut view) = view else { return self.later(session, batch) };
         view.on_behalf_of(session.client.id);
         let result = self.perform(session, command, request, &mut view, batch, out);
-        if let Ok(Outcome::Park { ticket: Some(ticket), .. }) = &result {
-            view.park(ticket);
-        }
-        view.finish(&shared.audience);
-        match result {
+        let flow = match result {
             Err(Refusal::Occupied) => self.later(session, batch),
             Ok(Outcome::Replied) | Err(_) => Flow::Next,
             Ok(Outcome::Close) => Flow::Close,
             Ok(Outcome::Park { until, answer, ticket }) => {
+                // Before the shards are let go: whoever ends the wait finds that there is one.
+                if let Some(ticket) = &ticket {
+                    view.park(ticket);
+                }
                 park(session, until, answer, ticket);
                 Flow::Wait
             }
@@ -327,7 +332,9 @@ impl Engine {
                 batch.commands -= 1;
                 Flow::Aside
             }
-        }
+        };
+        view.finish(&shared.audience);
+        flow
     }
 
     /// Carries out one command on shards that are locked, and appends its answer, a refusal included.
@@ -360,6 +367,9 @@ impl Engine {
             // It will come again, as if for the first time.
             out.truncate(mark);
             return result;
+        }
+        if session.reads.matter() {
+            commands::remember(session, shared, command, request, view);
         }
         if batch.run.0 != command.index {
             self.count(std::mem::replace(&mut batch.run, (command.index, 0)));

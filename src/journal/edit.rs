@@ -1,8 +1,8 @@
 //! The words of the log for what is inside an object.
 
-use super::{HashEdit, ListEdit, SetEdit, SortedSetEdit};
+use super::{HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit};
 use crate::clock::LockTime;
-use crate::types::{Hash, List, Object, Set, SortedSet, Typed};
+use crate::types::{Hash, List, Object, Set, SortedSet, Stream, Typed};
 
 /// One change inside an object, in physical terms: whatever command it came from, it is replayed without looking at a
 /// clock, a limit or a random number.
@@ -16,6 +16,8 @@ pub enum Edit {
     Set(SetEdit),
     /// Inside a sorted set.
     SortedSet(SortedSetEdit),
+    /// Inside a stream.
+    Stream(StreamEdit),
 }
 
 impl Edit {
@@ -34,6 +36,7 @@ impl Edit {
             Self::List(_) => List::default().into(),
             Self::Set(_) => Set::default().into(),
             Self::SortedSet(_) => SortedSet::default().into(),
+            Self::Stream(_) => Stream::default().into(),
         }
     }
 
@@ -44,6 +47,7 @@ impl Edit {
             Self::List(edit) => change(object, |list| edit.apply(list)),
             Self::Set(edit) => change(object, |set| edit.apply(set)),
             Self::SortedSet(edit) => change(object, |set| edit.apply(set)),
+            Self::Stream(edit) => change(object, |stream| edit.apply(stream)),
         }
     }
 }

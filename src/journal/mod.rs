@@ -13,6 +13,7 @@ mod hash;
 mod list;
 mod set;
 mod sorted_set;
+mod stream;
 
 use crate::clock::Deadline;
 use crate::types::Object;
@@ -22,6 +23,7 @@ pub use hash::HashEdit;
 pub use list::ListEdit;
 pub use set::SetEdit;
 pub use sorted_set::SortedSetEdit;
+pub use stream::StreamEdit;
 
 /// One physical effect on the keyspace.
 #[derive(Clone, Debug, PartialEq)]

@@ -83,19 +83,24 @@ impl Parked {
         self.queues.entry(ticket.database, key).push_back(place);
     }
 
-    /// The ticket at place `at` of a key's queue. Those before it whose wait is over leave the front of the queue.
-    pub(super) fn waiting(&mut self, database: u16, key: &[u8], at: usize) -> Option<Arc<Ticket>> {
-        let queue = self.queues.get_mut(database, key)?;
+    /// The first ticket of a key's queue, from place `from` on, whose wait is not over; and its place.
+    pub(super) fn waiting(&self, database: u16, key: &[u8], from: usize) -> Option<(usize, Arc<Ticket>)> {
+        let queue = self.queues.get(database, key)?;
+        let mut places = queue.iter().enumerate().skip(from);
+        let (at, place) = places.find(|(_, place)| !place.ticket.claim.is_taken())?;
+        Some((at, Arc::clone(&place.ticket)))
+    }
+
+    /// Tickets whose wait is over leave the front of a key's queue.
+    pub(super) fn sweep(&mut self, database: u16, key: &[u8]) {
+        let Some(queue) = self.queues.get_mut(database, key) else { return };
         while queue.front().is_some_and(|place| place.ticket.claim.is_taken()) {
             let place = queue.pop_front();
             forget(&mut self.beyond, place.as_ref());
         }
-        let waiting = queue.iter().filter(|place| !place.ticket.claim.is_taken());
-        let found = waiting.map(|place| Arc::clone(&place.ticket)).nth(at);
         if queue.is_empty() {
             self.queues.remove(database, key);
         }
-        found
     }
 
     /// Takes a ticket out of a key's queue, and every other whose wait is over.

@@ -3,6 +3,8 @@
 //! Rule    every result is the nearest number with 64 bits of mantissa, ties to even; nothing depends on the machine.
 //! Source  what C's `strtold` takes and `printf("%.17Lf")` writes there; Redis 7.0 `string2ld`, `ld2string`.
 
+use std::cmp::Ordering;
+
 use super::big::{Big, GROUP, GROUP_DIGITS};
 
 /// A number.
@@ -48,6 +50,35 @@ impl Extended {
             Self::Finite { mantissa, exponent, .. } => Some(Self::Finite { is_negative, mantissa, exponent }),
             Self::Infinite => None,
         }
+    }
+
+    /// A thousand times the number, rounded to 64 bits of mantissa as any result is, and then up to the next integer.
+    /// `None` when that is beyond 64 bits.
+    pub fn thousandfold_rounded_up(self) -> Option<i64> {
+        let Self::Finite { is_negative, mantissa, exponent } = self else { return None };
+        let product = u128::from(mantissa) * 1000;
+        let excess = (u128::BITS - product.leading_zeros()).saturating_sub(u64::BITS);
+        let (kept, lost) = (product >> excess, product & ((1 << excess) - 1));
+        // Twice what was lost against one unit of what was kept; a tie goes to the even neighbour.
+        let is_up = match (lost << 1).cmp(&(1 << excess)) {
+            Ordering::Less => false,
+            Ordering::Equal => excess > 0 && kept & 1 == 1,
+            Ordering::Greater => true,
+        };
+        let (kept, exponent) = (kept + u128::from(is_up), exponent.checked_add(excess as i32)?);
+        let integer = match u32::try_from(exponent) {
+            Ok(_) if kept == 0 => 0,
+            Ok(exponent) if exponent < u64::BITS => kept.checked_mul(1 << exponent)?,
+            Ok(_) => return None,
+            Err(_) => {
+                let places = exponent.unsigned_abs();
+                let whole = kept.checked_shr(places).unwrap_or(0);
+                let has_rest = whole.checked_shl(places).unwrap_or(0) != kept;
+                whole + u128::from(has_rest && !is_negative)
+            }
+        };
+        let magnitude = i128::try_from(integer).ok()?;
+        i64::try_from(if is_negative { -magnitude } else { magnitude }).ok()
     }
 
     /// The sum.
@@ -274,6 +305,34 @@ mod tests {
 
     fn read_back(text: &str) -> Option<String> {
         Extended::parse(text.as_bytes())?.text()
+    }
+
+    #[test]
+    fn seconds_become_milliseconds_as_on_an_x86() {
+        for (seconds, millis) in [
+            ("0", Some(0)),
+            ("-0", Some(0)),
+            ("1", Some(1_000)),
+            ("0.1", Some(100)),
+            ("0.5", Some(500)),
+            ("0.001", Some(1)),
+            ("0.0001", Some(1)),
+            ("1e-300", Some(1)),
+            ("-1e-300", Some(0)),
+            ("-0.001", Some(0)),
+            ("-0.002", Some(-1)),
+            ("-1", Some(-1_000)),
+            ("2.0005", Some(2_001)),
+            ("0x10", Some(16_000)),
+            ("9223372036854775", Some(9_223_372_036_854_775_000)),
+            ("9223372036854776", None),
+            ("-9223372036854776", None),
+            ("1e400", None),
+            ("inf", None),
+        ] {
+            let parsed = Extended::parse(seconds.as_bytes()).unwrap();
+            assert_eq!(parsed.thousandfold_rounded_up(), millis, "{seconds}");
+        }
     }
 
     #[test]

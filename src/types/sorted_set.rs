@@ -34,6 +34,26 @@ impl SortedSet {
         Self::default()
     }
 
+    /// An empty set in the form of a large one, for a result that is being put together: see [`SortedSet::settled`].
+    pub fn unsettled() -> Self {
+        Self { form: Form::Ranked(Box::new(Ranked::new(std::iter::empty()))) }
+    }
+
+    /// The same set in the form that a new key would have it in.
+    #[must_use]
+    pub fn settled(self) -> Self {
+        let is_small = self.len() <= PACKED_MEMBERS_MAX
+            && self.entries().all(|(member, _)| member.len() <= PACKED_BYTES_MAX);
+        if !is_small {
+            return self;
+        }
+        let mut settled = Self::new();
+        self.entries().for_each(|(member, score)| {
+            settled.insert(member, score);
+        });
+        settled
+    }
+
     /// Adds `member`, or gives it another score; returns the score before, if it was there.
     pub fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
         if let Form::Packed(packed) = &mut self.form {

@@ -8,6 +8,7 @@ mod hash;
 mod list;
 mod set;
 mod sorted_set;
+mod stream;
 
 use std::marker::PhantomData;
 

@@ -10,7 +10,8 @@ use crate::state::audience::Audience;
 use crate::state::settings::Events;
 use crate::sync::Mutex;
 use crate::types::list::End;
-use crate::types::{List, Set, Shape, SortedSet};
+use crate::types::stream::{Keep, StreamId, Trim};
+use crate::types::{List, Set, Shape, SortedSet, Stream};
 
 #[derive(Debug, Default)]
 struct Log(Mutex<Vec<Mutation>>);
@@ -92,6 +93,20 @@ fn edit_sorted_set(editor: &mut Editor<'_, SortedSet>, random: &mut impl FnMut(u
     }
 }
 
+fn edit_stream(editor: &mut Editor<'_, Stream>, random: &mut impl FnMut(usize) -> usize) {
+    let StreamId { ms, seq } = editor.get().last_id();
+    match random(9) {
+        0 => {
+            editor.delete(StreamId { ms, seq: seq.saturating_sub(random(9) as u64) });
+        }
+        1 => {
+            let keep = Keep::Last(random(160) as u64);
+            editor.trim(Trim { keep, is_approximate: random(2) == 0, limit: 0 });
+        }
+        _ => editor.append(StreamId { ms: ms + 1, seq: seq + 1 }, &[b"field", &[b'a'; 300][..random(300)]]),
+    }
+}
+
 #[test]
 fn the_log_of_edits_makes_the_same_objects_again() {
     for seed in 1..=40 {
@@ -104,6 +119,7 @@ fn the_log_of_edits_makes_the_same_objects_again() {
                 edit_list(&mut view.open::<List>(b"list").unwrap(), &mut random);
                 edit_set(&mut view.open::<Set>(b"set").unwrap(), &mut random);
                 edit_sorted_set(&mut view.open::<SortedSet>(b"sorted").unwrap(), &mut random);
+                edit_stream(&mut view.open::<Stream>(b"stream").unwrap(), &mut random);
             }
             view.finish(&Audience::default());
         }
@@ -119,6 +135,8 @@ fn the_log_of_edits_makes_the_same_objects_again() {
         assert_eq!(there.read_as::<Set>(b"set").unwrap().cloned(), set, "seed {seed}");
         let sorted = here.read_as::<SortedSet>(b"sorted").unwrap().cloned();
         assert_eq!(there.read_as::<SortedSet>(b"sorted").unwrap().cloned(), sorted, "seed {seed}");
+        let stream = here.read_as::<Stream>(b"stream").unwrap().cloned();
+        assert_eq!(there.read_as::<Stream>(b"stream").unwrap().cloned(), stream, "seed {seed}");
     }
 }
 
@@ -140,6 +158,12 @@ fn an_edit_that_changes_nothing_leaves_no_record_and_no_key() {
         sorted.remove_range(0..0);
     }
     assert!(view.read_as::<SortedSet>(b"sorted").unwrap().is_none());
+    {
+        let mut stream = view.open::<Stream>(b"stream").unwrap();
+        let trim = Trim { keep: Keep::Last(0), is_approximate: false, limit: 0 };
+        assert!(!stream.delete(StreamId::MIN) && stream.trim(trim) == 0);
+    }
+    assert!(view.read_as::<Stream>(b"stream").unwrap().is_none());
     assert!(view.read_as::<List>(b"list").unwrap().is_none());
     assert!(view.read_as::<Set>(b"set").unwrap().is_none());
     view.finish(&Audience::default());

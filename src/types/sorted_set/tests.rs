@@ -161,6 +161,19 @@ fn the_form_changes_at_the_129th_member_or_a_long_one_and_never_back() {
 }
 
 #[test]
+fn a_result_takes_its_form_when_it_is_settled() {
+    let mut set = SortedSet::unsettled();
+    set.insert(b"a", -0.0);
+    assert_eq!((set.encoding(), set.score(b"a").map(f64::is_sign_negative)), ("skiplist", Some(true)));
+    let mut long = set.clone();
+    long.insert(&[b'x'; 65], 1.0);
+    assert_eq!((long.settled().encoding(), set.settled().encoding()), ("skiplist", "listpack"));
+    let mut many = SortedSet::unsettled();
+    (0..129).for_each(|member| assert_eq!(many.insert(&name(member), f64::from(member)), None));
+    assert_eq!(many.settled(), filled(129));
+}
+
+#[test]
 fn a_small_set_forgets_the_sign_of_zero_and_a_large_one_does_not() {
     for (members, is_kept) in [(3, false), (300, true)] {
         let mut set = filled(members);

@@ -1,0 +1,447 @@
+//! Calls that wait for lists, against a model: whose turn it is, what each gets, and that nothing of a wait is left.
+//!
+//! Belongs here  what no transcript can show: thousands of random worlds, each checked after every step.
+//! Time          stands still but for what a step says. `SEED=17` replays world 17 alone.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use redlatch::clock::{Clock, LockTime, Now};
+use redlatch::commands::Shared;
+use redlatch::engine::{Engine, Flow};
+use redlatch::keyspace::{Keyspace, Layout};
+use redlatch::resp::Decoder;
+use redlatch::state::clients::Client;
+use redlatch::state::session::Session;
+use redlatch::state::settings::Settings;
+
+const WORLDS: u64 = 100;
+const STEPS: usize = 300;
+const CLIENTS: usize = 8;
+const KEYS: [&str; 4] = ["a", "b", "c", "d"];
+
+#[test]
+fn whoever_came_first_is_served_first_and_with_what_is_his() {
+    for seed in seeds() {
+        let mut world = World::new(seed);
+        for step in 0..STEPS {
+            let what = world.step();
+            world.compare(&format!("seed {seed}, step {step}: {what}"));
+        }
+        world.end(seed);
+    }
+}
+
+fn seeds() -> std::ops::RangeInclusive<u64> {
+    match std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
+        Some(seed) => seed..=seed,
+        None => 1..=WORLDS,
+    }
+}
+
+/// The engine with its clients, and what the model says of them.
+struct World {
+    engine: Engine,
+    clock: Arc<StillClock>,
+    clients: Vec<Connection>,
+    model: Model,
+    random: u64,
+    next_element: u32,
+}
+
+struct Connection {
+    session: Session,
+    output: Vec<u8>,
+    is_waiting: bool,
+}
+
+struct StillClock(AtomicU64);
+
+impl Clock for StillClock {
+    fn now(&self) -> Now {
+        Now { lock: LockTime::from_millis(self.0.load(Relaxed)), wall_offset_ms: 0 }
+    }
+
+    fn micros(&self) -> u64 {
+        self.0.load(Relaxed) * 1_000
+    }
+
+    fn wall_micros(&self) -> u64 {
+        self.micros()
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let clock = Arc::new(StillClock(AtomicU64::new(1_000)));
+        let layout = Layout { shards: 4, databases: 1, seed, journal: None };
+        let keyspace = Keyspace::new(layout, || {});
+        let shared = Shared::new(keyspace, Settings::default(), Arc::clone(&clock) as Arc<dyn Clock>, seed);
+        let engine = Engine::new(Arc::new(shared));
+        let mut world = Self {
+            engine,
+            clock,
+            clients: Vec::new(),
+            model: Model::default(),
+            random: seed,
+            next_element: 0,
+        };
+        for _ in 0..CLIENTS {
+            let connection = world.connection();
+            world.clients.push(connection);
+        }
+        world.model.said = vec![Vec::new(); CLIENTS];
+        world
+    }
+
+    fn connection(&self) -> Connection {
+        let id = self.engine.shared().audience.clients.next_id();
+        let client = Client::new(id, String::new(), String::new(), false, self.clock.now().lock);
+        Connection { session: self.engine.connect(client), output: Vec::new(), is_waiting: false }
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) as usize % end
+    }
+
+    fn key(&mut self) -> &'static str {
+        KEYS[self.below(KEYS.len())]
+    }
+
+    /// One client does one thing, or time passes.
+    fn step(&mut self) -> String {
+        let who = self.below(CLIENTS);
+        if self.clients[who].is_waiting {
+            return self.meanwhile(who);
+        }
+        let words = self.words();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let now = self.clock.0.load(Relaxed);
+        self.model.call(who, &words, now);
+        self.send(who, &words);
+        format!("client {who}: {}", words.join(" "))
+    }
+
+    fn words(&mut self) -> Vec<String> {
+        let (key, other) = (self.key(), self.key());
+        let timeout = ["0", "0.010", "0.030"][self.below(3)];
+        let side = ["LEFT", "RIGHT"][self.below(2)];
+        let words: Vec<&str> = match self.below(12) {
+            0 | 1 => vec!["BLPOP", key, other, timeout],
+            2 => vec!["BRPOP", key, timeout],
+            3 | 4 => vec!["BLMOVE", key, other, side, "RIGHT", timeout],
+            5 => vec!["LPOP", key],
+            6 => vec!["DEL", key],
+            7 => vec!["LMOVE", key, other, "LEFT", side],
+            place => {
+                let command = if place == 8 { "LPUSH" } else { "RPUSH" };
+                let count = 1 + self.below(3);
+                let elements = (0..count).map(|_| {
+                    self.next_element += 1;
+                    self.next_element.to_string()
+                });
+                return [command.to_owned(), key.to_owned()].into_iter().chain(elements).collect();
+            }
+        };
+        words.into_iter().map(str::to_owned).collect()
+    }
+
+    /// What may happen to a client that waits.
+    fn meanwhile(&mut self, who: usize) -> String {
+        match self.below(4) {
+            0 => {
+                self.model.waiters.retain(|waiter| waiter.who != who);
+                self.model.said[who] = Vec::new();
+                self.engine.disconnect(&mut self.clients[who].session);
+                self.clients[who] = self.connection();
+                format!("client {who} leaves, and another comes")
+            }
+            1 => {
+                self.model.waiters.retain(|waiter| waiter.who != who);
+                self.model.said[who].extend_from_slice(b"*-1\r\n");
+                assert!(self.clients[who].session.client.unblock(None));
+                format!("client {who} is unblocked")
+            }
+            _ => {
+                let now = self.clock.0.fetch_add(7, Relaxed) + 7;
+                self.model.pass(now);
+                "time passes".to_owned()
+            }
+        }
+    }
+
+    fn send(&mut self, who: usize, words: &[&str]) {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+        }
+        let Connection { session, output, is_waiting } = &mut self.clients[who];
+        let mut decoder = Decoder::new();
+        decoder.next(&bytes, self.engine.trust(session)).expect("a good request").expect("a whole one");
+        let mut batch = self.engine.batch();
+        let flow = self.engine.execute(session, decoder.request(&bytes), &mut batch, output);
+        self.engine.end_batch(session, batch);
+        *is_waiting = flow == Flow::Wait;
+        assert!(matches!(flow, Flow::Next | Flow::Wait), "{words:?}: {flow:?}");
+    }
+
+    /// Every client has been told what the model says, and waits if the model says so.
+    fn compare(&mut self, what: &str) {
+        for (who, connection) in self.clients.iter_mut().enumerate() {
+            if connection.is_waiting {
+                let flow = self.engine.resume(&mut connection.session, &mut connection.output);
+                connection.is_waiting = flow == Flow::Wait;
+            }
+            let (said, expected) = (connection.output.escape_ascii(), self.model.said[who].escape_ascii());
+            assert_eq!(said.to_string(), expected.to_string(), "{what}: client {who} was told");
+            let waits = self.model.waiters.iter().any(|waiter| waiter.who == who);
+            assert_eq!(connection.is_waiting, waits, "{what}: client {who} waits");
+            connection.output.clear();
+            self.model.said[who].clear();
+        }
+    }
+
+    /// Everybody goes; nothing of any wait is left.
+    fn end(&mut self, seed: u64) {
+        let places = |waiter: &Waiter| waiter.keys.iter().collect::<BTreeSet<_>>().len();
+        let places: usize = self.model.waiters.iter().map(places).sum();
+        let shared = Arc::clone(self.engine.shared());
+        assert_eq!(shared.keyspace.parked(), places, "seed {seed}: only those who wait are in a queue");
+        for connection in &mut self.clients {
+            self.engine.disconnect(&mut connection.session);
+        }
+        assert_eq!(shared.keyspace.parked(), 0, "seed {seed}: nobody is left in a queue");
+        assert_eq!(shared.audience.clients.len(), 0, "seed {seed}");
+        shared.keyspace.assert_laws();
+    }
+}
+
+/// What should happen, in the plainest words.
+#[derive(Default)]
+struct Model {
+    lists: BTreeMap<String, VecDeque<String>>,
+    /// In the order in which they came.
+    waiters: Vec<Waiter>,
+    said: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, Debug)]
+struct Waiter {
+    who: usize,
+    keys: Vec<String>,
+    want: Want,
+    until: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+enum Want {
+    Pop { from_head: bool },
+    Move { from_head: bool, to: String, to_head: bool },
+}
+
+impl Model {
+    fn call(&mut self, who: usize, words: &[&str], now: u64) {
+        let until = |seconds: &str| match seconds {
+            "0" => None,
+            seconds => Some(now + (seconds.parse::<f64>().expect("a number") * 1_000.0).round() as u64),
+        };
+        let (key, last) = (words[1], words[words.len() - 1]);
+        match words[0] {
+            "BLPOP" | "BRPOP" => {
+                let keys = words[1..words.len() - 1].iter().map(|key| (*key).to_owned()).collect();
+                let want = Want::Pop { from_head: words[0] == "BLPOP" };
+                self.take_or_wait(Waiter { who, keys, want, until: until(last) });
+            }
+            "BLMOVE" => {
+                let want =
+                    Want::Move { from_head: words[3] == "LEFT", to: words[2].to_owned(), to_head: false };
+                self.take_or_wait(Waiter { who, keys: vec![key.to_owned()], want, until: until(last) });
+            }
+            "LMOVE" if self.lists.contains_key(key) => {
+                let want =
+                    Want::Move { from_head: true, to: words[2].to_owned(), to_head: words[4] == "LEFT" };
+                self.take_or_wait(Waiter { who, keys: vec![key.to_owned()], want, until: None });
+            }
+            "LMOVE" => self.said[who].extend_from_slice(b"$-1\r\n"),
+            "LPOP" => {
+                let text = self.pop(key, true).map_or("$-1\r\n".to_owned(), |element| bulk(&element));
+                self.said[who].extend_from_slice(text.as_bytes());
+            }
+            "DEL" => {
+                let was_there = u8::from(self.lists.remove(key).is_some());
+                self.said[who].extend_from_slice(format!(":{was_there}\r\n").as_bytes());
+            }
+            _ => {
+                for element in &words[2..] {
+                    self.push(key, words[0] == "LPUSH", (*element).to_owned());
+                }
+                self.said[who].extend_from_slice(format!(":{}\r\n", self.lists[key].len()).as_bytes());
+                self.serve(key);
+            }
+        }
+    }
+
+    fn take_or_wait(&mut self, waiter: Waiter) {
+        match waiter.keys.iter().find(|key| self.lists.contains_key(*key)).cloned() {
+            Some(key) => {
+                if let Some(key) = self.give(&waiter, &key) {
+                    self.serve(&key);
+                }
+            }
+            None => self.waiters.push(waiter),
+        }
+    }
+
+    /// Serves whoever waits for `key`, and for what others are given by that.
+    fn serve(&mut self, key: &str) {
+        let mut ready = VecDeque::from([key.to_owned()]);
+        while let Some(key) = ready.pop_front() {
+            while self.lists.contains_key(&key)
+                && let Some(first) = self.waiters.iter().position(|waiter| waiter.keys.contains(&key))
+            {
+                let waiter = self.waiters.remove(first);
+                ready.extend(self.give(&waiter, &key));
+            }
+        }
+    }
+
+    /// A client gets what it wants of `key`, which has it; returns the key that an element was moved to.
+    fn give(&mut self, waiter: &Waiter, key: &str) -> Option<String> {
+        let (text, moved_to) = match &waiter.want {
+            Want::Pop { from_head } => {
+                let element = self.pop(key, *from_head).expect("a list is never empty");
+                (format!("*2\r\n{}{}", bulk(key), bulk(&element)), None)
+            }
+            Want::Move { from_head, to, to_head } => {
+                let element = self.pop(key, *from_head).expect("a list is never empty");
+                let text = bulk(&element);
+                self.push(to, *to_head, element);
+                (text, Some(to.clone()))
+            }
+        };
+        self.said[waiter.who].extend_from_slice(text.as_bytes());
+        moved_to
+    }
+
+    fn push(&mut self, key: &str, at_head: bool, element: String) {
+        let list = self.lists.entry(key.to_owned()).or_default();
+        if at_head { list.push_front(element) } else { list.push_back(element) }
+    }
+
+    fn pop(&mut self, key: &str, from_head: bool) -> Option<String> {
+        let list = self.lists.get_mut(key)?;
+        let element = if from_head { list.pop_front() } else { list.pop_back() };
+        if list.is_empty() {
+            self.lists.remove(key);
+        }
+        element
+    }
+
+    fn pass(&mut self, now: u64) {
+        let said = &mut self.said;
+        self.waiters.retain(|waiter| {
+            let is_over = waiter.until.is_some_and(|until| until <= now);
+            if is_over {
+                said[waiter.who].extend_from_slice(b"*-1\r\n");
+            }
+            !is_over
+        });
+    }
+}
+
+fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+/// A server with threads and sockets: what is pushed reaches whoever waits, whichever thread serves whom.
+#[cfg(feature = "server")]
+mod running {
+    use std::collections::BTreeSet;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpStream;
+    use std::time::Duration;
+
+    use redlatch::Server;
+
+    const PAIRS: usize = 4;
+    const ELEMENTS: usize = 400;
+    /// Ends a consumer.
+    const END: &str = "end";
+
+    /// A connection that fails the test instead of waiting for ever.
+    fn connect(server: &Server) -> BufReader<TcpStream> {
+        let stream = TcpStream::connect(server.addr()).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a limit can be set");
+        BufReader::new(stream)
+    }
+
+    fn line(stream: &mut BufReader<TcpStream>) -> String {
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("an answer within a minute");
+        line.trim_end().to_owned()
+    }
+
+    /// Takes elements from three lists, and moves some through a fourth, until it is told to end.
+    fn consume(mut stream: BufReader<TcpStream>) -> Vec<String> {
+        let mut taken = Vec::new();
+        loop {
+            stream.get_mut().write_all(b"BLPOP one two moved 0\r\n").expect("it still listens");
+            let lines: Vec<String> = (0..5).map(|_| line(&mut stream)).collect();
+            assert_eq!(lines[0], "*2", "{lines:?}");
+            if lines[4] == END {
+                return taken;
+            }
+            taken.push(lines[4].clone());
+        }
+    }
+
+    fn shift(mut stream: BufReader<TcpStream>) {
+        loop {
+            stream.get_mut().write_all(b"BLMOVE from moved LEFT RIGHT 0\r\n").expect("it still listens");
+            assert!(line(&mut stream).starts_with('$'));
+            if line(&mut stream) == END {
+                return;
+            }
+        }
+    }
+
+    fn produce(mut stream: BufReader<TcpStream>, producer: usize) {
+        for number in 0..ELEMENTS {
+            let list = ["one", "two", "from"][(number + producer) % 3];
+            let request = format!("RPUSH {list} {producer}-{number}\r\n");
+            stream.get_mut().write_all(request.as_bytes()).expect("it still listens");
+            assert!(line(&mut stream).starts_with(':'));
+        }
+    }
+
+    #[test]
+    fn nothing_that_is_pushed_is_lost_or_taken_twice() {
+        let server = Server::builder().start_blocking().expect("a server starts");
+        let taken: Vec<String> = std::thread::scope(|scope| {
+            let consumers: Vec<_> =
+                (0..PAIRS).map(|_| connect(&server)).map(|stream| scope.spawn(|| consume(stream))).collect();
+            let shifter = connect(&server);
+            let shifter = scope.spawn(|| shift(shifter));
+            let producers: Vec<_> = (0..PAIRS)
+                .map(|producer| (producer, connect(&server)))
+                .map(|(producer, stream)| scope.spawn(move || produce(stream, producer)))
+                .collect();
+            producers.into_iter().for_each(|producer| producer.join().expect("a producer"));
+
+            // The word that ends the shifter ends a consumer when it has been moved.
+            let mut last = connect(&server);
+            let ends = [&["RPUSH", "from", END][..], &["RPUSH", "moved", END, END, END]].map(|w| w.join(" "));
+            last.get_mut().write_all(format!("{}\r\n", ends[0]).as_bytes()).expect("it still listens");
+            shifter.join().expect("the shifter");
+            last.get_mut().write_all(format!("{}\r\n", ends[1]).as_bytes()).expect("it still listens");
+            consumers.into_iter().flat_map(|consumer| consumer.join().expect("a consumer")).collect()
+        });
+
+        let distinct: BTreeSet<&String> = taken.iter().collect();
+        assert_eq!((taken.len(), distinct.len()), (PAIRS * ELEMENTS, PAIRS * ELEMENTS));
+        assert!(server.keys().get("one").is_none() && server.keys().get("moved").is_none());
+    }
+}
