@@ -58,6 +58,7 @@ const PROJECTS: &[Project] = &[
     },
     Project {
         name: "suites",
+        borrows: None,
         probes: &[&["python3", "-c", "import venv, ensurepip"]],
         install: &[
             &["python3", "-m", "venv", "venv"],
@@ -90,7 +91,7 @@ const PROJECTS: &[Project] = &[
         borrows: None,
         probes: &[&["go", "version"]],
         install: &[&["go", "build", "-o", "bin/locks", "."]],
-        inputs: &["go.mod", "go.sum", "main.go", "redsync.go", "redislock.go"],
+        inputs: &["go.mod", "go.sum", "main.go", "redsync.go", "redislock.go", "rueidislock.go"],
     },
     Project {
         name: "java",

@@ -84,7 +84,7 @@ const SUBCOMMANDS: &[Row] = &[
         summary: "Loads a script without running it; answers its SHA1.",
         since: "2.6.0",
         group: Group::Scripting,
-        flags: ADMIN.with(Flags::STALE),
+        flags: ADMIN.with(Flags::STALE).with(Flags::ALL_SHARDS),
         args: &[text("script")],
         subcommands: &[],
         run: load,
@@ -104,7 +104,7 @@ const SUBCOMMANDS: &[Row] = &[
         summary: "Forgets all loaded scripts.",
         since: "2.6.0",
         group: Group::Scripting,
-        flags: ADMIN,
+        flags: ADMIN.with(Flags::ALL_SHARDS),
         args: &[one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]).maybe()],
         subcommands: &[],
         run: flush,
@@ -219,7 +219,7 @@ fn run(
         let result = match program {
             Some(program) => {
                 let returned = program.run(&inputs.keys, &inputs.args, &mut inside);
-                answer(&mut call.reply, script, returned, inside.last_text())
+                answer(call.reply, script, returned, inside.last_text())
             }
             None => {
                 let run = Run { script, keys: &inputs.keys, args: &inputs.args };

@@ -244,6 +244,24 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..go(&["bin/locks", "redsync"])
     },
     Client {
+        name: "redsync-redigo",
+        packages: &["github.com/go-redsync/redsync/v4", "github.com/gomodule/redigo"],
+        covers: "`Mutex` on redigo",
+        ..go(&["bin/locks", "redsync-redigo"])
+    },
+    Client {
+        name: "redsync-rueidis",
+        packages: &["github.com/go-redsync/redsync/v4", "github.com/redis/rueidis"],
+        covers: "`Mutex` on rueidis",
+        ..go(&["bin/locks", "redsync-rueidis"])
+    },
+    Client {
+        name: "rueidislock",
+        packages: &["github.com/redis/rueidis"],
+        covers: "`Locker` that waits for invalidations, of releases and of leases that end; NOLOOP; polling; by force",
+        ..go(&["bin/locks", "rueidislock"])
+    },
+    Client {
         name: "redislock",
         packages: &["github.com/bsm/redislock", "github.com/redis/go-redis/v9"],
         covers: "`Lock` on one key and on several",
