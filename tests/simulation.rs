@@ -19,7 +19,7 @@ use locks::{BROKEN_PROTOCOLS, Protocol, World};
 use parts::Fault;
 
 /// Worlds of a run that names no seed.
-const SEEDS: u64 = 30;
+const SEEDS: u64 = 12;
 /// Worlds in which a canary has its chance: what is broken must show in more than half of them.
 const CANARY_SEEDS: u64 = 10;
 

@@ -117,8 +117,10 @@ const MEMORY: &[Metric] = &[
     fact("used_memory_scripts_eval", |seen| show(seen.shared.scripts.size().1)),
     gauge("number_of_cached_scripts", "Scripts that are loaded.", |seen| show(seen.shared.scripts.size().0)),
     zero("used_memory_vm_eval"),
-    zero("number_of_functions"),
-    zero("number_of_libraries"),
+    gauge("number_of_functions", "Functions that can be called.", |seen| {
+        show(seen.shared.libraries.counts().1)
+    }),
+    gauge("number_of_libraries", "Libraries that are loaded.", |seen| show(seen.shared.libraries.counts().0)),
     zero("maxmemory"),
     never("maxmemory_human", |_| human(0)),
     never("maxmemory_policy", |_| show("noeviction")),

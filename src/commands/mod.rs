@@ -19,6 +19,7 @@ mod debug;
 mod expire;
 mod expiry;
 mod facts;
+mod functions;
 mod hash_browse;
 mod hash_expiry;
 mod hash_leases;
@@ -29,6 +30,7 @@ mod inside;
 mod interpreter;
 mod keys;
 mod latency;
+mod libraries;
 mod list_moves;
 mod list_search;
 mod lists;
@@ -142,6 +144,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     expire::ROWS,
     transactions::ROWS,
     scripting::ROWS,
+    functions::ROWS,
     pubsub::ROWS,
     command::ROWS,
     config::ROWS,

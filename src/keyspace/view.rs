@@ -6,6 +6,8 @@
 //! Locks   in ascending index, all before the first look. A shard outside the view cannot be reached through it.
 //! Rule    whoever touches an expired key first removes it and emits its effects before anything else.
 
+mod survey;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -23,6 +25,8 @@ use crate::state::settings::Events;
 use crate::state::tracking::{Cause, Tracking};
 use crate::state::transaction::{Watch, Watching};
 use crate::types::Typed;
+
+pub use survey::Standing;
 
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]
