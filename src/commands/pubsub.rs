@@ -25,7 +25,11 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "PUBLISH",
         summary: "Sends a message to everybody who listens to the channel; says to how many.",
-        flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST),
+        flags: Flags::PUBSUB
+            .with(Flags::LOADING)
+            .with(Flags::STALE)
+            .with(Flags::FAST)
+            .with(Flags::REPLICATED),
         args: &[text("channel"), text("message")],
         run: publish,
         ..ROW
