@@ -48,6 +48,18 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..python(&["venv/bin/python", "redis_py_asyncio.py"])
     },
     Client {
+        name: "redis-py-suite",
+        packages: &["redis"],
+        covers: "redis-py's own tests of locks, scripts, pipelines and transactions, with threads and asyncio",
+        ..suite(&["venv/bin/python", "suite.py", "redis"])
+    },
+    Client {
+        name: "walrus-suite",
+        packages: &["walrus", "redis"],
+        covers: "walrus' own tests of locks, rate limits, containers, counters and caches",
+        ..suite(&["venv/bin/python", "suite.py", "walrus"])
+    },
+    Client {
         name: "python-redis-lock",
         packages: &["python-redis-lock", "redis"],
         covers: "`Lock` whose waiters sleep in BLPOP, with and without a lease, renewed, reset, reset all",
@@ -232,6 +244,24 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..go(&["bin/locks", "redsync"])
     },
     Client {
+        name: "redsync-redigo",
+        packages: &["github.com/go-redsync/redsync/v4", "github.com/gomodule/redigo"],
+        covers: "`Mutex` on redigo",
+        ..go(&["bin/locks", "redsync-redigo"])
+    },
+    Client {
+        name: "redsync-rueidis",
+        packages: &["github.com/go-redsync/redsync/v4", "github.com/redis/rueidis"],
+        covers: "`Mutex` on rueidis",
+        ..go(&["bin/locks", "redsync-rueidis"])
+    },
+    Client {
+        name: "rueidislock",
+        packages: &["github.com/redis/rueidis"],
+        covers: "`Locker` that waits for invalidations, of releases and of leases that end; NOLOOP; polling; by force",
+        ..go(&["bin/locks", "rueidislock"])
+    },
+    Client {
         name: "redislock",
         packages: &["github.com/bsm/redislock", "github.com/redis/go-redis/v9"],
         covers: "`Lock` on one key and on several",
@@ -250,10 +280,45 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..java(&["java", "-cp", "target/classes:target/lib/*", "LettuceLock"])
     },
     Client {
+        name: "redis-rs",
+        packages: &["redis"],
+        covers: "SET NX PX, scripts and transactions by hand, a waiter that subscribes, over RESP2 and RESP3",
+        ..rust(&["target/debug/locks", "redis-rs"])
+    },
+    Client {
+        name: "redisson",
+        project: "redisson",
+        servers: 5,
+        packages: &["redisson"],
+        covers: REDISSON,
+        ..java(&["java", "-cp", "target/classes:target/lib/*", "RedissonLocks"])
+    },
+    Client {
+        name: "redisson-3",
+        project: "redisson3",
+        servers: 5,
+        packages: &["redisson"],
+        covers: REDISSON,
+        ..java(&["java", "-cp", "target/classes:target/lib/*", "RedissonLocks"])
+    },
+    Client {
         name: "rslock",
         packages: &["rslock", "redis"],
         covers: "`Lock` and `LockGuard`",
-        ..rust(&["target/debug/rslock-client"])
+        ..rust(&["target/debug/locks", "rslock"])
+    },
+    Client {
+        name: "redlock-rs",
+        packages: &["redlock"],
+        covers: "`RedLock` and its guard, on one server and over three",
+        servers: 3,
+        ..rust(&["target/debug/locks", "redlock"])
+    },
+    Client {
+        name: "fred",
+        packages: &["fred"],
+        covers: "SET NX PX, scripts and transactions by hand, a waiter that subscribes, over RESP2 and RESP3",
+        ..rust(&["target/debug/locks", "fred"])
     },
     Client {
         name: "redis-cli",
@@ -267,13 +332,22 @@ pub(crate) const CLIENTS: &[Client] = &[
     },
     Client {
         name: "redis-benchmark",
-        covers: "the commands of a lock, one at a time and pipelined",
+        covers: "its default run, and the commands of a lock, one at a time and pipelined",
         ..tool("cli", &["sh", "redis-benchmark.sh"])
     },
 ];
 
+const REDISSON: &str = "`RLock`, reentrant, with a lease and with its watchdog; fair with a dead waiter in the queue, \
+    read/write, spin, fenced and non-reentrant locks; multi-locks on servers and on values, RedLock with a server \
+    lost; `RSemaphore`, `RPermitExpirableSemaphore`, `RCountDownLatch`";
+
 const fn python(command: &'static [&'static str]) -> Client {
     Client { language: Language::Python, ..tool("python", command) }
+}
+
+/// A client's own tests.
+const fn suite(command: &'static [&'static str]) -> Client {
+    Client { language: Language::Python, ..tool("suites", command) }
 }
 
 const fn node(command: &'static [&'static str]) -> Client {
