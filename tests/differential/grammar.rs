@@ -23,12 +23,33 @@ pub(crate) fn request(command: &Command, sub: Option<&Command>, without: &[&str]
     made.args(sub.unwrap_or(command).row.args);
     let mut words = made.words;
     // A word too many is an option to those who know newer ones: the errors differ.
-    let knows_more = matches!(command.row.name, "ZRANK" | "ZREVRANK") && !without.is_empty();
+    let knows_more = matches!(command.row.name, "ZRANK" | "ZREVRANK") && without.contains(&"WITHSCORE");
     if !knows_more && dice.one_in(12) {
         damage(&mut words, dice);
     }
     tame(&mut words);
     words
+}
+
+/// A request that makes a collection large, beyond what Redis keeps in one piece.
+pub(crate) fn filler(has: impl Fn(&str) -> bool, dice: &mut Dice) -> Option<Words> {
+    let (name, key, count, is_paired): (&str, &str, usize, bool) = dice.pick(&[
+        ("HSET", "h0", 513, true),
+        ("RPUSH", "l0", 200, false),
+        ("SADD", "t0", 513, false),
+        ("ZADD", "z0", 129, true),
+    ]);
+    let count = count - dice.below(3);
+    let mut words = vec![name.as_bytes().to_vec(), key.as_bytes().to_vec()];
+    for at in 0..count {
+        if is_paired {
+            words.push((at % 7).to_string().into_bytes());
+        }
+        // A hash has its fields in the first place, a sorted set its members in the second.
+        let at_word = words.len() - usize::from(name == "HSET");
+        words.insert(at_word, at.to_string().into_bytes());
+    }
+    has(name).then_some(words)
 }
 
 struct Maker<'d> {
@@ -120,7 +141,8 @@ fn is_lease(name: &str) -> bool {
 
 /// One wrong thing.
 fn damage(words: &mut Words, dice: &mut Dice) {
-    let at = 1 + dice.below(words.len());
+    // Not the key, which tells from where on Valkey looks for FIELDS.
+    let at = 2 + dice.below(words.len());
     match dice.below(5) {
         0 if words.len() > 1 => {
             words.pop();
