@@ -58,6 +58,7 @@ const PROJECTS: &[Project] = &[
     },
     Project {
         name: "suites",
+        borrows: None,
         probes: &[&["python3", "-c", "import venv, ensurepip"]],
         install: &[
             &["python3", "-m", "venv", "venv"],

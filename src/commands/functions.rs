@@ -8,14 +8,13 @@ use super::inside::Inside;
 use super::interpreter::Invocation;
 use super::libraries::Library;
 use super::row::{Flags, Group, Row, key, key_count, one_of, pattern, text, token};
-use super::scripting::{Inputs, end_running, with_view};
+use super::scripting::{Inputs, busy, end_running, with_view};
 use super::{Call, Outcome, help};
 use crate::error::Refusal;
 use crate::keyspace::Reach;
 use crate::number;
 use crate::resp::Reply;
 use crate::scripts::library::{Function, library};
-use crate::state::running::Script;
 use crate::types::glob;
 
 const CALLS: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE);
@@ -131,12 +130,13 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let count = number::integer(call.args.word()?);
     let count = count.ok_or_else(|| Refusal::said("ERR Bad number of keys provided"))?;
     let inputs = Inputs::counted(&mut call.args, count)?;
-    let must_only_read = call.command.row.flags.has(Flags::READONLY);
+    let request = call.args.request();
+    // What a library defines can always call itself.
     if !call.session.may_be_held {
         return Ok(Outcome::Aside);
     }
+    let must_only_read = call.command.row.flags.has(Flags::READONLY);
 
-    let request = call.args.request();
     with_view(call, Reach::All, |call, view| {
         // Looked up while nothing can take its library away.
         let callable = libraries.function(name).ok_or_else(not_found)?;
@@ -169,9 +169,6 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     let text = call.args.word()?;
     let header = library(text).map_err(Refusal::Quoted)?;
-    if !call.session.may_be_held {
-        return Ok(Outcome::Aside);
-    }
 
     let shared = call.shared;
     if !replaces && shared.libraries.has(&header.name) {
@@ -283,21 +280,26 @@ fn stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let (libraries, functions) = call.shared.libraries.counts();
+    let running = match call.shared.running.script() {
+        // Of a script there is nothing to tell.
+        Some(script) if script.function.is_none() => return Err(busy(false)),
+        running => running,
+    };
 
     call.reply.map(2);
     call.reply.bulk(b"running_script");
-    match call.shared.running.script() {
-        Some(Script { since, function: Some(function), .. }) => {
-            let millis = call.shared.clock.now().lock.millis_since(since);
+    match running.and_then(|script| Some((script.since, script.function?))) {
+        Some((since, function)) => {
             call.reply.map(3);
             call.reply.bulk(b"name");
             call.reply.bulk(function.name.as_bytes());
             call.reply.bulk(b"command");
             call.reply.bulks(&function.command);
             call.reply.bulk(b"duration_ms");
-            call.reply.integer(i64::try_from(millis).unwrap_or(i64::MAX));
+            let now_ms = call.shared.clock.now().lock.as_millis();
+            call.reply.integer(now_ms.saturating_sub(since.as_millis()) as i64);
         }
-        _ => call.reply.null(),
+        None => call.reply.null(),
     }
     call.reply.bulk(b"engines");
     call.reply.map(1);
@@ -311,6 +313,8 @@ fn stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
     end_running(call.shared, true)?;
 
     call.reply.ok();

@@ -38,6 +38,22 @@ pub(super) struct Invocation<'a> {
 }
 
 #[cfg(feature = "lua")]
+impl Invocation<'_> {
+    /// The request as FUNCTION STATS shows it: of a long one the beginning, of long words theirs.
+    fn request(&self) -> Vec<Vec<u8>> {
+        let words = self.request.words().take(WORDS_SHOWN);
+        words.map(|word| word[..word.len().min(WORD_BYTES_SHOWN)].to_vec()).collect()
+    }
+}
+
+/// Words of a request that are kept while its function runs.
+#[cfg(feature = "lua")]
+const WORDS_SHOWN: usize = 32;
+/// Bytes of each of them.
+#[cfg(feature = "lua")]
+const WORD_BYTES_SHOWN: usize = 128;
+
+#[cfg(feature = "lua")]
 pub(super) use with_lua::Interpreter;
 #[cfg(not(feature = "lua"))]
 pub(super) use without_lua::Interpreter;
@@ -137,10 +153,9 @@ mod with_lua {
             reply: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
             let mut interpreter = self.ready(inside.settings())?;
-            let command = call.request.words().map(<[u8]>::to_vec).collect();
-            let watchdog = inside.watch(Some(Function { name: call.name.to_owned(), command }));
-            let (keys, args) = (call.keys, call.args);
-            let result = interpreter.call(call.library, call.name, keys, args, inside, watchdog, reply);
+            let (name, keys, args) = (call.name, call.keys, call.args);
+            let watchdog = inside.watch(Some(Function { name: name.to_owned(), command: call.request() }));
+            let result = interpreter.call(call.library, name, keys, args, inside, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }
 

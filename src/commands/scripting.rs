@@ -219,7 +219,7 @@ fn run(
         let result = match program {
             Some(program) => {
                 let returned = program.run(&inputs.keys, &inputs.args, &mut inside);
-                answer(&mut call.reply, script, returned, inside.last_text())
+                answer(call.reply, script, returned, inside.last_text())
             }
             None => {
                 let run = Run { script, keys: &inputs.keys, args: &inputs.args };
