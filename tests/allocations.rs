@@ -167,7 +167,7 @@ mod no_allocation_for {
 
     #[test]
     fn any_script_of_the_table_but_those_that_answer_with_arrays() {
-        let (mut seen, acquire) = (BTreeSet::new(), acquire("me"));
+        let (mut seen, mut tried, acquire) = (BTreeSet::new(), BTreeSet::new(), acquire("me"));
         for (text, name) in redlatch::scripts::texts() {
             let mut bare = held();
             // One text of each row; a row whose commands are not there cannot be loaded.
@@ -175,13 +175,15 @@ mod no_allocation_for {
                 continue;
             }
             let sha = load(&mut bare, &text);
+            let program = redlatch::scripts::recognise(text.as_bytes()).expect("a script of the table");
             for token in ["me", "you"] {
+                // A call that does not fit the script's operands is interpreted; that is not what locks are made of.
+                let fits = program.fits(&[b"lock:stock"], &[token.as_bytes(), b"60000", b"60000"]);
                 let call = evalsha(&sha, &[token, "60000", "60000"]);
-                let answer = bare.send(&call);
-                // A call that does not fit the script's operands is refused; that is not what locks are made of.
-                if answer.starts_with(b"*") || answer.starts_with(b"-ERR this server runs") {
+                if !fits || bare.send(&call).starts_with(b"*") {
                     continue;
                 }
+                tried.insert(name);
                 let mut take_and_call = || {
                     bare.send(&acquire);
                     bare.send(&call);
@@ -190,7 +192,7 @@ mod no_allocation_for {
                 assert_eq!(measure(take_and_call).count_total, 0, "{name}, called by {token}: {text}");
             }
         }
-        assert!(seen.len() > 20, "{} rows were tried", seen.len());
+        assert!(tried.len() > 20, "{} of {} rows were tried", tried.len(), seen.len());
     }
 
     #[test]

@@ -37,6 +37,7 @@ use workshop::{Project, Workshop};
 const PROJECTS: &[Project] = &[
     Project {
         name: "python",
+        borrows: None,
         probes: &[&["python3", "-c", "import venv, ensurepip"]],
         install: &[
             &["python3", "-m", "venv", "venv"],
@@ -57,6 +58,7 @@ const PROJECTS: &[Project] = &[
     },
     Project {
         name: "suites",
+        borrows: None,
         probes: &[&["python3", "-c", "import venv, ensurepip"]],
         install: &[
             &["python3", "-m", "venv", "venv"],
@@ -79,41 +81,63 @@ const PROJECTS: &[Project] = &[
     },
     Project {
         name: "node",
+        borrows: None,
         probes: &[&["node", "--version"], &["npm", "--version"]],
         install: &[&["npm", "ci", "--no-audit", "--no-fund"]],
         inputs: &[".npmrc", "package.json", "package-lock.json"],
     },
     Project {
         name: "go",
+        borrows: None,
         probes: &[&["go", "version"]],
         install: &[&["go", "build", "-o", "bin/locks", "."]],
-        inputs: &["go.mod", "go.sum", "main.go", "redsync.go", "redislock.go"],
+        inputs: &["go.mod", "go.sum", "main.go", "redsync.go", "redislock.go", "rueidislock.go"],
     },
     Project {
         name: "java",
-        probes: &[&["java", "-version"], &["javac", "-version"], &["mvn", "--version"]],
+        borrows: None,
+        probes: JAVA,
+        install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
+        inputs: &["pom.xml", "src/main/java"],
+    },
+    Project {
+        name: "redisson",
+        borrows: None,
+        probes: JAVA,
+        install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
+        inputs: &["pom.xml", "src/main/java"],
+    },
+    Project {
+        name: "redisson3",
+        borrows: Some("redisson"),
+        probes: JAVA,
         install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
         inputs: &["pom.xml", "src/main/java"],
     },
     Project {
         name: "rust",
+        borrows: None,
         probes: &[&["cargo", "--version"]],
         install: &[&["cargo", "build", "--quiet", "--locked", "--target-dir", "target"]],
         inputs: &["Cargo.toml", "Cargo.lock", "src"],
     },
     Project {
         name: "cli",
+        borrows: None,
         probes: &[&["redis-cli", "--version"], &["redis-benchmark", "--version"], &["stdbuf", "--version"]],
         install: &[],
         inputs: &[],
     },
     Project {
         name: "prompt",
+        borrows: None,
         probes: &[&["redis-cli", "--version"], &["python3", "-c", "import pty"]],
         install: &[],
         inputs: &[],
     },
 ];
+
+const JAVA: &[&[&str]] = &[&["java", "-version"], &["javac", "-version"], &["mvn", "--version"]];
 
 /// How one client fared.
 enum Verdict {
@@ -254,6 +278,6 @@ pub(crate) fn source_dir(project: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(project)
 }
 
-/// A client's checks take a few seconds; a machine under load is given many times that.
-const CLIENT_TIME_MAX: Duration = Duration::from_secs(120);
+/// A client's checks take a few seconds, Redisson's half a minute; a machine under load is given many times that.
+const CLIENT_TIME_MAX: Duration = Duration::from_secs(300);
 const LINES_SHOWN: usize = 40;

@@ -4,6 +4,9 @@
 //! rules stand with the code. Two environment variables widen the run, and each test says so when it is skipped:
 //! `REDLATCH_SCRIPTS_DIR`, filled by `tests/scripts/collect.py`, and `REDLATCH_REDIS_SERVER`, the path of a redis-server.
 
+#[cfg(feature = "lua")]
+#[path = "scripts/law.rs"]
+mod law;
 #[path = "scripts/mutate.rs"]
 mod mutate;
 #[path = "scripts/real.rs"]

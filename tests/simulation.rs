@@ -1,11 +1,13 @@
 //! Seeded worlds on the engine itself, without a socket or a thread, and the laws that must hold in every one of them.
 //!
 //! Belongs here  what is true of every run, however the dice fall: mutual exclusion, leases kept to the millisecond,
-//!               no missed alarm, replay = state.
+//!               no missed alarm, replay = state, no copy out of date.
 //! Time          a clock that only the world moves; one world per seed, `SEED=17 cargo test --test simulation`.
 //! Canaries      clients and servers that are broken on purpose, which the same laws must catch: a law that misses
 //!               them all is no law.
 
+#[path = "simulation/caches.rs"]
+mod caches;
 #[path = "simulation/effects.rs"]
 mod effects;
 #[path = "simulation/locks.rs"]
@@ -17,7 +19,7 @@ use locks::{BROKEN_PROTOCOLS, Protocol, World};
 use parts::Fault;
 
 /// Worlds of a run that names no seed.
-const SEEDS: u64 = 30;
+const SEEDS: u64 = 12;
 /// Worlds in which a canary has its chance: what is broken must show in more than half of them.
 const CANARY_SEEDS: u64 = 10;
 
@@ -101,5 +103,32 @@ mod replay {
         for fault in faults {
             assert_caught(&format!("{fault:?}"), |seed| effects::run(seed, fault));
         }
+    }
+}
+
+mod caching {
+    use super::*;
+    use caches::{CARELESS, Carelessness, World};
+
+    #[test]
+    fn no_copy_is_other_than_a_fresh_read_once_the_mail_is_read() {
+        for seed in seeds() {
+            let outcome = World::new(seed, Carelessness::None, Fault::None).run();
+            assert_eq!(outcome, Ok(()), "replay with SEED={seed}");
+        }
+    }
+
+    #[test]
+    fn every_careless_client_is_caught() {
+        for carelessness in CARELESS {
+            assert_caught(&format!("{carelessness:?}"), |seed| {
+                World::new(seed, *carelessness, Fault::None).run()
+            });
+        }
+    }
+
+    #[test]
+    fn a_server_that_expires_nothing_on_time_is_caught() {
+        assert_caught("NeverTicks", |seed| World::new(seed, Carelessness::None, Fault::NeverTicks).run());
     }
 }

@@ -53,7 +53,7 @@ const FOREIGN: &str = "
     tls-cert-file tls-ciphers tls-ciphersuites tls-client-cert-file tls-client-key-file
     tls-client-key-file-pass tls-cluster tls-dh-params-file tls-key-file tls-key-file-pass tls-port
     tls-prefer-server-ciphers tls-protocols tls-replication tls-session-cache-size
-    tls-session-cache-timeout tls-session-caching tracking-table-max-keys user
+    tls-session-cache-timeout tls-session-caching user
     zset-max-listpack-entries zset-max-listpack-value zset-max-ziplist-entries zset-max-ziplist-value
 ";
 

@@ -256,7 +256,7 @@ fn take_or_wait(
             return Ok(Outcome::Replied);
         }
     }
-    if !call.session.may_wait {
+    if call.session.is_nested {
         match want {
             Want::Shifted(..) => call.reply.null(),
             _ => call.reply.null_array(),

@@ -2,15 +2,13 @@
 //!
 //! Source  Redis 7.0 `networking.c`; SETINFO and NO-TOUCH of Redis 7.2, which clients send and bear the refusal of.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::row::{Arg, Flags, Group, Row, integer, one_of, text, token};
-use super::{Call, Outcome, help, table};
+use super::{Call, Outcome, client_list, client_tracking, help};
 use crate::clock::LockTime;
 use crate::error::Refusal;
 use crate::number;
-use crate::resp::Protocol;
 use crate::state::clients::{Client, ClientId};
 use crate::state::session::{Replies, Session};
 
@@ -25,15 +23,36 @@ pub(super) const ROWS: &[Row] = &[Row {
 
 const SUBCOMMANDS: &[Row] = &[
     Row {
+        name: "CACHING",
+        summary: "Says of the next command whether its keys are remembered.",
+        since: "6.0.0",
+        args: &[one_of("mode", &[token("yes", "YES"), token("no", "NO")])],
+        run: client_tracking::caching,
+        ..ROW
+    },
+    Row {
         name: "GETNAME",
         summary: "Returns the name of the connection.",
         since: "2.6.9",
         run: get_name,
         ..ROW
     },
+    Row {
+        name: "GETREDIR",
+        summary: "Returns the number of the client that is told in place of this one.",
+        since: "6.0.0",
+        run: client_tracking::get_redirect,
+        ..ROW
+    },
     help::row(Group::Connection),
     Row { name: "ID", summary: "Returns the number of the connection.", since: "5.0.0", run: id, ..ROW },
-    Row { name: "INFO", summary: "Tells about the connection.", since: "6.2.0", run: info, ..ROW },
+    Row {
+        name: "INFO",
+        summary: "Tells about the connection.",
+        since: "6.2.0",
+        run: client_list::info,
+        ..ROW
+    },
     Row {
         name: "KILL",
         summary: "Ends the connections that fit.",
@@ -49,7 +68,7 @@ const SUBCOMMANDS: &[Row] = &[
         since: "2.4.0",
         flags: ADMIN,
         args: &[TYPE.maybe(), integer("client-id").many().after("ID").maybe()],
-        run: list,
+        run: client_list::list,
         ..ROW
     },
     Row {
@@ -103,13 +122,28 @@ const SUBCOMMANDS: &[Row] = &[
         ..ROW
     },
     Row {
+        name: "TRACKING",
+        summary: "Says whether the connection keeps copies of values and is to be told when they are out of date.",
+        since: "6.0.0",
+        args: client_tracking::TRACKING,
+        run: client_tracking::tracking,
+        ..ROW
+    },
+    Row {
+        name: "TRACKINGINFO",
+        summary: "Tells what the connection is told of changes.",
+        since: "6.2.0",
+        run: client_tracking::tracking_info,
+        ..ROW
+    },
+    Row {
         name: "UNBLOCK",
-        summary: "Ends the wait of a connection's call, as its time limit would or with an error.",
+        summary: "Ends the wait of another connection's call.",
         since: "5.0.0",
         flags: ADMIN,
         args: &[
             integer("client-id"),
-            one_of("unblock-type", &[token("timeout", "TIMEOUT"), token("error", "ERROR")]).maybe(),
+            one_of("timeout-error", &[token("timeout", "TIMEOUT"), token("error", "ERROR")]).maybe(),
         ],
         run: unblock,
         ..ROW
@@ -219,113 +253,11 @@ fn set_info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let line = about(&call.session.client, call.now.lock);
-
-    call.reply.verbatim(&line);
-    Ok(Outcome::Replied)
-}
-
-/// The line of CLIENT LIST about one client. What this server does not have, Redis' idle value stands for.
-fn about(client: &Client, now: LockTime) -> String {
-    let names = client.names.lock().clone();
-    let seconds = |since: u64| now.as_millis().saturating_sub(since) / 1000;
-    let mut flags = String::new();
-    for (flag, is_set) in [
-        ('P', client.subscriptions.load(Relaxed) > 0),
-        ('b', client.waits()),
-        ('U', client.is_unix),
-        ('e', client.no_evict.load(Relaxed)),
-        ('T', client.no_touch.load(Relaxed)),
-    ] {
-        flags.extend(is_set.then_some(flag));
-    }
-    let patterns = client.patterns.load(Relaxed);
-    let last = client.last_command.load(Relaxed);
-    let command = table().all().find(|command| command.index == last);
-    let mut line = format!("id={} addr={} laddr={} fd=-1", client.id, client.peer, client.local);
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        line,
-        " name={} age={} idle={} flags={} db={} sub={} psub={patterns} ssub=0 multi=-1 qbuf={} qbuf-free=0 \
-         argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={} oll=0 omem=0 tot-mem=0 events=r cmd={} user=default redir=-1 \
-         resp={} lib-name={} lib-ver={}",
-        names.name,
-        seconds(client.since.as_millis()),
-        seconds(client.last_active_ms.load(Relaxed)),
-        if flags.is_empty() { "N" } else { &flags },
-        client.database.load(Relaxed),
-        client.subscriptions.load(Relaxed).saturating_sub(patterns),
-        client.query_bytes.load(Relaxed),
-        client.reply_bytes.load(Relaxed),
-        command.map_or("NULL", |command| command.name.as_str()),
-        if client.protocol() == Protocol::Resp3 { 3 } else { 2 },
-        names.library,
-        names.library_version,
-    );
-    line
-}
-
-/// What kind of client CLIENT LIST and CLIENT KILL ask for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Type {
-    Normal,
-    /// Masters and replicas, of which there are none.
-    Replication,
-    PubSub,
-}
-
-impl Type {
-    fn parse(word: &[u8]) -> Result<Self, Refusal> {
-        match word.to_ascii_lowercase().as_slice() {
-            b"normal" => Ok(Self::Normal),
-            b"master" | b"replica" | b"slave" => Ok(Self::Replication),
-            b"pubsub" => Ok(Self::PubSub),
-            _ => Err(Refusal::quoting("ERR Unknown client type '", word, "'")),
-        }
-    }
-
-    fn of(client: &Client) -> Self {
-        if client.subscriptions.load(Relaxed) > 0 { Self::PubSub } else { Self::Normal }
-    }
-}
-
-fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let mut wanted = None;
-    let mut ids: Option<Vec<i64>> = None;
-    match call.args.len() {
-        0 => {}
-        2 if call.args.take("TYPE") => wanted = Some(Type::parse(call.args.word()?)?),
-        words if words > 1 && call.args.take("ID") => {
-            let bad = || Refusal::said("ERR Invalid client ID");
-            let named: Option<Vec<i64>> = call.args.rest().map(number::integer).collect();
-            ids = Some(named.ok_or_else(bad)?);
-        }
-        _ => return Err(Refusal::Syntax),
-    }
-
-    let clients = &call.shared.audience.clients;
-    let found = match ids {
-        Some(ids) => {
-            let ids = ids.into_iter().filter_map(|id| ClientId::try_from(id).ok());
-            ids.filter_map(|id| clients.get(id)).collect()
-        }
-        None => clients.all(),
-    };
-    let fits =
-        |client: &Client| !client.is_closing() && wanted.is_none_or(|wanted| Type::of(client) == wanted);
-    let found = found.iter().filter(|client| fits(client));
-    let lines: String = found.map(|client| about(client, call.now.lock)).collect();
-
-    call.reply.verbatim(&lines);
-    Ok(Outcome::Replied)
-}
-
 /// Whom CLIENT KILL means.
 #[derive(Debug, Default)]
 struct Filter<'a> {
     id: Option<ClientId>,
-    kind: Option<Type>,
+    kind: Option<client_list::Type>,
     peer: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
     spares_self: bool,
@@ -342,7 +274,7 @@ impl<'a> Filter<'a> {
                     let bad = || Refusal::said("ERR client-id should be greater than 0");
                     filter.id = Some(id.filter(|id| *id > 0).ok_or_else(bad)?);
                 }
-                b"type" => filter.kind = Some(Type::parse(value)?),
+                b"type" => filter.kind = Some(client_list::Type::parse(value)?),
                 b"addr" => filter.peer = Some(value),
                 b"laddr" => filter.local = Some(value),
                 b"user" if value == b"default" => {}
@@ -357,7 +289,7 @@ impl<'a> Filter<'a> {
 
     fn fits(&self, client: &Client) -> bool {
         self.id.is_none_or(|id| client.id == id)
-            && self.kind.is_none_or(|kind| Type::of(client) == kind)
+            && self.kind.is_none_or(|kind| client_list::Type::of(client) == kind)
             && self.peer.is_none_or(|peer| client.peer.as_bytes() == peer)
             && self.local.is_none_or(|local| client.local.as_bytes() == local)
     }
@@ -457,24 +389,21 @@ fn pause(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn unblock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let id = call.args.word()?;
-    let reason = call.args.maybe_word();
-    if !call.args.is_empty() {
-        return Err(Refusal::subcommand_syntax("CLIENT", call.args.request().word(1)));
-    }
-    let error = match reason {
+    let error = match call.args.maybe_word() {
+        None => None,
+        Some(_) if !call.args.is_empty() => {
+            return Err(Refusal::subcommand_syntax("CLIENT", call.args.request().word(1)));
+        }
+        Some(reason) if reason.eq_ignore_ascii_case(b"TIMEOUT") => None,
         Some(reason) if reason.eq_ignore_ascii_case(b"ERROR") => {
             Some("UNBLOCKED client unblocked via CLIENT UNBLOCK")
         }
-        Some(reason) if !reason.eq_ignore_ascii_case(b"TIMEOUT") => {
-            return Err(Refusal::said("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
-        }
-        _ => None,
+        Some(_) => return Err(Refusal::said("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
     };
     let id = number::integer(id).ok_or(Refusal::NotAnInteger)?;
 
-    let id = ClientId::try_from(id).ok();
-    let client = id.and_then(|id| call.shared.audience.clients.get(id));
-    let is_unblocked = client.is_some_and(|client| client.unblock(error));
+    let target = ClientId::try_from(id).ok().and_then(|id| call.shared.audience.clients.get(id));
+    let is_unblocked = target.is_some_and(|client| client.unblock(error));
 
     call.reply.integer(i64::from(is_unblocked));
     Ok(Outcome::Replied)

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::row::{Flags, Group, Row, block, integer, text};
-use super::{Call, Outcome, Shared, VERSION, client, pubsub, transactions};
+use super::{Call, Outcome, Shared, VERSION, client, client_tracking, pubsub, transactions};
 use crate::error::Refusal;
 use crate::number;
 use crate::resp::Protocol;
@@ -225,6 +225,7 @@ fn quit(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    client_tracking::end(call.session, call.shared);
     pubsub::leave_all(call.session, call.shared);
     transactions::discard_all(call.session, call.shared);
     let session = &mut *call.session;

@@ -40,6 +40,8 @@ pub(super) struct Inside<'c, 'k> {
     is_watched: bool,
     /// The database of whoever called the script: what a script selects does not outlive it.
     database: u16,
+    /// Whether the script itself is a part of EXEC.
+    was_nested: bool,
 }
 
 /// Room for replies that a session keeps between scripts.
@@ -57,12 +59,15 @@ impl<'c, 'k> Inside<'c, 'k> {
     ) -> Self {
         let replies = std::mem::take(&mut session.scratch);
         let (now, database) = (view.now(), session.database);
-        Self { view, now, session, shared, replies, text: (0, 0), only_reads, is_watched: false, database }
+        let was_nested = std::mem::replace(&mut session.is_nested, true);
+        let (text, is_watched) = ((0, 0), false);
+        Self { view, now, session, shared, replies, text, only_reads, is_watched, database, was_nested }
     }
 
     /// The script is over.
     pub(super) fn end(self) {
         self.session.database = self.database;
+        self.session.is_nested = self.was_nested;
         self.view.select(self.database);
         let mut replies = self.replies;
         replies.truncate(SCRATCH_BYTES_KEPT);
@@ -99,6 +104,9 @@ impl<'c, 'k> Inside<'c, 'k> {
                 shared: self.shared,
                 command,
             });
+            if self.session.reads.matter() {
+                super::remember(self.session, self.shared, command, Request::listed(words), self.view);
+            }
             if result.is_err() {
                 self.shared.stats[usize::from(command.index)].failed.add(1);
             }

@@ -6,10 +6,11 @@
 use super::inside::Inside;
 use super::script_cache::Script;
 use crate::error::Refusal;
-use crate::resp::Reply;
+use crate::resp::{Reply, Request};
 use crate::state::settings::Settings;
 
 /// What a script is run on, and how.
+#[cfg_attr(not(feature = "lua"), expect(dead_code, reason = "nothing runs without Lua"))]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     /// The script.
@@ -19,6 +20,38 @@ pub(super) struct Run<'a> {
     /// ARGV
     pub(super) args: &'a [&'a [u8]],
 }
+
+/// What a function is called on, and how.
+#[cfg_attr(not(feature = "lua"), expect(dead_code, reason = "nothing runs without Lua"))]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Invocation<'a> {
+    /// The interpreter's number of its library.
+    pub(super) library: u32,
+    /// Its name.
+    pub(super) name: &'a str,
+    /// Its first argument.
+    pub(super) keys: &'a [&'a [u8]],
+    /// Its second argument.
+    pub(super) args: &'a [&'a [u8]],
+    /// The request that calls it.
+    pub(super) request: Request<'a>,
+}
+
+#[cfg(feature = "lua")]
+impl Invocation<'_> {
+    /// The request as FUNCTION STATS shows it: of a long one the beginning, of long words theirs.
+    fn request(&self) -> Vec<Vec<u8>> {
+        let words = self.request.words().take(WORDS_SHOWN);
+        words.map(|word| word[..word.len().min(WORD_BYTES_SHOWN)].to_vec()).collect()
+    }
+}
+
+/// Words of a request that are kept while its function runs.
+#[cfg(feature = "lua")]
+const WORDS_SHOWN: usize = 32;
+/// Bytes of each of them.
+#[cfg(feature = "lua")]
+const WORD_BYTES_SHOWN: usize = 128;
 
 #[cfg(feature = "lua")]
 pub(super) use with_lua::Interpreter;
@@ -30,8 +63,10 @@ mod with_lua {
     use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
     use super::super::{VERSION, table};
-    use super::{Inside, Refusal, Reply, Run, Script, Settings};
+    use super::{Inside, Invocation, Refusal, Reply, Run, Script, Settings};
+    use crate::scripts::library::Loaded;
     use crate::scripts::lua::{self, Host, Source};
+    use crate::state::running::Function;
 
     /// The interpreter, once it is needed.
     #[derive(Debug, Default)]
@@ -88,6 +123,42 @@ mod with_lua {
             result.map_err(Refusal::Quoted)
         }
 
+        /// Runs a library, `body` of its text, and keeps what it registers.
+        ///
+        /// # Errors
+        /// Why it does not load.
+        pub(in super::super) fn load(
+            &self,
+            body: &[u8],
+            inside: &mut Inside<'_, '_>,
+        ) -> Result<Loaded, Refusal> {
+            self.ready(inside.settings())?.load(body, inside).map_err(Refusal::Quoted)
+        }
+
+        /// Forgets libraries.
+        pub(in super::super) fn forget(&self, libraries: &[u32]) {
+            if let Some(interpreter) = self.0.lock().as_mut() {
+                interpreter.forget(libraries);
+            }
+        }
+
+        /// Calls a function, and writes what it returns.
+        ///
+        /// # Errors
+        /// Why it ended early.
+        pub(in super::super) fn call(
+            &self,
+            call: Invocation<'_>,
+            inside: &mut Inside<'_, '_>,
+            reply: &mut Reply<'_>,
+        ) -> Result<(), Refusal> {
+            let mut interpreter = self.ready(inside.settings())?;
+            let (name, keys, args) = (call.name, call.keys, call.args);
+            let watchdog = inside.watch(Some(Function { name: name.to_owned(), command: call.request() }));
+            let result = interpreter.call(call.library, name, keys, args, inside, watchdog, reply);
+            result.map_err(Refusal::Quoted)
+        }
+
         fn ready(&self, settings: &Settings) -> Result<MappedMutexGuard<'_, lua::Interpreter>, Refusal> {
             let mut slot = self.0.lock();
             if slot.is_none() {
@@ -105,7 +176,8 @@ mod with_lua {
 
 #[cfg(not(feature = "lua"))]
 mod without_lua {
-    use super::{Inside, Refusal, Reply, Run, Script, Settings};
+    use super::{Inside, Invocation, Refusal, Reply, Run, Script, Settings};
+    use crate::scripts::library::Loaded;
 
     /// No interpreter.
     #[derive(Debug, Default)]
@@ -130,6 +202,21 @@ mod without_lua {
             _: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
             Err(unrecognised(&run.script.hex))
+        }
+
+        pub(in super::super) fn load(&self, _: &[u8], _: &mut Inside<'_, '_>) -> Result<Loaded, Refusal> {
+            Err(Refusal::said("ERR Engine 'lua' not found"))
+        }
+
+        pub(in super::super) fn forget(&self, _: &[u32]) {}
+
+        pub(in super::super) fn call(
+            &self,
+            _: Invocation<'_>,
+            _: &mut Inside<'_, '_>,
+            _: &mut Reply<'_>,
+        ) -> Result<(), Refusal> {
+            Err(Refusal::said("ERR Function not found"))
         }
     }
 

@@ -84,7 +84,7 @@ impl<'s> Snapshot<'s> {
             peak_bytes: shared.metrics.peak_bytes.see(used_bytes),
             resident_bytes: if process.resident_bytes > 0 { process.resident_bytes } else { used_bytes },
             process,
-            held: clients.iter().filter(|client| client.is_held.load(Relaxed) || client.waits()).count(),
+            held: clients.iter().filter(|client| client.is_blocked()).count(),
             waiting: clients.iter().filter(|client| client.waits_until().is_some()).count(),
             longest_buffers: [
                 longest(|client| client.query_bytes.load(Relaxed)),

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::VERSION;
 use super::metrics::{Metric, counter, fact, gauge, human, never, percent, secs, show, zero};
+use crate::state::channels::Kind as Listening;
 
 /// One section of INFO.
 pub(super) struct Section {
@@ -80,7 +81,9 @@ const CLIENTS: &[Metric] = &[
         show(seen.longest_buffers[1])
     }),
     gauge("blocked_clients", "Clients whose call waits, or is held back.", |seen| show(seen.held)),
-    zero("tracking_clients"),
+    gauge("tracking_clients", "Clients that are told when a copy is out of date.", |seen| {
+        show(seen.shared.audience.tracking.len())
+    }),
     gauge("clients_in_timeout_table", "Clients whose call waits for a limited time.", |seen| {
         show(seen.waiting)
     }),
@@ -114,8 +117,10 @@ const MEMORY: &[Metric] = &[
     fact("used_memory_scripts_eval", |seen| show(seen.shared.scripts.size().1)),
     gauge("number_of_cached_scripts", "Scripts that are loaded.", |seen| show(seen.shared.scripts.size().0)),
     zero("used_memory_vm_eval"),
-    zero("number_of_functions"),
-    zero("number_of_libraries"),
+    gauge("number_of_functions", "Functions that can be called.", |seen| {
+        show(seen.shared.libraries.counts().1)
+    }),
+    gauge("number_of_libraries", "Libraries that are loaded.", |seen| show(seen.shared.libraries.counts().0)),
     zero("maxmemory"),
     never("maxmemory_human", |_| human(0)),
     never("maxmemory_policy", |_| show("noeviction")),
@@ -213,12 +218,14 @@ const STATS: &[Metric] = &[
     counter("keyspace_hits", "Reads that found their key.", |seen| show(seen.counts.hits)),
     counter("keyspace_misses", "Reads that did not.", |seen| show(seen.counts.misses)),
     gauge("pubsub_channels", "Channels that somebody listens to.", |seen| {
-        show(seen.shared.audience.channels.channel_count())
+        show(seen.shared.audience.channels.count(Listening::Channel))
     }),
     gauge("pubsub_patterns", "Patterns that somebody listens to.", |seen| {
-        show(seen.shared.audience.channels.pattern_count())
+        show(seen.shared.audience.channels.count(Listening::Pattern))
     }),
-    zero("pubsubshard_channels"),
+    gauge("pubsubshard_channels", "Shard channels that somebody listens to.", |seen| {
+        show(seen.shared.audience.channels.count(Listening::Shard))
+    }),
     zero("latest_fork_usec"),
     zero("total_forks"),
     zero("migrate_cached_sockets"),
@@ -229,9 +236,13 @@ const STATS: &[Metric] = &[
     zero("active_defrag_key_misses"),
     zero("total_active_defrag_time"),
     zero("current_active_defrag_time"),
-    zero("tracking_total_keys"),
-    zero("tracking_total_items"),
-    zero("tracking_total_prefixes"),
+    gauge("tracking_total_keys", "Keys of which a client keeps a copy.", |seen| {
+        show(seen.counts.tracked_keys)
+    }),
+    gauge("tracking_total_items", "Copies that clients keep.", |seen| show(seen.counts.copies)),
+    gauge("tracking_total_prefixes", "Prefixes of keys whose changes a client is told.", |seen| {
+        show(seen.shared.audience.tracking.prefix_count())
+    }),
     zero("unexpected_error_replies"),
     counter("total_error_replies", "Error replies.", |seen| show(seen.shared.metrics.errors.get())),
     zero("dump_payload_sanitizations"),

@@ -8,6 +8,8 @@ mod args;
 mod blocking;
 mod browse;
 mod client;
+mod client_list;
+mod client_tracking;
 mod command;
 mod config;
 mod connection;
@@ -17,6 +19,7 @@ mod debug;
 mod expire;
 mod expiry;
 mod facts;
+mod functions;
 mod hash_browse;
 mod hash_expiry;
 mod hash_leases;
@@ -27,6 +30,7 @@ mod inside;
 mod interpreter;
 mod keys;
 mod latency;
+mod libraries;
 mod list_moves;
 mod list_search;
 mod lists;
@@ -55,6 +59,7 @@ mod transactions;
 mod watchdog;
 
 pub use args::Args;
+pub(crate) use client_tracking::{end as end_tracking, remember};
 pub use metrics::prometheus;
 pub(crate) use pubsub::leave_all;
 pub(crate) use scripting::busy;
@@ -139,6 +144,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     expire::ROWS,
     transactions::ROWS,
     scripting::ROWS,
+    functions::ROWS,
     pubsub::ROWS,
     command::ROWS,
     config::ROWS,

@@ -4,13 +4,12 @@
 //!         confirmation that it was left.
 //! Source  Redis 7.0 `pubsub.c`.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use bytes::Bytes;
 
 use super::row::{Flags, Group, Row, pattern, text};
 use super::{Call, Outcome, Shared, help};
 use crate::error::Refusal;
+use crate::state::channels::Kind;
 use crate::state::session::{Replies, Session};
 
 pub(super) const ROWS: &[Row] = &[
@@ -19,13 +18,13 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Listens to all channels that fit the patterns.",
         flags: LISTENING,
         args: &[pattern("pattern").many()],
-        run: psubscribe,
+        run: |call| subscribe(call, Kind::Pattern),
         ..ROW
     },
     Row {
         name: "PUBLISH",
         summary: "Sends a message to everybody who listens to the channel; says to how many.",
-        flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST),
+        flags: PUBLISHING,
         args: &[text("channel"), text("message")],
         run: publish,
         ..ROW
@@ -43,7 +42,25 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Leaves the patterns, or all of them.",
         flags: LISTENING,
         args: &[pattern("pattern").maybe().many()],
-        run: punsubscribe,
+        run: |call| unsubscribe(call, Kind::Pattern),
+        ..ROW
+    },
+    Row {
+        name: "SPUBLISH",
+        summary: "Sends a message to everybody who listens to the shard channel; says to how many.",
+        since: "7.0.0",
+        flags: PUBLISHING,
+        args: &[text("shardchannel"), text("message")],
+        run: publish_to_shard,
+        ..ROW
+    },
+    Row {
+        name: "SSUBSCRIBE",
+        summary: "Listens to the shard channels.",
+        since: "7.0.0",
+        flags: LISTENING,
+        args: &[text("shardchannel").many()],
+        run: |call| subscribe(call, Kind::Shard),
         ..ROW
     },
     Row {
@@ -51,7 +68,16 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Listens to the channels.",
         flags: LISTENING,
         args: &[text("channel").many()],
-        run: subscribe,
+        run: |call| subscribe(call, Kind::Channel),
+        ..ROW
+    },
+    Row {
+        name: "SUNSUBSCRIBE",
+        summary: "Leaves the shard channels, or all of them.",
+        since: "7.0.0",
+        flags: LISTENING,
+        args: &[text("shardchannel").maybe().many()],
+        run: |call| unsubscribe(call, Kind::Shard),
         ..ROW
     },
     Row {
@@ -59,7 +85,7 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Leaves the channels, or all of them.",
         flags: LISTENING,
         args: &[text("channel").maybe().many()],
-        run: unsubscribe,
+        run: |call| unsubscribe(call, Kind::Channel),
         ..ROW
     },
 ];
@@ -69,7 +95,7 @@ const SUBCOMMANDS: &[Row] = &[
         name: "CHANNELS",
         summary: "Lists the channels that somebody listens to.",
         args: &[pattern("pattern").maybe()],
-        run: channels,
+        run: |call| channels(call, Kind::Channel),
         ..ASKING
     },
     help::row(Group::PubSub),
@@ -78,7 +104,23 @@ const SUBCOMMANDS: &[Row] = &[
         name: "NUMSUB",
         summary: "Counts who listens to each channel, patterns aside.",
         args: &[text("channel").maybe().many()],
-        run: numsub,
+        run: |call| numsub(call, Kind::Channel),
+        ..ASKING
+    },
+    Row {
+        name: "SHARDCHANNELS",
+        summary: "Lists the shard channels that somebody listens to.",
+        since: "7.0.0",
+        args: &[pattern("pattern").maybe()],
+        run: |call| channels(call, Kind::Shard),
+        ..ASKING
+    },
+    Row {
+        name: "SHARDNUMSUB",
+        summary: "Counts who listens to each shard channel.",
+        since: "7.0.0",
+        args: &[text("shardchannel").maybe().many()],
+        run: |call| numsub(call, Kind::Shard),
         ..ASKING
     },
 ];
@@ -97,106 +139,84 @@ const ROW: Row = Row {
 const ASKING: Row =
     Row { since: "2.8.0", flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE), ..ROW };
 
+const PUBLISHING: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST);
+
 const LISTENING: Flags =
     Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::SUBSCRIBED);
 
-fn subscribe(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    for channel in call.args.rest() {
-        if !call.session.channels.contains(channel) {
-            let channel = Bytes::copy_from_slice(channel);
-            call.shared.audience.channels.subscribe(&channel, &call.session.client);
-            call.session.channels.insert(channel);
+/// What the protocol says of each kind when it is joined and when it is left.
+fn words(kind: Kind) -> (&'static [u8], &'static [u8]) {
+    match kind {
+        Kind::Channel => (b"subscribe", b"unsubscribe"),
+        Kind::Pattern => (b"psubscribe", b"punsubscribe"),
+        Kind::Shard => (b"ssubscribe", b"sunsubscribe"),
+    }
+}
+
+fn subscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
+    // The older kinds may be, because they always could.
+    if kind == Kind::Shard && call.session.is_nested {
+        return Err(Refusal::said("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
+    }
+
+    for name in call.args.rest() {
+        let own = call.session.subscriptions.of_mut(kind);
+        if !own.contains(name) {
+            let name = Bytes::copy_from_slice(name);
+            call.shared.audience.channels.subscribe(kind, &name, &call.session.client);
+            own.insert(name);
         }
-        confirm(call, b"subscribe", Some(channel));
+        confirm(call, kind, words(kind).0, Some(name));
     }
     Ok(Outcome::Replied)
 }
 
-fn psubscribe(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    for pattern in call.args.rest() {
-        if !call.session.patterns.contains(pattern) {
-            let pattern = Bytes::copy_from_slice(pattern);
-            call.shared.audience.channels.subscribe_pattern(&pattern, &call.session.client);
-            call.session.patterns.insert(pattern);
-        }
-        confirm(call, b"psubscribe", Some(pattern));
-    }
-    Ok(Outcome::Replied)
-}
-
-fn unsubscribe(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+fn unsubscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
     let mut named: Vec<Bytes> = call.args.rest().map(Bytes::copy_from_slice).collect();
     if named.is_empty() {
-        named.extend(call.session.channels.iter().cloned());
+        named.extend(call.session.subscriptions.of(kind).iter().cloned());
     }
 
-    for channel in &named {
-        call.shared.audience.channels.unsubscribe(channel, call.session.client.id);
-        call.session.channels.remove(channel);
+    for name in &named {
+        if call.session.subscriptions.of_mut(kind).remove(name) {
+            call.shared.audience.channels.unsubscribe(kind, name, call.session.client.id);
+        }
         catch_up(call);
-        confirm(call, b"unsubscribe", Some(channel));
+        confirm(call, kind, words(kind).1, Some(name));
     }
     if named.is_empty() {
-        confirm(call, b"unsubscribe", None);
-    }
-    Ok(Outcome::Replied)
-}
-
-fn punsubscribe(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let mut named: Vec<Bytes> = call.args.rest().map(Bytes::copy_from_slice).collect();
-    if named.is_empty() {
-        named.extend(call.session.patterns.iter().cloned());
-    }
-
-    for pattern in &named {
-        call.shared.audience.channels.unsubscribe_pattern(pattern, call.session.client.id);
-        call.session.patterns.remove(pattern);
-        catch_up(call);
-        confirm(call, b"punsubscribe", Some(pattern));
-    }
-    if named.is_empty() {
-        confirm(call, b"punsubscribe", None);
+        confirm(call, kind, words(kind).1, None);
     }
     Ok(Outcome::Replied)
 }
 
 /// Tells the client what it has joined or left, and how much it listens to now.
-fn confirm(call: &mut Call<'_, '_>, what: &[u8], name: Option<&[u8]>) {
-    note(call.session);
+fn confirm(call: &mut Call<'_, '_>, kind: Kind, what: &[u8], name: Option<&[u8]>) {
+    call.session.client.show_subscriptions(&call.session.subscriptions);
     call.reply.push(3);
     call.reply.bulk(what);
     match name {
         Some(name) => call.reply.bulk(name),
         None => call.reply.null(),
     }
-    call.reply.count(call.session.subscriptions());
+    call.reply.count(call.session.subscriptions.counted_with(kind));
 }
 
 /// Puts the messages that have come so far in front of the reply that is to be written.
 fn catch_up(call: &mut Call<'_, '_>) {
-    // A muted session's replies are cut from its output, and messages would go with them.
-    if call.session.replies == Replies::On && call.session.client.has_mail() {
+    // A muted session's replies are cut from its output, and messages would go with them; inside the reply of EXEC or
+    // of a script there is no place for them.
+    let has_place = call.session.replies == Replies::On && !call.session.is_nested;
+    if has_place && call.session.client.has_mail() {
         let mut mail = Vec::new();
         call.session.client.collect(&mut mail);
         call.reply.raw(&mail);
     }
 }
 
-/// Shows others how much the session listens to.
-fn note(session: &Session) {
-    session.client.subscriptions.store(u32::try_from(session.subscriptions()).unwrap_or(u32::MAX), Relaxed);
-    session.client.patterns.store(u32::try_from(session.patterns.len()).unwrap_or(u32::MAX), Relaxed);
-}
-
 /// Ends all subscriptions of a session, without a word.
 pub(crate) fn leave_all(session: &mut Session, shared: &Shared) {
-    for channel in std::mem::take(&mut session.channels) {
-        shared.audience.channels.unsubscribe(&channel, session.client.id);
-    }
-    for pattern in std::mem::take(&mut session.patterns) {
-        shared.audience.channels.unsubscribe_pattern(&pattern, session.client.id);
-    }
-    note(session);
+    shared.audience.channels.leave(&mut session.subscriptions, &session.client);
 }
 
 fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -211,27 +231,38 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-fn channels(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+fn publish_to_shard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let channel = call.args.word()?;
+    let message = call.args.word()?;
+
+    let receivers = call.shared.audience.channels.publish_to_shard(channel, message);
+    catch_up(call);
+
+    call.reply.count(receivers);
+    Ok(Outcome::Replied)
+}
+
+fn channels(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
     let pattern = call.args.maybe_word();
     if !call.args.is_empty() {
         return Err(Refusal::subcommand_syntax("PUBSUB", call.args.request().word(1)));
     }
 
-    call.reply.bulks(&call.shared.audience.channels.active(pattern));
+    call.reply.bulks(&call.shared.audience.channels.active(kind, pattern));
     Ok(Outcome::Replied)
 }
 
 fn numpat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    call.reply.count(call.shared.audience.channels.pattern_count());
+    call.reply.count(call.shared.audience.channels.count(Kind::Pattern));
     Ok(Outcome::Replied)
 }
 
-fn numsub(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+fn numsub(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
     // A flat array in both protocols, as in Redis.
     call.reply.array(2 * call.args.len());
-    for channel in call.args.rest() {
-        call.reply.bulk(channel);
-        call.reply.count(call.shared.audience.channels.listeners(channel));
+    for name in call.args.rest() {
+        call.reply.bulk(name);
+        call.reply.count(call.shared.audience.channels.listeners(kind, name));
     }
     Ok(Outcome::Replied)
 }

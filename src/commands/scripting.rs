@@ -122,22 +122,35 @@ const SUBCOMMANDS: &[Row] = &[
     help::row(Group::Scripting),
 ];
 
-type Words<'a> = SmallVec<[&'a [u8]; 8]>;
+pub(super) type Words<'a> = SmallVec<[&'a [u8]; 8]>;
 
 /// KEYS and ARGV of one call.
-struct Inputs<'a> {
-    keys: Words<'a>,
-    args: Words<'a>,
+pub(super) struct Inputs<'a> {
+    /// KEYS
+    pub(super) keys: Words<'a>,
+    /// ARGV
+    pub(super) args: Words<'a>,
+}
+
+impl<'a> Inputs<'a> {
+    /// The next `count` words, and those behind them.
+    ///
+    /// # Errors
+    /// Where there are fewer, or none can be.
+    pub(super) fn counted(args: &mut Args<'a>, count: i64) -> Result<Self, Refusal> {
+        if count > args.len() as i64 {
+            return Err(Refusal::said("ERR Number of keys can't be greater than number of args"));
+        }
+        let count =
+            usize::try_from(count).map_err(|_| Refusal::said("ERR Number of keys can't be negative"))?;
+        let keys = args.rest_to(count).collect();
+        Ok(Self { keys, args: args.rest().collect() })
+    }
 }
 
 fn inputs<'a>(args: &mut Args<'a>) -> Result<Inputs<'a>, Refusal> {
     let count = args.integer()?;
-    if count > args.len() as i64 {
-        return Err(Refusal::said("ERR Number of keys can't be greater than number of args"));
-    }
-    let count = usize::try_from(count).map_err(|_| Refusal::said("ERR Number of keys can't be negative"))?;
-    let keys = args.rest_to(count).collect();
-    Ok(Inputs { keys, args: args.rest().collect() })
+    Inputs::counted(args, count)
 }
 
 fn eval(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -206,7 +219,7 @@ fn run(
         let result = match program {
             Some(program) => {
                 let returned = program.run(&inputs.keys, &inputs.args, &mut inside);
-                answer(&mut call.reply, script, returned, inside.last_text())
+                answer(call.reply, script, returned, inside.last_text())
             }
             None => {
                 let run = Run { script, keys: &inputs.keys, args: &inputs.args };
@@ -219,7 +232,7 @@ fn run(
 }
 
 /// Acts on the shards of `reach`: on the caller's own view where that holds everything already.
-fn with_view<'k>(
+pub(super) fn with_view<'k>(
     call: &mut Call<'_, 'k>,
     reach: Reach<'_>,
     act: impl FnOnce(&mut Parts<'_, '_, 'k>, &mut View<'k>) -> Result<Outcome, Refusal>,
@@ -238,11 +251,11 @@ fn with_view<'k>(
 }
 
 /// A call without its view.
-struct Parts<'p, 'a, 'k> {
-    reply: &'p mut Reply<'a>,
-    session: &'p mut Session,
-    shared: &'k Shared,
-    command: &'static Command,
+pub(super) struct Parts<'p, 'a, 'k> {
+    pub(super) reply: &'p mut Reply<'a>,
+    pub(super) session: &'p mut Session,
+    pub(super) shared: &'k Shared,
+    pub(super) command: &'static Command,
 }
 
 /// What the script returned, in the client's protocol.

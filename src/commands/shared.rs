@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 use std::sync::{Arc, OnceLock};
 
 use super::interpreter::Interpreter;
+use super::libraries::Libraries;
 use super::row::Flags;
 use super::script_cache::ScriptCache;
 use super::{Command, table};
@@ -39,6 +40,8 @@ pub struct Shared {
     pub interpreter: Interpreter,
     /// The script that runs.
     pub running: Arc<Running>,
+    /// Libraries of functions that have been loaded.
+    pub libraries: Libraries,
     /// Commands that were slow.
     pub slowlog: Slowlog,
     /// Events that took long.
@@ -127,6 +130,7 @@ impl Shared {
             scripts: ScriptCache::default(),
             interpreter: Interpreter::default(),
             running: Arc::default(),
+            libraries: Libraries::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             pause: Pause::default(),

@@ -77,6 +77,7 @@ fn multi(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
 
     call.session.transaction = Some(Box::default());
+    call.session.client.show_queued(Some(0));
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -111,6 +112,7 @@ fn watch(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             call.view.watch(&name, &watching.watch);
         }
     }
+    call.session.client.show_watching(call.session.watching.as_deref());
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -126,11 +128,13 @@ fn unwatch(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 /// Forgets what a connection has gathered for its next EXEC.
 pub(crate) fn discard_all(session: &mut Session, shared: &Shared) {
     session.transaction = None;
+    session.client.show_queued(None);
     forget_watch(session, shared);
 }
 
 fn forget_watch(session: &mut Session, shared: &Shared) {
     if let Some(watching) = session.watching.take() {
+        session.client.show_watching(None);
         shared.keyspace.unwatch(*watching);
     }
 }

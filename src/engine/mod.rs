@@ -85,7 +85,7 @@ impl Engine {
         }
         commands::leave_all(session, &self.shared);
         commands::discard_all(session, &self.shared);
-        self.shared.audience.tracking.end(session.client.id);
+        commands::end_tracking(session, &self.shared);
         self.shared.audience.clients.leave(session.client.id);
     }
 
@@ -138,6 +138,7 @@ impl Engine {
                 Flow::Close
             }
             Err((refusal, command)) => {
+                session.reads = session.reads.after_next();
                 if let Some(command) = command {
                     self.shared.stats[usize::from(command.index)].rejected.add(1);
                 }
@@ -301,6 +302,7 @@ impl Engine {
         if let Some(transaction) = &mut session.transaction {
             if !command.row.flags.has(Flags::UNQUEUED) {
                 transaction::queue(transaction, command, request, session.protocol, out);
+                session.client.show_queued(Some(transaction.queued.len()));
                 return Flow::Next;
             }
             if command.row.name == EXEC {
@@ -365,6 +367,9 @@ impl Engine {
             // It will come again, as if for the first time.
             out.truncate(mark);
             return result;
+        }
+        if session.reads.matter() {
+            commands::remember(session, shared, command, request, view);
         }
         if batch.run.0 != command.index {
             self.count(std::mem::replace(&mut batch.run, (command.index, 0)));

@@ -124,12 +124,15 @@ impl Engine {
             Reply::new(out, session.protocol).null_array();
         } else {
             Reply::new(out, session.protocol).array(steps.len());
-            session.may_wait = false;
+            session.is_nested = true;
             for step in &steps {
                 flow = self.step(session, *step, &mut view, batch, out, flow);
             }
-            session.may_wait = true;
+            session.is_nested = false;
         }
+        session.reads = session.reads.after_next();
+        session.client.show_queued(None);
+        session.client.show_watching(None);
         view.finish(&shared.audience);
         flow
     }

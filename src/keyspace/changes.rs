@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::observers::{Observers, Readers};
+use super::observers::Observers;
 use crate::clock::Deadline;
 use crate::journal::Mutation;
 use crate::state::audience::Audience;
 use crate::state::channels::Channels;
 use crate::state::clients::ClientId;
 use crate::state::settings::Events;
-use crate::state::tracking::Stale;
+use crate::state::tracking::{Cause, Readers, Stale};
 use crate::types::Object;
 
 /// What a call has done so far.
@@ -32,8 +32,8 @@ pub struct Changes {
     ready: VecDeque<(u16, Bytes)>,
     /// Keys of which somebody keeps a copy.
     stale: Vec<Stale>,
-    /// Whether a whole database is gone.
-    is_flushed: bool,
+    /// Set when a whole database is gone: keys of which somebody kept a copy.
+    flushed: Option<usize>,
     /// Objects that are no more: dropped when the shards are let go.
     pub(super) garbage: Vec<Object>,
 }
@@ -56,7 +56,7 @@ impl Changes {
             is_dirty: false,
             ready: VecDeque::new(),
             stale: Vec::new(),
-            is_flushed: false,
+            flushed: None,
             garbage: Vec::new(),
         }
     }
@@ -85,23 +85,29 @@ impl Changes {
         }
     }
 
-    /// A key has changed: those who watch it or keep a copy are to know.
+    /// A key has changed, or is over: those who watch it or keep a copy are to know.
     #[inline]
-    pub(super) fn touched(&mut self, observers: &mut Observers, database: u16, key: &[u8]) {
+    pub(super) fn touched(&mut self, observers: &mut Observers, database: u16, key: &[u8], cause: Cause) {
         if !observers.is_empty() || self.events.wants_names() {
-            self.touch(observers, database, key);
+            self.touch(observers, database, key, cause);
         }
     }
 
     #[cold]
-    fn touch(&mut self, observers: &mut Observers, database: u16, key: &[u8]) {
+    fn touch(&mut self, observers: &mut Observers, database: u16, key: &[u8], cause: Cause) {
         match observers.touch(database, key) {
-            Some((key, readers)) => self.stale.push(Stale { key, readers }),
+            Some((key, readers)) => self.stale.push(Stale { key, readers, cause }),
             None if self.events.wants_names() => {
-                self.stale.push(Stale { key: Bytes::copy_from_slice(key), readers: Readers::new() });
+                let (key, readers) = (Bytes::copy_from_slice(key), Readers::new());
+                self.stale.push(Stale { key, readers, cause });
             }
             None => {}
         }
+    }
+
+    /// A key is remembered no more, for want of room: those who keep a copy are to know.
+    pub(super) fn given_up(&mut self, key: Bytes, readers: Readers) {
+        self.stale.push(Stale { key, readers, cause: Cause::Room });
     }
 
     /// A key may have what somebody waits for.
@@ -118,9 +124,10 @@ impl Changes {
         self.ready.pop_front()
     }
 
-    /// A whole database is gone: every copy of anything may be out of date.
-    pub(super) fn flush(&mut self) {
-        self.is_flushed = true;
+    /// A whole database is gone: every copy of anything may be out of date, `tracked` keys among them of which somebody
+    /// keeps one.
+    pub(super) fn flush(&mut self, tracked: usize) {
+        *self.flushed.get_or_insert(0) += tracked;
     }
 
     /// Tells everybody concerned: events to the key's channel, then to the event's, as Redis does; then who keeps copies.
@@ -132,8 +139,9 @@ impl Changes {
         if !self.stale.is_empty() {
             audience.tracking.invalidate(&audience.clients, &self.stale, author);
         }
-        if self.is_flushed {
-            audience.tracking.invalidate_all(&audience.clients, author);
+        if let Some(tracked) = self.flushed {
+            audience.tracking.forgotten(tracked);
+            audience.tracking.invalidate_all(&audience.clients);
         }
     }
 

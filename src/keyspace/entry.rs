@@ -11,6 +11,7 @@ use super::shard::{EntryId, Form, Shard};
 use crate::clock::Deadline;
 use crate::error::Refusal;
 use crate::journal::{Edit, Mutation};
+use crate::state::tracking::Cause;
 use crate::types::{Object, Typed};
 
 /// A key that is there, or the place where it could be.
@@ -302,7 +303,7 @@ impl<'v> Vacant<'v> {
     /// The key has changed.
     #[inline]
     pub(super) fn touched(&mut self) {
-        self.changes.touched(self.observers, self.database, self.key);
+        self.changes.touched(self.observers, self.database, self.key, Cause::Change);
     }
 
     /// Stores a string under the key. [`Lease::Keep`] has nothing to keep: the key lives for ever.

@@ -58,7 +58,7 @@ pub use occupancy::Occupancy;
 pub use parked::{Serve, Ticket};
 pub use shard::Form;
 use shard::Shard;
-pub use view::{Reach, View};
+pub use view::{Reach, Standing, View};
 
 /// Every key of one server.
 pub struct Keyspace {
@@ -132,15 +132,22 @@ pub struct Counts {
     pub expired: u64,
     /// Bytes that keys and values take.
     pub bytes: usize,
+    /// Keys of which somebody keeps a copy.
+    pub tracked_keys: usize,
+    /// Copies of them.
+    pub copies: usize,
 }
 
 impl Counts {
     fn with(self, held: &Held) -> Self {
+        let (tracked_keys, copies) = held.observers.tracked();
         Self {
             hits: self.hits + held.hits,
             misses: self.misses + held.misses,
             expired: self.expired + held.expired,
             bytes: self.bytes + held.shard.used_bytes(),
+            tracked_keys: self.tracked_keys + tracked_keys,
+            copies: self.copies + copies,
         }
     }
 }
@@ -263,14 +270,6 @@ impl Keyspace {
             Some(mut held) => held.leave(&left),
             None => self.leftovers.lock().push(left),
         }
-    }
-
-    /// How many keys somebody keeps a copy of, and how many copies there are.
-    pub fn tracked(&self) -> (usize, usize) {
-        self.cells.iter().fold((0, 0), |(keys, copies), cell| {
-            let (more_keys, more_copies) = cell.0.lock().observers.tracked();
-            (keys + more_keys, copies + more_copies)
-        })
     }
 
     /// How many calls are parked, each counted once per key.

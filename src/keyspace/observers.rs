@@ -4,12 +4,13 @@
 //! Locks   none: whoever calls holds the mutex of the shard.
 
 use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use smallvec::SmallVec;
 
 use crate::state::clients::ClientId;
+use crate::state::tracking::{Readers, Tracking};
 use crate::state::transaction::Watch;
 
 /// Something per key of several databases.
@@ -59,16 +60,20 @@ impl<V> ByKey<V> {
     }
 }
 
-/// Who keeps a copy of a key's value: rarely more than a few.
-pub(super) type Readers = SmallVec<[ClientId; 2]>;
-
 /// The observers of one shard's keys.
 #[derive(Debug, Default)]
 pub(crate) struct Observers {
     watches: ByKey<Vec<Arc<Watch>>>,
     /// By key alone: a client is told the name, not the database.
     readers: BTreeMap<Bytes, Readers>,
+    /// The key that was last given up for want of room: the next one is looked for behind it.
+    given_up: Bytes,
 }
+
+/// Readers of one key from which on those that are gone are looked for.
+const READERS_UNCHECKED_MAX: usize = 64;
+/// Keys given up in one step while there are too many of them.
+const GIVEN_UP_PER_STEP: usize = 8;
 
 impl Observers {
     #[inline]
@@ -88,17 +93,48 @@ impl Observers {
         }
     }
 
-    /// A client has read a key and is to be told of its next change; false when it already was to be.
-    pub(super) fn remember(&mut self, key: &[u8], reader: ClientId) -> bool {
+    /// A client has read a key and is to be told of its next change. Returns keys that are given up because there are
+    /// more than `keys_max`; zero: there is room for all.
+    pub(super) fn remember(
+        &mut self,
+        key: &[u8],
+        reader: ClientId,
+        tracking: &Tracking,
+        keys_max: usize,
+    ) -> Vec<(Bytes, Readers)> {
         if let Some(readers) = self.readers.get_mut(key) {
-            let is_new = !readers.contains(&reader);
-            if is_new {
-                readers.push(reader);
+            // Numbers of clients rise, so that a new one mostly belongs at the end.
+            let Err(at) = readers.binary_search(&reader) else { return Vec::new() };
+            readers.insert(at, reader);
+            // Each doubling looks for those that are gone, so that clients that come and go take no room in the end.
+            if readers.len() >= READERS_UNCHECKED_MAX && readers.len().is_power_of_two() {
+                readers.retain(|other| *other == reader || tracking.reads(*other));
             }
-            return is_new;
+            return Vec::new();
         }
-        self.readers.insert(Bytes::copy_from_slice(key), SmallVec::from_slice(&[reader]));
-        true
+        self.readers.insert(Bytes::copy_from_slice(key), Readers::from_slice(&[reader]));
+        tracking.remembered();
+        match tracking.excess(keys_max) {
+            0 => Vec::new(),
+            excess => self.give_up(excess.min(GIVEN_UP_PER_STEP), tracking),
+        }
+    }
+
+    /// Gives up so many keys, one after the other in the order of their names and round again, so that nobody can choose
+    /// names that stay.
+    #[cold]
+    fn give_up(&mut self, count: usize, tracking: &Tracking) -> Vec<(Bytes, Readers)> {
+        let mut given_up = Vec::with_capacity(count);
+        while given_up.len() < count && !self.readers.is_empty() {
+            let behind = (Excluded(&self.given_up), Unbounded);
+            let next = self.readers.range::<Bytes, _>(behind).next().map(|(key, _)| key.clone());
+            self.given_up = next.unwrap_or_default();
+            if let Some(entry) = self.readers.remove_entry(&self.given_up) {
+                tracking.forgotten(1);
+                given_up.push(entry);
+            }
+        }
+        given_up
     }
 
     /// A key has changed: breaks the watches over it, and returns who kept a copy; each is told once.
@@ -117,13 +153,75 @@ impl Observers {
         }
     }
 
-    /// Everything has changed: whoever kept a copy of anything is told so by other means.
-    pub(super) fn forget_readers(&mut self) {
-        self.readers.clear();
+    /// Everything has changed: whoever kept a copy of anything is told so by other means. Returns how many keys are
+    /// remembered no more.
+    pub(super) fn forget_readers(&mut self) -> usize {
+        std::mem::take(&mut self.readers).len()
     }
 
     /// Keys of which somebody keeps a copy, and the copies.
     pub(super) fn tracked(&self) -> (usize, usize) {
-        (self.readers.len(), self.readers.values().map(SmallVec::len).sum())
+        (self.readers.len(), self.readers.values().map(Readers::len).sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::LockTime;
+    use crate::state::clients::Client;
+    use crate::state::tracking::Tracker;
+
+    fn begin(tracking: &Tracking, id: ClientId) {
+        let client = Client::new(id, String::new(), String::new(), false, LockTime::from_millis(1));
+        tracking.begin(Tracker {
+            client: Arc::new(client),
+            redirect: None,
+            prefixes: None,
+            no_loop: false,
+            is_broken: Default::default(),
+        });
+    }
+
+    #[test]
+    fn more_keys_than_there_is_room_for_are_given_up_one_for_one_and_every_one_has_its_turn() {
+        let (mut observers, tracking) = (Observers::default(), Tracking::default());
+        let mut given_up = Vec::new();
+        for n in 0..100 {
+            let key = format!("key {:02}", n * 37 % 100);
+            given_up.extend(observers.remember(key.as_bytes(), 1, &tracking, 3));
+            assert_eq!(observers.tracked(), ((n + 1).min(3), (n + 1).min(3)));
+        }
+        assert!(given_up.iter().all(|(_, readers)| readers[..] == [1]));
+        let mut names: Vec<_> = given_up.into_iter().map(|(key, _)| key).collect();
+        names.extend(observers.readers.keys().cloned());
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 100, "each was given up once or is still remembered");
+    }
+
+    #[test]
+    fn a_lower_limit_is_reached_step_by_step() {
+        let (mut observers, tracking) = (Observers::default(), Tracking::default());
+        for n in 0..20 {
+            assert!(observers.remember(format!("{n}").as_bytes(), 1, &tracking, 0).is_empty(), "no limit");
+        }
+        assert_eq!(observers.remember(b"one more", 1, &tracking, 5).len(), GIVEN_UP_PER_STEP);
+        assert_eq!(observers.remember(b"and another", 1, &tracking, 5).len(), GIVEN_UP_PER_STEP);
+        assert_eq!(observers.remember(b"the last", 1, &tracking, 5).len(), 2);
+        assert_eq!(observers.tracked().0, 5);
+    }
+
+    #[test]
+    fn readers_that_come_and_go_take_no_room_in_the_end() {
+        let (mut observers, tracking) = (Observers::default(), Tracking::default());
+        begin(&tracking, 5);
+        for id in 1..=100_000 {
+            observers.remember(b"k", id, &tracking, 0);
+        }
+        assert!(observers.tracked().1 < READERS_UNCHECKED_MAX, "{:?}", observers.tracked());
+        let (_, readers) = observers.touch(0, b"k").expect("a key that is remembered");
+        assert!(readers.contains(&5) && readers.is_sorted(), "who is still there is still told");
+        assert_eq!(observers.touch(0, b"k"), None, "and once");
     }
 }

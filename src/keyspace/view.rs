@@ -6,6 +6,8 @@
 //! Locks   in ascending index, all before the first look. A shard outside the view cannot be reached through it.
 //! Rule    whoever touches an expired key first removes it and emits its effects before anything else.
 
+mod survey;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,8 +22,11 @@ use crate::limits::SHARDS_MAX;
 use crate::state::audience::Audience;
 use crate::state::clients::ClientId;
 use crate::state::settings::Events;
+use crate::state::tracking::{Cause, Tracking};
 use crate::state::transaction::{Watch, Watching};
 use crate::types::Typed;
+
+pub use survey::Standing;
 
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]
@@ -155,10 +160,14 @@ impl<'k> View<'k> {
         }
     }
 
-    /// A client has read a key, and keeps a copy of what it holds.
-    pub fn remember(&mut self, key: &[u8], reader: ClientId) {
+    /// A client has read a key, and keeps a copy of what it holds. Of more than `keys_max` keys some are given up; zero:
+    /// there is room for all.
+    pub fn remember(&mut self, key: &[u8], reader: ClientId, tracking: &Tracking, keys_max: usize) {
         let index = self.keyspace.shard_of(self.hash(key));
-        self.locked.held(index).observers.remember(key, reader);
+        let observers = &mut self.locked.held(index).observers;
+        for (key, readers) in observers.remember(key, reader, tracking, keys_max) {
+            self.changes.given_up(key, readers);
+        }
     }
 
     /// Serves parked calls until none finds what it waits for: serving one may be what another waits for.
@@ -306,36 +315,6 @@ impl<'k> View<'k> {
     /// Another database from here on: SELECT inside a script, COPY and its kind.
     pub fn select(&mut self, database: u16) {
         self.database = database;
-    }
-
-    /// Removes every key of a database. The view must have locked all shards.
-    pub fn clear(&mut self, database: u16) {
-        let keyspace = self.keyspace;
-        self.locked.each(|_, held| {
-            let Held { shard, observers, .. } = held;
-            observers.touch_each(database, |key| shard.find(database, keyspace.hash(key), key).is_some());
-            observers.forget_readers();
-            shard.clear(database);
-        });
-        self.changes.flush();
-        self.changes.record(|| Mutation::Clear { database });
-    }
-
-    /// Two databases change places. The view must have locked all shards.
-    pub fn swap(&mut self, a: u16, b: u16) {
-        let (keyspace, changes) = (self.keyspace, &mut self.changes);
-        self.locked.each(|_, held| {
-            let Held { shard, observers, parked, .. } = held;
-            for database in [a, b] {
-                let is_in = |db, key: &[u8]| shard.find(db, keyspace.hash(key), key).is_some();
-                observers.touch_each(database, |key| is_in(a, key) || is_in(b, key));
-            }
-            shard.swap(a, b);
-            for database in [a, b] {
-                parked.keys(database).into_iter().for_each(|key| changes.ready(database, key));
-            }
-        });
-        self.changes.record(|| Mutation::Swap { a, b });
     }
 
     /// Keys of the database that still live, those locked; in no order.
@@ -566,7 +545,7 @@ impl Held {
         }
         if ended > 0 {
             changes.event(b'x', "hexpired", database, &key);
-            changes.touched(&mut self.observers, database, &key);
+            changes.touched(&mut self.observers, database, &key, Cause::Expiry);
         }
         if self.shard.object(id).is_some_and(|object| object.shape().is_empty()) {
             changes.event(b'g', "del", database, &key);
@@ -581,7 +560,7 @@ impl Held {
         let (database, key) = (self.shard.db(id), self.shard.key(id));
         changes.event(b'x', "expired", database, key);
         changes.record(|| Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: true });
-        changes.touched(&mut self.observers, database, key);
+        changes.touched(&mut self.observers, database, key, Cause::Expiry);
         changes.garbage.extend(self.shard.remove(id, hash));
         self.expired += 1;
     }
@@ -591,6 +570,8 @@ impl Held {
 const ELEMENTS_PER_STEP: usize = 4;
 
 const _: () = assert!(SHARDS_MAX <= 1 << 16, "a shard is chosen by sixteen bits of the hash");
+
+mod whole;
 
 #[cfg(test)]
 mod tests;

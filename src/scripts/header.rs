@@ -95,6 +95,9 @@ const LONG_WORDS: &[&[u8]] = &[
     b"loadstring",
     b"foreach",
     b"foreachi",
+    // The same table in many places is written as often.
+    b"encode",
+    b"pack",
 ];
 
 #[cfg(test)]

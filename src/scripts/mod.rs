@@ -8,6 +8,7 @@ mod fold;
 mod header;
 mod known;
 mod lexer;
+pub mod library;
 #[cfg(feature = "lua")]
 pub mod lua;
 pub mod native;

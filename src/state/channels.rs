@@ -1,8 +1,9 @@
 //! Who listens to which channel: PUBLISH, SUBSCRIBE, and the events of the keyspace.
 //!
-//! Owns    the registry of channels and patterns.
+//! Owns    the registry of channels, patterns and shard channels.
 //! Rule    delivery goes to mailboxes, in the order of publication as the publisher's locks make it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -13,57 +14,64 @@ use super::clients::{Client, ClientId};
 use crate::resp::Reply;
 use crate::types::glob;
 
-type Listeners = Vec<Arc<Client>>;
+/// What there is to listen to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// A channel: SUBSCRIBE.
+    Channel,
+    /// Every channel that fits a pattern: PSUBSCRIBE.
+    Pattern,
+    /// A channel of the cluster's shard, which is the whole server: SSUBSCRIBE.
+    Shard,
+}
+
+impl Kind {
+    /// All of them, by their places in a [`PerKind`].
+    pub const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
+}
+
+/// Something of every [`Kind`], in the order of [`Kind::ALL`].
+pub type PerKind<V> = [V; 3];
+
+type Listeners = DashMap<Bytes, Vec<Arc<Client>>>;
 
 /// The registry of channels and patterns.
 #[derive(Debug, Default)]
 pub struct Channels {
-    channels: DashMap<Bytes, Listeners>,
-    patterns: DashMap<Bytes, Listeners>,
-    /// Entries in `patterns`, so that a publication without any pays nothing for them.
-    pattern_count: AtomicUsize,
+    listeners: PerKind<Listeners>,
+    /// Subscriptions to patterns, so that a publication without any pays nothing for them.
+    to_patterns: AtomicUsize,
 }
 
 impl Channels {
-    /// `client` listens to `channel` from now on.
-    pub fn subscribe(&self, channel: &Bytes, client: &Arc<Client>) {
-        self.channels.entry(channel.clone()).or_default().push(Arc::clone(client));
-    }
-
-    /// `client` no longer listens to `channel`.
-    pub fn unsubscribe(&self, channel: &Bytes, client: ClientId) {
-        if let Some(mut listeners) = self.channels.get_mut(channel) {
-            listeners.retain(|listener| listener.id != client);
+    /// `client` listens to `name` from now on, which it did not before.
+    pub fn subscribe(&self, kind: Kind, name: &Bytes, client: &Arc<Client>) {
+        if kind == Kind::Pattern {
+            self.to_patterns.fetch_add(1, Relaxed);
         }
-        self.channels.remove_if(channel, |_, listeners| listeners.is_empty());
+        self.of(kind).entry(name.clone()).or_default().push(Arc::clone(client));
     }
 
-    /// `client` listens to every channel that fits `pattern` from now on.
-    pub fn subscribe_pattern(&self, pattern: &Bytes, client: &Arc<Client>) {
-        self.patterns.entry(pattern.clone()).or_default().push(Arc::clone(client));
-        self.pattern_count.store(self.patterns.len(), Relaxed);
-    }
-
-    /// `client` no longer listens to `pattern`.
-    pub fn unsubscribe_pattern(&self, pattern: &Bytes, client: ClientId) {
-        if let Some(mut listeners) = self.patterns.get_mut(pattern) {
-            listeners.retain(|listener| listener.id != client);
+    /// `client` no longer listens to `name`.
+    pub fn unsubscribe(&self, kind: Kind, name: &[u8], client: ClientId) {
+        let listeners = self.of(kind);
+        let mut left = 0;
+        if let Some(mut listening) = listeners.get_mut(name) {
+            let before = listening.len();
+            listening.retain(|listener| listener.id != client);
+            left = before - listening.len();
         }
-        self.patterns.remove_if(pattern, |_, listeners| listeners.is_empty());
-        self.pattern_count.store(self.patterns.len(), Relaxed);
+        listeners.remove_if(name, |_, listening| listening.is_empty());
+        if kind == Kind::Pattern {
+            self.to_patterns.fetch_sub(left, Relaxed);
+        }
     }
 
-    /// Delivers `payload` to everybody who listens; says to how many.
+    /// Delivers `payload` to everybody who listens to `channel` or to a pattern that it fits; says to how many.
     pub fn publish(&self, channel: &[u8], payload: &[u8]) -> usize {
-        let mut receivers = 0;
-        if let Some(listeners) = self.channels.get(channel) {
-            for listener in listeners.iter() {
-                send(listener, &[b"message", channel, payload]);
-                receivers += 1;
-            }
-        }
-        if self.pattern_count.load(Relaxed) > 0 {
-            for entry in self.patterns.iter().filter(|entry| glob::matches(entry.key(), channel)) {
+        let mut receivers = self.send_all(Kind::Channel, channel, &[b"message", channel, payload]);
+        if self.to_patterns.load(Relaxed) > 0 {
+            for entry in self.of(Kind::Pattern).iter().filter(|entry| glob::matches(entry.key(), channel)) {
                 for listener in entry.value() {
                     send(listener, &[b"pmessage", entry.key(), channel, payload]);
                     receivers += 1;
@@ -73,25 +81,75 @@ impl Channels {
         receivers
     }
 
-    /// Channels with at least one listener that fit `pattern`.
-    pub fn active(&self, pattern: Option<&[u8]>) -> Vec<Bytes> {
-        let fits = |channel: &Bytes| pattern.is_none_or(|pattern| glob::matches(pattern, channel));
-        self.channels.iter().filter(|entry| fits(entry.key())).map(|entry| entry.key().clone()).collect()
+    /// Delivers `payload` to everybody who listens to the shard channel; says to how many.
+    pub fn publish_to_shard(&self, channel: &[u8], payload: &[u8]) -> usize {
+        self.send_all(Kind::Shard, channel, &[b"smessage", channel, payload])
     }
 
-    /// How many listen to `channel` itself.
-    pub fn listeners(&self, channel: &[u8]) -> usize {
-        self.channels.get(channel).map_or(0, |listeners| listeners.len())
+    /// Names with at least one listener that fit `pattern`.
+    pub fn active(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Bytes> {
+        let fits = |name: &Bytes| pattern.is_none_or(|pattern| glob::matches(pattern, name));
+        self.of(kind).iter().filter(|entry| fits(entry.key())).map(|entry| entry.key().clone()).collect()
     }
 
-    /// How many channels have listeners.
-    pub fn channel_count(&self) -> usize {
-        self.channels.len()
+    /// How many listen to `name` itself.
+    pub fn listeners(&self, kind: Kind, name: &[u8]) -> usize {
+        self.of(kind).get(name).map_or(0, |listening| listening.len())
     }
 
-    /// How many patterns have listeners.
-    pub fn pattern_count(&self) -> usize {
-        self.pattern_count.load(Relaxed)
+    /// How many names have listeners.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.of(kind).len()
+    }
+
+    /// All subscriptions of a client end, without a word.
+    pub fn leave(&self, subscriptions: &mut Subscriptions, client: &Client) {
+        for kind in Kind::ALL {
+            for name in std::mem::take(subscriptions.of_mut(kind)) {
+                self.unsubscribe(kind, &name, client.id);
+            }
+        }
+        client.show_subscriptions(subscriptions);
+    }
+
+    fn send_all(&self, kind: Kind, name: &[u8], parts: &[&[u8]]) -> usize {
+        let Some(listening) = self.of(kind).get(name) else { return 0 };
+        listening.iter().for_each(|listener| send(listener, parts));
+        listening.len()
+    }
+
+    fn of(&self, kind: Kind) -> &Listeners {
+        &self.listeners[kind as usize]
+    }
+}
+
+/// What one connection listens to.
+#[derive(Debug, Default)]
+pub struct Subscriptions(PerKind<BTreeSet<Bytes>>);
+
+impl Subscriptions {
+    /// The names of that kind.
+    pub fn of(&self, kind: Kind) -> &BTreeSet<Bytes> {
+        &self.0[kind as usize]
+    }
+
+    /// The same, to be changed.
+    pub fn of_mut(&mut self, kind: Kind) -> &mut BTreeSet<Bytes> {
+        &mut self.0[kind as usize]
+    }
+
+    /// What a confirmation counts: channels and patterns together, shard channels on their own.
+    pub fn counted_with(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Channel | Kind::Pattern => self.of(Kind::Channel).len() + self.of(Kind::Pattern).len(),
+            Kind::Shard => self.of(Kind::Shard).len(),
+        }
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(BTreeSet::is_empty)
     }
 }
 

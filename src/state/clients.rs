@@ -13,7 +13,9 @@ use std::task::Waker;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 
+use super::channels::{Kind, PerKind, Subscriptions};
 use super::claim::Claim;
+use super::transaction::{Watch, Watching};
 use crate::clock::LockTime;
 use crate::limits::{UNREAD_MESSAGE_BYTES_MAX, UNREAD_MESSAGE_BYTES_SOFT, UNREAD_MESSAGE_MS_MAX};
 use crate::resp::{Protocol, Reply};
@@ -42,10 +44,12 @@ pub struct Client {
     pub last_active_ms: AtomicU64,
     /// Index of the last command in the command table; `u16::MAX` before the first.
     pub last_command: AtomicU16,
-    /// Channels and patterns it is subscribed to.
-    pub subscriptions: AtomicU32,
-    /// Patterns among them.
-    pub patterns: AtomicU32,
+    /// How much of each kind it listens to.
+    subscriptions: PerKind<AtomicU32>,
+    /// Requests gathered since MULTI; [`NO_TRANSACTION`] outside of a transaction.
+    queued: AtomicU32,
+    /// The keys it watches, if it watches any.
+    watching: Mutex<Option<Watched>>,
     /// Whether CLIENT NO-EVICT is on.
     pub no_evict: AtomicBool,
     /// Whether CLIENT NO-TOUCH is on.
@@ -78,6 +82,16 @@ pub struct Names {
     /// CLIENT SETINFO LIB-VER.
     pub library_version: String,
 }
+
+/// Watched keys, as others may see them.
+#[derive(Debug)]
+struct Watched {
+    keys: usize,
+    watch: Arc<Watch>,
+}
+
+/// What stands in place of a count outside of a transaction.
+const NO_TRANSACTION: u32 = u32::MAX;
 
 /// A call that waits, as others may see it.
 #[derive(Debug)]
@@ -113,8 +127,9 @@ impl Client {
             database: AtomicU16::new(0),
             last_active_ms: AtomicU64::new(since.as_millis()),
             last_command: AtomicU16::new(u16::MAX),
-            subscriptions: AtomicU32::new(0),
-            patterns: AtomicU32::new(0),
+            subscriptions: Default::default(),
+            queued: AtomicU32::new(NO_TRANSACTION),
+            watching: Mutex::new(None),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             query_bytes: AtomicU64::new(0),
@@ -141,6 +156,45 @@ impl Client {
         self.protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
     }
 
+    /// Shows others how much it listens to.
+    pub fn show_subscriptions(&self, subscriptions: &Subscriptions) {
+        for (kind, shown) in Kind::ALL.iter().zip(&self.subscriptions) {
+            shown.store(bounded(subscriptions.of(*kind).len()), Relaxed);
+        }
+    }
+
+    /// How much of that kind it listens to.
+    pub fn subscriptions(&self, kind: Kind) -> u32 {
+        self.subscriptions[kind as usize].load(Relaxed)
+    }
+
+    /// Whether it listens to anything.
+    pub fn is_subscribed(&self) -> bool {
+        Kind::ALL.iter().any(|kind| self.subscriptions(*kind) > 0)
+    }
+
+    /// Shows others how many requests it has gathered since MULTI; `None` outside of a transaction.
+    pub fn show_queued(&self, requests: Option<usize>) {
+        self.queued
+            .store(requests.map_or(NO_TRANSACTION, |count| bounded(count).min(NO_TRANSACTION - 1)), Relaxed);
+    }
+
+    /// How many requests it has gathered since MULTI; `None` outside of a transaction.
+    pub fn queued(&self) -> Option<u32> {
+        Some(self.queued.load(Relaxed)).filter(|count| *count != NO_TRANSACTION)
+    }
+
+    /// Shows others what it watches.
+    pub fn show_watching(&self, watching: Option<&Watching>) {
+        *self.watching.lock() = watching
+            .map(|watching| Watched { keys: watching.keys.len(), watch: Arc::clone(&watching.watch) });
+    }
+
+    /// How many keys it watches, and whether one of them has changed.
+    pub fn watching(&self) -> (usize, bool) {
+        self.watching.lock().as_ref().map_or((0, false), |watched| (watched.keys, watched.watch.is_broken()))
+    }
+
     /// When its waiting call gives up, if one waits and does.
     pub fn waits_until(&self) -> Option<LockTime> {
         match self.waits_until_ms.load(Relaxed) {
@@ -159,6 +213,11 @@ impl Client {
     pub fn end_wait(&self) {
         self.waits_until_ms.store(0, Relaxed);
         *self.wait.lock() = None;
+    }
+
+    /// Whether a request of its own waits for a moment, an event or the end of a pause.
+    pub fn is_blocked(&self) -> bool {
+        self.is_held.load(Relaxed) || self.waits()
     }
 
     /// Whether a call of its own waits.
@@ -243,14 +302,14 @@ impl Client {
         let since = LockTime::from_millis(self.last_active_ms.load(Relaxed));
         idle_ms_max > 0
             && now.millis_since(since) > idle_ms_max
-            && self.subscriptions.load(Relaxed) == 0
+            && !self.is_subscribed()
             && !self.is_held.load(Relaxed)
     }
 
     /// Whether it has been behind by more than the soft limit for too long, as far as the calls of this have seen.
     pub fn is_behind(&self, now: LockTime) -> bool {
         let reply_bytes = self.reply_bytes.load(Relaxed) as usize;
-        if self.subscriptions.load(Relaxed) == 0 || (reply_bytes == 0 && !self.has_mail()) {
+        if !self.is_subscribed() || (reply_bytes == 0 && !self.has_mail()) {
             return false;
         }
         let mut mailbox = self.mailbox.lock();
@@ -313,6 +372,10 @@ impl Client {
     pub fn watch(&self, waker: &Waker) {
         self.mailbox.lock().waker = Some(waker.clone());
     }
+}
+
+fn bounded(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// All connected clients.

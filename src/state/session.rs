@@ -2,13 +2,14 @@
 //!
 //! Owns    the selected database, authentication, reply mode; the shared [`Client`] shows the rest to others.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::channels::Subscriptions;
 use super::claim::Claim;
 use super::clients::Client;
+use super::tracking::Reads;
 use super::transaction::{Transaction, Watching};
 use crate::clock::LockTime;
 use crate::resp::Protocol;
@@ -30,16 +31,16 @@ pub struct Session {
     pub parked: Option<Parked>,
     /// Whether what takes long may hold the thread that carries out its requests.
     pub may_be_held: bool,
-    /// Whether a call of its own may wait: what a transaction or a script calls may not.
-    pub may_wait: bool,
     /// The requests since MULTI.
     pub transaction: Option<Box<Transaction>>,
     /// The keys it watches, for its next EXEC.
     pub watching: Option<Box<Watching>>,
-    /// Channels it is subscribed to.
-    pub channels: BTreeSet<bytes::Bytes>,
-    /// Patterns it is subscribed to.
-    pub patterns: BTreeSet<bytes::Bytes>,
+    /// Whether what is being carried out is a part of EXEC or of a script: nothing there may wait.
+    pub is_nested: bool,
+    /// What it listens to.
+    pub subscriptions: Subscriptions,
+    /// Which of its reads are remembered, so that it is told of later changes.
+    pub reads: Reads,
     /// The row that answered last: most clients repeat themselves.
     pub last_row: u16,
     /// Room for the replies that a script sees, kept from one script to the next.
@@ -86,11 +87,11 @@ impl Session {
             authenticated,
             parked: None,
             may_be_held: true,
-            may_wait: true,
             transaction: None,
             watching: None,
-            channels: BTreeSet::new(),
-            patterns: BTreeSet::new(),
+            is_nested: false,
+            subscriptions: Subscriptions::default(),
+            reads: Reads::default(),
             last_row: u16::MAX,
             scratch: Vec::new(),
         }
@@ -99,11 +100,6 @@ impl Session {
     /// Whether it may say little more than SUBSCRIBE: RESP2 cannot tell a push from a reply.
     #[inline]
     pub fn is_subscriber(&self) -> bool {
-        self.protocol == Protocol::Resp2 && self.subscriptions() > 0
-    }
-
-    /// Channels and patterns together.
-    pub fn subscriptions(&self) -> usize {
-        self.channels.len() + self.patterns.len()
+        self.protocol == Protocol::Resp2 && !self.subscriptions.is_empty()
     }
 }

@@ -80,6 +80,7 @@ pub struct Settings {
     needs_password: AtomicBool,
     slow_micros: AtomicI64,
     spike_millis: AtomicI64,
+    tracked_keys_max: AtomicU64,
     busy_millis: AtomicI64,
     hook: Hook,
 }
@@ -106,6 +107,7 @@ impl Default for Settings {
             needs_password: AtomicBool::new(false),
             slow_micros: AtomicI64::new(0),
             spike_millis: AtomicI64::new(0),
+            tracked_keys_max: AtomicU64::new(0),
             busy_millis: AtomicI64::new(0),
             hook: Hook::default(),
         };
@@ -234,6 +236,11 @@ impl Settings {
         self.spike_millis.load(Relaxed)
     }
 
+    /// Keys that are remembered for CLIENT TRACKING at most; zero: as many as are read.
+    pub fn tracked_keys_max(&self) -> usize {
+        usize::try_from(self.tracked_keys_max.load(Relaxed)).unwrap_or(usize::MAX)
+    }
+
     /// Milliseconds that a script may take before others are told so; `None`: as long as it likes.
     #[inline]
     pub fn busy_millis(&self) -> Option<u64> {
@@ -250,6 +257,7 @@ impl Settings {
     fn refresh(&self) {
         self.slow_micros.store(self.integer("slowlog-log-slower-than"), Relaxed);
         self.spike_millis.store(self.integer("latency-monitor-threshold"), Relaxed);
+        self.tracked_keys_max.store(self.integer("tracking-table-max-keys") as u64, Relaxed);
         self.busy_millis.store(self.integer("busy-reply-threshold"), Relaxed);
         self.events.store(Events::parse(&self.text("notify-keyspace-events")).map_or(0, |e| e.0), Relaxed);
         self.bulk_bytes_max.store(self.integer("proto-max-bulk-len") as u64, Relaxed);

@@ -59,7 +59,6 @@ pub const FIXED: &[(&str, &str)] = &[
     ("supervised", "no"),
     ("tcp-backlog", "511"),
     ("tls-port", "0"),
-    ("tracking-table-max-keys", "1000000"),
     ("zset-max-listpack-entries", "128"),
     ("zset-max-listpack-value", "64"),
 ];

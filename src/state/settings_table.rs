@@ -64,6 +64,12 @@ pub const ROWS: &[Setting] = &[
         Kind::Integer(0, i64::MAX),
         "Milliseconds that make an event worth LATENCY's memory; 0: none.",
     ),
+    live(
+        "tracking-table-max-keys",
+        "1000000",
+        Kind::Integer(0, i64::MAX),
+        "Keys remembered for clients with copies; 0: as many as they read.",
+    ),
     live("loglevel", "notice", Kind::OneOf(&["debug", "verbose", "notice", "warning"]), "What is logged."),
     at_start("logfile", "", Kind::Text, "File that the log is appended to; empty: the standard output."),
     at_start(

@@ -244,6 +244,24 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..go(&["bin/locks", "redsync"])
     },
     Client {
+        name: "redsync-redigo",
+        packages: &["github.com/go-redsync/redsync/v4", "github.com/gomodule/redigo"],
+        covers: "`Mutex` on redigo",
+        ..go(&["bin/locks", "redsync-redigo"])
+    },
+    Client {
+        name: "redsync-rueidis",
+        packages: &["github.com/go-redsync/redsync/v4", "github.com/redis/rueidis"],
+        covers: "`Mutex` on rueidis",
+        ..go(&["bin/locks", "redsync-rueidis"])
+    },
+    Client {
+        name: "rueidislock",
+        packages: &["github.com/redis/rueidis"],
+        covers: "`Locker` that waits for invalidations, of releases and of leases that end; NOLOOP; polling; by force",
+        ..go(&["bin/locks", "rueidislock"])
+    },
+    Client {
         name: "redislock",
         packages: &["github.com/bsm/redislock", "github.com/redis/go-redis/v9"],
         covers: "`Lock` on one key and on several",
@@ -266,6 +284,22 @@ pub(crate) const CLIENTS: &[Client] = &[
         packages: &["redis"],
         covers: "SET NX PX, scripts and transactions by hand, a waiter that subscribes, over RESP2 and RESP3",
         ..rust(&["target/debug/locks", "redis-rs"])
+    },
+    Client {
+        name: "redisson",
+        project: "redisson",
+        servers: 5,
+        packages: &["redisson"],
+        covers: REDISSON,
+        ..java(&["java", "-cp", "target/classes:target/lib/*", "RedissonLocks"])
+    },
+    Client {
+        name: "redisson-3",
+        project: "redisson3",
+        servers: 5,
+        packages: &["redisson"],
+        covers: REDISSON,
+        ..java(&["java", "-cp", "target/classes:target/lib/*", "RedissonLocks"])
     },
     Client {
         name: "rslock",
@@ -302,6 +336,10 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..tool("cli", &["sh", "redis-benchmark.sh"])
     },
 ];
+
+const REDISSON: &str = "`RLock`, reentrant, with a lease and with its watchdog; fair with a dead waiter in the queue, \
+    read/write, spin, fenced and non-reentrant locks; multi-locks on servers and on values, RedLock with a server \
+    lost; `RSemaphore`, `RPermitExpirableSemaphore`, `RCountDownLatch`";
 
 const fn python(command: &'static [&'static str]) -> Client {
     Client { language: Language::Python, ..tool("python", command) }

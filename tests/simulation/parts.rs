@@ -16,6 +16,7 @@ use redlatch::resp::Request;
 use redlatch::state::clients::Client;
 use redlatch::state::session::Session;
 use redlatch::state::settings::{Events, Settings};
+use redlatch::types::{Object, Shape};
 
 pub(crate) const DATABASES: u16 = 3;
 
@@ -214,24 +215,67 @@ impl Machine {
     }
 }
 
-/// Value and deadline by database and key.
-pub(crate) type State = BTreeMap<(u16, Vec<u8>), (Vec<u8>, Option<u64>)>;
+/// What a key holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    String(Vec<u8>),
+    Object(Object),
+    /// What lives of a hash table: value and deadline by field.
+    Table(BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>),
+}
 
-/// Every living key of every database.
-pub(crate) fn state_of(keyspace: &Keyspace, now: Now) -> State {
+impl Value {
+    /// What lives of it at `now_ms`; `None` when nothing does.
+    fn living(&self, now_ms: u64) -> Option<Self> {
+        let Self::Object(Object::Hash(hash)) = self else { return Some(self.clone()) };
+        let lives = |until_ms: &Option<u64>| until_ms.is_none_or(|until_ms| until_ms >= now_ms);
+        if hash.encoding() == "listpack" {
+            // None of its fields ends, and their order can be seen.
+            return Some(self.clone());
+        }
+        let fields: BTreeMap<_, _> = hash
+            .iter()
+            .map(|(field, value)| {
+                let until_ms = hash.deadline(field).map(|deadline| deadline.as_millis());
+                (field.to_vec(), (value.to_vec(), until_ms))
+            })
+            .filter(|(_, (_, until_ms))| lives(until_ms))
+            .collect();
+        (!fields.is_empty()).then(|| Self::Table(fields))
+    }
+}
+
+/// Value and deadline by database and key.
+pub(crate) type State = BTreeMap<(u16, Vec<u8>), (Value, Option<u64>)>;
+
+/// Every key of every database as it stands: what has ended and not left, too.
+pub(crate) fn standing(keyspace: &Keyspace, now: Now) -> State {
     let mut state = State::new();
     for database in 0..DATABASES {
         let mut view = View::lock(keyspace, Reach::All, database, now, Events::default());
-        let mut keys = Vec::new();
-        view.for_each_key(|key| keys.push(key.to_vec()));
-        for key in keys {
-            let found = view.entry(&key).occupied().expect("a key just seen");
-            let value = found.string().expect("a string").to_vec();
-            let deadline = found.deadline().map(|deadline| deadline.as_millis());
-            state.insert((database, key), (value, deadline));
-        }
+        view.survey(|entry| {
+            let string = || Value::String(entry.string.to_vec());
+            let value = entry.object.map_or_else(string, |object| Value::Object(object.clone()));
+            let deadline = entry.deadline.map(|deadline| deadline.as_millis());
+            state.insert((database, entry.key.to_vec()), (value, deadline));
+        });
     }
     state
+}
+
+/// Of a state, what lives at `now`.
+pub(crate) fn living(state: &State, now: Now) -> State {
+    let now_ms = now.lock.as_millis();
+    let lives = |until_ms: &Option<u64>| until_ms.is_none_or(|until_ms| until_ms >= now_ms);
+    let alive = state.iter().filter(|(_, (_, until_ms))| lives(until_ms));
+    alive
+        .filter_map(|(key, (value, until_ms))| Some((key.clone(), (value.living(now_ms)?, *until_ms))))
+        .collect()
+}
+
+/// Every living key of every database.
+pub(crate) fn state_of(keyspace: &Keyspace, now: Now) -> State {
+    living(&standing(keyspace, now), now)
 }
 
 /// A keyspace that knows nothing but the journal.
@@ -263,14 +307,12 @@ impl Replica {
     /// Every key that no record has removed, whether its deadline has passed or not: the time of a replica stands still.
     pub(crate) fn remains(&self) -> State {
         self.keyspace.assert_laws();
-        state_of(&self.keyspace, BEFORE_ALL)
+        standing(&self.keyspace, BEFORE_ALL)
     }
 
     /// Of those, the keys that live at `now`.
     pub(crate) fn living(&self, now: Now) -> State {
-        let mut state = self.remains();
-        state.retain(|_, (_, until_ms)| until_ms.is_none_or(|until_ms| until_ms >= now.lock.as_millis()));
-        state
+        living(&self.remains(), now)
     }
 }
 

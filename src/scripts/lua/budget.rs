@@ -102,12 +102,14 @@ impl Budget {
     /// The script is over. What it leaves behind must not count against the next one.
     pub(super) fn end(&self, lua: &Lua) {
         *self.watchdog.lock() = None;
+        // More than what stays anyway: compiled scripts, functions.
         let little = LITTLE_BYTES.min(self.memory_max() / 4);
-        if lua.used_memory() > little {
+        let bytes_kept = self.living.load(Relaxed).saturating_add(little);
+        if lua.used_memory() > bytes_kept {
             self.collect(lua);
         }
         // What our own closures held is let go by the first collection, and gone after the second.
-        if lua.used_memory() > little {
+        if lua.used_memory() > bytes_kept {
             self.collect(lua);
         }
     }

@@ -191,16 +191,8 @@ enum Open {
 impl Open {
     /// Writes the head of a table, or all of it, where it stands for something that is no aggregate.
     fn new(names: &Names, table: Table, reply: &mut Reply<'_>) -> mlua::Result<Option<Self>> {
-        if let Value::String(line) = table.raw_get(&names.err)? {
-            return Ok(Self::done(reply.error_bytes(until_nul(&line.as_bytes()))));
-        }
-        if let Value::String(line) = table.raw_get(&names.ok)? {
-            return Ok(Self::done(reply.status_bytes(until_nul(&line.as_bytes()))));
-        }
-        match table.raw_get(&names.double)? {
-            Value::Number(number) => return Ok(Self::done(reply.double(number))),
-            Value::Integer(number) => return Ok(Self::done(reply.double(number as f64))),
-            _ => {}
+        if line(names, &table, reply)? {
+            return Ok(None);
         }
         if let Value::Table(map) = table.raw_get(&names.map)? {
             reply.map(entries(&map)?);
@@ -210,14 +202,8 @@ impl Open {
             reply.set(entries(&set)?);
             return Ok(Some(Self::items(names, set, false)));
         }
-        if let Value::String(number) = table.raw_get(&names.big_number)? {
-            return Ok(Self::done(reply.big_number(&number.as_bytes())));
-        }
-        if let Value::Table(inner) = table.raw_get(&names.verbatim_string)?
-            && let Value::String(text) = inner.raw_get(&names.string)?
-            && let Value::String(format) = inner.raw_get(&names.format)?
-        {
-            return Ok(Self::done(reply.verbatim_bytes(&format.as_bytes(), &text.as_bytes())));
+        if text(names, &table, reply)? {
+            return Ok(None);
         }
         let len = length(&table)?;
         reply.array(len);
@@ -226,10 +212,6 @@ impl Open {
 
     fn items(names: &Names, table: Table, with_values: bool) -> Self {
         Self::Items { table, next: names.next.clone(), last: Value::Nil, value: None, with_values }
-    }
-
-    fn done((): ()) -> Option<Self> {
-        None
     }
 
     fn next(&mut self) -> mlua::Result<Option<Value>> {
@@ -251,6 +233,38 @@ impl Open {
             }
         }
     }
+}
+
+/// Writes a table that stands for an error, a status or a double; true if it is one.
+fn line(names: &Names, table: &Table, reply: &mut Reply<'_>) -> mlua::Result<bool> {
+    if let Value::String(line) = table.raw_get(&names.err)? {
+        reply.error_bytes(until_nul(&line.as_bytes()));
+    } else if let Value::String(line) = table.raw_get(&names.ok)? {
+        reply.status_bytes(until_nul(&line.as_bytes()));
+    } else {
+        match table.raw_get(&names.double)? {
+            Value::Number(number) => reply.double(number),
+            Value::Integer(number) => reply.double(number as f64),
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// Writes a table that stands for a big number or a verbatim string; true if it is one.
+fn text(names: &Names, table: &Table, reply: &mut Reply<'_>) -> mlua::Result<bool> {
+    if let Value::String(number) = table.raw_get(&names.big_number)? {
+        reply.big_number(&number.as_bytes());
+        return Ok(true);
+    }
+    if let Value::Table(inner) = table.raw_get(&names.verbatim_string)?
+        && let Value::String(text) = inner.raw_get(&names.string)?
+        && let Value::String(format) = inner.raw_get(&names.format)?
+    {
+        reply.verbatim_bytes(&format.as_bytes(), &text.as_bytes());
+        return Ok(true);
+    }
+    Ok(false)
 }
 
 /// Elements before the first nil.

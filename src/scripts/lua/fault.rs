@@ -39,7 +39,7 @@ pub(super) type Place = (String, usize);
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Stop {
     /// Somebody asked for it: SCRIPT KILL.
-    #[error("ERR Error running script: Script killed by user with SCRIPT KILL.")]
+    #[error("ERR Script killed by user with SCRIPT KILL...")]
     Killed,
     /// It asked for more memory than a script may have, in bytes.
     #[error("ERR the script needs more memory than its limit of {0} bytes")]

@@ -14,6 +14,7 @@ mod cjson;
 mod cmsgpack;
 mod convert;
 mod fault;
+mod functions;
 mod library;
 mod patterns;
 mod random;
@@ -35,6 +36,7 @@ use crate::resp::Reply;
 use budget::Budget;
 use convert::Names;
 use fault::Fault;
+use functions::Functions;
 use sandbox::Sandbox;
 
 /// Functions that the interpreter keeps compiled, and the bytes of their texts.
@@ -61,6 +63,7 @@ pub struct Interpreter {
     lua: Lua,
     budget: Arc<Budget>,
     sandbox: Sandbox,
+    libraries: Functions,
     names: Names,
     /// Where in `functions` the compiled form of a script is.
     compiled: BTreeMap<[u8; 20], usize>,
@@ -83,9 +86,11 @@ impl Interpreter {
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         let budget = Budget::install(&lua, memory_max)?;
         let sandbox = Sandbox::new(&lua, &budget, host)?;
+        let libraries = Functions::new(&lua, &sandbox, &budget)?;
         let names = Names::new(&lua)?;
         let functions = lua.create_table()?;
-        Ok(Self { lua, budget, sandbox, names, compiled: BTreeMap::new(), functions, compiled_bytes: 0 })
+        let compiled = BTreeMap::new();
+        Ok(Self { lua, budget, sandbox, libraries, names, compiled, functions, compiled_bytes: 0 })
     }
 
     /// Bytes that the state holds.
@@ -166,15 +171,16 @@ impl Interpreter {
     }
 
     fn inputs(&self, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<()> {
-        let list = |words: &[&[u8]]| -> mlua::Result<Table> {
-            let table = self.lua.create_table_with_capacity(words.len(), 0)?;
-            for (at, word) in words.iter().enumerate() {
-                table.raw_set(at + 1, self.lua.create_string(word)?)?;
-            }
-            Ok(table)
-        };
-        self.sandbox.globals.raw_set("KEYS", list(keys)?)?;
-        self.sandbox.globals.raw_set("ARGV", list(args)?)
+        self.sandbox.globals.raw_set("KEYS", self.list(keys)?)?;
+        self.sandbox.globals.raw_set("ARGV", self.list(args)?)
+    }
+
+    fn list(&self, words: &[&[u8]]) -> mlua::Result<Table> {
+        let table = self.lua.create_table_with_capacity(words.len(), 0)?;
+        for (at, word) in words.iter().enumerate() {
+            table.raw_set(at + 1, self.lua.create_string(word)?)?;
+        }
+        Ok(table)
     }
 
     /// Writes what the script returned, or makes the line of how it failed.
@@ -189,13 +195,7 @@ impl Interpreter {
         if is_done {
             return convert::write(&self.names, value, self.sandbox.shared.protocol(), reply).map(Ok);
         }
-        let Value::Table(error) = value else {
-            // Without memory Lua calls no handler; nor does it when the handler fails.
-            let stop = self.budget.stopped().unwrap_or(Stop::Memory(self.budget.memory_max()));
-            return Err(Fault::Stop(stop).into());
-        };
-        let text: mlua::LuaString = error.raw_get(&self.names.err)?;
-        let mut line = text.as_bytes().to_vec();
+        let (mut line, error) = self.told(value)?;
         if let (Value::String(source), Value::Integer(at)) =
             (error.raw_get("source")?, error.raw_get("line")?)
         {
@@ -204,6 +204,18 @@ impl Interpreter {
             );
         }
         Ok(Err(line))
+    }
+
+    /// The line of how a script failed, out of what it left, and that.
+    fn told(&self, value: Value) -> mlua::Result<(Vec<u8>, Table)> {
+        let Value::Table(error) = value else {
+            // Without memory Lua calls no handler; nor does it when the handler fails.
+            let stop = self.budget.stopped().unwrap_or(Stop::Memory(self.budget.memory_max()));
+            return Err(Fault::Stop(stop).into());
+        };
+        let text: mlua::LuaString = error.raw_get(&self.names.err)?;
+        let line = text.as_bytes().to_vec();
+        Ok((line, error))
     }
 
     fn function(&mut self, source: Source<'_>) -> Result<Function, Failure> {

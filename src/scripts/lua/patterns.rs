@@ -345,7 +345,9 @@ fn in_set(byte: u8, set: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn find(subject: &str, pattern: &str) -> Result<Option<(Range<usize>, Vec<Capture>)>, String> {
+    type Seen = Option<(Range<usize>, Vec<Capture>)>;
+
+    fn find(subject: &str, pattern: &str) -> Result<Seen, String> {
         let charge = |_: usize| Ok::<(), &'static str>(());
         let is_anchored = pattern.starts_with('^');
         let pattern = pattern.strip_prefix('^').unwrap_or(pattern);

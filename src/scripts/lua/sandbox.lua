@@ -124,8 +124,13 @@ local function pack(...)
     return { count = count, ... }
 end
 
-local function act(body, ...)
-    return pack(body(...))
+local function rest(_, ...)
+    return ...
+end
+
+-- What is called has no name here, so that its errors do not tell one.
+local function act(...)
+    return pack((...)(rest(...)))
 end
 
 local function settle(is_fine, packed, ...)
@@ -264,4 +269,4 @@ local function run(body, ...)
     return xpcall(first, failed)
 end
 
-return real._G, run
+return real._G, run, protect

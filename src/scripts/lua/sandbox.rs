@@ -27,9 +27,12 @@ pub(super) struct Sandbox {
     pub(super) globals: Table,
     /// Runs a script's function: true and its first result, or false and a table of how it failed.
     pub(super) run: Function,
+    /// Makes what stands for a table that scripts must not change.
+    pub(super) protect: Function,
     /// What the functions of `redis` say to the call that runs.
     pub(super) shared: Arc<Shared>,
-    redis: Table,
+    /// What `redis` stands for.
+    pub(super) redis: Table,
     /// `redis.call` and `redis.pcall` for the time when no script runs.
     idle: (Function, Function),
 }
@@ -135,8 +138,8 @@ impl Sandbox {
         let own = own(lua, budget)?;
         globals.raw_set("__redis__err__handler", own.raw_get::<Function>("failed")?)?;
         let chunk = lua.load(include_str!("sandbox.lua")).set_name(OWN_CHUNK);
-        let (environment, run) = chunk.call((own, &globals))?;
-        Ok(Self { environment, globals, run, shared, redis, idle })
+        let (environment, run, protect) = chunk.call((own, &globals))?;
+        Ok(Self { environment, globals, run, protect, shared, redis, idle })
     }
 
     /// The functions of the script that runs take their places.

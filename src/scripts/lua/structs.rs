@@ -175,7 +175,7 @@ fn string(call: &Call<'_>, at: usize) -> Result<LuaString> {
 }
 
 fn missing(call: &Call<'_>, at: usize, expected: &str, error: Error) -> Error {
-    if at > call.len() { call.bad(at, &format!("{expected} expected, got nil")) } else { error }
+    if at > call.len() { call.bad(at, format!("{expected} expected, got nil")) } else { error }
 }
 
 fn unpack(call: &Call<'_>) -> Result<MultiValue> {

@@ -129,9 +129,9 @@ impl Node {
         self.first
     }
 
-    /// Bytes that it takes on the heap.
+    /// Bytes of its entries: about what it takes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.data.capacity()
+        self.data.len()
     }
 
     fn first_words(&self) -> Words<'_> {

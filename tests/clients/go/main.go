@@ -18,16 +18,22 @@ const (
 )
 
 func main() {
-	client := redis.NewClient(&redis.Options{
-		Addr: net.JoinHostPort(os.Getenv("REDLATCH_HOST"), os.Getenv("REDLATCH_PORT")),
-	})
+	client := redis.NewClient(&redis.Options{Addr: address()})
 	defer client.Close()
-	clients := map[string]func(*redis.Client){"redislock": useRedislock, "redsync": useRedsync}
+	clients := map[string]func(*redis.Client){
+		"redislock": useRedislock, "rueidislock": useRueidislock,
+		"redsync": useRedsync, "redsync-redigo": useRedsyncOnRedigo, "redsync-rueidis": useRedsyncOnRueidis,
+	}
 	if len(os.Args) != 2 || clients[os.Args[1]] == nil {
-		fail("one argument, redislock or redsync")
+		fail("one argument, the name of a client")
 	}
 	clients[os.Args[1]](client)
 	fmt.Println("done")
+}
+
+// address is where the server listens.
+func address() string {
+	return net.JoinHostPort(os.Getenv("REDLATCH_HOST"), os.Getenv("REDLATCH_PORT"))
 }
 
 // check prints `ok <name>`, or ends the program with what was seen.

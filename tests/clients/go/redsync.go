@@ -6,14 +6,41 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	"github.com/redis/go-redis/v9"
+	"github.com/go-redsync/redsync/v4/redis/redigo"
+	rueidispool "github.com/go-redsync/redsync/v4/redis/rueidis"
+	redigoclient "github.com/gomodule/redigo/redis"
+	goredisclient "github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
+	"github.com/redis/rueidis/rueidiscompat"
 )
 
 // useRedsync does what users of redsync do, on go-redis.
-func useRedsync(client *redis.Client) {
+func useRedsync(client *goredisclient.Client) {
+	useRedsyncOn(client, goredis.NewPool(client))
+}
+
+// useRedsyncOnRedigo does the same on redigo.
+func useRedsyncOnRedigo(client *goredisclient.Client) {
+	dial := func() (redigoclient.Conn, error) { return redigoclient.Dial("tcp", address()) }
+	pool := &redigoclient.Pool{MaxIdle: workers, Dial: dial}
+	defer pool.Close()
+	useRedsyncOn(client, redigo.NewPool(pool))
+}
+
+// useRedsyncOnRueidis does the same on rueidis.
+func useRedsyncOnRueidis(client *goredisclient.Client) {
+	connection, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address()}})
+	must(err)
+	defer connection.Close()
+	useRedsyncOn(client, rueidispool.NewPool(rueidiscompat.NewAdapter(connection)))
+}
+
+// useRedsyncOn looks at the server through client, and locks through connections.
+func useRedsyncOn(client *goredisclient.Client, connections redis.Pool) {
 	ctx := context.Background()
-	pool := redsync.New(goredis.NewPool(client))
+	pool := redsync.New(connections)
 	mutex := func(name string, options ...redsync.Option) *redsync.Mutex {
 		patience := []redsync.Option{
 			redsync.WithExpiry(10 * time.Second), redsync.WithTries(2000),

@@ -17,6 +17,8 @@ use crate::source_dir;
 pub(crate) struct Project {
     /// The directory in `tests/clients`.
     pub(crate) name: &'static str,
+    /// Another directory there, whose programs this one runs, too: with its own version of their package.
+    pub(crate) borrows: Option<&'static str>,
     /// Commands that succeed if the toolchain is there.
     pub(crate) probes: &'static [&'static [&'static str]],
     /// Commands that install and build, in order. None: there is nothing to install.
@@ -46,8 +48,10 @@ impl Workshop {
     pub(crate) fn open(project: &Project, may_install: bool) -> Result<Self, Closed> {
         let workshop =
             Self { dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients").join(project.name) };
-        let source = source_dir(project.name);
-        refresh(&source, &workshop.dir).map_err(|error| Closed::Broken(format!("copying: {error}")))?;
+        for source in project.borrows.iter().chain([&project.name]) {
+            refresh(&source_dir(source), &workshop.dir)
+                .map_err(|error| Closed::Broken(format!("copying: {error}")))?;
+        }
         for probe in project.probes {
             match run(workshop.command(probe), PROBE_TIME_MAX).map(|finished| finished.failure()) {
                 Ok(None) => {}
@@ -57,7 +61,8 @@ impl Workshop {
             }
         }
 
-        let stamp = stamp(&source, project.inputs).map_err(|error| Closed::Broken(error.to_string()))?;
+        let stamp =
+            stamp(&workshop.dir, project.inputs).map_err(|error| Closed::Broken(error.to_string()))?;
         let stamp_file = workshop.dir.join(".installed");
         if project.install.is_empty() || fs::read(&stamp_file).is_ok_and(|installed| installed == stamp) {
             return Ok(workshop);

@@ -87,6 +87,7 @@ final class Checks {
         return true;
     }
 
+    /** Redisson counts whole milliseconds of another clock: two may be missing here. */
     static long msSince(long start) {
         return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
     }

@@ -1,0 +1,42 @@
+//! What a view does to whole databases.
+//!
+//! Locks   every shard: no key of a database may slip by.
+
+use super::View;
+use crate::journal::Mutation;
+use crate::keyspace::Held;
+
+impl View<'_> {
+    /// Removes every key of a database. The view must have locked all shards.
+    pub fn clear(&mut self, database: u16) {
+        let (keyspace, mut tracked) = (self.keyspace, 0);
+        self.locked.each(|_, held| {
+            let Held { shard, observers, .. } = held;
+            observers.touch_each(database, |key| shard.find(database, keyspace.hash(key), key).is_some());
+            tracked += observers.forget_readers();
+            shard.clear(database);
+        });
+        self.changes.flush(tracked);
+        self.changes.record(|| Mutation::Clear { database });
+    }
+
+    /// Two databases change places. The view must have locked all shards.
+    pub fn swap(&mut self, a: u16, b: u16) {
+        let (keyspace, changes) = (self.keyspace, &mut self.changes);
+        let mut tracked = 0;
+        self.locked.each(|_, held| {
+            let Held { shard, observers, parked, .. } = held;
+            tracked += observers.forget_readers();
+            for database in [a, b] {
+                let is_in = |db, key: &[u8]| shard.find(db, keyspace.hash(key), key).is_some();
+                observers.touch_each(database, |key| is_in(a, key) || is_in(b, key));
+            }
+            shard.swap(a, b);
+            for database in [a, b] {
+                parked.keys(database).into_iter().for_each(|key| changes.ready(database, key));
+            }
+        });
+        self.changes.flush(tracked);
+        self.changes.record(|| Mutation::Swap { a, b });
+    }
+}

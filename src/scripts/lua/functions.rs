@@ -1,0 +1,292 @@
+//! Functions: what libraries register, kept in the interpreter from call to call.
+//!
+//! Owns    the world of libraries, and what they have registered until they are forgotten.
+//! Bounds  a library is loaded in a limited number of instructions, and what it says of itself counts as its memory.
+//! Source  Redis 7.0 `function_lua.c`; what a library sees, and when, listed on a running server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use mlua::chunk::ChunkMode;
+use mlua::{Error, Lua, MultiValue, Result, Table, Value};
+use parking_lot::Mutex;
+
+use super::budget::{Budget, Verdict, Watchdog};
+use super::calls::{self, Commands};
+use super::fault::{OWN_CHUNK, Stop, refused};
+use super::sandbox::Sandbox;
+use super::{Failure, Interpreter, line};
+use crate::resp::Reply;
+use crate::scripts::library::{FLAGS, Function, Loaded, NAME_RULE, is_name};
+
+/// The world of libraries.
+#[derive(Debug)]
+pub(super) struct Functions {
+    environment: Table,
+    /// Makes the environment that of a library that is being loaded.
+    load: mlua::Function,
+    /// Makes it that of functions that run.
+    run: mlua::Function,
+    /// Of each library, by its number, what is called by which name.
+    callbacks: Table,
+    /// What each holds outside of Lua's memory, in bytes.
+    held: BTreeMap<u32, usize>,
+    next: u32,
+    loading: Arc<Mutex<Option<Loading>>>,
+}
+
+/// A library that is being loaded.
+#[derive(Debug)]
+struct Loading {
+    callbacks: Table,
+    functions: Vec<Function>,
+    /// What all libraries hold outside of Lua's memory, in bytes.
+    held: usize,
+}
+
+/// Functions of `redis` that libraries do not have.
+const NOT_FOR_FUNCTIONS: &[&str] = &["replicate_commands", "breakpoint", "debug"];
+/// Functions and constants of `redis` that a library has while it is loaded.
+const FOR_LOADING: &[&str] =
+    &["log", "LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING", "REDIS_VERSION", "REDIS_VERSION_NUM"];
+
+impl Functions {
+    /// Builds it next to the world of scripts.
+    pub(super) fn new(lua: &Lua, sandbox: &Sandbox, budget: &Arc<Budget>) -> Result<Self> {
+        let redis = lua.create_table()?;
+        for pair in sandbox.redis.pairs::<Value, Value>() {
+            let (name, value) = pair?;
+            redis.raw_set(name, value)?;
+        }
+        for name in NOT_FOR_FUNCTIONS {
+            redis.raw_set(*name, Value::Nil)?;
+        }
+        let bare = lua.create_table()?;
+        for name in FOR_LOADING {
+            bare.raw_set(*name, redis.raw_get::<Value>(*name)?)?;
+        }
+        let loading = Arc::new(Mutex::new(None));
+        let (kept, budget) = (Arc::clone(&loading), Arc::clone(budget));
+        let register = lua.create_function(move |lua, args| register(lua, &budget, &kept, &args))?;
+        bare.raw_set("register_function", register)?;
+        let chunk = lua.load(include_str!("functions.lua")).set_name(OWN_CHUNK);
+        let (environment, load, run) = chunk.call((&sandbox.globals, &sandbox.protect, redis, bare))?;
+        let callbacks = lua.create_table()?;
+        Ok(Self { environment, load, run, callbacks, held: BTreeMap::new(), next: 0, loading })
+    }
+}
+
+impl Interpreter {
+    /// Runs a library, `body` of its text, and keeps what it registers.
+    ///
+    /// # Errors
+    /// Why it does not compile, or ended early. Nothing of it is kept then.
+    pub fn load(&mut self, body: &[u8], commands: &mut dyn Commands) -> std::result::Result<Loaded, Failure> {
+        let chunk = self.lua.load(body).set_name("@user_function").set_mode(ChunkMode::Text);
+        let compiled = chunk.set_environment(self.libraries.environment.clone()).into_function();
+        let function = compiled.map_err(|error| match error {
+            Error::SyntaxError { message, .. } => {
+                format!("ERR Error compiling function: {message}").into_bytes()
+            }
+            error => line(&error, self.budget.memory_max()),
+        })?;
+        self.budget.begin(Arc::new(Patience(AtomicU32::new(0))));
+        self.sandbox.shared.begin();
+        let result = self.run_library(&function);
+        for (level, text) in self.sandbox.shared.take_lines() {
+            commands.log(level, &text);
+        }
+        let is_late = self.budget.stopped() == Some(Stop::Killed);
+        self.budget.end(&self.lua);
+        const WHAT: &[u8] = b"ERR Error registering functions: ";
+        match result {
+            Err(_) | Ok(Err(_)) if is_late => Err([WHAT, b"ERR FUNCTION LOAD timeout"].concat()),
+            Ok(Ok(loaded)) => Ok(loaded),
+            Ok(Err(text)) => Err([WHAT, &text].concat()),
+            Err(error) => Err([WHAT, &line(&error, self.budget.memory_max())].concat()),
+        }
+    }
+
+    fn run_library(&mut self, function: &mlua::Function) -> Result<std::result::Result<Loaded, Failure>> {
+        let callbacks = self.lua.create_table()?;
+        let held = self.libraries.held.values().sum();
+        let begun = Loading { callbacks, functions: Vec::new(), held };
+        self.libraries.load.call::<()>(())?;
+        *self.libraries.loading.lock() = Some(begun);
+        let results = self.sandbox.run.call::<MultiValue>(function);
+        let done = self.libraries.loading.lock().take();
+        self.libraries.run.call::<()>(())?;
+        let mut results = results?;
+        if results.pop_front() != Some(Value::Boolean(true)) {
+            let (text, _) = self.told(results.pop_front().unwrap_or(Value::Nil))?;
+            return Ok(Err(text));
+        }
+        let Some(done) = done else { return Ok(Err(b"ERR Error running script".to_vec())) };
+        let id = self.libraries.next;
+        self.libraries.callbacks.raw_set(id, done.callbacks)?;
+        self.libraries.held.insert(id, done.held - held);
+        // Four billion libraries are loaded one after the other, or never.
+        self.libraries.next = id.wrapping_add(1);
+        Ok(Ok(Loaded { id, functions: done.functions }))
+    }
+
+    /// Forgets libraries.
+    pub fn forget(&mut self, libraries: &[u32]) {
+        for id in libraries {
+            // Taking something out of a table needs no memory, and so cannot fail.
+            let _ = self.libraries.callbacks.raw_set(*id, Value::Nil);
+            self.libraries.held.remove(id);
+        }
+        self.budget.end(&self.lua);
+    }
+
+    /// Calls a function of the library `id` and writes what it returns.
+    ///
+    /// # Errors
+    /// Why it ended early. What it has done by then stays done.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one call, named in full once")]
+    pub fn call(
+        &mut self,
+        id: u32,
+        name: &str,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        commands: &mut dyn Commands,
+        watchdog: Arc<dyn Watchdog>,
+        reply: &mut Reply<'_>,
+    ) -> std::result::Result<(), Failure> {
+        self.budget.begin(watchdog);
+        let result = calls::with(&self.lua, &self.sandbox, &self.budget, &self.names, commands, || {
+            let callback: Value = self.libraries.callbacks.raw_get::<Table>(id)?.raw_get(name)?;
+            let results = self.sandbox.run.call((callback, self.list(keys)?, self.list(args)?))?;
+            self.finish(name, results, reply)
+        });
+        self.budget.end(&self.lua);
+        match result {
+            Ok(result) => result,
+            Err(error) => Err(line(&error, self.budget.memory_max())),
+        }
+    }
+}
+
+/// Ends a library that takes too long to load. It counts what is done, because no clock is known here.
+struct Patience(AtomicU32);
+
+/// How often a library is asked about while it is loaded: about half a second, which is what Redis allows.
+const POLLS_MAX: u32 = 100_000;
+
+impl Watchdog for Patience {
+    fn poll(&self) -> Verdict {
+        if self.0.fetch_add(1, Relaxed) < POLLS_MAX { Verdict::GoOn } else { Verdict::Kill }
+    }
+}
+
+/// `redis.register_function`
+fn register(lua: &Lua, budget: &Budget, loading: &Mutex<Option<Loading>>, args: &MultiValue) -> Result<()> {
+    let mut loading = loading.lock();
+    let Some(loading) = loading.as_mut() else {
+        return Err(refused("redis.register_function can only be called on FUNCTION LOAD command"));
+    };
+    let (function, callback) = match args.len() {
+        1 => named(lua, &args[0])?,
+        2 => positional(lua, &args[0], &args[1])?,
+        _ => return Err(refused("wrong number of arguments to redis.register_function")),
+    };
+    if loading.functions.iter().any(|other| other.name == function.name) {
+        return Err(refused("Function already exists in the library"));
+    }
+    let described = function.description.as_ref().map_or(0, Vec::len);
+    loading.held += size_of::<Function>() + 2 * function.name.len() + described;
+    budget.reserve(lua, loading.held)?;
+    budget.charge(loading.functions.len())?;
+    loading.callbacks.raw_set(function.name.as_str(), callback)?;
+    loading.functions.push(function);
+    Ok(())
+}
+
+/// `redis.register_function('name', callback)`
+fn positional(lua: &Lua, name: &Value, callback: &Value) -> Result<(Function, mlua::Function)> {
+    let Some(name) = string(lua, name)? else {
+        return Err(refused("first argument to redis.register_function must be a string"));
+    };
+    let Value::Function(callback) = callback else {
+        return Err(refused("second argument to redis.register_function must be a function"));
+    };
+    Ok((Function { name: checked(name)?, description: None, flags: Vec::new() }, callback.clone()))
+}
+
+/// `redis.register_function{function_name = 'name', callback = callback, ...}`
+fn named(lua: &Lua, table: &Value) -> Result<(Function, mlua::Function)> {
+    let Value::Table(table) = table else {
+        let text = "calling redis.register_function with a single argument is only applicable to Lua table \
+                    (representing named arguments).";
+        return Err(refused(text));
+    };
+    let (mut name, mut description, mut flags, mut callback) = (None, None, Vec::new(), None);
+    for pair in table.pairs::<Value, Value>() {
+        let (key, value) = pair?;
+        let Some(key) = string(lua, &key)? else {
+            return Err(refused("named argument key given to redis.register_function is not a string"));
+        };
+        let must_be = |what| format!("argument given to redis.register_function must be a {what}");
+        match key.to_ascii_lowercase().as_slice() {
+            b"function_name" => match string(lua, &value)? {
+                Some(text) => name = Some(text),
+                None => return Err(refused(&format!("function_name {}", must_be("string")))),
+            },
+            b"description" => match string(lua, &value)? {
+                Some(text) => description = Some(text),
+                None => return Err(refused(&format!("description {}", must_be("string")))),
+            },
+            b"callback" => match value {
+                Value::Function(function) => callback = Some(function),
+                _ => return Err(refused(&format!("callback {}", must_be("function")))),
+            },
+            b"flags" => flags = read_flags(lua, &value)?,
+            _ => return Err(refused("unknown argument given to redis.register_function")),
+        }
+    }
+    let name = name.ok_or_else(|| refused("redis.register_function must get a function name argument"))?;
+    let callback = callback.ok_or_else(|| refused("redis.register_function must get a callback argument"))?;
+    Ok((Function { name: checked(name)?, description, flags }, callback))
+}
+
+fn read_flags(lua: &Lua, value: &Value) -> Result<Vec<&'static str>> {
+    let Value::Table(table) = value else {
+        let text = "flags argument to redis.register_function must be a table representing function flags";
+        return Err(refused(text));
+    };
+    let mut raised = [false; FLAGS.len()];
+    for at in 1.. {
+        let value: Value = table.raw_get(at)?;
+        if value.is_nil() || at > FLAGS_MAX {
+            break;
+        }
+        let word = string(lua, &value)?.unwrap_or_default();
+        let word = word.split(|byte| *byte == 0).next().unwrap_or_default();
+        let place = FLAGS.iter().position(|flag| flag.as_bytes().eq_ignore_ascii_case(word));
+        raised[place.ok_or_else(|| refused("unknown flag given"))?] = true;
+    }
+    Ok(FLAGS.iter().zip(raised).filter(|(_, raised)| *raised).map(|(flag, _)| *flag).collect())
+}
+
+/// Flags that are read of one function; there are fewer.
+const FLAGS_MAX: i64 = 1000;
+
+fn checked(name: Vec<u8>) -> Result<String> {
+    if !is_name(&name) {
+        return Err(refused(NAME_RULE));
+    }
+    String::from_utf8(name).map_err(|_| refused(NAME_RULE))
+}
+
+/// The bytes of a string or a number.
+fn string(lua: &Lua, value: &Value) -> Result<Option<Vec<u8>>> {
+    match value {
+        Value::String(_) | Value::Integer(_) | Value::Number(_) => {
+            Ok(lua.coerce_string(value.clone())?.map(|text| text.as_bytes().to_vec()))
+        }
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,134 @@
+//! Many worlds against one real server; of each disagreement the shortest tail that still shows it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::plan::{Step, Stock};
+use super::world::{Parted, World, spell_words};
+use crate::support::real::RealServer;
+
+/// What becomes of commands and options that Redis 7.0 does not have.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Newer {
+    /// They are left out.
+    LeftOut,
+    /// They are all that is tried, with a few others that make what they work on.
+    WithTheirTypes,
+}
+
+/// Worlds of a run that says nothing else.
+const WORLDS: u64 = 60;
+/// Steps of a world.
+const STEPS: usize = 400;
+/// Disagreements after which a run has said enough.
+const DISAGREEMENTS_MAX: usize = 8;
+/// Replays that are spent on making one shorter.
+const REPLAYS_MAX: usize = 200;
+/// After which no new world begins: a slow machine does less, not the same later.
+const TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Many worlds against one real server.
+pub(crate) struct Campaign {
+    name: &'static str,
+    program: PathBuf,
+    stock: Stock,
+}
+
+impl Campaign {
+    pub(crate) fn new(name: &'static str, program: PathBuf, newer: Newer) -> Self {
+        let known = World::new(RealServer::start(name, &program)).commands();
+        let stock = Stock::new(newer, |command| known.contains(&command.to_lowercase().replace(' ', "|")));
+        Self { name, program, stock }
+    }
+
+    /// Runs the worlds; every disagreement in words.
+    pub(crate) fn run(&self) -> Vec<String> {
+        let asked = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+        let seeds = match asked("SEED") {
+            Some(seed) => seed..seed + 1,
+            None => 0..asked("WORLDS").unwrap_or(WORLDS),
+        };
+        let steps = asked("STEPS").map_or(STEPS, |steps| steps as usize);
+        let (began, mut found) = (Instant::now(), BTreeMap::new());
+        let is_bounded = asked("WORLDS").is_none();
+        for seed in seeds {
+            let is_late = is_bounded && began.elapsed() > TIME_MAX;
+            if is_late || found.len() >= DISAGREEMENTS_MAX {
+                break;
+            }
+            let steps = self.stock.steps(seed, steps);
+            // What was found already may come first in many worlds.
+            if let Err(parted) = self.play(&steps)
+                && !found.contains_key(&parted.command)
+            {
+                found.insert(parted.command.clone(), self.shortest(seed, steps, parted));
+            }
+        }
+        found.into_values().collect()
+    }
+
+    fn play(&self, steps: &[Step]) -> Result<(), Parted> {
+        World::new(RealServer::start(self.name, &self.program)).run(steps)
+    }
+
+    /// Leaves out what can be left out while the servers still part over the same command; the rest in words.
+    fn shortest(&self, seed: u64, mut steps: Vec<Step>, mut parted: Parted) -> String {
+        steps.truncate(parted.step + 1);
+        let single = |step: &Step| {
+            let client = step.client;
+            step.requests.clone().into_iter().map(move |request| Step { client, requests: vec![request] })
+        };
+        let singles: Vec<Step> = steps.iter().flat_map(single).collect();
+        if let Err(other) = self.play(&singles)
+            && other.command == parted.command
+        {
+            (steps, parted) = (singles, other);
+            steps.truncate(parted.step + 1);
+        }
+        let (mut replays, mut size) = (0, steps.len().div_ceil(2));
+        let mut try_without = |steps: &mut Vec<Step>, parted: &mut Parted, fewer: Vec<Step>| {
+            replays += 1;
+            match self.play(&fewer) {
+                Err(other) if other.command == parted.command => {
+                    *steps = fewer;
+                    steps.truncate(other.step + 1);
+                    *parted = other;
+                    Some(true)
+                }
+                _ => (replays < REPLAYS_MAX).then_some(false),
+            }
+        };
+        while size > 0 {
+            let mut end = steps.len();
+            while end > 0 {
+                let start = end.saturating_sub(size);
+                let mut fewer = steps.clone();
+                fewer.drain(start..end.min(fewer.len()));
+                if try_without(&mut steps, &mut parted, fewer).is_none() {
+                    return self.tell(seed, &steps, &parted);
+                }
+                end = start.min(steps.len());
+            }
+            size /= 2;
+        }
+        self.tell(seed, &steps, &parted)
+    }
+
+    fn tell(&self, seed: u64, steps: &[Step], parted: &Parted) -> String {
+        let mut text = format!("SEED={seed}, {}\n", parted.command);
+        for step in steps {
+            for request in &step.requests {
+                text.push_str(&format!("    c{}> {}\n", step.client, spell_words(&request.words)));
+            }
+        }
+        text.push_str(&format!("  redlatch: {}\n  {}: {}", parted.ours, self.name, parted.theirs));
+        text
+    }
+}
+
+/// Whether a version, as rows have it, came after Redis 7.0.
+pub(crate) fn is_newer(since: &str) -> bool {
+    let mut numbers = since.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) > (7, 0)
+}

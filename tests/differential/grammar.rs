@@ -1,0 +1,196 @@
+//! Requests out of the command table: every row's grammar, filled, and now and then damaged.
+//!
+//! Rule    what would need the time of day, or memory without end, is not made: see [`tame`].
+
+use redlatch::commands::Command;
+use redlatch::commands::row::{Arg, Group, Kind};
+
+use super::dice::Dice;
+use super::words;
+
+/// The words of a request.
+pub(crate) type Words = Vec<Vec<u8>>;
+
+/// A request of this command, or of one of its subcommands.
+///
+/// Options whose word is in `without` are not used.
+pub(crate) fn request(command: &Command, sub: Option<&Command>, without: &[&str], dice: &mut Dice) -> Words {
+    let mut made = Maker { group: command.row.group, words: Vec::new(), count: 1, without, dice };
+    made.token(command.row.name);
+    if let Some(sub) = sub {
+        made.token(sub.row.name);
+    }
+    made.args(sub.unwrap_or(command).row.args);
+    let mut words = made.words;
+    if dice.one_in(12) {
+        damage(&mut words, dice);
+    }
+    tame(&mut words);
+    words
+}
+
+struct Maker<'d> {
+    group: Group,
+    words: Words,
+    /// What the last word that counts said.
+    count: usize,
+    without: &'d [&'d str],
+    dice: &'d mut Dice,
+}
+
+impl Maker<'_> {
+    fn args(&mut self, args: &[Arg]) {
+        for (place, arg) in args.iter().enumerate() {
+            let is_without = arg.token.is_some_and(|token| self.without.contains(&token));
+            if is_without || arg.is_optional && !self.dice.one_in(3) {
+                continue;
+            }
+            let is_counted = place > 0 && args[place - 1].name.starts_with("num");
+            let times = match arg.is_multiple {
+                true if is_counted => self.count,
+                true => 1 + self.dice.below(3),
+                false => 1,
+            };
+            // A word before an argument comes once, however often the argument does.
+            if let Some(token) = arg.token {
+                self.token(token);
+            }
+            (0..times).for_each(|_| self.arg(arg));
+        }
+    }
+
+    fn arg(&mut self, arg: &Arg) {
+        let word = match arg.kind {
+            Kind::Token => return,
+            Kind::Block(inner) => return self.args(inner),
+            Kind::OneOf(choices) => {
+                let choice = self.dice.below(choices.len());
+                return self.args(&choices[choice..=choice]);
+            }
+            _ if arg.name == "cursor" => self.dice.pick(&[b"0", b"0", b"0", b"7", b"a"]).to_vec(),
+            Kind::Key => words::key(self.group, self.dice),
+            Kind::KeyCount => self.counted(),
+            Kind::Integer if arg.name.starts_with("num") => self.counted(),
+            Kind::Integer if is_lease(arg.name) => words::lease(self.dice),
+            Kind::Integer => words::integer(self.dice),
+            Kind::Double => words::double(self.dice),
+            Kind::Pattern => self.dice.pick(words::PATTERNS).to_vec(),
+            Kind::UnixTime => {
+                let is_millis = self.words[0].first() == Some(&b'P') || arg.name.contains("milli");
+                words::unix_time(is_millis, self.dice)
+            }
+            Kind::Text if matches!(arg.name, "min" | "max" | "start" | "stop") => words::bound(self.dice),
+            Kind::Text => words::text(self.dice),
+        };
+        self.words.push(word);
+    }
+
+    fn counted(&mut self) -> Vec<u8> {
+        self.count = 1 + self.dice.below(3);
+        if self.dice.one_in(25) { words::integer(self.dice) } else { self.count.to_string().into_bytes() }
+    }
+
+    /// A word that stands for itself, in any letter case.
+    fn token(&mut self, word: &str) {
+        let mut word = word.as_bytes().to_vec();
+        match self.dice.below(6) {
+            0 => word.make_ascii_lowercase(),
+            1 => {
+                let at = self.dice.below(word.len());
+                word[at].make_ascii_lowercase();
+            }
+            _ => {}
+        }
+        self.words.push(word);
+    }
+}
+
+fn is_lease(name: &str) -> bool {
+    name.contains("seconds")
+}
+
+/// One wrong thing.
+fn damage(words: &mut Words, dice: &mut Dice) {
+    let at = 1 + dice.below(words.len());
+    match dice.below(5) {
+        0 if words.len() > 1 => {
+            words.pop();
+        }
+        1 => words.push(dice.pick(JUNK).to_vec()),
+        2 if at < words.len() => words[at] = dice.pick(JUNK).to_vec(),
+        3 if at < words.len() => {
+            let again = words[at].clone();
+            words.insert(at, again);
+        }
+        _ if at < words.len() => {
+            words.remove(at);
+        }
+        _ => words.push(words::text(dice)),
+    }
+}
+
+const JUNK: &[&[u8]] = &[
+    b"NX",
+    b"XX",
+    b"GT",
+    b"LT",
+    b"GET",
+    b"KEEPTTL",
+    b"COUNT",
+    b"LIMIT",
+    b"",
+    b"-1",
+    b"nan",
+    b"k0",
+    b"h0",
+    b"WITHSCORES",
+    b"9223372036854775808",
+    b"FIELDS",
+    b"REV",
+    b"BYLEX",
+    b"BYSCORE",
+    b"MATCH",
+    b"junk",
+];
+
+/// Takes from a request what two servers with clocks and dice of their own cannot agree on, or what would fill memory.
+pub(crate) fn tame(words: &mut Words) {
+    let Some(name) = words.first().map(|name| name.to_ascii_uppercase()) else { return };
+    // Short leases would end, or not, by how long the run takes.
+    let is_short = |word: &[u8]| number(word).is_some_and(|number| (1..100_000_000).contains(&number));
+    let takes_a_lease: &[&[u8]] = &[b"EXPIRE", b"PEXPIRE", b"SETEX", b"PSETEX", b"HEXPIRE", b"HPEXPIRE"];
+    for at in 2..words.len() {
+        let after = words[at - 1].to_ascii_uppercase();
+        let is_lease =
+            after == b"EX" || after == b"PX" || at == 2 && takes_a_lease.contains(&name.as_slice());
+        if is_lease && is_short(&words[at]) {
+            words[at] = b"123456789".to_vec();
+        }
+    }
+    if name.ends_with(b"RANDMEMBER") || name == b"HRANDFIELD" {
+        for word in &mut words[1..] {
+            // So many draws with repetition would never end.
+            if number(word).is_some_and(|number| number < -1_000 && number != i64::MIN) {
+                *word = b"-7".to_vec();
+            }
+        }
+    }
+    if name == b"SPOP" {
+        // Which members are drawn must not matter for what follows: all are.
+        match words.get(2).map(|word| number(word)) {
+            None if words.len() == 2 => words.push(b"1000".to_vec()),
+            Some(Some(1..=999)) => words[2] = b"1000".to_vec(),
+            _ => {}
+        }
+    }
+    if name == b"SETRANGE"
+        && let Some(offset) = words.get_mut(2)
+        && number(offset).is_some_and(|number| (10_000..1 << 40).contains(&number))
+    {
+        *offset = b"10".to_vec();
+    }
+}
+
+fn number(word: &[u8]) -> Option<i64> {
+    str::from_utf8(word).ok()?.trim().parse().ok()
+}

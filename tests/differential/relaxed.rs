@@ -1,0 +1,157 @@
+//! What two servers may say differently, by name; everything else they say byte for byte.
+
+use crate::support::reply::Reply;
+
+/// How replies to a command may differ.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Relaxed {
+    /// Not at all.
+    Exact,
+    /// The same elements in any order: hash tables, of which each server has its own.
+    Unordered,
+    /// Drawn by lot: of the same type and length.
+    Drawn,
+    /// A part of a walk: where it goes on is each server's own, what a whole walk of one step finds is not.
+    Walked,
+    /// What is left of a time: both have none, or both have some.
+    Timed,
+    /// Tells about the server: of the same type.
+    Own,
+}
+
+/// Every command that is relaxed, and how.
+const RELAXED: &[(Relaxed, &[&str])] = &[
+    (
+        Relaxed::Unordered,
+        &["HGETALL", "HKEYS", "HVALS", "KEYS", "SDIFF", "SINTER", "SMEMBERS", "SPOP", "SUNION"],
+    ),
+    (Relaxed::Drawn, &["HRANDFIELD", "RANDOMKEY", "SRANDMEMBER", "ZRANDMEMBER"]),
+    (Relaxed::Walked, &["HSCAN", "SCAN", "SSCAN", "ZSCAN"]),
+    (
+        Relaxed::Timed,
+        &["EXPIRETIME", "HEXPIRETIME", "HPEXPIRETIME", "HPTTL", "HTTL", "PEXPIRETIME", "PTTL", "TTL"],
+    ),
+    (Relaxed::Own, &["HELLO"]),
+];
+
+/// Commands that no request names: they tell about the server or the connection, wait, end it, or have an own grammar of
+/// replies; transcripts hold them.
+pub(crate) const LEFT_OUT: &[&str] = &[
+    "ACL",
+    "AUTH",
+    "CLIENT",
+    "COMMAND",
+    "CONFIG",
+    "DEBUG",
+    "FCALL",
+    "FCALL_RO",
+    "FUNCTION",
+    "HELLO",
+    "INFO",
+    "LATENCY",
+    "LOLWUT",
+    "MEMORY",
+    "MODULE",
+    "MONITOR",
+    "OBJECT FREQ",
+    "OBJECT HELP",
+    "OBJECT IDLETIME",
+    "OBJECT REFCOUNT",
+    "PSUBSCRIBE",
+    "PUBSUB",
+    "PUNSUBSCRIBE",
+    "QUIT",
+    "RESET",
+    "SCRIPT",
+    "SHUTDOWN",
+    "SLOWLOG",
+    "SPUBLISH",
+    "SSUBSCRIBE",
+    "SUBSCRIBE",
+    "SUNSUBSCRIBE",
+    "TIME",
+    "UNSUBSCRIBE",
+    "WAIT",
+    "WAITAOF",
+    // The generator of transactions and of scripts makes these.
+    "DISCARD",
+    "EVAL",
+    "EVALSHA",
+    "EVALSHA_RO",
+    "EVAL_RO",
+    "EXEC",
+    "MULTI",
+];
+
+/// Options that came after Redis 7.0, of commands that it has.
+pub(crate) const NEWER_OPTIONS: &[&str] = &["IFEQ", "IFNE", "NOSCORES", "NOVALUES", "WITHSCORE"];
+
+/// What makes and looks at the values that the newer commands work on, alike in Redis and Valkey.
+pub(crate) const OLDER_TOO: &[&str] = &[
+    "DEL", "EXISTS", "EXPIRE", "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSET",
+    "HSETNX", "PERSIST", "RENAME", "SET", "TYPE",
+];
+
+/// How replies to a request may differ; `name` is its command's, in capitals.
+pub(crate) fn relaxed(name: &str, words: &[Vec<u8>]) -> Relaxed {
+    let row = RELAXED.iter().find(|(_, names)| names.contains(&name));
+    let relaxed = row.map_or(Relaxed::Exact, |(relaxed, _)| *relaxed);
+    let cursor = words.get(if name == "SCAN" { 1 } else { 2 });
+    // In the middle of a walk that nobody began there is nothing to agree on.
+    match relaxed {
+        Relaxed::Walked if cursor.is_none_or(|cursor| cursor != b"0") => Relaxed::Own,
+        other => other,
+    }
+}
+
+impl Relaxed {
+    /// Whether both replies are the same, as far as they have to be.
+    pub(crate) fn agree(self, ours: &Reply, theirs: &Reply) -> bool {
+        if ours == theirs {
+            return true;
+        }
+        match (self, ours, theirs) {
+            (_, Reply::Error(_), _) | (_, _, Reply::Error(_)) | (Self::Exact, ..) => false,
+            (Self::Unordered, ..) => sorted(ours) == sorted(theirs),
+            (Self::Drawn, Reply::List(a, ours), Reply::List(b, theirs)) => {
+                a == b && ours.len() == theirs.len()
+            }
+            (Self::Drawn | Self::Own, ..) => same_type(ours, theirs),
+            (Self::Walked, Reply::List(_, ours), Reply::List(_, theirs)) => match (&ours[..], &theirs[..]) {
+                ([a, ours], [b, theirs]) if a == b => sorted(ours) == sorted(theirs) || !is_end(a),
+                ([a, ours], [b, theirs]) => same_type(a, b) && same_type(ours, theirs),
+                _ => false,
+            },
+            (Self::Walked, ..) => false,
+            (Self::Timed, Reply::Int(ours), Reply::Int(theirs)) => *ours > 0 && *theirs > 0,
+            (Self::Timed, Reply::List(_, ours), Reply::List(_, theirs)) => {
+                ours.len() == theirs.len()
+                    && ours.iter().zip(theirs).all(|(ours, theirs)| self.agree(ours, theirs))
+            }
+            (Self::Timed, ..) => false,
+        }
+    }
+}
+
+fn is_end(cursor: &Reply) -> bool {
+    matches!(cursor, Reply::Bulk(text) if text == b"0")
+}
+
+fn same_type(ours: &Reply, theirs: &Reply) -> bool {
+    std::mem::discriminant(ours) == std::mem::discriminant(theirs)
+}
+
+/// The spelling of all that is in a reply, in an order of its own.
+fn sorted(reply: &Reply) -> Vec<String> {
+    let mut all = match reply {
+        Reply::List(kind, items) => {
+            let mut all: Vec<_> = items.iter().flat_map(sorted).collect();
+            all.push(format!("{} of {}", items.len(), *kind as char));
+            all
+        }
+        Reply::Map(pairs) => pairs.iter().map(|pair| format!("{pair:?}")).collect(),
+        other => vec![other.spell()],
+    };
+    all.sort();
+    all
+}

@@ -1,0 +1,115 @@
+//! Lua scripts: small ones around generated requests, and those of the table of recognised ones.
+
+use super::dice::Dice;
+use super::grammar::Words;
+
+/// What comes back of a request, out of a script: converted to Lua and back, over both protocols, in every way in which
+/// an error can go.
+const AROUND_ONE: &[&str] = &[
+    "return redis.call(unpack(ARGV))",
+    "return redis.pcall(unpack(ARGV))",
+    "return {redis.pcall(unpack(ARGV))}",
+    "local r = redis.pcall(unpack(ARGV)) return type(r)",
+    "local r = redis.pcall(unpack(ARGV)) if type(r) == 'table' then return {r.err or r.ok or #r, 1} end return tostring(r)",
+    "redis.setresp(3) return redis.call(unpack(ARGV))",
+    "redis.setresp(3) local r = redis.pcall(unpack(ARGV)) return type(r)",
+    "local ok, e = pcall(redis.call, unpack(ARGV)) return ok and 1 or type(e)",
+    "local ok, e = pcall(redis.call, unpack(ARGV)) if ok then return e end return {err = e.err or e}",
+    "\n\nredis.call(unpack(ARGV))\nreturn redis.call('get', 'k0')",
+    "return cjson.encode(redis.pcall('exists', ARGV[2]))",
+    "return redis.sha1hex(tostring(redis.pcall('type', ARGV[2]).ok))",
+];
+
+/// Conversions that need no request. `error({1})` is not among them: it ends the process of Redis 7.0.
+const ALONE: &[&str] = &[
+    "return {1, 2.9, -2.9, 'x', true, false, nil, 3}",
+    "return {1, {2, {3, {}}}, {ok = 'FINE'}, {err = 'My Err'}}",
+    "return {err = 'MY own error'}",
+    "return {err = 'short'}",
+    "return {ok = 'a\\nb'}",
+    "return redis.error_reply('boom')",
+    "return redis.error_reply('-MINE boom')",
+    "return redis.status_reply('fine')",
+    "redis.setresp(3) return {double = 1.5}",
+    "return {double = 3.25}",
+    "return {map = {a = 1}}",
+    "return {set = {a = true}}",
+    "return 1e15",
+    "return -1e15",
+    "return 0/0",
+    "return 2^53",
+    "return tostring(1e15)",
+    "return tostring(0.1)",
+    "return {KEYS[1], ARGV[1], #KEYS, #ARGV}",
+    "return nil",
+    "return",
+    "error('mine')",
+    "error({err = 'TABLE error'})",
+    "return nothing.here",
+    "undeclared = 1",
+    "return undeclared",
+    "return redis.call()",
+    "return redis.call({})",
+    "return redis.pcall('nosuch', 1)",
+    "return redis.call('get')",
+    "return redis.call('multi')",
+    "return redis.call('set', 'k0', 1.5)",
+    "return redis.call('set', 'k0', 1e20)",
+    "return redis.call('get', 'k0')",
+    "return string.format('%q', 'a\\0b')",
+    "return cjson.encode({1, 'a', {b = 2.5}})",
+    "return cjson.decode('[1, 2.5, null, true, {\"a\": []}]')",
+    "return cjson.decode('[1,')",
+    "return bit.bxor(5, 1)",
+    "return cmsgpack.pack({1, 'a'})",
+    "return struct.pack('>I2', 258)",
+    "syntax error",
+    "#!lua flags=no-writes\nreturn redis.call('set', 'k0', 1)",
+    "#!lua flags=no-such\nreturn 1",
+];
+
+/// A request that runs a script, and of the request inside, if there is one, the words.
+pub(crate) fn around(inner: &Words, dice: &mut Dice) -> Words {
+    let name: &[u8] = if dice.one_in(8) { b"EVAL_RO" } else { b"EVAL" };
+    let (head, tail) = match dice.below(3) {
+        0 => (literal(inner), Vec::new()),
+        _ => (dice.pick(AROUND_ONE).as_bytes().to_vec(), inner.clone()),
+    };
+    let mut words = vec![name.to_vec(), head, b"0".to_vec()];
+    words.extend(tail);
+    words
+}
+
+/// A script that has nothing around it.
+pub(crate) fn alone(dice: &mut Dice) -> Words {
+    let keys = [b"0" as &[u8], b"1", b"2", b"3", b"-1", b"x"];
+    let count = if dice.one_in(3) { dice.pick(&keys) } else { b"1" };
+    let words: [&[u8]; 5] = [b"EVAL", dice.pick(ALONE).as_bytes(), count, b"k0", b"an argument"];
+    words.map(<[u8]>::to_vec).to_vec()
+}
+
+/// A script of the table, with keys and arguments that may fit.
+pub(crate) fn recognised(texts: &[String], dice: &mut Dice) -> Words {
+    let text = texts[dice.below(texts.len())].as_bytes().to_vec();
+    let keys = 1 + dice.below(3);
+    let mut words = vec![b"EVAL".to_vec(), text, keys.to_string().into_bytes()];
+    for _ in 0..keys {
+        words.push(dice.pick(&[b"k0", b"k1", b"n0", b"h0"]).to_vec());
+    }
+    for _ in 0..dice.below(5) {
+        words
+            .push(dice.pick(&[b"me" as &[u8], b"you", b"100000000", b"300000000", b"0", b"x", b""]).to_vec());
+    }
+    words
+}
+
+/// The request as Lua spells it.
+fn literal(inner: &Words) -> Vec<u8> {
+    let mut text = String::from("local r = redis.call(");
+    for (at, word) in inner.iter().enumerate() {
+        let quoted: String = word.iter().map(|byte| format!("\\{byte:03}")).collect();
+        text.push_str(&format!("{}'{quoted}'", if at == 0 { "" } else { ", " }));
+    }
+    text.push_str(")\nreturn r");
+    text.into_bytes()
+}

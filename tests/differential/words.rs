@@ -1,0 +1,167 @@
+//! The words that requests are filled with: few keys, so that types collide; values on every edge.
+
+use redlatch::commands::row::Group;
+
+use super::dice::Dice;
+
+/// A key, mostly one that holds what commands of the group want.
+pub(crate) fn key(group: Group, dice: &mut Dice) -> Vec<u8> {
+    let pool: &[&[u8]] = match group {
+        Group::Hash => &[b"h0", b"h1"],
+        Group::List => &[b"l0", b"l1"],
+        Group::Set => &[b"t0", b"t1", b"t2"],
+        Group::SortedSet => &[b"z0", b"z1"],
+        Group::Stream => &[b"x0", b"x1"],
+        _ => &[b"k0", b"k1", b"n0"],
+    };
+    let any: &[&[u8]] = &[b"k0", b"n0", b"h0", b"l0", b"t0", b"z0", b"x0", b"nobody", b"", b"\x00\xff\r\n"];
+    let is_usual = dice.below(12) > 0;
+    dice.pick(if is_usual { pool } else { any }).to_vec()
+}
+
+/// A member, field, element or value.
+pub(crate) fn text(dice: &mut Dice) -> Vec<u8> {
+    match dice.below(40) {
+        0 => vec![b'x'; 64],
+        1 => vec![b'y'; 65],
+        2 => b"\x00\x01\xfe\r\n\"\\".to_vec(),
+        3 => INTEGERS[dice.below(INTEGERS.len())].to_vec(),
+        4 => DOUBLES[dice.below(DOUBLES.len())].to_vec(),
+        5 => vec![b'z'; 3_000],
+        6..14 => (dice.below(12) as i64 - 3).to_string().into_bytes(),
+        _ => dice.pick(TEXTS).to_vec(),
+    }
+}
+
+/// An integer, mostly a small one.
+pub(crate) fn integer(dice: &mut Dice) -> Vec<u8> {
+    match dice.below(10) {
+        0 => dice.pick(INTEGERS).to_vec(),
+        1 => dice.below(200).to_string().into_bytes(),
+        _ => (dice.below(9) as i64 - 3).to_string().into_bytes(),
+    }
+}
+
+/// A number, mostly a plain one.
+pub(crate) fn double(dice: &mut Dice) -> Vec<u8> {
+    match dice.below(6) {
+        0 => dice.pick(DOUBLES).to_vec(),
+        1 => format!("{}.{}", dice.below(20) as i64 - 10, dice.below(1_000)).into_bytes(),
+        _ => (dice.below(7) as i64 - 2).to_string().into_bytes(),
+    }
+}
+
+/// The bound of a range of scores, members or ranks; what it is of, the caller does not know.
+pub(crate) fn bound(dice: &mut Dice) -> Vec<u8> {
+    match dice.below(4) {
+        0 => integer(dice),
+        _ => dice.pick(BOUNDS).to_vec(),
+    }
+}
+
+/// Seconds or milliseconds to live: so many that nothing ends during a run, or what is refused or ends at once. No two
+/// are alike, so that which is greater does not hang on how long a run took.
+pub(crate) fn lease(dice: &mut Dice) -> Vec<u8> {
+    match dice.below(8) {
+        0 => dice.pick(&[b"0" as &[u8], b"-1", b"-9223372036854775808", b"9223372036854775807"]).to_vec(),
+        1 => dice.pick(&[b"" as &[u8], b"abc", b"1.5", b"9223372036854775808", b"-0", b" 7"]).to_vec(),
+        _ => (100_000_000 + 1_000 * dice.below(1_000_000)).to_string().into_bytes(),
+    }
+}
+
+/// A Unix time in seconds or milliseconds: long ago, or long after the run.
+pub(crate) fn unix_time(is_millis: bool, dice: &mut Dice) -> Vec<u8> {
+    if dice.one_in(5) {
+        return lease(dice);
+    }
+    let seconds = 4_102_444_800 + 1_000 * dice.below(1_000_000);
+    (if is_millis { seconds * 1_000 } else { seconds }).to_string().into_bytes()
+}
+
+pub(crate) const TEXTS: &[&[u8]] =
+    &[b"a", b"b", b"c", b"d", b"e", b"A", b"ab", b"", b"me", b"you", b"1.5", b"007", b"+1", b"10000000000"];
+
+pub(crate) const PATTERNS: &[&[u8]] = &[
+    b"*", b"?", b"k*", b"[a-c]*", b"[^k]*", b"*0", b"\\*", b"[", b"[a", b"a\\", b"", b"h?", b"[z-a]*",
+    b"**a**",
+];
+
+const INTEGERS: &[&[u8]] = &[
+    b"9223372036854775807",
+    b"-9223372036854775808",
+    b"9223372036854775808",
+    b"-9223372036854775809",
+    b"4294967296",
+    b"-0",
+    b"+1",
+    b"01",
+    b" 1",
+    b"1 ",
+    b"",
+    b"abc",
+    b"1.0",
+    b"1e3",
+    b"0x10",
+    b"99999999999999999999999",
+];
+
+const DOUBLES: &[&[u8]] = &[
+    b"inf",
+    b"-inf",
+    b"+inf",
+    b"Infinity",
+    b"nan",
+    b"-nan",
+    b"1e308",
+    b"-1e308",
+    b"1e309",
+    b"1e-400",
+    b"5e-324",
+    b"0.1",
+    b"-0",
+    b"-0.0",
+    b"3.0e2",
+    b".5",
+    b"5.",
+    b"0x1p3",
+    b"0x10",
+    b" 1",
+    b"1 ",
+    b"",
+    b"abc",
+    b"1e",
+    b"9007199254740993",
+    b"9223372036854775807",
+    b"17179869184.000001",
+    b"1.7976931348623157e308",
+    b"123456789012345678901234567890",
+];
+
+const BOUNDS: &[&[u8]] = &[
+    b"-inf",
+    b"+inf",
+    b"inf",
+    b"(1",
+    b"(-1",
+    b"(0",
+    b"(inf",
+    b"1.5",
+    b"[a",
+    b"[c",
+    b"(b",
+    b"(a",
+    b"[",
+    b"(",
+    b"-",
+    b"+",
+    b"0",
+    b"-1",
+    b"abc",
+    b"",
+    b"nan",
+    b"(nan",
+    b"[\x00\xff",
+    b"(1 ",
+    b" 1",
+    b"5",
+];

@@ -1,0 +1,307 @@
+//! Clients with caches of their own, told by the server when a copy is out of date, in every way in which it tells.
+//!
+//! Law      once a client has read its mail, nothing in its cache is other than what a fresh GET says, at any moment.
+//! Canaries clients that do not heed some of what they are told, and a server that expires nothing on time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redlatch::keyspace::Due;
+use redlatch::state::session::Session;
+
+use crate::parts::{Dice, Fault, Machine};
+
+/// What is wrong with the clients. All but the first are canaries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Carelessness {
+    None,
+    /// They do not heed that everything may have changed.
+    IgnoresFlushes,
+    /// They do not heed one key in thirty.
+    IgnoresSomeKeys,
+    /// They keep what they read without having said that they would.
+    KeepsWhatItDidNotAnnounce,
+    /// They keep what they have changed themselves, though they have asked not to be told of it.
+    KeepsItsOwnChanges,
+}
+
+pub(crate) const CARELESS: &[Carelessness] = &[
+    Carelessness::IgnoresFlushes,
+    Carelessness::IgnoresSomeKeys,
+    Carelessness::KeepsWhatItDidNotAnnounce,
+    Carelessness::KeepsItsOwnChanges,
+];
+
+/// How the clients of a world want to be told, one of each.
+const MODES: &[&str] =
+    &["", "NOLOOP", "OPTIN", "OPTOUT", "BCAST PREFIX k", "BCAST NOLOOP", "REDIRECT", "OPTIN REDIRECT"];
+
+/// What anybody may do to the keys; `k`, `v` and `ms` stand for any key, value and short time.
+const WRITES: &[&str] = &[
+    "SET k v",
+    "SET k v PX ms",
+    "SET k v NX PX ms",
+    "SET k v XX KEEPTTL",
+    "GETSET k v",
+    "GETDEL k",
+    "GETEX k PX ms",
+    "APPEND k v",
+    "DEL k k",
+    "UNLINK k",
+    "MSET k v k v",
+    "PEXPIRE k ms",
+    "PEXPIREAT k 1",
+    "PERSIST k",
+    "RENAME k k",
+    "COPY k other REPLACE",
+    "COPY other k REPLACE",
+    "EVAL RELEASE 1 k v",
+    "FLUSHDB",
+    "FLUSHALL",
+    "SWAPDB 0 1",
+];
+
+/// A release as clients send it.
+const RELEASE: &str =
+    "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+
+/// A read as a script does it.
+const LOOK: &str = "return redis.call('get', KEYS[1])";
+
+const KEYS: u64 = 6;
+const STEPS: u64 = 1_500;
+
+type Cache = BTreeMap<String, Option<String>>;
+
+struct Reader {
+    mode: &'static str,
+    session: Session,
+    /// Who is told in its place.
+    ears: Option<Session>,
+    cache: Cache,
+}
+
+pub(crate) struct World {
+    machine: Machine,
+    dice: Dice,
+    carelessness: Carelessness,
+    readers: Vec<Reader>,
+    observer: Session,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, carelessness: Carelessness, fault: Fault) -> Self {
+        let machine = Machine::new(seed, fault);
+        let mut world = Self {
+            observer: machine.connect(),
+            machine,
+            dice: Dice::new(seed),
+            carelessness,
+            readers: Vec::new(),
+        };
+        // With room for fewer keys than there are, some are given up all the time.
+        if seed % 2 == 1 {
+            let limit = ["CONFIG", "SET", "tracking-table-max-keys", "3"];
+            assert_eq!(call(&world.machine, &mut world.observer, &limit), "+OK\r\n");
+        }
+        world.readers = MODES.iter().map(|mode| world.reader(mode)).collect();
+        world
+    }
+
+    fn reader(&self, mode: &'static str) -> Reader {
+        let mut session = self.machine.connect();
+        let mut words: Vec<&str> =
+            ["CLIENT", "TRACKING", "ON"].into_iter().chain(mode.split_whitespace()).collect();
+        let (mut ears, id);
+        if words.last() == Some(&"REDIRECT") {
+            let mut other = self.machine.connect();
+            call(&self.machine, &mut other, &["SUBSCRIBE", "__redis__:invalidate"]);
+            id = other.client.id.to_string();
+            words.push(&id);
+            ears = Some(other);
+        } else {
+            call(&self.machine, &mut session, &["HELLO", "3"]);
+            ears = None;
+        }
+        assert_eq!(call(&self.machine, &mut session, &words), "+OK\r\n", "{mode}");
+        // The confirmation of the subscription is no mail.
+        ears.iter_mut().for_each(|ears| drop(mail(ears)));
+        Reader { mode, session, ears, cache: Cache::new() }
+    }
+
+    /// Runs the world; `Err` names the copy that is out of date.
+    pub(crate) fn run(&mut self) -> Result<(), String> {
+        for step in 0..STEPS {
+            let at = self.dice.below(self.readers.len() as u64) as usize;
+            let what = match self.dice.below(8) {
+                0 => self.pass_time(),
+                1 => self.write(None),
+                2 => self.write(Some(at)),
+                3 | 4 => self.read(at),
+                5 => self.read_in_transaction(at),
+                _ => {
+                    self.check(at).map_err(|copy| format!("step {step}: {}: {copy}", MODES[at]))?;
+                    continue;
+                }
+            };
+            assert!(!what.contains("-ERR"), "step {step}: {what}");
+        }
+        (0..self.readers.len())
+            .try_for_each(|at| self.check(at).map_err(|copy| format!("{}: {copy}", MODES[at])))
+    }
+
+    fn pass_time(&mut self) -> String {
+        self.machine.clock.advance(self.dice.below(20));
+        while self.machine.tick() == Due::More {}
+        "time".to_owned()
+    }
+
+    /// A write, or two as one, by the observer or by a reader itself.
+    fn write(&mut self, author: Option<usize>) -> String {
+        let mut lines: Vec<Vec<String>> = vec![self.fill()];
+        if self.dice.below(4) == 0 {
+            lines = vec![vec!["MULTI".to_owned()], lines.remove(0), self.fill(), vec!["EXEC".to_owned()]];
+        }
+        let mut heard = String::new();
+        for line in &lines {
+            let words: Vec<&str> = line.iter().map(String::as_str).collect();
+            let session = author.map_or(&mut self.observer, |at| &mut self.readers[at].session);
+            heard = call(&self.machine, session, &words);
+        }
+        let touched: BTreeSet<&String> = lines.iter().flatten().collect();
+        if let Some(at) = author.filter(|_| self.carelessness != Carelessness::KeepsItsOwnChanges) {
+            self.readers[at].cache.retain(|key, _| !touched.contains(key));
+        }
+        // RENAME of a key that is not there is refused, and that is all right.
+        format!("{lines:?} -> {}", heard.replace("-ERR no such key", "no such key"))
+    }
+
+    fn read(&mut self, at: usize) -> String {
+        let is_announced = self.announce(at);
+        let key = self.key();
+        let reader = &mut self.readers[at];
+        let answer = match self.dice.below(3) {
+            0 => call(&self.machine, &mut reader.session, &["EVAL", LOOK, "1", &key]),
+            _ => call(&self.machine, &mut reader.session, &["GET", &key]),
+        };
+        if is_announced {
+            reader.cache.insert(key, value(&mut answer.split("\r\n")));
+        }
+        answer
+    }
+
+    fn read_in_transaction(&mut self, at: usize) -> String {
+        let is_announced = self.announce(at);
+        let keys = [self.key(), self.key()];
+        let reader = &mut self.readers[at];
+        call(&self.machine, &mut reader.session, &["MULTI"]);
+        for key in &keys {
+            call(&self.machine, &mut reader.session, &["GET", key]);
+        }
+        let answer = call(&self.machine, &mut reader.session, &["EXEC"]);
+        let mut lines = answer.split("\r\n");
+        assert_eq!(lines.next(), Some("*2"), "{answer}");
+        for key in keys {
+            let value = value(&mut lines);
+            if is_announced {
+                reader.cache.insert(key, value);
+            }
+        }
+        answer
+    }
+
+    /// Says what is going to be kept, where that is to be said; whether what comes next is kept.
+    fn announce(&mut self, at: usize) -> bool {
+        let (keeps, reader) = (self.dice.below(3) > 0, &mut self.readers[at]);
+        let says = match (reader.mode.split_whitespace().next(), keeps) {
+            (Some("OPTIN"), true) => Some("YES"),
+            (Some("OPTOUT"), false) => Some("NO"),
+            (Some("OPTIN"), false) => None,
+            _ => return true,
+        };
+        if let Some(says) = says {
+            assert_eq!(call(&self.machine, &mut reader.session, &["CLIENT", "CACHING", says]), "+OK\r\n");
+        }
+        keeps || self.carelessness == Carelessness::KeepsWhatItDidNotAnnounce
+    }
+
+    /// The reader reads its mail; then every copy is compared.
+    fn check(&mut self, at: usize) -> Result<(), String> {
+        let Reader { session, ears, cache, .. } = &mut self.readers[at];
+        let mail = mail(ears.as_mut().unwrap_or(session));
+        let mut lines = mail.split("\r\n");
+        while let Some(line) = lines.next() {
+            if !line.ends_with("invalidate") {
+                continue;
+            }
+            match lines.next().expect("what is out of date") {
+                "_" | "$-1" if self.carelessness == Carelessness::IgnoresFlushes => {}
+                "_" | "$-1" => cache.clear(),
+                count => {
+                    let count = count
+                        .strip_prefix('*')
+                        .and_then(|count| count.parse().ok())
+                        .expect("a count of keys");
+                    for _ in 0..count {
+                        let key = value(&mut lines).expect("a key");
+                        let is_heeded =
+                            self.carelessness != Carelessness::IgnoresSomeKeys || self.dice.below(30) > 0;
+                        if is_heeded {
+                            cache.remove(&key);
+                        }
+                    }
+                }
+            }
+        }
+        for (key, copy) in cache {
+            let fresh = value(&mut call(&self.machine, &mut self.observer, &["GET", key]).split("\r\n"));
+            if fresh != *copy {
+                return Err(format!("{key} is {fresh:?}, the copy says {copy:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn key(&mut self) -> String {
+        format!("k{}", self.dice.below(KEYS))
+    }
+
+    fn fill(&mut self) -> Vec<String> {
+        let line = self.dice.pick(WRITES);
+        // Everything is flushed now and then, not all the time.
+        if (line.starts_with("FLUSH") || line.starts_with("SWAP")) && self.dice.below(3) > 0 {
+            return self.fill();
+        }
+        let mut word = |word: &str| match word {
+            "k" => self.key(),
+            "v" => format!("v{}", self.dice.below(3)),
+            "ms" => (1 + self.dice.below(40)).to_string(),
+            "RELEASE" => RELEASE.to_owned(),
+            other => other.to_owned(),
+        };
+        line.split(' ').map(&mut word).collect()
+    }
+}
+
+fn call(machine: &Machine, session: &mut Session, words: &[&str]) -> String {
+    let mut batch = machine.engine.batch();
+    let answer = machine.call(session, &mut batch, words);
+    machine.engine.end_batch(session, batch);
+    answer
+}
+
+fn mail(session: &mut Session) -> String {
+    let mut mail = Vec::new();
+    session.client.collect(&mut mail);
+    String::from_utf8(mail).expect("mail in ASCII")
+}
+
+/// The bulk string or null that comes next.
+fn value<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Option<String> {
+    match lines.next().expect("a reply") {
+        "_" | "$-1" => None,
+        head => {
+            assert!(head.starts_with('$'), "{head}");
+            Some(lines.next().expect("a string").to_owned())
+        }
+    }
+}
