@@ -48,7 +48,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "EVAL_RO",
-        summary: "Runs a Lua script  that only reads.",
+        summary: "Runs a Lua script that only reads.",
         since: "7.0.0",
         group: Group::Scripting,
         flags: SCRIPT.with(Flags::READONLY),

@@ -86,6 +86,9 @@ pub(crate) const LEFT_OUT: &[&str] = &[
 /// Options that came after Redis 7.0, of commands that it has.
 pub(crate) const NEWER_OPTIONS: &[&str] = &["IFEQ", "IFNE", "NOSCORES", "NOVALUES", "WITHSCORE"];
 
+/// Options that Valkey does not have either.
+pub(crate) const NEITHERS_OPTIONS: &[&str] = &["IFNE"];
+
 /// What makes and looks at the values that the newer commands work on, alike in Redis and Valkey.
 pub(crate) const OLDER_TOO: &[&str] = &[
     "DEL", "EXISTS", "EXPIRE", "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HLEN", "HMGET", "HSET",
