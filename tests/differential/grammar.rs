@@ -24,7 +24,7 @@ pub(crate) fn request(command: &Command, sub: Option<&Command>, without: &[&str]
     let mut words = made.words;
     // A word too many is an option to those who know newer ones: the errors differ.
     let knows_more = matches!(command.row.name, "ZRANK" | "ZREVRANK") && without.contains(&"WITHSCORE");
-    if !knows_more && dice.one_in(12) {
+    if !knows_more && dice.one_in(6) {
         damage(&mut words, dice);
     }
     if command.row.name == "ZADD" && dice.one_in(4) {
