@@ -115,6 +115,30 @@ const PROJECTS: &[Project] = &[
         inputs: &["pom.xml", "src/main/java"],
     },
     Project {
+        name: "spring",
+        borrows: None,
+        probes: JAVA,
+        install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
+        inputs: &["pom.xml", "src/main/java"],
+    },
+    Project {
+        name: "ruby",
+        borrows: None,
+        probes: &[&["ruby", "-e", "require 'redis'"]],
+        install: &[],
+        inputs: &[],
+    },
+    Project {
+        name: "php",
+        borrows: None,
+        probes: &[
+            &["php", "-r", "exit((int) !(extension_loaded('redis') && function_exists('pcntl_fork')));"],
+            &["php", "-r", "require 'Symfony/Component/Lock/autoload.php';"],
+        ],
+        install: &[],
+        inputs: &[],
+    },
+    Project {
         name: "rust",
         borrows: None,
         probes: &[&["cargo", "--version"]],

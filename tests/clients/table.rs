@@ -29,6 +29,8 @@ pub(crate) enum Language {
     Node,
     Java,
     Go,
+    Php,
+    Ruby,
     Rust,
     Tool,
 }
@@ -300,6 +302,46 @@ pub(crate) const CLIENTS: &[Client] = &[
         packages: &["redisson"],
         covers: REDISSON,
         ..java(&["java", "-cp", "target/classes:target/lib/*", "RedissonLocks"])
+    },
+    Client {
+        name: "spring-integration",
+        project: "spring",
+        packages: &["spring-integration-redis", "lettuce-core"],
+        covers: "`RedisLockRegistry` in both modes, spinning and subscribed; leases, renewed by a scheduler",
+        ..java(&["java", "-cp", "target/classes:target/lib/*", "SpringLocks", "integration"])
+    },
+    Client {
+        name: "shedlock",
+        project: "spring",
+        packages: &["shedlock-provider-redis-spring", "lettuce-core"],
+        covers: "jobs at most for so long, at least for so long, extended; with safe updates and without",
+        ..java(&["java", "-cp", "target/classes:target/lib/*", "SpringLocks", "shedlock"])
+    },
+    Client {
+        name: "phpredis",
+        language: Language::Php,
+        covers: "SET NX PX, Laravel's SET EX NX, scripts, WATCH and MULTI by hand; of Debian",
+        ..tool("php", &["php", "phpredis.php"])
+    },
+    Client {
+        name: "symfony-lock",
+        language: Language::Php,
+        servers: 3,
+        covers: "`RedisStore`: exclusive, shared, promoted; `CombinedStore` over three servers; of Debian",
+        ..tool("php", &["php", "symfony_lock.php"])
+    },
+    Client {
+        name: "redis-rb",
+        language: Language::Ruby,
+        covers: "SET NX PX, scripts, WATCH and MULTI, BLPOP, SUBSCRIBE by hand; of Debian",
+        ..tool("ruby", &["ruby", "redis_rb.rb"])
+    },
+    Client {
+        name: "redis-rb-redlock",
+        language: Language::Ruby,
+        servers: 3,
+        covers: "the Redlock algorithm over three servers, of which one is lost",
+        ..tool("ruby", &["ruby", "redlock.rb"])
     },
     Client {
         name: "rslock",

@@ -17,6 +17,7 @@ pub(crate) fn table() -> String {
     for client in clients {
         let packages: Vec<String> = client.packages.iter().map(|package| pinned(client, package)).collect();
         let language = match client.language {
+            Language::Php => String::from("PHP"),
             Language::Tool => String::from("a tool"),
             language => format!("{language:?}"),
         };

@@ -1,0 +1,133 @@
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.TimeUnit;
+import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
+
+/** Says what holds, ends the program where something does not, and lets threads race. */
+final class Checks {
+    /** Something to do that may fail. */
+    interface Deed {
+        void run() throws Exception;
+    }
+
+    /** One round of a race: it must run `critical` while it has the lock to itself. */
+    interface Round {
+        void run(int worker, Runnable critical) throws Exception;
+    }
+
+    private static final int WORKERS = 4;
+    private static final int ROUNDS = 10;
+
+    private final String label;
+    private int count;
+    private int inside;
+    private int overlaps;
+
+    Checks(String label) {
+        this.label = label;
+    }
+
+    /** Connections to the server that the environment names. */
+    static LettuceConnectionFactory connections() {
+        int port = Integer.parseInt(System.getenv("REDLATCH_PORT"));
+        LettuceConnectionFactory factory = new LettuceConnectionFactory(System.getenv("REDLATCH_HOST"), port);
+        factory.afterPropertiesSet();
+        factory.start();
+        return factory;
+    }
+
+    /** Prints `ok` and the name, or ends the program with what was seen. */
+    void check(String name, boolean truth, Object... seen) {
+        if (!truth) {
+            System.out.println("FAILED " + label + ": " + name + " " + Arrays.toString(seen));
+            System.exit(1);
+        }
+        System.out.println("ok " + label + ": " + name);
+    }
+
+    /** Whether something ends with that exception. */
+    static boolean isRefused(Class<? extends Exception> refusal, Deed deed) throws Exception {
+        try {
+            deed.run();
+            return false;
+        } catch (Exception error) {
+            if (refusal.isInstance(error)) {
+                return true;
+            }
+            throw error;
+        }
+    }
+
+    /** Begins something on a thread of its own. */
+    static <T> CompletableFuture<T> begins(Callable<T> deed) {
+        CompletableFuture<T> done = new CompletableFuture<>();
+        Thread thread = new Thread(() -> {
+            try {
+                done.complete(deed.call());
+            } catch (Throwable error) {
+                done.completeExceptionally(new CompletionException(error));
+            }
+        });
+        thread.setDaemon(true);
+        thread.start();
+        return done;
+    }
+
+    /** A counter that loses updates unless its users exclude each other. */
+    void race(Round round) throws Exception {
+        List<CompletableFuture<Void>> running = new ArrayList<>();
+        for (int number = 0; number < WORKERS; number++) {
+            int worker = number;
+            running.add(begins(() -> {
+                for (int done = 0; done < ROUNDS; done++) {
+                    round.run(worker, this::update);
+                }
+                return null;
+            }));
+        }
+        for (CompletableFuture<Void> worker : running) {
+            worker.get(60, TimeUnit.SECONDS);
+        }
+        synchronized (this) {
+            check("workers never overlap", overlaps == 0, overlaps);
+            check("no update is lost", count == WORKERS * ROUNDS, count);
+        }
+    }
+
+    private void update() {
+        int seen = enter();
+        sleepMs(1);
+        leave(seen);
+    }
+
+    // Each half of an update is synchronized, so that all threads see the counter; only the lock under test
+    // makes the two halves one.
+    private synchronized int enter() {
+        inside++;
+        if (inside > 1) {
+            overlaps++;
+        }
+        return count;
+    }
+
+    private synchronized void leave(int seen) {
+        count = seen + 1;
+        inside--;
+    }
+
+    static long msSince(long start) {
+        return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+    }
+
+    static void sleepMs(long ms) {
+        try {
+            TimeUnit.MILLISECONDS.sleep(ms);
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}
