@@ -47,6 +47,9 @@ pub(super) struct Inside<'c, 'k> {
 /// Room for replies that a session keeps between scripts.
 const SCRATCH_BYTES_KEPT: usize = 4096;
 
+/// Commands that write nothing, and yet are heard by others: no script that only reads may call them.
+const PUBLISHES: &[&str] = &["PUBLISH", "SPUBLISH"];
+
 type Words<'a> = SmallVec<[&'a [u8]; 8]>;
 
 impl<'c, 'k> Inside<'c, 'k> {
@@ -136,7 +139,7 @@ impl<'c, 'k> Inside<'c, 'k> {
             Err(Refusal::said("ERR Wrong number of args calling Redis command from script"))
         } else if flags.has(Flags::NOSCRIPT) {
             Err(Refusal::said("ERR This Redis command is not allowed from script"))
-        } else if self.only_reads && flags.has(Flags::WRITE) {
+        } else if self.only_reads && (flags.has(Flags::WRITE) || PUBLISHES.contains(&command.row.name)) {
             Err(Refusal::said("ERR Write commands are not allowed from read-only scripts."))
         } else {
             if self.is_watched && flags.has(Flags::WRITE) {
