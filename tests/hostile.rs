@@ -302,7 +302,7 @@ mod frames {
         let mut scene = Scene::set();
         let mut peer = scene.peer();
         for unit in
-            ["(", "{", "[", "function() ", "if 1 then ", "not ", "-", "a.", "--[[", "\"", "redis.call("]
+            ["(", "{", "[", "function() ", "if 1 then ", "not ", "- ", "a.", "--[[", "\"", "redis.call("]
         {
             let script = unit.repeat(100_000);
             peer.send(format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0\r\n", script.len()).as_bytes());
