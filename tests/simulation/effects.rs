@@ -15,8 +15,8 @@ const KEYS: u64 = 6;
 
 /// One line a command, or commands with ` | ` between them. `k` is a key, `v` a value, `n` a small number, `ms` a lease,
 /// `at` and `sec` wall times in milliseconds and seconds around now, `db` a database, `f` a field, `m` a member, `i` an
-/// index, `s` a score, `h` `l` `t` `x` `z` keys that mostly hold a hash, a list, a set, a stream, a sorted set; `n-n` an id; all other words stand
-/// for themselves.
+/// index, `s` a score, `n-n` an id; `h` `l` `t` `x` `z` are keys that mostly hold a hash, a list, a set, a stream, a
+/// sorted set. All other words stand for themselves.
 pub(crate) const COMMANDS: &[&str] = &[
     "APPEND k v",
     "COPY k k",
