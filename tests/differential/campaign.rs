@@ -18,7 +18,7 @@ pub(crate) enum Newer {
 }
 
 /// Worlds of a run that says nothing else.
-const WORLDS: u64 = 60;
+const WORLDS: u64 = 150;
 /// Steps of a world.
 const STEPS: usize = 400;
 /// Disagreements after which a run has said enough.

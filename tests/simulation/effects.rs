@@ -15,8 +15,8 @@ const KEYS: u64 = 6;
 
 /// One line a command, or commands with ` | ` between them. `k` is a key, `v` a value, `n` a small number, `ms` a lease,
 /// `at` and `sec` wall times in milliseconds and seconds around now, `db` a database, `f` a field, `m` a member, `i` an
-/// index, `s` a score, `h` `l` `t` `z` keys that mostly hold a hash, a list, a set, a sorted set; all other words stand
-/// for themselves.
+/// index, `s` a score, `n-n` an id; `h` `l` `t` `x` `z` are keys that mostly hold a hash, a list, a set, a stream, a
+/// sorted set. All other words stand for themselves.
 pub(crate) const COMMANDS: &[&str] = &[
     "APPEND k v",
     "COPY k k",
@@ -123,6 +123,20 @@ pub(crate) const COMMANDS: &[&str] = &[
     "ZREMRANGEBYLEX z [a [c",
     "ZREMRANGEBYRANK z i i",
     "ZREMRANGEBYSCORE z (1 s",
+    "ZDIFFSTORE z 2 z z",
+    "ZINTERSTORE z 2 z t WEIGHTS n 2",
+    "ZUNIONSTORE z 3 z z t AGGREGATE MAX",
+    // Streams.
+    "XADD x * f v",
+    "XADD x MAXLEN n * f v f v",
+    "XADD x n-n f v",
+    "XDEL x 1-1 2-2",
+    "XTRIM x MAXLEN n",
+    "XTRIM x MINID n",
+    // What would wait is answered at once in a transaction.
+    "MULTI | BLMOVE l l LEFT RIGHT 0 | BRPOPLPUSH l l 0 | EXEC",
+    "MULTI | BLPOP l 0 | BRPOP l l 0 | BLMPOP 0 2 l l LEFT COUNT n | EXEC",
+    "MULTI | BZPOPMIN z 0 | BZPOPMAX z z 0 | BZMPOP 0 2 z z MAX COUNT n | EXEC",
     // Several as one.
     "MULTI | SET k v PX ms | HSET h f v | LPUSH l m | PEXPIRE k ms | DEL k | SELECT db | EXEC",
     "MULTI | HPEXPIRE h ms FIELDS 1 f | LMOVE l l LEFT LEFT | GET k | RENAME h h | SWAPDB db db | EXEC",
@@ -165,6 +179,16 @@ pub(crate) const COMMANDS: &[&str] = &[
     "ZADD z NX XX s m",
 ];
 
+/// What a second client waits for, in the words of [`COMMANDS`].
+const WAITS: &[&str] = &[
+    "BLMOVE l l LEFT RIGHT 0",
+    "BLMPOP 0 2 l l LEFT COUNT n",
+    "BLPOP l l 0",
+    "BRPOPLPUSH l l 0",
+    "BZMPOP 0 2 z z MAX COUNT n",
+    "BZPOPMIN z z 0",
+];
+
 /// A release as clients send it; it writes or not, by what it finds.
 const SCRIPT: &str =
     "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
@@ -173,10 +197,11 @@ const SCRIPT: &str =
 pub(crate) fn run(seed: u64, fault: Fault) -> Result<(), String> {
     let machine = Machine::new(seed, fault);
     let mut dice = Dice::new(seed);
-    let (mut session, mut replica) = (machine.connect(), Replica::new());
+    let (mut session, mut waiter, mut replica) = (machine.connect(), machine.connect(), Replica::new());
     let mut before = State::new();
     for step in 0..STEPS {
-        let what = match dice.below(8) {
+        machine.resume(&mut waiter);
+        let what = match dice.below(9) {
             0 => {
                 machine.clock.advance(dice.below(25));
                 "time".to_owned()
@@ -188,6 +213,14 @@ pub(crate) fn run(seed: u64, fault: Fault) -> Result<(), String> {
             2 => {
                 while machine.tick() == Due::More {}
                 "tick".to_owned()
+            }
+            3 if waiter.parked.is_none() => {
+                let words = fill(dice.pick(WAITS), &mut dice, &machine);
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let mut batch = machine.engine.batch();
+                let answer = machine.offer(&mut waiter, &mut batch, &words);
+                machine.engine.end_batch(&waiter, batch);
+                format!("{words:?} -> {answer:?}")
             }
             _ => {
                 let (mut sent, mut answer) = (Vec::new(), String::new());
@@ -217,6 +250,7 @@ pub(crate) fn run(seed: u64, fault: Fault) -> Result<(), String> {
         }
         before = standing;
     }
+    machine.engine.disconnect(&mut waiter);
     nothing_is_left(&machine, &mut session, &mut replica)
 }
 
@@ -280,8 +314,8 @@ fn fill(line: &str, dice: &mut Dice, machine: &Machine) -> Vec<String> {
         "v" => dice
             .pick(&["", "mine", "theirs", "a value too long to be kept in place, whatever place that is"])
             .into(),
-        "h" | "l" | "t" | "z" if dice.below(20) > 0 => format!("{word}{}", dice.below(3)),
-        "h" | "l" | "t" | "z" => format!("k{}", dice.below(KEYS)),
+        "h" | "l" | "t" | "x" | "z" if dice.below(20) > 0 => format!("{word}{}", dice.below(3)),
+        "h" | "l" | "t" | "x" | "z" => format!("k{}", dice.below(KEYS)),
         "f" => format!("f{}", dice.below(5)),
         "m" => dice
             .pick(&[
@@ -299,6 +333,7 @@ fn fill(line: &str, dice: &mut Dice, machine: &Machine) -> Vec<String> {
         "ms" => (1 + dice.below(60)).to_string(),
         "at" => (wall_ms + dice.below(60) - 20).to_string(),
         "sec" => (wall_ms / 1_000 + dice.below(3)).to_string(),
+        "n-n" => format!("{}-{}", 1 + dice.below(3), dice.below(4)),
         "db" => dice.below(u64::from(DATABASES)).to_string(),
         "SCRIPT" => SCRIPT.to_owned(),
         other => other.to_owned(),

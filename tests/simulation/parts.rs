@@ -186,11 +186,27 @@ impl Machine {
 
     /// Carries out one command in a batch; its answer.
     pub(crate) fn call(&self, session: &mut Session, batch: &mut Batch, words: &[&str]) -> String {
+        let answer = self.offer(session, batch, words);
+        assert!(session.parked.is_none(), "{words:?}: no such command of a world waits");
+        answer
+    }
+
+    /// The same for a command that may wait; then its answer is empty.
+    pub(crate) fn offer(&self, session: &mut Session, batch: &mut Batch, words: &[&str]) -> String {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         let mut out = Vec::new();
         let flow = self.engine.execute(session, Request::listed(&words), batch, &mut out);
-        assert_eq!(flow, Flow::Next, "no command of a world waits or closes");
+        assert!(matches!(flow, Flow::Next | Flow::Wait), "no command of a world closes");
         String::from_utf8(out).expect("an answer in ASCII")
+    }
+
+    /// Lets a session go on that has waited, if it has been answered.
+    pub(crate) fn resume(&self, session: &mut Session) {
+        if session.parked.is_some() {
+            let mut out = Vec::new();
+            self.engine.resume(session, &mut out);
+            session.client.collect(&mut out);
+        }
     }
 
     /// One round of the ticker; what it says is left.
