@@ -3,7 +3,6 @@
 //! Owns    what is remembered of a request's keys, wherever the request is carried out.
 //! Source  Redis 7.0 `tracking.c` and `networking.c`.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -17,7 +16,7 @@ use crate::number;
 use crate::resp::Request;
 use crate::state::clients::ClientId;
 use crate::state::session::Session;
-use crate::state::tracking::{Reads, Tracker, Which};
+use crate::state::tracking::{Overlap, Reads, Tracker, Which};
 
 /// What follows CLIENT TRACKING.
 pub(super) const TRACKING: &[Arg] = &[
@@ -101,34 +100,8 @@ impl<'a> Options<'a> {
                  re-enabling it with a different mode.",
             );
         }
-        self.check_overlaps(&before.flatten().unwrap_or_default())
-    }
-
-    /// No two prefixes of a client may begin alike, or it would be told twice.
-    fn check_overlaps(&self, before: &BTreeSet<Bytes>) -> Result<(), Refusal> {
-        let overlap = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
-        let refuse = |prefix: &[u8], which: &str, other: &[u8]| {
-            let after = "'. Prefixes for a single client must not overlap.";
-            let text = [
-                b"ERR Prefix '",
-                prefix,
-                b"' overlaps with ",
-                which.as_bytes(),
-                b" prefix '",
-                other,
-                after.as_bytes(),
-            ];
-            Err(Refusal::Quoted(text.concat()))
-        };
-        for (at, prefix) in self.prefixes.iter().enumerate() {
-            if let Some(other) = before.iter().find(|other| overlap(prefix, other)) {
-                return refuse(prefix, "an existing", other);
-            }
-            if let Some(other) = self.prefixes[at + 1..].iter().find(|other| overlap(prefix, other)) {
-                return refuse(prefix, "another provided", other);
-            }
-        }
-        Ok(())
+        let before = before.flatten().unwrap_or_default();
+        Overlap::first(&self.prefixes, &before).map_or(Ok(()), |overlap| Err(refuse(overlap)))
     }
 
     fn which(&self) -> Which {
@@ -139,6 +112,16 @@ impl<'a> Options<'a> {
             _ => Which::All,
         }
     }
+}
+
+fn refuse(overlap: Overlap<'_>) -> Refusal {
+    let (prefix, which, other): (_, &[u8], _) = match overlap {
+        Overlap::Existing(prefix, other) => (prefix, b"an existing", other),
+        Overlap::Provided(prefix, other) => (prefix, b"another provided", other),
+    };
+    let after = b"'. Prefixes for a single client must not overlap.";
+    let text = [b"ERR Prefix '", prefix, b"' overlaps with ", which, b" prefix '", other, after];
+    Refusal::Quoted(text.concat())
 }
 
 pub(super) fn tracking(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

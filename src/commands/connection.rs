@@ -242,12 +242,9 @@ fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn select(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let index = i32::try_from(call.args.integer()?).map_err(|_| Refusal::NotAnInteger)?;
+    let database = super::databases::number(call.args.word()?, call.shared)?;
 
-    match u16::try_from(index) {
-        Ok(database) if database < call.shared.keyspace.databases() => enter(call.session, database),
-        _ => return Err(Refusal::DatabaseRange),
-    }
+    enter(call.session, database);
 
     call.reply.ok();
     Ok(Outcome::Replied)

@@ -70,10 +70,7 @@ fn is_local(client: &crate::state::clients::Client) -> bool {
 }
 
 fn unknown(name: &[u8]) -> Refusal {
-    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
-    Refusal::said(format!(
-        "ERR unknown subcommand or wrong number of arguments for '{name}'. Try DEBUG HELP."
-    ))
+    Refusal::subcommand_syntax("DEBUG", name)
 }
 
 fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -83,7 +80,7 @@ fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn error(text: &[u8]) -> Result<Outcome, Refusal> {
-    Err(Refusal::said(String::from_utf8_lossy(text).into_owned()))
+    Err(Refusal::Quoted(text.to_vec()))
 }
 
 fn set_active_expire(call: &mut Call<'_, '_>, value: &[u8]) -> Result<Outcome, Refusal> {

@@ -133,10 +133,7 @@ impl Conditions {
             } else if args.take("LT") {
                 found.lt = true;
             } else {
-                return Err(Refusal::said(format!(
-                    "ERR Unsupported option {}",
-                    String::from_utf8_lossy(word)
-                )));
+                return Err(Refusal::quoting("ERR Unsupported option ", word, ""));
             }
         }
         match found {

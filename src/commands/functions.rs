@@ -280,11 +280,12 @@ fn stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let (libraries, functions) = call.shared.libraries.counts();
-    let running = match call.shared.running.script() {
-        // Of a script there is nothing to tell.
-        Some(script) if script.function.is_none() => return Err(busy(false)),
-        running => running,
-    };
+    // To a server with one thread a short call is over before anybody can ask.
+    let running = call.shared.running.long_since().and_then(|_| call.shared.running.script());
+    if running.as_ref().is_some_and(|script| script.function.is_none()) {
+        // Of a script that is no function there is nothing to tell.
+        return Err(busy(false));
+    }
 
     call.reply.map(2);
     call.reply.bulk(b"running_script");

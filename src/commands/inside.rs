@@ -136,7 +136,7 @@ impl<'c, 'k> Inside<'c, 'k> {
             Err(Refusal::said("ERR Wrong number of args calling Redis command from script"))
         } else if flags.has(Flags::NOSCRIPT) {
             Err(Refusal::said("ERR This Redis command is not allowed from script"))
-        } else if self.only_reads && flags.has(Flags::WRITE) {
+        } else if self.only_reads && flags.has(Flags::WRITE.with(Flags::REPLICATED)) {
             Err(Refusal::said("ERR Write commands are not allowed from read-only scripts."))
         } else {
             if self.is_watched && flags.has(Flags::WRITE) {

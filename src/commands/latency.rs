@@ -181,10 +181,8 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     call.args.finish()?;
     let found = call.shared.latency.event(name);
-    let (name, event) = found.ok_or_else(|| {
-        let name = String::from_utf8_lossy(name);
-        Refusal::said(format!("ERR No samples available for event '{name}'"))
-    })?;
+    let (name, event) =
+        found.ok_or_else(|| Refusal::quoting("ERR No samples available for event '", name, "'"))?;
 
     let now_secs = call.shared.clock.wall_micros() / 1_000_000;
     call.reply.verbatim(&drawn(name, &event, now_secs));

@@ -139,7 +139,8 @@ const ROW: Row = Row {
 const ASKING: Row =
     Row { since: "2.8.0", flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE), ..ROW };
 
-const PUBLISHING: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST);
+const PUBLISHING: Flags =
+    Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::REPLICATED);
 
 const LISTENING: Flags =
     Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::SUBSCRIBED);

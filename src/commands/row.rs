@@ -126,9 +126,10 @@ impl Flags {
     pub const BUSY: Self = Self(1 << 19);
     /// Sums up over all shards, one after the other: where it comes among others at one instant, all of them are locked.
     pub const SUMS: Self = Self(1 << 20);
-
     /// Refused after MULTI.
     pub const NO_MULTI: Self = Self(1 << 21);
+    /// Changes no key, but would reach replicas: counts as a write where only reads are allowed.
+    pub const REPLICATED: Self = Self(1 << 22);
 
     /// Both.
     pub const fn with(self, other: Self) -> Self {

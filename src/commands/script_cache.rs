@@ -55,6 +55,7 @@ impl Script {
     }
 
     /// What is Lua of its text.
+    #[cfg(feature = "lua")]
     pub(super) fn body(&self) -> &[u8] {
         &self.text[self.body..]
     }

@@ -36,7 +36,8 @@ pub struct Loaded {
 /// The flags that a function may have.
 pub const FLAGS: &[&str] = &["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
 /// What a name that [`is_name`] refuses is told, be it a library's or a function's.
-pub const NAME_RULE: &str = "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
+pub const NAME_RULE: &str = "Library names can only contain letters, numbers, or underscores(_) and must be \
+                             at least one character long";
 
 impl Function {
     /// Whether it has said that it writes nothing.

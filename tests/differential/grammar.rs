@@ -2,8 +2,8 @@
 //!
 //! Rule    what would need the time of day, or memory without end, is not made: see [`tame`].
 
-use redlatch::commands::Command;
-use redlatch::commands::row::{Arg, Group, Kind};
+use redlatch::commands::row::{Arg, Flags, Group, Kind};
+use redlatch::commands::{Command, table};
 
 use super::dice::Dice;
 use super::words;
@@ -22,11 +22,46 @@ pub(crate) fn request(command: &Command, sub: Option<&Command>, without: &[&str]
     }
     made.args(sub.unwrap_or(command).row.args);
     let mut words = made.words;
-    if dice.one_in(12) {
+    // A word too many is an option to those who know newer ones: the errors differ.
+    let knows_more = matches!(command.row.name, "ZRANK" | "ZREVRANK") && without.contains(&"WITHSCORE");
+    if !knows_more && dice.one_in(6) {
         damage(&mut words, dice);
+    }
+    if command.row.name == "ZADD" && dice.one_in(4) {
+        words = vec![b"ZADD".to_vec(), ONE_SCORE.to_vec()];
+        for _ in 0..1 + dice.below(3) {
+            words.extend([b"0".to_vec(), words::text(dice)]);
+        }
     }
     tame(&mut words);
     words
+}
+
+/// A sorted set whose members all have one score: what a range of members of others is, nobody says, and in Redis dice
+/// have their part in it.
+const ONE_SCORE: &[u8] = b"zl";
+
+/// A request that makes a collection large, beyond what Redis keeps in one piece.
+pub(crate) fn filler(has: impl Fn(&str) -> bool, dice: &mut Dice) -> Option<Words> {
+    let (name, key, count, is_paired): (&str, &str, usize, bool) = dice.pick(&[
+        ("HSET", "h0", 513, true),
+        ("RPUSH", "l0", 200, false),
+        ("SADD", "t0", 513, false),
+        ("ZADD", "z0", 129, true),
+        ("ZADD", "zl", 129, true),
+    ]);
+    let count = count - dice.below(3);
+    let mut words = vec![name.as_bytes().to_vec(), key.as_bytes().to_vec()];
+    for at in 0..count {
+        if is_paired {
+            let value = if key == "zl" { 0 } else { at % 7 };
+            words.push(value.to_string().into_bytes());
+        }
+        // A hash has its fields in the first place, a sorted set its members in the second.
+        let at_word = words.len() - usize::from(name == "HSET");
+        words.insert(at_word, at.to_string().into_bytes());
+    }
+    has(name).then_some(words)
 }
 
 struct Maker<'d> {
@@ -68,6 +103,13 @@ impl Maker<'_> {
                 return self.args(&choices[choice..=choice]);
             }
             _ if arg.name == "cursor" => self.dice.pick(&[b"0", b"0", b"0", b"7", b"a"]).to_vec(),
+            _ if arg.name == "timeout" => words::patience(self.dice),
+            Kind::Text
+                if self.group == Group::Stream
+                    && matches!(arg.name, "id" | "start" | "end" | "threshold") =>
+            {
+                words::stream_id(self.dice)
+            }
             Kind::Key => words::key(self.group, self.dice),
             Kind::KeyCount => self.counted(),
             Kind::Integer if arg.name.starts_with("num") => self.counted(),
@@ -111,7 +153,8 @@ fn is_lease(name: &str) -> bool {
 
 /// One wrong thing.
 fn damage(words: &mut Words, dice: &mut Dice) {
-    let at = 1 + dice.below(words.len());
+    // Not the key, which tells from where on Valkey looks for FIELDS.
+    let at = 2 + dice.below(words.len());
     match dice.below(5) {
         0 if words.len() > 1 => {
             words.pop();
@@ -175,6 +218,11 @@ pub(crate) fn tame(words: &mut Words) {
             }
         }
     }
+    let is_by_lex = |word: &Vec<u8>| word.eq_ignore_ascii_case(b"BYLEX");
+    if name.windows(3).any(|part| part == b"LEX") || words.iter().any(is_by_lex) {
+        let keys = words[1..].iter_mut().filter(|word| *word == b"z0" || *word == b"z1");
+        keys.for_each(|word| *word = ONE_SCORE.to_vec());
+    }
     if name == b"SPOP" {
         // Which members are drawn must not matter for what follows: all are.
         match words.get(2).map(|word| number(word)) {
@@ -182,6 +230,21 @@ pub(crate) fn tame(words: &mut Words) {
             Some(Some(1..=999)) => words[2] = b"1000".to_vec(),
             _ => {}
         }
+    }
+    if table().find(&name).is_some_and(|command| command.row.flags.has(Flags::BLOCKING)) {
+        // Waits for ever or not at all: how long others last is for the transcripts.
+        let is_first = name.ends_with(b"MPOP");
+        let at = if is_first { 1 } else { words.len() - 1 };
+        if let Some(timeout) = words.get_mut(at)
+            && at > 0
+            && !words::REFUSED_WAITS.contains(&timeout.as_slice())
+        {
+            *timeout = b"0".to_vec();
+        }
+    }
+    if name == b"XADD" {
+        // An id that the clock would make.
+        words.iter_mut().filter(|word| *word == b"*").for_each(|word| *word = b"8-*".to_vec());
     }
     if name == b"SETRANGE"
         && let Some(offset) = words.get_mut(2)

@@ -5,7 +5,7 @@ use redlatch::commands::{Command, table};
 use super::campaign::{Newer, is_newer};
 use super::dice::Dice;
 use super::grammar::{self, Words};
-use super::relaxed::{LEFT_OUT, NEWER_OPTIONS, OLDER_TOO, Relaxed, relaxed};
+use super::relaxed::{LEFT_OUT, NEITHERS_OPTIONS, NEWER_OPTIONS, OLDER_TOO, Relaxed, relaxed};
 use super::scripts;
 
 /// Clients of a world. The last one begins in RESP3.
@@ -68,10 +68,19 @@ impl Stock {
         let requests = match dice.below(20) {
             0 | 1 => self.transaction(dice),
             2 => (0..2 + dice.below(6)).map(|_| self.request(dice)).collect(),
-            3 => vec![self.watch(dice)],
+            // A SET that ends at once touches its key in Redis 7.0, and not in Valkey.
+            3 if self.newer == Newer::LeftOut => vec![self.watch(dice)],
             4 if dice.one_in(4) => vec![plain(&[b"HELLO", dice.pick(&[b"2", b"3", b"3", b"4"])], "HELLO")],
-            5 => vec![plain(&[dice.pick(&[b"MULTI" as &[u8], b"EXEC", b"DISCARD", b"UNWATCH"])], "MULTI")],
+            // Valkey has texts of its own for MULTI and WATCH after MULTI.
+            5 if self.newer == Newer::LeftOut => {
+                vec![plain(&[dice.pick(&[b"MULTI" as &[u8], b"EXEC", b"DISCARD", b"UNWATCH"])], "MULTI")]
+            }
             6 if dice.one_in(10) => vec![plain(&[b"FLUSHALL"], "FLUSHALL")],
+            7 if dice.one_in(12) => {
+                let has = |name: &str| self.commands.iter().any(|(command, _)| command.row.name == name);
+                let words = grammar::filler(has, dice);
+                words.map(|words| Request { words, relaxed: Relaxed::Exact }).into_iter().collect()
+            }
             _ => vec![self.request(dice)],
         };
         Step { client, requests }
@@ -82,7 +91,11 @@ impl Stock {
         let first = if self.newer == Newer::LeftOut { 0 } else { 5 };
         match first + dice.below(24 - first) {
             0 => Request { words: scripts::alone(dice), relaxed: Relaxed::Unordered },
-            1 => Request { words: scripts::recognised(&self.scripts, dice), relaxed: Relaxed::Exact },
+            1 => {
+                let words = scripts::recognised(&self.scripts, dice);
+                let is_timed = words[1].windows(3).any(|part| part.eq_ignore_ascii_case(b"ttl"));
+                Request { words, relaxed: if is_timed { Relaxed::Timed } else { Relaxed::Exact } }
+            }
             2..5 => {
                 let inner = self.command(dice);
                 let relaxed = inner.relaxed;
@@ -106,7 +119,7 @@ impl Stock {
                 break (command, sub);
             }
         };
-        let without = if self.newer == Newer::LeftOut { NEWER_OPTIONS } else { &[] };
+        let without = if self.newer == Newer::LeftOut { NEWER_OPTIONS } else { NEITHERS_OPTIONS };
         let words = grammar::request(command, sub, without, dice);
         let relaxed = relaxed(command.row.name, &words);
         Request { words, relaxed }

@@ -69,6 +69,46 @@ pub(crate) fn lease(dice: &mut Dice) -> Vec<u8> {
     }
 }
 
+/// How long a call may wait: for ever, if it is not refused.
+pub(crate) fn patience(dice: &mut Dice) -> Vec<u8> {
+    match dice.below(8) {
+        0 => dice.pick(REFUSED_WAITS).to_vec(),
+        _ => b"0".to_vec(),
+    }
+}
+
+pub(crate) const REFUSED_WAITS: &[&[u8]] = &[b"-1", b"", b"abc", b"nan", b"-inf", b"-0.5", b"1e308", b" 1"];
+
+/// The id of an entry of a stream, or the bound of a range of them; not one that the clock makes.
+pub(crate) fn stream_id(dice: &mut Dice) -> Vec<u8> {
+    match dice.below(3) {
+        0 => dice.pick(IDS).to_vec(),
+        1 => format!("{}-*", dice.below(9)).into_bytes(),
+        _ => format!("{}-{}", dice.below(9), dice.below(4)).into_bytes(),
+    }
+}
+
+const IDS: &[&[u8]] = &[
+    b"-",
+    b"+",
+    b"0",
+    b"5",
+    b"0-0",
+    b"0-1",
+    b"(1",
+    b"(5-5",
+    b"(",
+    b"1-",
+    b"-1",
+    b"1-1-1",
+    b"abc",
+    b"",
+    b"18446744073709551615-18446744073709551615",
+    b"18446744073709551615",
+    b"18446744073709551616-1",
+    b"99-*",
+];
+
 /// A Unix time in seconds or milliseconds: long ago, or long after the run.
 pub(crate) fn unix_time(is_millis: bool, dice: &mut Dice) -> Vec<u8> {
     if dice.one_in(5) {

@@ -1,6 +1,9 @@
 //! One world: the same steps on two servers, their replies side by side, and in the end all that they hold.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+
+use redlatch::commands::row::Flags;
+use redlatch::commands::table;
 
 use super::plan::{CLIENTS, Request, Step};
 use super::relaxed::Relaxed;
@@ -12,6 +15,9 @@ use crate::support::words::quote;
 
 /// Databases that are compared.
 const DATABASES: usize = 16;
+
+/// How often the real server is asked whether a client waits.
+const ASKED_MAX: usize = 2_000;
 
 /// Where two servers parted.
 #[derive(Clone, Debug)]
@@ -31,6 +37,12 @@ struct Client {
     theirs: Vec<u8>,
     /// The requests of an open transaction; `None` when none is open.
     queue: Option<Vec<Request>>,
+    /// Requests that have no reply yet: the first waits, the others stand behind it.
+    pending: VecDeque<Request>,
+    /// Whether the real server has said that the first of them waits.
+    is_waiting: bool,
+    /// What each server calls the connection.
+    ids: [i64; 2],
 }
 
 /// Two servers and their clients; the last client is the one that looks at everything in the end.
@@ -70,18 +82,90 @@ impl World {
     /// Takes all the steps, and compares what is left behind.
     pub(crate) fn run(&mut self, steps: &[Step]) -> Result<(), Parted> {
         self.exchange(CLIENTS - 1, &request(&["HELLO", "3"], Relaxed::Own), 0)?;
+        for client in 0..CLIENTS {
+            if let [Reply::Int(ours), Reply::Int(theirs)] =
+                self.exchange(client, &request(&["CLIENT", "ID"], Relaxed::Own), 0)?
+            {
+                self.clients[client].ids = [ours, theirs];
+            }
+        }
         for (at, step) in steps.iter().enumerate() {
             self.step(step, at)?;
         }
+        (0..CLIENTS).try_for_each(|client| self.unblock(client, steps.len()))?;
         self.compare_contents(steps.len())
     }
 
     fn step(&mut self, step: &Step, at: usize) -> Result<(), Parted> {
+        self.unblock(step.client, at)?;
         let mut bytes = Vec::new();
         step.requests.iter().for_each(|request| request.write(&mut bytes));
         self.ours.send(step.client, &bytes);
         self.theirs.send(step.client, &bytes);
-        step.requests.iter().try_for_each(|request| self.replies(step.client, request, at).map(drop))
+        self.clients[step.client].pending.extend(step.requests.iter().cloned());
+        self.collect(step.client, at)?;
+        (0..CLIENTS).try_for_each(|client| self.collect(client, at))
+    }
+
+    /// Ends what the client waits for, until it waits no more.
+    fn unblock(&mut self, client: usize, at: usize) -> Result<(), Parted> {
+        while !self.clients[client].pending.is_empty() {
+            let [ours, theirs] = self.clients[client]
+                .ids
+                .map(|id| request(&["CLIENT", "UNBLOCK", &id.to_string()], Relaxed::Exact));
+            let mut bytes = [Vec::new(), Vec::new()];
+            ours.write(&mut bytes[0]);
+            theirs.write(&mut bytes[1]);
+            self.ours.send(CLIENTS, &bytes[0]);
+            self.theirs.send(CLIENTS, &bytes[1]);
+            self.replies(CLIENTS, &ours, at)?;
+            (0..CLIENTS).try_for_each(|client| self.collect(client, at))?;
+        }
+        Ok(())
+    }
+
+    /// Reads the replies that have come for what the client sent.
+    fn collect(&mut self, client: usize, at: usize) -> Result<(), Parted> {
+        while let Some(request) = self.clients[client].pending.front().cloned() {
+            let name = String::from_utf8_lossy(&request.words[0]).into_owned();
+            let may_wait =
+                table().find(name.as_bytes()).is_some_and(|command| command.row.flags.has(Flags::BLOCKING));
+            let inbox = &mut self.clients[client].ours;
+            if may_wait
+                && inbox.is_empty()
+                && self.ours.receive(client, Patience::Briefly, inbox) == Heard::Silence
+            {
+                return self.both_wait(client, &request, at);
+            }
+            self.replies(client, &request, at)?;
+            self.clients[client].pending.pop_front();
+            self.clients[client].is_waiting = false;
+        }
+        Ok(())
+    }
+
+    /// The real server may not have read the request yet: it is asked until the client waits there, too, so that it
+    /// does when the next request of somebody else comes.
+    fn both_wait(&mut self, client: usize, waiting: &Request, at: usize) -> Result<(), Parted> {
+        if self.clients[client].is_waiting {
+            return Ok(());
+        }
+        let id = self.clients[client].ids[1].to_string();
+        let mut bytes = Vec::new();
+        request(&["CLIENT", "LIST", "ID", &id], Relaxed::Own).write(&mut bytes);
+        for _ in 0..ASKED_MAX {
+            self.theirs.send(CLIENTS, &bytes);
+            let list = read(&mut self.theirs, CLIENTS, &mut self.clients[CLIENTS].theirs);
+            let Ok(Reply::Bulk(list)) = list else { break };
+            let list = String::from_utf8_lossy(&list).into_owned();
+            let mut flags = list.split(' ').filter_map(|field| field.strip_prefix("flags="));
+            if flags.any(|flags| flags.contains('b')) {
+                self.clients[client].is_waiting = true;
+                return Ok(());
+            }
+        }
+        let theirs = spell(read(&mut self.theirs, client, &mut self.clients[client].theirs));
+        Err(Parted { step: at, command: what(&waiting.words), ours: "<it waits>".to_owned(), theirs })
     }
 
     fn exchange(&mut self, client: usize, request: &Request, at: usize) -> Result<[Reply; 2], Parted> {
@@ -152,7 +236,10 @@ impl World {
                 .collect()
         };
         let [kind, _] = self.ask(&words(&["TYPE", "key"]), Relaxed::Exact, at)?;
-        let [encoding, _] = self.ask(&words(&["OBJECT", "ENCODING", "key"]), Relaxed::Exact, at)?;
+        // Valkey keeps other strings in one piece with their headers than Redis 7.0.
+        let is_own = kind == Reply::Simple(b"string".to_vec()) && self.theirs.name() == "valkey";
+        let exact = if is_own { Relaxed::Own } else { Relaxed::Exact };
+        let [encoding, _] = self.ask(&words(&["OBJECT", "ENCODING", "key"]), exact, at)?;
         self.ask(&words(&["PTTL", "key"]), Relaxed::Timed, at)?;
         let is_table = matches!(&encoding, Reply::Bulk(name) if name == b"hashtable");
         let order = if is_table { Relaxed::Unordered } else { Relaxed::Exact };

@@ -40,7 +40,10 @@ struct Log(Mutex<Vec<String>>);
 
 impl Journal for Log {
     fn append(&self, _: u64, mutations: &[Mutation]) {
-        self.0.lock().unwrap().extend(mutations.iter().map(|mutation| format!("{mutation:?}")));
+        self.0
+            .lock()
+            .expect("no test has panicked here")
+            .extend(mutations.iter().map(|mutation| format!("{mutation:?}")));
     }
 }
 
@@ -72,7 +75,7 @@ impl World {
             request.extend_from_slice(b"\r\n");
         }
         let (mut decoder, mut out, mut batch) = (Decoder::new(), Vec::new(), self.engine.batch());
-        decoder.next(&request, self.engine.trust(&self.session)).unwrap().expect("a whole request");
+        decoder.next(&request, self.engine.trust(&self.session)).expect("a request").expect("a whole one");
         let flow = self.engine.execute(&mut self.session, decoder.request(&request), &mut batch, &mut out);
         assert_eq!(flow, Flow::Next);
         self.engine.end_batch(&self.session, batch);
@@ -85,13 +88,13 @@ impl World {
         for command in state {
             self.send(&command.iter().map(Vec::as_slice).collect::<Vec<_>>());
         }
-        self.log.0.lock().unwrap().clear();
+        self.log.0.lock().expect("no test has panicked here").clear();
         let count = keys.len().to_string();
         let mut words: Vec<&[u8]> = vec![b"EVAL", script.as_bytes(), count.as_bytes()];
         words.extend_from_slice(keys);
         words.extend_from_slice(args);
         let reply = String::from_utf8_lossy(&self.send(&words)).into_owned();
-        let effects = std::mem::take(&mut *self.log.0.lock().unwrap());
+        let effects = std::mem::take(&mut *self.log.0.lock().expect("no test has panicked here"));
         let mut left = vec![self.send(&[b"DBSIZE"])];
         for key in keys {
             left.push(self.send(&[b"TYPE", key]));

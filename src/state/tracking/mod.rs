@@ -5,6 +5,7 @@
 //!         the invalidation before it.
 //! Source  Redis 7.0 `tracking.c`.
 
+mod overlap;
 mod prefixes;
 mod tracker;
 
@@ -18,6 +19,7 @@ use parking_lot::RwLock;
 use super::clients::{ClientId, Clients};
 use prefixes::Prefixes;
 
+pub use overlap::Overlap;
 pub use tracker::{Reads, Tracker, Which};
 
 /// A key of which copies are out of date.
@@ -62,8 +64,8 @@ impl Tracking {
     pub fn begin(&self, mut tracker: Tracker) {
         let id = tracker.client.id;
         if let Some(own) = &mut tracker.prefixes {
-            let mut prefixes = self.prefixes.write();
-            own.iter().for_each(|prefix| prefixes.enter(prefix, id));
+            // One by one: whoever changes a key waits for this lock.
+            own.iter().for_each(|prefix| self.prefixes.write().enter(prefix, id));
             match self.of(id, |old| old.prefixes.clone()).flatten() {
                 Some(old) => own.extend(old),
                 None => _ = self.broadcasts.fetch_add(1, Relaxed),
@@ -77,8 +79,7 @@ impl Tracking {
     pub fn end(&self, client: ClientId) -> Option<Tracker> {
         let (_, tracker) = self.trackers.remove(&client)?;
         if let Some(own) = &tracker.prefixes {
-            let mut prefixes = self.prefixes.write();
-            own.iter().for_each(|prefix| prefixes.leave(prefix, client));
+            own.iter().for_each(|prefix| self.prefixes.write().leave(prefix, client));
             self.broadcasts.fetch_sub(1, Relaxed);
         }
         Some(tracker)

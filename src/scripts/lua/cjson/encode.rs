@@ -104,7 +104,7 @@ impl Encoder<'_, '_> {
 
     /// The last place of an array; `None` where the table is none, or one with too many holes.
     fn array_len(&self, table: &Table) -> Result<Option<i64>> {
-        let (mut items, mut max) = (0_i64, 0_i64);
+        let (mut items, mut max) = (0_i64, 0_i32);
         for pair in table.pairs::<Value, Value>() {
             let key = match pair?.0 {
                 Value::Integer(key) => key as f64,
@@ -114,11 +114,14 @@ impl Encoder<'_, '_> {
             if key.fract() != 0.0 || key < 1.0 {
                 return Ok(None);
             }
-            max = max.max(key as i64);
+            if key > f64::from(max) {
+                // In C, what does not fit becomes the least number, and the table no array.
+                max = if key < 2_147_483_648.0 { key as i32 } else { i32::MIN };
+            }
             items += 1;
             self.call.charge(1)?;
         }
-        let settings = self.settings;
+        let (settings, max) = (self.settings, i64::from(max));
         let ratio = i64::from(settings.encode_sparse_ratio);
         if ratio > 0 && max > items.saturating_mul(ratio) && max > i64::from(settings.encode_sparse_safe) {
             if settings.encode_sparse_converts == 0 {

@@ -1,0 +1,378 @@
+//! What the libraries are asked: Lua texts with random values in them, and random bytes as ARGV.
+//!
+//! Rule    keys of tables are short, because of the strings from 32 bytes on Redis' Lua hashes more, and so orders tables
+//!         differently; and no table is a key, whose place is its address.
+
+use super::dice::Dice;
+
+/// One script, and its ARGV.
+pub(crate) struct Case {
+    pub(crate) code: String,
+    pub(crate) args: Vec<Vec<u8>>,
+}
+
+const NUMBERS: &[&str] = &[
+    "0",
+    "1",
+    "-1",
+    "31",
+    "32",
+    "33",
+    "127",
+    "128",
+    "-32",
+    "-33",
+    "-128",
+    "-129",
+    "255",
+    "256",
+    "-32768",
+    "-32769",
+    "65535",
+    "65536",
+    "2^31 - 1",
+    "2^31",
+    "-2^31",
+    "-2^31 - 1",
+    "2^32 - 1",
+    "2^32",
+    "2^53",
+    "2^62",
+    "2^63",
+    "2^64",
+    "-2^63",
+    "0.5",
+    "1.5",
+    "2.5",
+    "-1.5",
+    "0.1",
+    "1/3",
+    "1e14",
+    "1e15",
+    "123456789012345",
+    "1e-5",
+    "0.0001",
+    "1e300",
+    "5e-324",
+    "1.5e-40",
+    "3.4e38",
+    "-0.0",
+    "1/0",
+    "-1/0",
+    "0/0",
+];
+const OTHERS: &[&str] = &["nil", "true", "false", "{}", "''", "'x'", "'12'", "'0x1F'", "' 7 '"];
+const KEYS: &[&str] = &["''", "'a'", "'b'", "'key'", "'\\0'", "'1'", "'\\255\\127'"];
+const STRINGS: &[&str] = &[
+    "''",
+    "'a'",
+    "'\\0'",
+    "'\"\\\\/\\b\\f\\n\\r\\t'",
+    "'\\1\\31\\127\\128\\255'",
+    "'\\195\\169'",
+    "('x'):rep(31)",
+    "('x'):rep(32)",
+    "('x'):rep(255)",
+    "('x'):rep(256)",
+    "('x'):rep(65536)",
+    "'12'",
+];
+
+fn number(dice: &mut Dice) -> String {
+    match dice.below(20) {
+        0 => dice.pick(OTHERS).to_owned(),
+        1..=11 => format!("({})", dice.pick(NUMBERS)),
+        12..=15 => (dice.below(600) as i64 - 300).to_string(),
+        _ => {
+            let power = dice.below(60) as i32 - 30;
+            format!("{:e}", (dice.below(1 << 30) as f64 - f64::from(1 << 29)) * 10_f64.powi(power))
+        }
+    }
+}
+
+fn list(dice: &mut Dice, count: usize, one: fn(&mut Dice) -> String) -> String {
+    (0..count).map(|_| one(dice)).collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) fn bit(dice: &mut Dice) -> Case {
+    const NAMES: &[&str] = &[
+        "tobit", "tohex", "bnot", "band", "bor", "bxor", "lshift", "rshift", "arshift", "rol", "ror", "bswap",
+    ];
+    let count = dice.pick(&[0, 1, 1, 2, 2, 2, 2, 3]);
+    let code = format!("return bit.{}({})", dice.pick(NAMES), list(dice, count, number));
+    Case { code, args: Vec::new() }
+}
+
+fn bytes(dice: &mut Dice, len: usize) -> Vec<u8> {
+    let len = dice.below(len + 1);
+    (0..len)
+        .map(|_| if dice.one_in(2) { dice.pick(&[0, 1, 65, 127, 128, 255]) } else { dice.below(256) as u8 })
+        .collect()
+}
+
+fn format_of(dice: &mut Dice) -> Vec<u8> {
+    const LETTERS: &[&str] = &[
+        "b", "B", "h", "H", "l", "L", "T", "i", "I", "x", "f", "d", "s", "c0", ">", "<", "!", " ", "i#",
+        "I#", "c#", "!#",
+    ];
+    const COUNTS: &[&str] =
+        &["0", "1", "2", "3", "4", "5", "7", "8", "9", "16", "31", "32", "33", "2147483647", "2147483648"];
+    let mut format = String::new();
+    for _ in 0..1 + dice.below(6) {
+        let count = if dice.one_in(30) { dice.pick(COUNTS) } else { dice.pick(&COUNTS[..10]) };
+        format.push_str(&dice.pick(LETTERS).replace('#', count));
+    }
+    let mut format = format.into_bytes();
+    if dice.one_in(40) {
+        format.push(dice.pick(b"qz9-\xff\0"));
+    }
+    format
+}
+
+pub(crate) fn structs(dice: &mut Dice) -> Case {
+    let format = format_of(dice);
+    match dice.below(5) {
+        0 => Case { code: "return struct.size(ARGV[1])".to_owned(), args: vec![format] },
+        1 | 2 => {
+            let place = if dice.one_in(4) { format!(", {}", number(dice)) } else { String::new() };
+            let code = format!("return struct.unpack(ARGV[1], ARGV[2]{place})");
+            let data = bytes(dice, 80);
+            Case { code, args: vec![format, data] }
+        }
+        _ => {
+            let mut code = "return struct.pack(ARGV[1]".to_owned();
+            for letter in &format {
+                match letter {
+                    b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' | b'f' | b'd' => {
+                        code.push_str(&format!(", {}", number(dice)));
+                    }
+                    b'c' | b's' if !dice.one_in(30) => code.push_str(&format!(", {}", dice.pick(STRINGS))),
+                    _ => {}
+                }
+            }
+            Case { code: code + ")", args: vec![format] }
+        }
+    }
+}
+
+fn value(dice: &mut Dice) -> String {
+    value_in(dice, 0)
+}
+
+fn value_in(dice: &mut Dice, depth: usize) -> String {
+    match dice.below(if depth > 4 { 10 } else { 20 }) {
+        0..=2 => dice.pick(STRINGS).to_owned(),
+        3..=7 => number(dice),
+        8 => dice.pick(&["true", "false", "nil", "cjson.null"]).to_owned(),
+        9 => if dice.one_in(8) { "tostring" } else { "{}" }.to_owned(),
+        10..=14 => {
+            let count = if depth < 2 { dice.pick(&[0, 1, 2, 3, 15, 16, 17]) } else { dice.below(3) };
+            let items: Vec<_> = (0..count).map(|_| value_in(dice, depth + 1)).collect();
+            format!("{{{}}}", items.join(", "))
+        }
+        _ => {
+            let mut items = Vec::new();
+            for _ in 0..dice.below(5) {
+                let key = match dice.below(12) {
+                    0 => dice.pick(&["1", "2", "3", "5", "12", "20", "-1", "0", "1.5", "2^40"]),
+                    1 if dice.one_in(4) => "true",
+                    _ => dice.pick(KEYS),
+                };
+                items.push(format!("[{key}] = {}", value_in(dice, depth + 1)));
+            }
+            format!("{{{}}}", items.join(", "))
+        }
+    }
+}
+
+/// Settings of cjson, all of them, since they stay.
+fn settings(dice: &mut Dice) -> String {
+    let mut rarely = |usual: &'static str, others: &[&'static str]| {
+        if dice.one_in(3) { dice.pick(others) } else { usual }
+    };
+    format!(
+        "cjson.encode_max_depth({}) cjson.decode_max_depth({}) cjson.encode_sparse_array({}) \
+         cjson.encode_invalid_numbers({}) cjson.decode_invalid_numbers({}) cjson.encode_number_precision({}) ",
+        rarely("1000", &["1", "2", "3", "4"]),
+        rarely("1000", &["1", "2", "3", "4"]),
+        rarely("false, 2, 10", &["true, 2, 10", "true, 1, 2", "false, 0, 0", "false, 1, 3", "'on', 3, 5"]),
+        rarely("false", &["true", "'null'", "'on'"]),
+        rarely("true", &["false", "'off'"]),
+        rarely("14", &["1", "2", "7", "13"]),
+    )
+}
+
+pub(crate) fn json_out(dice: &mut Dice) -> Case {
+    Case { code: format!("{}return cjson.encode({})", settings(dice), value(dice)), args: Vec::new() }
+}
+
+fn json(dice: &mut Dice, depth: usize, into: &mut Vec<u8>) {
+    const SCALARS: &[&str] = &[
+        "0",
+        "1",
+        "-1",
+        "1.5",
+        "1e10",
+        "1E-3",
+        "12345678901234567890",
+        "0.1",
+        "-0",
+        "0x10",
+        "0x1.8p3",
+        "-0x.8",
+        "1e400",
+        "5e-324",
+        "2.2250738585072011e-308",
+        "01",
+        "1.",
+        "-.5",
+        "1e",
+        "+1",
+        "nan",
+        "-inf",
+        "Infinity",
+        "nan(x)",
+        "true",
+        "false",
+        "null",
+        "tru",
+        "\"\"",
+        "\"a\"",
+        "\"\\u00e9\\ud83d\\ude00\"",
+        "\"\\u0000\"",
+        "\"\\b\\f\\n\\r\\t\\/\\\\\\\"\"",
+        "\"\\ud83d\"",
+        "\"\\ude00\"",
+        "\"\\q\"",
+        "\"\\u12\"",
+        "\"\u{e9}\u{1f600}\"",
+    ];
+    let space = dice.pick(&["", "", " ", "\n\t", "\r"]);
+    into.extend_from_slice(space.as_bytes());
+    let kind = if depth > 5 { 0 } else { dice.below(10) };
+    match kind {
+        0..=4 => into.extend_from_slice(dice.pick(SCALARS).as_bytes()),
+        5..=7 => {
+            into.push(b'[');
+            for place in 0..dice.below(5) {
+                if place > 0 {
+                    into.push(b',');
+                }
+                json(dice, depth + 1, into);
+            }
+            into.push(b']');
+        }
+        _ => {
+            into.push(b'{');
+            for place in 0..dice.below(5) {
+                if place > 0 {
+                    into.push(b',');
+                }
+                into.extend_from_slice(dice.pick(&["\"a\":", "\"b\" :", "\"\":", " \"dd\":"]).as_bytes());
+                json(dice, depth + 1, into);
+            }
+            into.push(b'}');
+        }
+    }
+    into.extend_from_slice(space.as_bytes());
+}
+
+/// Now and then what a valid text becomes when a part is lost, or something gets in.
+fn damaged(dice: &mut Dice, mut text: Vec<u8>) -> Vec<u8> {
+    if text.is_empty() || !dice.one_in(3) {
+        return text;
+    }
+    let at = dice.below(text.len());
+    match dice.below(3) {
+        0 => text.truncate(at),
+        1 => drop(text.remove(at)),
+        _ => text.insert(at, dice.pick(b"{}[],:\"\\-+ 019tfnNI\0\xff")),
+    }
+    text
+}
+
+pub(crate) fn json_in(dice: &mut Dice) -> Case {
+    let mut text = Vec::new();
+    json(dice, 0, &mut text);
+    let text = damaged(dice, text);
+    Case { code: format!("{}return cjson.decode(ARGV[1])", settings(dice)), args: vec![text] }
+}
+
+pub(crate) fn pack_out(dice: &mut Dice) -> Case {
+    let count = dice.pick(&[0, 1, 1, 1, 1, 2, 3]);
+    let values = list(dice, count, value);
+    let code = match dice.below(3) {
+        0 => format!("return cmsgpack.unpack(cmsgpack.pack({values}))"),
+        _ => format!("return cmsgpack.pack({values})"),
+    };
+    Case { code, args: Vec::new() }
+}
+
+fn packed(dice: &mut Dice, depth: usize, into: &mut Vec<u8>) {
+    const NUMBERS: &[(u8, usize)] = &[
+        (0xca, 4),
+        (0xcb, 8),
+        (0xcc, 1),
+        (0xcd, 2),
+        (0xce, 4),
+        (0xcf, 8),
+        (0xd0, 1),
+        (0xd1, 2),
+        (0xd2, 4),
+        (0xd3, 8),
+    ];
+    let len = dice.below(4);
+    let headed = |into: &mut Vec<u8>, form: usize, short: u8, long: [u8; 3]| match form {
+        0 => into.push(short | len as u8),
+        1 if long[0] != 0 => into.extend_from_slice(&[long[0], len as u8]),
+        1 | 2 => into.extend_from_slice(&[long[1], 0, len as u8]),
+        _ => into.extend_from_slice(&[long[2], 0, 0, 0, len as u8]),
+    };
+    let form = dice.below(4);
+    match dice.below(if depth > 4 { 8 } else { 12 }) {
+        0 => into.push(dice.below(128) as u8),
+        1 => into.push(0xe0 | dice.below(32) as u8),
+        2 => into.push(dice.pick(&[0xc0, 0xc2, 0xc3])),
+        3 => into.push(if dice.one_in(8) { dice.below(256) as u8 } else { 1 }),
+        4 | 5 => {
+            let (head, len) = dice.pick(NUMBERS);
+            into.push(head);
+            into.extend((0..len).map(|_| dice.pick(&[0, 1, 63, 64, 127, 128, 191, 255])));
+        }
+        6 | 7 => {
+            headed(into, form, 0xa0, [0xd9, 0xda, 0xdb]);
+            into.extend((0..len).map(|_| dice.below(256) as u8));
+        }
+        8 | 9 => {
+            headed(into, form, 0x90, [0, 0xdc, 0xdd]);
+            (0..len).for_each(|_| packed(dice, depth + 1, into));
+        }
+        _ => {
+            headed(into, form, 0x80, [0, 0xde, 0xdf]);
+            for _ in 0..len {
+                if dice.one_in(4) {
+                    packed(dice, depth + 1, into);
+                } else {
+                    into.extend_from_slice(&[0xa1, b'a' + dice.below(4) as u8]);
+                }
+                packed(dice, depth + 1, into);
+            }
+        }
+    }
+}
+
+pub(crate) fn pack_in(dice: &mut Dice) -> Case {
+    let mut data = Vec::new();
+    (0..dice.below(4)).for_each(|_| packed(dice, 0, &mut data));
+    let data = damaged(dice, data);
+    const OFFSETS: &[&str] =
+        &["", ", 0", ", 1", ", 2", ", 5", ", -1", ", nil", ", '1'", ", {}", ", 1.7", ", 2^32"];
+    let code = match dice.below(4) {
+        0 | 1 => "return cmsgpack.unpack(ARGV[1])".to_owned(),
+        2 => format!("return cmsgpack.unpack_one(ARGV[1]{})", dice.pick(OFFSETS)),
+        _ => {
+            format!("return cmsgpack.unpack_limit(ARGV[1]{}{})", dice.pick(OFFSETS), dice.pick(&OFFSETS[..6]))
+        }
+    };
+    Case { code, args: vec![data] }
+}
