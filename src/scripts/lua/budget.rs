@@ -61,6 +61,8 @@ pub(super) struct Budget {
     interval: AtomicU32,
     /// Bytes that were in use after the last full collection.
     living: AtomicUsize,
+    /// Bytes that were in use after the last collection between two scripts: compiled scripts, functions.
+    resident: AtomicUsize,
 }
 
 impl Budget {
@@ -73,6 +75,7 @@ impl Budget {
             steps: AtomicU32::new(0),
             interval: AtomicU32::new(0),
             living: AtomicUsize::new(0),
+            resident: AtomicUsize::new(0),
         });
         lua.set_memory_limit(memory_max)?;
         budget.hook(lua, INSTRUCTIONS_PER_POLL)?;
@@ -102,16 +105,20 @@ impl Budget {
     /// The script is over. What it leaves behind must not count against the next one.
     pub(super) fn end(&self, lua: &Lua) {
         *self.watchdog.lock() = None;
-        // More than what stays anyway: compiled scripts, functions.
         let little = LITTLE_BYTES.min(self.memory_max() / 4);
-        let bytes_kept = self.living.load(Relaxed).saturating_add(little);
+        let bytes_kept = self.resident.load(Relaxed).saturating_add(little);
         if lua.used_memory() > bytes_kept {
+            // What our own closures held is let go by the first collection, and gone after the second.
             self.collect(lua);
-        }
-        // What our own closures held is let go by the first collection, and gone after the second.
-        if lua.used_memory() > bytes_kept {
             self.collect(lua);
+            self.resident.store(lua.used_memory(), Relaxed);
         }
+    }
+
+    /// What stayed between scripts has been let go.
+    pub(super) fn let_go(&self, lua: &Lua) {
+        self.resident.store(0, Relaxed);
+        self.end(lua);
     }
 
     /// The stop that was given, if one was.

@@ -138,7 +138,7 @@ impl Interpreter {
             let _ = self.libraries.callbacks.raw_set(*id, Value::Nil);
             self.libraries.held.remove(id);
         }
-        self.budget.end(&self.lua);
+        self.budget.let_go(&self.lua);
     }
 
     /// Calls a function of the library `id` and writes what it returns.

@@ -118,7 +118,7 @@ impl Interpreter {
         // To empty a table takes no memory.
         let _ = self.functions.clear();
         self.compiled_bytes = 0;
-        self.budget.end(&self.lua);
+        self.budget.let_go(&self.lua);
     }
 
     /// Runs a script over KEYS and ARGV and writes what it returns.
