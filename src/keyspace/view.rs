@@ -382,7 +382,7 @@ impl<'k> View<'k> {
     /// Keys of a database, and how many of them have a deadline: of all shards, be they locked here or not.
     ///
     /// # Errors
-    /// As [`View::each_shard`].
+    /// [`Refusal::Occupied`] when a long call holds them.
     pub fn size(&mut self, database: u16) -> Result<(usize, usize), Refusal> {
         let (mut keys, mut deadlines) = (0, 0);
         self.each_shard(|held| {
@@ -395,7 +395,7 @@ impl<'k> View<'k> {
     /// What all shards have counted, be they locked here or not.
     ///
     /// # Errors
-    /// As [`View::each_shard`].
+    /// [`Refusal::Occupied`] when a long call holds them.
     pub fn counts(&mut self) -> Result<Counts, Refusal> {
         let mut sum = Counts::default();
         self.each_shard(|held| sum = sum.with(held))?;
@@ -405,7 +405,7 @@ impl<'k> View<'k> {
     /// All shards start to count at zero.
     ///
     /// # Errors
-    /// As [`View::each_shard`].
+    /// [`Refusal::Occupied`] when a long call holds them.
     pub fn reset_counts(&mut self) -> Result<(), Refusal> {
         self.each_shard(Held::reset_counts)
     }

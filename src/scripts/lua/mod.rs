@@ -3,7 +3,7 @@
 //! Owns    the interpreter's state, its sandbox, and the budgets that keep a script from holding the server.
 //! Knows   commands only through [`Commands`], as native programs do through theirs.
 //! Locks   none. Who shares an interpreter locks the keyspace first and the interpreter second, never the other way.
-//! Rule    a function written for scripts raises errors by [`raised`]; plain errors of mlua lack the place.
+//! Rule    a function written for scripts raises errors by `Fault::raised`; plain errors of mlua lack the place.
 //! Source  Redis 7.0 `script_lua.c`, `eval.c`; Lua 5.1 reference manual.
 
 mod auxiliary;
