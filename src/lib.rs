@@ -75,11 +75,11 @@
 //! 8  lib.rs main.rs        public names and this map; the binary holds no logic
 //! 7  cli/                  flags, configuration file, log, signals: the process around one server
 //! 7  server/               the only floor with tokio, sockets, files, threads, the system clock
-//! 6  engine/               the sans-IO server: execute, tick, next deadline
+//! 6  engine/               the sans-IO server: execute, tick, next deadline; EXEC
 //! 5  commands/             one file per family: rows, parsing, behaviour
 //! 4  scripts/              recognised shapes and the native functions they land on; Lua for all others
-//! 3  keyspace/  journal/   shards (entries + wheel) each under a mutex; the ordered log of effects
-//! 2  state/                session, clients, channels, settings, metrics, effects
+//! 3  keyspace/  journal/   shards (entries + wheel + parked calls) each under a mutex; the ordered log of effects
+//! 2  state/                session, clients, channels, tracking, settings, metrics, effects
 //! 1  resp/ wheel/ types/   pure shapes that do not know each other
 //! 0  clock limits error number sync   words every floor may say
 //! ```

@@ -1,6 +1,6 @@
 //! The locks and atomics of the keyspace: the real ones, or those of a scheduler that tries interleavings.
 //!
-//! Rule    built with `--cfg shuttle`, threads run one at a time and the scheduler of `tests/concurrency.rs` chooses who
+//! Rule    built with `--cfg shuttle`, threads run one at a time and the scheduler of `tests/concurrency` chooses who
 //!         is next at every use of these. Nothing else in the crate knows the difference.
 
 #[cfg(not(shuttle))]

@@ -181,7 +181,7 @@ mod without_lua {
 
     /// No interpreter.
     #[derive(Debug, Default)]
-    pub struct Interpreter;
+    pub struct Interpreter(());
 
     impl Interpreter {
         /// Bytes that it holds: none.

@@ -55,7 +55,7 @@ impl Script {
     }
 
     /// What is Lua of its text.
-    #[cfg_attr(not(feature = "lua"), expect(dead_code, reason = "nothing runs without Lua"))]
+    #[cfg(feature = "lua")]
     pub(super) fn body(&self) -> &[u8] {
         &self.text[self.body..]
     }

@@ -181,6 +181,10 @@ fn zadd(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn zincrby(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
+    // Redis looks for the options of ZADD here, too; after one of them too few words are left.
+    if ["NX", "XX", "CH", "INCR", "GT", "LT"].into_iter().any(|option| call.args.take(option)) {
+        return Err(Refusal::Syntax);
+    }
 
     add(call, name, AddOptions { is_increment: true, ..AddOptions::default() })
 }

@@ -1,13 +1,14 @@
 //! The keyspace: every key this server holds, spread over independent shards.
 //!
-//! Owns    shards, each under its own mutex; the hash that spreads keys over them; the order of records.
+//! Owns    shards, each under its own mutex, with the calls parked on their keys and who observes them; the hash that
+//!         spreads keys over them; the order of records.
 //! Knows   `clock`, `wheel`, `journal`, `state`; nothing of commands or connections.
 //! Time    comes in as an argument. A shard's own time never runs backwards.
 //! Locks   all shards a call needs, in ascending index, before the first look; see [`View`].
 //!
 //! # Rules of concurrency
 //!
-//! `tests/concurrency.rs` holds them under a scheduler that tries interleavings.
+//! `tests/concurrency` holds them under a scheduler that tries interleavings.
 //!
 //! 1. A call locks the shards of all its keys at once, in ascending order; those of a script include the keys that its
 //!    text names. Nothing is locked later, so that no two calls wait for each other.
@@ -19,6 +20,14 @@
 //!    allowed, for the moment of a look-up.
 //! 5. The ticker says until when it sleeps only after it has looked at every shard, and from before its first look on
 //!    every deadline set rings for it. A deadline is seen by the look or heard by the ring.
+//! 6. A call that waits for keys looks at them and enters their queues in one hold. Whoever changes a key serves its queue
+//!    before it lets the shard go, oldest first; one who has entered several queues is served by whoever takes its claim.
+//! 7. A shard whose parked calls reach further is not used without the shards they reach: found to be so, all is unlocked
+//!    and the union locked in order. Serving one call may be what another waits for: all of it happens in one hold.
+//! 8. A transaction asks whether a watched key has changed with the shards of all watched keys locked, and keeps them
+//!    until its last request is done.
+//! 9. A script that takes long says so while it holds every shard. Whoever meets it gives its thread to others, and is
+//!    woken, or comes in time to see for itself.
 
 mod arena;
 mod changes;

@@ -203,9 +203,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         if self.client.is_cut() {
             return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
         }
-        // What cannot be sent soon stays in the mailbox, whose size is bounded. The answer of a call that waits is for the
-        // engine to take out, before what comes behind it.
-        if self.client.has_mail() && desk.unread() < OUTPUT_BYTES_BATCH && !self.client.is_answered() {
+        // What cannot be sent soon stays in the mailbox, whose size is bounded. The answer of a call that waits
+        // stays there, too, with all that comes behind it, until the engine takes it out.
+        if self.client.has_mail() && desk.unread() < OUTPUT_BYTES_BATCH {
             self.client.collect(&mut desk.output);
         }
         let is_blocked = match self.flush(desk, cx) {

@@ -259,19 +259,15 @@ impl Client {
         self.wake();
     }
 
-    /// Whether the answer of the waiting call is in the mail.
-    pub fn is_answered(&self) -> bool {
-        self.mailbox.lock().is_answered
-    }
-
     /// Moves the mail to the end of `out` if the answer of the waiting call is in it; false when it is not there yet.
     pub fn collect_answer(&self, out: &mut Vec<u8>) -> bool {
         if !self.has_mail() {
             return false;
         }
-        let is_answered = std::mem::take(&mut self.mailbox.lock().is_answered);
+        let mut mailbox = self.mailbox.lock();
+        let is_answered = std::mem::take(&mut mailbox.is_answered);
         if is_answered {
-            self.collect(out);
+            self.empty(&mut mailbox, out);
         }
         is_answered
     }
@@ -358,9 +354,16 @@ impl Client {
         self.has_mail.load(SeqCst)
     }
 
-    /// Moves what the mailbox holds to the end of `out`.
+    /// Moves what the mailbox holds to the end of `out`. Where it holds the answer of the call that waits, everything
+    /// stays for [`Client::collect_answer`]: whoever takes the answer has to know that it is one.
     pub fn collect(&self, out: &mut Vec<u8>) {
         let mut mailbox = self.mailbox.lock();
+        if !mailbox.is_answered {
+            self.empty(&mut mailbox, out);
+        }
+    }
+
+    fn empty(&self, mailbox: &mut Mailbox, out: &mut Vec<u8>) {
         out.append(&mut mailbox.bytes);
         if self.reply_bytes.load(Relaxed) == 0 {
             mailbox.behind_since = None;
@@ -430,5 +433,25 @@ impl Clients {
         let mut all: Vec<_> = self.by_id.iter().map(|client| Arc::clone(&client)).collect();
         all.sort_unstable_by_key(|client| client.id);
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_taken_by_whoever_knows_that_it_is_one() {
+        let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
+        let mut out = Vec::new();
+        client.deliver(b"news ");
+        assert!(!client.collect_answer(&mut out) && out.is_empty());
+        client.answer(b"answer ");
+        client.deliver(b"more");
+        client.collect(&mut out);
+        assert!(out.is_empty() && client.has_mail(), "the call that waits would never hear that it is over");
+        assert!(client.collect_answer(&mut out));
+        assert_eq!(out, b"news answer more");
+        assert!(!client.has_mail() && !client.collect_answer(&mut out));
     }
 }

@@ -24,12 +24,22 @@ pub(crate) fn request(command: &Command, sub: Option<&Command>, without: &[&str]
     let mut words = made.words;
     // A word too many is an option to those who know newer ones: the errors differ.
     let knows_more = matches!(command.row.name, "ZRANK" | "ZREVRANK") && without.contains(&"WITHSCORE");
-    if !knows_more && dice.one_in(12) {
+    if !knows_more && dice.one_in(6) {
         damage(&mut words, dice);
+    }
+    if command.row.name == "ZADD" && dice.one_in(4) {
+        words = vec![b"ZADD".to_vec(), ONE_SCORE.to_vec()];
+        for _ in 0..1 + dice.below(3) {
+            words.extend([b"0".to_vec(), words::text(dice)]);
+        }
     }
     tame(&mut words);
     words
 }
+
+/// A sorted set whose members all have one score: what a range of members of others is, nobody says, and in Redis dice
+/// have their part in it.
+const ONE_SCORE: &[u8] = b"zl";
 
 /// A request that makes a collection large, beyond what Redis keeps in one piece.
 pub(crate) fn filler(has: impl Fn(&str) -> bool, dice: &mut Dice) -> Option<Words> {
@@ -38,12 +48,14 @@ pub(crate) fn filler(has: impl Fn(&str) -> bool, dice: &mut Dice) -> Option<Word
         ("RPUSH", "l0", 200, false),
         ("SADD", "t0", 513, false),
         ("ZADD", "z0", 129, true),
+        ("ZADD", "zl", 129, true),
     ]);
     let count = count - dice.below(3);
     let mut words = vec![name.as_bytes().to_vec(), key.as_bytes().to_vec()];
     for at in 0..count {
         if is_paired {
-            words.push((at % 7).to_string().into_bytes());
+            let value = if key == "zl" { 0 } else { at % 7 };
+            words.push(value.to_string().into_bytes());
         }
         // A hash has its fields in the first place, a sorted set its members in the second.
         let at_word = words.len() - usize::from(name == "HSET");
@@ -205,6 +217,11 @@ pub(crate) fn tame(words: &mut Words) {
                 *word = b"-7".to_vec();
             }
         }
+    }
+    let is_by_lex = |word: &Vec<u8>| word.eq_ignore_ascii_case(b"BYLEX");
+    if name.windows(3).any(|part| part == b"LEX") || words.iter().any(is_by_lex) {
+        let keys = words[1..].iter_mut().filter(|word| *word == b"z0" || *word == b"z1");
+        keys.for_each(|word| *word = ONE_SCORE.to_vec());
     }
     if name == b"SPOP" {
         // Which members are drawn must not matter for what follows: all are.

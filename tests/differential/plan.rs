@@ -91,7 +91,11 @@ impl Stock {
         let first = if self.newer == Newer::LeftOut { 0 } else { 5 };
         match first + dice.below(24 - first) {
             0 => Request { words: scripts::alone(dice), relaxed: Relaxed::Unordered },
-            1 => Request { words: scripts::recognised(&self.scripts, dice), relaxed: Relaxed::Exact },
+            1 => {
+                let words = scripts::recognised(&self.scripts, dice);
+                let is_timed = words[1].windows(3).any(|part| part.eq_ignore_ascii_case(b"ttl"));
+                Request { words, relaxed: if is_timed { Relaxed::Timed } else { Relaxed::Exact } }
+            }
             2..5 => {
                 let inner = self.command(dice);
                 let relaxed = inner.relaxed;

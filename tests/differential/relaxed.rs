@@ -158,3 +158,60 @@ fn sorted(reply: &Reply) -> Vec<String> {
     all.sort();
     all
 }
+
+mod agreeing {
+    use super::*;
+
+    fn list(items: &[i64]) -> Reply {
+        Reply::List(b'*', items.iter().map(|item| Reply::Int(*item)).collect())
+    }
+
+    #[test]
+    fn an_error_agrees_with_itself_only() {
+        let (one, other) = (Reply::Error(b"ERR one".to_vec()), Reply::Error(b"ERR other".to_vec()));
+        let all = [
+            Relaxed::Exact,
+            Relaxed::Unordered,
+            Relaxed::Drawn,
+            Relaxed::Walked,
+            Relaxed::Timed,
+            Relaxed::Own,
+        ];
+        for relaxed in all {
+            assert!(relaxed.agree(&one, &one));
+            assert!(!relaxed.agree(&one, &other), "{relaxed:?}");
+            assert!(!relaxed.agree(&one, &list(&[])), "{relaxed:?}");
+        }
+    }
+
+    #[test]
+    fn order_is_relaxed_and_nothing_else() {
+        assert!(!Relaxed::Exact.agree(&list(&[1, 2]), &list(&[2, 1])));
+        assert!(Relaxed::Unordered.agree(&list(&[1, 2]), &list(&[2, 1])));
+        assert!(!Relaxed::Unordered.agree(&list(&[1, 2]), &list(&[2, 2])));
+        assert!(!Relaxed::Unordered.agree(&list(&[1, 2]), &list(&[1, 2, 2])));
+        assert!(!Relaxed::Unordered.agree(&list(&[1]), &Reply::List(b'~', vec![Reply::Int(1)])));
+    }
+
+    #[test]
+    fn draws_have_a_length_and_leases_a_sign() {
+        assert!(Relaxed::Drawn.agree(&list(&[1, 2]), &list(&[3, 4])));
+        assert!(!Relaxed::Drawn.agree(&list(&[1, 2]), &list(&[3])));
+        assert!(!Relaxed::Drawn.agree(&Reply::NilBulk, &list(&[])));
+        assert!(Relaxed::Timed.agree(&list(&[7, -1]), &list(&[9, -1])));
+        assert!(!Relaxed::Timed.agree(&list(&[7, -1]), &list(&[9, -2])));
+        assert!(!Relaxed::Timed.agree(&Reply::Int(7), &Reply::Int(-1)));
+    }
+
+    #[test]
+    fn a_walk_of_one_step_finds_the_same() {
+        let walk = |cursor: &str, items: &[i64]| {
+            Reply::List(b'*', vec![Reply::Bulk(cursor.as_bytes().to_vec()), list(items)])
+        };
+        assert!(Relaxed::Walked.agree(&walk("0", &[1, 2]), &walk("0", &[2, 1])));
+        assert!(!Relaxed::Walked.agree(&walk("0", &[1, 2]), &walk("0", &[1])));
+        assert!(Relaxed::Walked.agree(&walk("5", &[1, 2]), &walk("9", &[3])));
+        let halfway = [b"SCAN".to_vec(), b"7".to_vec()];
+        assert_eq!((relaxed("SCAN", &halfway), relaxed("SCAN", &[])), (Relaxed::Own, Relaxed::Own));
+    }
+}

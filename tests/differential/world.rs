@@ -16,6 +16,9 @@ use crate::support::words::quote;
 /// Databases that are compared.
 const DATABASES: usize = 16;
 
+/// How often the real server is asked whether a client waits.
+const ASKED_MAX: usize = 2_000;
+
 /// Where two servers parted.
 #[derive(Clone, Debug)]
 pub(crate) struct Parted {
@@ -36,6 +39,8 @@ struct Client {
     queue: Option<Vec<Request>>,
     /// Requests that have no reply yet: the first waits, the others stand behind it.
     pending: VecDeque<Request>,
+    /// Whether the real server has said that the first of them waits.
+    is_waiting: bool,
     /// What each server calls the connection.
     ids: [i64; 2],
 }
@@ -130,12 +135,37 @@ impl World {
                 && inbox.is_empty()
                 && self.ours.receive(client, Patience::Briefly, inbox) == Heard::Silence
             {
-                break;
+                return self.both_wait(client, &request, at);
             }
             self.replies(client, &request, at)?;
             self.clients[client].pending.pop_front();
+            self.clients[client].is_waiting = false;
         }
         Ok(())
+    }
+
+    /// The real server may not have read the request yet: it is asked until the client waits there, too, so that it
+    /// does when the next request of somebody else comes.
+    fn both_wait(&mut self, client: usize, waiting: &Request, at: usize) -> Result<(), Parted> {
+        if self.clients[client].is_waiting {
+            return Ok(());
+        }
+        let id = self.clients[client].ids[1].to_string();
+        let mut bytes = Vec::new();
+        request(&["CLIENT", "LIST", "ID", &id], Relaxed::Own).write(&mut bytes);
+        for _ in 0..ASKED_MAX {
+            self.theirs.send(CLIENTS, &bytes);
+            let list = read(&mut self.theirs, CLIENTS, &mut self.clients[CLIENTS].theirs);
+            let Ok(Reply::Bulk(list)) = list else { break };
+            let list = String::from_utf8_lossy(&list).into_owned();
+            let mut flags = list.split(' ').filter_map(|field| field.strip_prefix("flags="));
+            if flags.any(|flags| flags.contains('b')) {
+                self.clients[client].is_waiting = true;
+                return Ok(());
+            }
+        }
+        let theirs = spell(read(&mut self.theirs, client, &mut self.clients[client].theirs));
+        Err(Parted { step: at, command: what(&waiting.words), ours: "<it waits>".to_owned(), theirs })
     }
 
     fn exchange(&mut self, client: usize, request: &Request, at: usize) -> Result<[Reply; 2], Parted> {

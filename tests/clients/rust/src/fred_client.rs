@@ -1,5 +1,6 @@
-//! fred by hand, over RESP2 and RESP3: SET NX PX, scripts that are loaded when they are missed, transactions, a subscriber.
+//! fred by hand, over RESP2 and RESP3: SET NX PX, scripts loaded when they are missed, transactions, a subscriber.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use fred::prelude::*;
@@ -112,6 +113,14 @@ async fn wakes(config: Config, locks: &Locks) -> Checked {
     news.init().await?;
     let mut messages = news.message_rx();
     news.subscribe("released:told").await?;
+    // Over RESP2 it returns before it has even asked.
+    let is_heard = async || -> FredResult<bool> {
+        let counts: HashMap<String, u64> = locks.client.pubsub_numsub("released:told").await?;
+        Ok(counts.values().sum::<u64>() == 1)
+    };
+    while !is_heard().await? {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     locks.release("told", "first").await?;
     let told: u64 = locks.client.publish("released:told", "first").await?;
     let message = messages.recv().await?;
