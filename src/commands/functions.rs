@@ -28,7 +28,7 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Calls a function.",
         since: "7.0.0",
         group: Group::Scripting,
-        flags: CALLS,
+        flags: CALLS.with(Flags::ASIDE),
         args: &[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
         subcommands: &[],
         run: fcall,
@@ -38,7 +38,7 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Calls a function that only reads.",
         since: "7.0.0",
         group: Group::Scripting,
-        flags: CALLS.with(Flags::READONLY),
+        flags: CALLS.with(Flags::READONLY).with(Flags::ASIDE),
         args: &[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
         subcommands: &[],
         run: fcall,
@@ -61,7 +61,7 @@ const SUBCOMMANDS: &[Row] = &[
         summary: "Loads a library; answers its name.",
         since: "7.0.0",
         group: Group::Scripting,
-        flags: CHANGES.with(Flags::DENYOOM),
+        flags: CHANGES.with(Flags::DENYOOM).with(Flags::ASIDE),
         args: &[token("replace", "REPLACE").maybe(), text("function-code")],
         subcommands: &[],
         run: load,
@@ -131,10 +131,6 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let count = count.ok_or_else(|| Refusal::said("ERR Bad number of keys provided"))?;
     let inputs = Inputs::counted(&mut call.args, count)?;
     let request = call.args.request();
-    // What a library defines can always call itself.
-    if !call.session.may_be_held {
-        return Ok(Outcome::Aside);
-    }
     let must_only_read = call.command.row.flags.has(Flags::READONLY);
 
     with_view(call, Reach::All, |call, view| {

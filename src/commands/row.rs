@@ -131,6 +131,9 @@ impl Flags {
     /// Changes no key, but would reach replicas: counts as a write where only reads are allowed.
     pub const REPLICATED: Self = Self(1 << 22);
 
+    /// May take long whatever it is given: carried out where a thread may be held.
+    pub const ASIDE: Self = Self(1 << 23);
+
     /// Both.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)

@@ -309,6 +309,10 @@ impl Engine {
                 return self.exec(session, command, batch, out);
             }
         }
+        if command.row.flags.has(Flags::ASIDE) && !session.may_be_held {
+            batch.commands -= 1;
+            return Flow::Aside;
+        }
         let shared = &*self.shared;
         let mut keys = SmallVec::new();
         let reach = command.reach(request, &mut keys);

@@ -35,7 +35,7 @@ pub(super) fn queue(
             *transaction = Transaction { is_aborted: true, ..Transaction::default() };
             return reply.error("ERR the requests of this transaction take too much memory");
         }
-        transaction.runs_scripts |= command.row.flags.has(Flags::SCRIPT);
+        transaction.runs_scripts |= command.row.flags.has(Flags::SCRIPT.with(Flags::ASIDE));
         transaction.may_write |= command.row.flags.has(Flags::WRITE.with(Flags::SCRIPT));
         transaction.queued.push(owned);
     }

@@ -103,13 +103,14 @@ impl Running {
         self.is_killed.load(Relaxed) || self.is_ended.load(Relaxed)
     }
 
-    /// Ends the script that runs, if it is of that kind and nothing speaks against it.
+    /// Ends the script that takes long, if it is of that kind and nothing speaks against it. One that has only just begun
+    /// is not meant.
     ///
     /// # Errors
     /// [`Unkillable`]: why it was not ended.
     pub fn kill(&self, is_function: bool) -> Result<(), Unkillable> {
         let script = self.script.lock();
-        let script = script.as_ref().ok_or(Unkillable::NoneRuns)?;
+        let script = script.as_ref().filter(|_| self.long_since().is_some()).ok_or(Unkillable::NoneRuns)?;
         if self.has_written.load(SeqCst) {
             return Err(Unkillable::HasWritten);
         }
