@@ -90,6 +90,18 @@ impl Budget {
         Ok(())
     }
 
+    /// Lifts the limit while our own code works for a script, on what is bounded anyway: under a limit, every string that is
+    /// handed to Lua costs a protected call.
+    pub(super) fn relax(&self, lua: &Lua) {
+        // A state that has its own allocator takes any limit.
+        let _ = lua.set_memory_limit(0);
+    }
+
+    /// Sets the limit again: Lua goes on.
+    pub(super) fn enforce(&self, lua: &Lua) {
+        let _ = lua.set_memory_limit(self.memory_max());
+    }
+
     /// Bytes that a script may hold.
     pub(super) fn memory_max(&self) -> usize {
         self.memory_max.load(Relaxed)

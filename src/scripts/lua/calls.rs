@@ -56,7 +56,10 @@ pub(super) fn with<R>(
                 budget.charge(STEPS_PER_CALL)?;
                 // Not while a reply is being made: commands do not call back into Lua.
                 let mut server = server.borrow_mut();
-                match server.call(lua, sandbox, names, &words) {
+                budget.relax(lua);
+                let answer = server.call(lua, sandbox, budget, names, &words);
+                budget.enforce(lua);
+                match answer {
                     Err(Failed::Lua(error)) => Err(error),
                     Err(Failed::Reply { line, from_command }) if raises => {
                         Err(Fault::Reply { line, from_command }.into())
@@ -111,6 +114,7 @@ impl Server<'_> {
         &mut self,
         lua: &Lua,
         sandbox: &Sandbox,
+        budget: &Budget,
         names: &Names,
         words: &MultiValue,
     ) -> Result<Value, Failed> {
@@ -145,7 +149,10 @@ impl Server<'_> {
                 let line = line.strip_suffix(b"\r\n").unwrap_or(line).to_vec();
                 Err(Failed::Reply { line, from_command: true })
             }
-            None => Ok(convert::read(lua, names, &self.reply)?),
+            None => {
+                budget.reserve(lua, self.reply.len())?;
+                Ok(convert::read(lua, names, &self.reply)?)
+            }
         }
     }
 

@@ -150,16 +150,20 @@ impl Interpreter {
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
         self.budget.begin(watchdog);
+        self.budget.relax(&self.lua);
         let result = self.inputs(keys, args).and_then(|()| {
             calls::with(&self.lua, &self.sandbox, &self.budget, &self.names, commands, || {
-                let results: MultiValue = self.sandbox.run.call(function)?;
-                self.finish(name, results, reply)
+                self.budget.enforce(&self.lua);
+                let results = self.sandbox.run.call::<MultiValue>(function);
+                self.budget.relax(&self.lua);
+                self.finish(name, results?, reply)
             })
         });
         // KEYS and ARGV are not to outlive the script.
         let _ = self.sandbox.globals.raw_set("KEYS", Value::Nil);
         let _ = self.sandbox.globals.raw_set("ARGV", Value::Nil);
         self.budget.end(&self.lua);
+        self.budget.enforce(&self.lua);
         match result {
             Ok(result) => result,
             Err(error) => Err(self.line(&error)),
