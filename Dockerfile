@@ -8,7 +8,8 @@
 ARG RUST_VERSION=1.95
 
 FROM rust:${RUST_VERSION}-alpine AS build
-RUN apk add --no-cache musl-dev
+# The C compiler is for Lua.
+RUN apk add --no-cache gcc musl-dev
 WORKDIR /source
 COPY . .
 # Packages and object files are kept between builds; the binary alone goes on.
