@@ -36,12 +36,26 @@ pub(super) struct Inside<'c, 'k> {
     replies: Vec<u8>,
     text: (usize, usize),
     only_reads: bool,
-    /// Whether it is interpreted: others may see it, and end it.
-    is_watched: bool,
+    /// While it is interpreted: others may see it, and end it.
+    watched: Option<Watched<'k>>,
     /// The database of whoever called the script: what a script selects does not outlive it.
     database: u16,
     /// Whether the script itself is a part of EXEC.
     was_nested: bool,
+}
+
+/// A script that others may see. Over when dropped, however that comes about: a server that believed it to run for ever
+/// would refuse everybody else.
+#[derive(Debug)]
+struct Watched<'k>(&'k Shared);
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        // The shards are let go in a moment: whoever comes again now finds them free, or nearly.
+        if self.0.running.end() {
+            self.0.keyspace.occupancy.end();
+        }
+    }
 }
 
 /// Room for replies that a session keeps between scripts.
@@ -60,8 +74,8 @@ impl<'c, 'k> Inside<'c, 'k> {
         let replies = std::mem::take(&mut session.scratch);
         let (now, database) = (view.now(), session.database);
         let was_nested = std::mem::replace(&mut session.is_nested, true);
-        let (text, is_watched) = ((0, 0), false);
-        Self { view, now, session, shared, replies, text, only_reads, is_watched, database, was_nested }
+        let (text, watched) = ((0, 0), None);
+        Self { view, now, session, shared, replies, text, only_reads, watched, database, was_nested }
     }
 
     /// The script is over.
@@ -73,16 +87,12 @@ impl<'c, 'k> Inside<'c, 'k> {
         replies.truncate(SCRATCH_BYTES_KEPT);
         replies.shrink_to(SCRATCH_BYTES_KEPT);
         self.session.scratch = replies;
-        // The shards are let go in a moment: whoever comes again now finds them free, or nearly.
-        if self.is_watched && self.shared.running.end() {
-            self.shared.keyspace.occupancy.end();
-        }
     }
 
     /// Somebody looks after the script from here on, and others may see it.
     #[cfg(feature = "lua")]
     pub(super) fn watch(&mut self, function: Option<Function>) -> Arc<dyn Watchdog> {
-        self.is_watched = true;
+        self.watched = Some(Watched(self.shared));
         let since = self.shared.clock.now().lock;
         let client = Arc::clone(&self.session.client);
         self.shared.running.begin(Running { since, function, client });
@@ -139,7 +149,7 @@ impl<'c, 'k> Inside<'c, 'k> {
         } else if self.only_reads && flags.has(Flags::WRITE.with(Flags::REPLICATED)) {
             Err(Refusal::said("ERR Write commands are not allowed from read-only scripts."))
         } else {
-            if self.is_watched && flags.has(Flags::WRITE) {
+            if self.watched.is_some() && flags.has(Flags::WRITE) {
                 self.shared.running.note_write();
             }
             Ok(command)
