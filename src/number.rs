@@ -43,6 +43,20 @@ pub fn float_text(value: f64) -> String {
     if value == 0.0 { "0".to_owned() } else { format!("{value}") }
 }
 
+/// An integer without a sign as C's `strtoul` reads it: it may have a sign all the same, and a negative one wraps around.
+pub fn wrapped(text: &[u8]) -> Option<u64> {
+    let (is_negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if !digits.first().is_some_and(u8::is_ascii_digit) {
+        return None;
+    }
+    let magnitude: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some(if is_negative { magnitude.wrapping_neg() } else { magnitude })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

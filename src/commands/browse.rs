@@ -4,9 +4,9 @@
 //! Source  Redis 7.0 `db.c`: `scanGenericCommand`, `parseScanCursorOrReply`.
 
 use super::row::{Flags, Group, Row, integer, pattern, text};
-use super::{Args, Call, Outcome};
+use super::walk::{Found, WalkOptions, cursor};
+use super::{Call, Outcome};
 use crate::error::Refusal;
-use crate::resp::Reply;
 use crate::types::glob;
 
 pub(super) const ROWS: &[Row] = &[
@@ -91,33 +91,16 @@ fn random_key(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-#[derive(Debug)]
-struct ScanOptions<'a> {
-    count: u64,
-    pattern: Option<&'a [u8]>,
-    type_name: Option<&'a [u8]>,
-}
-
-fn scan_options<'a>(args: &mut Args<'a>) -> Result<ScanOptions<'a>, Refusal> {
-    let mut options = ScanOptions { count: 10, pattern: None, type_name: None };
-    while !args.is_empty() {
-        if args.take("COUNT") {
-            let count = args.integer()?;
-            options.count = u64::try_from(count).ok().filter(|count| *count > 0).ok_or(Refusal::Syntax)?;
-        } else if args.take("MATCH") {
-            options.pattern = Some(args.word()?);
-        } else if args.take("TYPE") {
-            options.type_name = Some(args.word()?);
-        } else {
-            return Err(Refusal::Syntax);
-        }
-    }
-    Ok(options)
-}
-
 fn scan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let mut cursor = cursor(call.args.word()?).ok_or_else(|| Refusal::said("ERR invalid cursor"))?;
-    let options = scan_options(&mut call.args)?;
+    let mut cursor = cursor(&mut call.args)?;
+    let mut wanted_type = None;
+    let options = WalkOptions::take(&mut call.args, |args| {
+        let is_type = args.take("TYPE");
+        if is_type {
+            wanted_type = Some(args.word()?);
+        }
+        Ok(is_type)
+    })?;
 
     let mut found = Found::default();
     let mut left = options.count;
@@ -127,8 +110,8 @@ fn scan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         let mut seen = 0;
         cursor = call.view.scan(cursor, keys, &mut |name, type_name| {
             seen += 1;
-            let fits = options.pattern.is_none_or(|pattern| glob::matches(pattern, name))
-                && options.type_name.is_none_or(|wanted| wanted.eq_ignore_ascii_case(type_name.as_bytes()));
+            let fits = options.fits(name)
+                && wanted_type.is_none_or(|wanted| wanted.eq_ignore_ascii_case(type_name.as_bytes()));
             if fits {
                 found.add(name);
             }
@@ -139,71 +122,6 @@ fn scan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         left = left.saturating_sub(seen);
     }
 
-    call.reply.array(2);
-    call.reply.bulk(itoa::Buffer::new().format(cursor).as_bytes());
-    found.answer(&mut call.reply);
+    found.answer_step(cursor, &mut call.reply);
     Ok(Outcome::Replied)
-}
-
-/// A cursor as C's `strtoul` reads it, which takes a sign, wraps a negative number around, and reads nothing as 0.
-pub(super) fn cursor(text: &[u8]) -> Option<u64> {
-    if text.is_empty() {
-        return Some(0);
-    }
-    let (is_negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        digits => (false, digits),
-    };
-    if !digits.first().is_some_and(u8::is_ascii_digit) {
-        return None;
-    }
-    let magnitude: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    Some(if is_negative { magnitude.wrapping_neg() } else { magnitude })
-}
-
-/// Names of keys, already in the words of the protocol: how many they are is known at the end only.
-#[derive(Debug, Default)]
-pub(super) struct Found {
-    count: usize,
-    names: Vec<u8>,
-}
-
-impl Found {
-    pub(super) fn add(&mut self, name: &[u8]) {
-        self.count += 1;
-        Reply::new(&mut self.names, crate::resp::Protocol::Resp2).bulk(name);
-    }
-
-    pub(super) fn answer(&self, reply: &mut Reply<'_>) {
-        reply.array(self.count);
-        reply.raw(&self.names);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::cursor;
-
-    #[test]
-    fn a_cursor_is_what_strtoul_takes_and_nothing_else() {
-        for (text, value) in [
-            ("", Some(0)),
-            ("0", Some(0)),
-            ("007", Some(7)),
-            ("+5", Some(5)),
-            ("-1", Some(u64::MAX)),
-            ("18446744073709551615", Some(u64::MAX)),
-            ("18446744073709551616", None),
-            ("-", None),
-            ("--1", None),
-            ("-+1", None),
-            (" 0", None),
-            ("0x0", None),
-            ("1 ", None),
-            ("abc", None),
-        ] {
-            assert_eq!(cursor(text.as_bytes()), value, "{text:?}");
-        }
-    }
 }

@@ -3,10 +3,35 @@
 //! Source  Redis 7.0: `parseExtendedStringArgumentsOrReply`, `getExpireMillisecondsOrReply`.
 
 use super::Args;
+use super::row::{Arg, integer, one_of, token, unix_time};
 use crate::clock::{Deadline, Now};
 use crate::error::Refusal;
 use crate::keyspace::View;
 use crate::number;
+
+/// How a command that may change a lease takes a new one, or none.
+pub(super) const NEW_LEASE: Arg = one_of(
+    "expiration",
+    &[
+        integer("seconds").after("EX"),
+        integer("milliseconds").after("PX"),
+        unix_time("unix-time-seconds").after("EXAT"),
+        unix_time("unix-time-milliseconds").after("PXAT"),
+        token("persist", "PERSIST"),
+    ],
+);
+
+/// How a command that sets a value takes its lease, or leaves the one there is.
+pub(super) const LEASE: Arg = one_of(
+    "expiration",
+    &[
+        integer("seconds").after("EX"),
+        integer("milliseconds").after("PX"),
+        unix_time("unix-time-seconds").after("EXAT"),
+        unix_time("unix-time-milliseconds").after("PXAT"),
+        token("keepttl", "KEEPTTL"),
+    ],
+);
 
 /// The unit of a number of a command, and whether it counts from now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

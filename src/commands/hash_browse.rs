@@ -2,12 +2,12 @@
 //!
 //! Source  Redis 7.0 `t_hash.c`: `hrandfieldWithCountCommand`, and `db.c`: `scanGenericCommand`; NOVALUES of Valkey 8.
 
-use super::browse::{Found, cursor};
 use super::row::{Flags, Group, Row, block, integer, key, pattern, token};
+use super::walk::{Found, WalkOptions, cursor};
 use super::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
 use crate::resp::{Protocol, Reply};
-use crate::types::{Hash, Shape, glob};
+use crate::types::{Hash, Shape};
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -167,56 +167,31 @@ impl Drawn<'_, '_> {
 /// Bytes of a bulk string beside its own.
 const BULK_BYTES: usize = 6;
 
-#[derive(Debug)]
-struct ScanOptions<'a> {
-    count: u64,
-    pattern: Option<&'a [u8]>,
-    with_values: bool,
-}
-
-fn scan_options<'a>(args: &mut Args<'a>) -> Result<ScanOptions<'a>, Refusal> {
-    let mut options = ScanOptions { count: 10, pattern: None, with_values: true };
-    while !args.is_empty() {
-        if args.take("COUNT") {
-            let count = args.integer()?;
-            options.count = u64::try_from(count).ok().filter(|count| *count > 0).ok_or(Refusal::Syntax)?;
-        } else if args.take("MATCH") {
-            options.pattern = Some(args.word()?);
-        } else if args.take("NOVALUES") {
-            options.with_values = false;
-        } else {
-            return Err(Refusal::Syntax);
-        }
-    }
-    Ok(options)
-}
-
 fn hscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
-    let cursor = cursor(call.args.word()?).ok_or_else(|| Refusal::said("ERR invalid cursor"))?;
+    let cursor = cursor(&mut call.args)?;
     // Options are looked at only when the key is there, as in Redis.
     let Some(hash) = call.view.read_as::<Hash>(name)? else {
-        answer(&mut call.reply, 0, &Found::default());
+        Found::default().answer_step(0, &mut call.reply);
         return Ok(Outcome::Replied);
     };
-    let options = scan_options(&mut call.args)?;
+    let mut with_values = true;
+    let options = WalkOptions::take(&mut call.args, |args| {
+        let is_own = args.take("NOVALUES");
+        with_values &= !is_own;
+        Ok(is_own)
+    })?;
 
     let mut found = Found::default();
     let cursor = hash.scan(cursor, options.count, |field, value| {
-        if options.pattern.is_none_or(|pattern| glob::matches(pattern, field)) {
+        if options.fits(field) {
             found.add(field);
-            if options.with_values {
+            if with_values {
                 found.add(value);
             }
         }
     });
 
-    answer(&mut call.reply, cursor, &found);
+    found.answer_step(cursor, &mut call.reply);
     Ok(Outcome::Replied)
-}
-
-fn answer(reply: &mut Reply<'_>, cursor: u64, found: &Found) {
-    reply.array(2);
-    reply.bulk(itoa::Buffer::new().format(cursor).as_bytes());
-    found.answer(reply);
 }

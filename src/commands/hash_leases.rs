@@ -3,11 +3,11 @@
 //! Source  Valkey 9.1 `t_hash.c`: Redis 7.0 has none of it. The key's type is looked at before the number of a lease,
 //!         and the fields' conditions after it.
 
-use super::expiry::{LeaseOption, Unit};
+use super::expiry::{LEASE, LeaseOption, NEW_LEASE, Unit};
 use super::hash_expiry::{
     FIELDS, announce, deadline, has_come, take_count, words_behind_fields, wrong_count,
 };
-use super::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token, unix_time};
+use super::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
 use super::strings::pairs;
 use super::{Args, Call, Outcome};
 use crate::clock::{Deadline, Now};
@@ -47,28 +47,6 @@ pub(super) const ROWS: &[Row] = &[
         run: hsetex,
     },
 ];
-
-const NEW_LEASE: Arg = one_of(
-    "expiration",
-    &[
-        integer("seconds").after("EX"),
-        integer("milliseconds").after("PX"),
-        unix_time("unix-time-seconds").after("EXAT"),
-        unix_time("unix-time-milliseconds").after("PXAT"),
-        token("persist", "PERSIST"),
-    ],
-);
-
-const LEASE: Arg = one_of(
-    "expiration",
-    &[
-        integer("seconds").after("EX"),
-        integer("milliseconds").after("PX"),
-        unix_time("unix-time-seconds").after("EXAT"),
-        unix_time("unix-time-milliseconds").after("PXAT"),
-        token("keepttl", "KEEPTTL"),
-    ],
-);
 
 const KEY_CONDITION: Arg = one_of("key-condition", &[token("nx", "NX"), token("xx", "XX")]);
 const FIELDS_CONDITION: Arg = one_of("fields-condition", &[token("fnx", "FNX"), token("fxx", "FXX")]);

@@ -55,6 +55,7 @@ mod strings;
 pub mod table;
 mod text;
 mod transactions;
+mod walk;
 #[cfg(feature = "lua")]
 mod watchdog;
 

@@ -4,15 +4,15 @@
 
 use std::collections::BTreeSet;
 
-use super::browse::{Found, cursor};
 use super::lists::positive;
 use super::row::{Flags, Group, Row, integer, key, pattern};
 use super::sets::members;
-use super::{Args, Call, Outcome, Shared};
+use super::walk::{Found, WalkOptions, cursor};
+use super::{Call, Outcome, Shared};
 use crate::error::Refusal;
 use crate::resp::Reply;
 use crate::types::set::Member;
-use crate::types::{Set, Shape, glob};
+use crate::types::{Set, Shape};
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -180,39 +180,22 @@ fn repeated(set: &Set, count: u64, shared: &Shared, reply: &mut Reply<'_>) -> Re
 
 fn sscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
-    let cursor = cursor(call.args.word()?).ok_or_else(|| Refusal::said("ERR invalid cursor"))?;
+    let cursor = cursor(&mut call.args)?;
 
     let mut found = Found::default();
     let mut next = 0;
     // The options are looked at only when the set is there, as in Redis.
     if let Some(set) = call.view.read_as::<Set>(name)? {
-        let (count, pattern) = scan_options(&mut call.args)?;
-        next = set.scan(cursor, count, |member| {
+        let options = WalkOptions::take(&mut call.args, |_| Ok(false))?;
+        next = set.scan(cursor, options.count, |member| {
             member.with_bytes(|bytes| {
-                if pattern.is_none_or(|pattern| glob::matches(pattern, bytes)) {
+                if options.fits(bytes) {
                     found.add(bytes);
                 }
             });
         });
     }
 
-    call.reply.array(2);
-    call.reply.bulk(itoa::Buffer::new().format(next).as_bytes());
-    found.answer(&mut call.reply);
+    found.answer_step(next, &mut call.reply);
     Ok(Outcome::Replied)
-}
-
-/// How many members to look at, and what they must fit.
-fn scan_options<'a>(args: &mut Args<'a>) -> Result<(u64, Option<&'a [u8]>), Refusal> {
-    let (mut count, mut pattern) = (10, None);
-    while !args.is_empty() {
-        if args.take("COUNT") {
-            count = u64::try_from(args.integer()?).ok().filter(|count| *count > 0).ok_or(Refusal::Syntax)?;
-        } else if args.take("MATCH") {
-            pattern = Some(args.word()?);
-        } else {
-            return Err(Refusal::Syntax);
-        }
-    }
-    Ok((count, pattern))
 }

@@ -41,13 +41,7 @@ pub(super) const ROWS: &[Row] = &[
         since: "6.2.0",
         group: Group::SortedSet,
         flags: Flags::READONLY,
-        args: &[
-            key_count(),
-            key("key").many(),
-            WEIGHTS,
-            AGGREGATE,
-            token("withscores", "WITHSCORES").maybe(),
-        ],
+        args: COMBINED,
         subcommands: &[],
         run: zinter,
     },
@@ -77,13 +71,7 @@ pub(super) const ROWS: &[Row] = &[
         since: "6.2.0",
         group: Group::SortedSet,
         flags: Flags::READONLY,
-        args: &[
-            key_count(),
-            key("key").many(),
-            WEIGHTS,
-            AGGREGATE,
-            token("withscores", "WITHSCORES").maybe(),
-        ],
+        args: COMBINED,
         subcommands: &[],
         run: zunion,
     },
@@ -98,6 +86,10 @@ pub(super) const ROWS: &[Row] = &[
         run: zunionstore,
     },
 ];
+
+/// What ZINTER and ZUNION take.
+const COMBINED: &[Arg] =
+    &[key_count(), key("key").many(), WEIGHTS, AGGREGATE, token("withscores", "WITHSCORES").maybe()];
 
 const WEIGHTS: Arg = double("weight").after("WEIGHTS").many().maybe();
 const AGGREGATE: Arg = one_of("aggregate", &[token("sum", "SUM"), token("min", "MIN"), token("max", "MAX")])

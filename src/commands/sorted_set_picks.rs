@@ -5,16 +5,16 @@
 
 use std::collections::BTreeSet;
 
-use super::browse::{Found, cursor};
 use super::row::{Flags, Group, Row, integer, key, key_count, one_of, pattern, token};
 use super::sorted_set_ranges::answer_entries;
+use super::walk::{Found, WalkOptions, cursor};
 use super::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
 use crate::keyspace::View;
 use crate::number::double::Text;
 use crate::number::integer as whole;
 use crate::resp::Reply;
-use crate::types::{Shape, SortedSet, glob};
+use crate::types::{Shape, SortedSet};
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -328,50 +328,29 @@ const DRAWS_MAX: usize = 4 * 1024 * 1024;
 /// Bytes of all of them together.
 const DRAWN_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-#[derive(Debug)]
-struct ScanOptions<'a> {
-    count: u64,
-    pattern: Option<&'a [u8]>,
-    with_scores: bool,
-}
-
-fn scan_options<'a>(args: &mut Args<'a>) -> Result<ScanOptions<'a>, Refusal> {
-    let mut options = ScanOptions { count: 10, pattern: None, with_scores: true };
-    while !args.is_empty() {
-        if args.take("COUNT") {
-            let count = args.integer()?;
-            options.count = u64::try_from(count).ok().filter(|count| *count > 0).ok_or(Refusal::Syntax)?;
-        } else if args.take("MATCH") {
-            options.pattern = Some(args.word()?);
-        } else if args.take("NOSCORES") {
-            options.with_scores = false;
-        } else {
-            return Err(Refusal::Syntax);
-        }
-    }
-    Ok(options)
-}
-
 fn zscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
-    let cursor = cursor(call.args.word()?).ok_or_else(|| Refusal::said("ERR invalid cursor"))?;
+    let cursor = cursor(&mut call.args)?;
     let mut found = Found::default();
     let mut next = 0;
     // Options are looked at only when the key is there, as in Redis.
     if let Some(set) = call.view.read_as::<SortedSet>(name)? {
-        let options = scan_options(&mut call.args)?;
+        let mut with_scores = true;
+        let options = WalkOptions::take(&mut call.args, |args| {
+            let is_own = args.take("NOSCORES");
+            with_scores &= !is_own;
+            Ok(is_own)
+        })?;
         next = set.scan(cursor, options.count, |member, score| {
-            if options.pattern.is_none_or(|pattern| glob::matches(pattern, member)) {
+            if options.fits(member) {
                 found.add(member);
-                if options.with_scores {
+                if with_scores {
                     found.add(Text::new(score).as_bytes());
                 }
             }
         });
     }
 
-    call.reply.array(2);
-    call.reply.bulk(itoa::Buffer::new().format(next).as_bytes());
-    found.answer(&mut call.reply);
+    found.answer_step(next, &mut call.reply);
     Ok(Outcome::Replied)
 }

@@ -394,16 +394,7 @@ fn unsigned(text: &[u8]) -> Option<u64> {
     if let Some(number) = number::integer(text) {
         return u64::try_from(number).ok();
     }
-    let (is_negative, digits) = match text.trim_ascii_start() {
-        [b'-', digits @ ..] => (true, digits),
-        [b'+', digits @ ..] => (false, digits),
-        digits => (false, digits),
-    };
-    if !digits.first().is_some_and(u8::is_ascii_digit) {
-        return None;
-    }
-    let magnitude: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    Some(if is_negative { magnitude.wrapping_neg() } else { magnitude })
+    number::wrapped(text.trim_ascii_start())
 }
 
 const INVALID_ID: Refusal =

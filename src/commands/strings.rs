@@ -2,8 +2,8 @@
 //!
 //! Source  Redis 7.0 `t_string.c`; IFEQ, DELIFEQ of Valkey 8.1 / 9.0; IFNE and DELEX of Redis 8.4's documentation.
 
-use super::expiry::{self, LeaseOption, Unit};
-use super::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token, unix_time};
+use super::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
+use super::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
 use super::{Args, Call, Outcome};
 use crate::error::Refusal;
 use crate::keyspace::{Entry, Lease, Occupied};
@@ -146,17 +146,6 @@ const PAIR: Arg = block("data", &[key("key"), text("value")]);
 const COMPARISON: Arg =
     one_of("condition", &[text("comparison-value").after("IFEQ"), text("comparison-value").after("IFNE")]);
 
-const NEW_LEASE: Arg = one_of(
-    "expiration",
-    &[
-        integer("seconds").after("EX"),
-        integer("milliseconds").after("PX"),
-        unix_time("unix-time-seconds").after("EXAT"),
-        unix_time("unix-time-milliseconds").after("PXAT"),
-        token("persist", "PERSIST"),
-    ],
-);
-
 const CONDITION: Arg = one_of(
     "condition",
     &[
@@ -164,17 +153,6 @@ const CONDITION: Arg = one_of(
         token("xx", "XX"),
         text("comparison-value").after("IFEQ"),
         text("comparison-value").after("IFNE"),
-    ],
-);
-
-const LEASE: Arg = one_of(
-    "expiration",
-    &[
-        integer("seconds").after("EX"),
-        integer("milliseconds").after("PX"),
-        unix_time("unix-time-seconds").after("EXAT"),
-        unix_time("unix-time-milliseconds").after("PXAT"),
-        token("keepttl", "KEEPTTL"),
     ],
 );
 

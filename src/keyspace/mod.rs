@@ -286,13 +286,6 @@ impl Keyspace {
         self.cells.iter().map(|cell| cell.0.lock().parked.len()).sum()
     }
 
-    /// Starts the counters again at zero.
-    pub fn reset_counts(&self) {
-        for cell in &self.cells {
-            cell.0.lock().reset_counts();
-        }
-    }
-
     /// Keys of a database, and how many of them have a deadline; one shard after the other.
     pub fn size(&self, database: u16) -> (usize, usize) {
         self.cells.iter().fold((0, 0), |(keys, deadlines), cell| {
