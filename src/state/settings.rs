@@ -4,7 +4,7 @@
 //! Rule    a value is checked against its row before it is stored; what reads it on a command's path is an atomic.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::RwLock;
 
@@ -77,7 +77,6 @@ pub struct Settings {
     events: AtomicU32,
     bulk_bytes_max: AtomicU64,
     script_bytes_max: AtomicU64,
-    needs_password: AtomicBool,
     slow_micros: AtomicI64,
     spike_millis: AtomicI64,
     tracked_keys_max: AtomicU64,
@@ -104,7 +103,6 @@ impl Default for Settings {
             events: AtomicU32::new(0),
             bulk_bytes_max: AtomicU64::new(0),
             script_bytes_max: AtomicU64::new(0),
-            needs_password: AtomicBool::new(false),
             slow_micros: AtomicI64::new(0),
             spike_millis: AtomicI64::new(0),
             tracked_keys_max: AtomicU64::new(0),
@@ -218,12 +216,6 @@ impl Settings {
         usize::try_from(self.script_bytes_max.load(Relaxed)).unwrap_or(usize::MAX)
     }
 
-    /// Whether clients must authenticate.
-    #[inline]
-    pub fn needs_password(&self) -> bool {
-        self.needs_password.load(Relaxed)
-    }
-
     /// Microseconds that make a command slow; negative: none is.
     #[inline]
     pub fn slow_micros(&self) -> i64 {
@@ -262,7 +254,6 @@ impl Settings {
         self.events.store(Events::parse(&self.text("notify-keyspace-events")).map_or(0, |e| e.0), Relaxed);
         self.bulk_bytes_max.store(self.integer("proto-max-bulk-len") as u64, Relaxed);
         self.script_bytes_max.store(self.integer("script-memory-limit") as u64, Relaxed);
-        self.needs_password.store(!self.text("requirepass").is_empty(), Relaxed);
     }
 }
 
