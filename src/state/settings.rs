@@ -4,7 +4,7 @@
 //! Rule    a value is checked against its row before it is stored; what reads it on a command's path is an atomic.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::RwLock;
 
@@ -81,6 +81,7 @@ pub struct Settings {
     spike_millis: AtomicI64,
     tracked_keys_max: AtomicU64,
     busy_millis: AtomicI64,
+    is_protected: AtomicBool,
     hook: Hook,
 }
 
@@ -107,6 +108,7 @@ impl Default for Settings {
             spike_millis: AtomicI64::new(0),
             tracked_keys_max: AtomicU64::new(0),
             busy_millis: AtomicI64::new(0),
+            is_protected: AtomicBool::new(true),
             hook: Hook::default(),
         };
         settings.refresh();
@@ -239,6 +241,11 @@ impl Settings {
         u64::try_from(self.busy_millis.load(Relaxed)).ok().filter(|millis| *millis > 0)
     }
 
+    /// Whether connections from other machines are refused while no password is set.
+    pub fn is_protected(&self) -> bool {
+        self.is_protected.load(Relaxed)
+    }
+
     /// Whether commands are measured that never take long for any reason of their own: two readings of the clock would be
     /// most of what they cost, so that they are only when somebody asks about less than the default threshold.
     #[inline]
@@ -247,6 +254,7 @@ impl Settings {
     }
 
     fn refresh(&self) {
+        self.is_protected.store(self.flag("protected-mode"), Relaxed);
         self.slow_micros.store(self.integer("slowlog-log-slower-than"), Relaxed);
         self.spike_millis.store(self.integer("latency-monitor-threshold"), Relaxed);
         self.tracked_keys_max.store(self.integer("tracking-table-max-keys") as u64, Relaxed);
