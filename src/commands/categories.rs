@@ -40,11 +40,11 @@ pub(super) fn categories(command: &Command) -> Vec<&'static str> {
 pub(super) fn is_in(command: &Command, name: &str) -> bool {
     let flags = command.row.flags;
     let chapter = facts::category(command);
-    let is_scripting = chapter == Some("scripting");
     let is_admin = flags.has(Flags::ADMIN) || command.name == "role";
     match name {
-        "read" => flags.has(Flags::READONLY) && !is_scripting,
-        "write" => flags.has(Flags::WRITE) && !is_scripting,
+        // A script that only reads is not counted: what it reads is decided call by call.
+        "read" => flags.has(Flags::READONLY) && chapter != Some("scripting"),
+        "write" => flags.has(Flags::WRITE),
         "pubsub" => flags.has(Flags::PUBSUB),
         "admin" => is_admin,
         "fast" => flags.has(Flags::FAST),

@@ -5,6 +5,7 @@
 //! Source  Redis 7.0 `acl.c`, `script.c`, `multi.c`.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::command::{named, specifications};
 use super::row::Kind;
@@ -93,6 +94,7 @@ pub(crate) fn check(
     command: &'static Command,
     request: Request<'_>,
 ) -> Result<(), Refusal> {
+    session.client.last_command.store(command.index, Relaxed);
     let context = if session.transaction.is_some() { Context::Transaction } else { Context::Request };
     look(session, shared, command, request, context).map_err(|denied| {
         Refusal::said(match denied {
@@ -172,8 +174,6 @@ fn look(
 ) -> Result<(), Denied> {
     let result = session.account.user().check(&asked(command, request));
     if let Err(denied) = result {
-        use std::sync::atomic::Ordering::Relaxed;
-        session.client.last_command.store(command.index, Relaxed);
         let metrics = &shared.metrics;
         let (reason, object, counter) = match denied {
             Denied::Command => (Reason::Command, command.name.as_bytes(), &metrics.denied_command),

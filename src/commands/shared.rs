@@ -279,6 +279,10 @@ fn terms(settings: &Settings) -> Terms<'static> {
     Terms { catalog: table(), all_channels: settings.text("acl-pubsub-default") == "allchannels" }
 }
 
+/// Settings whose values are passwords or name users, those of Redis that are refused here included.
+const SECRETS: &[&[u8]] =
+    &[b"requirepass", b"masterauth", b"masteruser", b"tls-key-file-pass", b"tls-client-key-file-pass"];
+
 /// The words of a call without what should not be read: passwords, and who the users are.
 fn redacted<'a>(command: &Command, request: Request<'a>) -> Vec<&'a [u8]> {
     let mut words: Vec<_> = request.words().collect();
@@ -287,7 +291,7 @@ fn redacted<'a>(command: &Command, request: Request<'a>) -> Vec<&'a [u8]> {
     }
     if command.name == "config|set" {
         for at in (2..words.len().saturating_sub(1)).step_by(2) {
-            if words[at].eq_ignore_ascii_case(b"requirepass") {
+            if SECRETS.iter().any(|name| words[at].eq_ignore_ascii_case(name)) {
                 words[at + 1] = b"(redacted)";
             }
         }

@@ -75,7 +75,7 @@ impl Engine {
         }
         crate::commands::discard_all(session, &self.shared);
         let text = refusal.text();
-        let reason = text.split_once(' ').map_or(&*text, |(_, reason)| reason);
+        let reason = text.strip_prefix("ERR ").unwrap_or(&text);
         Refusal::said(format!("EXECABORT Transaction discarded because of: {reason}"))
     }
 
