@@ -129,9 +129,7 @@ pub(crate) fn check_again(
         let reason = match denied {
             Denied::Command => "no permission to execute the command or subcommand",
             Denied::Key(_) => "no permission to touch the specified keys",
-            Denied::Channel(_) => {
-                "no permission to access one of the channels used as arguments to the command"
-            }
+            Denied::Channel(_) => "no permission to access one of the channels used as arguments",
         };
         Refusal::said(format!(
             "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This \
