@@ -75,7 +75,9 @@ mod sealed {
         let config = match &trust.identity {
             Some((certificate, key)) => {
                 let (chain, key) = (certificates(certificate)?, self::key(key)?);
-                builder.with_client_auth_cert(chain, key).map_err(|error| format!("{certificate}: {error}"))?
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|error| format!("{certificate}: {error}"))?
             }
             None => builder.with_no_client_auth(),
         };

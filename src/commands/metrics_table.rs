@@ -3,7 +3,6 @@
 //! Source  Redis 7.0 `genRedisInfoString`: names and order; what clients, redis_exporter and Redis Insight look for is
 //!         there even where it cannot be anything but zero here.
 
-
 use super::VERSION;
 use super::metrics::{Metric, counter, fact, gauge, human, never, percent, secs, show, zero};
 use crate::state::channels::Kind as Listening;

@@ -1,0 +1,1 @@
+//! The binary: its ports, its signal, and whether it is healthy.
