@@ -78,7 +78,7 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
 /// Certificates that have been renewed are taken up; what cannot be used is not, and said.
 fn reload(server: &Server) {
     match server.reload_certificates() {
-        Ok(()) => tracing::info!("SIGHUP: the files have been read again"),
+        Ok(()) => tracing::info!("Certificates have been read again"),
         Err(reason) => tracing::warn!(reason, "Certificates stay as they were"),
     }
 }

@@ -230,3 +230,56 @@ fn key(setting: &str, path: &str) -> Result<PrivateKeyDer<'static>, String> {
 fn open(path: &str) -> io::Result<BufReader<File>> {
     File::open(path).map(BufReader::new)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// The setting's files, made for the test: a certificate that vouches for itself.
+    fn tls() -> Tls {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let directory = std::env::temp_dir().join(format!("redlatch-tls-unit-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = |name: &str, text: String| {
+            let path = directory.join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let (certificate, key) =
+            (file("crt", made.cert.pem()), file("key", made.signing_key.serialize_pem()));
+        let tls = Tls::open(&|name| match name {
+            "tls-cert-file" => certificate.clone(),
+            "tls-key-file" => key.clone(),
+            "tls-auth-clients" => "no".to_owned(),
+            _ => String::new(),
+        });
+        std::fs::remove_dir_all(&directory).unwrap();
+        tls.unwrap()
+    }
+
+    // With its clock stopped, the runtime moves time on whenever everybody waits.
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_that_takes_too_long_ends() {
+        let (ours, mut theirs) = tokio::io::duplex(1024);
+        let mut sealed = tls().seal(ours);
+        theirs.write_all(&[0x16, 3, 1]).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let error = sealed.read(&mut [0; 1]).await.unwrap_err();
+        assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, HANDSHAKE_MAX));
+        drop(sealed);
+        assert_eq!(theirs.read(&mut [0; 9]).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_handshake_is_never_read_as_anything_else() {
+        let (ours, mut theirs) = tokio::io::duplex(1024);
+        let mut sealed = tls().seal(ours);
+        theirs.write_all(b"*1\r\n$4\r\nPING\r\n").await.unwrap();
+        for _ in 0..2 {
+            assert!(sealed.read(&mut [0; 1]).await.is_err());
+            assert!(sealed.write(b"+PONG\r\n").await.is_err());
+        }
+    }
+}

@@ -101,3 +101,111 @@ fn make_way(path: &Path) -> io::Result<()> {
         _ => Err(io::ErrorKind::AddrInUse.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::*;
+
+    /// A path that nothing stands at, in a directory of this process.
+    fn free_path() -> PathBuf {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let directory = std::env::temp_dir().join(format!("redlatch-unix-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        directory.join(format!("{}.sock", MADE.fetch_add(1, Relaxed)))
+    }
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    fn refusal(path: &Path) -> io::ErrorKind {
+        Bound::new(path, None).unwrap_err().kind()
+    }
+
+    #[test]
+    fn whoever_gets_in_finds_the_permissions_as_they_were_set() {
+        for wanted in [0o700, 0o660, 0o777].repeat(30) {
+            let path = free_path();
+            let visitor = std::thread::spawn({
+                let path = path.clone();
+                move || {
+                    while UnixStream::connect(&path).is_err() {
+                        std::thread::yield_now();
+                    }
+                    mode(&path)
+                }
+            });
+            let bound = Bound::new(&path, Some(wanted)).unwrap();
+            assert_eq!(visitor.join().unwrap(), wanted);
+            drop(bound);
+        }
+    }
+
+    #[test]
+    fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
+        let path = free_path();
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "the dead leave their file");
+        let bound = Bound::new(&path, None).unwrap();
+        assert_eq!(refusal(&path), io::ErrorKind::AddrInUse);
+        UnixStream::connect(&path).unwrap();
+        drop(bound);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_server_too_busy_to_accept_is_alive() {
+        let path = free_path();
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        socket.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        socket.listen(0).unwrap();
+        let mut waiting = Vec::new();
+        loop {
+            let client = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+            client.set_nonblocking(true).unwrap();
+            match client.connect(&SockAddr::unix(&path).unwrap()) {
+                Ok(()) => waiting.push(client),
+                Err(error) => break assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+        assert_eq!(refusal(&path), io::ErrorKind::AddrInUse);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_socket_is_left_alone() {
+        let path = free_path();
+        std::fs::write(&path, "somebody's work").unwrap();
+        assert_eq!(refusal(&path), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "somebody's work");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/nowhere/at/all", &path).unwrap();
+        assert_eq!(refusal(&path), io::ErrorKind::AlreadyExists);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn the_file_of_another_server_outlives_this_one() {
+        let path = free_path();
+        let first = Bound::new(&path, None).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let second = Bound::new(&path, None).unwrap();
+        drop(first);
+        UnixStream::connect(&path).unwrap();
+        drop(second);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn permissions_are_octal() {
+        for (octal, mode) in [("", None), ("0", None), ("700", Some(0o700)), ("0770", Some(0o770))] {
+            assert_eq!(permissions(octal), Ok(mode), "{octal}");
+        }
+        for octal in ["8", "79", "rwx", "0x1f", "1000", "-1", "+7", " 700", "77777777777"] {
+            assert!(permissions(octal).unwrap_err().contains("must be octal"), "{octal}");
+        }
+    }
+}

@@ -1,9 +1,8 @@
 //! Certificates, made as a test needs them: nothing that expires lies in the repository.
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+use super::binary::Directory;
 
 /// Who vouches for others.
 pub(crate) struct Authority {
@@ -33,37 +32,10 @@ impl Authority {
     }
 }
 
-/// A directory that goes with the test.
-pub(crate) struct Directory(PathBuf);
-
 impl Directory {
-    pub(crate) fn new() -> Self {
-        static MADE: AtomicUsize = AtomicUsize::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("redlatch-tls-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-
-    /// Writes a file, over the one that is there; returns its path.
-    pub(crate) fn write(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.0.join(name), text).unwrap();
-        self.path(name)
-    }
-
-    /// Writes `NAME.crt` and `NAME.key` for somebody whom `authority` vouches for.
+    /// Writes `NAME.crt` and `NAME.key` for somebody whom `authority` vouches for; returns their paths.
     pub(crate) fn write_pair(&self, authority: &Authority, name: &str) -> (String, String) {
         let (certificate, key) = authority.vouch(name);
         (self.write(&format!("{name}.crt"), &certificate), self.write(&format!("{name}.key"), &key))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
