@@ -24,7 +24,7 @@ const STEPS: usize = 400;
 /// Disagreements after which a run has said enough.
 const DISAGREEMENTS_MAX: usize = 8;
 /// Replays that are spent on making one shorter.
-const REPLAYS_MAX: usize = 200;
+const REPLAYS_MAX: usize = 1_000;
 /// After which no new world begins: a slow machine does less, not the same later.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
