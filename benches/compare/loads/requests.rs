@@ -108,7 +108,7 @@ fn add(results: &mut Results, server: &str, name: &str, mode: &str, run: &Run) {
 /// What the load of this name does.
 fn plan(name: &str) -> Plan {
     let ok = Answer::Simple;
-    let [zero, one, two] = [0, 1, 2].map(|n| Answer::Integer(n));
+    let [zero, one, two] = [0, 1, 2].map(Answer::Integer);
     let taken = step(&["SET", KEY, OWNER, "NX", "PX", "30000"], ok);
     let held = step(&["SET", KEY, OWNER, "NX", "PX", "300000"], ok);
     let one_key = key(0);
