@@ -61,6 +61,8 @@ pub struct Shared {
     pub run_id: String,
     /// The TCP port, once there is one.
     pub port: AtomicU64,
+    /// The port for TLS, once there is one.
+    pub tls_port: AtomicU64,
     /// Set by SHUTDOWN; the shell looks at it when woken.
     pub is_stopping: AtomicBool,
     /// Whether entries leave on time, or only when somebody touches them: DEBUG SET-ACTIVE-EXPIRE.
@@ -146,6 +148,7 @@ impl Shared {
             started,
             run_id: String::new(),
             port: AtomicU64::new(0),
+            tls_port: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
             probe: None,
@@ -212,6 +215,14 @@ impl Shared {
         };
         let none = || Refusal::said("ERR the system has no randomness to give");
         if probe.draw_secret(bytes) { Ok(()) } else { Err(none()) }
+    }
+
+    /// The port that INFO names: the one for TLS where there is no other.
+    pub fn main_port(&self) -> u64 {
+        match self.port.load(Relaxed) {
+            0 => self.tls_port.load(Relaxed),
+            port => port,
+        }
     }
 
     /// The process that the server runs in, as far as anybody knows.
