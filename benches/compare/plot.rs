@@ -4,8 +4,8 @@
 
 use std::fmt::Write as _;
 
-use crate::results::{CPU_PER_REQUEST, LIMIT, OURS, Results};
-use crate::table::percent;
+use super::results::{CPU_PER_REQUEST, LIMIT, OURS, Results};
+use super::table::percent;
 
 const PANELS: [(&str, &str); 2] = [("plain", "one request at a time"), ("pipelined", "pipelined by 16")];
 /// Pixels.

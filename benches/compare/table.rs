@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use crate::results::{CPU_PER_REQUEST, Figure, LIMIT, OURS, Results, VALKEY};
+use super::results::{CPU_PER_REQUEST, Figure, LIMIT, OURS, Results, VALKEY};
 
 /// The two ways to send requests, as the figures of a load are called.
 const MODES: [&str; 2] = ["plain", "pipelined"];
