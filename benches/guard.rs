@@ -1,4 +1,4 @@
-//! Instructions per command, counted by callgrind: a command that has grown dearer fails here, on any machine, in any weather.
+//! Instructions per command, counted by callgrind: one that has grown dearer fails here, whatever else a machine does.
 //!
 //! Owns    benches/guard.json: what each of the hottest commands takes, and the toolchain that this belongs to.
 //! Rule    seeds are fixed and the clock stands still: the same build counts the same twice.

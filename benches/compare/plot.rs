@@ -1,6 +1,6 @@
 //! Results as a picture: for each load, the share of `limit`'s capacity that a server reaches.
 //!
-//! Owns    a small SVG, drawn by hand; it is read on white and on black, and without its colours, for bars have figures.
+//! Owns    a small SVG, drawn by hand, for white paper and for black; bars have figures, so that it needs no colours.
 
 use std::fmt::Write as _;
 

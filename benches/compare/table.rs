@@ -1,6 +1,6 @@
 //! Results as Markdown, for the terminal and for README.md.
 //!
-//! Rule    medians of the rounds; what a request costs first, with shares and multiples of our own; then all the rest.
+//! Rule    medians of the rounds; what a request costs first, with our share and multiple; then all the rest.
 
 use std::fmt::Write as _;
 
