@@ -151,6 +151,9 @@ impl Engine {
         };
         if session.replies != Replies::On {
             mute(session, out, start);
+        } else if session.reads.matter() && flow == Flow::Next && session.client.has_mail() {
+            // What it has changed itself it is told behind the reply, and before that of its next request.
+            session.client.collect(out);
         }
         flow
     }
