@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::sources::Gathered;
 use super::{Fault, directives, log};
-use crate::server::{Builder, Server};
+use crate::server::{Builder, Server, descriptors};
 use crate::state::settings::Settings;
 
 /// Serves until a signal or SHUTDOWN ends it.
@@ -30,6 +30,8 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     }
     let level = log::open(&settings.text("loglevel"), &settings.text("logfile"))?;
     greet(program, &gathered.ignored);
+    let clients = room_for_clients(&settings)?;
+    builder = builder.set("maxclients", clients.to_string());
     let threads = match settings.integer("threads") as usize {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
@@ -46,6 +48,7 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     drop(entered);
     let server = builder.start_on_threads(threads).map_err(|refused| refused.to_string())?;
     server.settings().on_change(move |settings| level(&settings.text("loglevel")));
+    server.settings().on_check(check);
     announce(&server, &settings);
     let reason = runtime.block_on(async {
         tokio::select! {
@@ -64,6 +67,33 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     }
     tracing::info!("Ended");
     Ok(())
+}
+
+/// Raises the limit of open files for `maxclients`; how many clients it lets in, which is logged where it is fewer.
+fn room_for_clients(settings: &Settings) -> Result<u64, Fault> {
+    let wanted = settings.integer("maxclients") as u64;
+    let fit = descriptors::make_room(wanted).map_err(|error| format!("maxclients: {error}"))?;
+    match fit {
+        0 => Err("the limit of open files leaves no room for a client: raise 'ulimit -n'".into()),
+        _ if fit < wanted => {
+            tracing::warn!(wanted, maxclients = fit, "maxclients lowered to what 'ulimit -n' allows");
+            Ok(fit)
+        }
+        _ => Ok(wanted),
+    }
+}
+
+/// What CONFIG SET may not set because the system does not allow it.
+fn check(name: &'static str, value: &str) -> Result<(), String> {
+    match (name, value.parse::<u64>()) {
+        ("maxclients", Ok(wanted)) => match descriptors::make_room(wanted) {
+            Ok(fit) if fit < wanted => Err(format!(
+                "The operating system is not able to handle the specified number of clients, try with {fit}"
+            )),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
 }
 
 /// The banner is the one that harnesses wait for, in the name of the program they think they started.

@@ -3,7 +3,8 @@
 //! Rule    a port is bound exclusively, so that a second server on it fails; a Unix socket has its permissions before
 //!         anybody can connect.
 
-use std::io;
+use std::future::Future;
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,7 +16,8 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Handle;
 
 use super::connection::Connection;
-use super::house::House;
+use super::descriptors::{Spare, is_of_the_peer};
+use super::house::{House, Seat};
 use crate::state::clients::Client;
 use crate::state::session::Session;
 
@@ -81,6 +83,7 @@ pub(super) fn unix(path: &Path, permissions: Option<u32>) -> io::Result<std::os:
 
 /// Accepts TCP connections until the server ends.
 pub(super) async fn accept_tcp(listener: TcpListener, house: House, workers: std::sync::Arc<Workers>) {
+    let mut spare = Spare::new();
     loop {
         let accepted = tokio::select! {
             () = house.stopped() => return,
@@ -88,11 +91,18 @@ pub(super) async fn accept_tcp(listener: TcpListener, house: House, workers: std
         };
         match accepted {
             Ok((stream, peer)) => {
-                if let Ok(stream) = stream.into_std() {
-                    deal_tcp(stream, peer, &house, &workers);
+                spare.all_is_well();
+                let Ok(stream) = stream.into_std() else { continue };
+                match house.seat() {
+                    Some(seat) => deal_tcp(stream, peer, seat, &house, &workers),
+                    None => refuse(stream),
                 }
             }
-            Err(error) => rest(&error).await,
+            Err(error) if is_of_the_peer(&error) => tokio::task::yield_now().await,
+            Err(error) => {
+                let next = async { listener.accept().await?.0.into_std() };
+                cannot_accept(&error, &mut spare, next, &house).await;
+            }
         }
     }
 }
@@ -115,7 +125,7 @@ pub(super) async fn accept_unix(
     house: House,
     workers: std::sync::Arc<Workers>,
 ) {
-    let file = SocketFile(path);
+    let (file, mut spare) = (SocketFile(path), Spare::new());
     loop {
         let accepted = tokio::select! {
             () = house.stopped() => return,
@@ -123,26 +133,64 @@ pub(super) async fn accept_unix(
         };
         match accepted {
             Ok((stream, _)) => {
+                spare.all_is_well();
                 let Ok(stream) = stream.into_std() else { continue };
+                let Some(seat) = house.seat() else {
+                    refuse(stream);
+                    continue;
+                };
                 let (house, name) = (house.clone(), file.0.display().to_string());
                 workers.next().spawn(async move {
                     if let Ok(stream) = UnixStream::from_std(stream) {
-                        serve(stream, house, format!("{name}:0"), format!("{name}:0"), true).await;
+                        serve(stream, seat, house, format!("{name}:0"), format!("{name}:0"), true).await;
                     }
                 });
             }
-            Err(error) => rest(&error).await,
+            Err(error) if is_of_the_peer(&error) => tokio::task::yield_now().await,
+            Err(error) => {
+                let next = async { listener.accept().await?.0.into_std() };
+                cannot_accept(&error, &mut spare, next, &house).await;
+            }
         }
     }
 }
 
-fn deal_tcp(stream: std::net::TcpStream, peer: SocketAddr, house: &House, workers: &Workers) {
+/// Accepting has failed: whoever is `next` is told so, if the spare descriptor helps.
+async fn cannot_accept<W: Write>(
+    error: &io::Error,
+    spare: &mut Spare,
+    next: impl Future<Output = io::Result<W>>,
+    house: &House,
+) {
+    house.turn_away("the process is out of descriptors or memory");
+    let mut is_told = false;
+    if spare.give_up(error) {
+        // Nobody may be there any more, which is not waited for.
+        tokio::select! {
+            biased;
+            Ok(stream) = next => {
+                refuse(stream);
+                is_told = true;
+            }
+            () = std::future::ready(()) => {}
+        }
+    }
+    tracing::debug!(%error, is_told, "accept failed");
+    spare.recover(is_told).await;
+}
+
+/// Tells a newcomer that there is no room. Best effort: a fresh socket takes a line at once, or its peer has gone.
+fn refuse(mut stream: impl Write) {
+    let _ = stream.write_all(b"-ERR max number of clients reached\r\n");
+}
+
+fn deal_tcp(stream: std::net::TcpStream, peer: SocketAddr, seat: Seat, house: &House, workers: &Workers) {
     let house = house.clone();
     workers.next().spawn(async move {
         let Ok(stream) = TcpStream::from_std(stream) else { return };
         let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
         prepare(&stream, &house);
-        serve(stream, house, peer.to_string(), local, false).await;
+        serve(stream, seat, house, peer.to_string(), local, false).await;
     });
 }
 
@@ -157,27 +205,19 @@ fn prepare(stream: &TcpStream, house: &House) {
     }
 }
 
-/// Serves one connection until it ends.
-pub(super) async fn serve<S>(mut stream: S, house: House, peer: String, local: String, is_unix: bool)
+/// Serves one connection until it ends, and its seat is free again.
+pub(super) async fn serve<S>(stream: S, seat: Seat, house: House, peer: String, local: String, is_unix: bool)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    use tokio::io::AsyncWriteExt;
-    match admit(&house, peer, local, is_unix) {
-        Some(session) => Connection::new(stream, house, session).await,
-        // Best effort: the peer is being turned away.
-        None => drop(stream.write_all(b"-ERR max number of clients reached\r\n").await),
-    }
+    let session = enter(&house, peer, local, is_unix);
+    Connection::new(stream, house, session).await;
+    drop(seat);
 }
 
-/// The session of a new connection, unless there are too many or the server has ended. From here on the client is
-/// known: whoever moves the clock waits for it.
-pub(super) fn admit(house: &House, peer: String, local: String, is_unix: bool) -> Option<Session> {
+/// The session of a new connection. From here on the client is known: whoever moves the clock waits for it.
+pub(super) fn enter(house: &House, peer: String, local: String, is_unix: bool) -> Session {
     let shared = house.engine.shared();
-    if house.has_stopped() || shared.audience.clients.len() as i64 >= shared.settings.integer("maxclients") {
-        shared.metrics.rejected_connections.add(1);
-        return None;
-    }
     let since = house.clock().now().lock;
     let client = Client::new(shared.audience.clients.next_id(), peer, local, is_unix, since);
     let session = house.engine.connect(client);
@@ -185,13 +225,7 @@ pub(super) fn admit(house: &House, peer: String, local: String, is_unix: bool) -
         // It has entered too late to be told.
         session.client.close();
     }
-    Some(session)
-}
-
-/// Out of descriptors or memory: accepting at once again would only spin.
-async fn rest(error: &io::Error) {
-    tracing::warn!(%error, "accept failed");
-    tokio::time::sleep(Duration::from_millis(10)).await;
+    session
 }
 
 /// The socket addresses that the words of `bind` and a port name; a leading `-` allows one to be missing.

@@ -12,6 +12,7 @@ pub mod clients;
 pub mod latency;
 pub mod metrics;
 pub mod running;
+pub mod seldom;
 pub mod session;
 pub mod settings;
 pub mod settings_fixed;

@@ -83,6 +83,19 @@ pub struct Settings {
     tracked_keys_max: AtomicU64,
     busy_millis: AtomicI64,
     hook: Hook,
+    check: Check,
+}
+
+/// Who may still refuse what CONFIG SET asks for: whoever knows what the system can do.
+#[derive(Default)]
+struct Check(OnceLock<OnCheck>);
+
+type OnCheck = Box<dyn Fn(&'static str, &str) -> Result<(), String> + Send + Sync>;
+
+impl std::fmt::Debug for Check {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.get().is_some() { "Check(set)" } else { "Check(none)" })
+    }
 }
 
 /// Who is told that CONFIG SET has changed something.
@@ -110,6 +123,7 @@ impl Default for Settings {
             tracked_keys_max: AtomicU64::new(0),
             busy_millis: AtomicI64::new(0),
             hook: Hook::default(),
+            check: Check::default(),
         };
         settings.refresh();
         settings
@@ -145,7 +159,16 @@ impl Settings {
             if !row.live {
                 return Err(SettingError::Immutable(row.name));
             }
-            checked.push((index, row.kind.check(row.name, value)?));
+            let value = row.kind.check(row.name, value)?;
+            if let Some(check) = self.check.0.get() {
+                check(row.name, &value).map_err(|reply| SettingError::Value {
+                    name: row.name,
+                    value: value.clone(),
+                    expected: reply.clone(),
+                    reply,
+                })?;
+            }
+            checked.push((index, value));
         }
         let mut values = self.values.write();
         for (index, value) in checked {
@@ -163,6 +186,12 @@ impl Settings {
     /// the first hook is kept.
     pub fn on_change(&self, hook: impl Fn(&Self) + Send + Sync + 'static) {
         let _ = self.hook.0.set(Box::new(hook));
+    }
+
+    /// Asks `check` before CONFIG SET takes a value, which it may refuse in CONFIG SET's words: it knows what the system
+    /// can do. Only the first check is kept.
+    pub fn on_check(&self, check: impl Fn(&'static str, &str) -> Result<(), String> + Send + Sync + 'static) {
+        let _ = self.check.0.set(Box::new(check));
     }
 
     /// The value of a row of the table.
