@@ -22,7 +22,6 @@ const FOREIGN: &str = "
     aof-disable-auto-gc aof-load-truncated aof-rewrite-incremental-fsync aof-timestamp-enabled
     aof-use-rdb-preamble aof_rewrite_cpulist appenddirname appendfilename appendfsync appendonly
     auto-aof-rewrite-min-size auto-aof-rewrite-percentage bgsave_cpulist bind-source-addr bio_cpulist
-    client-output-buffer-limit client-query-buffer-limit
     cluster-allow-pubsubshard-when-down cluster-allow-reads-when-down cluster-allow-replica-migration
     cluster-announce-bus-port cluster-announce-hostname cluster-announce-ip cluster-announce-port
     cluster-announce-tls-port cluster-config-file cluster-enabled cluster-link-sendbuf-limit

@@ -215,6 +215,14 @@ const STATS: &[Metric] = &[
     zero("evicted_clients"),
     zero("total_eviction_exceeded_time"),
     zero("current_eviction_exceeded_time"),
+    counter("client_query_buffer_limit_disconnections", "Clients closed for too long a request.", |seen| {
+        show(seen.shared.metrics.query_limit_disconnections.get())
+    }),
+    counter(
+        "client_output_buffer_limit_disconnections",
+        "Clients closed for what they left unread.",
+        |seen| show(seen.shared.settings.output_limits().disconnections.get()),
+    ),
     counter("keyspace_hits", "Reads that found their key.", |seen| show(seen.counts.hits)),
     counter("keyspace_misses", "Reads that did not.", |seen| show(seen.counts.misses)),
     gauge("pubsub_channels", "Channels that somebody listens to.", |seen| {

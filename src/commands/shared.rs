@@ -262,7 +262,8 @@ mod tests {
     }
 
     fn took(shared: &Shared, line: &[u8], micros: u64) {
-        let trust = crate::resp::Trust { bulk_bytes_max: 1 << 20, authenticated: true };
+        let trust =
+            crate::resp::Trust { bulk_bytes_max: 1 << 20, request_bytes_max: 1 << 20, authenticated: true };
         let mut decoder = crate::resp::Decoder::new();
         decoder.next(line, trust).unwrap();
         let request = decoder.request(line);

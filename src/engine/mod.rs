@@ -70,7 +70,8 @@ impl Engine {
     }
 
     /// A connection begins.
-    pub fn connect(&self, client: Client) -> Session {
+    pub fn connect(&self, mut client: Client) -> Session {
+        client.output_limits = Arc::clone(self.shared.settings.output_limits());
         let client = Arc::new(client);
         self.shared.metrics.connections.add(1);
         self.shared.audience.clients.enter(Arc::clone(&client));
@@ -105,7 +106,12 @@ impl Engine {
 
     /// How much this session may ask for.
     pub fn trust(&self, session: &Session) -> Trust {
-        Trust { bulk_bytes_max: self.shared.settings.bulk_bytes_max(), authenticated: session.authenticated }
+        let settings = &self.shared.settings;
+        Trust {
+            bulk_bytes_max: settings.bulk_bytes_max(),
+            request_bytes_max: settings.request_bytes_max(),
+            authenticated: session.authenticated,
+        }
     }
 
     /// Carries out one request and appends its answer to `out`.
@@ -189,12 +195,14 @@ impl Engine {
         calls.chain(self.shared.pause.holds(true, now)).filter(|until| *until > now).min()
     }
 
-    /// Ends clients that were idle for longer than `timeout` says, and subscribers that are too far behind.
+    /// Ends clients that were idle for longer than `timeout` says, or that have been too far behind for too long.
     pub fn sweep(&self) {
         let now = self.shared.clock.now().lock;
         let idle_ms_max = self.shared.settings.integer("timeout") as u64 * 1000;
         self.shared.audience.clients.each(|client| {
-            if client.is_idle(now, idle_ms_max) || client.is_behind(now) {
+            if client.is_behind(now) {
+                client.drop_behind();
+            } else if client.is_idle(now, idle_ms_max) {
                 client.cut();
             }
         });

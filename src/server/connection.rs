@@ -216,6 +216,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             Poll::Pending => true,
         };
         let unread = desk.unread();
+        if is_blocked && self.client.is_too_far_behind(unread) {
+            self.client.drop_behind();
+            return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
+        }
         let is_full = unread >= UNREAD_REPLY_BYTES_MAX;
         if desk.state == State::Closing && !is_blocked {
             return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));

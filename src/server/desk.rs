@@ -13,6 +13,7 @@ use crate::clock::LockTime;
 use crate::engine::Flow;
 use crate::error::ProtocolError;
 use crate::resp::{Decoder, Reply};
+use crate::state::metrics::Metrics;
 use crate::state::session::Session;
 
 /// Room made for every read.
@@ -129,7 +130,7 @@ impl Desk {
                     break;
                 }
                 Err(error) => {
-                    refuse(error, &self.session, &mut self.output);
+                    refuse(error, &engine.shared().metrics, &self.session, &mut self.output);
                     self.state = State::Closing;
                 }
             }
@@ -171,9 +172,11 @@ impl Drop for Desk {
 }
 
 /// Tells the client what is wrong with its frame.
-fn refuse(error: ProtocolError, session: &Session, output: &mut Vec<u8>) {
+fn refuse(error: ProtocolError, metrics: &Metrics, session: &Session, output: &mut Vec<u8>) {
     tracing::debug!(client = session.client.id, %error, "protocol error");
-    if error != ProtocolError::RequestTooLarge {
+    if error == ProtocolError::RequestTooLarge {
+        metrics.query_limit_disconnections.add(1);
+    } else {
         Reply::new(output, session.protocol).error_bytes(&error.line());
     }
 }

@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 
 use super::channels::{Kind, PerKind, Subscriptions};
 use super::claim::Claim;
+use super::output_limits::{Class, OutputLimits};
 use super::transaction::{Watch, Watching};
 use crate::clock::LockTime;
-use crate::limits::{UNREAD_MESSAGE_BYTES_MAX, UNREAD_MESSAGE_BYTES_SOFT, UNREAD_MESSAGE_MS_MAX};
 use crate::resp::{Protocol, Reply};
 
 /// A client's number: rises with every connection, is never used twice.
@@ -58,6 +58,8 @@ pub struct Client {
     pub query_bytes: AtomicU64,
     /// Bytes of replies not yet sent.
     pub reply_bytes: AtomicU64,
+    /// How many of these there may be, and of messages.
+    pub output_limits: Arc<OutputLimits>,
     /// Whether a request of its own waits, for a moment, an event or the end of a pause.
     pub is_held: AtomicBool,
     /// The turn of a manual clock up to which the connection has seen to everything.
@@ -134,6 +136,7 @@ impl Client {
             no_touch: AtomicBool::new(false),
             query_bytes: AtomicU64::new(0),
             reply_bytes: AtomicU64::new(0),
+            output_limits: Arc::default(),
             is_held: AtomicBool::new(false),
             settled: AtomicU64::new(0),
             waits_until_ms: AtomicU64::new(0),
@@ -272,16 +275,15 @@ impl Client {
         is_answered
     }
 
-    /// Puts bytes into the mailbox and wakes the connection. A client that leaves more than
-    /// [`UNREAD_MESSAGE_BYTES_MAX`] unread, there and of its replies, is dropped: memory is the server's,
-    /// not reading is the client's.
+    /// Puts bytes into the mailbox and wakes the connection. A client that leaves more unread, there and of its replies,
+    /// than its class may is dropped.
     pub fn deliver(&self, bytes: &[u8]) {
         if self.is_closing() {
             return;
         }
         let mut mailbox = self.mailbox.lock();
         let unread = mailbox.bytes.len() + self.reply_bytes.load(Relaxed) as usize;
-        let is_full = unread + bytes.len() > UNREAD_MESSAGE_BYTES_MAX;
+        let is_full = self.output_limits.of(Class::Pubsub).is_broken_by(unread.saturating_add(bytes.len()));
         if is_full {
             mailbox.bytes = Vec::new();
         } else {
@@ -289,7 +291,24 @@ impl Client {
             self.has_mail.store(true, SeqCst);
         }
         drop(mailbox);
-        if is_full { self.cut() } else { self.wake() }
+        if is_full { self.drop_behind() } else { self.wake() }
+    }
+
+    /// Whether so many bytes of replies that it does not take are more than its class may leave unread.
+    #[inline]
+    pub fn is_too_far_behind(&self, reply_bytes: usize) -> bool {
+        self.output_limits.of(self.class(false)).is_broken_by(reply_bytes)
+    }
+
+    /// It leaves too much unread: ends at once, and is counted.
+    #[cold]
+    pub fn drop_behind(&self) {
+        self.output_limits.disconnections.add(1);
+        self.cut();
+    }
+
+    fn class(&self, has_messages: bool) -> Class {
+        if has_messages || self.is_subscribed() { Class::Pubsub } else { Class::Normal }
     }
 
     /// Whether it has been idle for longer than `idle_ms_max` milliseconds; zero: it may be for ever, as a subscriber
@@ -305,16 +324,17 @@ impl Client {
     /// Whether it has been behind by more than the soft limit for too long, as far as the calls of this have seen.
     pub fn is_behind(&self, now: LockTime) -> bool {
         let reply_bytes = self.reply_bytes.load(Relaxed) as usize;
-        if !self.is_subscribed() || (reply_bytes == 0 && !self.has_mail()) {
+        if reply_bytes == 0 && !self.has_mail() {
             return false;
         }
         let mut mailbox = self.mailbox.lock();
-        if mailbox.bytes.len() + reply_bytes <= UNREAD_MESSAGE_BYTES_SOFT {
+        let limit = self.output_limits.of(self.class(!mailbox.bytes.is_empty()));
+        if !limit.is_strained_by(mailbox.bytes.len() + reply_bytes) {
             mailbox.behind_since = None;
             return false;
         }
         let since = *mailbox.behind_since.get_or_insert(now);
-        now.millis_since(since) > UNREAD_MESSAGE_MS_MAX
+        now.millis_since(since) > limit.soft_secs.saturating_mul(1000)
     }
 
     /// Ends the connection at once, whatever is still queued for it.

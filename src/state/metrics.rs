@@ -13,6 +13,8 @@ pub struct Metrics {
     pub connections: Counter,
     /// Connections refused because of `maxclients`.
     pub rejected_connections: Counter,
+    /// Connections closed because of `client-query-buffer-limit`.
+    pub query_limit_disconnections: Counter,
     /// Commands carried out.
     pub commands: Counter,
     /// Bytes received.
@@ -98,6 +100,7 @@ impl Metrics {
         for counter in [
             &self.connections,
             &self.rejected_connections,
+            &self.query_limit_disconnections,
             &self.commands,
             &self.input_bytes,
             &self.output_bytes,

@@ -11,6 +11,7 @@ pub mod claim;
 pub mod clients;
 pub mod latency;
 pub mod metrics;
+pub mod output_limits;
 pub mod running;
 pub mod seldom;
 pub mod session;

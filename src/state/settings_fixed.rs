@@ -16,8 +16,6 @@ pub const FIXED: &[(&str, &str)] = &[
     ("appendonly", "no"),
     ("auto-aof-rewrite-min-size", "67108864"),
     ("auto-aof-rewrite-percentage", "100"),
-    ("client-output-buffer-limit", "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"),
-    ("client-query-buffer-limit", "1073741824"),
     ("cluster-enabled", "no"),
     ("daemonize", "no"),
     ("dbfilename", ""),

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
+mod bounds;
 mod fates;
 mod floods;
 mod frames;

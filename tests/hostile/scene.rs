@@ -104,7 +104,7 @@ impl Scene {
     }
 
     pub(crate) fn info(&mut self, field: &str) -> u64 {
-        self.bystander.send(b"INFO clients\r\n");
+        self.bystander.send(b"INFO\r\n");
         let head = self.bystander.line();
         let length: usize = head[1..].parse().expect("a bulk string");
         let mut text = vec![0; length + 2];
