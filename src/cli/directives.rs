@@ -34,7 +34,7 @@ const FOREIGN: &str = "
     latency-tracking latency-tracking-info-percentiles lazyfree-lazy-eviction lazyfree-lazy-expire
     lazyfree-lazy-server-del lazyfree-lazy-user-del lazyfree-lazy-user-flush lfu-decay-time
     lfu-log-factor list-compress-depth list-max-listpack-size list-max-ziplist-size loadmodule
-    masterauth masteruser maxmemory maxmemory-clients maxmemory-eviction-tenacity
+    masterauth masteruser maxmemory-clients maxmemory-eviction-tenacity
     maxmemory-policy maxmemory-samples min-replicas-max-lag min-replicas-to-write min-slaves-max-lag
     min-slaves-to-write no-appendfsync-on-rewrite oom-score-adj oom-score-adj-values pidfile
     proc-title-template propagation-error-behavior protected-mode rdb-del-sync-files
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn what_redis_knows_is_known_and_nothing_else() {
-        for name in ["save", "appendonly", "maxmemory", "daemonize", "user", "tls-port"] {
+        for name in ["save", "appendonly", "maxmemory-policy", "daemonize", "user", "tls-port"] {
             assert!(is_foreign(name), "{name}");
         }
         for name in ["", "sav", "save appendonly", "no-such-directive"] {

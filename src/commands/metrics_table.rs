@@ -90,7 +90,7 @@ const CLIENTS: &[Metric] = &[
 ];
 
 const MEMORY: &[Metric] = &[
-    gauge("used_memory", "Bytes of keys, values and buffers.", |seen| show(seen.used_bytes)),
+    gauge("used_memory", "Bytes of keys, values, scripts and clients.", |seen| show(seen.used_bytes)),
     fact("used_memory_human", |seen| human(seen.used_bytes)),
     gauge("used_memory_rss", "Bytes that the process has in RAM.", |seen| show(seen.resident_bytes)),
     fact("used_memory_rss_human", |seen| human(seen.resident_bytes)),
@@ -121,8 +121,10 @@ const MEMORY: &[Metric] = &[
         show(seen.shared.libraries.counts().1)
     }),
     gauge("number_of_libraries", "Libraries that are loaded.", |seen| show(seen.shared.libraries.counts().0)),
-    zero("maxmemory"),
-    never("maxmemory_human", |_| human(0)),
+    gauge("maxmemory", "Bytes in use above which commands that could need more are refused.", |seen| {
+        show(seen.shared.settings.memory_max())
+    }),
+    fact("maxmemory_human", |seen| human(seen.shared.settings.memory_max())),
     never("maxmemory_policy", |_| show("noeviction")),
     never("allocator_frag_ratio", |_| show("1.00")),
     zero("allocator_frag_bytes"),

@@ -174,6 +174,18 @@ impl Shared {
         }
     }
 
+    /// Bytes in use beside those of the keyspace, as of the last look at the clients.
+    pub fn other_bytes(&self) -> u64 {
+        self.metrics.client_bytes.load(Relaxed) + self.scripts.bytes() as u64
+    }
+
+    /// Whether more memory is in use than `maxmemory` allows. The caller has no shard locked.
+    #[inline]
+    pub fn is_short_of_memory(&self) -> bool {
+        let limit = self.settings.memory_max();
+        limit > 0 && self.keyspace.used_bytes().saturating_add(self.other_bytes()) > limit
+    }
+
     /// What a call is to report of what it does.
     #[inline]
     pub fn events(&self) -> Events {

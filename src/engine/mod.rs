@@ -198,14 +198,17 @@ impl Engine {
     /// Ends clients that were idle for longer than `timeout` says, or that have been too far behind for too long.
     pub fn sweep(&self) {
         let now = self.shared.clock.now().lock;
+        let mut held_bytes = 0_u64;
         let idle_ms_max = self.shared.settings.integer("timeout") as u64 * 1000;
         self.shared.audience.clients.each(|client| {
+            held_bytes = held_bytes.saturating_add(client.held_bytes());
             if client.is_behind(now) {
                 client.drop_behind();
             } else if client.is_idle(now, idle_ms_max) {
                 client.cut();
             }
         });
+        self.shared.metrics.client_bytes.store(held_bytes, Relaxed);
     }
 
     /// Does expiry work that is due, a bounded amount of it.
@@ -223,7 +226,7 @@ impl Engine {
         shared.keyspace.tick(now, shared.events(), &shared.audience)
     }
 
-    /// The gates, in Redis' order: name, arity, authentication, subscriptions, pause.
+    /// The gates, in Redis' order: name, arity, authentication, memory, subscriptions, pause.
     #[inline]
     fn admit(&self, session: &mut Session, request: Request<'_>, now: Now) -> Result<Admitted, Refused> {
         let name = request.word(0);
@@ -244,6 +247,10 @@ impl Engine {
         if !session.authenticated && !flags.has(Flags::NO_AUTH) {
             self.shared.metrics.denied_auth.add(1);
             return Err((Refusal::NoAuth, Some(command)));
+        }
+        session.is_short_of_memory = self.shared.is_short_of_memory();
+        if session.is_short_of_memory && may_grow(session, command) {
+            return Err((Refusal::OutOfMemory, Some(command)));
         }
         if session.is_subscriber() && !flags.has(Flags::SUBSCRIBED) {
             return Err((unknown::while_subscribed(&command.name), Some(command)));
@@ -310,7 +317,7 @@ impl Engine {
         if let Some(transaction) = &mut session.transaction {
             if !command.row.flags.has(Flags::UNQUEUED) {
                 transaction::queue(transaction, command, request, session.protocol, out);
-                session.client.show_queued(Some(transaction.queued.len()));
+                session.client.show_queued(Some(transaction.queued.len()), transaction.bytes);
                 return Flow::Next;
             }
             if command.row.name == EXEC {
@@ -444,6 +451,16 @@ enum Admitted {
 fn may_write(session: &Session, command: &Command) -> bool {
     let gathered = || session.transaction.as_ref().is_some_and(|transaction| transaction.may_write);
     command.row.flags.has(Flags::WRITE.with(Flags::SCRIPT)) || (command.row.name == EXEC && gathered())
+}
+
+/// Whether the command could need memory. Whatever is gathered for EXEC takes some; EXEC does what it has gathered.
+#[cold]
+fn may_grow(session: &Session, command: &Command) -> bool {
+    match &session.transaction {
+        Some(transaction) if command.row.name == EXEC => transaction.may_grow,
+        Some(_) => !command.row.flags.has(Flags::UNQUEUED) || command.row.flags.has(Flags::DENYOOM),
+        None => command.row.flags.has(Flags::DENYOOM),
+    }
 }
 
 /// Takes back what a muted session was not to be told.

@@ -36,6 +36,7 @@ pub(super) fn queue(
             return reply.error("ERR the requests of this transaction take too much memory");
         }
         transaction.runs_scripts |= command.row.flags.has(Flags::SCRIPT.with(Flags::ASIDE));
+        transaction.may_grow |= command.row.flags.has(Flags::DENYOOM);
         transaction.may_write |= command.row.flags.has(Flags::WRITE.with(Flags::SCRIPT));
         transaction.queued.push(owned);
     }
@@ -75,7 +76,7 @@ impl Engine {
         }
         crate::commands::discard_all(session, &self.shared);
         let text = refusal.text();
-        let reason = text.split_once(' ').map_or(&*text, |(_, reason)| reason);
+        let reason = text.strip_prefix("ERR ").unwrap_or(&text);
         Refusal::said(format!("EXECABORT Transaction discarded because of: {reason}"))
     }
 
@@ -131,7 +132,7 @@ impl Engine {
             session.is_nested = false;
         }
         session.reads = session.reads.after_next();
-        session.client.show_queued(None);
+        session.client.show_queued(None, 0);
         session.client.show_watching(None);
         view.finish(&shared.audience);
         flow

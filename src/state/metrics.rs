@@ -29,6 +29,8 @@ pub struct Metrics {
     pub error_codes: ErrorCodes,
     /// Commands, bytes received and bytes sent, as they grow.
     pub rates: Rates,
+    /// Bytes that all clients held when they were last looked at.
+    pub client_bytes: AtomicU64,
     /// Most bytes that keys and values have taken, as far as anybody looked.
     pub peak_bytes: Peak,
 }

@@ -81,6 +81,7 @@ pub struct Settings {
     bulk_bytes_max: AtomicU64,
     request_bytes_max: AtomicU64,
     output_limits: Arc<OutputLimits>,
+    memory_max: AtomicU64,
     script_bytes_max: AtomicU64,
     needs_password: AtomicBool,
     slow_micros: AtomicI64,
@@ -123,6 +124,7 @@ impl Default for Settings {
             bulk_bytes_max: AtomicU64::new(0),
             request_bytes_max: AtomicU64::new(0),
             output_limits: Arc::default(),
+            memory_max: AtomicU64::new(0),
             script_bytes_max: AtomicU64::new(0),
             needs_password: AtomicBool::new(false),
             slow_micros: AtomicI64::new(0),
@@ -255,6 +257,12 @@ impl Settings {
         self.request_bytes_max.load(Relaxed)
     }
 
+    /// Bytes in use above which commands that could need more are refused; zero: no limit.
+    #[inline]
+    pub fn memory_max(&self) -> u64 {
+        self.memory_max.load(Relaxed)
+    }
+
     /// How far clients may be behind with what they are sent.
     pub fn output_limits(&self) -> &Arc<OutputLimits> {
         &self.output_limits
@@ -310,6 +318,7 @@ impl Settings {
         self.events.store(Events::parse(&self.text("notify-keyspace-events")).map_or(0, |e| e.0), Relaxed);
         self.bulk_bytes_max.store(self.integer("proto-max-bulk-len") as u64, Relaxed);
         self.request_bytes_max.store(self.integer("client-query-buffer-limit") as u64, Relaxed);
+        self.memory_max.store(self.integer("maxmemory") as u64, Relaxed);
         if let Ok(limits) = output_limits::parse(&self.text("client-output-buffer-limit"), "") {
             self.output_limits.set(&limits);
         }

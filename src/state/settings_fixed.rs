@@ -1,4 +1,4 @@
-//! Settings of redis.conf that tools read, and that have one value here: no disk, no replicas, no limit of memory.
+//! Settings of redis.conf that tools read, and that have one value here: no disk, no replicas, no eviction.
 //!
 //! Rule    CONFIG GET shows them; CONFIG SET takes the value they have and refuses any other.
 
@@ -36,7 +36,6 @@ pub const FIXED: &[(&str, &str)] = &[
     ("list-max-listpack-size", "-2"),
     ("masterauth", ""),
     ("masteruser", ""),
-    ("maxmemory", "0"),
     ("maxmemory-clients", "0"),
     ("maxmemory-policy", "noeviction"),
     ("maxmemory-samples", "5"),

@@ -52,6 +52,12 @@ pub const ROWS: &[Setting] = &[
         "Bytes a client may leave unread: for each class a hard limit, a soft one, and its seconds.",
     ),
     live(
+        "maxmemory",
+        "0",
+        Kind::Bytes(0, i64::MAX as u64),
+        "Bytes in use above which commands that could need more are refused; 0: no limit.",
+    ),
+    live(
         "script-memory-limit",
         "268435456",
         Kind::Bytes(1 << 20, 1 << 40),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlatch::Server;
 use redlatch::clock::WallTime;
 
-use super::scene::{MIB, Peer, Scene};
+use super::scene::{MIB, Peer, Scene, costs_at_most};
 
 /// A request for `ECHO` that is so many bytes long in all.
 fn echo(bytes: usize) -> Vec<u8> {
@@ -107,5 +107,47 @@ fn the_soft_limit_of_a_class_gives_its_clients_the_seconds_it_names() {
         peer.line();
         lines
     };
-    assert_eq!([clients(1), clients(5), clients(1)], [2, 2, 1]);
+    assert_eq!([clients(1), clients(4), clients(2)], [2, 2, 1]);
+}
+
+/// Sends `request` again and again, with a number that it has a place for, until memory is short; how often it was done.
+fn fill(peer: &mut Peer, request: impl Fn(usize) -> String) -> usize {
+    for number in 0.. {
+        peer.send(request(number).as_bytes());
+        let answer = peer.line();
+        if answer == "-OOM command not allowed when used memory > 'maxmemory'." {
+            return number;
+        }
+        assert!(answer.starts_with([':', '+']), "{answer}");
+        assert!(number < 1_000_000, "it is never refused");
+    }
+    unreachable!("the numbers end later than patience")
+}
+
+#[test]
+fn a_server_with_maxmemory_is_never_filled_beyond_it_and_never_gives_up_a_key() {
+    costs_at_most(48, |look| {
+        let mut scene = Scene::with(&[("maxmemory", "16mb")]);
+        assert_eq!(scene.bystander.ask(b"SET held me NX PX 30000\r\n"), "+OK");
+        let value = "v".repeat(10_000);
+        let mut peer = scene.peer();
+        let kinds: [&dyn Fn(usize) -> String; 5] = [
+            &|n| format!("SET string:{n} {value}\r\n"),
+            &|n| format!("HSET hash {n} {value}\r\n"),
+            &|n| format!("RPUSH list {n}{value}\r\n"),
+            &|n| format!("ZADD sorted 1 {n}{value}\r\n"),
+            &|n| format!("SETRANGE string {} {value}\r\n", n * value.len()),
+        ];
+        for kind in kinds {
+            let times = fill(&mut peer, kind);
+            assert!((1000..3000).contains(&times), "{} bytes were taken", times * value.len());
+            look();
+            assert!(scene.info("used_memory") > 16 * MIB as u64);
+            assert_eq!(scene.bystander.ask(b"GET held\r\n"), "$2");
+            assert_eq!(scene.bystander.line(), "me");
+            assert_eq!(scene.bystander.ask(b"FLUSHALL\r\n"), "+OK");
+            assert_eq!(scene.bystander.ask(b"SET held me NX PX 30000\r\n"), "+OK", "and there is room again");
+        }
+        scene.goes_on();
+    });
 }
