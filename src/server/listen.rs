@@ -1,16 +1,15 @@
 //! Sockets: where connections come from.
 //!
-//! Rule    a port is bound exclusively, so that a second server on it fails; a Unix socket has its permissions before
-//!         anybody can connect.
+//! Rule    a port is bound exclusively, so that a second server on it fails.
 
 use std::future::Future;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Handle;
@@ -18,11 +17,13 @@ use tokio::runtime::Handle;
 use super::connection::Connection;
 use super::descriptors::{Spare, is_of_the_peer};
 use super::house::{House, Seat};
+use super::tls::Tls;
+use super::unix::SocketFile;
 use crate::state::clients::Client;
 use crate::state::session::Session;
 
 /// Connections that may wait to be accepted; Redis' `tcp-backlog` is 511.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: i32 = 1024;
 
 /// Runtimes that connections are dealt out to, one after the other.
 #[derive(Debug)]
@@ -58,31 +59,13 @@ pub(super) fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// A Unix socket that listens at `path`, replacing a dead one that was left there.
-///
-/// # Errors
-/// When the path cannot be bound, or another server listens there.
-pub(super) fn unix(path: &Path, permissions: Option<u32>) -> io::Result<std::os::unix::net::UnixListener> {
-    use std::os::unix::fs::PermissionsExt;
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        return Err(io::ErrorKind::AddrInUse.into());
-    }
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.bind(&SockAddr::unix(path)?)?;
-    if let Some(mode) = permissions {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-    }
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
-}
-
 /// Accepts TCP connections until the server ends.
-pub(super) async fn accept_tcp(listener: TcpListener, house: House, workers: std::sync::Arc<Workers>) {
+pub(super) async fn accept_tcp(
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    house: House,
+    workers: Arc<Workers>,
+) {
     let mut spare = Spare::new();
     loop {
         let accepted = tokio::select! {
@@ -93,9 +76,11 @@ pub(super) async fn accept_tcp(listener: TcpListener, house: House, workers: std
             Ok((stream, peer)) => {
                 spare.all_is_well();
                 let Ok(stream) = stream.into_std() else { continue };
-                match house.seat() {
-                    Some(seat) => deal_tcp(stream, peer, seat, &house, &workers),
-                    None => refuse(stream),
+                match (house.seat(), &tls) {
+                    (Some(seat), _) => deal_tcp(stream, peer, tls.clone(), seat, &house, &workers),
+                    (None, None) => refuse(stream),
+                    // There is no handshake for the sake of a refusal.
+                    (None, Some(_)) => drop(stream),
                 }
             }
             Err(error) if is_of_the_peer(&error) => tokio::task::yield_now().await,
@@ -107,25 +92,14 @@ pub(super) async fn accept_tcp(listener: TcpListener, house: House, workers: std
     }
 }
 
-/// The file of a Unix socket, removed when nobody listens there any more: also when the runtime of the listener ends
-/// before its task does.
-struct SocketFile(PathBuf);
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // Nobody is harmed when it is gone already.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Accepts connections through a Unix socket until the server ends; then removes the socket.
+/// Accepts connections through a Unix socket until the server ends; then its file goes.
 pub(super) async fn accept_unix(
     listener: UnixListener,
-    path: PathBuf,
+    file: SocketFile,
     house: House,
-    workers: std::sync::Arc<Workers>,
+    workers: Arc<Workers>,
 ) {
-    let (file, mut spare) = (SocketFile(path), Spare::new());
+    let mut spare = Spare::new();
     loop {
         let accepted = tokio::select! {
             () = house.stopped() => return,
@@ -139,7 +113,7 @@ pub(super) async fn accept_unix(
                     refuse(stream);
                     continue;
                 };
-                let (house, name) = (house.clone(), file.0.display().to_string());
+                let (house, name) = (house.clone(), file.path().display().to_string());
                 workers.next().spawn(async move {
                     if let Ok(stream) = UnixStream::from_std(stream) {
                         serve(stream, seat, house, format!("{name}:0"), format!("{name}:0"), true).await;
@@ -184,13 +158,25 @@ fn refuse(mut stream: impl Write) {
     let _ = stream.write_all(b"-ERR max number of clients reached\r\n");
 }
 
-fn deal_tcp(stream: std::net::TcpStream, peer: SocketAddr, seat: Seat, house: &House, workers: &Workers) {
-    let house = house.clone();
+fn deal_tcp(
+    stream: std::net::TcpStream,
+    peer: SocketAddr,
+    tls: Option<Arc<Tls>>,
+    seat: Seat,
+    house: &House,
+    workers: &Workers,
+) {
+    let (house, peer) = (house.clone(), peer.to_string());
     workers.next().spawn(async move {
         let Ok(stream) = TcpStream::from_std(stream) else { return };
         let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
         prepare(&stream, &house);
-        serve(stream, seat, house, peer.to_string(), local, false).await;
+        let session = enter(&house, peer, local, false);
+        match tls {
+            None => Connection::new(stream, house, session).await,
+            Some(tls) => Connection::new(tls.seal(stream), house, session).await,
+        }
+        drop(seat);
     });
 }
 
@@ -228,8 +214,8 @@ pub(super) fn enter(house: &House, peer: String, local: String, is_unix: bool) -
     session
 }
 
-/// The socket addresses that the words of `bind` and a port name; a leading `-` allows one to be missing.
-pub(super) fn addresses(bind: &str, port: u16) -> Result<Vec<(SocketAddr, bool)>, String> {
+/// The addresses that the words of `bind` name; a leading `-` allows one to be missing.
+pub(super) fn addresses(bind: &str) -> Result<Vec<(IpAddr, bool)>, String> {
     bind.split_whitespace()
         .map(|word| {
             let (word, may_fail) = word.strip_prefix('-').map_or((word, false), |word| (word, true));
@@ -241,7 +227,7 @@ pub(super) fn addresses(bind: &str, port: u16) -> Result<Vec<(SocketAddr, bool)>
                     .parse()
                     .map_err(|_| format!("bind '{word}': must be IP addresses separated by spaces"))?,
             };
-            Ok((SocketAddr::new(ip, port), may_fail))
+            Ok((ip, may_fail))
         })
         .collect()
 }

@@ -12,6 +12,7 @@ pub mod clients;
 pub mod latency;
 pub mod metrics;
 pub mod output_limits;
+pub mod proposal;
 pub mod running;
 pub mod seldom;
 pub mod session;

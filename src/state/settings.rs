@@ -6,9 +6,10 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::output_limits::{self, OutputLimits};
+use super::proposal::{Judge, Proposal};
 use super::settings_table::ROWS;
 use crate::types::glob;
 
@@ -76,6 +77,8 @@ const SLOW_MICROS_DEFAULT: i64 = 10_000;
 #[derive(Debug)]
 pub struct Settings {
     values: RwLock<Vec<String>>,
+    /// Held while values are tried out and changed.
+    changing: Mutex<()>,
     /// Which keyspace events are published; zero: none.
     events: AtomicU32,
     bulk_bytes_max: AtomicU64,
@@ -89,19 +92,7 @@ pub struct Settings {
     tracked_keys_max: AtomicU64,
     busy_millis: AtomicI64,
     hook: Hook,
-    check: Check,
-}
-
-/// Who may still refuse what CONFIG SET asks for: whoever knows what the system can do.
-#[derive(Default)]
-struct Check(OnceLock<OnCheck>);
-
-type OnCheck = Box<dyn Fn(&'static str, &str) -> Result<(), String> + Send + Sync>;
-
-impl std::fmt::Debug for Check {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.get().is_some() { "Check(set)" } else { "Check(none)" })
-    }
+    judge: Judge,
 }
 
 /// Who is told that CONFIG SET has changed something.
@@ -120,6 +111,7 @@ impl Default for Settings {
     fn default() -> Self {
         let settings = Self {
             values: RwLock::new(ROWS.iter().map(|row| row.default.to_owned()).collect()),
+            changing: Mutex::new(()),
             events: AtomicU32::new(0),
             bulk_bytes_max: AtomicU64::new(0),
             request_bytes_max: AtomicU64::new(0),
@@ -132,7 +124,7 @@ impl Default for Settings {
             tracked_keys_max: AtomicU64::new(0),
             busy_millis: AtomicI64::new(0),
             hook: Hook::default(),
-            check: Check::default(),
+            judge: Judge::default(),
         };
         settings.refresh();
         settings
@@ -161,30 +153,27 @@ impl Settings {
     /// Sets values while the server runs, all or none.
     ///
     /// # Errors
-    /// As [`Settings::set`], and [`SettingError::Immutable`] for what only the start can set.
+    /// As [`Settings::set`], and [`SettingError::Immutable`] for what only the start can set, and whatever
+    /// [`Settings::on_proposal`] finds.
     pub fn set_live(&self, pairs: &[(&str, &str)]) -> Result<(), SettingError> {
-        let mut checked = Vec::with_capacity(pairs.len());
+        let (mut indexes, mut checked) = (Vec::new(), Vec::with_capacity(pairs.len()));
         for (name, value) in pairs {
             let (index, row) = find(name)?;
             if !row.live {
                 return Err(SettingError::Immutable(row.name));
             }
             let value = row.kind.check(row.name, value, &self.values.read()[index])?;
-            if let Some(check) = self.check.0.get() {
-                check(row.name, &value).map_err(|reply| SettingError::Value {
-                    name: row.name,
-                    value: value.clone(),
-                    expected: reply.clone(),
-                    reply,
-                })?;
-            }
-            checked.push((index, value));
+            indexes.push(index);
+            checked.push((row.name, value));
         }
+        let changing = self.changing.lock();
+        self.judge.hear(&Proposal::new(self, &checked))?;
         let mut values = self.values.write();
-        for (index, value) in checked {
+        for (index, (_, value)) in indexes.into_iter().zip(checked) {
             values[index] = value;
         }
         drop(values);
+        drop(changing);
         self.refresh();
         if let Some(hook) = self.hook.0.get() {
             hook(self);
@@ -198,10 +187,19 @@ impl Settings {
         let _ = self.hook.0.set(Box::new(hook));
     }
 
-    /// Asks `check` before CONFIG SET takes a value, which it may refuse in CONFIG SET's words: it knows what the system
-    /// can do. Only the first check is kept.
-    pub fn on_check(&self, check: impl Fn(&'static str, &str) -> Result<(), String> + Send + Sync + 'static) {
-        let _ = self.check.0.set(Box::new(check));
+    /// Asks `judgement` before CONFIG SET changes anything: for what must be tried out, like certificates. Whoever
+    /// asks for this last is asked first: a mere look comes before what takes effect.
+    pub fn on_proposal(
+        &self,
+        judgement: impl Fn(&Proposal<'_>) -> Result<(), SettingError> + Send + Sync + 'static,
+    ) {
+        self.judge.appoint(judgement);
+    }
+
+    /// Does something while CONFIG SET changes nothing.
+    pub fn undisturbed<R>(&self, act: impl FnOnce(&Self) -> R) -> R {
+        let _changing = self.changing.lock();
+        act(self)
     }
 
     /// The value of a row of the table.
