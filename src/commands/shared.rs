@@ -16,6 +16,7 @@ use crate::state::clients::Client;
 use crate::state::latency::{Latency, Spike};
 use crate::state::metrics::{CommandStats, Metrics};
 use crate::state::running::Running;
+use crate::state::seldom::Seldom;
 use crate::state::settings::{Events, Settings};
 use crate::state::slowlog::{SlowCall, Slowlog, shortened};
 
@@ -46,6 +47,8 @@ pub struct Shared {
     pub slowlog: Slowlog,
     /// Events that took long.
     pub latency: Latency,
+    /// Connections that spoke HTTP, as the log tells of them.
+    pub http_seen: Seldom,
     /// CLIENT PAUSE.
     pub pause: Pause,
     /// Time.
@@ -135,6 +138,7 @@ impl Shared {
             libraries: Libraries::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),
+            http_seen: Seldom::default(),
             pause: Pause::default(),
             clock,
             started,

@@ -140,6 +140,7 @@ impl Engine {
             Ok(Admitted::Later) => return self.later(session, batch),
             // Hung up on without a word, as in Redis: not even what came before it is answered.
             Err((_, None)) if unknown::is_http(request.word(0)) => {
+                self.warn_of_http(session);
                 session.client.cut();
                 Flow::Close
             }
@@ -195,12 +196,13 @@ impl Engine {
         calls.chain(self.shared.pause.holds(true, now)).filter(|until| *until > now).min()
     }
 
-    /// Ends clients that were idle for longer than `timeout` says, or that have been too far behind for too long.
+    /// Has connections that nothing is heard of give back memory, and ends clients that were idle for longer than `timeout` says, or that have been too far behind for too long.
     pub fn sweep(&self) {
         let now = self.shared.clock.now().lock;
         let mut held_bytes = 0_u64;
         let idle_ms_max = self.shared.settings.integer("timeout") as u64 * 1000;
         self.shared.audience.clients.each(|client| {
+            client.let_rest(now);
             held_bytes = held_bytes.saturating_add(client.held_bytes());
             if client.is_behind(now) {
                 client.drop_behind();
@@ -416,6 +418,19 @@ impl Engine {
         let now = self.shared.clock.now().lock;
         let is_waiting = self.shared.keyspace.occupancy.wait(&session.client);
         Flow::Again(if is_waiting { now + LATER_MS } else { now })
+    }
+
+    /// Somebody's browser may have been talked into this.
+    #[cold]
+    fn warn_of_http(&self, session: &Session) {
+        if let Some(times) = self.shared.http_seen.happened(self.shared.clock.now().lock) {
+            let peer = &session.client.peer;
+            tracing::warn!(
+                times,
+                peer,
+                "HTTP instead of requests: the connection is closed without an answer"
+            );
+        }
     }
 
     fn refuse(&self, session: &Session, refusal: &Refusal, out: &mut Vec<u8>) {

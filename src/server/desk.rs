@@ -16,8 +16,10 @@ use crate::resp::{Decoder, Reply};
 use crate::state::metrics::Metrics;
 use crate::state::session::Session;
 
-/// Room made for every read.
+/// Room made for every read of a connection that sends much at once.
 pub(super) const READ_BYTES: usize = 16 * 1024;
+/// Room made for every read of any other: whoever asks for a lock says little.
+const READ_BYTES_AT_FIRST: usize = 1024;
 /// Input buffer kept by an idle connection; what a large request needed is given back.
 pub(super) const INPUT_BYTES_KEPT: usize = 2 * READ_BYTES;
 /// Output gathered before it is sent although more requests wait in the buffer.
@@ -31,6 +33,8 @@ pub(super) struct Desk {
     pub(super) session: Session,
     pub(super) decoder: Decoder,
     pub(super) input: BytesMut,
+    /// Room made for the next read.
+    pub(super) read_bytes: usize,
     pub(super) output: Vec<u8>,
     /// How much of the output has been sent.
     pub(super) written: usize,
@@ -61,6 +65,7 @@ impl Desk {
             session,
             decoder: Decoder::new(),
             input: BytesMut::new(),
+            read_bytes: READ_BYTES_AT_FIRST,
             output: Vec::new(),
             written: 0,
             state: State::Open,
@@ -142,6 +147,17 @@ impl Desk {
         }
         engine.end_batch(&self.session, batch);
         more && self.state == State::Open
+    }
+
+    /// Gives back all room there is for requests and replies to come; none is in the middle of anything.
+    pub(super) fn rest(&mut self) {
+        if !self.input.is_empty() || self.unread() > 0 {
+            return;
+        }
+        (self.input, self.output, self.written) = Default::default();
+        self.read_bytes = READ_BYTES_AT_FIRST;
+        self.decoder = Decoder::new();
+        self.session.scratch = Vec::new();
     }
 
     /// Bytes of replies that the peer has yet to take.

@@ -64,6 +64,8 @@ pub struct Client {
     pub output_limits: Arc<OutputLimits>,
     /// Whether a request of its own waits, for a moment, an event or the end of a pause.
     pub is_held: AtomicBool,
+    /// Whether its connection keeps room for requests to come: [`ROOMY`], [`TO_REST`] or [`AT_REST`].
+    room: AtomicU8,
     /// The turn of a manual clock up to which the connection has seen to everything.
     pub settled: AtomicU64,
     /// When its waiting call gives up, in milliseconds of lock time; zero: none waits, or for ever.
@@ -96,6 +98,15 @@ struct Watched {
 
 /// What a connection costs that holds nothing: measured as the growth of a process with ten thousand of them.
 const CLIENT_BYTES: u64 = 3 * 1024;
+
+/// It keeps room and has not been asked for it.
+const ROOMY: u8 = 0;
+/// It has been asked.
+const TO_REST: u8 = 1;
+/// It has given it back, or has yet to take it.
+const AT_REST: u8 = 2;
+/// For how long nothing has been heard of a connection that is asked, in milliseconds.
+const REST_AFTER_MS: u64 = 1000;
 
 /// What stands in place of a count outside of a transaction.
 const NO_TRANSACTION: u32 = u32::MAX;
@@ -144,6 +155,7 @@ impl Client {
             reply_bytes: AtomicU64::new(0),
             output_limits: Arc::default(),
             is_held: AtomicBool::new(false),
+            room: AtomicU8::new(AT_REST),
             settled: AtomicU64::new(0),
             waits_until_ms: AtomicU64::new(0),
             wait: Mutex::new(None),
@@ -349,6 +361,27 @@ impl Client {
         let mail = if self.has_mail() { self.mailbox.lock().bytes.len() as u64 } else { 0 };
         let buffers = [&self.query_bytes, &self.reply_bytes, &self.queued_bytes];
         CLIENT_BYTES + mail + buffers.map(|bytes| bytes.load(Relaxed)).iter().sum::<u64>()
+    }
+
+    /// Asks the connection to give back what it keeps for requests to come, if none has come for a while.
+    pub fn let_rest(&self, now: LockTime) {
+        let since = LockTime::from_millis(self.last_active_ms.load(Relaxed));
+        if self.room.load(Relaxed) == ROOMY && now.millis_since(since) >= REST_AFTER_MS {
+            self.room.store(TO_REST, Relaxed);
+            self.wake();
+        }
+    }
+
+    /// The connection has nothing to do: whether it has been asked to give back what it keeps.
+    #[inline]
+    pub fn is_to_rest(&self) -> bool {
+        let room = self.room.load(Relaxed);
+        if room == AT_REST {
+            self.room.store(ROOMY, Relaxed);
+        } else if room == TO_REST {
+            self.room.store(AT_REST, Relaxed);
+        }
+        room == TO_REST
     }
 
     /// Ends the connection at once, whatever is still queued for it.
