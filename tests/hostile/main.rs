@@ -10,6 +10,7 @@ mod bounds;
 mod fates;
 mod floods;
 mod frames;
+mod hygiene;
 mod idlers;
 mod newcomers;
 mod pauses;
