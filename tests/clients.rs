@@ -6,7 +6,8 @@
 //! Time    is real: these clients wait for leases to end on their own clocks. Every child has a time limit.
 //!
 //! A project is told where the server is by `REDLATCH_HOST`, `REDLATCH_PORT`, `REDLATCH_PORTS` and
-//! `REDLATCH_PIDS` (the last two separated by commas, one entry a server), prints `ok <check>` for each check
+//! `REDLATCH_PIDS` (the last two separated by commas, one entry a server), for a server with TLS also by
+//! `REDLATCH_TLS_PORT` and `REDLATCH_TLS_FILES`, the directory of what [`server::Identity`] lists, prints `ok <check>` for each check
 //! and `done` after the last one, and exits with a status other than 0 at the first that fails.
 //!
 //! | variable | effect |
@@ -15,6 +16,8 @@
 //! | `REDLATCH_REQUIRE_CLIENTS=1` | a skipped client fails the run |
 //! | `REDLATCH_SERVER=PATH` | this server instead of redlatch: `redis-server`, to check the checks |
 
+#[path = "support/certificates.rs"]
+mod certificates;
 #[path = "clients/runner/process.rs"]
 mod process;
 #[path = "clients/runner/server.rs"]
@@ -214,7 +217,10 @@ fn judge(client: &Client) -> Verdict {
         Err(workshop::Closed::Broken(why)) => return Verdict::Failed(why),
         Err(workshop::Closed::Missing(what)) => return Verdict::Skipped(what),
     };
-    match (0..client.servers).map(|_| Server::start(workshop.dir())).collect::<Result<Vec<_>, _>>() {
+    match (0..client.servers)
+        .map(|_| Server::start(workshop.dir(), client.has_tls))
+        .collect::<Result<Vec<_>, _>>()
+    {
         Ok(servers) => visit(client, &workshop, &servers),
         Err(why) => Verdict::Failed(why),
     }
@@ -230,6 +236,9 @@ fn visit(client: &Client, workshop: &Workshop, servers: &[Server]) -> Verdict {
         .env("REDLATCH_PORT", servers.first().map_or(0, Server::port).to_string())
         .env("REDLATCH_PORTS", list(|server| server.port().into()))
         .env("REDLATCH_PIDS", list(Server::pid));
+    if let Some(tls) = servers.first().and_then(Server::tls) {
+        command.env("REDLATCH_TLS_PORT", tls.port.to_string()).env("REDLATCH_TLS_FILES", tls.files());
+    }
     let finished = match run(command, CLIENT_TIME_MAX) {
         Ok(finished) => finished,
         Err(why) => return Verdict::Failed(why),
