@@ -6,9 +6,9 @@
 //! Time    is real: these clients wait for leases to end on their own clocks. Every child has a time limit.
 //!
 //! A project is told where the server is by `REDLATCH_HOST`, `REDLATCH_PORT`, `REDLATCH_PORTS` and
-//! `REDLATCH_PIDS` (the last two separated by commas, one entry a server), for a server with TLS also by
-//! `REDLATCH_TLS_PORT` and `REDLATCH_TLS_FILES`, the directory of what [`server::Identity`] lists, prints `ok <check>` for each check
-//! and `done` after the last one, and exits with a status other than 0 at the first that fails.
+//! `REDLATCH_PIDS` (the last two separated by commas, one entry a server), prints `ok <check>` for each check
+//! and `done` after the last one, and exits with a status other than 0 at the first that fails. Who comes in through TLS
+//! finds `REDLATCH_TLS_PORT` and `REDLATCH_TLS_FILES`, too, the directory of what [`server::Identity`] lists.
 //!
 //! | variable | effect |
 //! |---|---|
