@@ -118,18 +118,14 @@ pub(super) fn digest(text: &[u8]) -> Sha {
 
 /// Twenty bytes out of forty hexadecimal digits, in either letter case.
 pub(super) fn parse_sha(digits: &[u8]) -> Option<Sha> {
-    let mut sha = Sha::default();
-    if digits.len() != 2 * sha.len() {
-        return None;
-    }
-    for (byte, pair) in sha.iter_mut().zip(digits.chunks_exact(2)) {
-        let (high, low) = (DIGITS[usize::from(pair[0])], DIGITS[usize::from(pair[1])]);
-        if high | low == NO_DIGIT {
-            return None;
-        }
+    let digits: &[u8; 40] = digits.try_into().ok()?;
+    let (mut sha, mut all) = (Sha::default(), 0);
+    for (at, byte) in sha.iter_mut().enumerate() {
+        let (high, low) = (DIGITS[usize::from(digits[2 * at])], DIGITS[usize::from(digits[2 * at + 1])]);
+        all |= high | low;
         *byte = high << 4 | low;
     }
-    Some(sha)
+    (all != NO_DIGIT).then_some(sha)
 }
 
 /// What each byte is worth as a hexadecimal digit: all bits for one that is none.
