@@ -99,8 +99,8 @@ mod results_are {
     use super::*;
 
     fn race() -> Results {
-        let mut race = Results::default();
-        race.servers = [OURS, LIMIT, VALKEY].map(|name| (name.to_owned(), "of today".to_owned())).to_vec();
+        let servers = [OURS, LIMIT, VALKEY].map(|name| (name.to_owned(), "of today".to_owned()));
+        let mut race = Results { servers: servers.to_vec(), ..Results::default() };
         for (server, rounds) in [(OURS, [2.0, 9.0, 1.0]), (LIMIT, [1.0, 1.0, 8.0]), (VALKEY, [9.0, 3.0, 1.0])]
         {
             for value in rounds {
