@@ -116,13 +116,13 @@ impl Maker<'_> {
             Kind::Integer if is_lease(arg.name) => words::lease(self.dice),
             Kind::Integer => words::integer(self.dice),
             Kind::Double => words::double(self.dice),
-            Kind::Pattern => self.dice.pick(words::PATTERNS).to_vec(),
+            Kind::Channel { is_pattern: true } | Kind::Pattern => self.dice.pick(words::PATTERNS).to_vec(),
             Kind::UnixTime => {
                 let is_millis = self.words[0].first() == Some(&b'P') || arg.name.contains("milli");
                 words::unix_time(is_millis, self.dice)
             }
             Kind::Text if matches!(arg.name, "min" | "max" | "start" | "stop") => words::bound(self.dice),
-            Kind::Text => words::text(self.dice),
+            Kind::Channel { is_pattern: false } | Kind::Text => words::text(self.dice),
         };
         self.words.push(word);
     }
