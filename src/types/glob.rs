@@ -5,15 +5,16 @@
 
 /// True when the whole of `text` fits `pattern`.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    matches_with(pattern, text, |a, b| a == b)
+    matches_with(pattern, text, |byte| byte)
 }
 
 /// The same, with the case of ASCII letters ignored.
 pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
-    matches_with(pattern, text, |a, b| a.eq_ignore_ascii_case(&b))
+    matches_with(pattern, text, |byte| byte.to_ascii_lowercase())
 }
 
-fn matches_with(pattern: &[u8], text: &[u8], same: impl Fn(u8, u8) -> bool + Copy) -> bool {
+/// `fold` makes bytes equal that are to be taken for the same.
+fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8 + Copy) -> bool {
     let (mut p, mut t) = (0, 0);
     // Where the last star stands, and the text it was last tried to swallow up to. An earlier star never needs to
     // swallow more: whatever it could reach, the later one reaches too.
@@ -24,7 +25,7 @@ fn matches_with(pattern: &[u8], text: &[u8], same: impl Fn(u8, u8) -> bool + Cop
             p += 1;
             continue;
         }
-        match one(&pattern[p..], text[t], same) {
+        match one(&pattern[p..], text[t], fold) {
             Some(width) => {
                 p += width;
                 t += 1;
@@ -41,21 +42,22 @@ fn matches_with(pattern: &[u8], text: &[u8], same: impl Fn(u8, u8) -> bool + Cop
 }
 
 /// Bytes of pattern that fit `byte`, or `None` when they do not.
-fn one(pattern: &[u8], byte: u8, same: impl Fn(u8, u8) -> bool) -> Option<usize> {
+fn one(pattern: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> Option<usize> {
     match pattern {
         [] => None,
         [b'?', ..] => Some(1),
         [b'[', class @ ..] => {
-            let (fits, width) = in_class(class, byte, same);
+            let (fits, width) = in_class(class, byte, fold);
             fits.then_some(1 + width)
         }
-        [b'\\', literal, ..] => same(*literal, byte).then_some(2),
-        [literal, ..] => same(*literal, byte).then_some(1),
+        [b'\\', literal, ..] => (fold(*literal) == fold(byte)).then_some(2),
+        [literal, ..] => (fold(*literal) == fold(byte)).then_some(1),
     }
 }
 
 /// Whether `byte` is in the class that begins after `[`, and the class's width including its `]`.
-fn in_class(class: &[u8], byte: u8, same: impl Fn(u8, u8) -> bool) -> (bool, usize) {
+fn in_class(class: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (bool, usize) {
+    let byte = fold(byte);
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);
     let mut found = false;
@@ -68,17 +70,17 @@ fn in_class(class: &[u8], byte: u8, same: impl Fn(u8, u8) -> bool) -> (bool, usi
                 break;
             }
             [b'\\', literal, ..] => {
-                found |= same(*literal, byte);
+                found |= fold(*literal) == byte;
                 at += 2;
             }
             [low, b'-', high, ..] => {
                 let (low, high) = (*low.min(high), *low.max(high));
-                let folded = [byte, byte.to_ascii_lowercase(), byte.to_ascii_uppercase()];
-                found |= folded.iter().any(|b| (low..=high).contains(b) && same(*b, byte));
+                // Ordered as written, then folded: as in Redis, a range may hold nothing when case is ignored.
+                found |= (fold(low)..=fold(high)).contains(&byte);
                 at += 3;
             }
             [literal, ..] => {
-                found |= same(*literal, byte);
+                found |= fold(*literal) == byte;
                 at += 1;
             }
         }

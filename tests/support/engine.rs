@@ -65,10 +65,14 @@ impl Clock for StillClock {
 impl EngineTarget {
     /// A server that has just started.
     pub(crate) fn start() -> Self {
+        Self::start_with(Layout { shards: 8, databases: 16, seed: 7, journal: None })
+    }
+
+    /// The same with another keyspace, or with a journal.
+    pub(crate) fn start_with(layout: Layout) -> Self {
         let clock = Arc::new(StillClock(AtomicU64::new(1_000)));
         let settings = Settings::default();
         settings.set("enable-debug-command", "yes").expect("DEBUG can be allowed");
-        let layout = Layout { shards: 8, databases: 16, seed: 7, journal: None };
         let shared =
             Shared::new(Keyspace::new(layout, || {}), settings, Arc::clone(&clock) as Arc<dyn Clock>, 7);
         Self { engine: Engine::new(Arc::new(shared)), clock, connections: Vec::new() }
@@ -96,6 +100,30 @@ impl EngineTarget {
             State::Open | State::Closed => None,
         });
         waits.chain(expiry).min()
+    }
+}
+
+/// What the fuzzing of whole sessions looks at.
+#[allow(dead_code, reason = "transcripts see what clients see, and no more")]
+impl EngineTarget {
+    pub(crate) fn keyspace(&self) -> &Keyspace {
+        &self.engine.shared().keyspace
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    /// Whether the connection is open and every request on it is answered.
+    pub(crate) fn is_idle(&self, link: Link) -> bool {
+        let connection = &self.connections[link];
+        connection.state == State::Open && connection.input.is_empty()
+    }
+
+    /// The client is gone, whatever it was waiting for.
+    pub(crate) fn cut(&mut self, link: Link) {
+        self.connections[link].close(&self.engine);
+        self.settle();
     }
 }
 
