@@ -204,13 +204,14 @@ impl Machine {
         String::from_utf8(out).expect("an answer in ASCII")
     }
 
-    /// Lets a session go on that has waited, if it has been answered.
-    pub(crate) fn resume(&self, session: &mut Session) {
+    /// Lets a session go on that has waited, if it has been answered; with what it hears.
+    pub(crate) fn resume(&self, session: &mut Session) -> String {
+        let mut out = Vec::new();
         if session.parked.is_some() {
-            let mut out = Vec::new();
             self.engine.resume(session, &mut out);
             session.client.collect(&mut out);
         }
+        String::from_utf8(out).expect("an answer in ASCII")
     }
 
     /// One round of the ticker; what it says is left.
