@@ -37,6 +37,10 @@ pub(crate) fn check(input: &[u8]) {
 
 /// Whether the whole text fits: by what each beginning of the pattern makes of each beginning of the text.
 fn slowly(pattern: &[u8], text: &[u8], ignores_case: bool) -> bool {
+    if text.is_empty() {
+        // Redis does not even look at the pattern then.
+        return pattern.is_empty();
+    }
     let mut fits = vec![false; text.len() + 1];
     fits[0] = true;
     for part in parts(pattern, ignores_case) {

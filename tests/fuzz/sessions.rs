@@ -142,7 +142,8 @@ struct Connection {
 impl Scene {
     fn new(fault: Fault) -> Self {
         let log = Arc::new(Log::new(fault));
-        let mut target = EngineTarget::start_with(layout(Some(Arc::clone(&log) as Arc<dyn Journal>)));
+        let mut target =
+            EngineTarget::start_with(layout(Some(Arc::clone(&log) as Arc<dyn Journal>)), WALL_MS as i64);
         let connections = (0..CONNECTIONS).map(|_| Connection::to(&mut target)).collect();
         Self { target, log, replica: Replica::new(), connections }
     }
