@@ -11,12 +11,12 @@ pub(super) fn is_foreign(name: &str) -> bool {
 
 /// Whether leaving the directive out leaves a server less protected than its operator may think.
 pub(super) fn is_protection(name: &str) -> bool {
-    matches!(name, "aclfile" | "rename-command" | "user" | "tls-ciphers" | "tls-ciphersuites")
+    matches!(name, "rename-command" | "tls-ciphers" | "tls-ciphersuites")
 }
 
 /// One name after the other, separated by white space.
 const FOREIGN: &str = "
-    acl-pubsub-default aclfile acllog-max-len active-defrag-cycle-max active-defrag-cycle-min
+    active-defrag-cycle-max active-defrag-cycle-min
     active-defrag-ignore-bytes active-defrag-max-scan-fields active-defrag-threshold-lower
     active-defrag-threshold-upper active-expire-effort activedefrag activerehashing always-show-logo
     aof-disable-auto-gc aof-load-truncated aof-rewrite-incremental-fsync aof-timestamp-enabled
@@ -37,7 +37,7 @@ const FOREIGN: &str = "
     masterauth masteruser maxmemory-clients maxmemory-eviction-tenacity
     maxmemory-policy maxmemory-samples min-replicas-max-lag min-replicas-to-write min-slaves-max-lag
     min-slaves-to-write no-appendfsync-on-rewrite oom-score-adj oom-score-adj-values pidfile
-    proc-title-template propagation-error-behavior protected-mode rdb-del-sync-files
+    proc-title-template propagation-error-behavior rdb-del-sync-files
     rdb-save-incremental-fsync rdbchecksum rdbcompression rename-command repl-backlog-size
     repl-backlog-ttl repl-disable-tcp-nodelay repl-diskless-load repl-diskless-sync
     repl-diskless-sync-delay repl-diskless-sync-max-replicas repl-ping-replica-period
@@ -51,7 +51,7 @@ const FOREIGN: &str = "
     syslog-facility syslog-ident tcp-backlog tls-ciphers tls-ciphersuites tls-client-cert-file
     tls-client-key-file tls-client-key-file-pass tls-cluster tls-dh-params-file tls-key-file-pass
     tls-prefer-server-ciphers tls-replication tls-session-cache-size tls-session-cache-timeout
-    tls-session-caching user
+    tls-session-caching
     zset-max-listpack-entries zset-max-listpack-value zset-max-ziplist-entries zset-max-ziplist-value
 ";
 
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn what_redis_knows_is_known_and_nothing_else() {
-        for name in ["save", "appendonly", "maxmemory-policy", "daemonize", "user", "tls-ciphers"] {
+        for name in ["save", "appendonly", "maxmemory-policy", "daemonize", "tls-ciphers"] {
             assert!(is_foreign(name), "{name}");
         }
         for name in ["", "sav", "save appendonly", "no-such-directive"] {

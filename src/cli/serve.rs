@@ -24,6 +24,9 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
         settings.set(name, value).map_err(|refused| refused.to_string())?;
         builder = builder.set(*name, value);
     }
+    for (name, rules) in &gathered.users {
+        builder = builder.user(name, rules);
+    }
     if settings.text("port") == "0"
         && settings.text("tls-port") == "0"
         && settings.text("unixsocket").is_empty()

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::row::{Flags, Group, Row, block, pattern, text};
-use super::{Call, Outcome, Shared, help};
+use super::{Call, Outcome, Shared, help, table};
 use crate::error::Refusal;
 use crate::state::settings::{SettingError, Settings};
 use crate::state::settings_fixed::FIXED;
@@ -123,6 +123,9 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         SettingError::Value { name, reply, .. } => refused(name, &reply),
         error => refused("", &error.to_string()),
     })?;
+    if let Some((_, password)) = settable.iter().find(|(name, _)| name.eq_ignore_ascii_case("requirepass")) {
+        call.shared.acl.use_password(password.as_bytes(), table());
+    }
 
     call.reply.ok();
     Ok(Outcome::Replied)

@@ -254,9 +254,22 @@ const STATS: &[Metric] = &[
     zero("unexpected_error_replies"),
     counter("total_error_replies", "Error replies.", |seen| show(seen.shared.metrics.errors.get())),
     zero("dump_payload_sanitizations"),
-    counter("acl_access_denied_auth", "Commands refused for want of authentication.", |seen| {
-        show(seen.shared.metrics.denied_auth.get())
+    counter(
+        "acl_access_denied_auth",
+        "Failed authentications, and commands refused for want of one.",
+        |seen| show(seen.shared.metrics.denied_auth.get()),
+    ),
+    counter("acl_access_denied_cmd", "Commands refused because the user may not send them.", |seen| {
+        show(seen.shared.metrics.denied_command.get())
     }),
+    counter("acl_access_denied_key", "Commands refused because the user may not use a key.", |seen| {
+        show(seen.shared.metrics.denied_key.get())
+    }),
+    counter(
+        "acl_access_denied_channel",
+        "Commands refused because the user may not use a channel.",
+        |seen| show(seen.shared.metrics.denied_channel.get()),
+    ),
 ];
 
 const REPLICATION: &[Metric] = &[

@@ -75,7 +75,8 @@ impl Engine {
         let client = Arc::new(client);
         self.shared.metrics.connections.add(1);
         self.shared.audience.clients.enter(Arc::clone(&client));
-        Session::new(client, !self.shared.settings.needs_password())
+        let acl = &self.shared.acl;
+        Session::new(client, Arc::clone(acl.default_account()), acl.is_open())
     }
 
     /// A connection is gone.
@@ -106,11 +107,11 @@ impl Engine {
 
     /// How much this session may ask for.
     pub fn trust(&self, session: &Session) -> Trust {
-        let settings = &self.shared.settings;
+        let (settings, acl) = (&self.shared.settings, &self.shared.acl);
         Trust {
             bulk_bytes_max: settings.bulk_bytes_max(),
             request_bytes_max: settings.request_bytes_max(),
-            authenticated: session.authenticated,
+            authenticated: session.authenticated || acl.is_open(),
         }
     }
 
@@ -156,6 +157,9 @@ impl Engine {
         };
         if session.replies != Replies::On {
             mute(session, out, start);
+        } else if session.reads.matter() && flow == Flow::Next && session.client.has_mail() {
+            // What it has changed itself it is told behind the reply, and before that of its next request.
+            session.client.collect(out);
         }
         flow
     }
@@ -229,11 +233,15 @@ impl Engine {
         shared.keyspace.tick(now, shared.events(), &shared.audience)
     }
 
-    /// The gates, in Redis' order: name, arity, authentication, memory, subscriptions, pause.
+    /// The gates, in Redis' order, but for authentication, which comes first as in Valkey 9: a stranger learns nothing
+    /// of what there is. Then name, arity, rights, memory, subscriptions, pause.
     #[inline]
     fn admit(&self, session: &mut Session, request: Request<'_>, now: Now) -> Result<Admitted, Refused> {
         let name = request.word(0);
         let table = table();
+        if !session.authenticated && !self.shared.acl.is_open() {
+            self.admit_stranger(request)?;
+        }
         let command = match table.at(session.last_row, name) {
             Some(command) => command,
             None => {
@@ -247,9 +255,11 @@ impl Engine {
             return Err((Refusal::Arity(command.name.as_str().into()), Some(command)));
         }
         let flags = command.row.flags;
-        if !session.authenticated && !flags.has(Flags::NO_AUTH) {
-            self.shared.metrics.denied_auth.add(1);
-            return Err((Refusal::NoAuth, Some(command)));
+        if session.transaction.is_some() && flags.has(Flags::NO_MULTI) {
+            return Err((Refusal::said("ERR Command not allowed inside a transaction"), Some(command)));
+        }
+        if !session.account.is_unlimited() {
+            commands::check(session, &self.shared, command, request).map_err(|why| (why, Some(command)))?;
         }
         session.is_short_of_memory = self.shared.is_short_of_memory();
         if session.is_short_of_memory && may_grow(session, command) {
@@ -257,9 +267,6 @@ impl Engine {
         }
         if session.is_subscriber() && !flags.has(Flags::SUBSCRIBED) {
             return Err((unknown::while_subscribed(&command.name), Some(command)));
-        }
-        if session.transaction.is_some() && flags.has(Flags::NO_MULTI) {
-            return Err((Refusal::said("ERR Command not allowed inside a transaction"), Some(command)));
         }
         if let Some(until) = self.shared.pause.holds(may_write(session, command), now.lock)
             && (!flags.has(Flags::UNPAUSED) || self.shared.pause.is_frozen(now.lock).is_some())
@@ -272,6 +279,18 @@ impl Engine {
             return self.while_busy(command, since);
         }
         Ok(Admitted::Run(command))
+    }
+
+    /// Whoever has yet to say who it is may say little else.
+    #[cold]
+    fn admit_stranger(&self, request: Request<'_>) -> Result<(), Refused> {
+        match table().find(request.word(0)) {
+            Some(command) if command.row.flags.has(Flags::NO_AUTH) => Ok(()),
+            found => {
+                self.shared.metrics.denied_auth.add(1);
+                Err((Refusal::NoAuth, found))
+            }
+        }
     }
 
     /// A script takes long: what needs the keys is carried out later, and after a time everybody is told.

@@ -6,7 +6,7 @@
 
 use super::{Batch, Engine, Flow};
 use crate::commands::row::Flags;
-use crate::commands::{Command, EXEC, Outcome, table};
+use crate::commands::{self, Command, EXEC, Outcome, table};
 use crate::error::Refusal;
 use crate::keyspace::{Reach, View};
 use crate::limits::TRANSACTION_BYTES_MAX;
@@ -149,9 +149,16 @@ impl Engine {
         out: &mut Vec<u8>,
         flow: Flow,
     ) -> Flow {
+        if !session.account.is_unlimited()
+            && let Err(refusal) = commands::check_again(session, &self.shared, command, request)
+        {
+            self.refuse(session, &refusal, out);
+            return flow;
+        }
         let result = self.perform(session, command, request, view, batch, out);
-        // SELECT holds for the rest of the transaction, and after it.
+        // SELECT holds for the rest of the transaction, and after it; CONFIG SET and CLIENT TRACKING as well.
         view.select(session.database);
+        view.attend(self.shared.events());
         match result {
             Ok(Outcome::Park { answer, .. }) => out.extend_from_slice(&answer),
             Ok(Outcome::Close) => return Flow::Close,

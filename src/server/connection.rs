@@ -229,7 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         if desk.state == State::Closing && !is_blocked {
             return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
         }
-        if !desk.session.authenticated && unread > UNAUTHENTICATED_REPLY_BYTES_MAX {
+        if !desk.is_trusted() && unread > UNAUTHENTICATED_REPLY_BYTES_MAX {
             return Poll::Ready(Err(std::io::ErrorKind::PermissionDenied.into()));
         }
         if ((more || was_full) && !is_full)

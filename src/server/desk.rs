@@ -149,6 +149,11 @@ impl Desk {
         more && self.state == State::Open
     }
 
+    /// Whether the peer has said who it is, or need not.
+    pub(super) fn is_trusted(&self) -> bool {
+        self.house.engine.trust(&self.session).authenticated
+    }
+
     /// Gives back all room there is for requests and replies to come; none is in the middle of anything.
     pub(super) fn rest(&mut self) {
         if !self.input.is_empty() || self.unread() > 0 {

@@ -166,10 +166,13 @@ fn deal_tcp(
     house: &House,
     workers: &Workers,
 ) {
-    let (house, peer) = (house.clone(), peer.to_string());
+    let (house, address, peer) = (house.clone(), peer.ip(), peer.to_string());
     workers.next().spawn(async move {
         let Ok(stream) = TcpStream::from_std(stream) else { return };
         let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
+        if is_refused(&house, address) {
+            return turn_away(stream, tls.is_some(), &house).await;
+        }
         prepare(&stream, &house);
         let session = enter(&house, peer, local, false);
         match tls {
@@ -179,6 +182,36 @@ fn deal_tcp(
         drop(seat);
     });
 }
+
+/// Whether protected mode keeps this peer out: it is on another machine, and everybody could come in.
+fn is_refused(house: &House, peer: IpAddr) -> bool {
+    let shared = house.engine.shared();
+    !peer.to_canonical().is_loopback()
+        && shared.settings.is_protected()
+        && shared.acl.default_account().user().needs_none()
+}
+
+/// Tells the peer why, except where it would take a handshake first.
+async fn turn_away(mut stream: TcpStream, is_sealed: bool, house: &House) {
+    use tokio::io::AsyncWriteExt;
+    house.engine.shared().metrics.rejected_connections.add(1);
+    if !is_sealed {
+        // Best effort: the peer is being turned away.
+        drop(stream.write_all(PROTECTED.as_bytes()).await);
+    }
+}
+
+/// What protected mode says, in the words of Redis 7.0, which operators look for.
+const PROTECTED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is \
+set for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect \
+from external computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode sending the \
+command 'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same host the server \
+is running, however MAKE SURE Redis is not publicly accessible from internet if you do so. Use CONFIG REWRITE to make \
+this change permanent. 2) Alternatively you can just disable the protected mode by editing the Redis configuration file, \
+and setting the protected mode option to 'no', and then restarting the server. 3) If you started the server manually \
+just for testing, restart it with the '--protected-mode no' option. 4) Setup a an authentication password for the \
+default user. NOTE: You only need to do one of the above things in order for the server to start accepting connections \
+from the outside.\r\n";
 
 /// Small answers leave at once, and a peer that vanished is noticed. Neither is worth losing a connection over.
 fn prepare(stream: &TcpStream, house: &House) {

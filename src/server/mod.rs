@@ -18,6 +18,7 @@ mod tls;
 #[path = "tls_none.rs"]
 mod tls;
 mod unix;
+mod users;
 
 use std::io;
 use std::net::SocketAddr;
@@ -72,6 +73,7 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Builder {
     settings: Vec<(String, String)>,
+    users: Vec<users::Line>,
     manual_start: Option<WallTime>,
     journal: Option<Arc<dyn Journal>>,
     seed: Option<u64>,
@@ -86,7 +88,7 @@ impl Default for Builder {
 impl Builder {
     /// All settings at the defaults of the command line: port 6379.
     pub fn new() -> Self {
-        Self { settings: Vec::new(), manual_start: None, journal: None, seed: None }
+        Self { settings: Vec::new(), users: Vec::new(), manual_start: None, journal: None, seed: None }
     }
 
     /// Sets a setting by the name it has in redis.conf. Default: what `redlatch --help` says.
@@ -121,6 +123,18 @@ impl Builder {
     #[must_use]
     pub fn password(self, password: impl Into<String>) -> Self {
         self.set("requirepass", password)
+    }
+
+    /// A user, by rules as those of ACL SETUSER: `["on", ">secret", "~lock:*", "+@all"]`. Default: the user `default`,
+    /// which may do everything, with [`Builder::password`] if there is one; naming it here starts it from nothing.
+    #[must_use]
+    pub fn user<R: Into<String>>(
+        mut self,
+        name: impl Into<String>,
+        rules: impl IntoIterator<Item = R>,
+    ) -> Self {
+        self.users.push((name.into(), rules.into_iter().map(Into::into).collect()));
+        self
     }
 
     /// Shards of the keyspace, rounded up to a power of two; at most 1024. Default: four per core.
@@ -224,6 +238,11 @@ impl Builder {
         let keyspace = Keyspace::new(layout, move || ring.notify_one());
         let shared =
             Shared::new(keyspace, settings, clock.shared(), seed).with_probe(Arc::new(probe::SystemProbe));
+        let shared = match shared.settings.text("aclfile") {
+            name if name.is_empty() => shared,
+            name => shared.with_acl_file(Arc::new(users::UserFile::new(name))),
+        };
+        users::install(&shared, &self.users)?;
         let ring = Arc::clone(&bell);
         shared.on_stop(move || ring.notify_one());
         let house = House::new(Engine::new(Arc::new(shared)), clock, bell);

@@ -86,11 +86,11 @@ pub struct Settings {
     output_limits: Arc<OutputLimits>,
     memory_max: AtomicU64,
     script_bytes_max: AtomicU64,
-    needs_password: AtomicBool,
     slow_micros: AtomicI64,
     spike_millis: AtomicI64,
     tracked_keys_max: AtomicU64,
     busy_millis: AtomicI64,
+    is_protected: AtomicBool,
     hook: Hook,
     judge: Judge,
 }
@@ -118,11 +118,11 @@ impl Default for Settings {
             output_limits: Arc::default(),
             memory_max: AtomicU64::new(0),
             script_bytes_max: AtomicU64::new(0),
-            needs_password: AtomicBool::new(false),
             slow_micros: AtomicI64::new(0),
             spike_millis: AtomicI64::new(0),
             tracked_keys_max: AtomicU64::new(0),
             busy_millis: AtomicI64::new(0),
+            is_protected: AtomicBool::new(true),
             hook: Hook::default(),
             judge: Judge::default(),
         };
@@ -272,12 +272,6 @@ impl Settings {
         usize::try_from(self.script_bytes_max.load(Relaxed)).unwrap_or(usize::MAX)
     }
 
-    /// Whether clients must authenticate.
-    #[inline]
-    pub fn needs_password(&self) -> bool {
-        self.needs_password.load(Relaxed)
-    }
-
     /// Microseconds that make a command slow; negative: none is.
     #[inline]
     pub fn slow_micros(&self) -> i64 {
@@ -301,6 +295,11 @@ impl Settings {
         u64::try_from(self.busy_millis.load(Relaxed)).ok().filter(|millis| *millis > 0)
     }
 
+    /// Whether connections from other machines are refused while no password is set.
+    pub fn is_protected(&self) -> bool {
+        self.is_protected.load(Relaxed)
+    }
+
     /// Whether commands are measured that never take long for any reason of their own: two readings of the clock would be
     /// most of what they cost, so that they are only when somebody asks about less than the default threshold.
     #[inline]
@@ -309,6 +308,7 @@ impl Settings {
     }
 
     fn refresh(&self) {
+        self.is_protected.store(self.flag("protected-mode"), Relaxed);
         self.slow_micros.store(self.integer("slowlog-log-slower-than"), Relaxed);
         self.spike_millis.store(self.integer("latency-monitor-threshold"), Relaxed);
         self.tracked_keys_max.store(self.integer("tracking-table-max-keys") as u64, Relaxed);
@@ -321,7 +321,6 @@ impl Settings {
             self.output_limits.set(&limits);
         }
         self.script_bytes_max.store(self.integer("script-memory-limit") as u64, Relaxed);
-        self.needs_password.store(!self.text("requirepass").is_empty(), Relaxed);
     }
 }
 

@@ -35,6 +35,20 @@ pub const ROWS: &[Setting] = &[
     live("maxclients", "10000", Kind::Integer(1, u32::MAX as i64), "Connections served at the same time."),
     live("requirepass", "", Kind::Text, "Password that clients must show; empty: none."),
     live(
+        "protected-mode",
+        "yes",
+        Kind::Flag,
+        "Whether connections from other machines are refused while no password is set.",
+    ),
+    at_start("aclfile", "", Kind::Text, "File with the users, for ACL LOAD and ACL SAVE; empty: none."),
+    live("acllog-max-len", "128", Kind::Integer(0, 1_000_000), "Denials that ACL LOG remembers."),
+    live(
+        "acl-pubsub-default",
+        "resetchannels",
+        Kind::OneOf(&["allchannels", "resetchannels"]),
+        "Channels that a new user may use: all, or none.",
+    ),
+    live(
         "timeout",
         "0",
         Kind::Integer(0, i32::MAX as i64),
