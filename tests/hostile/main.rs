@@ -19,3 +19,5 @@ mod pauses;
 mod sandbox;
 mod scene;
 mod slow_readers;
+#[cfg(feature = "cli")]
+mod table;
