@@ -36,6 +36,7 @@ pub(super) fn queue(
             return reply.error("ERR the requests of this transaction take too much memory");
         }
         transaction.runs_scripts |= command.row.flags.has(Flags::SCRIPT.with(Flags::ASIDE));
+        transaction.may_grow |= command.row.flags.has(Flags::DENYOOM);
         transaction.may_write |= command.row.flags.has(Flags::WRITE.with(Flags::SCRIPT));
         transaction.queued.push(owned);
     }
@@ -131,7 +132,7 @@ impl Engine {
             session.is_nested = false;
         }
         session.reads = session.reads.after_next();
-        session.client.show_queued(None);
+        session.client.show_queued(None, 0);
         session.client.show_watching(None);
         view.finish(&shared.audience);
         flow

@@ -123,6 +123,10 @@ impl<'k> View<'k> {
             if self.changes.earliest_ms != u64::MAX {
                 self.keyspace.rearm(self.changes.earliest_ms);
             }
+            let memory = &self.keyspace.memory;
+            if memory.is_asked_for() {
+                self.locked.each(|_, held| memory.learn(held));
+            }
         }
         self.changes.tell(audience, self.author);
         // The shards first: to drop a large object takes time.

@@ -16,6 +16,8 @@ pub(crate) struct Client {
     pub(crate) command: &'static [&'static str],
     /// Server processes to start for it.
     pub(crate) servers: usize,
+    /// Whether the servers have a TLS port, too, where clients must show a certificate.
+    pub(crate) has_tls: bool,
     /// The packages under test, the client itself first, by their names in the project's manifest.
     pub(crate) packages: &'static [&'static str],
     /// The kinds of locks that its program takes, and what else it does, as README.md lists it.
@@ -48,6 +50,13 @@ pub(crate) const CLIENTS: &[Client] = &[
         packages: &["redis"],
         covers: "`Lock` from asyncio tasks",
         ..python(&["venv/bin/python", "redis_py_asyncio.py"])
+    },
+    Client {
+        name: "redis-py-tls",
+        packages: &["redis"],
+        covers: "`rediss://` with and without a certificate of its own: `Lock`, pipelines, BLPOP, pub/sub, large values",
+        has_tls: true,
+        ..python(&["venv/bin/python", "redis_py_tls.py"])
     },
     Client {
         name: "redis-py-suite",
@@ -386,6 +395,12 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..tool("cli", &["sh", "redis-cli.sh"])
     },
     Client {
+        name: "redis-cli-tls",
+        covers: "`--tls` with and without a certificate of its own; redis-benchmark's `--tls`, pipelined",
+        has_tls: true,
+        ..tool("cli", &["sh", "redis-cli-tls.sh"])
+    },
+    Client {
         name: "redis-cli-prompt",
         covers: "the prompt on a terminal",
         ..tool("prompt", &["python3", "prompt.py"])
@@ -428,5 +443,14 @@ const fn rust(command: &'static [&'static str]) -> Client {
 
 /// What the machine brings: its version is that of the machine.
 const fn tool(project: &'static str, command: &'static [&'static str]) -> Client {
-    Client { name: "", language: Language::Tool, project, command, servers: 1, packages: &[], covers: "" }
+    Client {
+        name: "",
+        language: Language::Tool,
+        project,
+        command,
+        servers: 1,
+        has_tls: false,
+        packages: &[],
+        covers: "",
+    }
 }
