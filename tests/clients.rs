@@ -43,7 +43,7 @@ use workshop::{Project, Workshop};
 const PROJECTS: &[Project] = &[
     Project {
         name: "python",
-        borrows: None,
+        borrows: &[],
         probes: &[&["python3", "-c", "import venv, ensurepip"]],
         install: &[
             &["python3", "-m", "venv", "venv"],
@@ -64,7 +64,7 @@ const PROJECTS: &[Project] = &[
     },
     Project {
         name: "suites",
-        borrows: None,
+        borrows: &[],
         probes: &[&["python3", "-c", "import venv, ensurepip"]],
         install: &[
             &["python3", "-m", "venv", "venv"],
@@ -87,56 +87,56 @@ const PROJECTS: &[Project] = &[
     },
     Project {
         name: "node",
-        borrows: None,
+        borrows: &[],
         probes: &[&["node", "--version"], &["npm", "--version"]],
         install: &[&["npm", "ci", "--no-audit", "--no-fund"]],
         inputs: &[".npmrc", "package.json", "package-lock.json"],
     },
     Project {
         name: "go",
-        borrows: None,
+        borrows: &[],
         probes: &[&["go", "version"]],
         install: &[&["go", "build", "-o", "bin/locks", "."]],
         inputs: &["go.mod", "go.sum", "main.go", "redsync.go", "redislock.go", "rueidislock.go"],
     },
     Project {
         name: "java",
-        borrows: None,
+        borrows: &["jvm", "shedlock"],
         probes: JAVA,
         install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
         inputs: &["pom.xml", "src/main/java"],
     },
     Project {
         name: "redisson",
-        borrows: None,
+        borrows: &["jvm"],
         probes: JAVA,
         install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
         inputs: &["pom.xml", "src/main/java"],
     },
     Project {
         name: "redisson3",
-        borrows: Some("redisson"),
+        borrows: &["jvm", "redisson"],
         probes: JAVA,
         install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
         inputs: &["pom.xml", "src/main/java"],
     },
     Project {
         name: "spring",
-        borrows: None,
+        borrows: &["jvm", "shedlock"],
         probes: JAVA,
         install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
         inputs: &["pom.xml", "src/main/java"],
     },
     Project {
         name: "ruby",
-        borrows: None,
+        borrows: &[],
         probes: &[&["ruby", "-e", "require 'redis'"]],
         install: &[],
         inputs: &[],
     },
     Project {
         name: "php",
-        borrows: None,
+        borrows: &[],
         probes: &[
             &["php", "-r", "exit((int) !(extension_loaded('redis') && function_exists('pcntl_fork')));"],
             &["php", "-r", "require 'Symfony/Component/Lock/autoload.php';"],
@@ -145,22 +145,37 @@ const PROJECTS: &[Project] = &[
         inputs: &[],
     },
     Project {
+        name: "laravel",
+        borrows: &["php"],
+        probes: &[
+            &["php", "-r", "exit((int) !(extension_loaded('redis') && function_exists('pcntl_fork')));"],
+            &["php", "-r", "require 'Predis/autoload.php';"],
+            &[
+                "php",
+                "-r",
+                "require 'Illuminate/Redis/autoload.php'; require 'Illuminate/Cache/autoload.php';",
+            ],
+        ],
+        install: &[],
+        inputs: &[],
+    },
+    Project {
         name: "rust",
-        borrows: None,
+        borrows: &[],
         probes: &[&["cargo", "--version"]],
         install: &[&["cargo", "build", "--quiet", "--locked", "--target-dir", "target"]],
         inputs: &["Cargo.toml", "Cargo.lock", "src"],
     },
     Project {
         name: "cli",
-        borrows: None,
+        borrows: &[],
         probes: &[&["redis-cli", "--version"], &["redis-benchmark", "--version"], &["stdbuf", "--version"]],
         install: &[],
         inputs: &[],
     },
     Project {
         name: "prompt",
-        borrows: None,
+        borrows: &[],
         probes: &[&["redis-cli", "--version"], &["python3", "-c", "import pty"]],
         install: &[],
         inputs: &[],

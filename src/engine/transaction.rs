@@ -156,8 +156,9 @@ impl Engine {
             return flow;
         }
         let result = self.perform(session, command, request, view, batch, out);
-        // SELECT holds for the rest of the transaction, and after it.
+        // SELECT holds for the rest of the transaction, and after it; CONFIG SET and CLIENT TRACKING as well.
         view.select(session.database);
+        view.attend(self.shared.events());
         match result {
             Ok(Outcome::Park { answer, .. }) => out.extend_from_slice(&answer),
             Ok(Outcome::Close) => return Flow::Close,

@@ -133,6 +133,11 @@ impl<'k> View<'k> {
         drop(self.locked);
     }
 
+    /// From now on these events are asked for: a request of a transaction may have asked.
+    pub fn attend(&mut self, events: Events) {
+        self.changes.attend(events);
+    }
+
     /// Tells of the events so far, with the shards still locked: what a transaction or a script publishes comes behind
     /// what it has changed before.
     pub fn tell_events(&mut self, channels: &Channels) {

@@ -327,6 +327,12 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..java(&["java", "-cp", "target/classes:target/lib/*", "SpringLocks", "shedlock"])
     },
     Client {
+        name: "shedlock-jedis",
+        packages: &["shedlock-provider-redis-jedis4", "jedis"],
+        covers: "jobs at most for so long, at least for so long, extended",
+        ..java(&["java", "-cp", "target/classes:target/lib/*", "ShedLockOnJedis"])
+    },
+    Client {
         name: "phpredis",
         language: Language::Php,
         covers: "SET NX PX, Laravel's SET EX NX, scripts, WATCH and MULTI by hand; of Debian",
@@ -338,6 +344,18 @@ pub(crate) const CLIENTS: &[Client] = &[
         servers: 3,
         covers: "`RedisStore`: exclusive, shared, promoted; `CombinedStore` over three servers; of Debian",
         ..tool("php", &["php", "symfony_lock.php"])
+    },
+    Client {
+        name: "predis",
+        language: Language::Php,
+        covers: "SET NX PX, scripts, WATCH and MULTI, pipelines, BLPOP by hand; of Debian",
+        ..tool("laravel", &["php", "predis.php"])
+    },
+    Client {
+        name: "laravel",
+        language: Language::Php,
+        covers: "the locks of its cache, funnels and throttles, on Predis and on phpredis; of Debian",
+        ..tool("laravel", &["php", "laravel.php"])
     },
     Client {
         name: "redis-rb",

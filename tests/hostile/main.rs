@@ -13,6 +13,7 @@ mod frames;
 mod hygiene;
 mod idlers;
 mod newcomers;
+mod numbers;
 mod pauses;
 mod scene;
 mod slow_readers;
