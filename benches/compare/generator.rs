@@ -1,4 +1,4 @@
-//! The load generator: one thread, many connections, each of which sends a wave of requests and awaits its answers.
+//! The load generator: one thread, many connections, each of which sends a wave of requests and awaits them.
 //!
 //! Owns    the connections and their buffers; every answer is looked at, and a wrong one ends the run.
 //! Rule    a closed loop: a connection's next wave begins when the last answer of its wave is there.

@@ -15,8 +15,6 @@ pub(crate) struct Options {
     pub(crate) servers: Option<Vec<String>>,
     /// Where the results go.
     pub(crate) out: PathBuf,
-    /// Whether servers of several threads may have all cores, the generator's among them.
-    pub(crate) is_wide: bool,
 }
 
 /// How much is done.
@@ -81,7 +79,7 @@ const QUICK: Scale = Scale {
     pipelined: 16_000,
     crowds: &[1_000],
     locks: 100_000,
-    storm_in: Duration::from_millis(1_500),
+    storm_in: Duration::from_secs(3),
     storm_after: Duration::from_secs(1),
     hand_offs: 200,
     client_locks: 300,
@@ -109,13 +107,12 @@ const SMOKE: Scale = Scale {
 
 /// What the command line says about itself.
 pub(crate) const USAGE: &str = "\
-cargo bench --bench compare -- [--quick] [--only LOAD] [--servers A,B] [--out DIR] [--wide]
+cargo bench --bench compare -- [--quick] [--only LOAD] [--servers A,B] [--out DIR]
 
   --quick        a minute or two instead of twenty, and figures as rough
   --only LOAD    only loads whose name holds LOAD
   --servers A,B  only these servers; see the table in benches/compare/servers.rs
-  --out DIR      where results.json, table.md and plot.svg go [default: target/compare]
-  --wide         servers of several threads may use all cores, instead of the one that all share";
+  --out DIR      where results.json, table.md and plot.svg go [default: target/compare]";
 
 impl Options {
     /// Reads the arguments of the program. Without `--bench`, which cargo adds, it is run as a test.
@@ -123,8 +120,7 @@ impl Options {
     /// # Errors
     /// A sentence about the argument that is wrong.
     pub(crate) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Self, String> {
-        let mut options =
-            Self { scale: FULL, only: None, servers: None, out: "target/compare".into(), is_wide: false };
+        let mut options = Self { scale: FULL, only: None, servers: None, out: "target/compare".into() };
         let (mut is_bench, mut arguments) = (false, arguments.into_iter());
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or_else(|| format!("{argument} wants a value\n{USAGE}"));
@@ -134,7 +130,6 @@ impl Options {
                 "--only" => options.only = Some(value()?),
                 "--out" => options.out = value()?.into(),
                 "--servers" => options.servers = Some(value()?.split(',').map(str::to_owned).collect()),
-                "--wide" => options.is_wide = true,
                 // What cargo and its users give to every test program.
                 other if !is_bench && !other.starts_with("--help") => {}
                 other => return Err(format!("{other} is not an argument\n{USAGE}")),

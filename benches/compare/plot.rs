@@ -1,11 +1,11 @@
 //! Results as a picture: for each load, the share of `limit`'s capacity that a server reaches.
 //!
-//! Owns    a small SVG, drawn by hand; it is read on white and on black, and without its colours, for bars have figures.
+//! Owns    a small SVG, drawn by hand, for white paper and for black; bars have figures, so that it needs no colours.
 
 use std::fmt::Write as _;
 
-use crate::results::{CPU_PER_REQUEST, LIMIT, OURS, Results};
-use crate::table::percent;
+use super::results::{CPU_PER_REQUEST, LIMIT, OURS, Results};
+use super::table::percent;
 
 const PANELS: [(&str, &str); 2] = [("plain", "one request at a time"), ("pipelined", "pipelined by 16")];
 /// Pixels.
@@ -25,7 +25,7 @@ pub(crate) fn svg(results: &Results) -> String {
         .map(|figure| figure.load.as_str())
         .collect();
     // A server with two threads is another question.
-    let is_shown = |name: &str| name != LIMIT && !name.contains(", two");
+    let is_shown = |name: &str| name != LIMIT && !name.contains(" 2 ");
     let servers: Vec<&str> =
         results.servers.iter().map(|(name, _)| name.as_str()).filter(|name| is_shown(name)).collect();
     let row_height = servers.len() as f64 * BAR_HEIGHT + ROW_GAP;
@@ -80,6 +80,7 @@ fn head(width: f64, height: f64, servers: &[&str]) -> String {
 
 fn axis(drawing: &mut String, left: f64, height: f64, title: &str) {
     text(drawing, left, HEAD_HEIGHT - 14.0, "start", title);
+    text(drawing, left + PANEL_WIDTH, HEAD_HEIGHT - 14.0, "middle", "100 %");
     for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
         let x = left + share * PANEL_WIDTH;
         let class = if share == 1.0 { "limit" } else { "grid" };

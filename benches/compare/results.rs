@@ -49,7 +49,6 @@ pub(crate) struct Figure {
 
 impl Results {
     /// Adds what one round has found.
-    #[allow(dead_code, reason = "for the race alone")]
     pub(crate) fn add(&mut self, load: &str, what: &str, unit: &str, server: &str, value: f64) {
         // Three digits behind the point are more than a machine repeats.
         let value = (value * 1_000.0).round() / 1_000.0;
@@ -66,12 +65,10 @@ impl Results {
     }
 
     /// Notes that a server did not get through a load.
-    #[allow(dead_code, reason = "for the race alone")]
     pub(crate) fn fail(&mut self, load: &str, server: &str, reason: &str) {
         self.failed.push((load.to_owned(), server.to_owned(), reason.to_owned()));
     }
 
-    #[allow(dead_code, reason = "for the race alone")]
     pub(crate) fn has_failed(&self, load: &str, server: &str) -> bool {
         self.failed.iter().any(|(failed, by, _)| failed == load && by == server)
     }
@@ -84,7 +81,6 @@ impl Results {
     ///
     /// # Errors
     /// What is wrong with the file.
-    #[allow(dead_code, reason = "for the test that holds the README to the results")]
     pub(crate) fn read(file: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))
@@ -94,7 +90,6 @@ impl Results {
     ///
     /// # Errors
     /// What the system said.
-    #[allow(dead_code, reason = "for the race alone")]
     pub(crate) fn write(&self, file: &Path) -> std::io::Result<()> {
         let line = |name: &str, value: serde_json::Result<String>| {
             value.map(|value| format!("  \"{name}\": {value}")).map_err(std::io::Error::other)

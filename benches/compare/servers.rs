@@ -22,8 +22,8 @@ pub(crate) struct Row {
     program: Program,
     /// Besides the port; see also [`PEER_SETTINGS`].
     arguments: &'static [&'static str],
-    /// Whether it works on several threads at a time.
-    has_threads: bool,
+    /// Where it may run: on one core there is no second thread at work, only a second one to wait for.
+    cores: Cores,
     /// Whether it keeps keys; the one that does not is the measure of the others.
     pub(crate) has_store: bool,
 }
@@ -41,22 +41,22 @@ enum Program {
 /// All servers of the race, in the order of the columns.
 pub(crate) const ROWS: &[Row] = &[
     Row { arguments: &["--threads", "1"], ..REDLATCH },
-    Row { name: "redlatch, two workers", arguments: &["--threads", "2"], has_threads: true, ..REDLATCH },
+    Row { name: "redlatch 2 workers", arguments: &["--threads", "2"], cores: Cores::All, ..REDLATCH },
     Row { name: LIMIT, program: Program::Limit, has_store: false, ..REDLATCH },
     Row { name: "redis 7", program: REDIS, arguments: PEER_SETTINGS, ..REDLATCH },
     Row { name: VALKEY, program: VALKEY_9, arguments: PEER_SETTINGS, ..REDLATCH },
     Row {
-        name: "valkey, two I/O threads",
+        name: "valkey 2 I/O threads",
         program: VALKEY_9,
         arguments: &["--save", "", "--appendonly", "no", "--io-threads", "2"],
-        has_threads: true,
+        cores: Cores::All,
         ..REDLATCH
     },
 ];
 
 /// The row that others differ from.
 const REDLATCH: Row =
-    Row { name: OURS, program: Program::Ours, arguments: &[], has_threads: false, has_store: true };
+    Row { name: OURS, program: Program::Ours, arguments: &[], cores: Cores::Server, has_store: true };
 const REDIS: Program =
     Program::Peer { variable: "REDLATCH_REDIS_SERVER", name: "redis-server", package: None };
 const VALKEY_9: Program = Program::Peer {
@@ -76,16 +76,14 @@ pub(crate) struct Server {
     pub(crate) program: PathBuf,
     /// Name and version, as it says itself.
     pub(crate) about: String,
-    cores: Cores,
 }
 
 /// The servers that are wanted: those that are there, and of the others why not.
 pub(crate) fn find(options: &Options) -> (Vec<Server>, Vec<(String, String)>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for row in ROWS.iter().filter(|row| options.wants_server(row.name)) {
-        let cores = if row.has_threads && options.is_wide { Cores::All } else { Cores::Server };
         match row.program.locate() {
-            Ok((program, about)) => found.push(Server { row, program, about, cores }),
+            Ok((program, about)) => found.push(Server { row, program, about }),
             Err(reason) => missing.push((row.name.to_owned(), reason)),
         }
     }
@@ -105,16 +103,21 @@ impl Program {
             }
             Self::Peer { variable, name, package } => {
                 let program = std::env::var_os(variable).map(PathBuf::from);
-                let program = program.or_else(|| package.and_then(in_python)).unwrap_or_else(|| name.into());
-                let said = machine::said_by(&program.to_string_lossy(), &["--version"]).ok_or_else(|| {
-                    format!("no {name} in the path; {variable} names one that is elsewhere")
-                })?;
+                let program = program.or_else(|| in_path(name)).or_else(|| package.and_then(in_python));
+                let program = program.ok_or_else(|| format!("no {name} in the path, and no {variable}"))?;
+                let said = machine::said_by(&program.to_string_lossy(), &["--version"])
+                    .ok_or_else(|| format!("{} does not run", program.display()))?;
                 let version = said.split_whitespace().find_map(|word| word.strip_prefix("v="));
                 let kind = name.trim_end_matches("-server");
                 Ok((program, format!("{kind} {}", version.unwrap_or("of unknown version"))))
             }
         }
     }
+}
+
+fn in_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// A file inside an installed package of Python.
@@ -141,7 +144,7 @@ impl Server {
     /// # Errors
     /// When it does not start; with its log.
     pub(crate) fn start(&self) -> io::Result<Running> {
-        machine::keep_to(self.cores)?;
+        machine::keep_to(self.row.cores)?;
         let running = self.spawn();
         machine::keep_to(Cores::Generator)?;
         running

@@ -1,10 +1,10 @@
 //! Results as Markdown, for the terminal and for README.md.
 //!
-//! Rule    medians of the rounds; what a request costs first, with shares and multiples of our own; then all the rest.
+//! Rule    medians of the rounds; what a request costs first, with our share and multiple; then all the rest.
 
 use std::fmt::Write as _;
 
-use crate::results::{CPU_PER_REQUEST, Figure, LIMIT, OURS, Results, VALKEY};
+use super::results::{CPU_PER_REQUEST, Figure, LIMIT, OURS, Results, VALKEY};
 
 /// The two ways to send requests, as the figures of a load are called.
 const MODES: [&str; 2] = ["plain", "pipelined"];

@@ -1,6 +1,6 @@
-//! What the generator writes and reads: requests with places for a key, and replies as far as they must be told apart.
+//! What the generator writes and reads: requests with places for a key, and as much of answers as is looked at.
 //!
-//! Rule    a request is written by copying its bytes and sixteen digits: a generator must not be slower than a server.
+//! Rule    a request is written by copying its bytes and sixteen digits, for a generator must keep up.
 
 use std::io;
 

@@ -224,6 +224,7 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let channel = call.args.word()?;
     let message = call.args.word()?;
 
+    call.view.tell_events(&call.shared.audience.channels);
     let receivers = call.shared.audience.channels.publish(channel, message);
     // Who listens to itself hears the message before it is told how many did.
     catch_up(call);
@@ -236,6 +237,7 @@ fn publish_to_shard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let channel = call.args.word()?;
     let message = call.args.word()?;
 
+    call.view.tell_events(&call.shared.audience.channels);
     let receivers = call.shared.audience.channels.publish_to_shard(channel, message);
     catch_up(call);
 

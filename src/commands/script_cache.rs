@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use dashmap::DashMap;
 use parking_lot::Mutex;
@@ -68,6 +69,7 @@ pub struct ScriptCache {
     scripts: DashMap<Sha, Arc<Script>>,
     /// Those that EVAL brought, in the order in which it did.
     passing: Mutex<VecDeque<Sha>>,
+    bytes: AtomicUsize,
 }
 
 /// How many scripts EVAL may leave behind: as many as in Redis 7.4, which bounds them too.
@@ -82,12 +84,12 @@ impl ScriptCache {
     /// Keeps a script for good.
     pub(super) fn keep(&self, script: &Arc<Script>) {
         self.passing.lock().retain(|passing| *passing != script.sha);
-        self.scripts.insert(script.sha, Arc::clone(script));
+        self.enter(script);
     }
 
     /// Keeps a script for a while: EVAL brought it.
     pub(super) fn pass(&self, script: &Arc<Script>) {
-        if self.scripts.insert(script.sha, Arc::clone(script)).is_some() {
+        if !self.enter(script) {
             return;
         }
         let mut passing = self.passing.lock();
@@ -95,19 +97,40 @@ impl ScriptCache {
         if passing.len() > PASSING_SCRIPTS_MAX
             && let Some(oldest) = passing.pop_front()
         {
-            self.scripts.remove(&oldest);
+            self.scripts.remove(&oldest).iter().for_each(|(_, script)| self.left(script));
         }
     }
 
     /// Forgets all scripts.
     pub fn flush(&self) {
-        self.scripts.clear();
+        self.scripts.retain(|_, script| {
+            self.left(script);
+            false
+        });
         self.passing.lock().clear();
     }
 
     /// How many scripts there are, and the bytes of their texts.
     pub fn size(&self) -> (usize, usize) {
-        self.scripts.iter().fold((0, 0), |(count, bytes), script| (count + 1, bytes + script.text.len()))
+        (self.scripts.len(), self.bytes())
+    }
+
+    /// Bytes of their texts.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// True when it was not there yet.
+    fn enter(&self, script: &Arc<Script>) -> bool {
+        self.bytes.fetch_add(script.text.len(), Relaxed);
+        let known = self.scripts.insert(script.sha, Arc::clone(script));
+        known.iter().for_each(|known| self.left(known));
+        known.is_none()
+    }
+
+    /// A script is no longer there.
+    fn left(&self, script: &Script) {
+        self.bytes.fetch_sub(script.text.len(), Relaxed);
     }
 }
 
@@ -118,18 +141,14 @@ pub(super) fn digest(text: &[u8]) -> Sha {
 
 /// Twenty bytes out of forty hexadecimal digits, in either letter case.
 pub(super) fn parse_sha(digits: &[u8]) -> Option<Sha> {
-    let mut sha = Sha::default();
-    if digits.len() != 2 * sha.len() {
-        return None;
-    }
-    for (byte, pair) in sha.iter_mut().zip(digits.chunks_exact(2)) {
-        let (high, low) = (DIGITS[usize::from(pair[0])], DIGITS[usize::from(pair[1])]);
-        if high | low == NO_DIGIT {
-            return None;
-        }
+    let digits: &[u8; 40] = digits.try_into().ok()?;
+    let (mut sha, mut all) = (Sha::default(), 0);
+    for (at, byte) in sha.iter_mut().enumerate() {
+        let (high, low) = (DIGITS[usize::from(digits[2 * at])], DIGITS[usize::from(digits[2 * at + 1])]);
+        all |= high | low;
         *byte = high << 4 | low;
     }
-    Some(sha)
+    (all != NO_DIGIT).then_some(sha)
 }
 
 /// What each byte is worth as a hexadecimal digit: all bits for one that is none.
@@ -165,8 +184,12 @@ mod tests {
         for n in 0..2 * PASSING_SCRIPTS_MAX {
             cache.pass(&read(format!("{RELEASE} 0 -- {n}")));
         }
-        assert_eq!(cache.size().0, PASSING_SCRIPTS_MAX + 1);
+        let len = |n: usize| format!("{RELEASE} 0 -- {n}").len();
+        let bytes: usize = (PASSING_SCRIPTS_MAX..2 * PASSING_SCRIPTS_MAX).map(len).sum();
+        assert_eq!(cache.size(), (PASSING_SCRIPTS_MAX + 1, bytes + RELEASE.len() + 2));
         assert!(cache.get(&parse_sha(kept.hex.as_bytes()).unwrap()).is_some());
+        cache.flush();
+        assert_eq!(cache.size(), (0, 0));
     }
 
     #[test]

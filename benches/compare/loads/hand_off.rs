@@ -1,6 +1,6 @@
-//! From the release of a lock to its next holder, with many who wait: in BLPOP for a signal, or subscribed to a channel.
+//! From the release of a lock to its next holder, with many who wait: in BLPOP, or subscribed to a channel.
 //!
-//! Owns    both ways to wait, as clients do it with plain commands: the signalled client takes the lock by SET NX.
+//! Owns    both ways to wait, with plain commands: who is told takes the lock by SET NX.
 //! Rule    what the server's share is, is a wake-up less the round trip of a PING on the same connections.
 
 use std::collections::VecDeque;

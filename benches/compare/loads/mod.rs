@@ -1,6 +1,6 @@
 //! The loads of the race, in the order in which they run.
 //!
-//! Owns    the table of loads, and what they have in common: a server that fails one is reported and goes on to the next.
+//! Owns    the table of loads, and what they share: a server that fails one is reported and goes on to the next.
 
 mod clients;
 mod crowd;

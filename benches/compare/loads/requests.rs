@@ -1,6 +1,6 @@
 //! Loads that are requests and nothing else: fifty connections, one request at a time on each, and sixteen.
 //!
-//! Rule    each run begins on an emptied store and meets the same keys, so that every server grants the same share.
+//! Rule    each run begins on an emptied store and meets the same keys: every server grants the same share.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Many locks whose leases end within the same second: what a light probe feels of it, what it costs, what is left.
+//! Many locks whose leases end within the same second: what a light probe feels, what it costs, what is left.
 //!
 //! The locks are also what memory per lock is read from: 24 bytes of key, 36 of owner, and a lease.
 
@@ -124,8 +124,8 @@ impl Probe<'_> {
         while Instant::now() < end || limit.is_some_and(|limit| felt.gone.is_none() && Instant::now() < limit)
         {
             rest(due.saturating_duration_since(Instant::now()));
-            // A probe that its predecessor held up was due before it could be sent: that is part of what is felt. That
-            // this thread woke late is not.
+            // A probe that its predecessor held up was due before it could be sent, which is part of what is felt.
+            // That this thread woke late is not.
             let late = Instant::now().saturating_duration_since(due) > PROBE_EVERY;
             let begun = if late { due } else { Instant::now() };
             self.running.ask(&mut self.stream, &["GET", &absent])?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::budget::{Unlimited, Watchdog};
 use super::calls::{Commands, Server};
 use super::fault::Stop;
-use super::stack::{self, Kind, Stack};
+use super::stack::{self, Kept, Kind, Stack};
 use super::{Failure, Interpreter, convert};
 use crate::resp::Reply;
 
@@ -84,14 +84,15 @@ impl Interpreter {
             Body::Script(index) => {
                 stack.push_kept(self.sandbox.globals);
                 let globals = stack.len();
-                set(stack, globals, b"KEYS", Some(run.keys), &limit);
-                set(stack, globals, b"ARGV", Some(run.args), &limit);
+                let [keys, args] = self.sandbox.inputs;
+                set(stack, globals, keys, Some(run.keys), &limit);
+                set(stack, globals, args, Some(run.args), &limit);
                 stack.push_kept(self.functions_kept);
                 stack.push_element(-1, index);
                 let is_fine = stack.call(0, handler, limit);
                 let limit = self.budget.lift(&self.lua);
-                set(stack, globals, b"KEYS", None, &limit);
-                set(stack, globals, b"ARGV", None, &limit);
+                set(stack, globals, keys, None, &limit);
+                set(stack, globals, args, None, &limit);
                 (is_fine, limit)
             }
             Body::Function(library, name) => {
@@ -143,8 +144,8 @@ impl Interpreter {
 }
 
 /// Gives a global its value: the list of `words`, or nil.
-fn set(stack: &mut Stack<'_>, globals: c_int, name: &[u8], words: Option<&[&[u8]]>, limit: &Unlimited<'_>) {
-    stack.push_bytes(name, limit);
+fn set(stack: &mut Stack<'_>, globals: c_int, name: Kept, words: Option<&[&[u8]]>, limit: &Unlimited<'_>) {
+    stack.push_kept(name);
     match words {
         Some(words) => push_list(stack, words, limit),
         None => stack.push_nil(),

@@ -26,6 +26,8 @@ pub(super) struct Sandbox {
     pub(super) environment: Table,
     /// What it stands for: where KEYS and ARGV are put.
     pub(super) globals: Kept,
+    /// Their names.
+    pub(super) inputs: [Kept; 2],
     /// Makes of an error that nobody caught a table of how the script failed.
     pub(super) failed: Kept,
     /// Who answers what scripts call.
@@ -149,7 +151,9 @@ impl Sandbox {
         let chunk = lua.load(include_str!("sandbox.lua")).set_name(OWN_CHUNK);
         let (environment, protect) = chunk.call((own, &globals))?;
         let (kept, failed) = (stack::keep(lua, &globals)?, stack::keep(lua, failed)?);
-        Ok(Self { environment, globals: kept, failed, port, protect, shared, redis, real: globals })
+        let inputs = [stack::keep(lua, "KEYS")?, stack::keep(lua, "ARGV")?];
+        let (real, globals) = (globals, kept);
+        Ok(Self { environment, globals, inputs, failed, port, protect, shared, redis, real })
     }
 }
 
