@@ -53,7 +53,7 @@ impl Stock {
             );
         }
         assert!(!commands.is_empty(), "the servers have commands in common");
-        let scripts = redlatch::scripts::texts().into_iter().map(|(text, _)| text).collect();
+        let scripts = crate::shapes::shapes().into_iter().map(|(_, text)| text).collect();
         Self { newer, commands, scripts }
     }
 
@@ -92,7 +92,7 @@ impl Stock {
         match first + dice.below(24 - first) {
             0 => Request { words: scripts::alone(dice), relaxed: Relaxed::Unordered },
             1 => {
-                let words = scripts::recognised(&self.scripts, dice);
+                let words = scripts::of_clients(&self.scripts, dice);
                 let is_timed = words[1].windows(3).any(|part| part.eq_ignore_ascii_case(b"ttl"));
                 Request { words, relaxed: if is_timed { Relaxed::Timed } else { Relaxed::Exact } }
             }
