@@ -143,6 +143,26 @@ mod hostile {
         }
     }
 
+    /// What is deep, or wide, in the tree is not run on a small stack, and Lua would not compile all of it.
+    #[test]
+    fn what_is_too_deep_or_too_wide_is_not_plain() {
+        let repeated = |head: &str, piece: &str, tail: &str| format!("{head}{}{tail}", piece.repeat(1_000));
+        for script in [
+            repeated("return 1", " + 1", ""),
+            repeated("return 1", " .. 1", ""),
+            repeated("return ", "not ", "1"),
+            repeated("return ", "(", ""),
+            repeated("local a = KEYS return a", "[1]", ""),
+            repeated("redis.call('del'", ", KEYS[1]", ")"),
+            repeated("return {", "1, ", "}"),
+            repeated("", "do ", ""),
+            repeated("", "local a ", ""),
+            format!("return {}1{}", "(".repeat(50), " + 1 + 1 + 1)".repeat(50)),
+        ] {
+            assert!(Program::read(script.as_bytes()).is_none(), "{script:.80}");
+        }
+    }
+
     #[test]
     fn endless_pieces_are_no_scripts() {
         for piece in [

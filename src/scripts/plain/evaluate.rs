@@ -4,6 +4,8 @@
 //! Source  Lua 5.1 reference manual, sections 2.5 and 5; `lvm.c`, `lstrlib.c`, `lmathlib.c` of 5.1.5; Redis 7.0
 //!         `script_lua.c` for `error_reply` and `status_reply`.
 
+use smallvec::SmallVec;
+
 use super::Raised;
 use super::run::{Evaluated, Flow, Run};
 use super::tree::{Builtin, Expression, Field, Line, Operator};
@@ -219,37 +221,42 @@ impl<'a> Run<'a> {
         let first = self.evaluate(&args[0])?;
         Ok(match function {
             Builtin::ErrorReply => self.error_reply(first),
-            Builtin::StatusReply => match self.text(first) {
-                Some(text) => {
-                    let text = text.to_vec();
-                    Value::Status(self.keep_text(&text))
-                }
-                None => Value::Failure(self.keep_text(WRONG_ARGUMENTS)),
-            },
+            Builtin::StatusReply if self.text(first).is_none() => {
+                Value::Failure(self.keep_text(WRONG_ARGUMENTS))
+            }
+            Builtin::StatusReply => {
+                let start = self.texts.len();
+                self.push(first, line)?;
+                Value::Status(Span { start, end: self.texts.len() })
+            }
             Builtin::Floor => Value::Number(self.number_argument(first, 1, "floor", line)?.floor()),
             Builtin::Format => self.format(first, &args[1..], line)?,
             Builtin::Max => self.extreme("max", args, first, |most, next| next > most, line)?,
             Builtin::Min => self.extreme("min", args, first, |least, next| next < least, line)?,
             Builtin::Sub => self.part(first, &args[1..], line)?,
             Builtin::ToNumber => self.to_number(first).map_or(Value::Nil, Value::Number),
-            Builtin::ToText => self.to_text(first),
+            Builtin::ToText => self.spelt(first),
             Builtin::Type => Value::Given(first.type_name().as_bytes()),
         })
     }
 
     /// `redis.error_reply`: a text of one word has no code.
     fn error_reply(&mut self, text: Value<'a>) -> Value<'a> {
-        let line = match self.text(text) {
-            None => WRONG_ARGUMENTS.to_vec(),
+        let mut line: SmallVec<[u8; 64]> = SmallVec::new();
+        match self.text(text) {
+            None => line.extend_from_slice(WRONG_ARGUMENTS),
             Some(text) => {
                 let text = until_nul(text.strip_prefix(b"-").unwrap_or(text));
-                if text.contains(&b' ') { text.to_vec() } else { [b"ERR ", text].concat() }
+                if !text.contains(&b' ') {
+                    line.extend_from_slice(b"ERR ");
+                }
+                line.extend_from_slice(text);
             }
-        };
+        }
         Value::Failure(self.keep_text(&line))
     }
 
-    fn to_text(&mut self, value: Value<'a>) -> Value<'a> {
+    fn spelt(&mut self, value: Value<'a>) -> Value<'a> {
         match value {
             Value::Given(_) | Value::Text(_) => value,
             Value::Number(number) => Value::Text(self.keep_text(Text::short(number).as_bytes())),

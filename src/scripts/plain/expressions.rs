@@ -27,6 +27,8 @@ const BINARY: &[(&str, u8, u8)] = &[
 ];
 /// How strongly `not`, `#` and `-` bind.
 const UNARY: u8 = 8;
+/// Values at hand at one time: with [`SLOTS_MAX`] locals fewer than the 250 that Lua compiles.
+const WAITING_MAX: usize = 150;
 
 impl<'a> Parser<'a> {
     pub(super) fn expression(&mut self) -> Option<Expression> {
@@ -38,14 +40,24 @@ impl<'a> Parser<'a> {
         if self.depth > DEPTH_MAX {
             return None;
         }
+        let outer = std::mem::take(&mut self.height);
         let mut left = self.unary()?;
+        let mut height = self.height + 1;
         while let Some((sign, binds, _)) = self.binary().filter(|(_, left, _)| *left > limit) {
             let right_limit = BINARY.iter().find(|(own, ..)| own == sign)?.2;
             debug_assert!(*binds > limit);
             self.at += 1;
+            self.wait()?;
             let right = self.operation(right_limit)?;
+            self.waiting -= 1;
             left = joined(sign, left, right, self.last_line())?;
+            height = height.max(self.height) + 1;
         }
+        // `a + b + c` is as deep as `a + (b + c)`, though nothing is open while it is read.
+        if height > DEPTH_MAX {
+            return None;
+        }
+        self.height = outer.max(height);
         // `^` binds more strongly than anything; no plain script has it.
         if self.peek().is_some_and(|next| next.is("^")) {
             return None;
@@ -67,6 +79,8 @@ impl<'a> Parser<'a> {
         Some(match (*sign, of) {
             ("not", of) => Expression::Not(of.into()),
             ("#", of) => Expression::Length { of: of.into(), line },
+            // Lua 5.1 has one constant for 0 and -0, whichever comes first in the script.
+            (_, Expression::Number(0.0)) => return None,
             (_, Expression::Number(number)) => Expression::Number(-number),
             (_, of) => Expression::Negate { of: of.into(), line },
         })
@@ -97,10 +111,12 @@ impl<'a> Parser<'a> {
                 return None;
             }
             items.push(self.expression()?);
+            self.wait()?;
             if !self.take(",") && !self.take(";") && !self.peek()?.is("}") {
                 return None;
             }
         }
+        self.waiting -= items.len();
         (!self.continues_at(0)).then(|| Expression::List(items.into()))
     }
 
@@ -115,6 +131,7 @@ impl<'a> Parser<'a> {
             self.named()?
         };
         loop {
+            self.height += 1;
             if self.take(".") {
                 let Token::Name(name) = self.peek()? else { return None };
                 let field = match *name {
@@ -216,7 +233,9 @@ impl<'a> Parser<'a> {
             // What `unpack` gives is spread only where it comes last.
             let is_spread = matches!(word, Expression::Unpack { .. });
             words.push(word);
+            self.wait()?;
             if self.take(")") {
+                self.waiting -= words.len();
                 return Some(Expression::Call(Call { is_protected, words: words.into(), line }.into()));
             }
             self.expect(",")?;
@@ -234,8 +253,16 @@ impl<'a> Parser<'a> {
                 self.expect(",")?;
             }
             args.push(self.expression()?);
+            self.wait()?;
         }
+        self.waiting -= args.len();
         Some(args)
+    }
+
+    /// One value more is at hand while the next are read. Lua has registers for so many and no more.
+    fn wait(&mut self) -> Option<()> {
+        self.waiting += 1;
+        (self.waiting <= WAITING_MAX).then_some(())
     }
 
     /// Whether `redis.call` stands here, or `redis.pcall`.
@@ -349,6 +376,13 @@ fn joined(sign: &str, left: Expression, right: Expression, line: Line) -> Option
         "%" => Some(Operator::Modulo),
         _ => None,
     };
+    if let (Some(Operator::Divide | Operator::Modulo | Operator::Multiply), [left, right]) =
+        (operator, &*operands)
+        && matches!((left, right), (Expression::Number(_), Expression::Number(_)))
+    {
+        // Computed beforehand, and perhaps that -0.
+        return None;
+    }
     if let Some(operator) = operator {
         return Some(Expression::Arithmetic { operator, operands, line });
     }

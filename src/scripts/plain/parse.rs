@@ -10,8 +10,8 @@ use super::tree::{Block, Expression, Function, Line, Slot, Statement};
 
 /// The deepest nesting of blocks and expressions.
 pub(super) const DEPTH_MAX: usize = 60;
-/// The most locals of one script.
-pub(super) const SLOTS_MAX: usize = 150;
+/// The most locals of one script: as many as a function of Lua's may refer to outside itself.
+pub(super) const SLOTS_MAX: usize = 60;
 
 /// A script that is parsed.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub(super) fn parse(lexemes: &[Lexeme<'_>]) -> Option<Parsed> {
         functions: Vec::new(),
         slots: 0,
         depth: 0,
+        height: 0,
+        waiting: 0,
         outer: 0,
         loops: 0,
     };
@@ -45,6 +47,10 @@ pub(super) struct Parser<'a> {
     functions: Vec<Function>,
     pub(super) slots: usize,
     pub(super) depth: usize,
+    /// How high the tree of the expression is that was read last.
+    pub(super) height: usize,
+    /// Values that are at hand until an operator, a call or a list takes them.
+    pub(super) waiting: usize,
     /// How many names in scope belong to the function around the one that is read.
     pub(super) outer: usize,
     /// How many loops are open in this function: `break` needs one.
