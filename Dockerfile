@@ -25,8 +25,11 @@ FROM scratch
 COPY --from=build /image /
 # Nobody in particular. A number: there is no /etc/passwd, and who forbids root can see that it is not root.
 USER 65532:65532
+# Whoever the container's published ports let in is let in, as with the image of Redis: set a password, or publish the
+# port to 127.0.0.1 only.
 ENV PATH=/usr/local/bin \
-    REDLATCH_BIND=0.0.0.0
+    REDLATCH_BIND=0.0.0.0 \
+    REDLATCH_PROTECTED_MODE=no
 EXPOSE 6379
 HEALTHCHECK --interval=10s --timeout=3s --start-period=1s --retries=3 CMD ["redlatch", "health"]
 # Not an entry point: `docker run redlatch redis-server --port 7000` is what people write for the image of Redis.

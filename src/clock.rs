@@ -162,6 +162,9 @@ pub struct Process {
 pub trait Probe: Send + Sync {
     /// The process as it is now.
     fn look(&self) -> Process;
+
+    /// Fills `bytes` with what nobody can foresee; false where the system has nothing of the kind.
+    fn draw_secret(&self, bytes: &mut [u8]) -> bool;
 }
 
 #[cfg(test)]

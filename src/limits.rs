@@ -34,3 +34,9 @@ const _: () = assert!(SHARDS_MAX.is_power_of_two(), "the shard of a key is a mas
 const _: () = assert!(BULK_BYTES_MAX as usize <= REQUEST_BYTES_MAX);
 /// Bytes that the requests of one transaction may take before EXEC.
 pub const TRANSACTION_BYTES_MAX: usize = 1 << 30;
+/// Passwords, patterns and rules for commands that one ACL user may have in all.
+pub const ACL_RULES_MAX: usize = 4096;
+/// ACL users.
+pub const ACL_USERS_MAX: usize = 65_536;
+/// Bytes that ACL LOG keeps of what was asked for and of the name it was asked in.
+pub const ACL_LOG_BYTES_MAX: usize = 1024;

@@ -7,6 +7,8 @@
 
 #[path = "readme/clients.rs"]
 mod clients;
+#[path = "readme/race.rs"]
+mod race;
 #[path = "clients/table.rs"]
 #[allow(dead_code, reason = "some columns are for the run alone")]
 mod table_of_clients;
@@ -30,6 +32,7 @@ mod readme {
         let sections = [
             ("clients", clients::table()),
             ("commands", commands()),
+            ("race", format!("\n{}", race::tables())),
             ("scripts", scripts()),
             ("settings", settings()),
         ];
@@ -48,6 +51,21 @@ mod readme {
             old, new,
             "a generated table has another length: UPDATE_README=1 cargo test --test readme"
         );
+    }
+
+    #[test]
+    fn what_is_drawn_of_the_race_is_what_it_has_found() {
+        for (file, text) in [(race::PLOT, race::drawing()), (race::TABLE, race::tables())] {
+            if std::env::var("UPDATE_README").is_ok_and(|value| value == "1") {
+                std::fs::write(root().join(file), text).unwrap();
+            } else {
+                assert!(
+                    read(file) == text,
+                    "{file} is not of these results: UPDATE_README=1 cargo test --test readme"
+                );
+            }
+        }
+        assert!(read("README.md").contains(&format!("]({})", race::PLOT)), "README.md shows the picture");
     }
 
     #[test]

@@ -11,12 +11,12 @@ pub(super) fn is_foreign(name: &str) -> bool {
 
 /// Whether leaving the directive out leaves a server less protected than its operator may think.
 pub(super) fn is_protection(name: &str) -> bool {
-    matches!(name, "aclfile" | "rename-command" | "user") || name.starts_with("tls-")
+    matches!(name, "rename-command" | "tls-ciphers" | "tls-ciphersuites")
 }
 
 /// One name after the other, separated by white space.
 const FOREIGN: &str = "
-    acl-pubsub-default aclfile acllog-max-len active-defrag-cycle-max active-defrag-cycle-min
+    active-defrag-cycle-max active-defrag-cycle-min
     active-defrag-ignore-bytes active-defrag-max-scan-fields active-defrag-threshold-lower
     active-defrag-threshold-upper active-expire-effort activedefrag activerehashing always-show-logo
     aof-disable-auto-gc aof-load-truncated aof-rewrite-incremental-fsync aof-timestamp-enabled
@@ -38,7 +38,7 @@ const FOREIGN: &str = "
     masterauth masteruser maxmemory maxmemory-clients maxmemory-eviction-tenacity
     maxmemory-policy maxmemory-samples min-replicas-max-lag min-replicas-to-write min-slaves-max-lag
     min-slaves-to-write no-appendfsync-on-rewrite oom-score-adj oom-score-adj-values pidfile
-    proc-title-template propagation-error-behavior protected-mode rdb-del-sync-files
+    proc-title-template propagation-error-behavior rdb-del-sync-files
     rdb-save-incremental-fsync rdbchecksum rdbcompression rename-command repl-backlog-size
     repl-backlog-ttl repl-disable-tcp-nodelay repl-diskless-load repl-diskless-sync
     repl-diskless-sync-delay repl-diskless-sync-max-replicas repl-ping-replica-period
@@ -49,11 +49,10 @@ const FOREIGN: &str = "
     shutdown-timeout slave-announce-ip slave-announce-port slave-ignore-maxmemory slave-lazy-flush
     slave-priority slave-read-only slave-serve-stale-data slaveof socket-mark-id
     stop-writes-on-bgsave-error stream-node-max-bytes stream-node-max-entries supervised syslog-enabled
-    syslog-facility syslog-ident tcp-backlog tls-auth-clients tls-ca-cert-dir tls-ca-cert-file
-    tls-cert-file tls-ciphers tls-ciphersuites tls-client-cert-file tls-client-key-file
-    tls-client-key-file-pass tls-cluster tls-dh-params-file tls-key-file tls-key-file-pass tls-port
-    tls-prefer-server-ciphers tls-protocols tls-replication tls-session-cache-size
-    tls-session-cache-timeout tls-session-caching user
+    syslog-facility syslog-ident tcp-backlog tls-ciphers tls-ciphersuites tls-client-cert-file
+    tls-client-key-file tls-client-key-file-pass tls-cluster tls-dh-params-file tls-key-file-pass
+    tls-prefer-server-ciphers tls-replication tls-session-cache-size tls-session-cache-timeout
+    tls-session-caching
     zset-max-listpack-entries zset-max-listpack-value zset-max-ziplist-entries zset-max-ziplist-value
 ";
 
@@ -71,7 +70,7 @@ mod tests {
 
     #[test]
     fn what_redis_knows_is_known_and_nothing_else() {
-        for name in ["save", "appendonly", "maxmemory", "daemonize", "user", "tls-port"] {
+        for name in ["save", "appendonly", "maxmemory", "daemonize", "tls-ciphers"] {
             assert!(is_foreign(name), "{name}");
         }
         for name in ["", "sav", "save appendonly", "no-such-directive"] {

@@ -16,6 +16,8 @@ use crate::state::settings_table::ROWS;
 pub(super) struct Gathered {
     /// Name and value, later ones over earlier ones; each fits its row.
     pub(super) settings: Vec<(&'static str, String)>,
+    /// Users by name and rules.
+    pub(super) users: Vec<(String, Vec<String>)>,
     /// Directives of redis.conf that do not apply, each once.
     pub(super) ignored: Vec<String>,
 }
@@ -63,6 +65,12 @@ fn check(directives: Vec<Directive>) -> Result<Gathered, Fault> {
     let scratch = Settings::default();
     let mut gathered = Gathered::default();
     for Directive { name, words, origin } in directives {
+        if name == "user" {
+            let mut words = words.into_iter();
+            let user = words.next().ok_or_else(|| format!("user: a name is missing ({origin})"))?;
+            gathered.users.push((user, words.collect()));
+            continue;
+        }
         let Some(row) = Settings::row(&name) else {
             if !directives::is_foreign(&name) {
                 return Err(format!("unknown setting '{name}' ({origin}); redlatch --help lists them all"));

@@ -2,6 +2,7 @@
 //!
 //! Source  Redis 7.0 `networking.c`; SETINFO and NO-TOUCH of Redis 7.2, which clients send and bear the refusal of.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::row::{Arg, Flags, Group, Row, integer, one_of, text, token};
@@ -9,6 +10,7 @@ use super::{Call, Outcome, client_list, client_tracking, help};
 use crate::clock::LockTime;
 use crate::error::Refusal;
 use crate::number;
+use crate::state::acl::Account;
 use crate::state::clients::{Client, ClientId};
 use crate::state::session::{Replies, Session};
 
@@ -258,6 +260,7 @@ fn set_info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 struct Filter<'a> {
     id: Option<ClientId>,
     kind: Option<client_list::Type>,
+    account: Option<Arc<Account>>,
     peer: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
     spares_self: bool,
@@ -277,8 +280,10 @@ impl<'a> Filter<'a> {
                 b"type" => filter.kind = Some(client_list::Type::parse(value)?),
                 b"addr" => filter.peer = Some(value),
                 b"laddr" => filter.local = Some(value),
-                b"user" if value == b"default" => {}
-                b"user" => return Err(Refusal::quoting("ERR No such user '", value, "'")),
+                b"user" => {
+                    let none = || Refusal::quoting("ERR No such user '", value, "'");
+                    filter.account = Some(call.shared.acl.find(value).ok_or_else(none)?);
+                }
                 b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.spares_self = true,
                 b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.spares_self = false,
                 _ => return Err(Refusal::Syntax),
@@ -290,6 +295,7 @@ impl<'a> Filter<'a> {
     fn fits(&self, client: &Client) -> bool {
         self.id.is_none_or(|id| client.id == id)
             && self.kind.is_none_or(|kind| client_list::Type::of(client) == kind)
+            && self.account.as_ref().is_none_or(|account| client.is_in_name_of(account))
             && self.peer.is_none_or(|peer| client.peer.as_bytes() == peer)
             && self.local.is_none_or(|local| client.local.as_bytes() == local)
     }

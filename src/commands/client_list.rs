@@ -21,7 +21,7 @@ pub(super) fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 /// The line of CLIENT LIST about one client. What this server does not have, Redis' idle value stands for.
-fn about(client: &Client, shared: &Shared, now: LockTime) -> String {
+pub(super) fn about(client: &Client, shared: &Shared, now: LockTime) -> String {
     let names = client.names.lock().clone();
     let seconds = |since: u64| now.as_millis().saturating_sub(since) / 1000;
     let last = client.last_command.load(Relaxed);
@@ -32,7 +32,7 @@ fn about(client: &Client, shared: &Shared, now: LockTime) -> String {
     let _ = writeln!(
         line,
         " name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={} qbuf-free=0 \
-         argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={} oll=0 omem=0 tot-mem=0 events=r cmd={} user=default redir={} \
+         argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={} oll=0 omem=0 tot-mem=0 events=r cmd={} user={} redir={} \
          resp={} lib-name={} lib-ver={}",
         names.name,
         seconds(client.since.as_millis()),
@@ -47,6 +47,7 @@ fn about(client: &Client, shared: &Shared, now: LockTime) -> String {
         client.query_bytes.load(Relaxed),
         client.reply_bytes.load(Relaxed),
         command.map_or("NULL", |command| command.name.as_str()),
+        client.account().map_or_else(String::new, |account| account.name().escape_ascii().to_string()),
         redirect.map_or(-1, |id| i64::try_from(id).unwrap_or(i64::MAX)),
         if client.protocol() == Protocol::Resp3 { 3 } else { 2 },
         names.library,

@@ -3,10 +3,11 @@
 //! Rule    everything here is derived from rows and from [`facts`]; no reply is written down.
 //! Source  Redis 7.0 `server.c`: shapes of the replies, names and order of flags and categories.
 
+use super::categories::categories;
 use super::row::{Arg, Flags, Group, Kind, Row, one_of, pattern, text};
-use super::{Call, Command, Keys, Outcome, facts, help, table};
+use super::{Call, Command, Keys, Outcome, facts, help, rights, table};
 use crate::error::Refusal;
-use crate::resp::Reply;
+use crate::resp::{Reply, Request};
 use crate::types::glob;
 
 pub(super) const ROWS: &[Row] = &[Row {
@@ -203,12 +204,11 @@ fn get_keys_and_flags(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (command, words) = whole_command(call)?;
 
     let keys = key_positions(command, &words)?;
-    let specifications = specifications(command).len();
     call.reply.array(keys.len());
     for (index, at) in keys.into_iter().enumerate() {
         call.reply.array(2);
         call.reply.bulk(words[at]);
-        statuses(&mut call.reply, facts::access(command, index.min(specifications - 1)));
+        statuses(&mut call.reply, rights::uses(command, index, Request::listed(&words)));
     }
     Ok(Outcome::Replied)
 }
@@ -246,7 +246,7 @@ fn key_positions(command: &Command, words: &[&[u8]]) -> Result<Vec<usize>, Refus
 }
 
 /// The command or, with a bar in it, subcommand of that name.
-fn named(name: &[u8]) -> Option<&'static Command> {
+pub(super) fn named(name: &[u8]) -> Option<&'static Command> {
     let mut parts = name.splitn(2, |byte| *byte == b'|');
     let command = table().find(parts.next().unwrap_or_default())?;
     parts.next().map_or(Some(command), |subcommand| command.subcommand(subcommand))
@@ -311,44 +311,16 @@ fn flags(command: &Command) -> Vec<&'static str> {
     all.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).collect()
 }
 
-/// ACL categories in the order in which Redis lists them.
-fn categories(command: &Command) -> Vec<&'static str> {
-    let flags = command.row.flags;
-    let group = facts::category(command);
-    let is_scripting = group == Some("scripting");
-    let is_admin = flags.has(Flags::ADMIN) || command.name == "role";
-    let all = [
-        (group == Some("keyspace"), "keyspace"),
-        (flags.has(Flags::READONLY) && !is_scripting, "read"),
-        (flags.has(Flags::WRITE) && !is_scripting, "write"),
-        (group == Some("set"), "set"),
-        (group == Some("sortedset"), "sortedset"),
-        (group == Some("list"), "list"),
-        (group == Some("hash"), "hash"),
-        (group == Some("string"), "string"),
-        (group == Some("stream"), "stream"),
-        (flags.has(Flags::PUBSUB), "pubsub"),
-        (is_admin, "admin"),
-        (flags.has(Flags::FAST), "fast"),
-        (!flags.has(Flags::FAST), "slow"),
-        (flags.has(Flags::BLOCKING), "blocking"),
-        (is_admin || flags.has(Flags::DANGEROUS), "dangerous"),
-        (group == Some("connection"), "connection"),
-        (is_scripting, "scripting"),
-    ];
-    all.into_iter().filter(|(is_in, _)| *is_in).map(|(_, category)| category).collect()
-}
-
 /// Where one kind of key begins, and how the others of its kind follow.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Specification {
+pub(super) enum Specification {
     /// The last key lies so many words behind the first, or from the end if negative.
     Range { begin: usize, last: i32, step: usize },
     /// The word there says how many follow.
     Counted { begin: usize },
 }
 
-fn specifications(command: &Command) -> Vec<Specification> {
+pub(super) fn specifications(command: &Command) -> Vec<Specification> {
     match command.keys {
         Keys::Nowhere => Vec::new(),
         Keys::Counted { target, count } => {
@@ -474,8 +446,8 @@ fn kind(arg: &Arg) -> (&'static str, Option<&'static [Arg]>) {
         Kind::Double => ("double", None),
         Kind::Integer | Kind::KeyCount => ("integer", None),
         Kind::Key => ("key", None),
-        Kind::Pattern => ("pattern", None),
-        Kind::Text => ("string", None),
+        Kind::Channel { is_pattern: true } | Kind::Pattern => ("pattern", None),
+        Kind::Channel { is_pattern: false } | Kind::Text => ("string", None),
         Kind::Token => ("pure-token", None),
         Kind::UnixTime => ("unix-time", None),
     }

@@ -3,14 +3,15 @@
 //! Source  Redis 7.0 `networking.c`, `acl.c`: HELLO applies its options one by one, so that an error in a later one
 //!         leaves the earlier ones standing.
 
-use std::hint::black_box;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::row::{Flags, Group, Row, block, integer, text};
-use super::{Call, Outcome, Shared, VERSION, client, client_tracking, pubsub, transactions};
+use super::{Call, Outcome, VERSION, client, client_tracking, pubsub, rights, transactions};
 use crate::error::Refusal;
 use crate::number;
 use crate::resp::Protocol;
+use crate::state::acl::log::{Context, Reason};
 use crate::state::session::{Replies, Session};
 
 pub(super) const ROWS: &[Row] = &[
@@ -117,33 +118,26 @@ fn auth(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let second = call.args.maybe_word();
     call.args.finish()?;
 
-    if second.is_none() && !call.shared.settings.needs_password() {
+    if second.is_none() && call.shared.acl.default_account().user().needs_none() {
         return Err(Refusal::said(NO_PASSWORD_SET));
     }
     let (user, password) = second.map_or((&b"default"[..], first), |password| (first, password));
-    authenticate(call.session, call.shared, user, password)?;
+    authenticate(call, user, password)?;
 
     call.reply.ok();
     Ok(Outcome::Replied)
 }
 
-fn authenticate(session: &mut Session, shared: &Shared, user: &[u8], password: &[u8]) -> Result<(), Refusal> {
-    let wanted = shared.settings.text("requirepass");
-    let is_right = wanted.is_empty() || is_same(wanted.as_bytes(), password);
-    if user != b"default" || !is_right {
+fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), Refusal> {
+    let Some(account) = call.shared.acl.authenticate(user, password) else {
+        call.shared.metrics.denied_auth.add(1);
+        let context = if call.session.is_nested { Context::Transaction } else { Context::Request };
+        let name = call.args.request().word(0);
+        rights::note(call.session, call.shared, (Reason::Auth, context), name, user);
         return Err(Refusal::said(WRONG_PASSWORD));
-    }
-    session.authenticated = true;
+    };
+    call.session.enter_as(account, true);
     Ok(())
-}
-
-/// Compares in a time that does not tell where the two part.
-fn is_same(secret: &[u8], shown: &[u8]) -> bool {
-    let mut difference = usize::from(secret.len() != shown.len());
-    for (at, byte) in shown.iter().enumerate() {
-        difference |= usize::from(byte ^ secret[at % secret.len()]);
-    }
-    black_box(difference) == 0
 }
 
 fn echo(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -166,14 +160,14 @@ fn hello(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     while let Some(option) = call.args.maybe_word() {
         if option.eq_ignore_ascii_case(b"AUTH") && call.args.len() >= 2 {
             let (user, password) = (call.args.word()?, call.args.word()?);
-            authenticate(call.session, call.shared, user, password)?;
+            authenticate(call, user, password)?;
         } else if option.eq_ignore_ascii_case(b"SETNAME") && !call.args.is_empty() {
             client::rename(call.session, call.args.word()?)?;
         } else {
             return Err(Refusal::quoting("ERR Syntax error in HELLO option '", option, "'"));
         }
     }
-    if !call.session.authenticated {
+    if !call.session.authenticated && !call.shared.acl.is_open() {
         return Err(Refusal::said(HELLO_NEEDS_AUTH));
     }
 
@@ -230,7 +224,7 @@ fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     transactions::discard_all(call.session, call.shared);
     let session = &mut *call.session;
     session.replies = Replies::On;
-    session.authenticated = !call.shared.settings.needs_password();
+    session.enter_as(Arc::clone(call.shared.acl.default_account()), call.shared.acl.is_open());
     session.client.names.lock().name.clear();
     session.client.no_evict.store(false, Relaxed);
     session.client.no_touch.store(false, Relaxed);
@@ -253,17 +247,4 @@ fn select(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn enter(session: &mut Session, database: u16) {
     session.database = database;
     session.client.database.store(database, Relaxed);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_password_is_right_only_as_a_whole() {
-        assert!(is_same(b"secret", b"secret"));
-        for wrong in [&b""[..], b"s", b"secre", b"secrets", b"secretsecret", b"Secret", b"secreT"] {
-            assert!(!is_same(b"secret", wrong), "{wrong:?}");
-        }
-    }
 }

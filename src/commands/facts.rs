@@ -82,6 +82,7 @@ const ACCESS: &[(&str, &[&[&str]])] = &[
     ("decrby", &[&["RW", "access", "update"]]),
     ("incrbyfloat", &[&["RW", "access", "update"]]),
     ("set", &[&["RW", "access", "update", "variable_flags"]]),
+    ("watch", &[&["RO"]]),
     ("hdel", &[&["RW", "delete"]]),
     ("hexists", &[&["RO"]]),
     ("hgetdel", &[&["RW", "access", "delete"]]),

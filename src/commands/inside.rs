@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::row::Flags;
 #[cfg(feature = "lua")]
 use super::watchdog::Guard;
-use super::{Args, Call, Command, Outcome, Shared, table};
+use super::{Args, Call, Command, Outcome, Shared, rights, table};
 use crate::clock::Now;
 use crate::error::Refusal;
 use crate::keyspace::View;
@@ -140,6 +140,11 @@ impl<'c, 'k> Inside<'c, 'k> {
             Err(Refusal::said("ERR Wrong number of args calling Redis command from script"))
         } else if flags.has(Flags::NOSCRIPT) {
             Err(Refusal::said("ERR This Redis command is not allowed from script"))
+        } else if !self.session.account.is_unlimited()
+            && let Err(refusal) =
+                rights::check_inside(self.session, self.shared, command, Request::listed(words))
+        {
+            Err(refusal)
         } else if self.only_reads && flags.has(Flags::WRITE.with(Flags::REPLICATED)) {
             Err(Refusal::said("ERR Write commands are not allowed from read-only scripts."))
         } else {

@@ -322,6 +322,8 @@ fn ltrim(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if let Some(mut list) = call.view.find::<List>(name)? {
         let (start, end) = span(start, stop, list.get().len());
         list.keep(start, end);
+        // As in Redis, to trim is to change: also where nothing is cut off.
+        list.touch();
         list.event(b'l', "ltrim");
     }
 

@@ -3,8 +3,6 @@
 //! Source  Redis 7.0 `genRedisInfoString`: names and order; what clients, redis_exporter and Redis Insight look for is
 //!         there even where it cannot be anything but zero here.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::VERSION;
 use super::metrics::{Metric, counter, fact, gauge, human, never, percent, secs, show, zero};
 use crate::state::channels::Kind as Listening;
@@ -58,7 +56,7 @@ const SERVER: &[Metric] = &[
     fact("process_id", |seen| show(seen.process.id)),
     never("process_supervised", |_| show("no")),
     fact("run_id", |seen| show(&seen.shared.run_id)),
-    fact("tcp_port", |seen| show(seen.shared.port.load(Relaxed))),
+    fact("tcp_port", |seen| show(seen.shared.main_port())),
     fact("server_time_usec", |seen| show(seen.shared.clock.wall_micros())),
     counter("uptime_in_seconds", "Seconds since the start.", |seen| show(seen.uptime_secs())),
     counter("uptime_in_days", "Days since the start.", |seen| show(seen.uptime_secs() / 86_400)),
@@ -246,9 +244,22 @@ const STATS: &[Metric] = &[
     zero("unexpected_error_replies"),
     counter("total_error_replies", "Error replies.", |seen| show(seen.shared.metrics.errors.get())),
     zero("dump_payload_sanitizations"),
-    counter("acl_access_denied_auth", "Commands refused for want of authentication.", |seen| {
-        show(seen.shared.metrics.denied_auth.get())
+    counter(
+        "acl_access_denied_auth",
+        "Failed authentications, and commands refused for want of one.",
+        |seen| show(seen.shared.metrics.denied_auth.get()),
+    ),
+    counter("acl_access_denied_cmd", "Commands refused because the user may not send them.", |seen| {
+        show(seen.shared.metrics.denied_command.get())
     }),
+    counter("acl_access_denied_key", "Commands refused because the user may not use a key.", |seen| {
+        show(seen.shared.metrics.denied_key.get())
+    }),
+    counter(
+        "acl_access_denied_channel",
+        "Commands refused because the user may not use a channel.",
+        |seen| show(seen.shared.metrics.denied_channel.get()),
+    ),
 ];
 
 const REPLICATION: &[Metric] = &[

@@ -4,9 +4,13 @@
 //! Knows   the keyspace through a view, the server's state, scripts; nothing of sockets or of who runs it.
 //! Rule    a handler parses, then acts, then answers; it has no effect before it has parsed everything.
 
+mod acl;
+mod acl_file;
+mod acl_log;
 mod args;
 mod blocking;
 mod browse;
+mod categories;
 mod client;
 mod client_list;
 mod client_tracking;
@@ -38,6 +42,7 @@ mod metrics;
 mod metrics_table;
 mod object;
 mod pubsub;
+mod rights;
 pub mod row;
 mod script_cache;
 mod scripting;
@@ -63,6 +68,7 @@ pub use args::Args;
 pub(crate) use client_tracking::{end as end_tracking, remember};
 pub use metrics::prometheus;
 pub(crate) use pubsub::leave_all;
+pub(crate) use rights::{check, check_again};
 pub(crate) use scripting::busy;
 pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
@@ -149,6 +155,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     pubsub::ROWS,
     command::ROWS,
     config::ROWS,
+    acl::ROWS,
     info::ROWS,
     latency::ROWS,
     server::ROWS,

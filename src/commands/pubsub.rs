@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-use super::row::{Flags, Group, Row, pattern, text};
+use super::row::{Flags, Group, Row, channel, channel_pattern, pattern, text};
 use super::{Call, Outcome, Shared, help};
 use crate::error::Refusal;
 use crate::state::channels::Kind;
@@ -17,7 +17,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "PSUBSCRIBE",
         summary: "Listens to all channels that fit the patterns.",
         flags: LISTENING,
-        args: &[pattern("pattern").many()],
+        args: &[channel_pattern("pattern").many()],
         run: |call| subscribe(call, Kind::Pattern),
         ..ROW
     },
@@ -25,7 +25,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "PUBLISH",
         summary: "Sends a message to everybody who listens to the channel; says to how many.",
         flags: PUBLISHING,
-        args: &[text("channel"), text("message")],
+        args: &[channel("channel"), text("message")],
         run: publish,
         ..ROW
     },
@@ -50,7 +50,7 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Sends a message to everybody who listens to the shard channel; says to how many.",
         since: "7.0.0",
         flags: PUBLISHING,
-        args: &[text("shardchannel"), text("message")],
+        args: &[channel("shardchannel"), text("message")],
         run: publish_to_shard,
         ..ROW
     },
@@ -59,7 +59,7 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Listens to the shard channels.",
         since: "7.0.0",
         flags: LISTENING,
-        args: &[text("shardchannel").many()],
+        args: &[channel("shardchannel").many()],
         run: |call| subscribe(call, Kind::Shard),
         ..ROW
     },
@@ -67,7 +67,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "SUBSCRIBE",
         summary: "Listens to the channels.",
         flags: LISTENING,
-        args: &[text("channel").many()],
+        args: &[channel("channel").many()],
         run: |call| subscribe(call, Kind::Channel),
         ..ROW
     },
@@ -224,6 +224,7 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let channel = call.args.word()?;
     let message = call.args.word()?;
 
+    call.view.tell_events(&call.shared.audience.channels);
     let receivers = call.shared.audience.channels.publish(channel, message);
     // Who listens to itself hears the message before it is told how many did.
     catch_up(call);
@@ -236,6 +237,7 @@ fn publish_to_shard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let channel = call.args.word()?;
     let message = call.args.word()?;
 
+    call.view.tell_events(&call.shared.audience.channels);
     let receivers = call.shared.audience.channels.publish_to_shard(channel, message);
     catch_up(call);
 

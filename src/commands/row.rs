@@ -170,6 +170,11 @@ pub struct Arg {
 pub enum Kind {
     /// Several arguments in a row.
     Block(&'static [Arg]),
+    /// A channel that takes a right to be used, or a pattern of such channels.
+    Channel {
+        /// Whether it stands for all channels that fit it.
+        is_pattern: bool,
+    },
     /// A number.
     Double,
     /// An integer.
@@ -227,6 +232,16 @@ pub const fn unix_time(name: &'static str) -> Arg {
 /// A pattern.
 pub const fn pattern(name: &'static str) -> Arg {
     plain(name, Kind::Pattern)
+}
+
+/// A channel that is listened or published to.
+pub const fn channel(name: &'static str) -> Arg {
+    plain(name, Kind::Channel { is_pattern: false })
+}
+
+/// A pattern of channels that is listened to.
+pub const fn channel_pattern(name: &'static str) -> Arg {
+    plain(name, Kind::Channel { is_pattern: true })
 }
 
 /// A word that stands for itself.

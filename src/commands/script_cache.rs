@@ -45,8 +45,9 @@ impl Script {
         let sha = digest(text);
         let (text, hex) = (Box::<[u8]>::from(text), hex(&sha));
         let is_known = |command: &'static str| table().find(command.as_bytes()).is_some();
+        let may_run_long = may_run_long(&text[body..]);
         let program = Program::read(&text[body..]).filter(|program| program.commands().all(is_known));
-        Ok(Self { sha, hex, program, flags, may_run_long: may_run_long(&text), text, body })
+        Ok(Self { sha, hex, program, flags, may_run_long, text, body })
     }
 
     /// Whether its first line says what it does, and not that it writes nothing.
@@ -117,16 +118,28 @@ pub(super) fn digest(text: &[u8]) -> Sha {
 
 /// Twenty bytes out of forty hexadecimal digits, in either letter case.
 pub(super) fn parse_sha(digits: &[u8]) -> Option<Sha> {
-    let mut sha = Sha::default();
-    if digits.len() != 2 * sha.len() {
-        return None;
+    let digits: &[u8; 40] = digits.try_into().ok()?;
+    let (mut sha, mut all) = (Sha::default(), 0);
+    for (at, byte) in sha.iter_mut().enumerate() {
+        let (high, low) = (DIGITS[usize::from(digits[2 * at])], DIGITS[usize::from(digits[2 * at + 1])]);
+        all |= high | low;
+        *byte = high << 4 | low;
     }
-    for (byte, pair) in sha.iter_mut().zip(digits.chunks_exact(2)) {
-        let [high, low] = [pair[0], pair[1]].map(|digit| char::from(digit).to_digit(16));
-        *byte = (high? << 4 | low?) as u8;
-    }
-    Some(sha)
+    (all != NO_DIGIT).then_some(sha)
 }
+
+/// What each byte is worth as a hexadecimal digit: all bits for one that is none.
+const DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        digits[b"0123456789abcdef"[value] as usize] = value as u8;
+        digits[b"0123456789ABCDEF"[value] as usize] = value as u8;
+        value += 1;
+    }
+    digits
+};
+const NO_DIGIT: u8 = u8::MAX;
 
 fn hex(sha: &Sha) -> String {
     sha.iter().map(|byte| format!("{byte:02x}")).collect()

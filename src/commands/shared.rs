@@ -9,8 +9,11 @@ use super::row::Flags;
 use super::script_cache::ScriptCache;
 use super::{Command, table};
 use crate::clock::{Clock, LockTime, Probe, Process};
+use crate::error::Refusal;
 use crate::keyspace::Keyspace;
 use crate::resp::Request;
+use crate::state::acl::file::Store;
+use crate::state::acl::{self, Account, Acl, Terms};
 use crate::state::audience::Audience;
 use crate::state::clients::Client;
 use crate::state::latency::{Latency, Spike};
@@ -46,6 +49,8 @@ pub struct Shared {
     pub slowlog: Slowlog,
     /// Events that took long.
     pub latency: Latency,
+    /// Who may do what.
+    pub acl: Acl,
     /// CLIENT PAUSE.
     pub pause: Pause,
     /// Time.
@@ -56,11 +61,14 @@ pub struct Shared {
     pub run_id: String,
     /// The TCP port, once there is one.
     pub port: AtomicU64,
+    /// The port for TLS, once there is one.
+    pub tls_port: AtomicU64,
     /// Set by SHUTDOWN; the shell looks at it when woken.
     pub is_stopping: AtomicBool,
     /// Whether entries leave on time, or only when somebody touches them: DEBUG SET-ACTIVE-EXPIRE.
     pub expires_actively: AtomicBool,
     probe: Option<Arc<dyn Probe>>,
+    acl_file: Option<Arc<dyn Store>>,
     stop_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
     entropy: AtomicU64,
 }
@@ -121,6 +129,7 @@ impl Shared {
     /// A server's state at its start.
     pub fn new(keyspace: Keyspace, settings: Settings, clock: Arc<dyn Clock>, seed: u64) -> Self {
         let started = clock.now().lock;
+        let acl = Acl::new(settings.text("requirepass").as_bytes(), terms(&settings));
         let shared = Self {
             keyspace,
             audience: Audience::default(),
@@ -133,14 +142,17 @@ impl Shared {
             libraries: Libraries::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),
+            acl,
             pause: Pause::default(),
             clock,
             started,
             run_id: String::new(),
             port: AtomicU64::new(0),
+            tls_port: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
             probe: None,
+            acl_file: None,
             stop_hook: OnceLock::new(),
             entropy: AtomicU64::new(seed),
         };
@@ -152,6 +164,65 @@ impl Shared {
     #[must_use]
     pub fn with_probe(self, probe: Arc<dyn Probe>) -> Self {
         Self { probe: Some(probe), ..self }
+    }
+
+    /// The users are kept in this file. Default: in none.
+    #[must_use]
+    pub fn with_acl_file(self, file: Arc<dyn Store>) -> Self {
+        Self { acl_file: Some(file), ..self }
+    }
+
+    /// What rules for users are read against.
+    pub fn acl_terms(&self) -> Terms<'static> {
+        terms(&self.settings)
+    }
+
+    /// Whether there is an ACL file.
+    pub fn has_acl_file(&self) -> bool {
+        self.acl_file.is_some()
+    }
+
+    /// Takes the users of the ACL file in place of all there are; returns the accounts that are gone. Without a file
+    /// nothing happens.
+    ///
+    /// # Errors
+    /// What is wrong with the file, in sentences; nothing has changed then.
+    pub fn load_acl_file(&self) -> Result<Vec<Arc<Account>>, Vec<u8>> {
+        let Some(file) = &self.acl_file else { return Ok(Vec::new()) };
+        let cannot =
+            |error| format!("Error loading ACLs, opening file '{}': {error}", file.name()).into_bytes();
+        let text = file.read().map_err(cannot)?;
+        let users = acl::file::parse(&text, file.name(), self.acl_terms())?;
+        Ok(self.acl.replace(users, self.settings.text("requirepass").as_bytes(), self.acl_terms()))
+    }
+
+    /// Writes all users to the ACL file, if there is one.
+    ///
+    /// # Errors
+    /// What the system said; the file is as it was then.
+    pub fn save_acl_file(&self) -> Result<(), String> {
+        self.acl_file.as_ref().map_or(Ok(()), |file| file.write(&acl::file::text(&self.acl)))
+    }
+
+    /// Fills `bytes` with what nobody can foresee. A server without a system draws them from its seed.
+    ///
+    /// # Errors
+    /// Where the system has nothing of the kind.
+    pub fn draw_secret(&self, bytes: &mut [u8]) -> Result<(), Refusal> {
+        let Some(probe) = &self.probe else {
+            bytes.iter_mut().for_each(|byte| *byte = self.random() as u8);
+            return Ok(());
+        };
+        let none = || Refusal::said("ERR the system has no randomness to give");
+        if probe.draw_secret(bytes) { Ok(()) } else { Err(none()) }
+    }
+
+    /// The port that INFO names: the one for TLS where there is no other.
+    pub fn main_port(&self) -> u64 {
+        match self.port.load(Relaxed) {
+            0 => self.tls_port.load(Relaxed),
+            port => port,
+        }
     }
 
     /// The process that the server runs in, as far as anybody knows.
@@ -215,12 +286,23 @@ impl Shared {
     }
 }
 
-/// The words of a call without the password that CONFIG SET may carry.
+fn terms(settings: &Settings) -> Terms<'static> {
+    Terms { catalog: table(), all_channels: settings.text("acl-pubsub-default") == "allchannels" }
+}
+
+/// Settings whose values are passwords or name users, those of Redis that are refused here included.
+const SECRETS: &[&[u8]] =
+    &[b"requirepass", b"masterauth", b"masteruser", b"tls-key-file-pass", b"tls-client-key-file-pass"];
+
+/// The words of a call without what should not be read: passwords, and who the users are.
 fn redacted<'a>(command: &Command, request: Request<'a>) -> Vec<&'a [u8]> {
     let mut words: Vec<_> = request.words().collect();
+    if super::acl::is_secret(&command.name) {
+        words.iter_mut().skip(2).for_each(|word| *word = b"(redacted)");
+    }
     if command.name == "config|set" {
         for at in (2..words.len().saturating_sub(1)).step_by(2) {
-            if words[at].eq_ignore_ascii_case(b"requirepass") {
+            if SECRETS.iter().any(|name| words[at].eq_ignore_ascii_case(name)) {
                 words[at + 1] = b"(redacted)";
             }
         }

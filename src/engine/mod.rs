@@ -74,7 +74,8 @@ impl Engine {
         let client = Arc::new(client);
         self.shared.metrics.connections.add(1);
         self.shared.audience.clients.enter(Arc::clone(&client));
-        Session::new(client, !self.shared.settings.needs_password())
+        let acl = &self.shared.acl;
+        Session::new(client, Arc::clone(acl.default_account()), acl.is_open())
     }
 
     /// A connection is gone.
@@ -105,7 +106,8 @@ impl Engine {
 
     /// How much this session may ask for.
     pub fn trust(&self, session: &Session) -> Trust {
-        Trust { bulk_bytes_max: self.shared.settings.bulk_bytes_max(), authenticated: session.authenticated }
+        let authenticated = session.authenticated || self.shared.acl.is_open();
+        Trust { bulk_bytes_max: self.shared.settings.bulk_bytes_max(), authenticated }
     }
 
     /// Carries out one request and appends its answer to `out`.
@@ -149,6 +151,9 @@ impl Engine {
         };
         if session.replies != Replies::On {
             mute(session, out, start);
+        } else if session.reads.matter() && flow == Flow::Next && session.client.has_mail() {
+            // What it has changed itself it is told behind the reply, and before that of its next request.
+            session.client.collect(out);
         }
         flow
     }
@@ -215,11 +220,15 @@ impl Engine {
         shared.keyspace.tick(now, shared.events(), &shared.audience)
     }
 
-    /// The gates, in Redis' order: name, arity, authentication, subscriptions, pause.
+    /// The gates, in Redis' order, but for authentication, which comes first as in Valkey 9: a stranger learns nothing
+    /// of what there is. Then name, arity, rights, subscriptions, pause.
     #[inline]
     fn admit(&self, session: &mut Session, request: Request<'_>, now: Now) -> Result<Admitted, Refused> {
         let name = request.word(0);
         let table = table();
+        if !session.authenticated && !self.shared.acl.is_open() {
+            self.admit_stranger(request)?;
+        }
         let command = match table.at(session.last_row, name) {
             Some(command) => command,
             None => {
@@ -233,15 +242,14 @@ impl Engine {
             return Err((Refusal::Arity(command.name.as_str().into()), Some(command)));
         }
         let flags = command.row.flags;
-        if !session.authenticated && !flags.has(Flags::NO_AUTH) {
-            self.shared.metrics.denied_auth.add(1);
-            return Err((Refusal::NoAuth, Some(command)));
+        if session.transaction.is_some() && flags.has(Flags::NO_MULTI) {
+            return Err((Refusal::said("ERR Command not allowed inside a transaction"), Some(command)));
+        }
+        if !session.account.is_unlimited() {
+            commands::check(session, &self.shared, command, request).map_err(|why| (why, Some(command)))?;
         }
         if session.is_subscriber() && !flags.has(Flags::SUBSCRIBED) {
             return Err((unknown::while_subscribed(&command.name), Some(command)));
-        }
-        if session.transaction.is_some() && flags.has(Flags::NO_MULTI) {
-            return Err((Refusal::said("ERR Command not allowed inside a transaction"), Some(command)));
         }
         if let Some(until) = self.shared.pause.holds(may_write(session, command), now.lock)
             && (!flags.has(Flags::UNPAUSED) || self.shared.pause.is_frozen(now.lock).is_some())
@@ -254,6 +262,18 @@ impl Engine {
             return self.while_busy(command, since);
         }
         Ok(Admitted::Run(command))
+    }
+
+    /// Whoever has yet to say who it is may say little else.
+    #[cold]
+    fn admit_stranger(&self, request: Request<'_>) -> Result<(), Refused> {
+        match table().find(request.word(0)) {
+            Some(command) if command.row.flags.has(Flags::NO_AUTH) => Ok(()),
+            found => {
+                self.shared.metrics.denied_auth.add(1);
+                Err((Refusal::NoAuth, found))
+            }
+        }
     }
 
     /// A script takes long: what needs the keys is carried out later, and after a time everybody is told.

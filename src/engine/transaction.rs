@@ -6,7 +6,7 @@
 
 use super::{Batch, Engine, Flow};
 use crate::commands::row::Flags;
-use crate::commands::{Command, EXEC, Outcome, table};
+use crate::commands::{self, Command, EXEC, Outcome, table};
 use crate::error::Refusal;
 use crate::keyspace::{Reach, View};
 use crate::limits::TRANSACTION_BYTES_MAX;
@@ -75,7 +75,7 @@ impl Engine {
         }
         crate::commands::discard_all(session, &self.shared);
         let text = refusal.text();
-        let reason = text.split_once(' ').map_or(&*text, |(_, reason)| reason);
+        let reason = text.strip_prefix("ERR ").unwrap_or(&text);
         Refusal::said(format!("EXECABORT Transaction discarded because of: {reason}"))
     }
 
@@ -148,6 +148,12 @@ impl Engine {
         out: &mut Vec<u8>,
         flow: Flow,
     ) -> Flow {
+        if !session.account.is_unlimited()
+            && let Err(refusal) = commands::check_again(session, &self.shared, command, request)
+        {
+            self.refuse(session, &refusal, out);
+            return flow;
+        }
         let result = self.perform(session, command, request, view, batch, out);
         // SELECT holds for the rest of the transaction, and after it.
         view.select(session.database);

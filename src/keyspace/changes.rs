@@ -133,9 +133,7 @@ impl Changes {
     /// Tells everybody concerned: events to the key's channel, then to the event's, as Redis does; then who keeps copies.
     #[inline]
     pub(super) fn tell(&mut self, audience: &Audience, author: ClientId) {
-        if !self.happened.is_empty() {
-            self.publish_all(&audience.channels);
-        }
+        self.tell_events(&audience.channels);
         if !self.stale.is_empty() {
             audience.tracking.invalidate(&audience.clients, &self.stale, author);
         }
@@ -145,6 +143,15 @@ impl Changes {
         }
     }
 
+    /// Tells of the events so far: before the call that has caused them says something itself.
+    #[inline]
+    pub(super) fn tell_events(&mut self, channels: &Channels) {
+        if !self.happened.is_empty() {
+            self.publish_all(channels);
+        }
+    }
+
+    #[cold]
     fn publish_all(&mut self, channels: &Channels) {
         for Happened { event, database, key } in self.happened.drain(..) {
             if self.events.has(b'K') {

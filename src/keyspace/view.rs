@@ -20,6 +20,7 @@ use crate::error::Refusal;
 use crate::journal::{Edit, Mutation};
 use crate::limits::SHARDS_MAX;
 use crate::state::audience::Audience;
+use crate::state::channels::Channels;
 use crate::state::clients::ClientId;
 use crate::state::settings::Events;
 use crate::state::tracking::{Cause, Tracking};
@@ -126,6 +127,12 @@ impl<'k> View<'k> {
         self.changes.tell(audience, self.author);
         // The shards first: to drop a large object takes time.
         drop(self.locked);
+    }
+
+    /// Tells of the events so far, with the shards still locked: what a transaction or a script publishes comes behind
+    /// what it has changed before.
+    pub fn tell_events(&mut self, channels: &Channels) {
+        self.changes.tell_events(channels);
     }
 
     /// Whether every shard is locked, as it is for a transaction whose keys cannot be known beforehand.

@@ -124,12 +124,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             self.house.engine.shared().metrics.output_bytes.add(sent as u64);
             desk.written += sent;
         }
+        // What a stream has taken may lie in a record that its socket has not.
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         desk.written = 0;
         desk.output.clear();
         if desk.output.capacity() > OUTPUT_BYTES_KEPT {
             desk.output = Vec::new();
         }
-        Poll::Ready(Ok(()))
+        flushed
     }
 
     /// Receives into the input; true when something came, an error when nothing ever will.
@@ -220,7 +222,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         if desk.state == State::Closing && !is_blocked {
             return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
         }
-        if !desk.session.authenticated && unread > UNAUTHENTICATED_REPLY_BYTES_MAX {
+        if !desk.is_trusted() && unread > UNAUTHENTICATED_REPLY_BYTES_MAX {
             return Poll::Ready(Err(std::io::ErrorKind::PermissionDenied.into()));
         }
         if ((more || was_full) && !is_full)

@@ -143,6 +143,11 @@ impl Desk {
         more && self.state == State::Open
     }
 
+    /// Whether the peer has said who it is, or need not.
+    pub(super) fn is_trusted(&self) -> bool {
+        self.house.engine.trust(&self.session).authenticated
+    }
+
     /// Bytes of replies that the peer has yet to take.
     pub(super) fn unread(&self) -> usize {
         self.output.len() - self.written

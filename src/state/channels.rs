@@ -92,6 +92,15 @@ impl Channels {
         self.of(kind).iter().filter(|entry| fits(entry.key())).map(|entry| entry.key().clone()).collect()
     }
 
+    /// Looks at every subscription, in no order; `look` must not come back to the registry.
+    pub fn each(&self, mut look: impl FnMut(Kind, &[u8], &Client)) {
+        for kind in Kind::ALL {
+            for entry in self.of(kind).iter() {
+                entry.value().iter().for_each(|client| look(kind, entry.key(), client));
+            }
+        }
+    }
+
     /// How many listen to `name` itself.
     pub fn listeners(&self, kind: Kind, name: &[u8]) -> usize {
         self.of(kind).get(name).map_or(0, |listening| listening.len())

@@ -13,6 +13,7 @@ use std::task::Waker;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 
+use super::acl::Account;
 use super::channels::{Kind, PerKind, Subscriptions};
 use super::claim::Claim;
 use super::transaction::{Watch, Watching};
@@ -38,6 +39,8 @@ pub struct Client {
     pub since: LockTime,
     /// Names it gave itself.
     pub names: Mutex<Names>,
+    /// The user in whose name it sends.
+    account: Mutex<Option<Arc<Account>>>,
     /// The database it has selected.
     pub database: AtomicU16,
     /// When it last sent a request, in milliseconds of lock time.
@@ -124,6 +127,7 @@ impl Client {
             is_unix,
             since,
             names: Mutex::default(),
+            account: Mutex::new(None),
             database: AtomicU16::new(0),
             last_active_ms: AtomicU64::new(since.as_millis()),
             last_command: AtomicU16::new(u16::MAX),
@@ -144,6 +148,21 @@ impl Client {
             mailbox: Mutex::default(),
             has_mail: AtomicBool::new(false),
         }
+    }
+
+    /// Shows others in whose name it sends from now on.
+    pub fn show_account(&self, account: &Arc<Account>) {
+        *self.account.lock() = Some(Arc::clone(account));
+    }
+
+    /// The user in whose name it sends, once it has been let in.
+    pub fn account(&self) -> Option<Arc<Account>> {
+        self.account.lock().clone()
+    }
+
+    /// Whether it sends in the name of this user.
+    pub fn is_in_name_of(&self, account: &Arc<Account>) -> bool {
+        self.account.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, account))
     }
 
     /// The protocol it speaks now.

@@ -21,8 +21,14 @@ pub struct Metrics {
     pub output_bytes: Counter,
     /// Error replies.
     pub errors: Counter,
-    /// Commands refused for want of authentication.
+    /// Names and passwords that did not fit, and commands refused for want of them.
     pub denied_auth: Counter,
+    /// Commands refused because the user may not send them.
+    pub denied_command: Counter,
+    /// Commands refused because the user may not use a key in them.
+    pub denied_key: Counter,
+    /// Commands refused because the user may not use a channel in them.
+    pub denied_channel: Counter,
     /// Error replies by their code.
     pub error_codes: ErrorCodes,
     /// Commands, bytes received and bytes sent, as they grow.
@@ -103,6 +109,9 @@ impl Metrics {
             &self.output_bytes,
             &self.errors,
             &self.denied_auth,
+            &self.denied_command,
+            &self.denied_key,
+            &self.denied_channel,
         ] {
             counter.reset();
         }

@@ -5,12 +5,14 @@
 //! Rule    what other threads may look at is atomic or behind its own lock; none of those locks is held while another
 //!         is taken, and none while a shard is being locked.
 
+pub mod acl;
 pub mod audience;
 pub mod channels;
 pub mod claim;
 pub mod clients;
 pub mod latency;
 pub mod metrics;
+pub mod proposal;
 pub mod running;
 pub mod session;
 pub mod settings;

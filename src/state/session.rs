@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::acl::Account;
 use super::channels::Subscriptions;
 use super::claim::Claim;
 use super::clients::Client;
@@ -25,7 +26,9 @@ pub struct Session {
     pub protocol: Protocol,
     /// Whether CLIENT REPLY lets answers through.
     pub replies: Replies,
-    /// Whether it has shown the password, or none is asked for.
+    /// The user in whose name it sends.
+    pub account: Arc<Account>,
+    /// Whether it has shown a password, or none was asked for.
     pub authenticated: bool,
     /// A call of its own that waits for a moment or an event.
     pub parked: Option<Parked>,
@@ -78,12 +81,14 @@ pub struct Parked {
 
 impl Session {
     /// A session at its start; `authenticated` when no password is asked for.
-    pub fn new(client: Arc<Client>, authenticated: bool) -> Self {
+    pub fn new(client: Arc<Client>, account: Arc<Account>, authenticated: bool) -> Self {
+        client.show_account(&account);
         Self {
             client,
             database: 0,
             protocol: Protocol::Resp2,
             replies: Replies::On,
+            account,
             authenticated,
             parked: None,
             may_be_held: true,
@@ -95,6 +100,13 @@ impl Session {
             last_row: u16::MAX,
             scratch: Vec::new(),
         }
+    }
+
+    /// It sends in this user's name from now on.
+    pub fn enter_as(&mut self, account: Arc<Account>, authenticated: bool) {
+        self.client.show_account(&account);
+        self.account = account;
+        self.authenticated = authenticated;
     }
 
     /// Whether it may say little more than SUBSCRIBE: RESP2 cannot tell a push from a reply.

@@ -6,8 +6,9 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
+use super::proposal::{Judge, Proposal};
 use super::settings_table::ROWS;
 use crate::types::glob;
 
@@ -73,16 +74,19 @@ const SLOW_MICROS_DEFAULT: i64 = 10_000;
 #[derive(Debug)]
 pub struct Settings {
     values: RwLock<Vec<String>>,
+    /// Held while values are tried out and changed.
+    changing: Mutex<()>,
     /// Which keyspace events are published; zero: none.
     events: AtomicU32,
     bulk_bytes_max: AtomicU64,
     script_bytes_max: AtomicU64,
-    needs_password: AtomicBool,
     slow_micros: AtomicI64,
     spike_millis: AtomicI64,
     tracked_keys_max: AtomicU64,
     busy_millis: AtomicI64,
+    is_protected: AtomicBool,
     hook: Hook,
+    judge: Judge,
 }
 
 /// Who is told that CONFIG SET has changed something.
@@ -101,15 +105,17 @@ impl Default for Settings {
     fn default() -> Self {
         let settings = Self {
             values: RwLock::new(ROWS.iter().map(|row| row.default.to_owned()).collect()),
+            changing: Mutex::new(()),
             events: AtomicU32::new(0),
             bulk_bytes_max: AtomicU64::new(0),
             script_bytes_max: AtomicU64::new(0),
-            needs_password: AtomicBool::new(false),
             slow_micros: AtomicI64::new(0),
             spike_millis: AtomicI64::new(0),
             tracked_keys_max: AtomicU64::new(0),
             busy_millis: AtomicI64::new(0),
+            is_protected: AtomicBool::new(true),
             hook: Hook::default(),
+            judge: Judge::default(),
         };
         settings.refresh();
         settings
@@ -137,21 +143,27 @@ impl Settings {
     /// Sets values while the server runs, all or none.
     ///
     /// # Errors
-    /// As [`Settings::set`], and [`SettingError::Immutable`] for what only the start can set.
+    /// As [`Settings::set`], and [`SettingError::Immutable`] for what only the start can set, and whatever
+    /// [`Settings::on_proposal`] finds.
     pub fn set_live(&self, pairs: &[(&str, &str)]) -> Result<(), SettingError> {
-        let mut checked = Vec::with_capacity(pairs.len());
+        let (mut indexes, mut checked) = (Vec::new(), Vec::with_capacity(pairs.len()));
         for (name, value) in pairs {
             let (index, row) = find(name)?;
             if !row.live {
                 return Err(SettingError::Immutable(row.name));
             }
-            checked.push((index, row.kind.check(row.name, value)?));
+            let value = row.kind.check(row.name, value)?;
+            indexes.push(index);
+            checked.push((row.name, value));
         }
+        let changing = self.changing.lock();
+        self.judge.hear(&Proposal::new(self, &checked))?;
         let mut values = self.values.write();
-        for (index, value) in checked {
+        for (index, (_, value)) in indexes.into_iter().zip(checked) {
             values[index] = value;
         }
         drop(values);
+        drop(changing);
         self.refresh();
         if let Some(hook) = self.hook.0.get() {
             hook(self);
@@ -163,6 +175,21 @@ impl Settings {
     /// the first hook is kept.
     pub fn on_change(&self, hook: impl Fn(&Self) + Send + Sync + 'static) {
         let _ = self.hook.0.set(Box::new(hook));
+    }
+
+    /// Asks `judgement` before CONFIG SET changes anything: for what must be tried out, like certificates. Only the first
+    /// is kept.
+    pub fn on_proposal(
+        &self,
+        judgement: impl Fn(&Proposal<'_>) -> Result<(), SettingError> + Send + Sync + 'static,
+    ) {
+        self.judge.appoint(judgement);
+    }
+
+    /// Does something while CONFIG SET changes nothing.
+    pub fn undisturbed<R>(&self, act: impl FnOnce(&Self) -> R) -> R {
+        let _changing = self.changing.lock();
+        act(self)
     }
 
     /// The value of a row of the table.
@@ -218,12 +245,6 @@ impl Settings {
         usize::try_from(self.script_bytes_max.load(Relaxed)).unwrap_or(usize::MAX)
     }
 
-    /// Whether clients must authenticate.
-    #[inline]
-    pub fn needs_password(&self) -> bool {
-        self.needs_password.load(Relaxed)
-    }
-
     /// Microseconds that make a command slow; negative: none is.
     #[inline]
     pub fn slow_micros(&self) -> i64 {
@@ -247,6 +268,11 @@ impl Settings {
         u64::try_from(self.busy_millis.load(Relaxed)).ok().filter(|millis| *millis > 0)
     }
 
+    /// Whether connections from other machines are refused while no password is set.
+    pub fn is_protected(&self) -> bool {
+        self.is_protected.load(Relaxed)
+    }
+
     /// Whether commands are measured that never take long for any reason of their own: two readings of the clock would be
     /// most of what they cost, so that they are only when somebody asks about less than the default threshold.
     #[inline]
@@ -255,6 +281,7 @@ impl Settings {
     }
 
     fn refresh(&self) {
+        self.is_protected.store(self.flag("protected-mode"), Relaxed);
         self.slow_micros.store(self.integer("slowlog-log-slower-than"), Relaxed);
         self.spike_millis.store(self.integer("latency-monitor-threshold"), Relaxed);
         self.tracked_keys_max.store(self.integer("tracking-table-max-keys") as u64, Relaxed);
@@ -262,7 +289,6 @@ impl Settings {
         self.events.store(Events::parse(&self.text("notify-keyspace-events")).map_or(0, |e| e.0), Relaxed);
         self.bulk_bytes_max.store(self.integer("proto-max-bulk-len") as u64, Relaxed);
         self.script_bytes_max.store(self.integer("script-memory-limit") as u64, Relaxed);
-        self.needs_password.store(!self.text("requirepass").is_empty(), Relaxed);
     }
 }
 

@@ -4,8 +4,6 @@
 
 /// Names and values.
 pub const FIXED: &[(&str, &str)] = &[
-    ("aclfile", ""),
-    ("acllog-max-len", "128"),
     ("active-expire-effort", "1"),
     ("activedefrag", "no"),
     ("activerehashing", "yes"),
@@ -44,7 +42,6 @@ pub const FIXED: &[(&str, &str)] = &[
     ("maxmemory-samples", "5"),
     ("min-replicas-to-write", "0"),
     ("pidfile", ""),
-    ("protected-mode", "no"),
     ("rdbchecksum", "yes"),
     ("rdbcompression", "yes"),
     ("repl-backlog-size", "1048576"),
@@ -58,7 +55,6 @@ pub const FIXED: &[(&str, &str)] = &[
     ("stop-writes-on-bgsave-error", "yes"),
     ("supervised", "no"),
     ("tcp-backlog", "511"),
-    ("tls-port", "0"),
     ("zset-max-listpack-entries", "128"),
     ("zset-max-listpack-value", "64"),
 ];

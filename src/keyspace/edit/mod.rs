@@ -77,6 +77,11 @@ impl<'v, T: Typed> Editor<'v, T> {
         Some(result)
     }
 
+    /// Counts as changed for those who watch the key or keep a copy, whether anything was changed or not.
+    pub fn touch(&mut self) {
+        self.is_changed = true;
+    }
+
     fn object(&mut self) -> &mut T {
         let Occupied { place, id } = &mut self.occupied;
         let object = place.shard.object_mut(*id).and_then(T::of_mut);

@@ -1,0 +1,218 @@
+//! Instructions per command, counted by callgrind: one that has grown dearer fails here, whatever else a machine does.
+//!
+//! Owns    benches/guard.json: what each of the hottest commands takes, and the toolchain that this belongs to.
+//! Rule    seeds are fixed and the clock stands still: the same build counts the same twice.
+//!
+//! `cargo bench --bench guard` compares, `cargo bench --bench guard -- --record` writes the counts anew. Where the
+//! toolchain is not that of the record, its choices are in the counts as well: they get a wider bound, and it is said.
+
+#[path = "../tests/support/bare.rs"]
+#[allow(dead_code, reason = "time stands still here")]
+mod bare;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use bare::{Bare, EXTEND, RELEASE, load, request};
+use serde::{Deserialize, Serialize};
+
+/// Growth that fails, in percent.
+const GROWTH_MAX: f64 = 5.0;
+/// The same, under another toolchain than the one of the record.
+const FOREIGN_GROWTH_MAX: f64 = 15.0;
+/// Locks that are held meanwhile.
+const LOCKS: u32 = 10_000;
+/// Rounds before the count begins.
+const WARM_UP: u32 = 100;
+/// Rounds that are counted.
+const COUNTED: u32 = 1_000;
+const TOKEN: &str = "3b241101-e2bb-4255-8caf-4136c566a962";
+
+/// The counts of one architecture.
+#[derive(Debug, Deserialize, PartialEq, Serialize)]
+struct Record {
+    toolchain: String,
+    architecture: String,
+    /// Instructions by case.
+    counts: BTreeMap<String, f64>,
+}
+
+type Fault = Box<dyn Error>;
+
+/// What is sent, and how each answer begins.
+type Round = Vec<(Vec<u8>, &'static str)>;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        [] => compare(),
+        ["--record"] => record(),
+        // What this program is asked by itself, under callgrind.
+        ["--run-all"] => run_all(),
+        _ => Err("cargo bench --bench guard [-- --record]".into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("guard: {fault}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Rounds by name, each of which leaves the server as it found it.
+fn cases(bare: &mut Bare) -> Vec<(&'static str, Round)> {
+    let [release, extend] = [RELEASE, EXTEND].map(|text| load(bare, text));
+    let take = || (request(&["SET", "lock:new", TOKEN, "NX", "PX", "30000"]), "+OK\r\n");
+    let one = |words: &[&str], answer| vec![(request(words), answer)];
+    vec![
+        ("PING", one(&["PING"], "+PONG\r\n")),
+        ("GET", one(&["GET", "lock:stock"], "$36\r\n3b241101-e2bb-4255-8caf-4136c566a962\r\n")),
+        ("EXISTS", one(&["EXISTS", "lock:stock"], ":1\r\n")),
+        ("PTTL", one(&["PTTL", "lock:stock"], ":30000\r\n")),
+        ("PEXPIRE", one(&["PEXPIRE", "lock:stock", "30000"], ":1\r\n")),
+        ("INCR", one(&["INCR", "fence"], ":")),
+        ("SET NX PX refused", one(&["SET", "lock:stock", "me", "NX", "PX", "30000"], "$-1\r\n")),
+        ("SET NX PX granted, DEL", vec![take(), (request(&["DEL", "lock:new"]), ":1\r\n")]),
+        (
+            "SET NX PX granted, release by EVALSHA",
+            vec![take(), (request(&["EVALSHA", &release, "1", "lock:new", TOKEN]), ":1\r\n")],
+        ),
+        ("extend by EVALSHA", one(&["EVALSHA", &extend, "1", "lock:stock", TOKEN, "30000"], ":1\r\n")),
+        ("extend by EVAL", one(&["EVAL", EXTEND, "1", "lock:stock", TOKEN, "30000"], ":1\r\n")),
+        ("release by EVALSHA refused", one(&["EVALSHA", &release, "1", "lock:stock", "me"], ":0\r\n")),
+    ]
+}
+
+/// A server that is not empty, on which `lock:stock` is held by [`TOKEN`].
+fn server() -> Bare {
+    let mut bare = Bare::new();
+    for n in 0..LOCKS {
+        bare.send(&request(&["SET", &format!("lock:{n:012}"), TOKEN, "NX", "PX", "30000"]));
+    }
+    bare.send(&request(&["SET", "lock:stock", TOKEN, "NX", "PX", "30000"]));
+    // It gains no digit while it is counted.
+    bare.send(&request(&["SET", "fence", "100000"]));
+    bare
+}
+
+/// Carries out every case, each between two marks.
+fn run_all() -> Result<(), Fault> {
+    let mut bare = server();
+    for (name, requests) in cases(&mut bare) {
+        for (bytes, answer) in requests.iter().cycle().take(requests.len() * WARM_UP as usize) {
+            let got = String::from_utf8_lossy(bare.send(bytes)).into_owned();
+            if !got.starts_with(answer) {
+                return Err(format!("{name} answers {got}").into());
+            }
+        }
+        guard_mark();
+        for _ in 0..COUNTED {
+            for (bytes, _) in &requests {
+                black_box(bare.send(black_box(bytes)));
+            }
+        }
+        guard_mark();
+    }
+    Ok(())
+}
+
+/// Where callgrind writes down what it has counted, and begins anew. It finds the place by this name.
+#[inline(never)]
+fn guard_mark() {
+    black_box(());
+}
+
+/// What every case takes now.
+fn counts() -> Result<Record, Fault> {
+    if cfg!(debug_assertions) {
+        return Err("counts are of the optimised build: cargo bench --bench guard".into());
+    }
+    let folder = std::env::temp_dir().join(format!("redlatch-guard-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let counts = counts_in(&folder);
+    std::fs::remove_dir_all(&folder)?;
+    let toolchain = said_by("rustc", &["--version"])?;
+    Ok(Record { toolchain, architecture: std::env::consts::ARCH.to_owned(), counts: counts? })
+}
+
+/// Runs this program under callgrind, whose files go into `folder`.
+fn counts_in(folder: &Path) -> Result<BTreeMap<String, f64>, Fault> {
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--dump-before=*guard_mark*"])
+        .arg(format!("--callgrind-out-file={}/count", folder.display()))
+        .arg(std::env::current_exe()?)
+        .arg("--run-all")
+        .output()
+        .map_err(|error| format!("valgrind counts the instructions, and cannot be run: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+    }
+    let mut counts = BTreeMap::new();
+    for (index, (name, _)) in cases(&mut Bare::new()).into_iter().enumerate() {
+        // Files are numbered from one, and every second ends with the rounds of a case.
+        let file = folder.join(format!("count.{}", 2 * index + 2));
+        let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let total = text.lines().find_map(|line| line.strip_prefix("totals:"));
+        let total: f64 = total.ok_or("callgrind has counted nothing")?.trim().parse()?;
+        counts.insert(name.to_owned(), (total / f64::from(COUNTED) * 10.0).round() / 10.0);
+    }
+    Ok(counts)
+}
+
+/// Holds the counts to those of the record.
+fn compare() -> Result<(), Fault> {
+    let records = read()?;
+    let now = counts()?;
+    let known = records.iter().find(|record| record.architecture == now.architecture);
+    let known = known.ok_or_else(|| format!("no counts for {}; {HOW_TO_RECORD}", now.architecture))?;
+    let is_foreign = known.toolchain != now.toolchain;
+    let growth_max = if is_foreign { FOREIGN_GROWTH_MAX } else { GROWTH_MAX };
+    println!("instructions per round, and growth since the record; {growth_max} % is too much");
+    let mut dearer = Vec::new();
+    for (case, count) in &now.counts {
+        let before = known.counts.get(case).ok_or_else(|| format!("{case} is new; {HOW_TO_RECORD}"))?;
+        let growth = (count / before - 1.0) * 100.0;
+        println!("{count:>10.1} {growth:>+7.1} %  {case}");
+        if growth > growth_max {
+            dearer.push(format!("{case} takes {count} instructions instead of {before}"));
+        }
+    }
+    if is_foreign {
+        println!("warning: counted with {}, recorded with {};", now.toolchain, known.toolchain);
+        println!("the bound is wider for that. {HOW_TO_RECORD}");
+    }
+    if dearer.is_empty() { Ok(()) } else { Err(format!("{}; {HOW_TO_RECORD}", dearer.join("; ")).into()) }
+}
+
+const HOW_TO_RECORD: &str = "when that is meant: cargo bench --bench guard -- --record";
+
+/// Takes today's counts for this architecture as those to come will be held to.
+fn record() -> Result<(), Fault> {
+    let now = counts()?;
+    let mut records = read().unwrap_or_default();
+    records.retain(|record| record.architecture != now.architecture);
+    now.counts.iter().for_each(|(case, count)| println!("{count:>10.1}  {case}"));
+    records.push(now);
+    std::fs::write(file(), serde_json::to_string_pretty(&records)? + "\n")?;
+    Ok(())
+}
+
+fn read() -> Result<Vec<Record>, Fault> {
+    let text = std::fs::read_to_string(file()).map_err(|error| format!("{}: {error}", file().display()))?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+fn file() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/guard.json")
+}
+
+fn said_by(program: &str, arguments: &[&str]) -> Result<String, Fault> {
+    let output =
+        Command::new(program).args(arguments).output().map_err(|error| format!("{program}: {error}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

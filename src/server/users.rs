@@ -1,0 +1,103 @@
+//! The users that a server starts with, and the file that ACL LOAD and ACL SAVE speak of.
+//!
+//! Rule    a file is replaced as a whole: written beside its place, synced, and renamed into it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::StartError;
+use crate::commands::Shared;
+use crate::state::acl::SetError;
+use crate::state::acl::file::Store;
+
+/// A user by its name and rules, as a line `user` of the configuration has them.
+pub(super) type Line = (String, Vec<String>);
+
+/// Lets in the users that the configuration names, or those of the ACL file.
+///
+/// # Errors
+/// A rule is wrong, a user named twice, the file cannot be read, or there are users in both places.
+pub(super) fn install(shared: &Shared, lines: &[Line]) -> Result<(), StartError> {
+    if shared.has_acl_file() && !lines.is_empty() {
+        let text = "aclfile: users are in the ACL file or in the configuration, not in both";
+        return Err(StartError::Unusable(text.into()));
+    }
+    for (at, (name, rules)) in lines.iter().enumerate() {
+        let refused = |why: String| StartError::Unusable(format!("user '{name}': {why}"));
+        if lines[..at].iter().any(|(known, _)| known == name) {
+            return Err(refused("is there twice".into()));
+        }
+        let words = std::iter::once("reset").chain(rules.iter().map(String::as_str)).map(str::as_bytes);
+        shared
+            .acl
+            .set(name.as_bytes(), words, shared.acl_terms())
+            .map_err(|error| refused(reason(&error)))?;
+    }
+    let loaded = shared.load_acl_file();
+    loaded.map_err(|error| StartError::Unusable(String::from_utf8_lossy(&error).into_owned()))?;
+    Ok(())
+}
+
+/// What is wrong, without the rule where that is a password.
+fn reason(error: &SetError) -> String {
+    match error {
+        SetError::Name => "a name cannot contain spaces or null characters".into(),
+        SetError::Users => "there are too many users".into(),
+        SetError::Parenthesis(word) => format!("the parenthesis of '{}' is not closed", word.escape_ascii()),
+        SetError::Rule(rule, error) if matches!(rule.first(), Some(b'<' | b'>' | b'#' | b'!')) => {
+            error.to_string()
+        }
+        SetError::Rule(rule, error) => format!("'{}': {error}", rule.escape_ascii()),
+    }
+}
+
+/// The ACL file.
+#[derive(Debug)]
+pub(super) struct UserFile {
+    path: PathBuf,
+    name: String,
+}
+
+impl UserFile {
+    pub(super) fn new(name: String) -> Self {
+        Self { path: PathBuf::from(&name), name }
+    }
+
+    /// Writes `text` to a new file at `draft`, which only its owner reads, unless the present file is open to more.
+    fn write_draft(&self, draft: &Path, text: &[u8]) -> io::Result<()> {
+        let mode = fs::metadata(&self.path).map_or(0o600, |known| known.permissions().mode() & 0o777);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+        file.write_all(text)?;
+        file.sync_all()
+    }
+
+    fn replace(&self, draft: &Path, text: &[u8]) -> io::Result<()> {
+        self.write_draft(draft, text)?;
+        fs::rename(draft, &self.path)?;
+        // The new name is on the disk when its folder is.
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+impl Store for UserFile {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn read(&self) -> Result<Vec<u8>, String> {
+        fs::read(&self.path).map_err(|error| error.to_string())
+    }
+
+    fn write(&self, text: &[u8]) -> Result<(), String> {
+        let draft = PathBuf::from(format!("{}.tmp-{}", self.name, std::process::id()));
+        self.replace(&draft, text).map_err(|error| {
+            // What is left of it is of no use to anybody.
+            let _ = fs::remove_file(&draft);
+            error.to_string()
+        })
+    }
+}
