@@ -247,6 +247,23 @@ mod tests {
     }
 
     #[test]
+    fn short_texts_are_those_of_lua() {
+        for (value, wanted) in [
+            (1.0, "1"),
+            (-2.5, "-2.5"),
+            (0.1, "0.1"),
+            (1.0 / 3.0, "0.33333333333333"),
+            (99_999_999_999_999.0, "99999999999999"),
+            (1e14, "1e+14"),
+            (1_700_000_000_000_123.0, "1.7000000000001e+15"),
+            (-0.0, "-0"),
+            (1e-5, "1e-05"),
+        ] {
+            assert_eq!(Text::short(value).as_bytes(), wanted.as_bytes(), "{wanted}");
+        }
+    }
+
+    #[test]
     fn doubles_are_written_as_the_real_server_writes_them() {
         for (value, wanted) in [
             (1.0, "1"),
