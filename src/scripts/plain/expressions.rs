@@ -43,12 +43,10 @@ impl<'a> Parser<'a> {
         let outer = std::mem::take(&mut self.height);
         let mut left = self.unary()?;
         let mut height = self.height + 1;
-        while let Some((sign, binds, _)) = self.binary().filter(|(_, left, _)| *left > limit) {
-            let right_limit = BINARY.iter().find(|(own, ..)| own == sign)?.2;
-            debug_assert!(*binds > limit);
+        while let Some((sign, _, right_limit)) = self.binary().filter(|(_, left, _)| *left > limit) {
             self.at += 1;
             self.wait()?;
-            let right = self.operation(right_limit)?;
+            let right = self.operation(*right_limit)?;
             self.waiting -= 1;
             left = joined(sign, left, right, self.last_line())?;
             height = height.max(self.height) + 1;
@@ -163,9 +161,9 @@ impl<'a> Parser<'a> {
         match self.meaning(name) {
             Some(Meaning::Call { is_protected }) => return self.call(is_protected, 1),
             Some(Meaning::Function(place)) => {
-                (place != u16::MAX && self.opens_call(1)).then_some(())?;
+                let function = place.filter(|_| self.opens_call(1))?;
                 self.at += 2;
-                return Some(Expression::Invoke { function: place, args: self.arguments()?.into() });
+                return Some(Expression::Invoke { function, args: self.arguments()?.into() });
             }
             Some(Meaning::Local { slot, is_outer }) => {
                 self.at += 1;

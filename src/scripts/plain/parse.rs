@@ -62,8 +62,8 @@ pub(super) struct Parser<'a> {
 pub(super) enum Meaning {
     /// `redis.call`, or `redis.pcall` where protected.
     Call { is_protected: bool },
-    /// A function of the script's own.
-    Function(u16),
+    /// A function of the script's own; none yet inside itself.
+    Function(Option<u16>),
     /// A local; whether it is one of a function around this one.
     Local { slot: Slot, is_outer: bool },
 }
@@ -132,6 +132,7 @@ impl<'a> Parser<'a> {
     /// `local x = e`; `None` inside for what only gives a name to a function.
     fn local(&mut self) -> Option<Option<Statement>> {
         self.expect("local")?;
+        (self.scope.len() < SLOTS_MAX).then_some(())?;
         if self.take("function") {
             return self.function().map(|()| None);
         }
@@ -154,7 +155,7 @@ impl<'a> Parser<'a> {
         Some(Some(Statement::Local { slot, value }))
     }
 
-    /// `function f(a, b) ... end` behind `local`. The name is in scope from here on, but not in the body.
+    /// `function f(a, b) ... end` behind `local`.
     fn function(&mut self) -> Option<()> {
         if self.outer > 0 || self.depth > 1 {
             return None;
@@ -174,15 +175,15 @@ impl<'a> Parser<'a> {
             let parameter = self.name()?;
             parameters.push(self.declare(parameter)?);
         }
-        // A name is no global inside its own function, so that what calls itself is refused.
-        self.scope.push((name, Meaning::Function(u16::MAX)));
+        // The name means the function in its body, too, but what calls itself is not plain.
+        self.scope.push((name, Meaning::Function(None)));
         let body = self.block()?;
         self.expect("end")?;
         self.scope.truncate(opened);
         (self.outer, self.loops) = (0, loops);
         let place = u16::try_from(self.functions.len()).ok()?;
         self.functions.push(Function { parameters: parameters.into(), body });
-        self.scope.push((name, Meaning::Function(place)));
+        self.scope.push((name, Meaning::Function(Some(place))));
         Some(())
     }
 
