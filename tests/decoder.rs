@@ -8,7 +8,7 @@ use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use redis_protocol::resp2::{decode, encode};
 use redlatch::resp::{Decoder, Trust};
 
-const TRUST: Trust = Trust { bulk_bytes_max: 512 * 1024 * 1024, authenticated: true };
+const TRUST: Trust = Trust { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };
 
 type Words = Vec<Vec<u8>>;
 
