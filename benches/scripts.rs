@@ -5,6 +5,7 @@
 //! with `--test`.
 
 #[path = "../tests/support/bare.rs"]
+#[allow(dead_code, reason = "scripts want less of it")]
 mod bare;
 
 use std::hint::black_box;
