@@ -8,7 +8,7 @@
 ARG RUST_VERSION=1.95
 
 FROM rust:${RUST_VERSION}-alpine AS build
-# The C compiler is for Lua.
+# The C compiler is for Lua and TLS.
 RUN apk add --no-cache gcc musl-dev
 WORKDIR /source
 COPY . .

@@ -28,6 +28,8 @@ pub enum Refusal {
     DatabaseRange,
     /// A lease that is zero, negative, or ends beyond the end of time. Carries the command's name.
     ExpireTime(&'static str),
+    /// More memory is in use than `maxmemory` allows, and the command could need some.
+    OutOfMemory,
     /// A string would grow beyond `proto-max-bulk-len`.
     StringTooLong,
     /// A long script holds what the call needs: the engine has it come again later, and nobody ever reads this.
@@ -87,6 +89,7 @@ impl Refusal {
             Self::NotAFloat => "ERR value is not a valid float",
             Self::Overflow => "ERR increment or decrement would overflow",
             Self::DatabaseRange => "ERR DB index is out of range",
+            Self::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             Self::StringTooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
             Self::Occupied => "BUSY Redis is busy running a script.",
             Self::Syntax => "ERR syntax error",

@@ -64,7 +64,8 @@
 //!
 //! `cli` (default) is the program's: flags, configuration file, logs. `server` is the shell with [`Server`]: a library needs
 //! no more. Without either there is the [`engine`] alone: a server as a function of bytes and time, without tokio. `lua`
-//! (default) is the interpreter: without it scripts that are not recognised are refused, by their SHA-1.
+//! (default) is the interpreter: without it scripts that are not recognised are refused, by their SHA-1. `tls` (default) is
+//! what [`Builder::tls`] needs.
 //!
 //! # The house
 //!

@@ -8,7 +8,7 @@ pub const LINE_BYTES_MAX: usize = 64 * 1024;
 pub const ARGUMENTS_MAX: i64 = i32::MAX as i64;
 /// Bytes of one argument, before `proto-max-bulk-len` says otherwise.
 pub const BULK_BYTES_MAX: u64 = 512 * 1024 * 1024;
-/// Bytes of one request in all: what `client-query-buffer-limit` is in Redis.
+/// Bytes of one request in all, before `client-query-buffer-limit` says less.
 pub const REQUEST_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Arguments of a request from a client that has yet to authenticate.
 pub const UNAUTHENTICATED_ARGUMENTS_MAX: i64 = 10;
@@ -18,13 +18,6 @@ pub const UNAUTHENTICATED_BULK_BYTES_MAX: u64 = 16 * 1024;
 pub const UNREAD_REPLY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The same for a client that has yet to authenticate; it is closed.
 pub const UNAUTHENTICATED_REPLY_BYTES_MAX: usize = 1024;
-/// Messages that pile up for a subscriber that does not read before it is dropped, in bytes: the hard limit of Redis'
-/// `client-output-buffer-limit pubsub`.
-pub const UNREAD_MESSAGE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// The same, when it lasts for longer than [`UNREAD_MESSAGE_MS_MAX`]: the soft limit.
-pub const UNREAD_MESSAGE_BYTES_SOFT: usize = 8 * 1024 * 1024;
-/// How long a subscriber may be behind by more than the soft limit, in milliseconds.
-pub const UNREAD_MESSAGE_MS_MAX: u64 = 60_000;
 /// Databases a server can have.
 pub const DATABASES_MAX: u16 = 4096;
 /// Shards of one keyspace.

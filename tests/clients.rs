@@ -7,7 +7,8 @@
 //!
 //! A project is told where the server is by `REDLATCH_HOST`, `REDLATCH_PORT`, `REDLATCH_PORTS` and
 //! `REDLATCH_PIDS` (the last two separated by commas, one entry a server), prints `ok <check>` for each check
-//! and `done` after the last one, and exits with a status other than 0 at the first that fails.
+//! and `done` after the last one, and exits with a status other than 0 at the first that fails. Who comes in through TLS
+//! finds `REDLATCH_TLS_PORT` and `REDLATCH_TLS_FILES`, too, a directory of what [`identity`] lists.
 //!
 //! | variable | effect |
 //! |---|---|
@@ -15,6 +16,10 @@
 //! | `REDLATCH_REQUIRE_CLIENTS=1` | a skipped client fails the run |
 //! | `REDLATCH_SERVER=PATH` | this server instead of redlatch: `redis-server`, to check the checks |
 
+#[path = "support/certificates.rs"]
+mod certificates;
+#[path = "clients/runner/identity.rs"]
+mod identity;
 #[path = "clients/runner/process.rs"]
 mod process;
 #[path = "clients/runner/server.rs"]
@@ -29,6 +34,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use identity::Identity;
 use process::{Finished, run};
 use server::Server;
 use table::{CLIENTS, Client};
@@ -37,7 +43,7 @@ use workshop::{Project, Workshop};
 const PROJECTS: &[Project] = &[
     Project {
         name: "python",
-        borrows: None,
+        borrows: &[],
         probes: &[&["python3", "-c", "import venv, ensurepip"]],
         install: &[
             &["python3", "-m", "venv", "venv"],
@@ -58,7 +64,7 @@ const PROJECTS: &[Project] = &[
     },
     Project {
         name: "suites",
-        borrows: None,
+        borrows: &[],
         probes: &[&["python3", "-c", "import venv, ensurepip"]],
         install: &[
             &["python3", "-m", "venv", "venv"],
@@ -81,56 +87,56 @@ const PROJECTS: &[Project] = &[
     },
     Project {
         name: "node",
-        borrows: None,
+        borrows: &[],
         probes: &[&["node", "--version"], &["npm", "--version"]],
         install: &[&["npm", "ci", "--no-audit", "--no-fund"]],
         inputs: &[".npmrc", "package.json", "package-lock.json"],
     },
     Project {
         name: "go",
-        borrows: None,
+        borrows: &[],
         probes: &[&["go", "version"]],
         install: &[&["go", "build", "-o", "bin/locks", "."]],
         inputs: &["go.mod", "go.sum", "main.go", "redsync.go", "redislock.go", "rueidislock.go"],
     },
     Project {
         name: "java",
-        borrows: None,
+        borrows: &["jvm", "shedlock"],
         probes: JAVA,
         install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
         inputs: &["pom.xml", "src/main/java"],
     },
     Project {
         name: "redisson",
-        borrows: None,
+        borrows: &["jvm"],
         probes: JAVA,
         install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
         inputs: &["pom.xml", "src/main/java"],
     },
     Project {
         name: "redisson3",
-        borrows: Some("redisson"),
+        borrows: &["jvm", "redisson"],
         probes: JAVA,
         install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
         inputs: &["pom.xml", "src/main/java"],
     },
     Project {
         name: "spring",
-        borrows: None,
+        borrows: &["jvm", "shedlock"],
         probes: JAVA,
         install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
         inputs: &["pom.xml", "src/main/java"],
     },
     Project {
         name: "ruby",
-        borrows: None,
+        borrows: &[],
         probes: &[&["ruby", "-e", "require 'redis'"]],
         install: &[],
         inputs: &[],
     },
     Project {
         name: "php",
-        borrows: None,
+        borrows: &[],
         probes: &[
             &["php", "-r", "exit((int) !(extension_loaded('redis') && function_exists('pcntl_fork')));"],
             &["php", "-r", "require 'Symfony/Component/Lock/autoload.php';"],
@@ -139,22 +145,37 @@ const PROJECTS: &[Project] = &[
         inputs: &[],
     },
     Project {
+        name: "laravel",
+        borrows: &["php"],
+        probes: &[
+            &["php", "-r", "exit((int) !(extension_loaded('redis') && function_exists('pcntl_fork')));"],
+            &["php", "-r", "require 'Predis/autoload.php';"],
+            &[
+                "php",
+                "-r",
+                "require 'Illuminate/Redis/autoload.php'; require 'Illuminate/Cache/autoload.php';",
+            ],
+        ],
+        install: &[],
+        inputs: &[],
+    },
+    Project {
         name: "rust",
-        borrows: None,
+        borrows: &[],
         probes: &[&["cargo", "--version"]],
         install: &[&["cargo", "build", "--quiet", "--locked", "--target-dir", "target"]],
         inputs: &["Cargo.toml", "Cargo.lock", "src"],
     },
     Project {
         name: "cli",
-        borrows: None,
+        borrows: &[],
         probes: &[&["redis-cli", "--version"], &["redis-benchmark", "--version"], &["stdbuf", "--version"]],
         install: &[],
         inputs: &[],
     },
     Project {
         name: "prompt",
-        borrows: None,
+        borrows: &[],
         probes: &[&["redis-cli", "--version"], &["python3", "-c", "import pty"]],
         install: &[],
         inputs: &[],
@@ -205,7 +226,7 @@ fn report(client: &Client) -> Verdict {
     verdict
 }
 
-/// Opens the workshop, starts the servers, and lets the client in.
+/// Opens the workshop, and lets the client in.
 fn judge(client: &Client) -> Verdict {
     let project = PROJECTS.iter().find(|project| project.name == client.project);
     let project = project.expect("every client names a project of the table");
@@ -214,14 +235,18 @@ fn judge(client: &Client) -> Verdict {
         Err(workshop::Closed::Broken(why)) => return Verdict::Failed(why),
         Err(workshop::Closed::Missing(what)) => return Verdict::Skipped(what),
     };
-    match (0..client.servers).map(|_| Server::start(workshop.dir())).collect::<Result<Vec<_>, _>>() {
-        Ok(servers) => visit(client, &workshop, &servers),
+    match invite(client, &workshop) {
+        Ok(verdict) => verdict,
         Err(why) => Verdict::Failed(why),
     }
 }
 
-/// Lets the client loose on servers that are ready, and judges what it printed.
-fn visit(client: &Client, workshop: &Workshop, servers: &[Server]) -> Verdict {
+/// Starts the servers, and lets the client loose on them.
+fn invite(client: &Client, workshop: &Workshop) -> Result<Verdict, String> {
+    let identity = if client.has_tls { Some(Identity::new(workshop.dir())?) } else { None };
+    let more = identity.as_ref().map(Identity::arguments).unwrap_or_default();
+    let servers = (0..client.servers).map(|_| Server::start(workshop.dir(), &more));
+    let servers = servers.collect::<Result<Vec<_>, _>>()?;
     let mut command = workshop.command(client.command);
     let list =
         |of: fn(&Server) -> u32| servers.iter().map(|s| of(s).to_string()).collect::<Vec<_>>().join(",");
@@ -230,17 +255,21 @@ fn visit(client: &Client, workshop: &Workshop, servers: &[Server]) -> Verdict {
         .env("REDLATCH_PORT", servers.first().map_or(0, Server::port).to_string())
         .env("REDLATCH_PORTS", list(|server| server.port().into()))
         .env("REDLATCH_PIDS", list(Server::pid));
-    let finished = match run(command, CLIENT_TIME_MAX) {
-        Ok(finished) => finished,
-        Err(why) => return Verdict::Failed(why),
-    };
+    if let Some(identity) = &identity {
+        command.env("REDLATCH_TLS_PORT", identity.port()?.to_string());
+        command.env("REDLATCH_TLS_FILES", identity.files());
+    }
+    Ok(verdict(&run(command, CLIENT_TIME_MAX)?, &servers))
+}
 
+/// Judges what a client has printed.
+fn verdict(finished: &Finished, servers: &[Server]) -> Verdict {
     let checks = finished.lines.iter().filter(|line| line.starts_with("ok ")).count();
     let is_done = finished.lines.iter().any(|line| line == "done");
     match finished.failure() {
         None if is_done && checks > 0 => Verdict::Passed { checks },
-        None => Verdict::Failed(format!("exit status 0 without `done`\n{}", story(&finished, servers))),
-        Some(why) => Verdict::Failed(format!("{why}\n{}", story(&finished, servers))),
+        None => Verdict::Failed(format!("exit status 0 without `done`\n{}", story(finished, servers))),
+        Some(why) => Verdict::Failed(format!("{why}\n{}", story(finished, servers))),
     }
 }
 

@@ -191,6 +191,7 @@ fn bounds(row: &Setting) -> String {
         Kind::Integer(min, max) => format!("{min} to {max}"),
         Kind::Bytes(min, max) => format!("{min} to {max} bytes"),
         Kind::OneOf(words) => words.join(", "),
+        Kind::OutputLimits => "class, hard, soft, seconds; repeated".into(),
         Kind::Events => "letters of `KEg$lshzxetdmnA`".into(),
     }
 }

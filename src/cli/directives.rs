@@ -22,7 +22,6 @@ const FOREIGN: &str = "
     aof-disable-auto-gc aof-load-truncated aof-rewrite-incremental-fsync aof-timestamp-enabled
     aof-use-rdb-preamble aof_rewrite_cpulist appenddirname appendfilename appendfsync appendonly
     auto-aof-rewrite-min-size auto-aof-rewrite-percentage bgsave_cpulist bind-source-addr bio_cpulist
-    client-output-buffer-limit client-query-buffer-limit
     cluster-allow-pubsubshard-when-down cluster-allow-reads-when-down cluster-allow-replica-migration
     cluster-announce-bus-port cluster-announce-hostname cluster-announce-ip cluster-announce-port
     cluster-announce-tls-port cluster-config-file cluster-enabled cluster-link-sendbuf-limit
@@ -35,7 +34,7 @@ const FOREIGN: &str = "
     latency-tracking latency-tracking-info-percentiles lazyfree-lazy-eviction lazyfree-lazy-expire
     lazyfree-lazy-server-del lazyfree-lazy-user-del lazyfree-lazy-user-flush lfu-decay-time
     lfu-log-factor list-compress-depth list-max-listpack-size list-max-ziplist-size loadmodule
-    masterauth masteruser maxmemory maxmemory-clients maxmemory-eviction-tenacity
+    masterauth masteruser maxmemory-clients maxmemory-eviction-tenacity
     maxmemory-policy maxmemory-samples min-replicas-max-lag min-replicas-to-write min-slaves-max-lag
     min-slaves-to-write no-appendfsync-on-rewrite oom-score-adj oom-score-adj-values pidfile
     proc-title-template propagation-error-behavior rdb-del-sync-files
@@ -70,7 +69,7 @@ mod tests {
 
     #[test]
     fn what_redis_knows_is_known_and_nothing_else() {
-        for name in ["save", "appendonly", "maxmemory", "daemonize", "tls-ciphers"] {
+        for name in ["save", "appendonly", "maxmemory-policy", "daemonize", "tls-ciphers"] {
             assert!(is_foreign(name), "{name}");
         }
         for name in ["", "sav", "save appendonly", "no-such-directive"] {

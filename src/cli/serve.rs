@@ -9,8 +9,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::sources::Gathered;
 use super::{Fault, directives, log};
-use crate::server::{Builder, Server};
-use crate::state::settings::Settings;
+use crate::server::{Builder, Server, descriptors};
+use crate::state::proposal::Proposal;
+use crate::state::settings::{SettingError, Settings};
 
 /// Serves until a signal or SHUTDOWN ends it.
 ///
@@ -38,6 +39,8 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     }
     let level = log::open(&settings.text("loglevel"), &settings.text("logfile"))?;
     greet(program, &gathered.ignored);
+    let clients = room_for_clients(&settings)?;
+    builder = builder.set("maxclients", clients.to_string());
     let threads = match settings.integer("threads") as usize {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
@@ -54,6 +57,7 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     drop(entered);
     let server = builder.start_on_threads(threads).map_err(|refused| refused.to_string())?;
     server.settings().on_change(move |settings| level(&settings.text("loglevel")));
+    server.settings().on_proposal(judge_room);
     announce(&server, &settings);
     let reason = runtime.block_on(async {
         loop {
@@ -76,6 +80,36 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     }
     tracing::info!("Ended");
     Ok(())
+}
+
+/// Raises the limit of open files for `maxclients`; how many clients it lets in, which is logged where it is fewer.
+fn room_for_clients(settings: &Settings) -> Result<u64, Fault> {
+    let wanted = settings.integer("maxclients") as u64;
+    let fit = descriptors::make_room(wanted).map_err(|error| format!("maxclients: {error}"))?;
+    match fit {
+        0 => Err("the limit of open files leaves no room for a client: raise 'ulimit -n'".into()),
+        _ if fit < wanted => {
+            tracing::warn!(wanted, maxclients = fit, "maxclients lowered to what 'ulimit -n' allows");
+            Ok(fit)
+        }
+        _ => Ok(wanted),
+    }
+}
+
+/// CONFIG SET may set no `maxclients` that the system does not allow.
+fn judge_room(proposal: &Proposal<'_>) -> Result<(), SettingError> {
+    let Some(name) = proposal.first("maxclients") else { return Ok(()) };
+    let value = proposal.text(name);
+    let wanted = value.parse().unwrap_or(u64::MAX);
+    match descriptors::make_room(wanted) {
+        Ok(fit) if fit < wanted => {
+            let reply = format!(
+                "The operating system is not able to handle the specified number of clients, try with {fit}"
+            );
+            Err(SettingError::Value { name, value, expected: format!("must be at most {fit}"), reply })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Certificates that have been renewed are taken up; what cannot be used is not, and said.

@@ -32,7 +32,7 @@ pub(super) fn about(client: &Client, shared: &Shared, now: LockTime) -> String {
     let _ = writeln!(
         line,
         " name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={} qbuf-free=0 \
-         argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl={} oll=0 omem=0 tot-mem=0 events=r cmd={} user={} redir={} \
+         argv-mem=0 multi-mem={} rbs=0 rbp=0 obl={} oll=0 omem=0 tot-mem=0 events=r cmd={} user={} redir={} \
          resp={} lib-name={} lib-ver={}",
         names.name,
         seconds(client.since.as_millis()),
@@ -45,6 +45,7 @@ pub(super) fn about(client: &Client, shared: &Shared, now: LockTime) -> String {
         client.queued().map_or(-1, i64::from),
         client.watching().0,
         client.query_bytes.load(Relaxed),
+        client.queued_bytes.load(Relaxed),
         client.reply_bytes.load(Relaxed),
         command.map_or("NULL", |command| command.name.as_str()),
         client.account().map_or_else(String::new, |account| account.name().escape_ascii().to_string()),

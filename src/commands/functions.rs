@@ -140,8 +140,12 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         if must_only_read && !function.only_reads() {
             return Err(Refusal::said("ERR Can not execute a script with write flag using *_ro command."));
         }
-        let only_reads = function.only_reads();
+        let (only_reads, may_grow) = (function.only_reads(), function.may_grow());
+        if call.session.is_short_of_memory && !only_reads && !may_grow {
+            return Err(Refusal::OutOfMemory);
+        }
         let mut inside = Inside::new(view, call.session, call.shared, only_reads);
+        inside.may_grow |= may_grow;
         let invocation = Invocation {
             library: callable.library.id,
             name: &function.name,

@@ -36,6 +36,9 @@ pub(super) struct Inside<'c, 'k> {
     replies: Vec<u8>,
     text: (usize, usize),
     only_reads: bool,
+    /// Whether it may call what could need memory while memory is short: its flags say so, or it has written already and
+    /// is to come to its end.
+    pub(super) may_grow: bool,
     /// While it is interpreted: others may see it, and end it.
     watched: Option<Watched<'k>>,
     /// The database of whoever called the script: what a script selects does not outlive it.
@@ -73,9 +76,22 @@ impl<'c, 'k> Inside<'c, 'k> {
     ) -> Self {
         let replies = std::mem::take(&mut session.scratch);
         let (now, database) = (view.now(), session.database);
+        let may_grow = !session.is_short_of_memory;
         let was_nested = std::mem::replace(&mut session.is_nested, true);
         let (text, watched) = ((0, 0), None);
-        Self { view, now, session, shared, replies, text, only_reads, watched, database, was_nested }
+        Self {
+            view,
+            now,
+            session,
+            shared,
+            replies,
+            text,
+            only_reads,
+            may_grow,
+            watched,
+            database,
+            was_nested,
+        }
     }
 
     /// The script is over.
@@ -135,7 +151,7 @@ impl<'c, 'k> Inside<'c, 'k> {
     }
 
     /// The gates, in Redis' order.
-    fn admit(&self, words: &[&[u8]]) -> Result<&'static Command, Refusal> {
+    fn admit(&mut self, words: &[&[u8]]) -> Result<&'static Command, Refusal> {
         let unknown = || Refusal::said("ERR Unknown Redis command called from script");
         let mut command = words.first().and_then(|name| table().find(name)).ok_or_else(unknown)?;
         if let Some(name) = words.get(1).filter(|_| !command.subcommands.is_empty()) {
@@ -153,7 +169,10 @@ impl<'c, 'k> Inside<'c, 'k> {
             Err(refusal)
         } else if self.only_reads && flags.has(Flags::WRITE.with(Flags::REPLICATED)) {
             Err(Refusal::said("ERR Write commands are not allowed from read-only scripts."))
+        } else if !self.may_grow && flags.has(Flags::DENYOOM) {
+            Err(Refusal::OutOfMemory)
         } else {
+            self.may_grow |= flags.has(Flags::WRITE);
             if self.watched.is_some() && flags.has(Flags::WRITE) {
                 self.shared.running.note_write();
             }

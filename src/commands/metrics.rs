@@ -46,9 +46,9 @@ pub(super) struct Snapshot<'s> {
     pub(super) now: LockTime,
     pub(super) process: Process,
     pub(super) counts: Counts,
-    /// Bytes in the buffers of all clients.
+    /// Bytes that all clients hold.
     pub(super) buffer_bytes: u64,
-    /// Keys, values and buffers.
+    /// Keys, values, scripts and clients.
     pub(super) used_bytes: u64,
     /// The most that was ever used, as far as anybody looked.
     pub(super) peak_bytes: u64,
@@ -73,7 +73,7 @@ impl<'s> Snapshot<'s> {
         let longest =
             |bytes: fn(&Client) -> u64| clients.iter().map(|client| bytes(client)).max().unwrap_or(0);
         let buffer_bytes = buffered(&clients);
-        let used_bytes = counts.bytes as u64 + buffer_bytes;
+        let used_bytes = counts.bytes as u64 + buffer_bytes + shared.scripts.bytes() as u64;
         let traffic = shared.metrics.traffic();
         Self {
             shared,
@@ -121,13 +121,13 @@ pub fn prometheus(shared: &Shared) -> String {
     text
 }
 
-/// Bytes that all clients' buffers hold.
+/// Bytes that all clients hold.
 pub(super) fn client_bytes(shared: &Shared) -> u64 {
     buffered(&shared.audience.clients.all())
 }
 
 fn buffered(clients: &[Arc<Client>]) -> u64 {
-    clients.iter().map(|client| client.query_bytes.load(Relaxed) + client.reply_bytes.load(Relaxed)).sum()
+    clients.iter().map(|client| client.held_bytes()).sum()
 }
 
 /// A figure that only grows.

@@ -88,7 +88,7 @@ const CLIENTS: &[Metric] = &[
 ];
 
 const MEMORY: &[Metric] = &[
-    gauge("used_memory", "Bytes of keys, values and buffers.", |seen| show(seen.used_bytes)),
+    gauge("used_memory", "Bytes of keys, values, scripts and clients.", |seen| show(seen.used_bytes)),
     fact("used_memory_human", |seen| human(seen.used_bytes)),
     gauge("used_memory_rss", "Bytes that the process has in RAM.", |seen| show(seen.resident_bytes)),
     fact("used_memory_rss_human", |seen| human(seen.resident_bytes)),
@@ -119,8 +119,10 @@ const MEMORY: &[Metric] = &[
         show(seen.shared.libraries.counts().1)
     }),
     gauge("number_of_libraries", "Libraries that are loaded.", |seen| show(seen.shared.libraries.counts().0)),
-    zero("maxmemory"),
-    never("maxmemory_human", |_| human(0)),
+    gauge("maxmemory", "Bytes in use above which commands that could need more are refused.", |seen| {
+        show(seen.shared.settings.memory_max())
+    }),
+    fact("maxmemory_human", |seen| human(seen.shared.settings.memory_max())),
     never("maxmemory_policy", |_| show("noeviction")),
     never("allocator_frag_ratio", |_| show("1.00")),
     zero("allocator_frag_bytes"),
@@ -213,6 +215,14 @@ const STATS: &[Metric] = &[
     zero("evicted_clients"),
     zero("total_eviction_exceeded_time"),
     zero("current_eviction_exceeded_time"),
+    counter("client_query_buffer_limit_disconnections", "Clients closed for too long a request.", |seen| {
+        show(seen.shared.metrics.query_limit_disconnections.get())
+    }),
+    counter(
+        "client_output_buffer_limit_disconnections",
+        "Clients closed for what they left unread.",
+        |seen| show(seen.shared.settings.output_limits().disconnections.get()),
+    ),
     counter("keyspace_hits", "Reads that found their key.", |seen| show(seen.counts.hits)),
     counter("keyspace_misses", "Reads that did not.", |seen| show(seen.counts.misses)),
     gauge("pubsub_channels", "Channels that somebody listens to.", |seen| {

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use dashmap::DashMap;
 use parking_lot::Mutex;
@@ -68,6 +69,7 @@ pub struct ScriptCache {
     scripts: DashMap<Sha, Arc<Script>>,
     /// Those that EVAL brought, in the order in which it did.
     passing: Mutex<VecDeque<Sha>>,
+    bytes: AtomicUsize,
 }
 
 /// How many scripts EVAL may leave behind: as many as in Redis 7.4, which bounds them too.
@@ -82,12 +84,12 @@ impl ScriptCache {
     /// Keeps a script for good.
     pub(super) fn keep(&self, script: &Arc<Script>) {
         self.passing.lock().retain(|passing| *passing != script.sha);
-        self.scripts.insert(script.sha, Arc::clone(script));
+        self.enter(script);
     }
 
     /// Keeps a script for a while: EVAL brought it.
     pub(super) fn pass(&self, script: &Arc<Script>) {
-        if self.scripts.insert(script.sha, Arc::clone(script)).is_some() {
+        if !self.enter(script) {
             return;
         }
         let mut passing = self.passing.lock();
@@ -95,19 +97,40 @@ impl ScriptCache {
         if passing.len() > PASSING_SCRIPTS_MAX
             && let Some(oldest) = passing.pop_front()
         {
-            self.scripts.remove(&oldest);
+            self.scripts.remove(&oldest).iter().for_each(|(_, script)| self.left(script));
         }
     }
 
     /// Forgets all scripts.
     pub fn flush(&self) {
-        self.scripts.clear();
+        self.scripts.retain(|_, script| {
+            self.left(script);
+            false
+        });
         self.passing.lock().clear();
     }
 
     /// How many scripts there are, and the bytes of their texts.
     pub fn size(&self) -> (usize, usize) {
-        self.scripts.iter().fold((0, 0), |(count, bytes), script| (count + 1, bytes + script.text.len()))
+        (self.scripts.len(), self.bytes())
+    }
+
+    /// Bytes of their texts.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// True when it was not there yet.
+    fn enter(&self, script: &Arc<Script>) -> bool {
+        self.bytes.fetch_add(script.text.len(), Relaxed);
+        let known = self.scripts.insert(script.sha, Arc::clone(script));
+        known.iter().for_each(|known| self.left(known));
+        known.is_none()
+    }
+
+    /// A script is no longer there.
+    fn left(&self, script: &Script) {
+        self.bytes.fetch_sub(script.text.len(), Relaxed);
     }
 }
 
@@ -161,8 +184,12 @@ mod tests {
         for n in 0..2 * PASSING_SCRIPTS_MAX {
             cache.pass(&read(format!("{RELEASE} 0 -- {n}")));
         }
-        assert_eq!(cache.size().0, PASSING_SCRIPTS_MAX + 1);
+        let len = |n: usize| format!("{RELEASE} 0 -- {n}").len();
+        let bytes: usize = (PASSING_SCRIPTS_MAX..2 * PASSING_SCRIPTS_MAX).map(len).sum();
+        assert_eq!(cache.size(), (PASSING_SCRIPTS_MAX + 1, bytes + RELEASE.len() + 2));
         assert!(cache.get(&parse_sha(kept.hex.as_bytes()).unwrap()).is_some());
+        cache.flush();
+        assert_eq!(cache.size(), (0, 0));
     }
 
     #[test]

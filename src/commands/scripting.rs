@@ -214,8 +214,12 @@ fn run(
             let text = "ERR Can not execute a script with write flag using *_ro command.";
             return Err(Refusal::said(text));
         }
+        if call.session.is_short_of_memory && script.may_write() && !script.flags.allow_oom {
+            return Err(Refusal::OutOfMemory);
+        }
         let only_reads = script.flags.no_writes || is_read;
         let mut inside = Inside::new(view, call.session, call.shared, only_reads);
+        inside.may_grow |= script.flags.allow_oom;
         let result = match program {
             Some(program) => {
                 let returned = program.run(&inputs.keys, &inputs.args, &mut inside);

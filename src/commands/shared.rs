@@ -19,6 +19,7 @@ use crate::state::clients::Client;
 use crate::state::latency::{Latency, Spike};
 use crate::state::metrics::{CommandStats, Metrics};
 use crate::state::running::Running;
+use crate::state::seldom::Seldom;
 use crate::state::settings::{Events, Settings};
 use crate::state::slowlog::{SlowCall, Slowlog, shortened};
 
@@ -51,6 +52,8 @@ pub struct Shared {
     pub latency: Latency,
     /// Who may do what.
     pub acl: Acl,
+    /// Connections that spoke HTTP, as the log tells of them.
+    pub http_seen: Seldom,
     /// CLIENT PAUSE.
     pub pause: Pause,
     /// Time.
@@ -143,6 +146,7 @@ impl Shared {
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             acl,
+            http_seen: Seldom::default(),
             pause: Pause::default(),
             clock,
             started,
@@ -245,6 +249,18 @@ impl Shared {
         }
     }
 
+    /// Bytes in use beside those of the keyspace, as of the last look at the clients.
+    pub fn other_bytes(&self) -> u64 {
+        self.metrics.client_bytes.load(Relaxed) + self.scripts.bytes() as u64
+    }
+
+    /// Whether more memory is in use than `maxmemory` allows. The caller has no shard locked.
+    #[inline]
+    pub fn is_short_of_memory(&self) -> bool {
+        let limit = self.settings.memory_max();
+        limit > 0 && self.keyspace.used_bytes().saturating_add(self.other_bytes()) > limit
+    }
+
     /// What a call is to report of what it does.
     #[inline]
     pub fn events(&self) -> Events {
@@ -344,7 +360,8 @@ mod tests {
     }
 
     fn took(shared: &Shared, line: &[u8], micros: u64) {
-        let trust = crate::resp::Trust { bulk_bytes_max: 1 << 20, authenticated: true };
+        let trust =
+            crate::resp::Trust { bulk_bytes_max: 1 << 20, request_bytes_max: 1 << 20, authenticated: true };
         let mut decoder = crate::resp::Decoder::new();
         decoder.next(line, trust).unwrap();
         let request = decoder.request(line);

@@ -77,7 +77,7 @@ fn multi(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
 
     call.session.transaction = Some(Box::default());
-    call.session.client.show_queued(Some(0));
+    call.session.client.show_queued(Some(0), 0);
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -128,7 +128,7 @@ fn unwatch(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 /// Forgets what a connection has gathered for its next EXEC.
 pub(crate) fn discard_all(session: &mut Session, shared: &Shared) {
     session.transaction = None;
-    session.client.show_queued(None);
+    session.client.show_queued(None, 0);
     forget_watch(session, shared);
 }
 

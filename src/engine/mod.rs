@@ -70,7 +70,8 @@ impl Engine {
     }
 
     /// A connection begins.
-    pub fn connect(&self, client: Client) -> Session {
+    pub fn connect(&self, mut client: Client) -> Session {
+        client.output_limits = Arc::clone(self.shared.settings.output_limits());
         let client = Arc::new(client);
         self.shared.metrics.connections.add(1);
         self.shared.audience.clients.enter(Arc::clone(&client));
@@ -106,8 +107,12 @@ impl Engine {
 
     /// How much this session may ask for.
     pub fn trust(&self, session: &Session) -> Trust {
-        let authenticated = session.authenticated || self.shared.acl.is_open();
-        Trust { bulk_bytes_max: self.shared.settings.bulk_bytes_max(), authenticated }
+        let (settings, acl) = (&self.shared.settings, &self.shared.acl);
+        Trust {
+            bulk_bytes_max: settings.bulk_bytes_max(),
+            request_bytes_max: settings.request_bytes_max(),
+            authenticated: session.authenticated || acl.is_open(),
+        }
     }
 
     /// Carries out one request and appends its answer to `out`.
@@ -136,6 +141,7 @@ impl Engine {
             Ok(Admitted::Later) => return self.later(session, batch),
             // Hung up on without a word, as in Redis: not even what came before it is answered.
             Err((_, None)) if unknown::is_http(request.word(0)) => {
+                self.warn_of_http(session);
                 session.client.cut();
                 Flow::Close
             }
@@ -194,15 +200,21 @@ impl Engine {
         calls.chain(self.shared.pause.holds(true, now)).filter(|until| *until > now).min()
     }
 
-    /// Ends clients that were idle for longer than `timeout` says, and subscribers that are too far behind.
+    /// Has connections that nothing is heard of give back memory, and ends clients that were idle for longer than `timeout` says, or that have been too far behind for too long.
     pub fn sweep(&self) {
         let now = self.shared.clock.now().lock;
+        let mut held_bytes = 0_u64;
         let idle_ms_max = self.shared.settings.integer("timeout") as u64 * 1000;
         self.shared.audience.clients.each(|client| {
-            if client.is_idle(now, idle_ms_max) || client.is_behind(now) {
+            client.let_rest(now);
+            held_bytes = held_bytes.saturating_add(client.held_bytes());
+            if client.is_behind(now) {
+                client.drop_behind();
+            } else if client.is_idle(now, idle_ms_max) {
                 client.cut();
             }
         });
+        self.shared.metrics.client_bytes.store(held_bytes, Relaxed);
     }
 
     /// Does expiry work that is due, a bounded amount of it.
@@ -221,7 +233,7 @@ impl Engine {
     }
 
     /// The gates, in Redis' order, but for authentication, which comes first as in Valkey 9: a stranger learns nothing
-    /// of what there is. Then name, arity, rights, subscriptions, pause.
+    /// of what there is. Then name, arity, rights, memory, subscriptions, pause.
     #[inline]
     fn admit(&self, session: &mut Session, request: Request<'_>, now: Now) -> Result<Admitted, Refused> {
         let name = request.word(0);
@@ -247,6 +259,10 @@ impl Engine {
         }
         if !session.account.is_unlimited() {
             commands::check(session, &self.shared, command, request).map_err(|why| (why, Some(command)))?;
+        }
+        session.is_short_of_memory = self.shared.is_short_of_memory();
+        if session.is_short_of_memory && may_grow(session, command) {
+            return Err((Refusal::OutOfMemory, Some(command)));
         }
         if session.is_subscriber() && !flags.has(Flags::SUBSCRIBED) {
             return Err((unknown::while_subscribed(&command.name), Some(command)));
@@ -322,7 +338,7 @@ impl Engine {
         if let Some(transaction) = &mut session.transaction {
             if !command.row.flags.has(Flags::UNQUEUED) {
                 transaction::queue(transaction, command, request, session.protocol, out);
-                session.client.show_queued(Some(transaction.queued.len()));
+                session.client.show_queued(Some(transaction.queued.len()), transaction.bytes);
                 return Flow::Next;
             }
             if command.row.name == EXEC {
@@ -423,6 +439,19 @@ impl Engine {
         Flow::Again(if is_waiting { now + LATER_MS } else { now })
     }
 
+    /// Somebody's browser may have been talked into this.
+    #[cold]
+    fn warn_of_http(&self, session: &Session) {
+        if let Some(times) = self.shared.http_seen.happened(self.shared.clock.now().lock) {
+            let peer = &session.client.peer;
+            tracing::warn!(
+                times,
+                peer,
+                "HTTP instead of requests: the connection is closed without an answer"
+            );
+        }
+    }
+
     fn refuse(&self, session: &Session, refusal: &Refusal, out: &mut Vec<u8>) {
         self.shared.metrics.errors.add(1);
         self.shared.metrics.error_codes.add(&refusal.text());
@@ -456,6 +485,16 @@ enum Admitted {
 fn may_write(session: &Session, command: &Command) -> bool {
     let gathered = || session.transaction.as_ref().is_some_and(|transaction| transaction.may_write);
     command.row.flags.has(Flags::WRITE.with(Flags::SCRIPT)) || (command.row.name == EXEC && gathered())
+}
+
+/// Whether the command could need memory. Whatever is gathered for EXEC takes some; EXEC does what it has gathered.
+#[cold]
+fn may_grow(session: &Session, command: &Command) -> bool {
+    match &session.transaction {
+        Some(transaction) if command.row.name == EXEC => transaction.may_grow,
+        Some(_) => !command.row.flags.has(Flags::UNQUEUED) || command.row.flags.has(Flags::DENYOOM),
+        None => command.row.flags.has(Flags::DENYOOM),
+    }
 }
 
 /// Takes back what a muted session was not to be told.

@@ -36,6 +36,7 @@ pub(super) fn queue(
             return reply.error("ERR the requests of this transaction take too much memory");
         }
         transaction.runs_scripts |= command.row.flags.has(Flags::SCRIPT.with(Flags::ASIDE));
+        transaction.may_grow |= command.row.flags.has(Flags::DENYOOM);
         transaction.may_write |= command.row.flags.has(Flags::WRITE.with(Flags::SCRIPT));
         transaction.queued.push(owned);
     }
@@ -131,7 +132,7 @@ impl Engine {
             session.is_nested = false;
         }
         session.reads = session.reads.after_next();
-        session.client.show_queued(None);
+        session.client.show_queued(None, 0);
         session.client.show_watching(None);
         view.finish(&shared.audience);
         flow
@@ -155,8 +156,9 @@ impl Engine {
             return flow;
         }
         let result = self.perform(session, command, request, view, batch, out);
-        // SELECT holds for the rest of the transaction, and after it.
+        // SELECT holds for the rest of the transaction, and after it; CONFIG SET and CLIENT TRACKING as well.
         view.select(session.database);
+        view.attend(self.shared.events());
         match result {
             Ok(Outcome::Park { answer, .. }) => out.extend_from_slice(&answer),
             Ok(Outcome::Close) => return Flow::Close,

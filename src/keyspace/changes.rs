@@ -61,6 +61,11 @@ impl Changes {
         }
     }
 
+    /// From now on these events are asked for.
+    pub(super) fn attend(&mut self, events: Events) {
+        self.events = events;
+    }
+
     /// Records an effect; `mutation` is built only when somebody listens.
     #[inline]
     pub(super) fn record(&mut self, mutation: impl FnOnce() -> Mutation) {

@@ -34,6 +34,7 @@ mod changes;
 mod edit;
 mod entry;
 mod locked;
+mod memory;
 mod observers;
 mod occupancy;
 mod parked;
@@ -57,6 +58,7 @@ use crate::state::settings::Events;
 use crate::state::transaction::{Watch, Watching};
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use locked::Patience;
+use memory::Memory;
 use observers::Observers;
 use parked::Parked;
 
@@ -77,6 +79,7 @@ pub struct Keyspace {
     journal: Option<Arc<dyn Journal>>,
     next_record: AtomicU64,
     alarm: Alarm,
+    memory: Memory,
     /// Whether a long call holds every shard.
     pub occupancy: Arc<Occupancy>,
     /// What is to be taken out of shards once a long call has let them go.
@@ -94,6 +97,8 @@ pub(crate) struct Held {
     pub(crate) shard: Shard,
     observers: Observers,
     parked: Parked,
+    /// Bytes in use, as [`Memory`] knows them.
+    told_bytes: usize,
     hits: u64,
     misses: u64,
     expired: u64,
@@ -199,7 +204,8 @@ impl Keyspace {
         let cell = || {
             let shard = Shard::new(usize::from(layout.databases));
             let (observers, parked) = Default::default();
-            Cell(Mutex::new(Held { shard, observers, parked, hits: 0, misses: 0, expired: 0 }))
+            let (told_bytes, hits, misses, expired) = (0, 0, 0, 0);
+            Cell(Mutex::new(Held { shard, observers, parked, told_bytes, hits, misses, expired }))
         };
         let [a, b, c, d] = [1_u64, 2, 3, 4]
             .map(|n| layout.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(n as u32) ^ n);
@@ -210,6 +216,7 @@ impl Keyspace {
             journal: layout.journal,
             next_record: AtomicU64::new(0),
             alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), ring: Box::new(ring) },
+            memory: Memory::default(),
             occupancy: Arc::default(),
             leftovers: Mutex::new(Vec::new()),
         }

@@ -26,7 +26,10 @@ pub struct Shard {
     wheel: Wheel,
     /// Values that are not strings, by the number that their entries hold.
     objects: Slab<Object>,
+    counted: objects::Counted,
     tables: Vec<Keys>,
+    /// Bytes that the tables hold.
+    table_bytes: usize,
     /// The table of each database. Entries name their table, so two databases swap in one step.
     table_of: Vec<u16>,
     /// The database of each table.
@@ -68,6 +71,8 @@ impl Shard {
             arena: Arena::new(),
             wheel: Wheel::new(),
             objects: Slab::new(),
+            counted: objects::Counted::default(),
+            table_bytes: 0,
             tables: std::iter::repeat_with(Keys::default).take(databases).collect(),
             table_of: numbers.clone(),
             database_of: numbers,
@@ -98,7 +103,9 @@ impl Shard {
         let table = self.table_of[usize::from(db)];
         let id = self.arena.insert(About { deadline_ms: millis(deadline), stamp, table }, key, value);
         let keys = &mut self.tables[usize::from(table)];
+        let before = keys.table.heap_bytes();
         keys.table.insert(hash as u32, id);
+        self.table_bytes = self.table_bytes - before + keys.table.heap_bytes();
         if deadline.is_some() {
             keys.deadlines += 1;
             self.arm(id);
@@ -111,7 +118,9 @@ impl Shard {
     pub fn remove(&mut self, id: EntryId, hash: u64) -> Option<Object> {
         let object = self.take_object(id);
         let keys = &mut self.tables[usize::from(self.arena.table(id.0))];
+        let before = keys.table.heap_bytes();
         let was_here = keys.table.remove(hash as u32, id.0);
+        self.table_bytes = self.table_bytes - before + keys.table.heap_bytes();
         debug_assert!(was_here, "{id:?}: removed with the hash of another key");
         if self.arena.deadline_ms(id.0) != NO_DEADLINE {
             keys.deadlines -= 1;
@@ -184,10 +193,12 @@ impl Shard {
     pub fn clear(&mut self, db: u16) {
         let index = self.table_of[usize::from(db)];
         let keys = std::mem::take(&mut self.tables[usize::from(index)]);
+        self.table_bytes -= keys.table.heap_bytes();
         if keys.table.len() == self.arena.len() {
             self.arena.clear();
             self.wheel.clear();
             self.objects = Slab::new();
+            self.counted = objects::Counted::default();
             return;
         }
         for id in keys.table.ids() {
@@ -297,12 +308,11 @@ impl Shard {
 
     /// Bytes of memory this shard has in use, tables and wheel included.
     pub fn used_bytes(&self) -> usize {
-        let tables: usize = self.tables.iter().map(|keys| keys.table.heap_bytes()).sum();
         let lists =
             self.tables.capacity() * size_of::<Keys>() + 2 * self.table_of.capacity() * size_of::<u16>();
-        let objects: usize = self.objects.iter().map(|(_, object)| object.shape().heap_bytes()).sum();
         let slots = self.objects.capacity() * size_of::<Object>();
-        self.arena.heap_bytes() + self.wheel.heap_bytes() + tables + lists + slots + objects
+        let fixed = self.wheel.heap_bytes() + lists + slots;
+        fixed + self.arena.heap_bytes() + self.table_bytes + self.object_bytes()
     }
 
     /// Panics if this shard contradicts itself; `hash` is the hash that its keys were stored with. For tests
@@ -337,6 +347,10 @@ impl Shard {
             assert_eq!(usize::from(self.table_of[usize::from(db)]), index, "database {db}: one table");
             total += keys.table.len();
         }
+        let table_bytes: usize = self.tables.iter().map(|keys| keys.table.heap_bytes()).sum();
+        assert_eq!(table_bytes, self.table_bytes, "bytes of tables");
+        let object_bytes: usize = self.objects.iter().map(|(_, object)| object.shape().heap_bytes()).sum();
+        assert_eq!(object_bytes, self.object_bytes(), "bytes of objects");
         assert_eq!(total, self.arena.len(), "every entry is in one table");
         assert_eq!(objects, self.objects.len(), "every object has an entry");
         assert_eq!(self.wheel.is_empty(), armed == 0, "timers iff deadlines");

@@ -123,10 +123,19 @@ impl<'k> View<'k> {
             if self.changes.earliest_ms != u64::MAX {
                 self.keyspace.rearm(self.changes.earliest_ms);
             }
+            let memory = &self.keyspace.memory;
+            if memory.is_asked_for() {
+                self.locked.each(|_, held| memory.learn(held));
+            }
         }
         self.changes.tell(audience, self.author);
         // The shards first: to drop a large object takes time.
         drop(self.locked);
+    }
+
+    /// From now on these events are asked for: a request of a transaction may have asked.
+    pub fn attend(&mut self, events: Events) {
+        self.changes.attend(events);
     }
 
     /// Tells of the events so far, with the shards still locked: what a transaction or a script publishes comes behind

@@ -19,6 +19,8 @@ const TLS_HANDSHAKE: &[u8] = &[0x16, 3];
 pub struct Trust {
     /// Bytes of one argument: `proto-max-bulk-len`.
     pub bulk_bytes_max: u64,
+    /// Bytes of one request in all: `client-query-buffer-limit`, at most [`REQUEST_BYTES_MAX`].
+    pub request_bytes_max: u64,
     /// False until a client that must authenticate has done so.
     pub authenticated: bool,
 }
@@ -158,7 +160,8 @@ impl Decoder {
                     return Err(ProtocolError::UnauthenticatedBulk);
                 }
                 let length = length as usize;
-                if self.position + length + 2 > REQUEST_BYTES_MAX {
+                if (self.position + length + 2) as u64 > trust.request_bytes_max.min(REQUEST_BYTES_MAX as u64)
+                {
                     return Err(ProtocolError::RequestTooLarge);
                 }
                 self.bulk = Some(length);
@@ -290,7 +293,7 @@ fn integer(digits: &[u8]) -> Option<i64> {
 mod tests {
     use super::*;
 
-    const OPEN: Trust = Trust { bulk_bytes_max: 512 * 1024 * 1024, authenticated: true };
+    const OPEN: Trust = Trust { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };
     const CLOSED: Trust = Trust { authenticated: false, ..OPEN };
 
     /// Feeds `bytes` in pieces; whole requests are dropped from the front of the buffer, as a connection does.

@@ -44,6 +44,11 @@ impl Function {
     pub fn only_reads(&self) -> bool {
         self.flags.contains(&FLAGS[0])
     }
+
+    /// Whether it may run, and call anything, while memory is short.
+    pub fn may_grow(&self) -> bool {
+        self.flags.contains(&"allow-oom")
+    }
 }
 
 /// Whether a library or a function may be called so.

@@ -138,10 +138,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     fn receive(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let wanted = desk.decoder.wanted(&desk.input);
         // What a bulk string still needs, but never much more than it has already sent: a claim costs nothing.
-        desk.input.reserve(READ_BYTES.max(wanted.min(desk.input.len())));
+        desk.input.reserve(desk.read_bytes.max(wanted.min(desk.input.len())));
         let received = ready!(pin!(self.stream.read_buf(&mut desk.input)).poll(cx))?;
         if received == 0 {
             return Poll::Ready(Err(std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        if received >= desk.read_bytes {
+            desk.read_bytes = READ_BYTES;
         }
         if received < desk.input.len() {
             // Part of a request is a sign of life too.
@@ -218,6 +221,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             Poll::Pending => true,
         };
         let unread = desk.unread();
+        if is_blocked && self.client.is_too_far_behind(unread) {
+            self.client.drop_behind();
+            return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
+        }
         let is_full = unread >= UNREAD_REPLY_BYTES_MAX;
         if desk.state == State::Closing && !is_blocked {
             return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
@@ -241,6 +248,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
                 desk.decoder.trim();
                 if desk.input.capacity() > INPUT_BYTES_KEPT {
                     desk.input = BytesMut::new();
+                }
+                if self.client.is_to_rest() {
+                    desk.rest();
                 }
             }
         }

@@ -13,10 +13,13 @@ use crate::clock::LockTime;
 use crate::engine::Flow;
 use crate::error::ProtocolError;
 use crate::resp::{Decoder, Reply};
+use crate::state::metrics::Metrics;
 use crate::state::session::Session;
 
-/// Room made for every read.
+/// Room made for every read of a connection that sends much at once.
 pub(super) const READ_BYTES: usize = 16 * 1024;
+/// Room made for every read of any other: whoever asks for a lock says little.
+const READ_BYTES_AT_FIRST: usize = 1024;
 /// Input buffer kept by an idle connection; what a large request needed is given back.
 pub(super) const INPUT_BYTES_KEPT: usize = 2 * READ_BYTES;
 /// Output gathered before it is sent although more requests wait in the buffer.
@@ -30,6 +33,8 @@ pub(super) struct Desk {
     pub(super) session: Session,
     pub(super) decoder: Decoder,
     pub(super) input: BytesMut,
+    /// Room made for the next read.
+    pub(super) read_bytes: usize,
     pub(super) output: Vec<u8>,
     /// How much of the output has been sent.
     pub(super) written: usize,
@@ -60,6 +65,7 @@ impl Desk {
             session,
             decoder: Decoder::new(),
             input: BytesMut::new(),
+            read_bytes: READ_BYTES_AT_FIRST,
             output: Vec::new(),
             written: 0,
             state: State::Open,
@@ -129,7 +135,7 @@ impl Desk {
                     break;
                 }
                 Err(error) => {
-                    refuse(error, &self.session, &mut self.output);
+                    refuse(error, &engine.shared().metrics, &self.session, &mut self.output);
                     self.state = State::Closing;
                 }
             }
@@ -146,6 +152,17 @@ impl Desk {
     /// Whether the peer has said who it is, or need not.
     pub(super) fn is_trusted(&self) -> bool {
         self.house.engine.trust(&self.session).authenticated
+    }
+
+    /// Gives back all room there is for requests and replies to come; none is in the middle of anything.
+    pub(super) fn rest(&mut self) {
+        if !self.input.is_empty() || self.unread() > 0 {
+            return;
+        }
+        (self.input, self.output, self.written) = Default::default();
+        self.read_bytes = READ_BYTES_AT_FIRST;
+        self.decoder = Decoder::new();
+        self.session.scratch = Vec::new();
     }
 
     /// Bytes of replies that the peer has yet to take.
@@ -176,9 +193,11 @@ impl Drop for Desk {
 }
 
 /// Tells the client what is wrong with its frame.
-fn refuse(error: ProtocolError, session: &Session, output: &mut Vec<u8>) {
+fn refuse(error: ProtocolError, metrics: &Metrics, session: &Session, output: &mut Vec<u8>) {
     tracing::debug!(client = session.client.id, %error, "protocol error");
-    if error != ProtocolError::RequestTooLarge {
+    if error == ProtocolError::RequestTooLarge {
+        metrics.query_limit_disconnections.add(1);
+    } else {
         Reply::new(output, session.protocol).error_bytes(&error.line());
     }
 }

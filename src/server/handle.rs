@@ -133,8 +133,13 @@ impl Server {
         let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
         // Admitted before anybody can write to it, so that moving the clock waits for what has been written. A stream
         // beyond `maxclients` is closed at once.
-        if let Some(session) = listen::admit(&self.house, String::new(), String::new(), false) {
-            self.workers.next().spawn(Connection::new(ours, self.house.clone(), session));
+        if let Some(seat) = self.house.seat() {
+            let session = listen::enter(&self.house, String::new(), String::new(), false);
+            let connection = Connection::new(ours, self.house.clone(), session);
+            self.workers.next().spawn(async move {
+                connection.await;
+                drop(seat);
+            });
         }
         theirs
     }

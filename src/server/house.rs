@@ -8,6 +8,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use super::clock::{ManualClock, SystemClock};
 use crate::clock::{Clock, Now};
 use crate::engine::Engine;
+use crate::state::seldom::Seldom;
 
 /// Shared by the connections, the listeners and the ticker of one server.
 #[derive(Clone, Debug)]
@@ -34,8 +35,22 @@ struct Inner {
     bell: Arc<Notify>,
     /// One desk at a time is on a thread that may be held: scripts are alone anyway.
     aside: Arc<Semaphore>,
+    /// Connections that are served, or about to be.
+    seats: AtomicU64,
+    /// Newcomers turned away, as the log tells of them.
+    turned_away: Seldom,
     stop: watch::Sender<bool>,
     has_stopped: AtomicBool,
+}
+
+/// One place among the `maxclients` connections, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Seat(House);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.inner.seats.fetch_sub(1, SeqCst);
+    }
 }
 
 impl AnyClock {
@@ -62,6 +77,8 @@ impl House {
             settled: Notify::new(),
             bell,
             aside: Arc::new(Semaphore::new(1)),
+            seats: AtomicU64::new(0),
+            turned_away: Seldom::default(),
             stop: watch::Sender::new(false),
             has_stopped: AtomicBool::new(false),
         };
@@ -74,6 +91,27 @@ impl House {
 
     pub(super) fn is_manual(&self) -> bool {
         matches!(self.inner.clock, AnyClock::Manual(_))
+    }
+
+    /// A place among the `maxclients` connections, taken before anything is spent on a newcomer; `None` when all are taken
+    /// or the server has ended.
+    pub(super) fn seat(&self) -> Option<Seat> {
+        let most = self.engine.shared().settings.integer("maxclients") as u64;
+        let taken =
+            self.inner.seats.fetch_update(SeqCst, SeqCst, |seats| (seats < most).then_some(seats + 1));
+        if taken.is_err() {
+            self.turn_away("all maxclients connections are taken");
+        }
+        let seat = taken.is_ok().then(|| Seat(self.clone()))?;
+        (!self.has_stopped()).then_some(seat)
+    }
+
+    /// A newcomer is not served: counted, and now and then logged.
+    pub(super) fn turn_away(&self, reason: &'static str) {
+        self.engine.shared().metrics.rejected_connections.add(1);
+        if let Some(times) = self.inner.turned_away.happened(self.clock().now().lock) {
+            tracing::warn!(times, reason, "connections turned away");
+        }
     }
 
     /// The number of the clock step whose consequences are being seen to.

@@ -2,7 +2,8 @@
 //!
 //! Rule    a port is bound exclusively, so that a second server on it fails.
 
-use std::io;
+use std::future::Future;
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,7 +15,8 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Handle;
 
 use super::connection::Connection;
-use super::house::House;
+use super::descriptors::{Spare, is_of_the_peer};
+use super::house::{House, Seat};
 use super::tls::Tls;
 use super::unix::SocketFile;
 use crate::state::clients::Client;
@@ -64,6 +66,7 @@ pub(super) async fn accept_tcp(
     house: House,
     workers: Arc<Workers>,
 ) {
+    let mut spare = Spare::new();
     loop {
         let accepted = tokio::select! {
             () = house.stopped() => return,
@@ -71,11 +74,20 @@ pub(super) async fn accept_tcp(
         };
         match accepted {
             Ok((stream, peer)) => {
-                if let Ok(stream) = stream.into_std() {
-                    deal_tcp(stream, peer, tls.clone(), &house, &workers);
+                spare.all_is_well();
+                let Ok(stream) = stream.into_std() else { continue };
+                match (house.seat(), &tls) {
+                    (Some(seat), _) => deal_tcp(stream, peer, tls.clone(), seat, &house, &workers),
+                    (None, None) => refuse(stream),
+                    // There is no handshake for the sake of a refusal.
+                    (None, Some(_)) => drop(stream),
                 }
             }
-            Err(error) => rest(&error).await,
+            Err(error) if is_of_the_peer(&error) => tokio::task::yield_now().await,
+            Err(error) => {
+                let next = async { listener.accept().await?.0.into_std() };
+                cannot_accept(&error, &mut spare, next, &house).await;
+            }
         }
     }
 }
@@ -87,6 +99,7 @@ pub(super) async fn accept_unix(
     house: House,
     workers: Arc<Workers>,
 ) {
+    let mut spare = Spare::new();
     loop {
         let accepted = tokio::select! {
             () = house.stopped() => return,
@@ -94,23 +107,62 @@ pub(super) async fn accept_unix(
         };
         match accepted {
             Ok((stream, _)) => {
+                spare.all_is_well();
                 let Ok(stream) = stream.into_std() else { continue };
+                let Some(seat) = house.seat() else {
+                    refuse(stream);
+                    continue;
+                };
                 let (house, name) = (house.clone(), file.path().display().to_string());
                 workers.next().spawn(async move {
                     if let Ok(stream) = UnixStream::from_std(stream) {
-                        serve(stream, house, format!("{name}:0"), format!("{name}:0"), true).await;
+                        serve(stream, seat, house, format!("{name}:0"), format!("{name}:0"), true).await;
                     }
                 });
             }
-            Err(error) => rest(&error).await,
+            Err(error) if is_of_the_peer(&error) => tokio::task::yield_now().await,
+            Err(error) => {
+                let next = async { listener.accept().await?.0.into_std() };
+                cannot_accept(&error, &mut spare, next, &house).await;
+            }
         }
     }
+}
+
+/// Accepting has failed: whoever is `next` is told so, if the spare descriptor helps.
+async fn cannot_accept<W: Write>(
+    error: &io::Error,
+    spare: &mut Spare,
+    next: impl Future<Output = io::Result<W>>,
+    house: &House,
+) {
+    house.turn_away("the process is out of descriptors or memory");
+    let mut is_told = false;
+    if spare.give_up(error) {
+        // Nobody may be there any more, which is not waited for.
+        tokio::select! {
+            biased;
+            Ok(stream) = next => {
+                refuse(stream);
+                is_told = true;
+            }
+            () = std::future::ready(()) => {}
+        }
+    }
+    tracing::debug!(%error, is_told, "accept failed");
+    spare.recover(is_told).await;
+}
+
+/// Tells a newcomer that there is no room. Best effort: a fresh socket takes a line at once, or its peer has gone.
+fn refuse(mut stream: impl Write) {
+    let _ = stream.write_all(b"-ERR max number of clients reached\r\n");
 }
 
 fn deal_tcp(
     stream: std::net::TcpStream,
     peer: SocketAddr,
     tls: Option<Arc<Tls>>,
+    seat: Seat,
     house: &House,
     workers: &Workers,
 ) {
@@ -122,15 +174,12 @@ fn deal_tcp(
             return turn_away(stream, tls.is_some(), &house).await;
         }
         prepare(&stream, &house);
+        let session = enter(&house, peer, local, false);
         match tls {
-            None => serve(stream, house, peer, local, false).await,
-            // Who is turned away here is turned away in silence: there is no handshake for the sake of a refusal.
-            Some(tls) => {
-                if let Some(session) = admit(&house, peer, local, false) {
-                    Connection::new(tls.seal(stream), house, session).await;
-                }
-            }
+            None => Connection::new(stream, house, session).await,
+            Some(tls) => Connection::new(tls.seal(stream), house, session).await,
         }
+        drop(seat);
     });
 }
 
@@ -175,27 +224,19 @@ fn prepare(stream: &TcpStream, house: &House) {
     }
 }
 
-/// Serves one connection until it ends.
-pub(super) async fn serve<S>(mut stream: S, house: House, peer: String, local: String, is_unix: bool)
+/// Serves one connection until it ends, and its seat is free again.
+pub(super) async fn serve<S>(stream: S, seat: Seat, house: House, peer: String, local: String, is_unix: bool)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    use tokio::io::AsyncWriteExt;
-    match admit(&house, peer, local, is_unix) {
-        Some(session) => Connection::new(stream, house, session).await,
-        // Best effort: the peer is being turned away.
-        None => drop(stream.write_all(b"-ERR max number of clients reached\r\n").await),
-    }
+    let session = enter(&house, peer, local, is_unix);
+    Connection::new(stream, house, session).await;
+    drop(seat);
 }
 
-/// The session of a new connection, unless there are too many or the server has ended. From here on the client is
-/// known: whoever moves the clock waits for it.
-pub(super) fn admit(house: &House, peer: String, local: String, is_unix: bool) -> Option<Session> {
+/// The session of a new connection. From here on the client is known: whoever moves the clock waits for it.
+pub(super) fn enter(house: &House, peer: String, local: String, is_unix: bool) -> Session {
     let shared = house.engine.shared();
-    if house.has_stopped() || shared.audience.clients.len() as i64 >= shared.settings.integer("maxclients") {
-        shared.metrics.rejected_connections.add(1);
-        return None;
-    }
     let since = house.clock().now().lock;
     let client = Client::new(shared.audience.clients.next_id(), peer, local, is_unix, since);
     let session = house.engine.connect(client);
@@ -203,13 +244,7 @@ pub(super) fn admit(house: &House, peer: String, local: String, is_unix: bool) -
         // It has entered too late to be told.
         session.client.close();
     }
-    Some(session)
-}
-
-/// Out of descriptors or memory: accepting at once again would only spin.
-async fn rest(error: &io::Error) {
-    tracing::warn!(%error, "accept failed");
-    tokio::time::sleep(Duration::from_millis(10)).await;
+    session
 }
 
 /// The addresses that the words of `bind` name; a leading `-` allows one to be missing.

@@ -5,6 +5,7 @@
 
 mod clock;
 mod connection;
+pub(crate) mod descriptors;
 mod desk;
 mod handle;
 mod house;

@@ -109,12 +109,11 @@ mod tests {
 
     use super::*;
 
-    /// A path that nothing stands at, in a directory of this process.
+    /// A path that nothing stands at.
     fn free_path() -> PathBuf {
         static MADE: AtomicUsize = AtomicUsize::new(0);
-        let directory = std::env::temp_dir().join(format!("redlatch-unix-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        directory.join(format!("{}.sock", MADE.fetch_add(1, Relaxed)))
+        let (process, number) = (std::process::id(), MADE.fetch_add(1, Relaxed));
+        std::env::temp_dir().join(format!("redlatch-unix-{process}-{number}"))
     }
 
     fn mode(path: &Path) -> u32 {

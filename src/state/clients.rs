@@ -16,9 +16,9 @@ use parking_lot::Mutex;
 use super::acl::Account;
 use super::channels::{Kind, PerKind, Subscriptions};
 use super::claim::Claim;
+use super::output_limits::{Class, OutputLimits};
 use super::transaction::{Watch, Watching};
 use crate::clock::LockTime;
-use crate::limits::{UNREAD_MESSAGE_BYTES_MAX, UNREAD_MESSAGE_BYTES_SOFT, UNREAD_MESSAGE_MS_MAX};
 use crate::resp::{Protocol, Reply};
 
 /// A client's number: rises with every connection, is never used twice.
@@ -51,6 +51,8 @@ pub struct Client {
     subscriptions: PerKind<AtomicU32>,
     /// Requests gathered since MULTI; [`NO_TRANSACTION`] outside of a transaction.
     queued: AtomicU32,
+    /// Bytes that these take.
+    pub queued_bytes: AtomicU64,
     /// The keys it watches, if it watches any.
     watching: Mutex<Option<Watched>>,
     /// Whether CLIENT NO-EVICT is on.
@@ -61,8 +63,12 @@ pub struct Client {
     pub query_bytes: AtomicU64,
     /// Bytes of replies not yet sent.
     pub reply_bytes: AtomicU64,
+    /// How many of these there may be, and of messages.
+    pub output_limits: Arc<OutputLimits>,
     /// Whether a request of its own waits, for a moment, an event or the end of a pause.
     pub is_held: AtomicBool,
+    /// Whether its connection keeps room for requests to come: [`ROOMY`], [`TO_REST`] or [`AT_REST`].
+    room: AtomicU8,
     /// The turn of a manual clock up to which the connection has seen to everything.
     pub settled: AtomicU64,
     /// When its waiting call gives up, in milliseconds of lock time; zero: none waits, or for ever.
@@ -92,6 +98,18 @@ struct Watched {
     keys: usize,
     watch: Arc<Watch>,
 }
+
+/// What a connection costs that holds nothing: measured as the growth of a process with ten thousand of them.
+const CLIENT_BYTES: u64 = 3 * 1024;
+
+/// It keeps room and has not been asked for it.
+const ROOMY: u8 = 0;
+/// It has been asked.
+const TO_REST: u8 = 1;
+/// It has given it back, or has yet to take it.
+const AT_REST: u8 = 2;
+/// For how long nothing has been heard of a connection that is asked, in milliseconds.
+const REST_AFTER_MS: u64 = 1000;
 
 /// What stands in place of a count outside of a transaction.
 const NO_TRANSACTION: u32 = u32::MAX;
@@ -133,12 +151,15 @@ impl Client {
             last_command: AtomicU16::new(u16::MAX),
             subscriptions: Default::default(),
             queued: AtomicU32::new(NO_TRANSACTION),
+            queued_bytes: AtomicU64::new(0),
             watching: Mutex::new(None),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             query_bytes: AtomicU64::new(0),
             reply_bytes: AtomicU64::new(0),
+            output_limits: Arc::default(),
             is_held: AtomicBool::new(false),
+            room: AtomicU8::new(AT_REST),
             settled: AtomicU64::new(0),
             waits_until_ms: AtomicU64::new(0),
             wait: Mutex::new(None),
@@ -192,8 +213,9 @@ impl Client {
         Kind::ALL.iter().any(|kind| self.subscriptions(*kind) > 0)
     }
 
-    /// Shows others how many requests it has gathered since MULTI; `None` outside of a transaction.
-    pub fn show_queued(&self, requests: Option<usize>) {
+    /// Shows others how many requests it has gathered since MULTI, and their bytes; `None` outside of a transaction.
+    pub fn show_queued(&self, requests: Option<usize>, bytes: usize) {
+        self.queued_bytes.store(bytes as u64, Relaxed);
         self.queued
             .store(requests.map_or(NO_TRANSACTION, |count| bounded(count).min(NO_TRANSACTION - 1)), Relaxed);
     }
@@ -291,16 +313,15 @@ impl Client {
         is_answered
     }
 
-    /// Puts bytes into the mailbox and wakes the connection. A client that leaves more than
-    /// [`UNREAD_MESSAGE_BYTES_MAX`] unread, there and of its replies, is dropped: memory is the server's,
-    /// not reading is the client's.
+    /// Puts bytes into the mailbox and wakes the connection. A client that leaves more unread, there and of its replies,
+    /// than its class may is dropped.
     pub fn deliver(&self, bytes: &[u8]) {
         if self.is_closing() {
             return;
         }
         let mut mailbox = self.mailbox.lock();
         let unread = mailbox.bytes.len() + self.reply_bytes.load(Relaxed) as usize;
-        let is_full = unread + bytes.len() > UNREAD_MESSAGE_BYTES_MAX;
+        let is_full = self.output_limits.of(Class::Pubsub).is_broken_by(unread.saturating_add(bytes.len()));
         if is_full {
             mailbox.bytes = Vec::new();
         } else {
@@ -308,7 +329,24 @@ impl Client {
             self.has_mail.store(true, SeqCst);
         }
         drop(mailbox);
-        if is_full { self.cut() } else { self.wake() }
+        if is_full { self.drop_behind() } else { self.wake() }
+    }
+
+    /// Whether so many bytes of replies that it does not take are more than its class may leave unread.
+    #[inline]
+    pub fn is_too_far_behind(&self, reply_bytes: usize) -> bool {
+        self.output_limits.of(self.class(false)).is_broken_by(reply_bytes)
+    }
+
+    /// It leaves too much unread: ends at once, and is counted.
+    #[cold]
+    pub fn drop_behind(&self) {
+        self.output_limits.disconnections.add(1);
+        self.cut();
+    }
+
+    fn class(&self, has_messages: bool) -> Class {
+        if has_messages || self.is_subscribed() { Class::Pubsub } else { Class::Normal }
     }
 
     /// Whether it has been idle for longer than `idle_ms_max` milliseconds; zero: it may be for ever, as a subscriber
@@ -324,16 +362,45 @@ impl Client {
     /// Whether it has been behind by more than the soft limit for too long, as far as the calls of this have seen.
     pub fn is_behind(&self, now: LockTime) -> bool {
         let reply_bytes = self.reply_bytes.load(Relaxed) as usize;
-        if !self.is_subscribed() || (reply_bytes == 0 && !self.has_mail()) {
+        if reply_bytes == 0 && !self.has_mail() {
             return false;
         }
         let mut mailbox = self.mailbox.lock();
-        if mailbox.bytes.len() + reply_bytes <= UNREAD_MESSAGE_BYTES_SOFT {
+        let limit = self.output_limits.of(self.class(!mailbox.bytes.is_empty()));
+        if !limit.is_strained_by(mailbox.bytes.len() + reply_bytes) {
             mailbox.behind_since = None;
             return false;
         }
         let since = *mailbox.behind_since.get_or_insert(now);
-        now.millis_since(since) > UNREAD_MESSAGE_MS_MAX
+        now.millis_since(since) > limit.soft_secs.saturating_mul(1000)
+    }
+
+    /// Bytes that it holds, about: what it has sent and not been told, and what it is made of.
+    pub fn held_bytes(&self) -> u64 {
+        let mail = if self.has_mail() { self.mailbox.lock().bytes.len() as u64 } else { 0 };
+        let buffers = [&self.query_bytes, &self.reply_bytes, &self.queued_bytes];
+        CLIENT_BYTES + mail + buffers.map(|bytes| bytes.load(Relaxed)).iter().sum::<u64>()
+    }
+
+    /// Asks the connection to give back what it keeps for requests to come, if none has come for a while.
+    pub fn let_rest(&self, now: LockTime) {
+        let since = LockTime::from_millis(self.last_active_ms.load(Relaxed));
+        if self.room.load(Relaxed) == ROOMY && now.millis_since(since) >= REST_AFTER_MS {
+            self.room.store(TO_REST, Relaxed);
+            self.wake();
+        }
+    }
+
+    /// The connection has nothing to do: whether it has been asked to give back what it keeps.
+    #[inline]
+    pub fn is_to_rest(&self) -> bool {
+        let room = self.room.load(Relaxed);
+        if room == AT_REST {
+            self.room.store(ROOMY, Relaxed);
+        } else if room == TO_REST {
+            self.room.store(AT_REST, Relaxed);
+        }
+        room == TO_REST
     }
 
     /// Ends the connection at once, whatever is still queued for it.

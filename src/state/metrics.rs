@@ -13,6 +13,8 @@ pub struct Metrics {
     pub connections: Counter,
     /// Connections refused because of `maxclients`.
     pub rejected_connections: Counter,
+    /// Connections closed because of `client-query-buffer-limit`.
+    pub query_limit_disconnections: Counter,
     /// Commands carried out.
     pub commands: Counter,
     /// Bytes received.
@@ -33,6 +35,8 @@ pub struct Metrics {
     pub error_codes: ErrorCodes,
     /// Commands, bytes received and bytes sent, as they grow.
     pub rates: Rates,
+    /// Bytes that all clients held when they were last looked at.
+    pub client_bytes: AtomicU64,
     /// Most bytes that keys and values have taken, as far as anybody looked.
     pub peak_bytes: Peak,
 }
@@ -104,6 +108,7 @@ impl Metrics {
         for counter in [
             &self.connections,
             &self.rejected_connections,
+            &self.query_limit_disconnections,
             &self.commands,
             &self.input_bytes,
             &self.output_bytes,

@@ -2,7 +2,7 @@
 //!
 //! Rule    values that have passed their rows are proposed together, and stored together once nobody objects.
 
-use std::sync::OnceLock;
+use parking_lot::RwLock;
 
 use super::settings::{SettingError, Settings};
 
@@ -15,7 +15,7 @@ pub struct Proposal<'s> {
 
 /// Who is asked.
 #[derive(Default)]
-pub(super) struct Judge(OnceLock<Judgement>);
+pub(super) struct Judge(RwLock<Vec<Judgement>>);
 
 type Judgement = Box<dyn Fn(&Proposal<'_>) -> Result<(), SettingError> + Send + Sync>;
 
@@ -40,21 +40,21 @@ impl<'s> Proposal<'s> {
 }
 
 impl Judge {
-    /// Asks `judgement` from now on, unless somebody is asked already.
+    /// Asks `judgement` from now on, before those that are asked already.
     pub(super) fn appoint(
         &self,
         judgement: impl Fn(&Proposal<'_>) -> Result<(), SettingError> + Send + Sync + 'static,
     ) {
-        let _ = self.0.set(Box::new(judgement));
+        self.0.write().push(Box::new(judgement));
     }
 
     pub(super) fn hear(&self, proposal: &Proposal<'_>) -> Result<(), SettingError> {
-        self.0.get().map_or(Ok(()), |judgement| judgement(proposal))
+        self.0.read().iter().rev().try_for_each(|judgement| judgement(proposal))
     }
 }
 
 impl std::fmt::Debug for Judge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.get().is_some() { "Judge(appointed)" } else { "Judge(none)" })
+        write!(f, "Judge({} asked)", self.0.read().len())
     }
 }

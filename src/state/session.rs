@@ -40,6 +40,8 @@ pub struct Session {
     pub watching: Option<Box<Watching>>,
     /// Whether what is being carried out is a part of EXEC or of a script: nothing there may wait.
     pub is_nested: bool,
+    /// Whether more memory is in use than `maxmemory` allows, as of the request being carried out.
+    pub is_short_of_memory: bool,
     /// What it listens to.
     pub subscriptions: Subscriptions,
     /// Which of its reads are remembered, so that it is told of later changes.
@@ -95,6 +97,7 @@ impl Session {
             transaction: None,
             watching: None,
             is_nested: false,
+            is_short_of_memory: false,
             subscriptions: Subscriptions::default(),
             reads: Reads::default(),
             last_row: u16::MAX,

@@ -3,11 +3,12 @@
 //! Owns    the rows and the values of one server.
 //! Rule    a value is checked against its row before it is stored; what reads it on a command's path is an atomic.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 
+use super::output_limits::{self, OutputLimits};
 use super::proposal::{Judge, Proposal};
 use super::settings_table::ROWS;
 use crate::types::glob;
@@ -42,6 +43,8 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// Letters of keyspace events.
     Events,
+    /// Limits of unread output, for some classes of clients or all.
+    OutputLimits,
 }
 
 /// Why a value was not taken.
@@ -79,6 +82,9 @@ pub struct Settings {
     /// Which keyspace events are published; zero: none.
     events: AtomicU32,
     bulk_bytes_max: AtomicU64,
+    request_bytes_max: AtomicU64,
+    output_limits: Arc<OutputLimits>,
+    memory_max: AtomicU64,
     script_bytes_max: AtomicU64,
     slow_micros: AtomicI64,
     spike_millis: AtomicI64,
@@ -108,6 +114,9 @@ impl Default for Settings {
             changing: Mutex::new(()),
             events: AtomicU32::new(0),
             bulk_bytes_max: AtomicU64::new(0),
+            request_bytes_max: AtomicU64::new(0),
+            output_limits: Arc::default(),
+            memory_max: AtomicU64::new(0),
             script_bytes_max: AtomicU64::new(0),
             slow_micros: AtomicI64::new(0),
             spike_millis: AtomicI64::new(0),
@@ -134,8 +143,9 @@ impl Settings {
     /// [`SettingError`] when there is no such setting or the value does not fit it.
     pub fn set(&self, name: &str, value: &str) -> Result<(), SettingError> {
         let (index, row) = find(name)?;
-        let value = row.kind.check(row.name, value)?;
-        self.values.write()[index] = value;
+        let mut values = self.values.write();
+        values[index] = row.kind.check(row.name, value, &values[index])?;
+        drop(values);
         self.refresh();
         Ok(())
     }
@@ -152,7 +162,7 @@ impl Settings {
             if !row.live {
                 return Err(SettingError::Immutable(row.name));
             }
-            let value = row.kind.check(row.name, value)?;
+            let value = row.kind.check(row.name, value, &self.values.read()[index])?;
             indexes.push(index);
             checked.push((row.name, value));
         }
@@ -177,8 +187,8 @@ impl Settings {
         let _ = self.hook.0.set(Box::new(hook));
     }
 
-    /// Asks `judgement` before CONFIG SET changes anything: for what must be tried out, like certificates. Only the first
-    /// is kept.
+    /// Asks `judgement` before CONFIG SET changes anything: for what must be tried out, like certificates. Whoever
+    /// asks for this last is asked first: a mere look comes before what takes effect.
     pub fn on_proposal(
         &self,
         judgement: impl Fn(&Proposal<'_>) -> Result<(), SettingError> + Send + Sync + 'static,
@@ -239,6 +249,23 @@ impl Settings {
         self.bulk_bytes_max.load(Relaxed)
     }
 
+    /// The longest request, in bytes.
+    #[inline]
+    pub fn request_bytes_max(&self) -> u64 {
+        self.request_bytes_max.load(Relaxed)
+    }
+
+    /// Bytes in use above which commands that could need more are refused; zero: no limit.
+    #[inline]
+    pub fn memory_max(&self) -> u64 {
+        self.memory_max.load(Relaxed)
+    }
+
+    /// How far clients may be behind with what they are sent.
+    pub fn output_limits(&self) -> &Arc<OutputLimits> {
+        &self.output_limits
+    }
+
     /// Bytes that a script may hold while it is interpreted.
     #[inline]
     pub fn script_bytes_max(&self) -> usize {
@@ -288,6 +315,11 @@ impl Settings {
         self.busy_millis.store(self.integer("busy-reply-threshold"), Relaxed);
         self.events.store(Events::parse(&self.text("notify-keyspace-events")).map_or(0, |e| e.0), Relaxed);
         self.bulk_bytes_max.store(self.integer("proto-max-bulk-len") as u64, Relaxed);
+        self.request_bytes_max.store(self.integer("client-query-buffer-limit") as u64, Relaxed);
+        self.memory_max.store(self.integer("maxmemory") as u64, Relaxed);
+        if let Ok(limits) = output_limits::parse(&self.text("client-output-buffer-limit"), "") {
+            self.output_limits.set(&limits);
+        }
         self.script_bytes_max.store(self.integer("script-memory-limit") as u64, Relaxed);
     }
 }
@@ -304,7 +336,7 @@ fn find(name: &str) -> Result<(usize, &'static Setting), SettingError> {
 
 impl Kind {
     /// The value in its normal form.
-    fn check(self, name: &'static str, value: &str) -> Result<String, SettingError> {
+    fn check(self, name: &'static str, value: &str, current: &str) -> Result<String, SettingError> {
         let refuse = |expected: String, reply: String| {
             Err(SettingError::Value { name, value: value.to_owned(), expected, reply })
         };
@@ -350,12 +382,18 @@ impl Kind {
                     "Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".into(),
                 ),
             },
+            Self::OutputLimits => match output_limits::parse(value, current) {
+                Ok(limits) => Ok(output_limits::written(&limits)),
+                Err(reply) => {
+                    refuse("must be a class, bytes, bytes and seconds, and so on".into(), reply.into())
+                }
+            },
         }
     }
 }
 
 /// A number of bytes: `512`, `64k` (thousands), `64kb` (1024), up to `gb`.
-fn bytes(value: &str) -> Option<u64> {
+pub(super) fn bytes(value: &str) -> Option<u64> {
     let digits = value.len() - value.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let unit: u64 = match value[digits..].to_ascii_lowercase().as_str() {
         "" | "b" => 1,
@@ -441,7 +479,8 @@ mod tests {
     #[test]
     fn every_default_fits_its_own_row() {
         for row in ROWS {
-            assert_eq!(row.kind.check(row.name, row.default).as_deref(), Ok(row.default), "{}", row.name);
+            let checked = row.kind.check(row.name, row.default, row.default);
+            assert_eq!(checked.as_deref(), Ok(row.default), "{}", row.name);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Settings of redis.conf that tools read, and that have one value here: no disk, no replicas, no limit of memory.
+//! Settings of redis.conf that tools read, and that have one value here: no disk, no replicas, no eviction.
 //!
 //! Rule    CONFIG GET shows them; CONFIG SET takes the value they have and refuses any other.
 
@@ -14,8 +14,6 @@ pub const FIXED: &[(&str, &str)] = &[
     ("appendonly", "no"),
     ("auto-aof-rewrite-min-size", "67108864"),
     ("auto-aof-rewrite-percentage", "100"),
-    ("client-output-buffer-limit", "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"),
-    ("client-query-buffer-limit", "1073741824"),
     ("cluster-enabled", "no"),
     ("daemonize", "no"),
     ("dbfilename", ""),
@@ -36,7 +34,6 @@ pub const FIXED: &[(&str, &str)] = &[
     ("list-max-listpack-size", "-2"),
     ("masterauth", ""),
     ("masteruser", ""),
-    ("maxmemory", "0"),
     ("maxmemory-clients", "0"),
     ("maxmemory-policy", "noeviction"),
     ("maxmemory-samples", "5"),

@@ -1,7 +1,8 @@
 //! The rows of the settings table.
 
+use super::output_limits;
 use super::settings::{Kind, Setting};
-use crate::limits::{BULK_BYTES_MAX, DATABASES_MAX};
+use crate::limits::{BULK_BYTES_MAX, DATABASES_MAX, REQUEST_BYTES_MAX};
 
 /// Every setting, in the order in which `--help` lists them.
 pub const ROWS: &[Setting] = &[
@@ -64,6 +65,24 @@ pub const ROWS: &[Setting] = &[
         "536870912",
         Kind::Bytes(1 << 20, BULK_BYTES_MAX),
         "Bytes of the longest argument or string value.",
+    ),
+    live(
+        "client-query-buffer-limit",
+        "1073741824",
+        Kind::Bytes(1 << 20, REQUEST_BYTES_MAX as u64),
+        "Bytes of the longest request.",
+    ),
+    live(
+        "client-output-buffer-limit",
+        output_limits::DEFAULT,
+        Kind::OutputLimits,
+        "Bytes a client may leave unread: for each class a hard limit, a soft one, and its seconds.",
+    ),
+    live(
+        "maxmemory",
+        "0",
+        Kind::Bytes(0, i64::MAX as u64),
+        "Bytes in use above which commands that could need more are refused; 0: no limit.",
     ),
     live(
         "script-memory-limit",

@@ -20,6 +20,8 @@ pub struct Transaction {
     pub is_aborted: bool,
     /// Whether one of them runs a script, which may take long.
     pub runs_scripts: bool,
+    /// Whether one of them could need memory.
+    pub may_grow: bool,
     /// Whether one of them may write.
     pub may_write: bool,
 }

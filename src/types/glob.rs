@@ -1,7 +1,8 @@
 //! Glob patterns: KEYS, SCAN MATCH, PSUBSCRIBE, CONFIG GET.
 //!
 //! Rule    a text of no bytes fits the pattern of no bytes only: not even `*`, as in Redis 7.0.
-//! Rule    at worst the pattern's length times the text's: one place to return to, the last `*`, never a tree of them.
+//! Rule    time is linear in pattern and text together, whatever they are: there is one place to return to, the last `*`,
+//!         and what all returns may cost is bounded. Beyond it nothing fits, as in Redis beyond a thousand stars.
 //! Source  the pattern language of Redis' `stringmatchlen`: `*`, `?`, `[a-z]`, `[^x]`, and `\` to take it literally.
 
 /// True when the whole of `text` fits `pattern`.
@@ -24,6 +25,22 @@ fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8 + Copy) -> 
     if text.is_empty() {
         return pattern.is_empty();
     }
+    let mut budget = budget(pattern, text);
+    matches_within(pattern, text, fold, &mut budget).unwrap_or(false)
+}
+
+/// Bytes of pattern that may be looked at, all returns to a star together.
+fn budget(pattern: &[u8], text: &[u8]) -> usize {
+    SEGMENT_BYTES_SURE.saturating_mul(pattern.len().saturating_add(text.len()))
+}
+
+/// `None` when the budget does not suffice.
+fn matches_within(
+    pattern: &[u8],
+    text: &[u8],
+    fold: impl Fn(u8) -> u8 + Copy,
+    budget: &mut usize,
+) -> Option<bool> {
     let (mut p, mut t) = (0, 0);
     // Where the last star stands, and the text it was last tried to swallow up to. An earlier star never needs to
     // swallow more: whatever it could reach, the later one reaches too.
@@ -34,33 +51,32 @@ fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8 + Copy) -> 
             p += 1;
             continue;
         }
-        match one(&pattern[p..], text[t], fold) {
-            Some(width) => {
-                p += width;
-                t += 1;
-            }
-            None => {
-                let Some((after_star, swallowed)) = star else { return false };
-                star = Some((after_star, swallowed + 1));
-                p = after_star;
-                t = swallowed + 1;
-            }
+        let (fits, width) = one(&pattern[p..], text[t], fold);
+        *budget = budget.checked_sub(width)?;
+        if fits {
+            p += width;
+            t += 1;
+        } else {
+            let Some((after_star, swallowed)) = star else { return Some(false) };
+            star = Some((after_star, swallowed + 1));
+            p = after_star;
+            t = swallowed + 1;
         }
     }
-    pattern[p..].iter().all(|byte| *byte == b'*')
+    Some(pattern[p..].iter().all(|byte| *byte == b'*'))
 }
 
-/// Bytes of pattern that fit `byte`, or `None` when they do not.
-fn one(pattern: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> Option<usize> {
+/// Whether the head of the pattern fits `byte`, and the bytes of pattern that this took.
+fn one(pattern: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (bool, usize) {
     match pattern {
-        [] => None,
-        [b'?', ..] => Some(1),
+        [] => (false, 0),
+        [b'?', ..] => (true, 1),
         [b'[', class @ ..] => {
             let (fits, width) = in_class(class, byte, fold);
-            fits.then_some(1 + width)
+            (fits, 1 + width)
         }
-        [b'\\', literal, ..] => (fold(*literal) == fold(byte)).then_some(2),
-        [literal, ..] => (fold(*literal) == fold(byte)).then_some(1),
+        [b'\\', literal, ..] => (fold(*literal) == fold(byte), 2),
+        [literal, ..] => (fold(*literal) == fold(byte), 1),
     }
 }
 
@@ -97,6 +113,10 @@ fn in_class(class: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (bool, usize) {
     (found != negated, at)
 }
 
+/// A part of a pattern between two stars that is no longer than this, in bytes, is found wherever it is. A longer one is
+/// given up where a text that was made for it lets it begin again and again.
+const SEGMENT_BYTES_SURE: usize = 64;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,10 +150,35 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_of_many_stars_takes_no_longer_than_its_product() {
-        let pattern = b"a*".repeat(5_000);
-        let text = [&b"a".repeat(20_000)[..], b"b"].concat();
-        assert!(matches(&pattern, &text));
-        assert!(!matches(&[&pattern[..], b"c"].concat(), &text));
+    fn no_pattern_takes_longer_than_its_length_and_the_text_s_allow() {
+        let a = |n: usize| "a".repeat(n);
+        let cases = [
+            ("a*".repeat(5_000), a(20_000) + "b", Some(true)),
+            ("a*".repeat(5_000) + "c", a(20_000) + "b", Some(false)),
+            ("*".repeat(100_000) + "b", a(1000), Some(false)),
+            // Every place of the text is where the part behind the star could begin.
+            (format!("*{}b*", a(5_000)), a(10_000), None),
+            (format!("*{}b*", "?".repeat(5_000)), a(10_000), None),
+            (format!("*[{}]*", "b".repeat(5_000)), a(10_000), None),
+            // As long as is sure, at the same places.
+            (format!("*{}b*", a(SEGMENT_BYTES_SURE - 1)), a(10_000) + "b", Some(true)),
+            (format!("*{}b*", a(SEGMENT_BYTES_SURE - 1)), a(10_000), Some(false)),
+        ];
+        for (pattern, text, expected) in cases {
+            let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+            let mut left = budget(pattern, text);
+            let found = matches_within(pattern, text, |byte| byte, &mut left);
+            let about = pattern[..pattern.len().min(20)].escape_ascii();
+            assert_eq!(found, expected, "{about}");
+            assert_eq!(matches(pattern, text), expected.unwrap_or(false), "{about}");
+        }
+    }
+
+    #[test]
+    fn a_long_part_is_found_in_a_text_that_was_not_made_against_it() {
+        let name = "service:orders:region:eu-central-1:tenant:4711:lock:".repeat(20);
+        let pattern = format!("*{name}*end");
+        let text = "service:orders:region:eu-".repeat(100) + &name + "the end";
+        assert!(matches(pattern.as_bytes(), text.as_bytes()));
     }
 }

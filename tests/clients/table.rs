@@ -16,6 +16,8 @@ pub(crate) struct Client {
     pub(crate) command: &'static [&'static str],
     /// Server processes to start for it.
     pub(crate) servers: usize,
+    /// Whether the servers have a TLS port, too, where clients must show a certificate.
+    pub(crate) has_tls: bool,
     /// The packages under test, the client itself first, by their names in the project's manifest.
     pub(crate) packages: &'static [&'static str],
     /// The kinds of locks that its program takes, and what else it does, as README.md lists it.
@@ -48,6 +50,13 @@ pub(crate) const CLIENTS: &[Client] = &[
         packages: &["redis"],
         covers: "`Lock` from asyncio tasks",
         ..python(&["venv/bin/python", "redis_py_asyncio.py"])
+    },
+    Client {
+        name: "redis-py-tls",
+        packages: &["redis"],
+        covers: "`rediss://` with and without a certificate of its own: `Lock`, pipelines, BLPOP, pub/sub, large values",
+        has_tls: true,
+        ..python(&["venv/bin/python", "redis_py_tls.py"])
     },
     Client {
         name: "redis-py-suite",
@@ -318,6 +327,12 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..java(&["java", "-cp", "target/classes:target/lib/*", "SpringLocks", "shedlock"])
     },
     Client {
+        name: "shedlock-jedis",
+        packages: &["shedlock-provider-redis-jedis4", "jedis"],
+        covers: "jobs at most for so long, at least for so long, extended",
+        ..java(&["java", "-cp", "target/classes:target/lib/*", "ShedLockOnJedis"])
+    },
+    Client {
         name: "phpredis",
         language: Language::Php,
         covers: "SET NX PX, Laravel's SET EX NX, scripts, WATCH and MULTI by hand; of Debian",
@@ -329,6 +344,18 @@ pub(crate) const CLIENTS: &[Client] = &[
         servers: 3,
         covers: "`RedisStore`: exclusive, shared, promoted; `CombinedStore` over three servers; of Debian",
         ..tool("php", &["php", "symfony_lock.php"])
+    },
+    Client {
+        name: "predis",
+        language: Language::Php,
+        covers: "SET NX PX, scripts, WATCH and MULTI, pipelines, BLPOP by hand; of Debian",
+        ..tool("laravel", &["php", "predis.php"])
+    },
+    Client {
+        name: "laravel",
+        language: Language::Php,
+        covers: "the locks of its cache, funnels and throttles, on Predis and on phpredis; of Debian",
+        ..tool("laravel", &["php", "laravel.php"])
     },
     Client {
         name: "redis-rb",
@@ -366,6 +393,12 @@ pub(crate) const CLIENTS: &[Client] = &[
         name: "redis-cli",
         covers: "commands as arguments and from a pipe, `--scan`, `--stat`, `--latency`, `--bigkeys`",
         ..tool("cli", &["sh", "redis-cli.sh"])
+    },
+    Client {
+        name: "redis-cli-tls",
+        covers: "`--tls` with and without a certificate of its own; redis-benchmark's `--tls`, pipelined",
+        has_tls: true,
+        ..tool("cli", &["sh", "redis-cli-tls.sh"])
     },
     Client {
         name: "redis-cli-prompt",
@@ -410,5 +443,14 @@ const fn rust(command: &'static [&'static str]) -> Client {
 
 /// What the machine brings: its version is that of the machine.
 const fn tool(project: &'static str, command: &'static [&'static str]) -> Client {
-    Client { name: "", language: Language::Tool, project, command, servers: 1, packages: &[], covers: "" }
+    Client {
+        name: "",
+        language: Language::Tool,
+        project,
+        command,
+        servers: 1,
+        has_tls: false,
+        packages: &[],
+        covers: "",
+    }
 }

@@ -132,4 +132,4 @@ fn almost_frames() -> impl Strategy<Value = Vec<u8>> {
     vec(scrap, 0..24).prop_map(|scraps| scraps.concat())
 }
 
-const TRUST: Trust = Trust { bulk_bytes_max: 512 * 1024 * 1024, authenticated: true };
+const TRUST: Trust = Trust { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };

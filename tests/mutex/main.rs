@@ -112,8 +112,8 @@ impl Scene {
     fn set(program: Option<&Path>) -> Self {
         let directory = Directory::new().expect("a directory for the server");
         let server = match program {
-            None => Server::start_redlatch(directory.path()),
-            Some(program) => Server::start_program(program, directory.path()),
+            None => Server::start_redlatch(directory.path(), &[]),
+            Some(program) => Server::start_program(program, directory.path(), &[]),
         };
         let server = server.expect("a server that starts");
         let address = (Ipv4Addr::LOCALHOST, server.port()).into();

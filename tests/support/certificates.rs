@@ -1,8 +1,8 @@
 //! Certificates, made as a test needs them: nothing that expires lies in the repository.
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
-use super::binary::Directory;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 /// Who vouches for others.
 pub(crate) struct Authority {
@@ -29,13 +29,5 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         (certificate.pem(), key.serialize_pem())
-    }
-}
-
-impl Directory {
-    /// Writes `NAME.crt` and `NAME.key` for somebody whom `authority` vouches for; returns their paths.
-    pub(crate) fn write_pair(&self, authority: &Authority, name: &str) -> (String, String) {
-        let (certificate, key) = authority.vouch(name);
-        (self.write(&format!("{name}.crt"), &certificate), self.write(&format!("{name}.key"), &key))
     }
 }

@@ -47,6 +47,14 @@ struct Guest<'w> {
 /// A client of one server.
 struct Client(TlsStream<TcpStream>);
 
+impl Directory {
+    /// Writes `NAME.crt` and `NAME.key` for somebody whom `authority` vouches for; returns their paths.
+    fn write_pair(&self, authority: &Authority, name: &str) -> (String, String) {
+        let (certificate, key) = authority.vouch(name);
+        (self.write(&format!("{name}.crt"), &certificate), self.write(&format!("{name}.key"), &key))
+    }
+}
+
 impl World {
     fn new() -> Self {
         Self { authority: Authority::new("everybody's friend"), directory: Directory::new() }

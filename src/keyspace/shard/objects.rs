@@ -39,6 +39,10 @@ impl Shard {
     #[inline]
     pub fn object_mut(&mut self, id: EntryId) -> Option<&mut Object> {
         let number = self.number(id)?;
+        if self.counted.open.is_none_or(|(open, _)| open != number) {
+            self.close();
+            self.counted.open = Some((number, self.objects[number].shape().heap_bytes()));
+        }
         Some(&mut self.objects[number])
     }
 
@@ -47,7 +51,23 @@ impl Shard {
         let number = self.number(id)?;
         self.forget_inner(id);
         self.arena.set_form(id.0, Form::Whole as u8);
-        Some(self.objects.remove(number))
+        self.close();
+        let object = self.objects.remove(number);
+        self.counted.bytes -= object.shape().heap_bytes();
+        Some(object)
+    }
+
+    /// Bytes that all objects hold, beside their places.
+    pub(super) fn object_bytes(&self) -> usize {
+        self.counted.open.map_or(self.counted.bytes, |(open, before)| {
+            self.counted.bytes - before + self.objects[open].shape().heap_bytes()
+        })
+    }
+
+    /// Counts what has become of the object that was last changed.
+    fn close(&mut self) {
+        self.counted.bytes = self.object_bytes();
+        self.counted.open = None;
     }
 
     #[inline]
@@ -61,9 +81,19 @@ impl Shard {
     }
 
     fn keep(&mut self, object: Object) -> [u8; NUMBER_BYTES] {
+        self.counted.bytes += object.shape().heap_bytes();
         let number = u32::try_from(self.objects.insert(object)).expect("fewer objects than entries");
         number.to_le_bytes()
     }
+}
+
+/// What objects hold, counted as they change: nobody looks at all of them.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    /// All of them, the open one as it was.
+    bytes: usize,
+    /// The object that was last given out to be changed, and what it held before.
+    open: Option<(usize, usize)>,
 }
 
 /// Bytes of an object's number.

@@ -25,33 +25,33 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts redlatch, or the program that `REDLATCH_SERVER` names, and waits until it accepts connections.
-    /// `dir` is a directory it may write to.
+    /// `dir` is a directory it may write to, `more` are arguments that both understand.
     ///
     /// # Errors
     /// It does not start, or is not ready in time; with what it logged.
-    pub(crate) fn start(dir: &Path) -> Result<Self, String> {
+    pub(crate) fn start(dir: &Path, more: &[String]) -> Result<Self, String> {
         match std::env::var_os("REDLATCH_SERVER") {
-            None => Self::start_redlatch(dir),
-            Some(program) => Self::start_program(Path::new(&program), dir),
+            None => Self::start_redlatch(dir, more),
+            Some(program) => Self::start_program(Path::new(&program), dir, more),
         }
     }
 
     /// Starts a redis-server or valkey-server, as [`Server::start`] does.
-    pub(crate) fn start_program(program: &Path, dir: &Path) -> Result<Self, String> {
+    pub(crate) fn start_program(program: &Path, dir: &Path, more: &[String]) -> Result<Self, String> {
         let port = free_port()?;
         let mut command = Command::new(program);
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"]);
-        command.args(["--port", &port.to_string(), "--dir"]).arg(dir);
+        command.args(["--port", &port.to_string(), "--dir"]).arg(dir).args(more);
         Self::spawn(command, |_| Ok(port))
     }
 
     /// Starts redlatch, as [`Server::start`] does.
-    pub(crate) fn start_redlatch(dir: &Path) -> Result<Self, String> {
+    pub(crate) fn start_redlatch(dir: &Path, more: &[String]) -> Result<Self, String> {
         static FILES: AtomicUsize = AtomicUsize::new(0);
         let file = FILES.fetch_add(1, Ordering::Relaxed);
         let file = dir.join(format!("port-{}-{file}", std::process::id()));
         let mut command = Command::new(env!("CARGO_BIN_EXE_redlatch"));
-        command.args(["--port", "auto", "--port-file"]).arg(&file);
+        command.args(["--port", "auto", "--port-file"]).arg(&file).args(more);
         Self::spawn(command, |log| {
             let text = fs::read_to_string(&file).map_err(|error| format!("port file: {error}\n{log}"))?;
             drop(fs::remove_file(&file));
@@ -120,7 +120,7 @@ fn wait_until_ready(lines: &Receiver<String>) -> Result<String, String> {
 }
 
 /// A port that was free a moment ago: for servers that cannot be told to pick one.
-fn free_port() -> Result<u16, String> {
+pub(crate) fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     listener.map(|address| address.port()).map_err(|error| format!("no free port: {error}"))
 }

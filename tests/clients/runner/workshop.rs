@@ -17,8 +17,8 @@ use crate::source_dir;
 pub(crate) struct Project {
     /// The directory in `tests/clients`.
     pub(crate) name: &'static str,
-    /// Another directory there, whose programs this one runs, too: with its own version of their package.
-    pub(crate) borrows: Option<&'static str>,
+    /// Other directories there, whose programs this one runs or uses, too: with its own versions of their packages.
+    pub(crate) borrows: &'static [&'static str],
     /// Commands that succeed if the toolchain is there.
     pub(crate) probes: &'static [&'static [&'static str]],
     /// Commands that install and build, in order. None: there is nothing to install.

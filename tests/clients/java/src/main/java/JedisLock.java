@@ -6,21 +6,21 @@ import redis.clients.jedis.RedisProtocol;
 import redis.clients.jedis.params.SetParams;
 
 /** Jedis, without a handshake and with HELLO 3: SET NX PX, EVAL to release, EVALSHA to extend. */
-final class JedisLock implements Checks.Lock {
+final class JedisLock implements HandLocks.Lock {
     private final Jedis jedis;
     private final String extend;
 
     private JedisLock(DefaultJedisClientConfig config) {
-        jedis = new Jedis(new HostAndPort(Checks.HOST, Checks.PORT), config);
-        extend = jedis.scriptLoad(Checks.EXTEND);
+        jedis = new Jedis(new HostAndPort(HandLocks.HOST, HandLocks.PORT), config);
+        extend = jedis.scriptLoad(HandLocks.EXTEND);
     }
 
     public static void main(String[] args) throws Exception {
         var plain = DefaultJedisClientConfig.builder().build();
-        new Checks("plain", () -> new JedisLock(plain)).run();
+        new HandLocks("plain", () -> new JedisLock(plain)).run();
         var resp3 = DefaultJedisClientConfig.builder()
                 .protocol(RedisProtocol.RESP3).clientName("locks").build();
-        new Checks("RESP3", () -> new JedisLock(resp3)).run();
+        new HandLocks("RESP3", () -> new JedisLock(resp3)).run();
         System.out.println("done");
     }
 
@@ -31,7 +31,7 @@ final class JedisLock implements Checks.Lock {
 
     @Override
     public boolean release(String key, String token) {
-        return Long.valueOf(1).equals(jedis.eval(Checks.RELEASE, List.of(key), List.of(token)));
+        return Long.valueOf(1).equals(jedis.eval(HandLocks.RELEASE, List.of(key), List.of(token)));
     }
 
     @Override

@@ -10,7 +10,7 @@ import java.time.Duration;
 import java.util.List;
 
 /** Lettuce in both protocols: SET NX PX, EVAL for the release, EVALSHA for the extension. */
-final class LettuceLock implements Checks.Lock {
+final class LettuceLock implements HandLocks.Lock {
     private final StatefulRedisConnection<String, String> connection;
     private final RedisCommands<String, String> commands;
     private final String extend;
@@ -18,14 +18,14 @@ final class LettuceLock implements Checks.Lock {
     private LettuceLock(RedisClient client) {
         connection = client.connect();
         commands = connection.sync();
-        extend = commands.scriptLoad(Checks.EXTEND);
+        extend = commands.scriptLoad(HandLocks.EXTEND);
     }
 
     public static void main(String[] args) throws Exception {
         for (ProtocolVersion protocol : List.of(ProtocolVersion.RESP2, ProtocolVersion.RESP3)) {
-            RedisClient client = RedisClient.create(RedisURI.create(Checks.HOST, Checks.PORT));
+            RedisClient client = RedisClient.create(RedisURI.create(HandLocks.HOST, HandLocks.PORT));
             client.setOptions(ClientOptions.builder().protocolVersion(protocol).build());
-            new Checks(protocol.name(), () -> new LettuceLock(client)).run();
+            new HandLocks(protocol.name(), () -> new LettuceLock(client)).run();
             client.shutdown(Duration.ZERO, Duration.ofSeconds(2));
         }
         System.out.println("done");
@@ -38,7 +38,7 @@ final class LettuceLock implements Checks.Lock {
 
     @Override
     public boolean release(String key, String token) {
-        Long reply = commands.eval(Checks.RELEASE, ScriptOutputType.INTEGER, new String[] {key}, token);
+        Long reply = commands.eval(HandLocks.RELEASE, ScriptOutputType.INTEGER, new String[] {key}, token);
         return reply == 1;
     }
 

@@ -3,6 +3,7 @@ import static java.util.concurrent.TimeUnit.SECONDS;
 
 import java.time.Duration;
 import java.util.ConcurrentModificationException;
+import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 import org.springframework.integration.redis.util.RedisLockRegistry;
@@ -30,7 +31,7 @@ final class IntegrationLocks {
     }
 
     static void run() throws Exception {
-        LettuceConnectionFactory connections = Checks.connections();
+        LettuceConnectionFactory connections = SpringLocks.connections();
         for (RedisLockType mode : RedisLockType.values()) {
             IntegrationLocks locks = new IntegrationLocks(mode, connections);
             locks.ownership();
@@ -140,7 +141,7 @@ final class IntegrationLocks {
     }
 
     private void race() throws Exception {
-        checks.race((worker, critical) -> {
+        checks.race(List.of(1, 2, 3, 4), (worker, critical) -> {
             DistributedLock lock = (worker % 2 == 0 ? here : there).obtain("race");
             lock.lock();
             try {

@@ -1,11 +1,12 @@
 import java.time.Duration;
 import java.time.Instant;
+import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.ToLongFunction;
 import net.javacrumbs.shedlock.core.LockConfiguration;
+import net.javacrumbs.shedlock.core.LockProvider;
 import net.javacrumbs.shedlock.core.SimpleLock;
-import net.javacrumbs.shedlock.provider.redis.spring.RedisLockProvider;
-import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 
 /** ShedLock: a job runs on one machine, at most for so long, and not again before so long. */
 final class ShedLocks {
@@ -13,27 +14,24 @@ final class ShedLocks {
     private static final Duration LONG = Duration.ofSeconds(30);
 
     private final Checks checks;
-    private final RedisLockProvider provider;
-    private final LettuceConnectionFactory connections;
+    private final LockProvider provider;
+    private final ToLongFunction<String> remainingMs;
 
-    private ShedLocks(boolean isSafe, LettuceConnectionFactory connections) {
-        this.connections = connections;
-        checks = new Checks(isSafe ? "safe" : "plain");
-        provider = new RedisLockProvider.Builder(connections)
-                .environment(isSafe ? "safe" : "plain").safeUpdate(isSafe).build();
+    private ShedLocks(String label, LockProvider provider, ToLongFunction<String> remainingMs) {
+        this.provider = provider;
+        this.remainingMs = remainingMs;
+        checks = new Checks(label);
     }
 
-    static void run() throws Exception {
-        LettuceConnectionFactory connections = Checks.connections();
-        for (boolean isSafe : new boolean[] {true, false}) {
-            ShedLocks locks = new ShedLocks(isSafe, connections);
-            locks.once();
-            locks.atLeast();
-            locks.extension();
-            locks.leases(isSafe);
-            locks.race();
-        }
-        connections.destroy();
+    /** With this provider; one that is safe looks whose lock it is. `remainingMs` is what is left of a job's lease. */
+    static void run(String label, boolean isSafe, LockProvider provider, ToLongFunction<String> remainingMs)
+            throws Exception {
+        ShedLocks locks = new ShedLocks(label, provider, remainingMs);
+        locks.once();
+        locks.atLeast();
+        locks.extension();
+        locks.leases(isSafe);
+        locks.race();
     }
 
     private void once() {
@@ -68,7 +66,7 @@ final class ShedLocks {
     private void extension() {
         SimpleLock job = lock("extended", BRIEF.multipliedBy(3), Duration.ZERO).orElseThrow();
         SimpleLock longer = job.extend(LONG, Duration.ZERO).orElseThrow();
-        long left = remainingMs("extended");
+        long left = remainingMs.applyAsLong("extended");
         checks.check("a job may ask for more time", left > 25_000 && left <= 30_000, left);
         longer.unlock();
         checks.check("and is released", lock("extended", LONG, Duration.ZERO).isPresent());
@@ -81,7 +79,7 @@ final class ShedLocks {
         long held = Checks.msSince(start);
         checks.check("expiry hands over, not before the lease ended", held >= BRIEF.toMillis() - 2, held);
         if (isSafe) {
-            // Without `safeUpdate` nobody looks whose lock it is.
+            // Without nobody looks whose lock it is.
             checks.check("the lapsed holder cannot extend", lapsed.extend(LONG, Duration.ZERO).isEmpty());
             lapsed = lock("lapsed", BRIEF, Duration.ZERO).orElseThrow();
             SimpleLock next = acquirePatiently("lapsed", LONG);
@@ -94,7 +92,7 @@ final class ShedLocks {
     }
 
     private void race() throws Exception {
-        checks.race((worker, critical) -> {
+        checks.race(List.of(1, 2, 3, 4), (worker, critical) -> {
             SimpleLock lock = acquirePatiently("race", LONG);
             critical.run();
             lock.unlock();
@@ -111,12 +109,5 @@ final class ShedLocks {
             lock(name, atMost, Duration.ZERO).ifPresentOrElse(taken::set, () -> Checks.sleepMs(5));
         }
         return taken.get();
-    }
-
-    private long remainingMs(String name) {
-        try (var connection = connections.getConnection()) {
-            var keys = connection.keyCommands().keys(("*:" + name).getBytes());
-            return connection.keyCommands().pTtl(keys.iterator().next());
-        }
     }
 }

@@ -5,7 +5,6 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.TimeUnit;
-import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 
 /** Says what holds, ends the program where something does not, and lets threads race. */
 final class Checks {
@@ -15,11 +14,10 @@ final class Checks {
     }
 
     /** One round of a race: it must run `critical` while it has the lock to itself. */
-    interface Round {
-        void run(int worker, Runnable critical) throws Exception;
+    interface Round<W> {
+        void run(W worker, Runnable critical) throws Exception;
     }
 
-    private static final int WORKERS = 4;
     private static final int ROUNDS = 10;
 
     private final String label;
@@ -29,15 +27,6 @@ final class Checks {
 
     Checks(String label) {
         this.label = label;
-    }
-
-    /** Connections to the server that the environment names. */
-    static LettuceConnectionFactory connections() {
-        int port = Integer.parseInt(System.getenv("REDLATCH_PORT"));
-        LettuceConnectionFactory factory = new LettuceConnectionFactory(System.getenv("REDLATCH_HOST"), port);
-        factory.afterPropertiesSet();
-        factory.start();
-        return factory;
     }
 
     /** Prints `ok` and the name, or ends the program with what was seen. */
@@ -77,11 +66,14 @@ final class Checks {
         return done;
     }
 
-    /** A counter that loses updates unless its users exclude each other. */
-    void race(Round round) throws Exception {
+    /** A counter that loses updates unless its users, each on a thread of its own, exclude each other. */
+    <W> void race(List<W> workers, Round<W> round) throws Exception {
         List<CompletableFuture<Void>> running = new ArrayList<>();
-        for (int number = 0; number < WORKERS; number++) {
-            int worker = number;
+        synchronized (this) {
+            count = 0;
+            overlaps = 0;
+        }
+        for (W worker : workers) {
             running.add(begins(() -> {
                 for (int done = 0; done < ROUNDS; done++) {
                     round.run(worker, this::update);
@@ -94,7 +86,7 @@ final class Checks {
         }
         synchronized (this) {
             check("workers never overlap", overlaps == 0, overlaps);
-            check("no update is lost", count == WORKERS * ROUNDS, count);
+            check("no update is lost", count == workers.size() * ROUNDS, count);
         }
     }
 
@@ -119,6 +111,19 @@ final class Checks {
         inside--;
     }
 
+    /** Waits until something holds, for ten seconds at most. */
+    static boolean becomes(Callable<Boolean> truth) throws Exception {
+        long start = System.nanoTime();
+        while (!truth.call()) {
+            if (msSince(start) > 10_000) {
+                return false;
+            }
+            sleepMs(5);
+        }
+        return true;
+    }
+
+    /** Some clients count whole milliseconds of another clock: two may be missing here. */
     static long msSince(long start) {
         return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
     }

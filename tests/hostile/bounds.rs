@@ -1,0 +1,153 @@
+//! The limits that have a setting: what is still taken, what is not, and that whoever goes beyond is counted.
+
+use std::time::Duration;
+
+use redlatch::Server;
+use redlatch::clock::WallTime;
+
+use super::scene::{MIB, Peer, Scene, costs_at_most};
+
+/// A request for `ECHO` that is so many bytes long in all.
+fn echo(bytes: usize) -> Vec<u8> {
+    let whole = |length: usize| format!("*2\r\n$4\r\nECHO\r\n${length}\r\n{}\r\n", "x".repeat(length));
+    let spare = whole(0).len() + bytes.to_string().len() - 1;
+    whole(bytes - spare).into_bytes()
+}
+
+#[test]
+fn a_request_may_be_as_long_as_client_query_buffer_limit_says() {
+    let mut scene = Scene::with(&[("client-query-buffer-limit", "1mb")]);
+    let mut peer = scene.peer();
+    let longest = echo(MIB);
+    assert_eq!(longest.len(), MIB);
+    peer.send(&longest);
+    peer.bulk();
+    // The length alone decides: nobody waits for the bytes.
+    peer.send(&echo(MIB + 1)[..100]);
+    assert!(peer.rest().is_empty(), "closed without a word, as in Redis");
+    assert_eq!(scene.info("client_query_buffer_limit_disconnections"), 1);
+    scene.goes_on();
+}
+
+#[test]
+fn an_argument_may_be_as_long_as_proto_max_bulk_len_says() {
+    let mut scene = Scene::with(&[("proto-max-bulk-len", "1mb")]);
+    let mut peer = scene.peer();
+    peer.send(format!("*2\r\n$4\r\nECHO\r\n${MIB}\r\n{}\r\n", "x".repeat(MIB)).as_bytes());
+    assert_eq!(peer.bulk(), MIB);
+    peer.send(format!("*2\r\n$4\r\nECHO\r\n${}\r\n", MIB + 1).as_bytes());
+    assert_eq!(peer.line(), "-ERR Protocol error: invalid bulk length");
+    assert!(peer.rest().is_empty());
+    scene.goes_on();
+}
+
+#[test]
+fn before_authentication_the_limits_are_those_of_redis_to_the_byte() {
+    let scene = Scene::with(&[("requirepass", "secret")]);
+    let ten = |word: usize| {
+        let words = format!("${word}\r\n{}\r\n", "x".repeat(word)).repeat(9);
+        format!("*10\r\n$3\r\nGET\r\n{words}")
+    };
+    for (request, answer) in [
+        (ten(1), "-NOAUTH"),
+        (format!("*2\r\n$3\r\nGET\r\n$16384\r\n{}\r\n", "x".repeat(16384)), "-NOAUTH"),
+        ("*2\r\n$3\r\nGET\r\n$16385\r\n".to_owned(), "-ERR Protocol error: unauthenticated bulk length"),
+        ("*11\r\n".to_owned(), "-ERR Protocol error: unauthenticated multibulk length"),
+        // The first ten words would already do harm if they were carried out.
+        (ten(1).replacen("*10", "*11", 1), "-ERR Protocol error: unauthenticated multibulk length"),
+    ] {
+        let said = scene.peer().ask(request.as_bytes());
+        // An arity that does not fit is told before the want of a password; what counts is that it was read.
+        assert!(
+            said.starts_with(answer) || (answer == "-NOAUTH" && said.starts_with("-ERR wrong number")),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_client_that_leaves_more_unread_than_its_class_may_is_dropped_and_counted() {
+    const VALUE: usize = MIB / 16;
+    let mut scene = Scene::with(&[("client-output-buffer-limit", "normal 1mb 0 0")]);
+    scene.server.keys().set("big", vec![b'v'; VALUE], None);
+    // Who reads is served however much it asks for.
+    let mut reader = scene.peer();
+    for _ in 0..200 {
+        reader.send(b"GET big\r\n");
+        assert_eq!(reader.bulk(), VALUE);
+    }
+    drop(reader);
+    scene.until("connected_clients", |clients| clients == 1);
+    let mut peer = scene.peer();
+    peer.send(&b"GET big\r\n".repeat(3200));
+    scene.until("client_output_buffer_limit_disconnections", |dropped| dropped == 1);
+    assert!(peer.rest().len() < 3200 * VALUE);
+    scene.goes_on();
+}
+
+#[test]
+fn the_soft_limit_of_a_class_gives_its_clients_the_seconds_it_names() {
+    const START: WallTime = WallTime::from_millis(1_700_000_000_000);
+    let server = Server::builder().manual_clock(START).start_blocking().unwrap();
+    server.keys().set("big", vec![b'v'; 16 * MIB], None);
+    let [mut peer, slow] = [(); 2].map(|()| Peer::to(server.addr()));
+    assert_eq!(peer.ask(b"CONFIG SET client-output-buffer-limit \"normal 0 1mb 5\"\r\n"), "+OK");
+    slow.send(b"GET big\r\n");
+    let advance = |seconds| server.clock().advance_blocking(Duration::from_secs(seconds));
+    let mut clients = |seconds| {
+        advance(seconds);
+        peer.send(b"CLIENT LIST\r\n");
+        let head = peer.line();
+        let mut lines = 0;
+        let mut left: usize = head[1..].parse().unwrap();
+        while left > 0 {
+            left -= peer.line().len() + 1;
+            lines += 1;
+        }
+        peer.line();
+        lines
+    };
+    assert_eq!([clients(1), clients(4), clients(2)], [2, 2, 1]);
+}
+
+/// Sends `request` again and again, with a number that it has a place for, until memory is short; how often it was done.
+fn fill(peer: &mut Peer, request: impl Fn(usize) -> String) -> usize {
+    for number in 0.. {
+        peer.send(request(number).as_bytes());
+        let answer = peer.line();
+        if answer == "-OOM command not allowed when used memory > 'maxmemory'." {
+            return number;
+        }
+        assert!(answer.starts_with([':', '+']), "{answer}");
+        assert!(number < 1_000_000, "it is never refused");
+    }
+    unreachable!("the numbers end later than patience")
+}
+
+#[test]
+fn a_server_with_maxmemory_is_never_filled_beyond_it_and_never_gives_up_a_key() {
+    costs_at_most(48, |look| {
+        let mut scene = Scene::with(&[("maxmemory", "16mb")]);
+        assert_eq!(scene.bystander.ask(b"SET held me NX PX 30000\r\n"), "+OK");
+        let value = "v".repeat(10_000);
+        let mut peer = scene.peer();
+        let kinds: [&dyn Fn(usize) -> String; 5] = [
+            &|n| format!("SET string:{n} {value}\r\n"),
+            &|n| format!("HSET hash {n} {value}\r\n"),
+            &|n| format!("RPUSH list {n}{value}\r\n"),
+            &|n| format!("ZADD sorted 1 {n}{value}\r\n"),
+            &|n| format!("SETRANGE string {} {value}\r\n", n * value.len()),
+        ];
+        for kind in kinds {
+            let times = fill(&mut peer, kind);
+            assert!((1000..3000).contains(&times), "{} bytes were taken", times * value.len());
+            look();
+            assert!(scene.info("used_memory") > 16 * MIB as u64);
+            assert_eq!(scene.bystander.ask(b"GET held\r\n"), "$2");
+            assert_eq!(scene.bystander.line(), "me");
+            assert_eq!(scene.bystander.ask(b"FLUSHALL\r\n"), "+OK");
+            assert_eq!(scene.bystander.ask(b"SET held me NX PX 30000\r\n"), "+OK", "and there is room again");
+        }
+        scene.goes_on();
+    });
+}

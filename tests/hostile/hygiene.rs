@@ -1,0 +1,131 @@
+//! One answer for each request, in order, and no byte of a request where a line of an answer should be.
+
+use std::io::Read;
+
+use super::scene::{Peer, Scene};
+
+/// What a peer hears until the answer to an ECHO behind everything else.
+fn all_said(peer: &mut Peer, requests: &[u8]) -> String {
+    peer.send(&[requests, b"ECHO this-is-the-end\r\n"].concat());
+    let end = b"$15\r\nthis-is-the-end\r\n";
+    let mut heard = Vec::new();
+    while !heard.ends_with(end) {
+        let mut byte = [0];
+        peer.0.read_exact(&mut byte).unwrap();
+        heard.push(byte[0]);
+    }
+    heard.truncate(heard.len() - end.len());
+    String::from_utf8(heard).unwrap()
+}
+
+/// A request made of words that may hold anything.
+fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+#[test]
+fn a_failed_auth_in_a_pipeline_is_answered_in_its_place() {
+    let scene = Scene::with(&[("requirepass", "secret")]);
+    let mut peer = scene.peer();
+    peer.send(
+        b"PING\r\nAUTH wrong\r\nPING\r\nHELLO 3 AUTH default wrong\r\nAUTH secret\r\nAUTH wrong\r\nPING\r\n",
+    );
+    let heard: Vec<String> = (0..7).map(|_| peer.line().split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(heard, ["-NOAUTH", "-WRONGPASS", "-NOAUTH", "-WRONGPASS", "+OK", "-WRONGPASS", "+PONG"]);
+}
+
+#[test]
+fn whatever_goes_wrong_in_a_pipeline_every_request_has_one_answer_in_its_place() {
+    let mut scene = Scene::set();
+    let mut peer = scene.peer();
+    let wrong: &[&[&[u8]]] = &[
+        &[b"NOSUCH", b"a"],
+        &[b"GET"],
+        &[b"GET", b"a", b"b"],
+        &[b"INCRBY", b"n", b"x"],
+        &[b"EVAL", b"error('x')", b"0"],
+        &[b"EVAL", b"return redis.error_reply('x')", b"0"],
+        &[b"EVAL", b"return {err='x'}", b"0"],
+        &[b"EVAL", b"return redis.call('nosuch')", b"0"],
+        &[b"EVAL", b"error({})", b"0"],
+        &[b"EVAL", b"(", b"0"],
+        &[b"EVALSHA", b"x", b"0"],
+        &[b"CONFIG", b"SET", b"timeout", b"x"],
+        &[b"CLIENT", b"NOSUCH"],
+        &[b"SELECT", b"99"],
+        &[b"EXEC"],
+        &[b"HELLO", b"9"],
+    ];
+    for words in wrong {
+        peer.send(&[request(words), b"INCR n\r\n".to_vec()].concat());
+    }
+    for (number, words) in (1..).zip(wrong) {
+        let name = String::from_utf8_lossy(words[0]);
+        let answer = peer.line();
+        assert!(answer.starts_with('-'), "{name}: {answer}");
+        assert_eq!(peer.line(), format!(":{number}"), "after {name}");
+    }
+    scene.goes_on();
+}
+
+#[test]
+fn no_line_break_of_a_request_breaks_a_line_of_an_answer() {
+    const BREAK: &[u8] = b"a\r\n+OK\r\n:1\n\r$-1\r\n";
+    let mut scene = Scene::set();
+    let script = |text: &str| request(&[b"EVAL", text.as_bytes(), b"0", BREAK]);
+    let requests = [
+        request(&[BREAK]),
+        request(&[b"NOSUCH", BREAK]),
+        request(&[b"CLIENT", BREAK]),
+        request(&[b"CONFIG", b"SET", BREAK, b"1"]),
+        request(&[b"CONFIG", b"SET", b"timeout", BREAK]),
+        request(&[b"CONFIG", b"SET", b"loglevel", BREAK]),
+        request(&[b"CLIENT", b"SETNAME", BREAK]),
+        request(&[b"CLIENT", b"LIST", b"TYPE", BREAK]),
+        request(&[b"FUNCTION", b"LOAD", BREAK, BREAK]),
+        request(&[b"FUNCTION", b"LOAD", &[b"#!lua name=", BREAK].concat()]),
+        request(&[b"EVAL", &[b"#!", BREAK].concat(), b"0"]),
+        request(&[b"EVAL", &[b"#!lua flags=", BREAK, b"\n"].concat(), b"0"]),
+        request(&[b"EVAL", &[b"x = ", BREAK].concat(), b"0"]),
+        request(&[b"SCRIPT", BREAK]),
+        request(&[b"OBJECT", BREAK, BREAK]),
+        script("return redis.error_reply(ARGV[1])"),
+        script("return redis.status_reply(ARGV[1])"),
+        script("return {err=ARGV[1]}"),
+        script("return {ok=ARGV[1]}"),
+        script("error(ARGV[1])"),
+        script("error({err=ARGV[1]})"),
+        script("return redis.pcall(ARGV[1])"),
+        script("return redis.call('CONFIG', ARGV[1])"),
+        script("return redis.pcall('INCRBY', 'n', ARGV[1])"),
+    ];
+    let mut peer = scene.peer();
+    for words in &requests {
+        let heard = all_said(&mut peer, words);
+        assert!(heard.starts_with(['-', '+']), "{}: {heard:?}", words.escape_ascii());
+        assert_eq!(heard.find(['\r', '\n']), Some(heard.len() - 2), "{}: {heard:?}", words.escape_ascii());
+    }
+    scene.goes_on();
+}
+
+#[test]
+fn what_a_web_page_can_send_is_neither_carried_out_nor_answered() {
+    let mut scene = Scene::set();
+    for head in
+        ["POST / HTTP/1.1", "post /", "GET / HTTP/1.1\r\nHost: localhost", "PUT /x HTTP/1.1\r\nhOST: x"]
+    {
+        let mut peer = scene.peer();
+        peer.send(format!("{head}\r\nContent-Length: 20\r\n\r\nSET lock you\r\n").as_bytes());
+        let heard = peer.rest();
+        // The first line of what begins with GET or PUT is a request like any other; nothing behind `Host:` is.
+        assert!(heard.is_empty() || heard.starts_with(b"-ERR"), "{}", heard.escape_ascii());
+        assert!(scene.server.keys().get("lock").is_none());
+    }
+    scene.goes_on();
+}

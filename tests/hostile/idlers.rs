@@ -1,0 +1,56 @@
+//! Clients that nothing is heard of.
+
+use std::io::Read;
+use std::time::Duration;
+
+use redlatch::Server;
+use redlatch::clock::WallTime;
+
+use super::scene::{MIB, Peer};
+
+const START: WallTime = WallTime::from_millis(1_700_000_000_000);
+
+fn advance(server: &Server, seconds: u64) {
+    server.clock().advance_blocking(Duration::from_secs(seconds));
+}
+
+#[test]
+fn who_is_idle_for_longer_than_the_timeout_is_closed_but_for_subscribers_and_those_who_wait() {
+    let builder = Server::builder().manual_clock(START).set("timeout", "10");
+    let server = builder.start_blocking().unwrap();
+    let [mut idle, mut busy, mut subscriber, mut waiting] = [(); 4].map(|()| Peer::to(server.addr()));
+    subscriber.send(b"SUBSCRIBE news\r\n");
+    (0..6).for_each(|_| drop(subscriber.line()));
+    waiting.send(b"PING\r\nWAIT 1 0\r\n");
+    assert_eq!((idle.ask(b"PING\r\n"), waiting.line()), ("+PONG".to_owned(), "+PONG".to_owned()));
+    advance(&server, 9);
+    assert_eq!((busy.ask(b"PING\r\n"), busy.ask(b"PING\r\n")), ("+PONG".to_owned(), "+PONG".to_owned()));
+    advance(&server, 2);
+    assert!(idle.rest().is_empty());
+    assert_eq!(busy.ask(b"PUBLISH news hello\r\n"), ":1");
+    assert_eq!((subscriber.line(), subscriber.bulk()), ("*3".to_owned(), 7));
+    assert!(Peer::to(server.addr()).ask(b"CLIENT LIST\r\n").starts_with('$'));
+    busy.send(b"INFO clients\r\n");
+    let length: usize = busy.line()[1..].parse().unwrap();
+    let mut text = vec![0; length];
+    busy.0.read_exact(&mut text).unwrap();
+    assert!(String::from_utf8(text).unwrap().contains("blocked_clients:1"), "and still waits");
+}
+
+#[test]
+fn a_subscriber_behind_by_more_than_eight_mebibytes_has_a_minute_to_catch_up() {
+    let server = Server::builder().manual_clock(START).start_blocking().unwrap();
+    let [mut publisher, mut slow] = [(); 2].map(|()| Peer::to(server.addr()));
+    slow.send(b"SUBSCRIBE news\r\n");
+    (0..6).for_each(|_| drop(slow.line()));
+    let message = "m".repeat(MIB);
+    // What the kernel holds of it is not the server's; twice it does not fit there, nor once into 32 MiB.
+    for _ in 0..24 {
+        publisher.send(format!("*3\r\n$7\r\nPUBLISH\r\n$4\r\nnews\r\n${MIB}\r\n{message}\r\n").as_bytes());
+        assert_eq!(publisher.line(), ":1");
+    }
+    advance(&server, 60);
+    assert_eq!(publisher.ask(b"PUBLISH news hello\r\n"), ":1");
+    advance(&server, 1);
+    assert_eq!(publisher.ask(b"PUBLISH news hello\r\n"), ":0");
+}

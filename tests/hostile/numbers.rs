@@ -1,0 +1,78 @@
+//! Numbers at the edge of what a machine can count, wherever a command takes a word. In a test build arithmetic that
+//! overflows panics, and a command that panics does not answer.
+
+use std::io::Read;
+
+use redlatch::commands::table;
+
+use super::scene::{Peer, Scene};
+
+/// The least, the most, one beyond, and what only looks like a number.
+const EDGES: &[&str] = &[
+    "9223372036854775807",
+    "-9223372036854775808",
+    "-9223372036854775807",
+    "18446744073709551615",
+    "2147483648",
+    "-1",
+    "0",
+    "1e308",
+    "-inf",
+    "nan",
+];
+/// Commands that are to answer late, to nobody, or to say farewell.
+const OTHERWISE: &[&str] = &["shutdown", "quit", "monitor", "subscribe", "pause", "reply", "debug", "wait"];
+/// One key of each type, and one that is not there.
+const KEYS: &[&str] = &["string", "hash", "list", "set", "sorted", "none"];
+
+fn fill(peer: &mut Peer) {
+    for request in [
+        "SET string 9223372036854775807",
+        "HSET hash 0 9223372036854775807 -1 1e308",
+        "RPUSH list 0 -1 9223372036854775807",
+        "SADD set 0 -1 9223372036854775807",
+        "ZADD sorted inf 0 -inf -1 1e308 9223372036854775807",
+    ] {
+        assert!(peer.ask(format!("{request}\r\n").as_bytes()).starts_with([':', '+', '-']), "{request}");
+    }
+}
+
+/// Sends everything at once, and reads until all of it has been answered.
+fn is_answered(peer: &mut Peer, requests: &str) {
+    peer.send(format!("{requests}ECHO this-is-the-end\r\n").as_bytes());
+    let end = b"$15\r\nthis-is-the-end\r\n";
+    let mut heard = Vec::new();
+    while !heard.ends_with(end) {
+        let mut byte = [0];
+        peer.0.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} after:\n{requests}"));
+        heard.push(byte[0]);
+    }
+}
+
+#[test]
+fn no_number_at_the_edge_breaks_a_command() {
+    let mut scene = Scene::set();
+    let mut peer = scene.peer();
+    for command in table().all() {
+        let name = command.name.replace('|', " ");
+        if name.starts_with('b') || OTHERWISE.iter().any(|other| name.contains(other)) {
+            continue;
+        }
+        fill(&mut peer);
+        for edge in EDGES {
+            let mut requests = String::new();
+            for key in KEYS {
+                for words in 0..4 {
+                    let same = format!(" {edge}").repeat(words);
+                    requests += &format!("{name} {key}{same}\r\n");
+                    requests += &format!("{name} {key} {key}{same}\r\n");
+                }
+            }
+            is_answered(&mut peer, &requests);
+        }
+        // Whatever was set by it: nothing of it is to meet the next command.
+        is_answered(&mut peer, "DISCARD\r\nSELECT 0\r\n");
+    }
+    assert_eq!(peer.ask(b"FLUSHALL\r\n"), "+OK");
+    scene.goes_on();
+}

@@ -1,0 +1,48 @@
+//! Clients that are held back.
+
+use std::io::{ErrorKind, Write};
+
+use super::scene::{Peer, Scene, costs_at_most};
+
+#[test]
+fn clients_that_leave_while_they_are_held_back_are_gone_and_their_requests_undone() {
+    let mut scene = Scene::set();
+    assert_eq!(scene.bystander.ask(b"CLIENT PAUSE 9223372036854775807 WRITE\r\n"), "+OK");
+    let held: Vec<Peer> = (0..20).map(|_| scene.peer()).collect();
+    for peer in &held {
+        peer.send(b"SET k v\r\nSET k v\r\n");
+    }
+    scene.until("connected_clients", |clients| clients == 21);
+    drop(held);
+    scene.until("connected_clients", |clients| clients == 1);
+    assert_eq!(scene.bystander.ask(b"CLIENT UNPAUSE\r\n"), "+OK");
+    assert!(scene.server.keys().is_empty());
+    scene.goes_on();
+}
+
+#[test]
+fn a_client_that_floods_while_it_is_held_back_is_not_read_from() {
+    costs_at_most(64, |look| {
+        let mut scene = Scene::set();
+        assert_eq!(scene.bystander.ask(b"CLIENT PAUSE 9223372036854775807 WRITE\r\n"), "+OK");
+        let peer = scene.peer();
+        let sender = peer.stream().try_clone().unwrap();
+        sender.set_nonblocking(true).unwrap();
+        let flood = b"SET k 0123456789\r\n".repeat(10_000);
+        let mut refused = 0;
+        while refused < 100 {
+            match (&sender).write(&flood) {
+                Ok(_) => refused = 0,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    refused += 1;
+                }
+            }
+            assert_eq!(scene.bystander.ask(b"GET k\r\n"), "$-1");
+            look();
+        }
+        assert_eq!(scene.bystander.ask(b"CLIENT UNPAUSE\r\n"), "+OK");
+        drop((peer, sender));
+        scene.goes_on();
+    });
+}

@@ -1,0 +1,147 @@
+//! What the race is made of, as far as it can be wrong without a server: framing, answers, keys, medians.
+//!
+//! What belongs here: a mistake in benches/compare that would make figures wrong and nothing else. That its loads work,
+//! its own small run shows: `cargo test --bench compare`.
+
+#[allow(dead_code, reason = "it serves in the race alone")]
+#[path = "../benches/compare/limit.rs"]
+mod limit;
+#[allow(dead_code, reason = "some of it is for the race alone")]
+#[path = "../benches/compare/results.rs"]
+mod results;
+#[path = "../benches/compare/table.rs"]
+mod table;
+#[allow(dead_code, reason = "some of it is for the race alone")]
+#[path = "../benches/compare/wire.rs"]
+mod wire;
+
+use std::collections::BTreeSet;
+
+use results::{CPU_PER_REQUEST, LIMIT, OURS, Results, VALKEY};
+use wire::{Answer, KEY, KEY_BYTES, Template};
+
+mod limit_frames {
+    use super::*;
+
+    #[test]
+    fn a_request_only_when_all_of_it_is_there() {
+        let requests: [&[u8]; 4] =
+            [b"*1\r\n$4\r\nPING\r\n", b"*2\r\n$3\r\nGET\r\n$4\r\n\r\n*1\r\n", b"*0\r\n", b"PING\r\n"];
+        for request in requests {
+            for cut in 0..request.len() {
+                assert_eq!(
+                    limit::framed(&request[..cut]).unwrap(),
+                    None,
+                    "{}",
+                    request[..cut].escape_ascii()
+                );
+            }
+            assert_eq!(limit::framed(request).unwrap(), Some(request.len()));
+            assert_eq!(limit::framed(&[request, b"*3\r\n$"].concat()).unwrap(), Some(request.len()));
+        }
+    }
+
+    #[test]
+    fn nothing_that_is_no_request() {
+        let wrong: [&[u8]; 5] =
+            [b"*x\r\n", b"*\r\n", b"*1\r\n:1\r\n", b"*1\r\n$-1\r\n", b"*1\r\n$99999999999999999999\r\n"];
+        for bytes in wrong {
+            assert!(limit::framed(bytes).is_err(), "{}", bytes.escape_ascii());
+        }
+    }
+}
+
+mod the_wire {
+    use super::*;
+
+    #[test]
+    fn tells_an_answer_only_when_all_of_it_is_there() {
+        let answers: [(&[u8], Answer); 7] = [
+            (b"+OK\r\n", Answer::Simple),
+            (b"-ERR no\r\n", Answer::Error),
+            (b":-12\r\n", Answer::Integer(-12)),
+            (b"$-1\r\n", Answer::Nil),
+            (b"$4\r\n\r\n:1\r\n", Answer::Text(4)),
+            (b"*2\r\n$1\r\na\r\n*1\r\n:1\r\n", Answer::Array),
+            (b"*-1\r\n", Answer::Array),
+        ];
+        for (bytes, answer) in answers {
+            for cut in 0..bytes.len() {
+                assert_eq!(wire::answer(&bytes[..cut]).unwrap(), None, "{}", bytes[..cut].escape_ascii());
+            }
+            let followed = [bytes, b"+"].concat();
+            assert_eq!(wire::answer(&followed).unwrap(), Some((answer, bytes.len())));
+        }
+    }
+
+    #[test]
+    fn writes_the_key_of_a_number_wherever_it_stands() {
+        let template = Template::new(&["EVALSHA", "sha", "1", KEY, "owner", KEY]);
+        let mut bytes = b"before".to_vec();
+        template.write(7, &mut bytes);
+        let key = wire::key(7);
+        assert_eq!(key.len(), KEY_BYTES);
+        let wanted = format!(
+            "before*6\r\n$7\r\nEVALSHA\r\n$3\r\nsha\r\n$1\r\n1\r\n${KEY_BYTES}\r\n{key}\r\n$5\r\nowner\r\n\
+             ${KEY_BYTES}\r\n{key}\r\n"
+        );
+        assert_eq!(String::from_utf8(bytes).unwrap(), wanted);
+    }
+
+    #[test]
+    fn has_a_key_of_its_own_for_each_number() {
+        let keys: BTreeSet<String> = (0..10_000).map(wire::key).collect();
+        assert_eq!(keys.len(), 10_000);
+    }
+}
+
+mod results_are {
+    use super::*;
+
+    fn race() -> Results {
+        let servers = [OURS, LIMIT, VALKEY].map(|name| (name.to_owned(), "of today".to_owned()));
+        let mut race = Results { servers: servers.to_vec(), ..Results::default() };
+        for (server, rounds) in [(OURS, [2.0, 9.0, 1.0]), (LIMIT, [1.0, 1.0, 8.0]), (VALKEY, [9.0, 3.0, 1.0])]
+        {
+            for value in rounds {
+                race.add("acquire", "plain", CPU_PER_REQUEST, server, value);
+            }
+        }
+        race
+    }
+
+    #[test]
+    fn medians_which_one_disturbed_round_does_not_move() {
+        let mut race = race();
+        let figure = race.figure("acquire", "plain").unwrap();
+        assert_eq!(figure.median(OURS), Some(2.0));
+        assert_eq!((figure.multiple(LIMIT, OURS), figure.multiple(VALKEY, OURS)), (Some(0.5), Some(1.5)));
+        assert_eq!(figure.median("nobody"), None);
+        race.add("acquire", "plain", CPU_PER_REQUEST, OURS, 4.0);
+        assert_eq!(race.figure("acquire", "plain").unwrap().median(OURS), Some(3.0));
+    }
+
+    #[test]
+    fn shown_with_shares_multiples_and_what_is_not_there() {
+        let mut race = race();
+        race.missing.push(("redis 7".to_owned(), "not in the path".to_owned()));
+        race.fail("storm", VALKEY, "closed the connection");
+        let text = table::markdown(&race);
+        for line in [
+            "| acquire | 2.00 / - | 1.00 / - | 3.00 / - | 50 % / - | 1.5 x / - |",
+            "Missing: redis 7: not in the path.",
+            "Failed: storm on valkey: closed the connection.",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line}\nis not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn read_as_they_were_written() {
+        let (race, file) = (race(), std::env::temp_dir().join(format!("race-{}.json", std::process::id())));
+        race.write(&file).unwrap();
+        let read = Results::read(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!((read.figures, read.servers), (race.figures, race.servers));
+    }
+}
