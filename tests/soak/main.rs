@@ -41,7 +41,7 @@ use wire::Link;
 #[test]
 fn a_server_under_load_stays_as_it_is() {
     let server =
-        Server::start_redlatch(Path::new(env!("CARGO_TARGET_TMPDIR"))).expect("a server that starts");
+        Server::start_redlatch(Path::new(env!("CARGO_TARGET_TMPDIR")), &[]).expect("a server that starts");
     let address: SocketAddr = (Ipv4Addr::LOCALHOST, server.port()).into();
     let mut observer =
         Observer { link: Link::to(address).expect("the server accepts"), server: server.pid() };
