@@ -125,8 +125,13 @@ impl Decoder {
     }
 
     fn count(&mut self, buffer: &[u8], trust: Trust) -> Result<Option<u32>, ProtocolError> {
-        let Some(line) = self.line(buffer, ProtocolError::CountLine)? else { return Ok(None) };
-        let count = integer(&buffer[line.0 + 1..line.1]).ok_or(ProtocolError::ArgumentCount)?;
+        let count = match self.short(buffer, b'*') {
+            Some(count) => count,
+            None => {
+                let Some(line) = self.line(buffer, ProtocolError::CountLine)? else { return Ok(None) };
+                integer(&buffer[line.0 + 1..line.1]).ok_or(ProtocolError::ArgumentCount)?
+            }
+        };
         if count > ARGUMENTS_MAX {
             return Err(ProtocolError::ArgumentCount);
         }
@@ -142,12 +147,7 @@ impl Decoder {
         let length = match self.bulk {
             Some(length) => length,
             None => {
-                let Some(line) = self.line(buffer, ProtocolError::BulkLine)? else { return Ok(false) };
-                if buffer[line.0] != b'$' {
-                    return Err(ProtocolError::ExpectedBulk(buffer[line.0]));
-                }
-                let length = integer(&buffer[line.0 + 1..line.1]).ok_or(ProtocolError::BulkLength)?;
-                let length = u64::try_from(length).map_err(|_| ProtocolError::BulkLength)?;
+                let Some(length) = self.bulk_length(buffer)? else { return Ok(false) };
                 if length > trust.bulk_bytes_max {
                     return Err(ProtocolError::BulkLength);
                 }
@@ -158,20 +158,58 @@ impl Decoder {
                 if self.position + length + 2 > REQUEST_BYTES_MAX {
                     return Err(ProtocolError::RequestTooLarge);
                 }
-                self.bulk = Some(length);
                 length
             }
         };
         let end = self.position + length;
         if buffer.len() < end + 2 {
+            self.bulk = Some(length);
             return Ok(false);
         }
         // Offsets fit: REQUEST_BYTES_MAX is far below 4 GiB.
         self.spans.push(Span { start: self.position as u32, end: end as u32 });
         self.position = end + 2;
-        self.searched = self.position;
         self.bulk = None;
         Ok(true)
+    }
+
+    /// The length that an argument announces, once its line has arrived.
+    #[inline]
+    fn bulk_length(&mut self, buffer: &[u8]) -> Result<Option<u64>, ProtocolError> {
+        let length = match self.short(buffer, b'$') {
+            Some(length) => length,
+            None => {
+                let Some(line) = self.line(buffer, ProtocolError::BulkLine)? else { return Ok(None) };
+                if buffer[line.0] != b'$' {
+                    return Err(ProtocolError::ExpectedBulk(buffer[line.0]));
+                }
+                integer(&buffer[line.0 + 1..line.1]).ok_or(ProtocolError::BulkLength)?
+            }
+        };
+        u64::try_from(length).map(Some).map_err(|_| ProtocolError::BulkLength)
+    }
+
+    /// The number in the line at `position`, stepped over, when it is as nearly always: the mark, a few digits, CRLF,
+    /// all here. `None` says nothing but that a closer look is needed.
+    #[inline]
+    fn short(&mut self, buffer: &[u8], mark: u8) -> Option<i64> {
+        const DIGITS_MAX: usize = 4;
+        let line = &buffer[self.position..];
+        if *line.first()? != mark || *line.get(1)? == b'0' {
+            return None;
+        }
+        let mut number = 0;
+        for at in 1..=DIGITS_MAX + 1 {
+            match *line.get(at)? {
+                digit @ b'0'..=b'9' if at <= DIGITS_MAX => number = number * 10 + i64::from(digit - b'0'),
+                b'\r' if at > 1 && at + 1 < line.len() => {
+                    self.position += at + 2;
+                    return Some(number);
+                }
+                _ => return None,
+            }
+        }
+        None
     }
 
     /// The line at `position`, as offsets without its CRLF, once it has all arrived; steps over it.
@@ -187,7 +225,6 @@ impl Decoder {
             Some(found) if from + found + 1 < buffer.len() => {
                 let end = from + found;
                 self.position = end + 2;
-                self.searched = self.position;
                 Ok(Some((start, end)))
             }
             Some(found) => {
