@@ -189,27 +189,20 @@ impl Decoder {
         u64::try_from(length).map(Some).map_err(|_| ProtocolError::BulkLength)
     }
 
-    /// The number in the line at `position`, stepped over, when it is as nearly always: the mark, a few digits, CRLF,
-    /// all here. `None` says nothing but that a closer look is needed.
+    /// The number in the line at `position`, stepped over, when it is as nearly always: the mark, a digit or two, CRLF, all
+    /// here. `None` says nothing but that a closer look is needed.
     #[inline]
     fn short(&mut self, buffer: &[u8], mark: u8) -> Option<i64> {
-        const DIGITS_MAX: usize = 4;
-        let line = &buffer[self.position..];
-        if *line.first()? != mark || *line.get(1)? == b'0' {
-            return None;
-        }
-        let mut number = 0;
-        for at in 1..=DIGITS_MAX + 1 {
-            match *line.get(at)? {
-                digit @ b'0'..=b'9' if at <= DIGITS_MAX => number = number * 10 + i64::from(digit - b'0'),
-                b'\r' if at > 1 && at + 1 < line.len() => {
-                    self.position += at + 2;
-                    return Some(number);
-                }
-                _ => return None,
+        let digit = |byte: u8| byte.is_ascii_digit().then(|| i64::from(byte - b'0'));
+        let (number, bytes) = match buffer[self.position..] {
+            [first, ones, b'\r', _, ..] if first == mark => (digit(ones)?, 4),
+            [first, tens @ b'1'..=b'9', ones, b'\r', _, ..] if first == mark => {
+                (10 * digit(tens)? + digit(ones)?, 5)
             }
-        }
-        None
+            _ => return None,
+        };
+        self.position += bytes;
+        Some(number)
     }
 
     /// The line at `position`, as offsets without its CRLF, once it has all arrived; steps over it.
