@@ -124,6 +124,9 @@ pub enum ProtocolError {
     /// An inline request opens a quote and does not close it.
     #[error("unbalanced quotes in request")]
     Quotes,
+    /// A TLS client at the plain port: its first words are no request, and it would wait for ever for their answer.
+    #[error("TLS on a port without it")]
+    Tls,
     /// Too many arguments before authentication.
     #[error("unauthenticated multibulk length")]
     UnauthenticatedCount,

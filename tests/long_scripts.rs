@@ -43,8 +43,13 @@ impl Client {
 
     /// Has the script ended, once it has run for long enough to be meant.
     async fn kill(&mut self) -> String {
+        self.kill_by("SCRIPT").await
+    }
+
+    /// The same, as a script or as a function.
+    async fn kill_by(&mut self, kind: &str) -> String {
         loop {
-            let answer = self.ask(&["SCRIPT", "KILL"]).await;
+            let answer = self.ask(&[kind, "KILL"]).await;
             if !answer.starts_with("-NOTBUSY") {
                 return answer;
             }
@@ -53,13 +58,50 @@ impl Client {
 
     /// Sends a script that never ends, and returns when it has begun: `first` is what it does before.
     async fn run_for_ever(&mut self, server: &Server, first: &str) {
+        let script = format!("{first} {FOR_EVER}");
+        self.begin(server, &["EVAL", &script, "1", "k"]).await;
+    }
+
+    /// Sends a request that says when it has begun, and returns when it has.
+    async fn begin(&mut self, server: &Server, words: &[&str]) {
         let mut listener = Self::of(server);
         assert_eq!(listener.ask(&["SUBSCRIBE", "begun"]).await, "*3");
-        let script = format!("{first} redis.call('publish', 'begun', 'yes') while true do end");
-        self.say(&["EVAL", &script, "1", "k"]).await;
+        self.say(words).await;
         while listener.line().await != "yes" {}
     }
+
+    /// What FUNCTION STATS says of the function that runs, up to how long it has.
+    async fn running_function(&mut self) -> Vec<String> {
+        self.say(&["FUNCTION", "STATS"]).await;
+        let mut lines = Vec::new();
+        while lines.last().is_none_or(|line| line != "duration_ms") {
+            lines.push(self.line().await);
+        }
+        lines.retain(|line| !line.starts_with(['$', '*']));
+        // Behind the duration: `engines`, the one engine, its libraries and functions.
+        for _ in 0..13 {
+            self.line().await;
+        }
+        lines
+    }
+
+    /// Loads functions that never end: one that only says so, and one that writes first.
+    async fn load_functions(&mut self) {
+        let code = format!(
+            "#!lua name=ever\nredis.register_function('speaks', function() {FOR_EVER} end)\n\
+             redis.register_function('writes', function(keys) redis.call('set', keys[1], 'w') {FOR_EVER} end)"
+        );
+        assert_eq!(self.ask(&["FUNCTION", "LOAD", &code]).await, "$4");
+        assert_eq!(self.line().await, "ever");
+    }
 }
+
+const FOR_EVER: &str = "redis.call('publish', 'begun', 'yes') while true do end";
+const BUSY_SCRIPT: &str =
+    "-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
+const BUSY_FUNCTION: &str =
+    "-BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.";
+const NONE_RUNS: &str = "-NOTBUSY No scripts in execution right now.";
 
 /// All connections on one thread: whoever holds it holds them all.
 async fn server() -> Server {
@@ -74,7 +116,7 @@ async fn a_script_that_never_ends_is_ended_by_a_neighbour() {
     runner.run_for_ever(&server, "").await;
     assert_eq!(other.kill().await, "+OK");
     assert!(runner.line().await.contains("Script killed by user"), "it is told why");
-    assert_eq!(other.ask(&["SCRIPT", "KILL"]).await, "-NOTBUSY No scripts in execution right now.");
+    assert_eq!(other.ask(&["SCRIPT", "KILL"]).await, NONE_RUNS);
     assert_eq!(runner.ask(&["SET", "k", "w"]).await, "+OK");
 }
 
@@ -94,10 +136,9 @@ async fn what_needs_the_keys_waits_and_is_told_when_it_has_waited_long_enough() 
             () = clock.advance(TOO_LONG) => {}
         }
     };
-    let busy = "-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
-    assert_eq!(answer, busy);
-    assert_eq!(other.ask(&["PING"]).await, busy);
-    assert_eq!(other.ask(&["EVAL", "return 1", "0"]).await, busy);
+    assert_eq!(answer, BUSY_SCRIPT);
+    assert_eq!(other.ask(&["PING"]).await, BUSY_SCRIPT);
+    assert_eq!(other.ask(&["EVAL", "return 1", "0"]).await, BUSY_SCRIPT);
     assert_eq!(other.kill().await, "+OK");
     assert!(runner.line().await.contains("Script killed by user"));
     assert_eq!(other.ask(&["EVAL", "return 1", "0"]).await, ":1");
@@ -110,6 +151,72 @@ async fn a_script_that_has_written_is_not_ended_but_with_the_server() {
     runner.run_for_ever(&server, "redis.call('set', KEYS[1], 'w')").await;
     assert!(other.kill().await.starts_with("-UNKILLABLE"));
     assert_eq!(other.ask(&["SUBSCRIBE", "c"]).await, "*3", "who needs no key is served");
+    server.stop();
+    server.stopped().await;
+    // Its thread ends: the runtime of this test would wait for it.
+    drop(runner.line().await);
+}
+
+#[tokio::test]
+async fn a_function_is_told_of_and_ended_as_a_function() {
+    let server = server().await;
+    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+    other.load_functions().await;
+    for kind in ["SCRIPT", "FUNCTION"] {
+        assert_eq!(other.ask(&[kind, "KILL"]).await, NONE_RUNS);
+    }
+    runner.begin(&server, &["FCALL", "speaks", "0", "word"]).await;
+    assert_eq!(other.kill_by("SCRIPT").await, BUSY_FUNCTION, "it is no script");
+    let told = other.running_function().await;
+    let expected =
+        ["running_script", "name", "speaks", "command", "FCALL", "speaks", "0", "word", "duration_ms"];
+    assert_eq!(told, expected);
+    assert_eq!(other.kill_by("FUNCTION").await, "+OK");
+    // Redis calls it a script here, too.
+    let killed = "-ERR Script killed by user with SCRIPT KILL... script: speaks, on @user_function:2.";
+    assert_eq!(runner.line().await, killed);
+    for kind in ["SCRIPT", "FUNCTION"] {
+        assert_eq!(other.ask(&[kind, "KILL"]).await, NONE_RUNS);
+    }
+    assert_eq!(runner.ask(&["SET", "k", "v"]).await, "+OK");
+}
+
+#[tokio::test]
+async fn of_a_script_function_stats_has_nothing_to_tell_and_function_kill_does_not_end_it() {
+    let server = server().await;
+    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+    runner.run_for_ever(&server, "").await;
+    assert_eq!(other.kill_by("FUNCTION").await, BUSY_SCRIPT);
+    assert_eq!(other.ask(&["FUNCTION", "STATS"]).await, BUSY_SCRIPT);
+    assert_eq!(other.kill().await, "+OK");
+    assert!(runner.line().await.contains("Script killed by user"));
+}
+
+#[tokio::test]
+async fn a_function_in_a_transaction_is_ended_and_the_transaction_goes_on() {
+    let server = server().await;
+    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+    other.load_functions().await;
+    assert_eq!(runner.ask(&["MULTI"]).await, "+OK");
+    assert_eq!(runner.ask(&["FCALL", "speaks", "0"]).await, "+QUEUED");
+    assert_eq!(runner.ask(&["SET", "k", "v"]).await, "+QUEUED");
+    runner.begin(&server, &["EXEC"]).await;
+    assert_eq!(other.kill_by("FUNCTION").await, "+OK");
+    assert_eq!(runner.line().await, "*2");
+    assert!(runner.line().await.contains("Script killed by user"));
+    assert_eq!(runner.line().await, "+OK");
+}
+
+#[tokio::test]
+async fn a_function_that_has_written_is_ended_by_neither_kill() {
+    let server = server().await;
+    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+    other.load_functions().await;
+    runner.begin(&server, &["FCALL", "writes", "1", "k"]).await;
+    let unkillable = "-UNKILLABLE Sorry the script already executed write commands against the dataset.";
+    assert!(other.kill_by("SCRIPT").await.starts_with(unkillable), "that it has written is said first");
+    assert!(other.kill_by("FUNCTION").await.starts_with(unkillable));
+    assert_eq!(other.running_function().await[2], "writes");
     server.stop();
     server.stopped().await;
     // Its thread ends: the runtime of this test would wait for it.

@@ -7,125 +7,15 @@
 // A test ends where it is surprised; the helpers are part of the tests.
 #![allow(clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader, Read, Write};
+#[path = "support/binary.rs"]
+mod binary;
+
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::process::Stdio;
 
-/// The binary, without the settings that the environment of the tests may hold.
-fn redlatch() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_redlatch"));
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLATCH_")) {
-        command.env_remove(name);
-    }
-    command.stdin(Stdio::null());
-    command
-}
-
-/// A directory that goes with the test.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Self {
-        static MADE: AtomicUsize = AtomicUsize::new(0);
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("redlatch-process-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.0.join(name), text).unwrap();
-        self.path(name)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A server that has said that it accepts connections.
-struct Running {
-    process: Child,
-    log: BufReader<ChildStdout>,
-    /// What it has logged so far.
-    said: String,
-}
-
-impl Running {
-    fn start(command: &mut Command) -> Self {
-        let process = command.stdout(Stdio::piped()).spawn().unwrap();
-        Self::wait(process)
-    }
-
-    fn wait(mut process: Child) -> Self {
-        let mut log = BufReader::new(process.stdout.take().unwrap());
-        let mut said = String::new();
-        while !said.contains("Ready to accept connections") {
-            let read = log.read_line(&mut said).unwrap();
-            assert!(read > 0, "it ended before it accepted connections:\n{said}");
-        }
-        Self { process, log, said }
-    }
-
-    /// The TCP address that the log names.
-    fn address(&self) -> String {
-        let at = self.said.rfind("127.0.0.1:").expect("the log names the address");
-        let end = |c: char| !(c.is_ascii_digit() || c == '.' || c == ':');
-        self.said[at..].split(end).next().unwrap().to_owned()
-    }
-
-    fn ask(&self, request: &str) -> String {
-        ask(TcpStream::connect(self.address()).unwrap(), request)
-    }
-
-    fn signal(&self, name: &str) {
-        let id = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
-    }
-
-    /// Waits for the end; returns the exit code.
-    fn end(self) -> Option<i32> {
-        self.end_with_log().0
-    }
-
-    /// Waits for the end; returns the exit code and all that was logged.
-    fn end_with_log(mut self) -> (Option<i32>, String) {
-        self.log.read_to_string(&mut self.said).unwrap();
-        (self.process.wait().unwrap().code(), std::mem::take(&mut self.said))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// Sends one inline request and QUIT; returns all that is answered to the first.
-fn ask(mut stream: impl Read + Write, request: &str) -> String {
-    stream.write_all(format!("{request}\r\nQUIT\r\n").as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.strip_suffix("+OK\r\n").expect("QUIT is answered last").to_owned()
-}
-
-/// The sentence with which the binary refuses to start.
-fn refusal(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert_eq!(said.lines().count(), 1, "one sentence: {said}");
-    said.trim_end().to_owned()
-}
+use binary::{Directory, Running, ask, redlatch, refusal};
 
 const DATABASES: &str = "*2\r\n$9\r\ndatabases\r\n$1\r\n";
 

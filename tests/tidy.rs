@@ -16,7 +16,7 @@ const LINES_MAX: usize = 600;
 /// Columns of a line at most. Comments aim at 110; what an already wrapped sentence needs beyond is let pass.
 const COLUMNS_MAX: usize = 126;
 /// Files whose tests must wait for a clock that nobody can move: that of a real server, of somebody's client.
-const REAL_CLOCKS: &[&str] = &["tests/support/real.rs", "tests/clients/"];
+const REAL_CLOCKS: &[&str] = &["tests/support/real.rs", "tests/clients/", "tests/mutex/"];
 /// The modules of each floor, bottom first.
 const FLOORS: &[&[&str]] = &[
     &["clock", "limits", "error", "number", "sync"],

@@ -11,7 +11,7 @@ pub(super) fn is_foreign(name: &str) -> bool {
 
 /// Whether leaving the directive out leaves a server less protected than its operator may think.
 pub(super) fn is_protection(name: &str) -> bool {
-    matches!(name, "aclfile" | "rename-command" | "user") || name.starts_with("tls-")
+    matches!(name, "aclfile" | "rename-command" | "user" | "tls-ciphers" | "tls-ciphersuites")
 }
 
 /// One name after the other, separated by white space.
@@ -49,11 +49,10 @@ const FOREIGN: &str = "
     shutdown-timeout slave-announce-ip slave-announce-port slave-ignore-maxmemory slave-lazy-flush
     slave-priority slave-read-only slave-serve-stale-data slaveof socket-mark-id
     stop-writes-on-bgsave-error stream-node-max-bytes stream-node-max-entries supervised syslog-enabled
-    syslog-facility syslog-ident tcp-backlog tls-auth-clients tls-ca-cert-dir tls-ca-cert-file
-    tls-cert-file tls-ciphers tls-ciphersuites tls-client-cert-file tls-client-key-file
-    tls-client-key-file-pass tls-cluster tls-dh-params-file tls-key-file tls-key-file-pass tls-port
-    tls-prefer-server-ciphers tls-protocols tls-replication tls-session-cache-size
-    tls-session-cache-timeout tls-session-caching user
+    syslog-facility syslog-ident tcp-backlog tls-ciphers tls-ciphersuites tls-client-cert-file
+    tls-client-key-file tls-client-key-file-pass tls-cluster tls-dh-params-file tls-key-file-pass
+    tls-prefer-server-ciphers tls-replication tls-session-cache-size tls-session-cache-timeout
+    tls-session-caching user
     zset-max-listpack-entries zset-max-listpack-value zset-max-ziplist-entries zset-max-ziplist-value
 ";
 
@@ -71,7 +70,7 @@ mod tests {
 
     #[test]
     fn what_redis_knows_is_known_and_nothing_else() {
-        for name in ["save", "appendonly", "maxmemory", "daemonize", "user", "tls-port"] {
+        for name in ["save", "appendonly", "maxmemory", "daemonize", "user", "tls-ciphers"] {
             assert!(is_foreign(name), "{name}");
         }
         for name in ["", "sav", "save appendonly", "no-such-directive"] {

@@ -10,6 +10,7 @@ use clap::{Arg, ArgAction, Command, value_parser};
 
 use super::Fault;
 use super::file::{self, Directive};
+use super::secure::Trust;
 use super::sources::variable;
 use crate::commands::VERSION;
 use crate::state::settings::{Kind, Setting};
@@ -18,8 +19,8 @@ use crate::state::settings_table::ROWS;
 /// What the arguments ask for.
 #[derive(Debug)]
 pub(super) enum Wish {
-    /// Ask a running server how it is; the address, if one is given.
-    Health(Option<String>),
+    /// Ask a running server how it is: the address, if one is given, and whom to believe.
+    Health(Option<String>, Trust),
     /// Print this and be done.
     Print(String),
     /// Serve.
@@ -62,7 +63,15 @@ fn subcommand(arguments: &[String]) -> Result<Wish, Fault> {
         Err(error) => return Err(one_sentence(&error.render().to_string())),
     };
     match matches.subcommand() {
-        Some(("health", matches)) => Ok(Wish::Health(matches.get_one::<String>("url").cloned())),
+        Some(("health", matches)) => {
+            let word = |name| matches.get_one::<String>(name).cloned();
+            let trust = Trust {
+                authorities: word("cacert"),
+                is_blind: matches.get_flag("insecure"),
+                identity: word("cert").zip(word("key")),
+            };
+            Ok(Wish::Health(word("url"), trust))
+        }
         Some(("completions", matches)) => {
             let shell = *matches.get_one::<clap_complete::Shell>("shell").expect("a required argument");
             let mut script = Vec::new();
@@ -134,9 +143,22 @@ fn command() -> Command {
     let file = Arg::new("file")
         .value_name("FILE")
         .help("Settings in redis.conf's syntax; - reads the standard input.");
-    let health = Command::new("health").about("Asks a running server for a PONG; exits with 0 or 1.").arg(
-        Arg::new("url").value_name("URL").help("redis://[[user]:password@]host[:port] or unix:///path."),
-    );
+    let health = Command::new("health")
+        .about("Asks a running server for a PONG; exits with 0 or 1.")
+        .arg(
+            Arg::new("url")
+                .value_name("URL")
+                .help("redis[s]://[[user]:password@]host[:port] or unix:///path."),
+        )
+        .arg(file_of("cacert", "Authorities that may vouch for the server of a rediss:// address, in PEM."))
+        .arg(file_of("cert", "Certificate to show to that server, in PEM.").requires("key"))
+        .arg(file_of("key", "Its key, in PEM.").requires("cert"))
+        .arg(
+            Arg::new("insecure")
+                .long("insecure")
+                .action(ArgAction::SetTrue)
+                .help("Believes any server behind a rediss:// address."),
+        );
     let shells = Arg::new("shell").required(true).value_parser(value_parser!(clap_complete::Shell));
     Command::new("redlatch")
         .version(env!("CARGO_PKG_VERSION"))
@@ -156,6 +178,10 @@ fn command() -> Command {
         .subcommand(health)
         .subcommand(Command::new("completions").about("Prints a shell's completions.").arg(shells))
         .subcommand(Command::new("man").about("Prints the man page."))
+}
+
+fn file_of(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name("FILE").help(help)
 }
 
 fn flag(row: &'static Setting) -> Arg {

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::Fault;
+use super::secure::{self, Stream, Trust};
 
 /// How long a server may take for each step.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -16,43 +17,59 @@ const ANSWER_BYTES_MAX: usize = 1024;
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Target {
     place: String,
-    is_unix: bool,
+    means: Means,
     user: String,
     password: String,
+}
+
+/// What carries the words.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Means {
+    #[default]
+    Tcp,
+    Tls,
+    Unix,
 }
 
 /// Asks the server at `url` for a PONG; without one, the server that the environment of this process would start.
 ///
 /// # Errors
-/// When it cannot be reached, takes more than [`PATIENCE`], or answers anything else.
-pub(super) fn check(url: Option<&str>) -> Result<(), Fault> {
-    let target = match url {
-        Some(url) => parse(url)?,
-        None => of_environment(|name| std::env::var(name).ok().filter(|value| !value.is_empty())),
+/// When it cannot be reached or believed, takes more than [`PATIENCE`], or answers anything else.
+pub(super) fn check(url: Option<&str>, trust: Trust) -> Result<(), Fault> {
+    let (target, trust) = match url {
+        Some(url) => (parse(url)?, trust),
+        None => of_environment(|name| std::env::var(name).ok().filter(|value| !value.is_empty()), trust),
     };
     let place = &target.place;
     let failed = |error: std::io::Error| format!("{place}: {error}");
-    let answer = if target.is_unix {
-        let stream = UnixStream::connect(place).map_err(failed)?;
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .and(stream.set_write_timeout(Some(PATIENCE)))
-            .map_err(failed)?;
-        talk(stream, &target)
-    } else {
-        let address = place.to_socket_addrs().map_err(failed)?.next();
-        let address = address.ok_or_else(|| format!("{place}: no such host"))?;
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .and(stream.set_write_timeout(Some(PATIENCE)))
-            .map_err(failed)?;
-        talk(stream, &target)
+    let stream: Box<dyn Stream> = match target.means {
+        Means::Unix => {
+            let stream = UnixStream::connect(place).map_err(failed)?;
+            let timeouts = stream.set_read_timeout(Some(PATIENCE));
+            timeouts.and(stream.set_write_timeout(Some(PATIENCE))).map_err(failed)?;
+            Box::new(stream)
+        }
+        Means::Tcp => Box::new(connect(place)?),
+        Means::Tls => {
+            let host = place.rsplit_once(':').map_or(place.as_str(), |(host, _)| host);
+            secure::seal(connect(place)?, host.trim_matches(['[', ']']), &trust)?
+        }
     };
+    let answer = talk(stream, &target);
     match answer.map_err(failed)?.as_str() {
         "+PONG" => Ok(()),
         other => Err(format!("{place} answers '{other}'")),
     }
+}
+
+fn connect(place: &str) -> Result<TcpStream, Fault> {
+    let failed = |error: std::io::Error| format!("{place}: {error}");
+    let address = place.to_socket_addrs().map_err(failed)?.next();
+    let address = address.ok_or_else(|| format!("{place}: no such host"))?;
+    let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
+    let timeouts = stream.set_read_timeout(Some(PATIENCE));
+    timeouts.and(stream.set_write_timeout(Some(PATIENCE))).map_err(failed)?;
+    Ok(stream)
 }
 
 fn talk(mut stream: impl Read + Write, target: &Target) -> std::io::Result<String> {
@@ -83,28 +100,37 @@ fn ask(stream: &mut (impl Read + Write), words: &[&str]) -> std::io::Result<Stri
     Ok(String::from_utf8_lossy(answer.trim_ascii_end()).into_owned())
 }
 
-fn of_environment(read: impl Fn(&str) -> Option<String>) -> Target {
+fn of_environment(read: impl Fn(&str) -> Option<String>, trust: Trust) -> (Target, Trust) {
     let password = read("REDLATCH_REQUIREPASS").unwrap_or_default();
-    let port =
-        read("REDLATCH_PORT").filter(|port| port.parse::<u16>().is_ok()).unwrap_or_else(|| "6379".into());
-    match read("REDLATCH_UNIXSOCKET") {
-        Some(place) if port == "0" => Target { place, is_unix: true, password, ..Target::default() },
-        _ => Target { place: format!("127.0.0.1:{port}"), password, ..Target::default() },
+    let port_of = |name: &str| read(name).filter(|port| port.parse::<u16>().is_ok());
+    let port = port_of("REDLATCH_PORT").unwrap_or_else(|| "6379".into());
+    let tls_port = port_of("REDLATCH_TLS_PORT").filter(|port| port != "0");
+    let target = |place, means| Target { place, means, password, user: String::new() };
+    match (read("REDLATCH_UNIXSOCKET"), tls_port) {
+        (Some(place), _) if port == "0" => (target(place, Means::Unix), trust),
+        (None, Some(tls_port)) if port == "0" => {
+            // It is this machine's own: its certificate, which may name the outside only, is what we would show, too.
+            let identity = read("REDLATCH_TLS_CERT_FILE").zip(read("REDLATCH_TLS_KEY_FILE"));
+            let trust = Trust { is_blind: true, identity: trust.identity.or(identity), ..trust };
+            (target(format!("127.0.0.1:{tls_port}"), Means::Tls), trust)
+        }
+        _ => (target(format!("127.0.0.1:{port}"), Means::Tcp), trust),
     }
 }
 
 fn parse(url: &str) -> Result<Target, Fault> {
-    let unfit = || format!("URL '{url}': must be redis://[[user]:password@]host[:port] or unix:///path");
+    let unfit = || format!("URL '{url}': must be redis[s]://[[user]:password@]host[:port] or unix:///path");
     let (scheme, rest) = url.split_once("://").ok_or_else(unfit)?;
-    let is_unix = match scheme {
-        "redis" => false,
-        "unix" => true,
+    let means = match scheme {
+        "redis" => Means::Tcp,
+        "rediss" => Means::Tls,
+        "unix" => Means::Unix,
         _ => return Err(unfit()),
     };
     let (login, place) = rest.rsplit_once('@').unwrap_or(("", rest));
     let (user, password) = login.split_once(':').unwrap_or(("", login));
     let place = match place.split(['/', '?']).next() {
-        Some(_) if is_unix => place.split('?').next().unwrap_or(place).to_owned(),
+        Some(_) if means == Means::Unix => place.split('?').next().unwrap_or(place).to_owned(),
         Some("") | None => "127.0.0.1:6379".to_owned(),
         Some(host) if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
             host.to_owned()
@@ -114,7 +140,7 @@ fn parse(url: &str) -> Result<Target, Fault> {
     if place.is_empty() {
         return Err(unfit());
     }
-    Ok(Target { place, is_unix, user: decoded(user), password: decoded(password) })
+    Ok(Target { place, means, user: decoded(user), password: decoded(password) })
 }
 
 /// Undoes percent-encoding.
@@ -149,6 +175,7 @@ mod tests {
             ("redis://host:7000/0", "host:7000", "", ""),
             ("redis://:p%40ss@[::1]:7000", "[::1]:7000", "", "p@ss"),
             ("redis://me:secret@host", "host:6379", "me", "secret"),
+            ("rediss://host:7000", "host:7000", "", ""),
             ("unix:///run/redlatch.sock", "/run/redlatch.sock", "", ""),
         ] {
             let target = parse(url).unwrap();
@@ -161,7 +188,22 @@ mod tests {
 
     #[test]
     fn without_an_address_it_is_the_server_of_this_environment() {
-        let target = of_environment(|name| (name == "REDLATCH_PORT").then(|| "7000".to_owned()));
-        assert_eq!(target.place, "127.0.0.1:7000");
+        let target = |variables: &[(&str, &str)]| {
+            let read = |name: &str| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            };
+            of_environment(read, Trust::default())
+        };
+        let place = |variables| target(variables).0.place;
+        assert_eq!(place(&[("REDLATCH_PORT", "7000"), ("REDLATCH_TLS_PORT", "7001")]), "127.0.0.1:7000");
+        assert_eq!(place(&[("REDLATCH_PORT", "0"), ("REDLATCH_UNIXSOCKET", "/run/it")]), "/run/it");
+        let (tls, trust) = target(&[
+            ("REDLATCH_PORT", "0"),
+            ("REDLATCH_TLS_PORT", "7001"),
+            ("REDLATCH_TLS_CERT_FILE", "c"),
+            ("REDLATCH_TLS_KEY_FILE", "k"),
+        ]);
+        assert_eq!((&*tls.place, tls.means), ("127.0.0.1:7001", Means::Tls));
+        assert_eq!(trust.identity, Some(("c".to_owned(), "k".to_owned())));
     }
 }

@@ -9,6 +9,7 @@ mod file;
 mod flags;
 mod health;
 mod log;
+mod secure;
 mod serve;
 mod sources;
 
@@ -39,7 +40,7 @@ fn run(arguments: &[String]) -> Result<(), Fault> {
         arguments.split_first().map_or(("redlatch", &[][..]), |(p, rest)| (p.as_str(), rest));
     match flags::read(rest)? {
         Wish::Print(text) => print(text.as_bytes()),
-        Wish::Health(url) => health::check(url.as_deref()),
+        Wish::Health(url, trust) => health::check(url.as_deref(), trust),
         Wish::Serve(request) => {
             let settings = sources::gather(&request)?;
             serve::serve(program, settings)

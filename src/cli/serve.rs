@@ -23,9 +23,14 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
         settings.set(name, value).map_err(|refused| refused.to_string())?;
         builder = builder.set(*name, value);
     }
-    if settings.text("port") == "0" && settings.text("unixsocket").is_empty() {
+    if settings.text("port") == "0"
+        && settings.text("tls-port") == "0"
+        && settings.text("unixsocket").is_empty()
+    {
         return Err(
-            "port '0': must be above 0, or auto, where no unixsocket is set: nobody could connect".into()
+            "port '0': must be above 0, or auto, where neither tls-port nor unixsocket is set: nobody could \
+                    connect"
+                .into(),
         );
     }
     let level = log::open(&settings.text("loglevel"), &settings.text("logfile"))?;
@@ -42,28 +47,40 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
     // The terminal may go; the server stays, as Redis does.
-    let _hangup = signal(SignalKind::hangup()).map_err(cannot)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(cannot)?;
     drop(entered);
     let server = builder.start_on_threads(threads).map_err(|refused| refused.to_string())?;
     server.settings().on_change(move |settings| level(&settings.text("loglevel")));
     announce(&server, &settings);
     let reason = runtime.block_on(async {
-        tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-            () = server.stopped() => "SHUTDOWN",
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => break "SIGTERM",
+                _ = interrupt.recv() => break "SIGINT",
+                () = server.stopped() => break "SHUTDOWN",
+                _ = hangup.recv() => reload(&server),
+            }
         }
     });
     tracing::info!(reason, "Ending");
     server.stop();
     server.join();
-    let port_file = settings.text("port-file");
-    if !port_file.is_empty() {
-        // Whoever waits for the file of the next server must not find this one's.
-        let _ = std::fs::remove_file(port_file);
+    for port_file in [settings.text("port-file"), settings.text("tls-port-file")] {
+        if !port_file.is_empty() {
+            // Whoever waits for the file of the next server must not find this one's.
+            let _ = std::fs::remove_file(port_file);
+        }
     }
     tracing::info!("Ended");
     Ok(())
+}
+
+/// Certificates that have been renewed are taken up; what cannot be used is not, and said.
+fn reload(server: &Server) {
+    match server.reload_certificates() {
+        Ok(()) => tracing::info!("Certificates have been read again"),
+        Err(reason) => tracing::warn!(reason, "Certificates stay as they were"),
+    }
 }
 
 /// The banner is the one that harnesses wait for, in the name of the program they think they started.
@@ -89,7 +106,9 @@ fn greet(program: &str, ignored: &[String]) {
 }
 
 fn announce(server: &Server, settings: &Settings) {
-    let (port, socket) = (settings.text("port"), settings.text("unixsocket"));
+    let (port, tls_port, socket) =
+        (settings.text("port"), settings.text("tls-port"), settings.text("unixsocket"));
     let tcp = if port == "0" { String::new() } else { server.addr().to_string() };
-    tracing::info!(tcp, unix = socket, "Ready to accept connections");
+    let tls = if tls_port == "0" { String::new() } else { server.tls_addr().to_string() };
+    tracing::info!(tcp, tls, unix = socket, "Ready to accept connections");
 }

@@ -71,8 +71,9 @@ fn keys(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let pattern = call.args.word()?;
 
     let mut found = Found::default();
+    let takes_all = glob::is_all(pattern);
     call.view.for_each_key(|name| {
-        if glob::matches(pattern, name) {
+        if takes_all || glob::matches(pattern, name) {
             found.add(name);
         }
     });

@@ -2,6 +2,8 @@
 //!
 //! Source  Redis 7.0 `config.c`: names are checked before values, all values are taken or none.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::row::{Flags, Group, Row, block, pattern, text};
 use super::{Call, Outcome, Shared, help};
 use crate::error::Refusal;
@@ -96,8 +98,10 @@ fn all(shared: &Shared) -> Vec<(&'static str, String)> {
     let mut all = shared.settings.fitting(&[b"*"]);
     for (name, value) in &mut all {
         // `auto` has become a number by now.
-        if *name == "port" {
-            *value = shared.port.load(std::sync::atomic::Ordering::Relaxed).to_string();
+        match *name {
+            "port" => *value = shared.port.load(Relaxed).to_string(),
+            "tls-port" => *value = shared.tls_port.load(Relaxed).to_string(),
+            _ => {}
         }
     }
     all.extend(FIXED.iter().map(|(name, value)| (*name, (*value).to_owned())));

@@ -3,8 +3,6 @@
 //! Source  Redis 7.0 `genRedisInfoString`: names and order; what clients, redis_exporter and Redis Insight look for is
 //!         there even where it cannot be anything but zero here.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use super::VERSION;
 use super::metrics::{Metric, counter, fact, gauge, human, never, percent, secs, show, zero};
 use crate::state::channels::Kind as Listening;
@@ -58,7 +56,7 @@ const SERVER: &[Metric] = &[
     fact("process_id", |seen| show(seen.process.id)),
     never("process_supervised", |_| show("no")),
     fact("run_id", |seen| show(&seen.shared.run_id)),
-    fact("tcp_port", |seen| show(seen.shared.port.load(Relaxed))),
+    fact("tcp_port", |seen| show(seen.shared.main_port())),
     fact("server_time_usec", |seen| show(seen.shared.clock.wall_micros())),
     counter("uptime_in_seconds", "Seconds since the start.", |seen| show(seen.uptime_secs())),
     counter("uptime_in_days", "Days since the start.", |seen| show(seen.uptime_secs() / 86_400)),

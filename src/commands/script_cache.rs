@@ -45,8 +45,9 @@ impl Script {
         let (text, hex) = (Box::<[u8]>::from(text), hex(&sha));
         // What a script calls has to be there: some scripts of the table wait for commands to come.
         let is_known = |command: &'static str| table().find(command.as_bytes()).is_some();
+        let may_run_long = may_run_long(&text[body..]);
         let program = recognise(&text[body..]).filter(|program| program.commands().all(is_known));
-        Ok(Self { sha, hex, program, flags, may_run_long: may_run_long(&text), text, body })
+        Ok(Self { sha, hex, program, flags, may_run_long, text, body })
     }
 
     /// Whether its first line says what it does, and not that it writes nothing.
@@ -122,11 +123,27 @@ pub(super) fn parse_sha(digits: &[u8]) -> Option<Sha> {
         return None;
     }
     for (byte, pair) in sha.iter_mut().zip(digits.chunks_exact(2)) {
-        let [high, low] = [pair[0], pair[1]].map(|digit| char::from(digit).to_digit(16));
-        *byte = (high? << 4 | low?) as u8;
+        let (high, low) = (DIGITS[usize::from(pair[0])], DIGITS[usize::from(pair[1])]);
+        if high | low == NO_DIGIT {
+            return None;
+        }
+        *byte = high << 4 | low;
     }
     Some(sha)
 }
+
+/// What each byte is worth as a hexadecimal digit: all bits for one that is none.
+const DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        digits[b"0123456789abcdef"[value] as usize] = value as u8;
+        digits[b"0123456789ABCDEF"[value] as usize] = value as u8;
+        value += 1;
+    }
+    digits
+};
+const NO_DIGIT: u8 = u8::MAX;
 
 fn hex(sha: &Sha) -> String {
     sha.iter().map(|byte| format!("{byte:02x}")).collect()

@@ -56,6 +56,8 @@ pub struct Shared {
     pub run_id: String,
     /// The TCP port, once there is one.
     pub port: AtomicU64,
+    /// The port for TLS, once there is one.
+    pub tls_port: AtomicU64,
     /// Set by SHUTDOWN; the shell looks at it when woken.
     pub is_stopping: AtomicBool,
     /// Whether entries leave on time, or only when somebody touches them: DEBUG SET-ACTIVE-EXPIRE.
@@ -138,6 +140,7 @@ impl Shared {
             started,
             run_id: String::new(),
             port: AtomicU64::new(0),
+            tls_port: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
             probe: None,
@@ -152,6 +155,14 @@ impl Shared {
     #[must_use]
     pub fn with_probe(self, probe: Arc<dyn Probe>) -> Self {
         Self { probe: Some(probe), ..self }
+    }
+
+    /// The port that INFO names: the one for TLS where there is no other.
+    pub fn main_port(&self) -> u64 {
+        match self.port.load(Relaxed) {
+            0 => self.tls_port.load(Relaxed),
+            port => port,
+        }
     }
 
     /// The process that the server runs in, as far as anybody knows.

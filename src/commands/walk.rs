@@ -32,7 +32,7 @@ impl<'a> WalkOptions<'a> {
                 options.count =
                     u64::try_from(count).ok().filter(|count| *count > 0).ok_or(Refusal::Syntax)?;
             } else if args.take("MATCH") {
-                options.pattern = Some(args.word()?);
+                options.pattern = Some(args.word()?).filter(|pattern| !glob::is_all(pattern));
             } else if !own(args)? {
                 return Err(Refusal::Syntax);
             }

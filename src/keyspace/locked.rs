@@ -73,8 +73,11 @@ impl<'k> Locked<'k> {
         indices: impl Iterator<Item = usize>,
         patience: Patience,
     ) -> Option<Self> {
-        let held = indices.map(|index| Some((index, keyspace.hold(index, patience)?)));
-        held.collect::<Option<_>>().map(Self::Many)
+        let mut many = SmallVec::with_capacity(indices.size_hint().0);
+        for index in indices {
+            many.push((index, keyspace.hold(index, patience)?));
+        }
+        Some(Self::Many(many))
     }
 
     #[inline]

@@ -11,6 +11,9 @@ use crate::limits::{
     UNAUTHENTICATED_BULK_BYTES_MAX,
 };
 
+/// How every TLS client begins: a handshake record, major version 3.
+const TLS_HANDSHAKE: &[u8] = &[0x16, 3];
+
 /// How much a client may ask for: less before it has authenticated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Trust {
@@ -232,6 +235,9 @@ impl Decoder {
     }
 
     fn inline(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
+        if buffer.starts_with(TLS_HANDSHAKE) {
+            return Err(ProtocolError::Tls);
+        }
         let from = self.searched;
         let Some(found) = buffer[from..].iter().position(|byte| *byte == b'\n') else {
             self.searched = buffer.len();
@@ -353,6 +359,7 @@ mod tests {
             (b"*1\r\n$-1\r\n", ProtocolError::BulkLength),
             (b"*1\r\n$536870913\r\n", ProtocolError::BulkLength),
             (b"PING \"x\r\n", ProtocolError::Quotes),
+            (b"\x16\x03\x01\x02", ProtocolError::Tls),
         ] {
             assert_eq!(all(bytes, bytes.len()), Err(error), "{}", bytes.escape_ascii());
         }

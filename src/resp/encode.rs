@@ -28,6 +28,11 @@ impl<'a> Reply<'a> {
         Self { out, protocol }
     }
 
+    /// Bytes in the output, this reply's and those before it.
+    pub fn written(&self) -> usize {
+        self.out.len()
+    }
+
     /// Later replies are written in `protocol`: HELLO's own answer already is.
     pub fn set_protocol(&mut self, protocol: Protocol) {
         self.protocol = protocol;

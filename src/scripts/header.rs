@@ -1,4 +1,4 @@
-//! What the text of a script says before it is run: its first line, `#!lua flags=no-writes`, and whether it could take long.
+//! What the first line of a script says before it is run: `#!lua flags=no-writes`.
 //!
 //! Source  Redis 7.0 `eval.c`, `evalExtractShebangFlags`.
 
@@ -70,36 +70,6 @@ impl Flags {
     }
 }
 
-/// Whether a script could take long: it has a loop, a function of its own, or calls what may work for long on little.
-/// A script that has none of them does a bounded number of things, one after the other; one that hides the words, in a key of
-/// a table that it computes, is held by its budget all the same.
-pub fn may_run_long(text: &[u8]) -> bool {
-    let mut words = text.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-    words.any(|word| LONG_WORDS.contains(&word))
-}
-
-/// Keywords that repeat, and the names of functions whose work is not in proportion to the script's text.
-const LONG_WORDS: &[&[u8]] = &[
-    b"while",
-    b"for",
-    b"repeat",
-    b"function",
-    b"find",
-    b"match",
-    b"gmatch",
-    b"gfind",
-    b"gsub",
-    b"rep",
-    b"sort",
-    b"load",
-    b"loadstring",
-    b"foreach",
-    b"foreachi",
-    // The same table in many places is written as often.
-    b"encode",
-    b"pack",
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,14 +89,5 @@ mod tests {
         ] {
             assert_eq!(read(text).unwrap_err(), line, "{text}");
         }
-    }
-
-    #[test]
-    fn a_script_without_loops_and_searches_does_not_run_long() {
-        assert!(!may_run_long(
-            b"local n = redis.call('incr', KEYS[1]) if n == 1 then return n end return ARGV[1]"
-        ));
-        assert!(may_run_long(b"while true do end"));
-        assert!(may_run_long(b"return ('x'):rep(2^28)"));
     }
 }

@@ -4,6 +4,7 @@
 //! Knows   nothing of shards or connections: a script makes its calls through a trait, [`native::Calls`] for a program.
 //! Source  Lua 5.1 reference manual; Redis 7.0 `script.c`, `script_lua.c` for conversions and error texts.
 
+mod effort;
 mod fold;
 mod header;
 mod known;
@@ -19,7 +20,8 @@ mod spellings;
 mod table;
 mod walk;
 
-pub use header::{Flags, Header, header, may_run_long};
+pub use effort::may_run_long;
+pub use header::{Flags, Header, header};
 pub use known::{KNOWN, Known};
 pub use lexer::{SCRIPT_BYTES_MAX, TOKENS_MAX};
 pub use shape::{DEPTH_MAX, HOLES_MAX, LOCALS_MAX, NotAShape, Operand, Shape};

@@ -124,12 +124,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             self.house.engine.shared().metrics.output_bytes.add(sent as u64);
             desk.written += sent;
         }
+        // What a stream has taken may lie in a record that its socket has not.
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         desk.written = 0;
         desk.output.clear();
         if desk.output.capacity() > OUTPUT_BYTES_KEPT {
             desk.output = Vec::new();
         }
-        Poll::Ready(Ok(()))
+        flushed
     }
 
     /// Receives into the input; true when something came, an error when nothing ever will.

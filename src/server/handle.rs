@@ -14,6 +14,7 @@ use super::Builder;
 use super::connection::Connection;
 use super::house::{AnyClock, House};
 use super::listen::{self, Workers};
+use super::tls::Tls;
 use crate::clock::LockTime;
 use crate::keyspace::{Due, Lease, Reach, View};
 
@@ -37,6 +38,7 @@ use crate::keyspace::{Due, Lease, Reach, View};
 pub struct Server {
     house: House,
     address: Option<SocketAddr>,
+    sealed: Option<(SocketAddr, Arc<Tls>)>,
     workers: Arc<Workers>,
     threads: Option<Threads>,
 }
@@ -60,10 +62,11 @@ impl Server {
     pub(super) fn new(
         house: House,
         address: Option<SocketAddr>,
+        sealed: Option<(SocketAddr, Arc<Tls>)>,
         workers: Arc<Workers>,
         threads: Option<Threads>,
     ) -> Self {
-        Self { house, address, workers, threads }
+        Self { house, address, sealed, workers, threads }
     }
 
     pub(super) fn house(&self) -> &House {
@@ -83,10 +86,40 @@ impl Server {
     /// # Panics
     /// When the server was built with port 0, without TCP.
     pub fn url(&self) -> String {
+        self.url_of("redis", self.addr())
+    }
+
+    /// The address to connect to with TLS.
+    ///
+    /// # Panics
+    /// When the server was built without [`Builder::tls`].
+    pub fn tls_addr(&self) -> SocketAddr {
+        self.sealed.as_ref().expect("a server with a TLS port").0
+    }
+
+    /// The same as Redis clients write it: `rediss://127.0.0.1:40001`, with the password if one is needed.
+    ///
+    /// # Panics
+    /// When the server was built without [`Builder::tls`].
+    pub fn tls_url(&self) -> String {
+        self.url_of("rediss", self.tls_addr())
+    }
+
+    fn url_of(&self, scheme: &str, address: SocketAddr) -> String {
         match self.house.engine.shared().settings.text("requirepass").as_str() {
-            "" => format!("redis://{}", self.addr()),
-            password => format!("redis://:{password}@{}", self.addr()),
+            "" => format!("{scheme}://{address}"),
+            password => format!("{scheme}://:{password}@{address}"),
         }
+    }
+
+    /// Reads the files of certificates and keys again, as SIGHUP does: new connections meet what is there now. Without a
+    /// TLS port there is nothing to do.
+    ///
+    /// # Errors
+    /// Which setting cannot be used, and why. The certificates stay what they were.
+    pub fn reload_certificates(&self) -> Result<(), String> {
+        let Some((_, tls)) = &self.sealed else { return Ok(()) };
+        self.house.engine.shared().settings.undisturbed(|settings| tls.renew(&|name| settings.text(name)))
     }
 
     #[cfg(feature = "cli")]

@@ -1,26 +1,27 @@
 //! Sockets: where connections come from.
 //!
-//! Rule    a port is bound exclusively, so that a second server on it fails; a Unix socket has its permissions before
-//!         anybody can connect.
+//! Rule    a port is bound exclusively, so that a second server on it fails.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Handle;
 
 use super::connection::Connection;
 use super::house::House;
+use super::tls::Tls;
+use super::unix::SocketFile;
 use crate::state::clients::Client;
 use crate::state::session::Session;
 
 /// Connections that may wait to be accepted; Redis' `tcp-backlog` is 511.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: i32 = 1024;
 
 /// Runtimes that connections are dealt out to, one after the other.
 #[derive(Debug)]
@@ -56,31 +57,13 @@ pub(super) fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// A Unix socket that listens at `path`, replacing a dead one that was left there.
-///
-/// # Errors
-/// When the path cannot be bound, or another server listens there.
-pub(super) fn unix(path: &Path, permissions: Option<u32>) -> io::Result<std::os::unix::net::UnixListener> {
-    use std::os::unix::fs::PermissionsExt;
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        return Err(io::ErrorKind::AddrInUse.into());
-    }
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.bind(&SockAddr::unix(path)?)?;
-    if let Some(mode) = permissions {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-    }
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
-}
-
 /// Accepts TCP connections until the server ends.
-pub(super) async fn accept_tcp(listener: TcpListener, house: House, workers: std::sync::Arc<Workers>) {
+pub(super) async fn accept_tcp(
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    house: House,
+    workers: Arc<Workers>,
+) {
     loop {
         let accepted = tokio::select! {
             () = house.stopped() => return,
@@ -89,7 +72,7 @@ pub(super) async fn accept_tcp(listener: TcpListener, house: House, workers: std
         match accepted {
             Ok((stream, peer)) => {
                 if let Ok(stream) = stream.into_std() {
-                    deal_tcp(stream, peer, &house, &workers);
+                    deal_tcp(stream, peer, tls.clone(), &house, &workers);
                 }
             }
             Err(error) => rest(&error).await,
@@ -97,25 +80,13 @@ pub(super) async fn accept_tcp(listener: TcpListener, house: House, workers: std
     }
 }
 
-/// The file of a Unix socket, removed when nobody listens there any more: also when the runtime of the listener ends
-/// before its task does.
-struct SocketFile(PathBuf);
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        // Nobody is harmed when it is gone already.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// Accepts connections through a Unix socket until the server ends; then removes the socket.
+/// Accepts connections through a Unix socket until the server ends; then its file goes.
 pub(super) async fn accept_unix(
     listener: UnixListener,
-    path: PathBuf,
+    file: SocketFile,
     house: House,
-    workers: std::sync::Arc<Workers>,
+    workers: Arc<Workers>,
 ) {
-    let file = SocketFile(path);
     loop {
         let accepted = tokio::select! {
             () = house.stopped() => return,
@@ -124,7 +95,7 @@ pub(super) async fn accept_unix(
         match accepted {
             Ok((stream, _)) => {
                 let Ok(stream) = stream.into_std() else { continue };
-                let (house, name) = (house.clone(), file.0.display().to_string());
+                let (house, name) = (house.clone(), file.path().display().to_string());
                 workers.next().spawn(async move {
                     if let Ok(stream) = UnixStream::from_std(stream) {
                         serve(stream, house, format!("{name}:0"), format!("{name}:0"), true).await;
@@ -136,13 +107,27 @@ pub(super) async fn accept_unix(
     }
 }
 
-fn deal_tcp(stream: std::net::TcpStream, peer: SocketAddr, house: &House, workers: &Workers) {
-    let house = house.clone();
+fn deal_tcp(
+    stream: std::net::TcpStream,
+    peer: SocketAddr,
+    tls: Option<Arc<Tls>>,
+    house: &House,
+    workers: &Workers,
+) {
+    let (house, peer) = (house.clone(), peer.to_string());
     workers.next().spawn(async move {
         let Ok(stream) = TcpStream::from_std(stream) else { return };
         let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
         prepare(&stream, &house);
-        serve(stream, house, peer.to_string(), local, false).await;
+        match tls {
+            None => serve(stream, house, peer, local, false).await,
+            // Who is turned away here is turned away in silence: there is no handshake for the sake of a refusal.
+            Some(tls) => {
+                if let Some(session) = admit(&house, peer, local, false) {
+                    Connection::new(tls.seal(stream), house, session).await;
+                }
+            }
+        }
     });
 }
 
@@ -194,8 +179,8 @@ async fn rest(error: &io::Error) {
     tokio::time::sleep(Duration::from_millis(10)).await;
 }
 
-/// The socket addresses that the words of `bind` and a port name; a leading `-` allows one to be missing.
-pub(super) fn addresses(bind: &str, port: u16) -> Result<Vec<(SocketAddr, bool)>, String> {
+/// The addresses that the words of `bind` name; a leading `-` allows one to be missing.
+pub(super) fn addresses(bind: &str) -> Result<Vec<(IpAddr, bool)>, String> {
     bind.split_whitespace()
         .map(|word| {
             let (word, may_fail) = word.strip_prefix('-').map_or((word, false), |word| (word, true));
@@ -207,7 +192,7 @@ pub(super) fn addresses(bind: &str, port: u16) -> Result<Vec<(SocketAddr, bool)>
                     .parse()
                     .map_err(|_| format!("bind '{word}': must be IP addresses separated by spaces"))?,
             };
-            Ok((SocketAddr::new(ip, port), may_fail))
+            Ok((ip, may_fail))
         })
         .collect()
 }

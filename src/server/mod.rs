@@ -11,12 +11,18 @@ mod house;
 mod listen;
 mod probe;
 mod ticker;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "tls_none.rs"]
+mod tls;
+mod unix;
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Handle;
@@ -31,6 +37,7 @@ use crate::state::settings::{SettingError, Settings};
 use clock::{ManualClock, SystemClock};
 use house::{AnyClock, House};
 use listen::Workers;
+use tls::Tls;
 
 pub use handle::{Clock, Keys, Server};
 
@@ -92,6 +99,21 @@ impl Builder {
     #[must_use]
     pub fn port(self, port: u16) -> Self {
         self.set("port", port.to_string())
+    }
+
+    /// A free port for TLS, as whom the certificates and the key in these PEM files say; whoever trusts them may come in.
+    /// Default: no TLS. Needs the feature `tls`.
+    #[must_use]
+    pub fn tls(self, certificates: impl Into<String>, key: impl Into<String>) -> Self {
+        let files = self.set("tls-cert-file", certificates).set("tls-key-file", key);
+        files.set("tls-port", "auto").set("tls-auth-clients", "no")
+    }
+
+    /// Clients of the TLS port must show a certificate from one of the authorities in this PEM file; to be called after
+    /// [`Builder::tls`]. Default: they need none.
+    #[must_use]
+    pub fn tls_clients(self, authorities: impl Into<String>) -> Self {
+        self.set("tls-ca-cert-file", authorities).set("tls-auth-clients", "yes")
     }
 
     /// The password that clients must show. Default: none.
@@ -210,48 +232,38 @@ impl Builder {
 
 /// What a server listens on.
 struct Listeners {
-    tcp: Vec<std::net::TcpListener>,
-    unix: Option<(PathBuf, std::os::unix::net::UnixListener)>,
-    port_file: Option<PathBuf>,
+    tcp: Port,
+    tls: Option<(Port, Arc<Tls>)>,
+    unix: Option<unix::Bound>,
+}
+
+/// One port, on every address of `bind`.
+#[derive(Default)]
+struct Port {
+    listeners: Vec<std::net::TcpListener>,
+    /// Where its number is written once connections are accepted.
+    file: Option<PathBuf>,
 }
 
 impl Listeners {
     fn open(settings: &Settings) -> Result<Self, StartError> {
-        let refused = |address: String| move |error| StartError::Listen { address, error };
-        let mut tcp = Vec::new();
-        let mut port = match settings.text("port").as_str() {
-            "auto" => Some(0),
-            "0" => None,
-            port => Some(port.parse::<u16>().map_err(|_| {
-                StartError::Unusable(format!("port '{port}': must be auto or an integer between 0 and 65535"))
-            })?),
+        let tcp = Port::open(settings, "port", "port-file")?;
+        let tls = Port::open(settings, "tls-port", "tls-port-file")?;
+        let tls = if tls.listeners.is_empty() {
+            None
+        } else {
+            let identity = Tls::open(&|name| settings.text(name)).map_err(StartError::Unusable)?;
+            Some((tls, Arc::new(identity)))
         };
-        if let Some(first) = port {
-            for (address, may_fail) in
-                listen::addresses(&settings.text("bind"), first).map_err(StartError::Unusable)?
-            {
-                // All addresses share the free port that the first one got.
-                let address = SocketAddr::new(address.ip(), port.unwrap_or(0));
-                match listen::tcp(address) {
-                    Ok(listener) => {
-                        port = Some(listener.local_addr()?.port());
-                        tcp.push(listener);
-                    }
-                    Err(_) if may_fail => {}
-                    Err(error) => return Err(refused(address.to_string())(error)),
-                }
-            }
-        }
         let path = settings.text("unixsocket");
         let unix = if path.is_empty() {
             None
         } else {
-            let mode = permissions(&settings.text("unixsocketperm"))?;
-            let listener = listen::unix(path.as_ref(), mode).map_err(refused(path.clone()))?;
-            Some((PathBuf::from(path), listener))
+            let mode = unix::permissions(&settings.text("unixsocketperm")).map_err(StartError::Unusable)?;
+            let bound = unix::Bound::new(path.as_ref(), mode);
+            Some(bound.map_err(|error| StartError::Listen { address: path, error })?)
         };
-        let port_file = settings.text("port-file");
-        Ok(Self { tcp, unix, port_file: (!port_file.is_empty()).then(|| port_file.into()) })
+        Ok(Self { tcp, tls, unix })
     }
 
     fn serve(
@@ -261,25 +273,87 @@ impl Listeners {
         threads: Option<handle::Threads>,
     ) -> Result<Server, StartError> {
         let workers = Arc::new(workers);
-        let address = self.tcp.first().map(std::net::TcpListener::local_addr).transpose()?;
-        let runtime = Handle::current();
-        for listener in self.tcp {
+        let shared = house.engine.shared();
+        let address = self.tcp.serve(&house, &workers, None, &shared.port)?;
+        let mut sealed = None;
+        if let Some((port, tls)) = self.tls {
+            let address = port.serve(&house, &workers, Some(&tls), &shared.tls_port)?;
+            judge_certificates(&shared.settings, Arc::clone(&tls));
+            sealed = address.map(|address| (address, tls));
+        }
+        if let Some(unix) = self.unix {
+            let listener = UnixListener::from_std(unix.listener)?;
+            let accept = listen::accept_unix(listener, unix.file, house.clone(), Arc::clone(&workers));
+            Handle::current().spawn(accept);
+        }
+        Handle::current().spawn(ticker::run(house.clone()));
+        Ok(Server::new(house, address, sealed, workers, threads))
+    }
+}
+
+impl Port {
+    /// The port that the setting `name` asks for: none for 0.
+    fn open(settings: &Settings, name: &'static str, file: &'static str) -> Result<Self, StartError> {
+        let mut number = match settings.text(name).as_str() {
+            "auto" => 0,
+            "0" => return Ok(Self::default()),
+            number => number.parse::<u16>().map_err(|_| {
+                StartError::Unusable(format!(
+                    "{name} '{number}': must be auto or an integer between 0 and 65535"
+                ))
+            })?,
+        };
+        let mut listeners = Vec::new();
+        for (ip, may_fail) in listen::addresses(&settings.text("bind")).map_err(StartError::Unusable)? {
+            // All addresses share the free port that the first one got.
+            let address = SocketAddr::new(ip, number);
+            match listen::tcp(address) {
+                Ok(listener) => {
+                    number = listener.local_addr()?.port();
+                    listeners.push(listener);
+                }
+                Err(_) if may_fail => {}
+                Err(error) => return Err(StartError::Listen { address: address.to_string(), error }),
+            }
+        }
+        let file = settings.text(file);
+        Ok(Self { listeners, file: (!file.is_empty()).then(|| file.into()) })
+    }
+
+    /// Accepts connections, which `tls` seals; its number is stored for whoever asks the server for it.
+    fn serve(
+        self,
+        house: &House,
+        workers: &Arc<Workers>,
+        tls: Option<&Arc<Tls>>,
+        number: &AtomicU64,
+    ) -> Result<Option<SocketAddr>, StartError> {
+        let address = self.listeners.first().map(std::net::TcpListener::local_addr).transpose()?;
+        for listener in self.listeners {
             let listener = TcpListener::from_std(listener)?;
-            runtime.spawn(listen::accept_tcp(listener, house.clone(), Arc::clone(&workers)));
+            let accept = listen::accept_tcp(listener, tls.cloned(), house.clone(), Arc::clone(workers));
+            Handle::current().spawn(accept);
         }
-        if let Some((path, listener)) = self.unix {
-            let listener = UnixListener::from_std(listener)?;
-            runtime.spawn(listen::accept_unix(listener, path, house.clone(), Arc::clone(&workers)));
-        }
-        runtime.spawn(ticker::run(house.clone()));
         if let Some(address) = address {
-            house.engine.shared().port.store(u64::from(address.port()), Relaxed);
-            if let Some(path) = self.port_file {
+            number.store(u64::from(address.port()), Relaxed);
+            if let Some(path) = self.file {
                 write_whole(&path, &format!("{}\n", address.port()))?;
             }
         }
-        Ok(Server::new(house, address, workers, threads))
+        Ok(address)
     }
+}
+
+/// Has CONFIG SET try out certificates before it takes them.
+fn judge_certificates(settings: &Settings, tls: Arc<Tls>) {
+    settings.on_proposal(move |proposal| {
+        let Some(name) = proposal.first("tls-") else { return Ok(()) };
+        tls.renew(&|name| proposal.text(name)).map_err(|expected| {
+            tracing::warn!(reason = expected, "Certificates stay as they were");
+            let reply = "Unable to update TLS configuration. Check server logs.".to_owned();
+            SettingError::Value { name, value: proposal.text(name), expected, reply }
+        })
+    });
 }
 
 /// Writes a file so that a reader sees nothing or all of it.
@@ -288,16 +362,6 @@ fn write_whole(path: &std::path::Path, text: &str) -> io::Result<()> {
     draft.push(".new");
     std::fs::write(&draft, text)?;
     std::fs::rename(draft, path)
-}
-
-fn permissions(octal: &str) -> Result<Option<u32>, StartError> {
-    if octal.is_empty() {
-        return Ok(None);
-    }
-    match u32::from_str_radix(octal, 8) {
-        Ok(mode) if mode <= 0o777 => Ok(Some(mode)),
-        _ => Err(StartError::Unusable(format!("unixsocketperm '{octal}': must be octal, between 0 and 777"))),
-    }
 }
 
 fn shards(settings: &Settings) -> usize {

@@ -11,6 +11,7 @@ pub mod claim;
 pub mod clients;
 pub mod latency;
 pub mod metrics;
+pub mod proposal;
 pub mod running;
 pub mod session;
 pub mod settings;

@@ -6,8 +6,9 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
+use super::proposal::{Judge, Proposal};
 use super::settings_table::ROWS;
 use crate::types::glob;
 
@@ -73,6 +74,8 @@ const SLOW_MICROS_DEFAULT: i64 = 10_000;
 #[derive(Debug)]
 pub struct Settings {
     values: RwLock<Vec<String>>,
+    /// Held while values are tried out and changed.
+    changing: Mutex<()>,
     /// Which keyspace events are published; zero: none.
     events: AtomicU32,
     bulk_bytes_max: AtomicU64,
@@ -83,6 +86,7 @@ pub struct Settings {
     tracked_keys_max: AtomicU64,
     busy_millis: AtomicI64,
     hook: Hook,
+    judge: Judge,
 }
 
 /// Who is told that CONFIG SET has changed something.
@@ -101,6 +105,7 @@ impl Default for Settings {
     fn default() -> Self {
         let settings = Self {
             values: RwLock::new(ROWS.iter().map(|row| row.default.to_owned()).collect()),
+            changing: Mutex::new(()),
             events: AtomicU32::new(0),
             bulk_bytes_max: AtomicU64::new(0),
             script_bytes_max: AtomicU64::new(0),
@@ -110,6 +115,7 @@ impl Default for Settings {
             tracked_keys_max: AtomicU64::new(0),
             busy_millis: AtomicI64::new(0),
             hook: Hook::default(),
+            judge: Judge::default(),
         };
         settings.refresh();
         settings
@@ -137,21 +143,27 @@ impl Settings {
     /// Sets values while the server runs, all or none.
     ///
     /// # Errors
-    /// As [`Settings::set`], and [`SettingError::Immutable`] for what only the start can set.
+    /// As [`Settings::set`], and [`SettingError::Immutable`] for what only the start can set, and whatever
+    /// [`Settings::on_proposal`] finds.
     pub fn set_live(&self, pairs: &[(&str, &str)]) -> Result<(), SettingError> {
-        let mut checked = Vec::with_capacity(pairs.len());
+        let (mut indexes, mut checked) = (Vec::new(), Vec::with_capacity(pairs.len()));
         for (name, value) in pairs {
             let (index, row) = find(name)?;
             if !row.live {
                 return Err(SettingError::Immutable(row.name));
             }
-            checked.push((index, row.kind.check(row.name, value)?));
+            let value = row.kind.check(row.name, value)?;
+            indexes.push(index);
+            checked.push((row.name, value));
         }
+        let changing = self.changing.lock();
+        self.judge.hear(&Proposal::new(self, &checked))?;
         let mut values = self.values.write();
-        for (index, value) in checked {
+        for (index, (_, value)) in indexes.into_iter().zip(checked) {
             values[index] = value;
         }
         drop(values);
+        drop(changing);
         self.refresh();
         if let Some(hook) = self.hook.0.get() {
             hook(self);
@@ -163,6 +175,21 @@ impl Settings {
     /// the first hook is kept.
     pub fn on_change(&self, hook: impl Fn(&Self) + Send + Sync + 'static) {
         let _ = self.hook.0.set(Box::new(hook));
+    }
+
+    /// Asks `judgement` before CONFIG SET changes anything: for what must be tried out, like certificates. Only the first
+    /// is kept.
+    pub fn on_proposal(
+        &self,
+        judgement: impl Fn(&Proposal<'_>) -> Result<(), SettingError> + Send + Sync + 'static,
+    ) {
+        self.judge.appoint(judgement);
+    }
+
+    /// Does something while CONFIG SET changes nothing.
+    pub fn undisturbed<R>(&self, act: impl FnOnce(&Self) -> R) -> R {
+        let _changing = self.changing.lock();
+        act(self)
     }
 
     /// The value of a row of the table.

@@ -58,7 +58,6 @@ pub const FIXED: &[(&str, &str)] = &[
     ("stop-writes-on-bgsave-error", "yes"),
     ("supervised", "no"),
     ("tcp-backlog", "511"),
-    ("tls-port", "0"),
     ("zset-max-listpack-entries", "128"),
     ("zset-max-listpack-value", "64"),
 ];

@@ -1,5 +1,6 @@
 //! Glob patterns: KEYS, SCAN MATCH, PSUBSCRIBE, CONFIG GET.
 //!
+//! Rule    a text of no bytes fits the pattern of no bytes only: not even `*`, as in Redis 7.0.
 //! Rule    at worst the pattern's length times the text's: one place to return to, the last `*`, never a tree of them.
 //! Source  the pattern language of Redis' `stringmatchlen`: `*`, `?`, `[a-z]`, `[^x]`, and `\` to take it literally.
 
@@ -8,12 +9,20 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |a, b| a == b)
 }
 
-/// The same, with the case of ASCII letters ignored.
+/// Whether it is the one pattern of which commands that walk need not ask what fits: then the empty name does, too.
+pub fn is_all(pattern: &[u8]) -> bool {
+    pattern == b"*"
+}
+
+/// Whether the whole of `text` fits `pattern`, the case of ASCII letters ignored.
 pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |a, b| a.eq_ignore_ascii_case(&b))
 }
 
 fn matches_with(pattern: &[u8], text: &[u8], same: impl Fn(u8, u8) -> bool + Copy) -> bool {
+    if text.is_empty() {
+        return pattern.is_empty();
+    }
     let (mut p, mut t) = (0, 0);
     // Where the last star stands, and the text it was last tried to swallow up to. An earlier star never needs to
     // swallow more: whatever it could reach, the later one reaches too.
@@ -93,7 +102,8 @@ mod tests {
     #[test]
     fn patterns_match_as_in_redis() {
         for (pattern, text, fits) in [
-            ("*", "", true),
+            ("*", "", false),
+            ("**", "", false),
             ("", "", true),
             ("", "a", false),
             ("a*", "abc", true),

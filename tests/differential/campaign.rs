@@ -24,7 +24,7 @@ const STEPS: usize = 400;
 /// Disagreements after which a run has said enough.
 const DISAGREEMENTS_MAX: usize = 8;
 /// Replays that are spent on making one shorter.
-const REPLAYS_MAX: usize = 200;
+const REPLAYS_MAX: usize = 1_000;
 /// After which no new world begins: a slow machine does less, not the same later.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -52,12 +52,15 @@ impl Campaign {
         let steps = asked("STEPS").map_or(STEPS, |steps| steps as usize);
         let (began, mut found) = (Instant::now(), BTreeMap::new());
         let is_bounded = asked("WORLDS").is_none();
+        let (mut worlds, mut requests) = (0, 0);
         for seed in seeds {
             let is_late = is_bounded && began.elapsed() > TIME_MAX;
             if is_late || found.len() >= DISAGREEMENTS_MAX {
                 break;
             }
             let steps = self.stock.steps(seed, steps);
+            worlds += 1;
+            requests += steps.iter().map(|step| step.requests.len()).sum::<usize>();
             // What was found already may come first in many worlds.
             if let Err(parted) = self.play(&steps)
                 && !found.contains_key(&parted.command)
@@ -65,6 +68,7 @@ impl Campaign {
                 found.insert(parted.command.clone(), self.shortest(seed, steps, parted));
             }
         }
+        eprintln!("{}: {worlds} worlds, {requests} requests, {} disagreements", self.name, found.len());
         found.into_values().collect()
     }
 

@@ -223,14 +223,6 @@ pub(crate) fn tame(words: &mut Words) {
         let keys = words[1..].iter_mut().filter(|word| *word == b"z0" || *word == b"z1");
         keys.for_each(|word| *word = ONE_SCORE.to_vec());
     }
-    if name == b"SPOP" {
-        // Which members are drawn must not matter for what follows: all are.
-        match words.get(2).map(|word| number(word)) {
-            None if words.len() == 2 => words.push(b"1000".to_vec()),
-            Some(Some(1..=999)) => words[2] = b"1000".to_vec(),
-            _ => {}
-        }
-    }
     if table().find(&name).is_some_and(|command| command.row.flags.has(Flags::BLOCKING)) {
         // Waits for ever or not at all: how long others last is for the transcripts.
         let is_first = name.ends_with(b"MPOP");
@@ -252,6 +244,17 @@ pub(crate) fn tame(words: &mut Words) {
     {
         *offset = b"10".to_vec();
     }
+}
+
+/// Makes a draw that takes away what it draws take all; false when the request is none.
+pub(crate) fn take_all(words: &mut Words) -> bool {
+    let is_taking = words[0].eq_ignore_ascii_case(b"SPOP");
+    match words.get(2).map(|word| number(word)) {
+        None if is_taking && words.len() == 2 => words.push(b"1000".to_vec()),
+        Some(Some(1..=999)) if is_taking => words[2] = b"1000".to_vec(),
+        _ => {}
+    }
+    is_taking
 }
 
 fn number(word: &[u8]) -> Option<i64> {

@@ -1,15 +1,22 @@
 //! What a world does: who sends which requests, all of it decided before the first is sent, so that parts can be left out.
 
+use redlatch::commands::row::Flags;
 use redlatch::commands::{Command, table};
 
 use super::campaign::{Newer, is_newer};
 use super::dice::Dice;
 use super::grammar::{self, Words};
-use super::relaxed::{LEFT_OUT, NEITHERS_OPTIONS, NEWER_OPTIONS, OLDER_TOO, Relaxed, relaxed};
-use super::scripts;
+use super::relaxed::{LEFT_OUT, NEITHERS_OPTIONS, NEWER_OPTIONS, OLDER_TOO, Relaxed, WITHIN_MILLIS, relaxed};
+use super::{draws, libraries, listening, scripts};
+use crate::support::reply::Reply;
 
-/// Clients of a world. The last one begins in RESP3.
-pub(crate) const CLIENTS: usize = 3;
+/// Clients of a world. The last one begins in RESP3, as does the last of those that do not listen.
+pub(crate) const CLIENTS: usize = 5;
+/// The first of the clients that listen, all that follow do, too.
+pub(crate) const LISTENER: usize = 3;
+/// A client that runs no scripts, and may be told of all that it reads and changes: in a script Redis 7.0 counts what is
+/// declared as read, and a change as somebody else's.
+const SCRIPTLESS: usize = 1;
 
 /// What one client writes at once.
 #[derive(Clone, Debug)]
@@ -23,6 +30,8 @@ pub(crate) struct Step {
 pub(crate) struct Request {
     pub(crate) words: Words,
     pub(crate) relaxed: Relaxed,
+    /// Whether its reply says from what the next request draws.
+    pub(crate) is_look: bool,
 }
 
 /// What worlds are made of: commands that both servers have, and scripts.
@@ -65,9 +74,12 @@ impl Stock {
 
     fn step(&self, dice: &mut Dice) -> Step {
         let client = dice.below(CLIENTS);
+        if client >= LISTENER && self.newer == Newer::LeftOut {
+            return Step { client, requests: self.listener(dice) };
+        }
         let requests = match dice.below(20) {
-            0 | 1 => self.transaction(dice),
-            2 => (0..2 + dice.below(6)).map(|_| self.request(dice)).collect(),
+            0 | 1 => self.transaction(client, dice),
+            2 => (0..2 + dice.below(6)).map(|_| self.request(client, dice)).collect(),
             // A SET that ends at once touches its key in Redis 7.0, and not in Valkey.
             3 if self.newer == Newer::LeftOut => vec![self.watch(dice)],
             4 if dice.one_in(4) => vec![plain(&[b"HELLO", dice.pick(&[b"2", b"3", b"3", b"4"])], "HELLO")],
@@ -79,34 +91,76 @@ impl Stock {
             7 if dice.one_in(12) => {
                 let has = |name: &str| self.commands.iter().any(|(command, _)| command.row.name == name);
                 let words = grammar::filler(has, dice);
-                words.map(|words| Request { words, relaxed: Relaxed::Exact }).into_iter().collect()
+                words.map(|words| Request::new(words, Relaxed::Exact)).into_iter().collect()
             }
-            _ => vec![self.request(dice)],
+            8 | 9 if self.newer == Newer::LeftOut => {
+                vec![listening_request(listening::by_anybody(client != SCRIPTLESS, dice))]
+            }
+            _ => vec![self.request(client, dice)],
         };
         Step { client, requests }
     }
 
     /// Any request: of the table mostly, inside a script sometimes.
-    fn request(&self, dice: &mut Dice) -> Request {
-        let first = if self.newer == Newer::LeftOut { 0 } else { 5 };
-        match first + dice.below(24 - first) {
-            0 => Request { words: scripts::alone(dice), relaxed: Relaxed::Unordered },
+    fn request(&self, client: usize, dice: &mut Dice) -> Request {
+        let first = match (self.newer, client) {
+            (Newer::LeftOut, SCRIPTLESS) => 8,
+            (Newer::LeftOut, _) => 0,
+            (Newer::WithTheirTypes, _) => 8,
+        };
+        match first + dice.below(28 - first) {
+            0 => Request::new(scripts::alone(dice), Relaxed::Unordered),
             1 => {
                 let words = scripts::recognised(&self.scripts, dice);
                 let is_timed = words[1].windows(3).any(|part| part.eq_ignore_ascii_case(b"ttl"));
-                Request { words, relaxed: if is_timed { Relaxed::Timed } else { Relaxed::Exact } }
+                let timed = Relaxed::Timed(WITHIN_MILLIS);
+                Request::new(words, if is_timed { timed } else { Relaxed::Exact })
             }
-            2..5 => {
-                let inner = self.command(dice);
-                let relaxed = inner.relaxed;
-                match relaxed {
-                    Relaxed::Exact | Relaxed::Unordered => {
-                        Request { words: scripts::around(&inner.words, dice), relaxed }
-                    }
-                    _ => inner,
-                }
-            }
+            2 | 3 => self.inside(scripts::around, dice),
+            4 => self.inside(scripts::by_sha1, dice),
+            5 => self.inside(libraries::around, dice),
+            6 | 7 => Request::new(libraries::request(dice), Relaxed::Unordered),
             _ => self.command(dice),
+        }
+    }
+
+    /// A request that a script carries out, unless that could not be judged.
+    fn inside(&self, around: fn(&Words, &mut Dice) -> Words, dice: &mut Dice) -> Request {
+        let mut inner = self.command(dice);
+        // All members at once: which are drawn must not matter for what follows.
+        if grammar::take_all(&mut inner.words) {
+            inner.relaxed = Relaxed::Unordered;
+        }
+        match inner.relaxed {
+            relaxed @ (Relaxed::Exact | Relaxed::Unordered) => {
+                Request::new(around(&inner.words, dice), relaxed)
+            }
+            _ => inner,
+        }
+    }
+
+    /// What a client that listens writes at once.
+    fn listener(&self, dice: &mut Dice) -> Vec<Request> {
+        match dice.below(20) {
+            0 => {
+                let mut requests = vec![plain(&[b"MULTI"], "MULTI")];
+                let inner = (0..1 + dice.below(3)).map(|_| listening::in_transaction(dice));
+                requests.extend(inner.map(listening_request));
+                requests.push(plain(&[b"EXEC"], "EXEC"));
+                requests
+            }
+            1 => vec![plain(&[b"HELLO", dice.pick(&[b"2", b"3", b"3"])], "HELLO")],
+            2..5 => (0..2 + dice.below(4)).map(|_| listening_request(listening::by_listener(dice))).collect(),
+            5..9 => loop {
+                // What changes nothing tells nothing, in the middle of its reply least of all.
+                let request = self.command(dice);
+                let name = String::from_utf8_lossy(&request.words[0]).to_uppercase();
+                let flags = table().find(name.as_bytes()).map(|command| command.row.flags);
+                if flags.is_some_and(|flags| flags.has(Flags::READONLY)) {
+                    break vec![request];
+                }
+            },
+            _ => vec![listening_request(listening::by_listener(dice))],
         }
     }
 
@@ -122,12 +176,12 @@ impl Stock {
         let without = if self.newer == Newer::LeftOut { NEWER_OPTIONS } else { NEITHERS_OPTIONS };
         let words = grammar::request(command, sub, without, dice);
         let relaxed = relaxed(command.row.name, &words);
-        Request { words, relaxed }
+        Request::new(words, relaxed)
     }
 
-    fn transaction(&self, dice: &mut Dice) -> Vec<Request> {
+    fn transaction(&self, client: usize, dice: &mut Dice) -> Vec<Request> {
         let mut requests = vec![plain(&[b"MULTI"], "MULTI")];
-        requests.extend((0..1 + dice.below(5)).map(|_| self.request(dice)));
+        requests.extend((0..1 + dice.below(5)).map(|_| self.request(client, dice)));
         let end: &[u8] = if dice.one_in(8) { b"DISCARD" } else { b"EXEC" };
         requests.push(plain(&[end], "EXEC"));
         requests
@@ -141,16 +195,44 @@ impl Stock {
 fn plain(words: &[&[u8]], name: &str) -> Request {
     let words: Words = words.iter().map(|word| word.to_vec()).collect();
     let relaxed = relaxed(name, &words);
-    Request { words, relaxed }
+    Request::new(words, relaxed)
+}
+
+fn listening_request(words: Words) -> Request {
+    let is_listed = words.get(1).is_some_and(|sub| sub.ends_with(b"CHANNELS"));
+    Request::new(words, if is_listed { Relaxed::Unordered } else { Relaxed::Exact })
 }
 
 impl Request {
-    /// As it goes over the wire.
-    pub(crate) fn write(&self, into: &mut Vec<u8>) {
+    pub(crate) fn new(words: Words, relaxed: Relaxed) -> Self {
+        Self { words, relaxed, is_look: false }
+    }
+
+    /// The requests that are sent for this one: of a draw, those that make it comparable, too.
+    pub(crate) fn parts(&self) -> Vec<Self> {
+        let is_drawn = self.relaxed == Relaxed::Drawn;
+        let look = draws::look(&self.words).filter(|_| is_drawn);
+        let look = look.map(|words| Self { words, relaxed: Relaxed::Unordered, is_look: true });
+        let sweep = draws::sweep(&self.words).filter(|_| is_drawn);
+        let sweep = sweep.map(|words| Self::new(words, Relaxed::Exact));
+        look.into_iter().chain([self.clone()]).chain(sweep).collect()
+    }
+
+    /// Whether a reply may have been drawn from what the look has shown.
+    pub(crate) fn is_drawn_from(&self, looked: &Reply, reply: &Reply) -> bool {
+        matches!(reply, Reply::Error(_)) || draws::is_lawful(&self.words, looked, reply)
+    }
+
+    /// As it goes over the wire. `ids` are those of the clients, for `<id 3>`.
+    pub(crate) fn write(&self, ids: &[i64], into: &mut Vec<u8>) {
         into.extend_from_slice(format!("*{}\r\n", self.words.len()).as_bytes());
         for word in &self.words {
+            let named =
+                str::from_utf8(word).ok().and_then(|word| word.strip_prefix("<id ")?.strip_suffix('>'));
+            let id = named.and_then(|client| ids.get(client.parse::<usize>().ok()?));
+            let word = id.map_or_else(|| word.clone(), |id| id.to_string().into_bytes());
             into.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            into.extend_from_slice(word);
+            into.extend_from_slice(&word);
             into.extend_from_slice(b"\r\n");
         }
     }

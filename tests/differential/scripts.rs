@@ -1,5 +1,7 @@
 //! Lua scripts: small ones around generated requests, and those of the table of recognised ones.
 
+use sha1::{Digest, Sha1};
+
 use super::dice::Dice;
 use super::grammar::Words;
 
@@ -78,6 +80,35 @@ pub(crate) fn around(inner: &Words, dice: &mut Dice) -> Words {
     let mut words = vec![name.to_vec(), head, b"0".to_vec()];
     words.extend(tail);
     words
+}
+
+/// A script by its SHA1, which the server may know or not; or what makes it known, or forgotten.
+pub(crate) fn by_sha1(inner: &Words, dice: &mut Dice) -> Words {
+    let text = if dice.one_in(3) { dice.pick(ALONE) } else { dice.pick(AROUND_ONE) };
+    let mut sha1 = sha1_hex(text);
+    if dice.one_in(6) {
+        sha1.make_ascii_uppercase();
+    }
+    let head: Vec<&[u8]> = match dice.below(12) {
+        0..3 => return spell(&[b"SCRIPT", b"LOAD", text.as_bytes()]),
+        3 => return spell(&[b"SCRIPT", b"EXISTS", sha1.as_bytes(), b"nobody"]),
+        4 if dice.one_in(4) => return spell(&[b"SCRIPT", b"FLUSH"]),
+        5 if dice.one_in(4) => return spell(&[b"SCRIPT", dice.pick(&[b"KILL" as &[u8], b"LOAD", b"junk"])]),
+        6 => vec![b"EVALSHA", b"no-such-script", b"0"],
+        7 => vec![b"EVALSHA_RO", sha1.as_bytes(), b"0"],
+        _ => vec![b"EVALSHA", sha1.as_bytes(), b"0"],
+    };
+    let mut words = spell(&head);
+    words.extend(inner.iter().cloned());
+    words
+}
+
+fn spell(words: &[&[u8]]) -> Words {
+    words.iter().map(|word| word.to_vec()).collect()
+}
+
+fn sha1_hex(text: &str) -> String {
+    Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A script that has nothing around it.

@@ -1,16 +1,18 @@
 //! One world: the same steps on two servers, their replies side by side, and in the end all that they hold.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use redlatch::commands::row::Flags;
 use redlatch::commands::table;
 
-use super::plan::{CLIENTS, Request, Step};
-use super::relaxed::Relaxed;
+use super::client::Client;
+use super::plan::{CLIENTS, LISTENER, Request, Step};
+use super::relaxed::{Relaxed, WITHIN_MILLIS};
 use crate::support::engine::EngineTarget;
 use crate::support::real::RealServer;
 use crate::support::reply::Reply;
-use crate::support::target::{Heard, Patience, Target};
+use crate::support::target::{Patience, Target};
 use crate::support::words::quote;
 
 /// Databases that are compared.
@@ -30,46 +32,57 @@ pub(crate) struct Parted {
     pub(crate) theirs: String,
 }
 
-/// One connection to both servers.
-#[derive(Default)]
-struct Client {
-    ours: Vec<u8>,
-    theirs: Vec<u8>,
-    /// The requests of an open transaction; `None` when none is open.
-    queue: Option<Vec<Request>>,
-    /// Requests that have no reply yet: the first waits, the others stand behind it.
-    pending: VecDeque<Request>,
-    /// Whether the real server has said that the first of them waits.
-    is_waiting: bool,
-    /// What each server calls the connection.
-    ids: [i64; 2],
-}
-
 /// Two servers and their clients; the last client is the one that looks at everything in the end.
 pub(crate) struct World {
     ours: EngineTarget,
     theirs: RealServer,
     clients: Vec<Client>,
+    /// What both servers call the clients.
+    ids: Vec<i64>,
 }
 
 impl World {
     pub(crate) fn new(theirs: RealServer) -> Self {
-        let mut world = Self { ours: EngineTarget::start(), theirs, clients: Vec::new() };
-        for _ in 0..=CLIENTS {
-            world.ours.connect();
-            world.theirs.connect();
-            world.clients.push(Client::default());
+        let ours = EngineTarget::start_at(theirs.unix_ms());
+        let mut world = Self { ours, theirs, clients: Vec::new(), ids: Vec::new() };
+        world.connect();
+        // What a server calls a client, requests and replies name: both servers shall call it alike.
+        let [ours, theirs] = world.ids();
+        for _ in 0..ours.abs_diff(theirs) {
+            let behind: &mut dyn Target = if ours < theirs { &mut world.ours } else { &mut world.theirs };
+            behind.connect();
         }
+        world.clients.clear();
+        (0..=CLIENTS).for_each(|_| world.connect());
         world
+    }
+
+    fn connect(&mut self) {
+        let mut client = Client::default();
+        client.inboxes[0].link = self.ours.connect();
+        client.inboxes[1].link = self.theirs.connect();
+        self.clients.push(client);
+    }
+
+    /// What each server calls the last client.
+    fn ids(&mut self) -> [i64; 2] {
+        let client = self.clients.len() - 1;
+        self.send(client, &request(&["CLIENT", "ID"], Relaxed::Own));
+        let [ours, theirs] = &mut self.clients[client].inboxes;
+        let replies = [
+            ours.reply(&mut self.ours, Patience::UntilReply),
+            theirs.reply(&mut self.theirs, Patience::UntilReply),
+        ];
+        replies.map(|reply| match reply {
+            Ok(Some(Reply::Int(id))) => id,
+            other => panic!("CLIENT ID is answered with a number: {other:?}"),
+        })
     }
 
     /// The commands that the real server has, subcommands as `container|name`.
     pub(crate) fn commands(&mut self) -> BTreeSet<String> {
-        let mut bytes = Vec::new();
-        request(&["COMMAND", "LIST"], Relaxed::Own).write(&mut bytes);
-        self.theirs.send(CLIENTS, &bytes);
-        let list = read(&mut self.theirs, CLIENTS, &mut self.clients[CLIENTS].theirs);
-        let Ok(Reply::List(_, names)) = list else {
+        let list = self.ask_theirs(&["COMMAND", "LIST"]);
+        let Ok(Some(Reply::List(_, names))) = list else {
             panic!("COMMAND LIST is answered with a list: {list:?}")
         };
         let names = names.into_iter().filter_map(|name| match name {
@@ -81,28 +94,34 @@ impl World {
 
     /// Takes all the steps, and compares what is left behind.
     pub(crate) fn run(&mut self, steps: &[Step]) -> Result<(), Parted> {
-        self.exchange(CLIENTS - 1, &request(&["HELLO", "3"], Relaxed::Own), 0)?;
         for client in 0..CLIENTS {
-            if let [Reply::Int(ours), Reply::Int(theirs)] =
-                self.exchange(client, &request(&["CLIENT", "ID"], Relaxed::Own), 0)?
-            {
-                self.clients[client].ids = [ours, theirs];
-            }
+            let reply = self.exchange(client, &request(&["CLIENT", "ID"], Relaxed::Exact), 0)?;
+            self.ids.extend(reply.iter().take(1).map(|id| if let Reply::Int(id) = id { *id } else { 0 }));
         }
+        for client in [LISTENER - 1, CLIENTS - 1] {
+            self.exchange(client, &request(&["HELLO", "3"], Relaxed::Own), 0)?;
+        }
+        let events = ["CONFIG", "SET", "notify-keyspace-events", "AKEn"];
+        self.exchange(CLIENTS, &request(&events, Relaxed::Exact), 0)?;
         for (at, step) in steps.iter().enumerate() {
             self.step(step, at)?;
         }
         (0..CLIENTS).try_for_each(|client| self.unblock(client, steps.len()))?;
+        // Behind all that was said unasked.
+        let ping = request(&["PING"], Relaxed::Exact);
+        (0..CLIENTS).try_for_each(|client| self.exchange(client, &ping, steps.len()).map(drop))?;
         self.compare_contents(steps.len())
     }
 
     fn step(&mut self, step: &Step, at: usize) -> Result<(), Parted> {
+        let passed = self.theirs.unix_ms() - self.ours.unix_ms();
+        self.ours.advance(Duration::from_millis(u64::try_from(passed).unwrap_or(0)));
         self.unblock(step.client, at)?;
+        let requests: Vec<Request> = step.requests.iter().flat_map(Request::parts).collect();
         let mut bytes = Vec::new();
-        step.requests.iter().for_each(|request| request.write(&mut bytes));
-        self.ours.send(step.client, &bytes);
-        self.theirs.send(step.client, &bytes);
-        self.clients[step.client].pending.extend(step.requests.iter().cloned());
+        requests.iter().for_each(|request| request.write(&self.ids, &mut bytes));
+        self.send_bytes(step.client, &bytes);
+        self.clients[step.client].pending.extend(requests);
         self.collect(step.client, at)?;
         (0..CLIENTS).try_for_each(|client| self.collect(client, at))
     }
@@ -110,15 +129,8 @@ impl World {
     /// Ends what the client waits for, until it waits no more.
     fn unblock(&mut self, client: usize, at: usize) -> Result<(), Parted> {
         while !self.clients[client].pending.is_empty() {
-            let [ours, theirs] = self.clients[client]
-                .ids
-                .map(|id| request(&["CLIENT", "UNBLOCK", &id.to_string()], Relaxed::Exact));
-            let mut bytes = [Vec::new(), Vec::new()];
-            ours.write(&mut bytes[0]);
-            theirs.write(&mut bytes[1]);
-            self.ours.send(CLIENTS, &bytes[0]);
-            self.theirs.send(CLIENTS, &bytes[1]);
-            self.replies(CLIENTS, &ours, at)?;
+            let unblock = request(&["CLIENT", "UNBLOCK", &self.ids[client].to_string()], Relaxed::Exact);
+            self.exchange(CLIENTS, &unblock, at)?;
             (0..CLIENTS).try_for_each(|client| self.collect(client, at))?;
         }
         Ok(())
@@ -130,14 +142,15 @@ impl World {
             let name = String::from_utf8_lossy(&request.words[0]).into_owned();
             let may_wait =
                 table().find(name.as_bytes()).is_some_and(|command| command.row.flags.has(Flags::BLOCKING));
-            let inbox = &mut self.clients[client].ours;
-            if may_wait
-                && inbox.is_empty()
-                && self.ours.receive(client, Patience::Briefly, inbox) == Heard::Silence
-            {
-                return self.both_wait(client, &request, at);
+            let mut first = None;
+            if may_wait {
+                let inbox = &mut self.clients[client].inboxes[0];
+                first = inbox.reply(&mut self.ours, Patience::Briefly).unwrap_or(None);
+                if first.is_none() {
+                    return self.both_wait(client, &request, at);
+                }
             }
-            self.replies(client, &request, at)?;
+            self.replies(client, &request, first, at)?;
             self.clients[client].pending.pop_front();
             self.clients[client].is_waiting = false;
         }
@@ -150,13 +163,9 @@ impl World {
         if self.clients[client].is_waiting {
             return Ok(());
         }
-        let id = self.clients[client].ids[1].to_string();
-        let mut bytes = Vec::new();
-        request(&["CLIENT", "LIST", "ID", &id], Relaxed::Own).write(&mut bytes);
+        let id = self.ids[client].to_string();
         for _ in 0..ASKED_MAX {
-            self.theirs.send(CLIENTS, &bytes);
-            let list = read(&mut self.theirs, CLIENTS, &mut self.clients[CLIENTS].theirs);
-            let Ok(Reply::Bulk(list)) = list else { break };
+            let Ok(Some(Reply::Bulk(list))) = self.ask_theirs(&["CLIENT", "LIST", "ID", &id]) else { break };
             let list = String::from_utf8_lossy(&list).into_owned();
             let mut flags = list.split(' ').filter_map(|field| field.strip_prefix("flags="));
             if flags.any(|flags| flags.contains('b')) {
@@ -164,53 +173,51 @@ impl World {
                 return Ok(());
             }
         }
-        let theirs = spell(read(&mut self.theirs, client, &mut self.clients[client].theirs));
+        let theirs = self.clients[client].inboxes[1].reply(&mut self.theirs, Patience::UntilReply);
+        let theirs = theirs.ok().flatten().map_or_else(|| "<nothing>".to_owned(), |reply| reply.spell());
         Err(Parted { step: at, command: what(&waiting.words), ours: "<it waits>".to_owned(), theirs })
     }
 
-    fn exchange(&mut self, client: usize, request: &Request, at: usize) -> Result<[Reply; 2], Parted> {
+    /// Asks the real server alone.
+    fn ask_theirs(&mut self, words: &[&str]) -> Result<Option<Reply>, String> {
         let mut bytes = Vec::new();
-        request.write(&mut bytes);
-        self.ours.send(client, &bytes);
-        self.theirs.send(client, &bytes);
-        self.replies(client, request, at)
+        request(words, Relaxed::Own).write(&[], &mut bytes);
+        let inbox = &mut self.clients[CLIENTS].inboxes[1];
+        self.theirs.send(inbox.link, &bytes);
+        inbox.reply(&mut self.theirs, Patience::UntilReply)
     }
 
-    /// The replies to one request, which agree.
-    fn replies(&mut self, client: usize, request: &Request, at: usize) -> Result<[Reply; 2], Parted> {
-        let name = String::from_utf8_lossy(&request.words[0]).to_uppercase();
-        let state = &mut self.clients[client];
-        let parted = |ours, theirs| Parted { step: at, command: what(&request.words), ours, theirs };
-        let ours = read(&mut self.ours, client, &mut state.ours);
-        let theirs = read(&mut self.theirs, client, &mut state.theirs);
-        let (ours, theirs) = match (ours, theirs) {
-            (Ok(ours), Ok(theirs)) => (ours, theirs),
-            (ours, theirs) => return Err(parted(spell(ours), spell(theirs))),
-        };
-        let parts = match (&*name, &ours, &theirs, &state.queue) {
-            ("EXEC", Reply::List(_, ours), Reply::List(_, theirs), Some(queue))
-                if ours.len() == theirs.len() && ours.len() == queue.len() =>
-            {
-                queue.iter().zip(ours).zip(theirs).map(|((one, ours), theirs)| (one, ours, theirs)).collect()
-            }
-            _ => vec![(request, &ours, &theirs)],
-        };
-        if let Some((part, ours, theirs)) =
-            parts.into_iter().find(|(part, ours, theirs)| !part.relaxed.agree(ours, theirs))
-        {
-            let command = what(&part.words);
-            return Err(Parted { step: at, command, ours: ours.spell(), theirs: theirs.spell() });
-        }
-        let was_queued = matches!(&ours, Reply::Simple(text) if text == b"QUEUED");
-        match (&*name, &mut state.queue) {
-            (_, Some(queue)) if was_queued => queue.push(request.clone()),
-            ("MULTI", queue) if queue.is_none() && !matches!(ours, Reply::Error(_)) => {
-                *queue = Some(Vec::new())
-            }
-            ("EXEC" | "DISCARD", queue) if request.words.len() == 1 => *queue = None,
-            _ => {}
-        }
-        Ok([ours, theirs])
+    fn exchange(&mut self, client: usize, request: &Request, at: usize) -> Result<[Reply; 2], Parted> {
+        self.send(client, request);
+        self.replies(client, request, None, at)
+    }
+
+    fn send(&mut self, client: usize, request: &Request) {
+        let mut bytes = Vec::new();
+        request.write(&self.ids, &mut bytes);
+        self.send_bytes(client, &bytes);
+    }
+
+    fn send_bytes(&mut self, client: usize, bytes: &[u8]) {
+        let [ours, theirs] = &self.clients[client].inboxes;
+        self.ours.send(ours.link, bytes);
+        self.theirs.send(theirs.link, bytes);
+    }
+
+    fn replies(
+        &mut self,
+        client: usize,
+        request: &Request,
+        first: Option<Reply>,
+        at: usize,
+    ) -> Result<[Reply; 2], Parted> {
+        let replies = self.clients[client].replies(request, first, &mut self.ours, &mut self.theirs);
+        replies.map_err(|difference| Parted {
+            step: at,
+            command: what(&difference.request.words),
+            ours: difference.ours,
+            theirs: difference.theirs,
+        })
     }
 
     /// Every key of every database: type, encoding, contents, and whether it ends.
@@ -240,7 +247,7 @@ impl World {
         let is_own = kind == Reply::Simple(b"string".to_vec()) && self.theirs.name() == "valkey";
         let exact = if is_own { Relaxed::Own } else { Relaxed::Exact };
         let [encoding, _] = self.ask(&words(&["OBJECT", "ENCODING", "key"]), exact, at)?;
-        self.ask(&words(&["PTTL", "key"]), Relaxed::Timed, at)?;
+        self.ask(&words(&["PTTL", "key"]), Relaxed::Timed(WITHIN_MILLIS), at)?;
         let is_table = matches!(&encoding, Reply::Bulk(name) if name == b"hashtable");
         let order = if is_table { Relaxed::Unordered } else { Relaxed::Exact };
         let Reply::Simple(kind) = kind else { return Ok(()) };
@@ -257,33 +264,14 @@ impl World {
     }
 
     fn ask(&mut self, words: &[Vec<u8>], relaxed: Relaxed, at: usize) -> Result<[Reply; 2], Parted> {
-        let request = Request { words: words.to_vec(), relaxed };
+        let request = Request::new(words.to_vec(), relaxed);
         self.exchange(CLIENTS, &request, at)
             .map_err(|parted| Parted { command: format!("in the end {}", spell_words(words)), ..parted })
     }
 }
 
 fn request(words: &[&str], relaxed: Relaxed) -> Request {
-    Request { words: words.iter().map(|word| word.as_bytes().to_vec()).collect(), relaxed }
-}
-
-/// The next reply of a client, or why there is none.
-fn read(target: &mut dyn Target, link: usize, inbox: &mut Vec<u8>) -> Result<Reply, String> {
-    loop {
-        if let Some((reply, taken)) = Reply::read(inbox)? {
-            inbox.drain(..taken);
-            return Ok(reply);
-        }
-        match target.receive(link, Patience::UntilReply, inbox) {
-            Heard::Bytes => {}
-            Heard::Closed => return Err("closed".to_owned()),
-            Heard::Silence => return Err("silence".to_owned()),
-        }
-    }
-}
-
-fn spell(reply: Result<Reply, String>) -> String {
-    reply.map_or_else(|why| format!("<{why}>"), |reply| reply.spell())
+    Request::new(words.iter().map(|word| word.as_bytes().to_vec()).collect(), relaxed)
 }
 
 /// What tells one disagreement from another: the command, or the script.

@@ -46,15 +46,18 @@ enum State {
 }
 
 /// Stands still between steps.
-struct StillClock(AtomicU64);
+struct StillClock {
+    lock_ms: AtomicU64,
+    wall_offset_ms: i64,
+}
 
 impl Clock for StillClock {
     fn now(&self) -> Now {
-        Now { lock: LockTime::from_millis(self.0.load(Relaxed)), wall_offset_ms: WALL_OFFSET_MS }
+        Now { lock: LockTime::from_millis(self.lock_ms.load(Relaxed)), wall_offset_ms: self.wall_offset_ms }
     }
 
     fn micros(&self) -> u64 {
-        self.0.load(Relaxed) * 1_000
+        self.lock_ms.load(Relaxed) * 1_000
     }
 
     fn wall_micros(&self) -> u64 {
@@ -63,9 +66,15 @@ impl Clock for StillClock {
 }
 
 impl EngineTarget {
-    /// A server that has just started.
+    /// A server that has just started, in November 2023.
     pub(crate) fn start() -> Self {
-        let clock = Arc::new(StillClock(AtomicU64::new(1_000)));
+        Self::start_at(1_700_000_001_000)
+    }
+
+    /// A server that has just started, at a time since 1970 in milliseconds.
+    pub(crate) fn start_at(unix_ms: i64) -> Self {
+        let wall_offset_ms = unix_ms - i64::try_from(START_MS).expect("a second fits");
+        let clock = Arc::new(StillClock { lock_ms: AtomicU64::new(START_MS), wall_offset_ms });
         let settings = Settings::default();
         settings.set("enable-debug-command", "yes").expect("DEBUG can be allowed");
         let layout = Layout { shards: 8, databases: 16, seed: 7, journal: None };
@@ -146,19 +155,19 @@ impl Target for EngineTarget {
 
     fn advance(&mut self, step: Duration) {
         let step = u64::try_from(step.as_millis()).expect("a step of a transcript is short");
-        let end = self.clock.0.load(Relaxed) + step;
+        let end = self.clock.lock_ms.load(Relaxed) + step;
         loop {
             let expiry = match self.engine.tick() {
                 Due::More => continue,
                 Due::Next(expiry) => expiry,
             };
             self.settle();
-            let now = self.clock.0.load(Relaxed);
+            let now = self.clock.lock_ms.load(Relaxed);
             if now == end {
                 break;
             }
             let due = self.next_due(expiry).map_or(end, LockTime::as_millis);
-            self.clock.0.store(due.clamp(now + 1, end), Relaxed);
+            self.clock.lock_ms.store(due.clamp(now + 1, end), Relaxed);
             self.settle();
         }
     }
@@ -242,5 +251,5 @@ impl Connection {
     }
 }
 
-/// November 2023, as seen from the first millisecond of lock time.
-const WALL_OFFSET_MS: i64 = 1_700_000_000_000;
+/// The lock time at which a server starts.
+const START_MS: u64 = 1_000;

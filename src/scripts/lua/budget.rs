@@ -65,6 +65,25 @@ pub(super) struct Budget {
     resident: AtomicUsize,
 }
 
+/// The limit of memory is lifted for as long as this is held; then Lua may go on.
+pub(super) struct Unlimited<'b> {
+    budget: &'b Budget,
+    lua: &'b Lua,
+}
+
+impl Unlimited<'_> {
+    /// The budget whose limit it is.
+    pub(super) fn budget(&self) -> &Budget {
+        self.budget
+    }
+}
+
+impl Drop for Unlimited<'_> {
+    fn drop(&mut self) {
+        let _ = self.lua.set_memory_limit(self.budget.memory_max());
+    }
+}
+
 impl Budget {
     /// A budget of `memory_max` bytes, and the hook that keeps it, which polls while any script of `lua` runs.
     pub(super) fn install(lua: &Lua, memory_max: usize) -> mlua::Result<Arc<Self>> {
@@ -90,16 +109,13 @@ impl Budget {
         Ok(())
     }
 
-    /// Lifts the limit while our own code works for a script, on what is bounded anyway: under a limit, every string that is
-    /// handed to Lua costs a protected call.
-    pub(super) fn relax(&self, lua: &Lua) {
+    /// Lifts the limit while our own code works for a script, on what is bounded anyway: whatever takes memory then need not
+    /// be ready to fail.
+    #[inline]
+    pub(super) fn lift<'b>(&'b self, lua: &'b Lua) -> Unlimited<'b> {
         // A state that has its own allocator takes any limit.
         let _ = lua.set_memory_limit(0);
-    }
-
-    /// Sets the limit again: Lua goes on.
-    pub(super) fn enforce(&self, lua: &Lua) {
-        let _ = lua.set_memory_limit(self.memory_max());
+        Unlimited { budget: self, lua }
     }
 
     /// Bytes that a script may hold.
@@ -186,6 +202,15 @@ impl Budget {
         }
         // What has just become large is looked after at once, not when the old interval is over.
         if bytes > LITTLE_BYTES { self.adapt(lua, lua.used_memory().saturating_add(bytes)) } else { Ok(()) }
+    }
+
+    /// Bytes that a script has made outside of Lua, and that nobody collects.
+    ///
+    /// # Errors
+    /// A stop, where they are more than the script may have.
+    pub(super) fn bound(&self, bytes: usize) -> mlua::Result<()> {
+        let memory_max = self.memory_max();
+        if bytes > memory_max { Err(self.stop(Stop::Memory(memory_max))) } else { Ok(()) }
     }
 
     fn adapt(&self, lua: &Lua, used: usize) -> mlua::Result<()> {

@@ -5,138 +5,156 @@
 //!         makes it, and is refused below [`DEPTH_MAX`].
 //! Source  Redis 7.0 `script_lua.c`: `redisProtocolToLuaType_*`, `luaReplyToRedisReply`.
 
-use mlua::{Function, Lua, LuaString, Table, Value};
+use std::ffi::c_int;
 
-use super::fault::{error_table, refused};
+use smallvec::SmallVec;
+
+use super::budget::Unlimited;
+use super::stack::{Kind, Stack};
 use crate::error::until_nul;
+use crate::number;
 use crate::resp::{Protocol, Reply};
-
-/// Names of fields, and what else is made once.
-#[derive(Debug)]
-pub(super) struct Names {
-    pub(super) err: LuaString,
-    ok: LuaString,
-    double: LuaString,
-    map: LuaString,
-    set: LuaString,
-    big_number: LuaString,
-    verbatim_string: LuaString,
-    string: LuaString,
-    format: LuaString,
-    /// Lua's own `next`.
-    next: Function,
-}
-
-impl Names {
-    pub(super) fn new(lua: &Lua) -> mlua::Result<Self> {
-        let name = |text: &str| lua.create_string(text);
-        Ok(Self {
-            err: name("err")?,
-            ok: name("ok")?,
-            double: name("double")?,
-            map: name("map")?,
-            set: name("set")?,
-            big_number: name("big_number")?,
-            verbatim_string: name("verbatim_string")?,
-            string: name("string")?,
-            format: name("format")?,
-            next: lua.globals().raw_get("next")?,
-        })
-    }
-}
 
 /// Arrays inside arrays, in a reply of ours.
 const DEPTH_MAX: usize = 64;
 
-/// One whole reply as a Lua value.
-pub(super) fn read(lua: &Lua, names: &Names, reply: &[u8]) -> mlua::Result<Value> {
-    let mut reader = Reader { lua, names, rest: reply };
-    reader.value(0)
+/// A reply that is deeper than that.
+pub(super) struct TooDeep;
+
+/// Pushes a reply whose value takes no memory, if it is one: a number, nothing, true or false.
+#[inline]
+pub(super) fn read_plain(stack: &mut Stack<'_>, reply: &[u8]) -> bool {
+    match reply {
+        [b':', digits @ .., b'\r', b'\n'] => stack.push_number(number::integer(digits).unwrap_or(0) as f64),
+        b"$-1\r\n" | b"*-1\r\n" => stack.push_boolean(false),
+        b"_\r\n" => stack.push_nil(),
+        b"#t\r\n" => stack.push_boolean(true),
+        b"#f\r\n" => stack.push_boolean(false),
+        _ => return false,
+    }
+    true
 }
 
-struct Reader<'a> {
-    lua: &'a Lua,
-    names: &'a Names,
-    rest: &'a [u8],
+/// Pushes one whole reply as a Lua value.
+pub(super) fn read(stack: &mut Stack<'_>, reply: &[u8], limit: &Unlimited<'_>) -> Result<(), TooDeep> {
+    Reader { stack, limit, rest: reply }.value(0)
 }
 
-impl<'a> Reader<'a> {
-    fn value(&mut self, depth: usize) -> mlua::Result<Value> {
-        let lua = self.lua;
+/// Pushes an error reply as a script sees it.
+pub(super) fn push_error(stack: &mut Stack<'_>, line: &[u8], from_command: bool, limit: &Unlimited<'_>) {
+    stack.push_table(0, 2, limit);
+    stack.push_bytes(b"err", limit);
+    stack.push_bytes(line, limit);
+    stack.set_field(-3, limit);
+    if from_command {
+        stack.push_bytes(b"ignore_error_stats_update", limit);
+        stack.push_boolean(true);
+        stack.set_field(-3, limit);
+    }
+}
+
+struct Reader<'r, 's, 'l> {
+    stack: &'r mut Stack<'s>,
+    limit: &'r Unlimited<'l>,
+    rest: &'r [u8],
+}
+
+impl<'r> Reader<'r, '_, '_> {
+    /// Pushes the next value.
+    fn value(&mut self, depth: usize) -> Result<(), TooDeep> {
+        if depth > DEPTH_MAX || !self.stack.reserve(VALUE_ROOM, self.limit) {
+            return Err(TooDeep);
+        }
         let line = self.line();
         let (kind, line) = line.split_first().map_or((b'_', line), |(kind, line)| (*kind, line));
-        Ok(match kind {
-            b':' => Value::Number(crate::number::integer(line).unwrap_or(0) as f64),
+        match kind {
+            b':' => self.stack.push_number(number::integer(line).unwrap_or(0) as f64),
             b'$' => match self.bulk(line) {
-                Some(bytes) => Value::String(lua.create_string(bytes)?),
-                None => Value::Boolean(false),
+                Some(bytes) => self.stack.push_bytes(bytes, self.limit),
+                None => self.stack.push_boolean(false),
             },
-            b'*' | b'>' | b'~' | b'%' if depth == DEPTH_MAX => {
-                return Err(refused("the reply is too deep for a script"));
-            }
-            b'*' | b'>' => match crate::number::integer(line).and_then(|len| usize::try_from(len).ok()) {
+            b'*' | b'>' => match count(line) {
                 Some(len) => self.array(len, depth)?,
-                None => Value::Boolean(false),
+                None => self.stack.push_boolean(false),
             },
-            b'+' => self.tagged(&self.names.ok, Value::String(lua.create_string(line)?))?,
-            b'-' => Value::Table(error_table(lua, line, true)?),
-            b'%' => self.pairs(self.count(line), depth, true)?,
-            b'~' => self.pairs(self.count(line), depth, false)?,
-            b'#' => Value::Boolean(line == b"t"),
-            b',' => self.tagged(&self.names.double, Value::Number(double(line)))?,
-            b'(' => self.tagged(&self.names.big_number, Value::String(lua.create_string(line)?))?,
-            b'=' => {
-                let text = self.bulk(line).unwrap_or_default();
-                let inner = lua.create_table_with_capacity(0, 2)?;
-                inner.raw_set(&self.names.format, lua.create_string(text.get(..3).unwrap_or_default())?)?;
-                inner.raw_set(&self.names.string, lua.create_string(text.get(4..).unwrap_or_default())?)?;
-                self.tagged(&self.names.verbatim_string, Value::Table(inner))?
+            b'+' => {
+                self.tag(b"ok");
+                self.stack.push_bytes(line, self.limit);
+                self.stack.set_field(-3, self.limit);
             }
-            _ => Value::Nil,
-        })
+            b'-' => push_error(self.stack, line, true, self.limit),
+            b'%' => self.pairs(count(line).unwrap_or(0), depth, true)?,
+            b'~' => self.pairs(count(line).unwrap_or(0), depth, false)?,
+            b'#' => self.stack.push_boolean(line == b"t"),
+            b',' => {
+                self.tag(b"double");
+                self.stack.push_number(double(line));
+                self.stack.set_field(-3, self.limit);
+            }
+            b'(' => {
+                self.tag(b"big_number");
+                self.stack.push_bytes(line, self.limit);
+                self.stack.set_field(-3, self.limit);
+            }
+            b'=' => self.verbatim(line),
+            _ => self.stack.push_nil(),
+        }
+        Ok(())
     }
 
-    fn array(&mut self, len: usize, depth: usize) -> mlua::Result<Value> {
-        let table = self.lua.create_table_with_capacity(len.min(self.rest.len()), 0)?;
-        for at in 1..=len {
-            let value = self.value(depth + 1)?;
-            table.raw_set(at, value)?;
+    fn array(&mut self, len: usize, depth: usize) -> Result<(), TooDeep> {
+        self.stack.push_table(len.min(self.rest.len()), 0, self.limit);
+        for at in 1..=c_int::try_from(len).unwrap_or(c_int::MAX) {
+            self.value(depth + 1)?;
+            self.stack.set_element(-2, at, self.limit);
         }
-        Ok(Value::Table(table))
+        Ok(())
     }
 
     /// A map, or a set, whose members have true in the place of a value.
-    fn pairs(&mut self, len: usize, depth: usize, is_map: bool) -> mlua::Result<Value> {
-        let inner = self.lua.create_table_with_capacity(0, len.min(self.rest.len()))?;
+    fn pairs(&mut self, len: usize, depth: usize, is_map: bool) -> Result<(), TooDeep> {
+        self.tag(if is_map { b"map" } else { b"set" });
+        self.stack.push_table(0, len.min(self.rest.len()), self.limit);
         for _ in 0..len {
-            let key = self.value(depth + 1)?;
-            let value = if is_map { self.value(depth + 1)? } else { Value::Boolean(true) };
-            if !key.is_nil() {
-                inner.raw_set(key, value)?;
+            self.value(depth + 1)?;
+            if is_map {
+                self.value(depth + 1)?;
+            } else {
+                self.stack.push_boolean(true);
             }
+            self.stack.set_field(-3, self.limit);
         }
-        self.tagged(if is_map { &self.names.map } else { &self.names.set }, Value::Table(inner))
+        self.stack.set_field(-3, self.limit);
+        Ok(())
     }
 
-    fn tagged(&self, name: &LuaString, value: Value) -> mlua::Result<Value> {
-        let table = self.lua.create_table_with_capacity(0, 1)?;
-        table.raw_set(name, value)?;
-        Ok(Value::Table(table))
+    fn verbatim(&mut self, line: &[u8]) {
+        let text = self.bulk(line).unwrap_or_default();
+        self.tag(b"verbatim_string");
+        self.stack.push_table(0, 2, self.limit);
+        for (name, value) in [(b"format".as_slice(), text.get(..3)), (b"string", text.get(4..))] {
+            self.stack.push_bytes(name, self.limit);
+            self.stack.push_bytes(value.unwrap_or_default(), self.limit);
+            self.stack.set_field(-3, self.limit);
+        }
+        self.stack.set_field(-3, self.limit);
     }
 
-    fn count(&self, line: &[u8]) -> usize {
-        crate::number::integer(line).and_then(|len| usize::try_from(len).ok()).unwrap_or(0)
+    /// A table that has one field, whose value is still to be pushed and set.
+    fn tag(&mut self, name: &[u8]) {
+        self.stack.push_table(0, 1, self.limit);
+        self.stack.push_bytes(name, self.limit);
     }
 
     /// The bytes that a line like `$5` announces; `None` for `$-1`.
-    fn bulk(&mut self, line: &[u8]) -> Option<&'a [u8]> {
-        let len = usize::try_from(crate::number::integer(line)?).ok()?;
+    fn bulk(&mut self, line: &[u8]) -> Option<&'r [u8]> {
+        let len = count(line)?;
         let bytes = self.rest.get(..len)?;
         self.rest = self.rest.get(len + 2..).unwrap_or_default();
         Some(bytes)
     }
 
-    fn line(&mut self) -> &'a [u8] {
+    fn line(&mut self) -> &'r [u8] {
         let end = self.rest.iter().position(|byte| *byte == b'\r').unwrap_or(self.rest.len());
         let line = &self.rest[..end];
         self.rest = self.rest.get(end + 2..).unwrap_or_default();
@@ -144,157 +162,235 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Values that one reply has on the stack at once, not counting those inside it.
+const VALUE_ROOM: c_int = 8;
+
+fn count(line: &[u8]) -> Option<usize> {
+    number::integer(line).and_then(|len| usize::try_from(len).ok())
+}
+
 fn double(line: &[u8]) -> f64 {
     std::str::from_utf8(line).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
 }
 
-/// Writes what a script returned that spoke in `spoken`, RESP2 or, after `redis.setresp(3)`, RESP3.
+/// Writes what a script returned, the value on top, that spoke in `spoken`, RESP2 or, after `redis.setresp(3)`, RESP3.
+/// Takes it from the stack.
 ///
 /// # Errors
-/// Where the interpreter runs out of memory.
+/// The stop of a script that has to end, or whose reply is longer than the memory it may have: a table that is in itself
+/// in two places is, if not infinitely deep, as long as two to the power of its depth.
 pub(super) fn write(
-    names: &Names,
-    value: Value,
+    stack: &mut Stack<'_>,
     spoken: Protocol,
     reply: &mut Reply<'_>,
+    limit: &Unlimited<'_>,
 ) -> mlua::Result<()> {
-    // Tables that are being written: how far each is.
-    let mut open: Vec<Open> = Vec::new();
-    let mut next = Some(value);
+    let begun = reply.written();
+    // Tables that are being written, each on the stack: how far each is.
+    let mut open: SmallVec<[Open; 4]> = SmallVec::new();
     loop {
-        if let Some(value) = next.take() {
-            match value {
-                Value::Table(table) if open.len() < OPEN_MAX => open.extend(Open::new(names, table, reply)?),
-                Value::Table(_) => reply.error("ERR reached lua stack limit"),
-                value => plain(&value, spoken, reply),
+        if stack.kind(-1) != Kind::Table {
+            plain(stack, spoken, reply);
+            stack.pop(1);
+        } else if open.len() < OPEN_MAX && stack.reserve(TABLE_ROOM, limit) {
+            match Open::new(stack, reply, limit) {
+                Some(table) => open.push(table),
+                None => stack.pop(1),
             }
+        } else {
+            reply.error("ERR reached lua stack limit");
+            stack.pop(1);
         }
-        let Some(last) = open.last_mut() else { return Ok(()) };
-        next = last.next()?;
-        if next.is_none() {
+        loop {
+            let Some(last) = open.last_mut() else { return Ok(()) };
+            if last.next(stack) {
+                break;
+            }
             open.pop();
         }
+        limit.budget().charge(1)?;
+        limit.budget().bound(reply.written() - begun)?;
     }
 }
 
 /// Tables inside tables that a script may return: not far from where Redis comes to the end of Lua's stack.
 const OPEN_MAX: usize = 7_000;
+/// Values that a table which is being written has on the stack at once, itself included.
+const TABLE_ROOM: c_int = 6;
 
-/// A table of which a part has been written.
+/// A table of which a part has been written. It lies on the stack, below what has been taken from it.
 enum Open {
     /// An array, and how many of its elements are written.
-    Array { table: Table, written: usize, len: usize },
-    /// The keys and values of a map, or the members of a set: the last key, and whether its value has yet to come.
-    Items { table: Table, next: Function, last: Value, value: Option<Value>, with_values: bool },
+    Array { written: c_int, len: c_int },
+    /// The keys and values of a map. Its last key lies above it, and above that the value, if it `owes` one.
+    Map { owes: bool },
+    /// The members of a set. The last of them lies above it.
+    Set,
 }
 
 impl Open {
-    /// Writes the head of a table, or all of it, where it stands for something that is no aggregate.
-    fn new(names: &Names, table: Table, reply: &mut Reply<'_>) -> mlua::Result<Option<Self>> {
-        if line(names, &table, reply)? {
-            return Ok(None);
+    /// Writes the head of the table on top, or all of it, where it stands for something that is no aggregate.
+    fn new(stack: &mut Stack<'_>, reply: &mut Reply<'_>, limit: &Unlimited<'_>) -> Option<Self> {
+        if line(stack, reply, limit) {
+            return None;
         }
-        if let Value::Table(map) = table.raw_get(&names.map)? {
-            reply.map(entries(&map)?);
-            return Ok(Some(Self::items(names, map, true)));
-        }
-        if let Value::Table(set) = table.raw_get(&names.set)? {
-            reply.set(entries(&set)?);
-            return Ok(Some(Self::items(names, set, false)));
-        }
-        if text(names, &table, reply)? {
-            return Ok(None);
-        }
-        let len = length(&table)?;
-        reply.array(len);
-        Ok(Some(Self::Array { table, written: 0, len }))
-    }
-
-    fn items(names: &Names, table: Table, with_values: bool) -> Self {
-        Self::Items { table, next: names.next.clone(), last: Value::Nil, value: None, with_values }
-    }
-
-    fn next(&mut self) -> mlua::Result<Option<Value>> {
-        match self {
-            Self::Items { value, .. } if value.is_some() => Ok(value.take()),
-            Self::Items { table, next, last, value, with_values } => {
-                let (key, found): (Value, Value) = next.call((&*table, &*last))?;
-                if key.is_nil() {
-                    return Ok(None);
+        for (name, is_map) in [(b"map", true), (b"set", false)] {
+            field(stack, name, limit);
+            if stack.kind(-1) == Kind::Table {
+                let entries = entries(stack);
+                if is_map {
+                    reply.map(entries)
+                } else {
+                    reply.set(entries)
                 }
-                *last = key.clone();
-                *value = with_values.then_some(found);
-                Ok(Some(key))
+                stack.push_nil();
+                return Some(if is_map { Self::Map { owes: false } } else { Self::Set });
             }
-            Self::Array { written, len, .. } if written == len => Ok(None),
-            Self::Array { table, written, .. } => {
+            stack.pop(1);
+        }
+        if text(stack, reply, limit) {
+            return None;
+        }
+        let len = length(stack);
+        reply.array(usize::try_from(len).unwrap_or(0));
+        Some(Self::Array { written: 0, len })
+    }
+
+    /// Pushes what is to be written next; without anything left, takes the table and what belongs to it away.
+    fn next(&mut self, stack: &mut Stack<'_>) -> bool {
+        match self {
+            Self::Array { written, len } if written == len => stack.pop(1),
+            Self::Array { written, .. } => {
                 *written += 1;
-                table.raw_get(*written).map(Some)
+                stack.push_element(-1, *written);
+                return true;
+            }
+            Self::Map { owes } if *owes => {
+                // The value is written from where it lies.
+                *owes = false;
+                return true;
+            }
+            Self::Map { owes } => {
+                if stack.next(-2) {
+                    *owes = true;
+                    stack.push_copy(-2);
+                    return true;
+                }
+                stack.pop(2);
+            }
+            Self::Set => {
+                if stack.next(-2) {
+                    stack.pop(1);
+                    stack.push_copy(-1);
+                    return true;
+                }
+                stack.pop(2);
             }
         }
+        false
     }
+}
+
+/// Pushes a field of the table on top.
+fn field(stack: &mut Stack<'_>, name: &[u8], limit: &Unlimited<'_>) {
+    stack.push_bytes(name, limit);
+    stack.look_up(-2);
+}
+
+/// The bytes of a field of the table on top, which go to `write`; false where it has no such string.
+pub(super) fn string_field(
+    stack: &mut Stack<'_>,
+    name: &[u8],
+    limit: &Unlimited<'_>,
+    write: impl FnOnce(&[u8]),
+) -> bool {
+    field(stack, name, limit);
+    let is_string = stack.bytes(-1).map(write).is_some();
+    stack.pop(1);
+    is_string
+}
+
+/// A field of the table on top as a number; `None` where it has no such number.
+pub(super) fn number_field(stack: &mut Stack<'_>, name: &[u8], limit: &Unlimited<'_>) -> Option<f64> {
+    field(stack, name, limit);
+    let number = (stack.kind(-1) == Kind::Number).then(|| stack.number(-1));
+    stack.pop(1);
+    number
 }
 
 /// Writes a table that stands for an error, a status or a double; true if it is one.
-fn line(names: &Names, table: &Table, reply: &mut Reply<'_>) -> mlua::Result<bool> {
-    if let Value::String(line) = table.raw_get(&names.err)? {
-        reply.error_bytes(until_nul(&line.as_bytes()));
-    } else if let Value::String(line) = table.raw_get(&names.ok)? {
-        reply.status_bytes(until_nul(&line.as_bytes()));
-    } else {
-        match table.raw_get(&names.double)? {
-            Value::Number(number) => reply.double(number),
-            Value::Integer(number) => reply.double(number as f64),
-            _ => return Ok(false),
-        }
+fn line(stack: &mut Stack<'_>, reply: &mut Reply<'_>, limit: &Unlimited<'_>) -> bool {
+    if string_field(stack, b"err", limit, |line| reply.error_bytes(until_nul(line))) {
+        return true;
     }
-    Ok(true)
+    if string_field(stack, b"ok", limit, |line| reply.status_bytes(until_nul(line))) {
+        return true;
+    }
+    let number = number_field(stack, b"double", limit);
+    number.is_some_and(|number| {
+        reply.double(number);
+        true
+    })
 }
 
 /// Writes a table that stands for a big number or a verbatim string; true if it is one.
-fn text(names: &Names, table: &Table, reply: &mut Reply<'_>) -> mlua::Result<bool> {
-    if let Value::String(number) = table.raw_get(&names.big_number)? {
-        reply.big_number(&number.as_bytes());
-        return Ok(true);
+fn text(stack: &mut Stack<'_>, reply: &mut Reply<'_>, limit: &Unlimited<'_>) -> bool {
+    if string_field(stack, b"big_number", limit, |number| reply.big_number(number)) {
+        return true;
     }
-    if let Value::Table(inner) = table.raw_get(&names.verbatim_string)?
-        && let Value::String(text) = inner.raw_get(&names.string)?
-        && let Value::String(format) = inner.raw_get(&names.format)?
-    {
-        reply.verbatim_bytes(&format.as_bytes(), &text.as_bytes());
-        return Ok(true);
+    field(stack, b"verbatim_string", limit);
+    let is_table = stack.kind(-1) == Kind::Table;
+    if is_table {
+        field(stack, b"format", limit);
+        stack.push_bytes(b"string", limit);
+        stack.look_up(-3);
+    } else {
+        stack.push_nil();
+        stack.push_nil();
     }
-    Ok(false)
+    let is_text = match (stack.bytes(-2), stack.bytes(-1)) {
+        (Some(format), Some(text)) => {
+            reply.verbatim_bytes(format, text);
+            true
+        }
+        _ => false,
+    };
+    stack.pop(3);
+    is_text
 }
 
-/// Elements before the first nil.
-fn length(table: &Table) -> mlua::Result<usize> {
+/// Elements before the first nil of the table on top.
+fn length(stack: &mut Stack<'_>) -> c_int {
     // The border that Lua finds may lie behind a nil: what comes before it is looked at one by one.
-    for at in 1.. {
-        if table.raw_get::<Value>(at)?.is_nil() {
-            return Ok(at - 1);
+    for at in 1..c_int::MAX {
+        stack.push_element(-1, at);
+        let is_end = stack.kind(-1) == Kind::Nil;
+        stack.pop(1);
+        if is_end {
+            return at - 1;
         }
     }
-    Ok(0)
+    0
 }
 
-fn entries(table: &Table) -> mlua::Result<usize> {
+/// Entries of the table on top.
+fn entries(stack: &mut Stack<'_>) -> usize {
     let mut count = 0;
-    for pair in table.pairs::<Value, Value>() {
-        pair?;
+    stack.push_nil();
+    while stack.next(-2) {
+        stack.pop(1);
         count += 1;
     }
-    Ok(count)
+    count
 }
 
-/// What is no table.
-fn plain(value: &Value, spoken: Protocol, reply: &mut Reply<'_>) {
-    match value {
-        Value::String(text) => reply.bulk(&text.as_bytes()),
-        Value::Integer(number) => reply.integer(*number),
-        Value::Number(number) => reply.integer(whole(*number)),
-        Value::Boolean(is_so) if spoken == Protocol::Resp3 => reply.boolean(*is_so),
-        Value::Boolean(true) => reply.integer(1),
+/// The value on top, which is no table.
+fn plain(stack: &Stack<'_>, spoken: Protocol, reply: &mut Reply<'_>) {
+    match stack.kind(-1) {
+        Kind::String => reply.bulk(stack.bytes(-1).unwrap_or_default()),
+        Kind::Number => reply.integer(whole(stack.number(-1))),
+        Kind::Boolean if spoken == Protocol::Resp3 => reply.boolean(stack.is_true(-1)),
+        Kind::Boolean if stack.is_true(-1) => reply.integer(1),
         _ => reply.null(),
     }
 }

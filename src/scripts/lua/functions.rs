@@ -12,11 +12,13 @@ use mlua::chunk::ChunkMode;
 use mlua::{Error, Lua, MultiValue, Result, Table, Value};
 use parking_lot::Mutex;
 
-use super::budget::{Budget, Verdict, Watchdog};
-use super::calls::{self, Commands};
+use super::budget::{Budget, Unlimited, Verdict, Watchdog};
+use super::calls::Commands;
+use super::execute::{Body, Run};
 use super::fault::{OWN_CHUNK, Stop, refused};
 use super::sandbox::Sandbox;
-use super::{Failure, Interpreter, line};
+use super::stack::{self, Kept, Kind, Stack};
+use super::{Failure, Interpreter, LIBRARY, line};
 use crate::resp::Reply;
 use crate::scripts::library::{FLAGS, Function, Loaded, NAME_RULE, is_name};
 
@@ -30,6 +32,7 @@ pub(super) struct Functions {
     run: mlua::Function,
     /// Of each library, by its number, what is called by which name.
     callbacks: Table,
+    callbacks_kept: Kept,
     /// What each holds outside of Lua's memory, in bytes.
     held: BTreeMap<u32, usize>,
     next: u32,
@@ -71,9 +74,22 @@ impl Functions {
         let register = lua.create_function(move |lua, args| register(lua, &budget, &kept, &args))?;
         bare.raw_set("register_function", register)?;
         let chunk = lua.load(include_str!("functions.lua")).set_name(OWN_CHUNK);
-        let (environment, load, run) = chunk.call((&sandbox.globals, &sandbox.protect, redis, bare))?;
+        let (environment, load, run) = chunk.call((&sandbox.real, &sandbox.protect, redis, bare))?;
         let callbacks = lua.create_table()?;
-        Ok(Self { environment, load, run, callbacks, held: BTreeMap::new(), next: 0, loading })
+        let callbacks_kept = stack::keep(lua, &callbacks)?;
+        let (held, next) = (BTreeMap::new(), 0);
+        Ok(Self { environment, load, run, callbacks, callbacks_kept, held, next, loading })
+    }
+
+    /// Pushes the function of that name in the library `id`, or nil.
+    pub(super) fn push(&self, stack: &mut Stack<'_>, id: u32, name: &str, limit: &Unlimited<'_>) {
+        stack.push_kept(self.callbacks_kept);
+        stack.push_number(f64::from(id));
+        stack.look_up(-2);
+        if stack.kind(-1) == Kind::Table {
+            stack.push_bytes(name.as_bytes(), limit);
+            stack.look_up(-2);
+        }
     }
 }
 
@@ -114,13 +130,13 @@ impl Interpreter {
         let begun = Loading { callbacks, functions: Vec::new(), held };
         self.libraries.load.call::<()>(())?;
         *self.libraries.loading.lock() = Some(begun);
-        let results = self.sandbox.run.call::<MultiValue>(function);
+        self.functions.raw_set(LIBRARY, function)?;
+        let result = self.execute_alone(LIBRARY);
         let done = self.libraries.loading.lock().take();
+        self.functions.raw_set(LIBRARY, Value::Nil)?;
         self.libraries.run.call::<()>(())?;
-        let mut results = results?;
-        if results.pop_front() != Some(Value::Boolean(true)) {
-            let (text, _) = self.told(results.pop_front().unwrap_or(Value::Nil))?;
-            return Ok(Err(text));
+        if let Err(failure) = result {
+            return Ok(Err(failure));
         }
         let Some(done) = done else { return Ok(Err(b"ERR Error running script".to_vec())) };
         let id = self.libraries.next;
@@ -156,17 +172,7 @@ impl Interpreter {
         watchdog: Arc<dyn Watchdog>,
         reply: &mut Reply<'_>,
     ) -> std::result::Result<(), Failure> {
-        self.budget.begin(watchdog);
-        let result = calls::with(&self.lua, &self.sandbox, &self.budget, &self.names, commands, || {
-            let callback: Value = self.libraries.callbacks.raw_get::<Table>(id)?.raw_get(name)?;
-            let results = self.sandbox.run.call((callback, self.list(keys)?, self.list(args)?))?;
-            self.finish(name, results, reply)
-        });
-        self.budget.end(&self.lua);
-        match result {
-            Ok(result) => result,
-            Err(error) => Err(line(&error, self.budget.memory_max())),
-        }
+        self.execute(Run { name, body: Body::Function(id, name), keys, args }, commands, watchdog, reply)
     }
 }
 

@@ -13,19 +13,22 @@ mod calls;
 mod cjson;
 mod cmsgpack;
 mod convert;
+mod execute;
 mod fault;
 mod functions;
 mod library;
 mod patterns;
 mod random;
 mod sandbox;
+mod stack;
 mod strings;
 mod structs;
 
 use std::collections::BTreeMap;
+use std::ffi::c_int;
 use std::sync::Arc;
 
-use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
+use mlua::{Lua, LuaOptions, StdLib, Table};
 
 pub use budget::{Asleep, Verdict, Watchdog};
 pub use calls::{Commands, Level};
@@ -34,14 +37,17 @@ pub use library::Host;
 
 use crate::resp::Reply;
 use budget::Budget;
-use convert::Names;
+use execute::{Body, Run};
 use fault::Fault;
 use functions::Functions;
 use sandbox::Sandbox;
+use stack::Kept;
 
 /// Functions that the interpreter keeps compiled, and the bytes of their texts.
 const COMPILED_MAX: usize = 1_000;
 const COMPILED_BYTES_MAX: usize = 16 << 20;
+/// Where a library is among the compiled scripts while it is being loaded.
+const LIBRARY: c_int = 0;
 
 /// A script, ready to be compiled.
 #[derive(Clone, Copy, Debug)]
@@ -64,11 +70,13 @@ pub struct Interpreter {
     budget: Arc<Budget>,
     sandbox: Sandbox,
     libraries: Functions,
-    names: Names,
     /// Where in `functions` the compiled form of a script is.
-    compiled: BTreeMap<[u8; 20], usize>,
-    /// Compiled scripts: in a table of Lua's, for handles on this side are few.
+    compiled: BTreeMap<[u8; 20], c_int>,
+    /// Compiled scripts: in a table of Lua's, for handles on this side are few. At [`LIBRARY`] the library that is loaded.
     functions: Table,
+    functions_kept: Kept,
+    /// The last reply to a script, for its room.
+    reply: Vec<u8>,
     compiled_bytes: usize,
 }
 
@@ -87,10 +95,20 @@ impl Interpreter {
         let budget = Budget::install(&lua, memory_max)?;
         let sandbox = Sandbox::new(&lua, &budget, host)?;
         let libraries = Functions::new(&lua, &sandbox, &budget)?;
-        let names = Names::new(&lua)?;
         let functions = lua.create_table()?;
-        let compiled = BTreeMap::new();
-        Ok(Self { lua, budget, sandbox, libraries, names, compiled, functions, compiled_bytes: 0 })
+        let functions_kept = stack::keep(&lua, &functions)?;
+        let (compiled, reply) = (BTreeMap::new(), Vec::new());
+        Ok(Self {
+            lua,
+            budget,
+            sandbox,
+            libraries,
+            compiled,
+            functions,
+            functions_kept,
+            reply,
+            compiled_bytes: 0,
+        })
     }
 
     /// Bytes that the state holds.
@@ -134,97 +152,18 @@ impl Interpreter {
         watchdog: Arc<dyn Watchdog>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
-        let function = self.function(source)?;
-        self.run_function(source.name, &function, keys, args, commands, watchdog, reply)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the parts of one call, named in full once")]
-    fn run_function(
-        &mut self,
-        name: &str,
-        function: &Function,
-        keys: &[&[u8]],
-        args: &[&[u8]],
-        commands: &mut dyn Commands,
-        watchdog: Arc<dyn Watchdog>,
-        reply: &mut Reply<'_>,
-    ) -> Result<(), Failure> {
-        self.budget.begin(watchdog);
-        self.budget.relax(&self.lua);
-        let result = self.inputs(keys, args).and_then(|()| {
-            calls::with(&self.lua, &self.sandbox, &self.budget, &self.names, commands, || {
-                self.budget.enforce(&self.lua);
-                let results = self.sandbox.run.call::<MultiValue>(function);
-                self.budget.relax(&self.lua);
-                self.finish(name, results?, reply)
-            })
-        });
-        // KEYS and ARGV are not to outlive the script.
-        let _ = self.sandbox.globals.raw_set("KEYS", Value::Nil);
-        let _ = self.sandbox.globals.raw_set("ARGV", Value::Nil);
-        self.budget.end(&self.lua);
-        self.budget.enforce(&self.lua);
-        match result {
-            Ok(result) => result,
-            Err(error) => Err(self.line(&error)),
-        }
+        let body = Body::Script(self.function(source)?);
+        self.execute(Run { name: source.name, body, keys, args }, commands, watchdog, reply)
     }
 
     fn line(&self, error: &mlua::Error) -> Failure {
         line(error, self.budget.memory_max())
     }
 
-    fn inputs(&self, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<()> {
-        self.sandbox.globals.raw_set("KEYS", self.list(keys)?)?;
-        self.sandbox.globals.raw_set("ARGV", self.list(args)?)
-    }
-
-    fn list(&self, words: &[&[u8]]) -> mlua::Result<Table> {
-        let table = self.lua.create_table_with_capacity(words.len(), 0)?;
-        for (at, word) in words.iter().enumerate() {
-            table.raw_set(at + 1, self.lua.create_string(word)?)?;
-        }
-        Ok(table)
-    }
-
-    /// Writes what the script returned, or makes the line of how it failed.
-    fn finish(
-        &self,
-        name: &str,
-        mut results: MultiValue,
-        reply: &mut Reply<'_>,
-    ) -> mlua::Result<Result<(), Failure>> {
-        let is_done = results.pop_front() == Some(Value::Boolean(true));
-        let value = results.pop_front().unwrap_or(Value::Nil);
-        if is_done {
-            return convert::write(&self.names, value, self.sandbox.shared.protocol(), reply).map(Ok);
-        }
-        let (mut line, error) = self.told(value)?;
-        if let (Value::String(source), Value::Integer(at)) =
-            (error.raw_get("source")?, error.raw_get("line")?)
-        {
-            line.extend_from_slice(
-                format!(" script: {name}, on {}:{at}.", source.to_string_lossy()).as_bytes(),
-            );
-        }
-        Ok(Err(line))
-    }
-
-    /// The line of how a script failed, out of what it left, and that.
-    fn told(&self, value: Value) -> mlua::Result<(Vec<u8>, Table)> {
-        let Value::Table(error) = value else {
-            // Without memory Lua calls no handler; nor does it when the handler fails.
-            let stop = self.budget.stopped().unwrap_or(Stop::Memory(self.budget.memory_max()));
-            return Err(Fault::Stop(stop).into());
-        };
-        let text: mlua::LuaString = error.raw_get(&self.names.err)?;
-        let line = text.as_bytes().to_vec();
-        Ok((line, error))
-    }
-
-    fn function(&mut self, source: Source<'_>) -> Result<Function, Failure> {
+    /// Where the compiled form of a script is.
+    fn function(&mut self, source: Source<'_>) -> Result<c_int, Failure> {
         if let Some(index) = self.compiled.get(&source.sha) {
-            return self.functions.raw_get(*index).map_err(|error| self.line(&error));
+            return Ok(*index);
         }
         if self.compiled.len() >= COMPILED_MAX
             || self.compiled_bytes.saturating_add(source.text.len()) > COMPILED_BYTES_MAX
@@ -240,11 +179,11 @@ impl Interpreter {
             }
             error => self.line(&error),
         })?;
-        let index = self.compiled.len() + 1;
+        let index = LIBRARY + 1 + self.compiled.len() as c_int;
         self.functions.raw_set(index, &function).map_err(|error| self.line(&error))?;
         self.compiled.insert(source.sha, index);
         self.compiled_bytes += source.text.len();
-        Ok(function)
+        Ok(index)
     }
 }
 

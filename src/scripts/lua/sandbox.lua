@@ -12,7 +12,7 @@ local setmetatable, tostring, type, unpack, xpcall = setmetatable, tostring, typ
 local collectgarbage, tonumber = collectgarbage, tonumber
 local concat, insert, sort = table.concat, table.insert, table.sort
 local resume, create = coroutine.resume, coroutine.create
-local caught, failed, is_native, poll, passed = own.caught, own.failed, own.is_native, own.poll, own.passed
+local caught, is_native, poll, passed = own.caught, own.is_native, own.poll, own.passed
 
 local READONLY = 'Attempt to modify a readonly table'
 
@@ -256,17 +256,4 @@ rawset(real, '_G', protect(real, protect({})))
 getmetatable('').__index = real.string
 getmetatable('').__metatable = protect(getmetatable(''))
 
--- Runs a script's function to its end: true and the first of what it returns, or false and how it failed.
-local body_of_run
-
-local function first()
-    return (body_of_run())
-end
-
-local function run(body, ...)
-    local arguments, count = { ... }, select('#', ...)
-    body_of_run = count == 0 and body or function() return body(unpack(arguments, 1, count)) end
-    return xpcall(first, failed)
-end
-
-return real._G, run, protect
+return real._G, protect

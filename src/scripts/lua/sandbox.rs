@@ -7,14 +7,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use mlua::{Function, Lua, MultiValue, Table, Value};
+use mlua::{Function, Lua, Table, Value};
 use parking_lot::Mutex;
 
 use super::budget::Budget;
-use super::calls::{self, Level};
+use super::calls::Level;
 use super::fault::{self, Fault, OUT_OF_MEMORY, OWN_CHUNK, Place, Stop};
 use super::library::Host;
 use super::random::{self, Random};
+use super::stack::{self, Kept, Port};
 use super::{bit, cjson, cmsgpack, library, strings, structs};
 use crate::resp::Protocol;
 
@@ -24,17 +25,19 @@ pub(super) struct Sandbox {
     /// `_G` as a script sees it.
     pub(super) environment: Table,
     /// What it stands for: where KEYS and ARGV are put.
-    pub(super) globals: Table,
-    /// Runs a script's function: true and its first result, or false and a table of how it failed.
-    pub(super) run: Function,
+    pub(super) globals: Kept,
+    /// Makes of an error that nobody caught a table of how the script failed.
+    pub(super) failed: Kept,
+    /// Who answers what scripts call.
+    pub(super) port: Arc<Port>,
     /// Makes what stands for a table that scripts must not change.
     pub(super) protect: Function,
     /// What the functions of `redis` say to the call that runs.
     pub(super) shared: Arc<Shared>,
     /// What `redis` stands for.
     pub(super) redis: Table,
-    /// `redis.call` and `redis.pcall` for the time when no script runs.
-    idle: (Function, Function),
+    /// The same as `globals`, for the world of libraries.
+    pub(super) real: Table,
 }
 
 /// What the functions of `redis` say to the call that runs, and it to them.
@@ -42,8 +45,6 @@ pub(super) struct Sandbox {
 pub(super) struct Shared {
     resp3: AtomicBool,
     lines: Mutex<Vec<(Level, Vec<u8>)>>,
-    /// `redis.call` and `redis.pcall` of the script that runs.
-    attached: Mutex<Option<(Function, Function)>>,
 }
 
 impl Shared {
@@ -127,51 +128,22 @@ impl Sandbox {
         globals.raw_set("cmsgpack", cmsgpack::install(lua, budget)?)?;
         globals.raw_set("struct", structs::install(lua, budget)?)?;
         let shared = Arc::new(Shared::default());
-        let idle = (idle(lua, &shared, |pair| &pair.0)?, idle(lua, &shared, |pair| &pair.1)?);
+        let (port, call, pcall) = Port::install(lua)?;
         let redis = lua.create_table()?;
-        redis.raw_set("call", &idle.0)?;
-        redis.raw_set("pcall", &idle.1)?;
+        redis.raw_set("call", call)?;
+        redis.raw_set("pcall", pcall)?;
         library::install(lua, &redis, &shared, host)?;
         globals.raw_set("redis", &redis)?;
         // Valkey's name for the same.
         globals.raw_set("server", &redis)?;
         let own = own(lua, budget)?;
-        globals.raw_set("__redis__err__handler", own.raw_get::<Function>("failed")?)?;
+        let failed: Function = own.raw_get("failed")?;
+        globals.raw_set("__redis__err__handler", &failed)?;
         let chunk = lua.load(include_str!("sandbox.lua")).set_name(OWN_CHUNK);
-        let (environment, run, protect) = chunk.call((own, &globals))?;
-        Ok(Self { environment, globals, run, protect, shared, redis, idle })
+        let (environment, protect) = chunk.call((own, &globals))?;
+        let (kept, failed) = (stack::keep(lua, &globals)?, stack::keep(lua, failed)?);
+        Ok(Self { environment, globals: kept, failed, port, protect, shared, redis, real: globals })
     }
-
-    /// The functions of the script that runs take their places.
-    pub(super) fn attach(&self, call: Function, pcall: Function) -> mlua::Result<()> {
-        self.redis.raw_set("call", &call)?;
-        self.redis.raw_set("pcall", &pcall)?;
-        *self.shared.attached.lock() = Some((call, pcall));
-        Ok(())
-    }
-
-    /// The script is over.
-    pub(super) fn detach(&self) -> mlua::Result<()> {
-        *self.shared.attached.lock() = None;
-        self.redis.raw_set("call", &self.idle.0)?;
-        self.redis.raw_set("pcall", &self.idle.1)
-    }
-}
-
-/// A function that does what the attached one does, for who took it from `redis` before a script began.
-fn idle(
-    lua: &Lua,
-    shared: &Arc<Shared>,
-    pick: impl Fn(&(Function, Function)) -> &Function + Send + 'static,
-) -> mlua::Result<Function> {
-    let shared = Arc::clone(shared);
-    lua.create_function(move |lua, words: MultiValue| {
-        let attached = shared.attached.lock().as_ref().map(|pair| pick(pair).clone());
-        match attached {
-            Some(function) => function.call::<MultiValue>(words),
-            None => Err(calls::outside(lua)),
-        }
-    })
 }
 
 /// What the Lua beside this file needs.

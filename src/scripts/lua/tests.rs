@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::*;
 use crate::resp::Protocol;
 
+mod calls;
 mod libraries;
 
 /// A server that answers every command with its words, and counts them.

@@ -18,7 +18,8 @@ pub enum Overlap<'a> {
 
 impl<'a> Overlap<'a> {
     /// What Redis complains of first: the first of the `new` ones that overlaps with one of `old`, or with one behind it.
-    /// Those in `old` do not overlap.
+    /// Those in `old` do not overlap, but with the empty one: it is there without a look at the others where BCAST was
+    /// asked for without a prefix.
     pub fn first(new: &[&'a [u8]], old: &'a BTreeSet<Bytes>) -> Option<Self> {
         let existing = new.iter().enumerate().find_map(|(at, prefix)| Some((at, existing(prefix, old)?)));
         let provided = first_of_several(new);
@@ -39,11 +40,12 @@ fn overlap(a: &[u8], b: &[u8]) -> bool {
     a.starts_with(b) || b.starts_with(a)
 }
 
-/// The first of `old` that overlaps with `prefix`: as they do not overlap themselves, it is a neighbour.
+/// The first of `old` that overlaps with `prefix`: the empty one, or, as the others do not overlap, a neighbour.
 fn existing<'a>(prefix: &[u8], old: &'a BTreeSet<Bytes>) -> Option<&'a [u8]> {
     let before = old.range::<[u8], _>((Unbounded, Included(prefix))).next_back();
     let behind = old.range::<[u8], _>((Included(prefix), Unbounded)).next();
-    [before, behind].into_iter().flatten().map(|other| &other[..]).find(|other| overlap(prefix, other))
+    let empty = old.first().filter(|first| first.is_empty());
+    [empty, before, behind].into_iter().flatten().map(|other| &other[..]).find(|other| overlap(prefix, other))
 }
 
 /// The place of the first one that overlaps with any other.
@@ -86,7 +88,7 @@ mod tests {
         for choice in 0..7_usize.pow(4) {
             let at = |place: u32| choice / 7_usize.pow(place) % 7;
             let new = [names[at(0)], names[at(1)], names[at(2)]];
-            for old in [&[][..], &[at(3)], &[4, 2], &[1, 5, 6]] {
+            for old in [&[][..], &[at(3)], &[4, 2], &[1, 5, 6], &[0, 1, 4]] {
                 let old = old.iter().map(|at| Bytes::from_static(names[*at])).collect();
                 for len in 0..=new.len() {
                     let first = Overlap::first(&new[..len], &old);

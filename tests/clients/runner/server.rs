@@ -32,26 +32,21 @@ impl Server {
     pub(crate) fn start(dir: &Path) -> Result<Self, String> {
         match std::env::var_os("REDLATCH_SERVER") {
             None => Self::start_redlatch(dir),
-            Some(program) => {
-                let port = free_port()?;
-                let mut command = Command::new(program);
-                command.args([
-                    "--bind",
-                    "127.0.0.1",
-                    "--save",
-                    "",
-                    "--appendonly",
-                    "no",
-                    "--daemonize",
-                    "no",
-                ]);
-                command.args(["--port", &port.to_string(), "--dir"]).arg(dir);
-                Self::spawn(command, |_| Ok(port))
-            }
+            Some(program) => Self::start_program(Path::new(&program), dir),
         }
     }
 
-    fn start_redlatch(dir: &Path) -> Result<Self, String> {
+    /// Starts a redis-server or valkey-server, as [`Server::start`] does.
+    pub(crate) fn start_program(program: &Path, dir: &Path) -> Result<Self, String> {
+        let port = free_port()?;
+        let mut command = Command::new(program);
+        command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"]);
+        command.args(["--port", &port.to_string(), "--dir"]).arg(dir);
+        Self::spawn(command, |_| Ok(port))
+    }
+
+    /// Starts redlatch, as [`Server::start`] does.
+    pub(crate) fn start_redlatch(dir: &Path) -> Result<Self, String> {
         static FILES: AtomicUsize = AtomicUsize::new(0);
         let file = FILES.fetch_add(1, Ordering::Relaxed);
         let file = dir.join(format!("port-{}-{file}", std::process::id()));

@@ -1,0 +1,58 @@
+//! Locks as a client library takes them: one process, one lock after the other.
+//!
+//! Rule    what Python or its packages do not offer here is reported as missing.
+
+use std::io;
+use std::process::Command;
+
+use super::Race;
+use crate::machine;
+use crate::servers::{Running, Server};
+
+/// What clients.py knows to do, and the package of Python that it takes.
+const KINDS: &[(&str, &str)] = &[("redis-py Lock", "redis"), ("redlock", "redlock")];
+
+/// Runs each kind of lock that there is a package for.
+///
+/// # Errors
+/// None: what servers do wrong is among the results.
+pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
+    let python = std::env::var("REDLATCH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    for (kind, package) in KINDS {
+        if machine::said_by(&python, &["-c", &format!("import {package}")]).is_none() {
+            let reason = format!("{python} has no package {package}; REDLATCH_PYTHON names one that has");
+            race.results.missing.push((format!("{name}, {kind}"), reason));
+            continue;
+        }
+        race.rounds(name, race.options.scale.long_rounds, |server, options, results| {
+            // Each kind compares what it stored with what it finds.
+            if !server.row.has_store {
+                return Ok(());
+            }
+            let [rate, cost] = turn(server, &python, kind, options.scale.client_locks)?;
+            results.add(name, &format!("{kind}, rate"), "locks per second", server.row.name, rate);
+            results.add(name, kind, "us of CPU per lock", server.row.name, cost);
+            Ok(())
+        });
+    }
+    Ok(())
+}
+
+/// Locks per second, and microseconds of the server for each.
+fn turn(server: &Server, python: &str, kind: &str, locks: u64) -> io::Result<[f64; 2]> {
+    let running = server.start()?;
+    take(&running, python, kind, locks / 10 + 1)?;
+    let before = running.cpu_time()?;
+    let seconds = take(&running, python, kind, locks)?;
+    let cpu = running.cpu_time()? - before;
+    Ok([locks as f64 / seconds, cpu.as_secs_f64() * 1e6 / locks as f64])
+}
+
+/// Seconds that the client took for these locks, without its own start.
+fn take(running: &Running, python: &str, kind: &str, locks: u64) -> io::Result<f64> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/compare/loads/clients.py");
+    let output =
+        Command::new(python).args([script, kind, &running.port.to_string(), &locks.to_string()]).output()?;
+    let seconds = String::from_utf8_lossy(&output.stdout).trim().parse();
+    seconds.map_err(|_| io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+}

@@ -1,0 +1,225 @@
+//! From the release of a lock to its next holder, with many who wait: in BLPOP for a signal, or subscribed to a channel.
+//!
+//! Owns    both ways to wait, as clients do it with plain commands: the signalled client takes the lock by SET NX.
+//! Rule    what the server's share is, is a wake-up less the round trip of a PING on the same connections.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::time::Instant;
+
+use hdrhistogram::Histogram;
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+
+use super::Race;
+use crate::generator::{nanoseconds, record};
+use crate::options::Scale;
+use crate::servers::{PATIENCE, Running, Server};
+use crate::wire::{self, Answer, OWNER, Template};
+
+/// Runs both ways on a fresh process in each round.
+///
+/// # Errors
+/// None: what servers do wrong is among the results.
+pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
+    race.rounds(name, race.options.scale.long_rounds, |server, options, results| {
+        // Without a store nobody waits.
+        if !server.row.has_store {
+            return Ok(());
+        }
+        let ways: [(&str, Way); 2] = [("BLPOP", by_signal), ("pub/sub", by_channel)];
+        for (way, hand_over) in ways {
+            for (what, value) in turn(server, &options.scale, hand_over)? {
+                results.add(name, &format!("{way}, {what}"), "us", server.row.name, value);
+            }
+        }
+        Ok(())
+    });
+    Ok(())
+}
+
+/// Hands a lock over so many times.
+type Way = fn(&Running, &Scale) -> io::Result<Times>;
+
+fn turn(server: &Server, scale: &Scale, way: Way) -> io::Result<Vec<(&'static str, f64)>> {
+    let running = server.start()?;
+    let before = running.cpu_time()?;
+    let times = way(&running, scale)?;
+    let cpu = (running.cpu_time()? - before).as_secs_f64() * 1e6 / scale.hand_offs as f64;
+    let micros = |histogram: &Histogram<u64>, quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
+    let share = micros(&times.woken, 0.5) - micros(&times.pinged, 0.5);
+    Ok(vec![
+        ("wake-up, p50", micros(&times.woken, 0.5)),
+        ("wake-up, p99", micros(&times.woken, 0.99)),
+        ("next holder, p50", micros(&times.held, 0.5)),
+        ("server's share, p50", share.max(0.0)),
+        ("CPU per hand-off", cpu),
+    ])
+}
+
+/// Nanoseconds of each hand-off.
+struct Times {
+    /// A PING and its PONG, just before.
+    pinged: Histogram<u64>,
+    /// From the release to the first that hears of it.
+    woken: Histogram<u64>,
+    /// From the release to the OK of the next holder.
+    held: Histogram<u64>,
+}
+
+impl Times {
+    fn new() -> io::Result<Self> {
+        Ok(Self { pinged: nanoseconds()?, woken: nanoseconds()?, held: nanoseconds()? })
+    }
+}
+
+const LOCK: &str = "lock:hand-off";
+const SIGNAL: &str = "signal:hand-off";
+const TAKE: &[&str] = &["SET", LOCK, OWNER, "NX", "PX", "300000"];
+const RELEASE: &[&str] = &["DEL", LOCK];
+
+fn by_signal(running: &Running, scale: &Scale) -> io::Result<Times> {
+    const WAIT: &[&str] = &["BLPOP", SIGNAL, "0"];
+    let (mut voices, mut times) = (Voices::new(running, scale.waiters + 1)?, Times::new()?);
+    (1..=scale.waiters).try_for_each(|waiter| voices.say(waiter, &[WAIT]))?;
+    let mut holder = 0;
+    voices.expect(holder, TAKE, Answer::Simple)?;
+    for _ in 0..scale.hand_offs {
+        voices.ping(holder, &mut times.pinged)?;
+        let begun = Instant::now();
+        voices.say(holder, &[RELEASE, &["RPUSH", SIGNAL, "1"]])?;
+        let (mut next, mut owed) = (None, 2);
+        while next.is_none() || owed > 0 {
+            match voices.hear()? {
+                (by, Answer::Integer(_)) if by == holder => owed -= 1,
+                (by, Answer::Array) => {
+                    record(&mut times.woken, begun);
+                    voices.say(by, &[TAKE])?;
+                }
+                (by, Answer::Simple) if next.is_none() => {
+                    record(&mut times.held, begun);
+                    next = Some(by);
+                }
+                (_, other) => return Err(unexpected(other)),
+            }
+        }
+        voices.say(holder, &[WAIT])?;
+        holder = next.unwrap_or(holder);
+    }
+    Ok(times)
+}
+
+fn by_channel(running: &Running, scale: &Scale) -> io::Result<Times> {
+    let count = scale.waiters + 1;
+    // Who listens, and, on a connection of its own, speaks.
+    let (mut voices, mut times) = (Voices::new(running, 2 * count)?, Times::new()?);
+    (0..count).try_for_each(|ear| voices.expect(ear, &["SUBSCRIBE", SIGNAL], Answer::Array))?;
+    let mut holder = count;
+    voices.expect(holder, TAKE, Answer::Simple)?;
+    for _ in 0..scale.hand_offs {
+        voices.ping(holder, &mut times.pinged)?;
+        let begun = Instant::now();
+        voices.say(holder, &[RELEASE, &["PUBLISH", SIGNAL, "1"]])?;
+        // Two numbers, a message for each, and for each but the old holder an answer to its attempt.
+        let (mut next, mut heard, mut is_first) = (None, 0, true);
+        while heard < 2 + count + (count - 1) {
+            heard += 1;
+            match voices.hear()? {
+                (by, Answer::Integer(_)) if by == holder => {}
+                (ear, Answer::Array) => {
+                    if std::mem::take(&mut is_first) {
+                        record(&mut times.woken, begun);
+                    }
+                    if ear + count != holder {
+                        voices.say(ear + count, &[TAKE])?;
+                    }
+                }
+                (by, Answer::Simple) if next.is_none() => {
+                    record(&mut times.held, begun);
+                    next = Some(by);
+                }
+                (_, Answer::Nil) => {}
+                (_, other) => return Err(unexpected(other)),
+            }
+        }
+        holder = next.ok_or_else(|| io::Error::other("nobody got the lock"))?;
+    }
+    Ok(times)
+}
+
+fn unexpected(answer: Answer) -> io::Error {
+    io::Error::other(format!("{answer:?} came instead of what the hand-off takes"))
+}
+
+/// Connections that speak one at a time and are heard all at once.
+struct Voices {
+    poll: Poll,
+    events: Events,
+    streams: Vec<(TcpStream, Vec<u8>)>,
+    /// Answers that have come and not been looked at.
+    heard: VecDeque<(usize, Answer)>,
+}
+
+impl Voices {
+    fn new(running: &Running, count: usize) -> io::Result<Self> {
+        let (poll, mut streams) = (Poll::new()?, Vec::with_capacity(count));
+        for index in 0..count {
+            let stream = running.connect()?;
+            stream.set_nonblocking(true)?;
+            let mut stream = TcpStream::from_std(stream);
+            poll.registry().register(&mut stream, Token(index), Interest::READABLE)?;
+            streams.push((stream, Vec::new()));
+        }
+        Ok(Self { poll, events: Events::with_capacity(count), streams, heard: VecDeque::new() })
+    }
+
+    /// Sends requests in one packet. They are small: an empty socket takes them whole.
+    fn say(&mut self, voice: usize, requests: &[&[&str]]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        requests.iter().for_each(|words| Template::new(words).write(0, &mut bytes));
+        self.streams[voice].0.write_all(&bytes)
+    }
+
+    /// The next answer, and whose it is.
+    fn hear(&mut self) -> io::Result<(usize, Answer)> {
+        loop {
+            if let Some(answer) = self.heard.pop_front() {
+                return Ok(answer);
+            }
+            self.poll.poll(&mut self.events, Some(PATIENCE))?;
+            if self.events.is_empty() {
+                return Err(io::Error::other("the server has stopped answering"));
+            }
+            for event in &self.events {
+                let voice = event.token().0;
+                let (stream, input) = &mut self.streams[voice];
+                read_all(stream, input)?;
+                while let Some((answer, length)) = wire::answer(input)? {
+                    input.drain(..length);
+                    self.heard.push_back((voice, answer));
+                }
+            }
+        }
+    }
+
+    fn expect(&mut self, voice: usize, words: &[&str], wanted: Answer) -> io::Result<()> {
+        self.say(voice, &[words])?;
+        let answer = self.hear()?;
+        if answer == (voice, wanted) { Ok(()) } else { Err(unexpected(answer.1)) }
+    }
+
+    fn ping(&mut self, voice: usize, times: &mut Histogram<u64>) -> io::Result<()> {
+        let begun = Instant::now();
+        self.expect(voice, &["PING"], Answer::Simple)?;
+        record(times, begun);
+        Ok(())
+    }
+}
+
+fn read_all(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<()> {
+    match stream.read_to_end(input) {
+        Ok(_) => Err(io::Error::other("the server has closed a connection")),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,72 @@
+//! The loads of the race, in the order in which they run.
+//!
+//! Owns    the table of loads, and what they have in common: a server that fails one is reported and goes on to the next.
+
+mod clients;
+mod crowd;
+mod hand_off;
+mod requests;
+mod start;
+mod storm;
+
+use std::io;
+
+use crate::options::Options;
+use crate::results::Results;
+use crate::servers::Server;
+
+/// What a load is given.
+pub(crate) struct Race {
+    pub(crate) options: Options,
+    pub(crate) servers: Vec<Server>,
+    pub(crate) results: Results,
+}
+
+/// One load or a family of them: its names, and how it is run with a name that is wanted.
+type Load = (&'static [&'static str], fn(&mut Race, &str) -> io::Result<()>);
+
+const LOADS: &[Load] = &[
+    (&["start"], start::run),
+    (requests::NAMES, requests::run),
+    (&["crowd"], crowd::run),
+    (&["hand-off"], hand_off::run),
+    (&["clients"], clients::run),
+    (&["storm"], storm::run),
+];
+
+/// Runs all loads that are wanted.
+///
+/// # Errors
+/// What goes wrong on this side; what a server does wrong is among the results.
+pub(crate) fn run_all(race: &mut Race) -> io::Result<()> {
+    let names = LOADS.iter().flat_map(|(names, run)| names.iter().map(move |name| (*name, run)));
+    for (name, run) in names.filter(|(name, _)| race.options.wants_load(name)).collect::<Vec<_>>() {
+        eprintln!("{name}");
+        run(race, name)?;
+    }
+    Ok(())
+}
+
+impl Race {
+    /// Gives each server its turn, so many times over; with every round another one begins.
+    fn rounds(
+        &mut self,
+        load: &str,
+        rounds: usize,
+        mut turn: impl FnMut(&Server, &Options, &mut Results) -> io::Result<()>,
+    ) {
+        let count = self.servers.len();
+        for round in 0..rounds {
+            for index in (0..count).map(|index| (index + round) % count) {
+                let server = &self.servers[index];
+                if self.results.has_failed(load, server.row.name) {
+                    continue;
+                }
+                if let Err(error) = turn(server, &self.options, &mut self.results) {
+                    eprintln!("  {}: {error}", server.row.name);
+                    self.results.fail(load, server.row.name, &error.to_string());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! A start: from exec to the first PONG, and what is then in memory.
+
+use std::io;
+
+use super::Race;
+use crate::servers::binary_bytes;
+
+/// Connections beside which memory is read once more.
+const CROWD: usize = 100;
+
+/// Starts each server so many times.
+///
+/// # Errors
+/// None: what servers do wrong is among the results.
+pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
+    race.rounds(name, race.options.scale.starts, |server, _, results| {
+        let running = server.start()?;
+        let mut add =
+            |what: &str, unit: &str, value: f64| results.add(name, what, unit, server.row.name, value);
+        add("to PONG", "ms", running.to_pong.as_secs_f64() * 1e3);
+        add("idle memory", "MB", running.resident_bytes()? as f64 / 1e6);
+        let mut crowd = (0..CROWD).map(|_| running.connect()).collect::<io::Result<Vec<_>>>()?;
+        crowd.iter_mut().try_for_each(|stream| running.ask(stream, &["PING"]).map(drop))?;
+        add(&format!("memory with {CROWD} connections"), "MB", running.resident_bytes()? as f64 / 1e6);
+        Ok(())
+    });
+    race.rounds(name, 1, |server, _, results| {
+        // The program of `limit` is the whole race.
+        if server.row.has_store {
+            let bytes = binary_bytes(&server.program)?;
+            results.add(name, "binary", "MB", server.row.name, bytes as f64 / 1e6);
+        }
+        Ok(())
+    });
+    Ok(())
+}

@@ -1,0 +1,80 @@
+//! The race: redlatch beside other servers, on the same cores, in the same run.
+//!
+//! Owns    one command that builds, starts, loads and compares: `cargo bench --bench compare`; see benches/README.md.
+//! Rule    the figure that counts is the server's processor time per request: neighbours disturb it least.
+//! Rule    run as a test, without `--bench`, it only finds out whether every load still works.
+
+mod generator;
+mod limit;
+mod loads;
+mod machine;
+mod options;
+mod plot;
+mod results;
+mod servers;
+mod table;
+mod wire;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use loads::Race;
+use machine::Cores;
+use options::Options;
+use results::Results;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.as_slice() {
+        [word, port] if word == "--as-limit" => serve_as_limit(port),
+        _ => race(arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve_as_limit(port: &str) -> Result<(), Box<dyn Error>> {
+    Ok(limit::serve(port.parse()?)?)
+}
+
+fn race(arguments: Vec<String>) -> Result<(), Box<dyn Error>> {
+    let options = Options::read(arguments)?;
+    machine::raise_file_limit()?;
+    let machine = machine::description();
+    machine::keep_to(Cores::Generator)?;
+    let (servers, missing) = servers::find(&options);
+    let columns = servers.iter().map(|server| (server.row.name.to_owned(), server.about.clone()));
+    let results = Results {
+        scale: options.scale.name.to_owned(),
+        machine,
+        servers: columns.collect(),
+        missing,
+        ..Results::default()
+    };
+    let mut race = Race { options, servers, results };
+    loads::run_all(&mut race)?;
+    report(&race)
+}
+
+/// Writes the results and says what they are.
+fn report(race: &Race) -> Result<(), Box<dyn Error>> {
+    let Race { options, results, .. } = race;
+    std::fs::create_dir_all(&options.out)?;
+    results.write(&options.out.join("results.json"))?;
+    let table = table::markdown(results);
+    std::fs::write(options.out.join("table.md"), &table)?;
+    std::fs::write(options.out.join("plot.svg"), plot::svg(results))?;
+    println!("{table}\nresults.json, table.md and plot.svg are in {}", options.out.display());
+    if options.is_test() {
+        std::fs::remove_dir_all(&options.out)?;
+        if let Some((load, server, reason)) = results.failed.first() {
+            return Err(format!("{load} on {server}: {reason}").into());
+        }
+    }
+    Ok(())
+}

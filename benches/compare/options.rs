@@ -1,0 +1,163 @@
+//! What the race is told on its command line, and how much it does of each load.
+//!
+//! Rule    everything that makes a run longer or shorter is in [`Scale`]; loads have no counts of their own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The command line, read.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) scale: Scale,
+    /// Loads whose name holds this; all by default.
+    pub(crate) only: Option<String>,
+    /// Names of servers; all by default.
+    pub(crate) servers: Option<Vec<String>>,
+    /// Where the results go.
+    pub(crate) out: PathBuf,
+    /// Whether servers of several threads may have all cores, the generator's among them.
+    pub(crate) is_wide: bool,
+}
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    pub(crate) name: &'static str,
+    /// How often each server takes its turn.
+    pub(crate) rounds: usize,
+    /// The same, for loads that take seconds.
+    pub(crate) long_rounds: usize,
+    /// Requests of one turn, one at a time on each connection.
+    pub(crate) plain: u64,
+    /// Requests of one turn, sixteen at a time.
+    pub(crate) pipelined: u64,
+    /// Connections that stand by in a crowd.
+    pub(crate) crowds: &'static [usize],
+    /// Locks of the storm.
+    pub(crate) locks: u64,
+    /// From the first lock of the storm to the first end of a lease: they must all be taken by then.
+    pub(crate) storm_in: Duration,
+    /// From the first end of a lease to the last.
+    pub(crate) storm_span: Duration,
+    /// From the last lock of the storm that has gone to the look at what memory is left.
+    pub(crate) storm_after: Duration,
+    /// Locks handed over.
+    pub(crate) hand_offs: u64,
+    /// Clients that wait for the lock.
+    pub(crate) waiters: usize,
+    /// Locks that a client library takes.
+    pub(crate) client_locks: u64,
+    /// Starts of each server.
+    pub(crate) starts: usize,
+}
+
+/// Connections that work.
+pub(crate) const CONNECTIONS: usize = 50;
+/// Requests under way on a connection that pipelines.
+pub(crate) const DEPTH: usize = 16;
+
+const FULL: Scale = Scale {
+    name: "full",
+    rounds: 5,
+    long_rounds: 3,
+    plain: 30_000,
+    pipelined: 160_000,
+    crowds: &[1_000, 10_000],
+    locks: 1_000_000,
+    storm_in: Duration::from_secs(8),
+    storm_span: Duration::from_secs(1),
+    storm_after: Duration::from_secs(4),
+    hand_offs: 2_000,
+    waiters: 100,
+    client_locks: 3_000,
+    starts: 20,
+};
+
+const QUICK: Scale = Scale {
+    name: "quick",
+    rounds: 3,
+    long_rounds: 1,
+    plain: 4_000,
+    pipelined: 16_000,
+    crowds: &[1_000],
+    locks: 100_000,
+    storm_in: Duration::from_millis(1_500),
+    storm_after: Duration::from_secs(1),
+    hand_offs: 200,
+    client_locks: 300,
+    starts: 5,
+    ..FULL
+};
+
+/// As a test: that each load works, and nothing about how fast.
+const SMOKE: Scale = Scale {
+    name: "smoke",
+    rounds: 1,
+    long_rounds: 1,
+    plain: 200,
+    pipelined: 1_600,
+    crowds: &[60],
+    locks: 500,
+    storm_in: Duration::from_millis(500),
+    storm_span: Duration::from_millis(100),
+    storm_after: Duration::ZERO,
+    hand_offs: 10,
+    waiters: 5,
+    client_locks: 5,
+    starts: 1,
+};
+
+/// What the command line says about itself.
+pub(crate) const USAGE: &str = "\
+cargo bench --bench compare -- [--quick] [--only LOAD] [--servers A,B] [--out DIR] [--wide]
+
+  --quick        a minute or two instead of twenty, and figures as rough
+  --only LOAD    only loads whose name holds LOAD
+  --servers A,B  only these servers; see the table in benches/compare/servers.rs
+  --out DIR      where results.json, table.md and plot.svg go [default: target/compare]
+  --wide         servers of several threads may use all cores, instead of the one that all share";
+
+impl Options {
+    /// Reads the arguments of the program. Without `--bench`, which cargo adds, it is run as a test.
+    ///
+    /// # Errors
+    /// A sentence about the argument that is wrong.
+    pub(crate) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Self, String> {
+        let mut options =
+            Self { scale: FULL, only: None, servers: None, out: "target/compare".into(), is_wide: false };
+        let (mut is_bench, mut arguments) = (false, arguments.into_iter());
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or_else(|| format!("{argument} wants a value\n{USAGE}"));
+            match argument.as_str() {
+                "--bench" => is_bench = true,
+                "--quick" => options.scale = QUICK,
+                "--only" => options.only = Some(value()?),
+                "--out" => options.out = value()?.into(),
+                "--servers" => options.servers = Some(value()?.split(',').map(str::to_owned).collect()),
+                "--wide" => options.is_wide = true,
+                // What cargo and its users give to every test program.
+                other if !is_bench && !other.starts_with("--help") => {}
+                other => return Err(format!("{other} is not an argument\n{USAGE}")),
+            }
+        }
+        if !is_bench {
+            let servers = Some(vec!["redlatch".to_owned(), "limit".to_owned()]);
+            let out = std::env::temp_dir().join(format!("redlatch-compare-{}", std::process::id()));
+            options = Self { scale: SMOKE, servers, out, ..options };
+        }
+        Ok(options)
+    }
+
+    /// Whether it only has to work.
+    pub(crate) fn is_test(&self) -> bool {
+        self.scale.name == SMOKE.name
+    }
+
+    pub(crate) fn wants_load(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+    }
+
+    pub(crate) fn wants_server(&self, name: &str) -> bool {
+        self.servers.as_ref().is_none_or(|servers| servers.iter().any(|server| server == name))
+    }
+}

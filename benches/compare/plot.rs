@@ -1,0 +1,132 @@
+//! Results as a picture: for each load, the share of `limit`'s capacity that a server reaches.
+//!
+//! Owns    a small SVG, drawn by hand; it is read on white and on black, and without its colours, for bars have figures.
+
+use std::fmt::Write as _;
+
+use crate::results::{CPU_PER_REQUEST, LIMIT, OURS, Results};
+use crate::table::percent;
+
+const PANELS: [(&str, &str); 2] = [("plain", "one request at a time"), ("pipelined", "pipelined by 16")];
+/// Pixels.
+const LABEL_WIDTH: f64 = 130.0;
+const PANEL_WIDTH: f64 = 330.0;
+const PANEL_GAP: f64 = 50.0;
+const BAR_HEIGHT: f64 = 9.0;
+const ROW_GAP: f64 = 12.0;
+const HEAD_HEIGHT: f64 = 92.0;
+
+/// The picture.
+pub(crate) fn svg(results: &Results) -> String {
+    let loads: Vec<&str> = results
+        .figures
+        .iter()
+        .filter(|figure| figure.unit == CPU_PER_REQUEST && figure.what == PANELS[0].0)
+        .map(|figure| figure.load.as_str())
+        .collect();
+    // A server with two threads is another question.
+    let is_shown = |name: &str| name != LIMIT && !name.contains(", two");
+    let servers: Vec<&str> =
+        results.servers.iter().map(|(name, _)| name.as_str()).filter(|name| is_shown(name)).collect();
+    let row_height = servers.len() as f64 * BAR_HEIGHT + ROW_GAP;
+    let height = HEAD_HEIGHT + loads.len() as f64 * row_height + 12.0;
+    let width = LABEL_WIDTH + 2.0 * PANEL_WIDTH + PANEL_GAP + 50.0;
+    let mut drawing = head(width, height, &servers);
+    for (panel, (mode, title)) in PANELS.iter().enumerate() {
+        let left = LABEL_WIDTH + panel as f64 * (PANEL_WIDTH + PANEL_GAP);
+        axis(&mut drawing, left, height, title);
+        for (row, load) in loads.iter().enumerate() {
+            let top = HEAD_HEIGHT + row as f64 * row_height;
+            if panel == 0 {
+                let middle = top + (row_height - ROW_GAP) / 2.0 + 4.0;
+                text(&mut drawing, LABEL_WIDTH - 10.0, middle, "end", load);
+            }
+            let Some(figure) = results.figure(load, mode) else { continue };
+            for (bar, server) in servers.iter().enumerate() {
+                if let Some(share) = figure.multiple(LIMIT, server) {
+                    draw_bar(&mut drawing, [left, top + bar as f64 * BAR_HEIGHT], share, bar);
+                }
+            }
+        }
+    }
+    drawing + "</svg>\n"
+}
+
+/// Everything above the panels, and the colours.
+fn head(width: f64, height: f64, servers: &[&str]) -> String {
+    let mut drawing = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\" role=\"img\">\n\
+         <title>Requests per second of processor time, as a share of a server that stores nothing</title>\n\
+         <style>{STYLE}</style>\n\
+         <rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n"
+    );
+    text(
+        &mut drawing,
+        20.0,
+        24.0,
+        "start",
+        "Requests per second of CPU; 100 % is a server that parses, answers +OK, and stores nothing",
+    );
+    let mut left = 20.0;
+    for (index, server) in servers.iter().enumerate() {
+        rectangle(&mut drawing, [left, 40.0], [12.0, 10.0], index);
+        text(&mut drawing, left + 18.0, 49.0, "start", server);
+        left += 44.0 + 7.0 * server.len() as f64;
+    }
+    debug_assert!(servers.first().is_none_or(|first| *first == OURS), "ours has the strong colour");
+    drawing
+}
+
+fn axis(drawing: &mut String, left: f64, height: f64, title: &str) {
+    text(drawing, left, HEAD_HEIGHT - 14.0, "start", title);
+    for share in [0.0, 0.25, 0.5, 0.75, 1.0] {
+        let x = left + share * PANEL_WIDTH;
+        let class = if share == 1.0 { "limit" } else { "grid" };
+        put(
+            drawing,
+            format_args!(
+                "<line class=\"{class}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{}\" y2=\"{}\"/>\n",
+                HEAD_HEIGHT - 6.0,
+                height - 12.0
+            ),
+        );
+    }
+}
+
+fn draw_bar(drawing: &mut String, [left, top]: [f64; 2], share: f64, server: usize) {
+    // Noise may show a server beyond the limit; the figure says by how much, the bar ends a little behind the line.
+    let length = share.min(1.06) * PANEL_WIDTH;
+    rectangle(drawing, [left, top], [length, BAR_HEIGHT - 1.0], server);
+    let (x, y) = (left + length + 4.0, top + BAR_HEIGHT - 2.0);
+    put(
+        drawing,
+        format_args!("<text class=\"figure\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>\n", percent(share)),
+    );
+}
+
+fn rectangle(drawing: &mut String, [x, y]: [f64; 2], [width, height]: [f64; 2], server: usize) {
+    let class = format!("s{}", server.min(3));
+    put(
+        drawing,
+        format_args!(
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>\n"
+        ),
+    );
+}
+
+fn text(drawing: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
+    let words = words.replace('&', "&amp;").replace('<', "&lt;");
+    put(drawing, format_args!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>\n"));
+}
+
+fn put(drawing: &mut String, shape: std::fmt::Arguments<'_>) {
+    drawing.write_fmt(shape).expect("a String takes everything");
+}
+
+const STYLE: &str = "\
+text{font:12px system-ui,sans-serif;fill:#1f2328}.figure{font-size:8px;fill:#59636e}.paper{fill:#fff}\
+.grid{stroke:#d1d9e0}.limit{stroke:#59636e;stroke-dasharray:3 3}\
+.s0{fill:#0b66d0}.s1{fill:#9aa4ae}.s2{fill:#c9a227}.s3{fill:#7c8f5a}\
+@media(prefers-color-scheme:dark){text{fill:#e6edf3}.figure{fill:#9198a1}.paper{fill:#0d1117}\
+.grid{stroke:#30363d}.limit{stroke:#9198a1}.s0{fill:#58a6ff}.s1{fill:#7d8590}.s2{fill:#d4b13f}.s3{fill:#8fa568}}";

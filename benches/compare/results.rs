@@ -1,0 +1,135 @@
+//! What a race has found, as it is kept in results.json.
+//!
+//! Owns    the figures of every round; medians, shares and multiples are derived where they are shown.
+//! Knows   nothing of servers and loads but their names, so that tests of the README can read results as well.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// The server whose race it is.
+pub(crate) const OURS: &str = "redlatch";
+/// The server that shares of capacity are of.
+pub(crate) const LIMIT: &str = "limit";
+/// The server that multiples are of.
+pub(crate) const VALKEY: &str = "valkey";
+/// The unit of what a request costs.
+pub(crate) const CPU_PER_REQUEST: &str = "us of CPU per request";
+
+/// The outcome of one race.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Results {
+    /// `full`, `quick` or `smoke`: how much was done.
+    pub(crate) scale: String,
+    /// What the machine was, by name and value.
+    pub(crate) machine: Vec<(String, String)>,
+    /// Name and version of the servers, in the order of the columns.
+    pub(crate) servers: Vec<(String, String)>,
+    /// Servers that did not run, and why.
+    pub(crate) missing: Vec<(String, String)>,
+    /// Loads that a server did not get through: the load, the server, what it said.
+    pub(crate) failed: Vec<(String, String, String)>,
+    /// In the order in which they were measured.
+    pub(crate) figures: Vec<Figure>,
+}
+
+/// One quantity, measured on several servers.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Figure {
+    /// What was done: `acquire`, `storm`.
+    pub(crate) load: String,
+    /// What was measured: `plain`, `probe, p99`.
+    pub(crate) what: String,
+    /// Its unit: `us of CPU per request`.
+    pub(crate) unit: String,
+    /// By the server's name: one value for each round.
+    pub(crate) values: BTreeMap<String, Vec<f64>>,
+}
+
+impl Results {
+    /// Adds what one round has found.
+    #[allow(dead_code, reason = "for the race alone")]
+    pub(crate) fn add(&mut self, load: &str, what: &str, unit: &str, server: &str, value: f64) {
+        // Three digits behind the point are more than a machine repeats.
+        let value = (value * 1_000.0).round() / 1_000.0;
+        let known = self.figures.iter_mut().find(|figure| figure.load == load && figure.what == what);
+        let figure = match known {
+            Some(figure) => figure,
+            None => {
+                let (load, what, unit) = (load.to_owned(), what.to_owned(), unit.to_owned());
+                self.figures.push(Figure { load, what, unit, values: BTreeMap::new() });
+                self.figures.last_mut().expect("just pushed")
+            }
+        };
+        figure.values.entry(server.to_owned()).or_default().push(value);
+    }
+
+    /// Notes that a server did not get through a load.
+    #[allow(dead_code, reason = "for the race alone")]
+    pub(crate) fn fail(&mut self, load: &str, server: &str, reason: &str) {
+        self.failed.push((load.to_owned(), server.to_owned(), reason.to_owned()));
+    }
+
+    #[allow(dead_code, reason = "for the race alone")]
+    pub(crate) fn has_failed(&self, load: &str, server: &str) -> bool {
+        self.failed.iter().any(|(failed, by, _)| failed == load && by == server)
+    }
+
+    pub(crate) fn figure(&self, load: &str, what: &str) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.load == load && figure.what == what)
+    }
+
+    /// Reads a file that [`Self::write`] has written.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    #[allow(dead_code, reason = "for the test that holds the README to the results")]
+    pub(crate) fn read(file: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))
+    }
+
+    /// Writes all there is.
+    ///
+    /// # Errors
+    /// What the system said.
+    #[allow(dead_code, reason = "for the race alone")]
+    pub(crate) fn write(&self, file: &Path) -> std::io::Result<()> {
+        let line = |name: &str, value: serde_json::Result<String>| {
+            value.map(|value| format!("  \"{name}\": {value}")).map_err(std::io::Error::other)
+        };
+        // A line for each figure, so that two races can be compared by their lines.
+        let figures: Result<Vec<String>, _> = self.figures.iter().map(serde_json::to_string).collect();
+        let figures = figures.map(|lines| format!("[\n    {}\n  ]", lines.join(",\n    ")));
+        let lines = [
+            line("scale", serde_json::to_string(&self.scale))?,
+            line("machine", serde_json::to_string(&self.machine))?,
+            line("servers", serde_json::to_string(&self.servers))?,
+            line("missing", serde_json::to_string(&self.missing))?,
+            line("failed", serde_json::to_string(&self.failed))?,
+            line("figures", figures)?,
+        ];
+        std::fs::write(file, format!("{{\n{}\n}}\n", lines.join(",\n")))
+    }
+}
+
+impl Figure {
+    /// The median over the rounds of a server; `None` if it has none.
+    pub(crate) fn median(&self, server: &str) -> Option<f64> {
+        let mut values = self.values.get(server)?.clone();
+        values.sort_by(f64::total_cmp);
+        let middle = values.len() / 2;
+        match values.len() {
+            0 => None,
+            count if count % 2 == 1 => Some(values[middle]),
+            _ => Some(f64::midpoint(values[middle - 1], values[middle])),
+        }
+    }
+
+    /// How many times `server`'s figure the one of `other` is.
+    pub(crate) fn multiple(&self, other: &str, server: &str) -> Option<f64> {
+        let (own, other) = self.median(server).zip(self.median(other))?;
+        (own > 0.0).then(|| other / own)
+    }
+}

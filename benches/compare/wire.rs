@@ -1,0 +1,120 @@
+//! What the generator writes and reads: requests with places for a key, and replies as far as they must be told apart.
+//!
+//! Rule    a request is written by copying its bytes and sixteen digits: a generator must not be slower than a server.
+
+use std::io;
+
+/// Stands in a request for the key, which differs from one request to the next.
+pub(crate) const KEY: &str = "{key}";
+/// Who holds the locks of the race: as long as a UUID.
+pub(crate) const OWNER: &str = "3b241101-e2bb-4255-8caf-4136c566a962";
+/// Bytes of a key.
+pub(crate) const KEY_BYTES: usize = KEY_HEAD.len() + DIGITS;
+/// What each key begins with.
+const KEY_HEAD: &str = "lock:id:";
+const DIGITS: usize = 16;
+
+/// A request, ready to be written for any key.
+#[derive(Clone, Debug)]
+pub(crate) struct Template {
+    bytes: Vec<u8>,
+    /// Where the digits of the key begin.
+    slots: Vec<usize>,
+}
+
+impl Template {
+    /// The request of these words, in which [`KEY`] stands for the key.
+    pub(crate) fn new<W: AsRef<str>>(words: &[W]) -> Self {
+        let (mut bytes, mut slots) = (format!("*{}\r\n", words.len()).into_bytes(), Vec::new());
+        for word in words.iter().map(AsRef::as_ref) {
+            if word == KEY {
+                bytes.extend_from_slice(format!("${KEY_BYTES}\r\n{KEY_HEAD}").as_bytes());
+                slots.push(bytes.len());
+                bytes.extend_from_slice(&[b'0'; DIGITS]);
+            } else {
+                bytes.extend_from_slice(format!("${}\r\n{word}", word.len()).as_bytes());
+            }
+            bytes.extend_from_slice(b"\r\n");
+        }
+        Self { bytes, slots }
+    }
+
+    /// Appends the request for key number `n`.
+    pub(crate) fn write(&self, n: u64, into: &mut Vec<u8>) {
+        let start = into.len();
+        into.extend_from_slice(&self.bytes);
+        let digits = digits(n);
+        for slot in &self.slots {
+            into[start + slot..start + slot + DIGITS].copy_from_slice(&digits);
+        }
+    }
+}
+
+/// Key number `n` as text.
+pub(crate) fn key(n: u64) -> String {
+    format!("{KEY_HEAD}{}", String::from_utf8_lossy(&digits(n)))
+}
+
+/// The digits of key number `n`: scattered, the same for every server, and no two alike.
+fn digits(n: u64) -> [u8; DIGITS] {
+    // Each step can be undone, so that two numbers never meet.
+    let mut mixed = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^= mixed >> 31;
+    let nibble = |at: usize| ((mixed >> (60 - 4 * at)) & 15) as usize;
+    std::array::from_fn(|at| b"0123456789abcdef"[nibble(at)])
+}
+
+/// The answer to a request, as far as a load looks at it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Answer {
+    /// Several answers in one, of this many parts.
+    Array,
+    /// An error.
+    Error,
+    /// A number.
+    Integer(i64),
+    /// There is nothing.
+    Nil,
+    /// `+OK`, `+PONG`.
+    Simple,
+    /// A string of this many bytes.
+    Text(usize),
+}
+
+/// The answer in front and how many bytes it has, or `None` if some are still to come.
+///
+/// # Errors
+/// What is not an answer.
+pub(crate) fn answer(bytes: &[u8]) -> io::Result<Option<(Answer, usize)>> {
+    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
+    let (line, at) = (&bytes[..end.saturating_sub(1)], end + 1);
+    let (Some(kind), rest) = (line.first(), line.get(1..).unwrap_or_default()) else {
+        return Err(io::Error::other("an answer without a type"));
+    };
+    let number = || {
+        let text = std::str::from_utf8(rest).ok();
+        let number = text.and_then(|text| text.parse::<i64>().ok());
+        number.ok_or_else(|| io::Error::other("an answer's number is none"))
+    };
+    let found = match kind {
+        b'+' => (Answer::Simple, at),
+        b'-' => (Answer::Error, at),
+        b':' => (Answer::Integer(number()?), at),
+        b'$' => match usize::try_from(number()?) {
+            Err(_) => (Answer::Nil, at),
+            Ok(size) => (Answer::Text(size), at + size + 2),
+        },
+        b'*' => {
+            let mut at = at;
+            for _ in 0..number()?.max(0) {
+                let Some((_, length)) = answer(&bytes[at..])? else { return Ok(None) };
+                at += length;
+            }
+            (Answer::Array, at)
+        }
+        _ => return Err(io::Error::other(format!("an answer of type {}", kind.escape_ascii()))),
+    };
+    Ok(Some(found).filter(|(_, length)| *length <= bytes.len()))
+}

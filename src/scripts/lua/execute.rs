@@ -1,0 +1,161 @@
+//! One run of a script, a function or a library: from KEYS and ARGV to the reply.
+//!
+//! Owns    the order in which a run begins and ends: whatever becomes of it, nothing of it stays.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use super::budget::{Unlimited, Watchdog};
+use super::calls::{Commands, Server};
+use super::fault::Stop;
+use super::stack::{self, Kind, Stack};
+use super::{Failure, Interpreter, convert};
+use crate::resp::Reply;
+
+/// What is run, and on what.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run<'a> {
+    /// What errors call it.
+    pub(super) name: &'a str,
+    /// Where it is found.
+    pub(super) body: Body<'a>,
+    /// KEYS
+    pub(super) keys: &'a [&'a [u8]],
+    /// ARGV
+    pub(super) args: &'a [&'a [u8]],
+}
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Body<'a> {
+    /// The function of that name in the library of that number, which has KEYS and ARGV as its arguments.
+    Function(u32, &'a str),
+    /// The script at that place among the compiled ones, which has them as globals.
+    Script(c_int),
+}
+
+/// Values that a run has on the stack at once before its reply is written.
+const ROOM: c_int = 12;
+
+impl Interpreter {
+    /// Runs it, looked after by `watchdog`, and writes what it returns.
+    pub(super) fn execute(
+        &mut self,
+        run: Run<'_>,
+        commands: &mut dyn Commands,
+        watchdog: Arc<dyn Watchdog>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Failure> {
+        self.budget.begin(watchdog);
+        self.sandbox.shared.begin();
+        let mut kept = std::mem::take(&mut self.reply);
+        let shared = &*self.sandbox.shared;
+        let mut server = Server { commands, lua: &self.lua, budget: &self.budget, shared, reply: &mut kept };
+        let result = self.sandbox.port.open(&mut server, || {
+            stack::with(&self.lua, |stack| match self.perform(stack, run) {
+                Ok(limit) => self.write(stack, reply, &limit),
+                Err(failure) => Err(failure),
+            })
+        });
+        server.log();
+        self.reply = kept;
+        self.budget.end(&self.lua);
+        result
+    }
+
+    /// Runs what is at `body`, which no command is there for.
+    ///
+    /// # Errors
+    /// How it failed.
+    pub(super) fn execute_alone(&self, body: c_int) -> Result<(), Failure> {
+        let run = Run { name: "", body: Body::Script(body), keys: &[], args: &[] };
+        stack::with(&self.lua, |stack| self.perform(stack, run).map(drop))
+    }
+
+    /// Leaves the result on top.
+    fn perform(&self, stack: &mut Stack<'_>, run: Run<'_>) -> Result<Unlimited<'_>, Failure> {
+        let limit = self.budget.lift(&self.lua);
+        if !stack.reserve(ROOM, &limit) {
+            return Err(self.ended());
+        }
+        stack.push_kept(self.sandbox.failed);
+        let handler = stack.len();
+        let (is_fine, limit) = match run.body {
+            Body::Script(index) => {
+                stack.push_kept(self.sandbox.globals);
+                let globals = stack.len();
+                set(stack, globals, b"KEYS", Some(run.keys), &limit);
+                set(stack, globals, b"ARGV", Some(run.args), &limit);
+                stack.push_kept(self.functions_kept);
+                stack.push_element(-1, index);
+                let is_fine = stack.call(0, handler, limit);
+                let limit = self.budget.lift(&self.lua);
+                set(stack, globals, b"KEYS", None, &limit);
+                set(stack, globals, b"ARGV", None, &limit);
+                (is_fine, limit)
+            }
+            Body::Function(library, name) => {
+                self.libraries.push(stack, library, name, &limit);
+                push_list(stack, run.keys, &limit);
+                push_list(stack, run.args, &limit);
+                let is_fine = stack.call(2, handler, limit);
+                (is_fine, self.budget.lift(&self.lua))
+            }
+        };
+        if is_fine { Ok(limit) } else { Err(self.told(stack, run.name, &limit)) }
+    }
+
+    fn write(
+        &self,
+        stack: &mut Stack<'_>,
+        reply: &mut Reply<'_>,
+        limit: &Unlimited<'_>,
+    ) -> Result<(), Failure> {
+        convert::write(stack, self.sandbox.shared.protocol(), reply, limit).map_err(|_| self.ended())
+    }
+
+    /// The line of how a script failed, out of what the handler has left on top.
+    fn told(&self, stack: &mut Stack<'_>, name: &str, limit: &Unlimited<'_>) -> Failure {
+        let mut line = Vec::new();
+        let is_told = stack.kind(-1) == Kind::Table
+            && convert::string_field(stack, b"err", limit, |text| line.extend_from_slice(text));
+        if !is_told {
+            // Without memory Lua calls no handler; nor does it when the handler fails.
+            return self.ended();
+        }
+        if !name.is_empty()
+            && let Some(at) = convert::number_field(stack, b"line", limit)
+        {
+            let mut source = Vec::new();
+            convert::string_field(stack, b"source", limit, |text| source.extend_from_slice(text));
+            line.extend_from_slice(
+                format!(" script: {name}, on {}:{at}.", String::from_utf8_lossy(&source)).as_bytes(),
+            );
+        }
+        line
+    }
+
+    /// The line of a script that was ended from outside, or by the end of its memory.
+    fn ended(&self) -> Failure {
+        let stop = self.budget.stopped().unwrap_or(Stop::Memory(self.budget.memory_max()));
+        stop.to_string().into_bytes()
+    }
+}
+
+/// Gives a global its value: the list of `words`, or nil.
+fn set(stack: &mut Stack<'_>, globals: c_int, name: &[u8], words: Option<&[&[u8]]>, limit: &Unlimited<'_>) {
+    stack.push_bytes(name, limit);
+    match words {
+        Some(words) => push_list(stack, words, limit),
+        None => stack.push_nil(),
+    }
+    stack.set_field(globals, limit);
+}
+
+fn push_list(stack: &mut Stack<'_>, words: &[&[u8]], limit: &Unlimited<'_>) {
+    stack.push_table(words.len(), 0, limit);
+    for (word, at) in words.iter().zip(1..) {
+        stack.push_bytes(word, limit);
+        stack.set_element(-2, at, limit);
+    }
+}

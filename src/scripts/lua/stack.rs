@@ -1,0 +1,438 @@
+//! Lua's own stack: what every script needs of it, without a handle and a protected call for every value.
+//!
+//! Owns    every `unsafe` of the interpreter. What is done here for each script and each `redis.call`, mlua does too, at a
+//!         multiple of the price: `benches/README.md` has the figures.
+//! Rule    nothing here raises an error of Lua, which would leave Rust by a jump: values are checked before Lua looks at
+//!         them, room is made before it is used, and whatever takes memory wants to see that the limit is lifted
+//!         ([`Unlimited`]). The one exception is the last statement of the functions that Lua calls, where nothing is left
+//!         to be dropped.
+//! Locks   a [`Stack`] is reached through mlua's lock, so that it is the only one of its thread of Lua that is in use.
+//! Source  Lua 5.1 reference manual, chapter 3.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr;
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use mlua::{Function, IntoLua, Lua, ffi, lua_State};
+use parking_lot::Mutex;
+
+use super::budget::Unlimited;
+
+/// The values that a function, or the world outside of all functions, has in hand: 1 is the lowest, -1 the highest.
+pub(super) struct Stack<'l> {
+    state: *mut lua_State,
+    /// How many values there are.
+    top: c_int,
+    /// How many there is room for.
+    room: c_int,
+    lua: PhantomData<&'l Lua>,
+}
+
+/// A value that is kept for good.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept(c_int);
+
+/// What a value is, as far as anybody asks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    Nil,
+    Boolean,
+    Number,
+    String,
+    Table,
+    /// A function, a coroutine, something of ours.
+    Other,
+}
+
+/// Values that a function finds room for when Lua calls it.
+const ROOM_OF_A_CALL: c_int = ffi::LUA_MINSTACK;
+
+/// Keeps a value of mlua's, so that [`Stack::push_kept`] finds it.
+pub(super) fn keep(lua: &Lua, value: impl IntoLua) -> mlua::Result<Kept> {
+    let mut kept = Kept(0);
+    // SAFETY: mlua has pushed the value and calls this under protection; nothing is there that an error would skip.
+    unsafe { lua.exec_raw::<()>(value, |state| kept.0 = ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX))? };
+    Ok(kept)
+}
+
+/// Gives `body` the stack outside of all functions, and clears away what it leaves there.
+pub(super) fn with<R>(lua: &Lua, body: impl FnOnce(&mut Stack<'_>) -> R) -> R {
+    lua.exec_raw_lua(|raw| {
+        let state = raw.state();
+        // SAFETY: mlua holds its lock and gives the state of Lua that is current, which lives as long as the lock is held.
+        let top = unsafe { ffi::lua_gettop(state) };
+        let mut stack = Cleared { stack: Stack { state, top, room: top, lua: PhantomData }, top };
+        body(&mut stack.stack)
+    })
+}
+
+/// A stack that is as it was when dropped, also where a panic passes.
+struct Cleared<'l> {
+    stack: Stack<'l>,
+    top: c_int,
+}
+
+impl Drop for Cleared<'_> {
+    fn drop(&mut self) {
+        self.stack.truncate(self.top);
+    }
+}
+
+impl Stack<'_> {
+    /// Makes room for so many values more; false where Lua has none.
+    pub(super) fn reserve(&mut self, values: c_int, _: &Unlimited<'_>) -> bool {
+        // SAFETY: the state lives; without a limit of memory the stack grows or is too long, and no error is raised.
+        let is_fine = unsafe { ffi::lua_checkstack(self.state, values) } != 0;
+        if is_fine {
+            self.room = self.room.max(self.top + values);
+        }
+        is_fine
+    }
+
+    /// How many values there are.
+    pub(super) fn len(&self) -> c_int {
+        self.top
+    }
+
+    /// Takes away all but the lowest `len`.
+    pub(super) fn truncate(&mut self, len: c_int) {
+        assert!((0..=self.top).contains(&len), "values are taken away here");
+        // SAFETY: the state lives, and the stack only becomes shorter.
+        unsafe { ffi::lua_settop(self.state, len) };
+        self.top = len;
+    }
+
+    /// Takes the highest `count` away.
+    pub(super) fn pop(&mut self, count: c_int) {
+        self.truncate(self.top - count);
+    }
+
+    pub(super) fn push_nil(&mut self) {
+        self.admit();
+        // SAFETY: there is room, and it takes no memory.
+        unsafe { ffi::lua_pushnil(self.state) };
+    }
+
+    pub(super) fn push_boolean(&mut self, is_so: bool) {
+        self.admit();
+        // SAFETY: as for nil.
+        unsafe { ffi::lua_pushboolean(self.state, c_int::from(is_so)) };
+    }
+
+    pub(super) fn push_number(&mut self, number: f64) {
+        self.admit();
+        // SAFETY: as for nil.
+        unsafe { ffi::lua_pushnumber(self.state, number) };
+    }
+
+    pub(super) fn push_bytes(&mut self, bytes: &[u8], _: &Unlimited<'_>) {
+        self.admit();
+        // SAFETY: there is room, Lua copies the bytes, and no limit makes it fail.
+        unsafe { ffi::lua_pushlstring_(self.state, bytes.as_ptr().cast(), bytes.len()) };
+    }
+
+    /// Pushes an empty table with room for so many elements and fields.
+    pub(super) fn push_table(&mut self, elements: usize, fields: usize, _: &Unlimited<'_>) {
+        self.admit();
+        let [elements, fields] = [elements, fields].map(|count| count.min(TABLE_ROOM_MAX) as c_int);
+        // SAFETY: there is room, no limit makes it fail, and the sizes are far from where Lua refuses them.
+        unsafe { ffi::lua_createtable(self.state, elements, fields) };
+    }
+
+    pub(super) fn push_kept(&mut self, kept: Kept) {
+        self.admit();
+        // SAFETY: there is room; the registry is a table, and a number that it does not have gives nil.
+        unsafe { ffi::lua_rawgeti_(self.state, ffi::LUA_REGISTRYINDEX, kept.0) };
+    }
+
+    pub(super) fn push_copy(&mut self, at: c_int) {
+        let at = self.place(at);
+        self.admit();
+        // SAFETY: the place holds a value, and there is room for another.
+        unsafe { ffi::lua_pushvalue(self.state, at) };
+    }
+
+    /// What the value at `at` is.
+    pub(super) fn kind(&self, at: c_int) -> Kind {
+        // SAFETY: the place holds a value.
+        match unsafe { ffi::lua_type(self.state, self.place(at)) } {
+            ffi::LUA_TNIL => Kind::Nil,
+            ffi::LUA_TBOOLEAN => Kind::Boolean,
+            ffi::LUA_TNUMBER => Kind::Number,
+            ffi::LUA_TSTRING => Kind::String,
+            ffi::LUA_TTABLE => Kind::Table,
+            _ => Kind::Other,
+        }
+    }
+
+    /// Whether the value at `at` is neither nil nor false.
+    pub(super) fn is_true(&self, at: c_int) -> bool {
+        // SAFETY: the place holds a value.
+        unsafe { ffi::lua_toboolean(self.state, self.place(at)) != 0 }
+    }
+
+    /// The number at `at`; zero for anything else.
+    pub(super) fn number(&self, at: c_int) -> f64 {
+        if self.kind(at) != Kind::Number {
+            return 0.0;
+        }
+        // SAFETY: the place holds a number.
+        unsafe { ffi::lua_tonumber(self.state, self.place(at)) }
+    }
+
+    /// The string at `at`, for as long as nobody touches the stack; `None` for anything else, a number too.
+    pub(super) fn bytes(&self, at: c_int) -> Option<&[u8]> {
+        if self.kind(at) != Kind::String {
+            return None;
+        }
+        let mut len = 0;
+        // SAFETY: the place holds a string, so that nothing is converted. Lua neither moves nor frees it while it is on the
+        // stack, and whatever takes it from there, or lets Lua run, borrows the stack anew.
+        unsafe {
+            let start = ffi::lua_tolstring(self.state, self.place(at), &mut len);
+            Some(slice::from_raw_parts(start.cast(), len))
+        }
+    }
+
+    /// Pushes element `index` of the table at `at`.
+    pub(super) fn push_element(&mut self, at: c_int, index: c_int) {
+        let table = self.table(at);
+        self.admit();
+        // SAFETY: the place holds a table, there is room, and a raw look at it calls nothing.
+        unsafe { ffi::lua_rawgeti_(self.state, table, index) };
+    }
+
+    /// Replaces the key on top by what the table at `at` has for it.
+    pub(super) fn look_up(&mut self, at: c_int) {
+        let table = self.table(at);
+        // SAFETY: as for an element; the table is below the top, and so the key is a value of its own.
+        unsafe { ffi::lua_rawget_(self.state, table) };
+    }
+
+    /// Puts the value on top into the table at `at`, as element `index`.
+    pub(super) fn set_element(&mut self, at: c_int, index: c_int, _: &Unlimited<'_>) {
+        let table = self.table(at);
+        // SAFETY: the place holds a table below the top; no limit makes it fail.
+        unsafe { ffi::lua_rawseti_(self.state, table, index) };
+        self.top -= 1;
+    }
+
+    /// Puts the value on top into the table at `at`, under the key below it; a key that no table can have is passed over.
+    pub(super) fn set_field(&mut self, at: c_int, _: &Unlimited<'_>) {
+        let table = self.table(at);
+        let is_key = match self.kind(-2) {
+            Kind::Nil => false,
+            Kind::Number => !self.number(-2).is_nan(),
+            _ => true,
+        };
+        if !is_key || table + 2 > self.top {
+            return self.pop(2);
+        }
+        // SAFETY: the place holds a table below key and value, the key is neither nil nor NaN; no limit makes it fail.
+        unsafe { ffi::lua_rawset(self.state, table) };
+        self.top -= 2;
+    }
+
+    /// Replaces the key on top by the one that follows in the table at `at`, and its value; takes it away after the last.
+    /// Nil stands before the first.
+    pub(super) fn next(&mut self, at: c_int) -> bool {
+        let table = self.table(at);
+        if self.kind(-1) != Kind::Nil {
+            // Lua raises an error for a key that is not in the table.
+            self.push_copy(-1);
+            self.look_up(table);
+            let is_there = self.kind(-1) != Kind::Nil;
+            self.pop(1);
+            if !is_there {
+                self.pop(1);
+                return false;
+            }
+        }
+        self.admit();
+        // SAFETY: the place holds a table below the key, which it has or which is nil, and there is room for one value more.
+        let is_there = unsafe { ffi::lua_next(self.state, table) } != 0;
+        if !is_there {
+            self.top -= 2;
+        }
+        is_there
+    }
+
+    /// Calls the function below the highest `count` values with these, under its limit of memory: `handler` says what
+    /// becomes of an error. In their place is the first result, or what became of the error; which, is returned.
+    pub(super) fn call(&mut self, count: c_int, handler: c_int, limit: Unlimited<'_>) -> bool {
+        let (handler, function) = (self.place(handler), self.place(-1 - count));
+        assert!(handler < function, "the handler stays while the function runs");
+        drop(limit);
+        // SAFETY: function and arguments are there, the handler stays below them, and no error passes a protected call.
+        let status = unsafe { ffi::lua_pcall(self.state, count, 1, handler) };
+        self.top = function;
+        status == ffi::LUA_OK
+    }
+
+    /// One value more: checks that there is room.
+    fn admit(&mut self) {
+        assert!(self.top < self.room, "room has been made for every value");
+        self.top += 1;
+    }
+
+    /// The place `at`, counted from the lowest.
+    fn place(&self, at: c_int) -> c_int {
+        let place = if at < 0 { self.top + 1 + at } else { at };
+        assert!((1..=self.top).contains(&place), "a value is there");
+        place
+    }
+
+    /// The same, where it is a table with at least one value above it or to come.
+    fn table(&self, at: c_int) -> c_int {
+        assert!(self.kind(at) == Kind::Table, "a table is there");
+        self.place(at)
+    }
+}
+
+/// Elements or fields that a table is made with room for; it grows all the same.
+const TABLE_ROOM_MAX: usize = 1 << 16;
+
+/// Who answers when a script calls.
+pub(super) trait Called {
+    /// Works on the arguments, which are all that is on the stack, and leaves on top what [`Answer`] says.
+    fn call(&mut self, stack: &mut Stack<'_>) -> Answer;
+}
+
+/// What a call has left on top of the stack.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Answer {
+    /// An error, which is raised or returned, as the function is that was called.
+    Failure,
+    /// An error that is raised in either case.
+    Raised,
+    /// What the function returns.
+    Value,
+}
+
+/// Where two functions of Lua find who answers their calls: one that raises failures, and one that returns them.
+///
+/// The functions stay the same for the life of the interpreter; who answers changes from script to script, and is nobody
+/// between scripts.
+#[derive(Debug, Default)]
+pub(super) struct Port {
+    /// A `&mut dyn Called` on the stack of [`Port::open`], while that runs and no call is being answered.
+    called: AtomicPtr<c_void>,
+    /// What has passed a call as a panic, and goes on its way where the script ends.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl Port {
+    /// Makes the functions, first the one that raises.
+    pub(super) fn install(lua: &Lua) -> mlua::Result<(Arc<Self>, Function, Function)> {
+        let port = Arc::new(Self::default());
+        // The state lets go of this when it is closed: the functions do not outlive what they point to.
+        lua.set_app_data(Installed(Arc::clone(&port)));
+        let at = Arc::as_ptr(&port).cast_mut().cast::<c_void>();
+        let make = |function: ffi::lua_CFunction| {
+            // SAFETY: the closure only pushes, under the protection of mlua and onto room for three values.
+            unsafe {
+                lua.exec_raw::<Function>((), |state| {
+                    ffi::lua_pushlightuserdata(state, at);
+                    ffi::lua_pushcclosure(state, function, 1);
+                })
+            }
+        };
+        let (raising, returning) = (make(raising)?, make(returning)?);
+        Ok((port, raising, returning))
+    }
+
+    /// Lets `called` answer while `body` runs.
+    pub(super) fn open<R>(&self, mut called: &mut dyn Called, body: impl FnOnce() -> R) -> R {
+        let called: *mut &mut dyn Called = &mut called;
+        self.called.store(called.cast(), Relaxed);
+        let closed = Closed(self);
+        let result = body();
+        drop(closed);
+        let panic = self.panic.lock().take();
+        match panic {
+            Some(panic) => resume_unwind(panic),
+            None => result,
+        }
+    }
+
+    /// Answers one call on `state`; `None` where nobody is there to answer.
+    ///
+    /// # Safety
+    /// `state` is that of a function of Lua in C that has just been called, and whose first upvalue points to a live port.
+    unsafe fn answer(state: *mut lua_State) -> Option<Answer> {
+        // SAFETY: the upvalue is what `install` has put there, and Installed keeps it alive.
+        let port = unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<Self>() };
+        // Nobody else finds it meanwhile: there is one reference to it, and this is where it is.
+        let slot = port.called.swap(ptr::null_mut(), Relaxed);
+        if slot.is_null() {
+            return None;
+        }
+        // SAFETY: not null only while `open` runs, below which the script runs that calls: what it points to lives, and
+        // nobody else uses it. The lifetime that the cast forgets is longer than this function.
+        let called = unsafe { &mut *slot.cast::<&mut dyn Called>() };
+        // SAFETY: the state lives while it calls.
+        let top = unsafe { ffi::lua_gettop(state) };
+        let mut stack = Stack { state, top, room: top + ROOM_OF_A_CALL, lua: PhantomData };
+        let answer = catch_unwind(AssertUnwindSafe(|| {
+            let answer = called.call(&mut stack);
+            assert!(stack.top > 0, "a call leaves something");
+            answer
+        }));
+        match answer {
+            Ok(answer) => {
+                port.called.store(slot, Relaxed);
+                Some(answer)
+            }
+            // Nobody answers from here on, whatever the script does with the error.
+            Err(panic) => {
+                *port.panic.lock() = Some(panic);
+                None
+            }
+        }
+    }
+}
+
+/// Keeps a port for as long as the state whose functions point to it.
+struct Installed(#[expect(dead_code, reason = "held, not read")] Arc<Port>);
+
+/// A port that nobody answers at any more when this is dropped, however that comes about.
+struct Closed<'p>(&'p Port);
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.0.called.store(ptr::null_mut(), Relaxed);
+    }
+}
+
+/// `redis.call`
+unsafe extern "C-unwind" fn raising(state: *mut lua_State) -> c_int {
+    // SAFETY: Lua calls this, with the upvalue that `install` gave it. Nothing here has a destructor when an error is raised.
+    unsafe {
+        match Port::answer(state) {
+            Some(Answer::Value) => 1,
+            Some(Answer::Failure | Answer::Raised) => ffi::lua_error(state),
+            None => ffi::luaL_error(state, OUTSIDE.as_ptr()),
+        }
+    }
+}
+
+/// `redis.pcall`
+unsafe extern "C-unwind" fn returning(state: *mut lua_State) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        match Port::answer(state) {
+            Some(Answer::Value | Answer::Failure) => 1,
+            Some(Answer::Raised) => ffi::lua_error(state),
+            None => ffi::luaL_error(state, OUTSIDE.as_ptr()),
+        }
+    }
+}
+
+/// What a function says where no script runs; a format of Lua's without a place to fill.
+const OUTSIDE: &std::ffi::CStr = c"redis.call can only be called inside a script invocation";

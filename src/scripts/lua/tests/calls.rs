@@ -1,0 +1,137 @@
+//! What a script reaches by `redis.call`, and for how long.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::*;
+use crate::scripts::lua::stack::Port;
+
+/// Calls a function of a library, and says how often it reached the server.
+fn call(interpreter: &mut Interpreter, id: u32, name: &str) -> (Result<String, String>, u64) {
+    let (mut out, mut echo) = (Vec::new(), Echo::default());
+    let mut reply = Reply::new(&mut out, Protocol::Resp2);
+    let result = interpreter.call(id, name, &[], &[], &mut echo, Arc::new(Asleep), &mut reply);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (result.map(|()| text(&out)).map_err(|line| text(&line)), echo.calls)
+}
+
+#[test]
+fn a_kept_function_or_coroutine_reaches_the_server_of_whoever_uses_it() {
+    let mut interpreter = interpreter(MEMORY_BYTES_MAX);
+    let text = "local kept, routine
+        redis.register_function('keep', function()
+            kept = redis.call
+            routine = coroutine.create(function() while true do coroutine.yield(redis.call('COROUTINE')[1]) end end)
+            return select(2, coroutine.resume(routine))
+        end)
+        redis.register_function('use', function()
+            return {kept('KEPT')[1], select(2, coroutine.resume(routine))}
+        end)";
+    let loaded = interpreter.load(text.as_bytes(), &mut Echo::default()).unwrap();
+    assert_eq!(call(&mut interpreter, loaded.id, "keep"), (Ok("$9\r\nCOROUTINE\r\n".to_owned()), 1));
+    for _ in 0..2 {
+        let expected = "*2\r\n$4\r\nKEPT\r\n$9\r\nCOROUTINE\r\n".to_owned();
+        assert_eq!(call(&mut interpreter, loaded.id, "use"), (Ok(expected), 2));
+    }
+}
+
+#[test]
+fn a_library_reaches_no_server_while_it_is_loaded() {
+    let mut interpreter = interpreter(MEMORY_BYTES_MAX);
+    let mut echo = Echo::default();
+    for text in ["redis.call('PING')", "pcall(redis.pcall, 'PING')", "server.call('PING')"] {
+        let text = format!("redis.register_function('f', function() end) {text}");
+        assert!(interpreter.load(text.as_bytes(), &mut echo).is_err(), "{text}");
+    }
+    assert_eq!(echo.calls, 0);
+}
+
+#[test]
+fn where_no_script_runs_nobody_answers() {
+    let lua = Lua::new();
+    let (_port, call, pcall) = Port::install(&lua).unwrap();
+    for function in [call, pcall] {
+        let error = function.call::<()>("PING").unwrap_err();
+        assert!(
+            error.to_string().contains("redis.call can only be called inside a script invocation"),
+            "{error}"
+        );
+    }
+}
+
+/// A server that dies of every command.
+struct Broken;
+
+impl Commands for Broken {
+    fn command(&mut self, _: &[&[u8]], _: Protocol, _: &mut Vec<u8>) {
+        panic!("broken");
+    }
+
+    fn log(&mut self, _: Level, _: &[u8]) {}
+}
+
+#[test]
+fn a_panic_of_a_command_is_caught_by_no_script_and_ends_its_calls() {
+    let mut interpreter = interpreter(MEMORY_BYTES_MAX);
+    for text in [
+        "redis.call('PING')",
+        "redis.pcall('PING') return 1",
+        "for i = 1, 10 do pcall(redis.call, 'PING') end return 1",
+        "return coroutine.resume(coroutine.create(function() redis.call('PING') end))",
+    ] {
+        let (mut out, mut broken) = (Vec::new(), Broken);
+        let mut reply = Reply::new(&mut out, Protocol::Resp2);
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            interpreter.run(source(text), &[], &[], &mut broken, Arc::new(Asleep), &mut reply)
+        }));
+        assert_eq!(panic.unwrap_err().downcast_ref::<&str>(), Some(&"broken"), "{text}");
+        assert_eq!(run(&mut interpreter, "return redis.call('PING')").as_deref(), Ok("*1\r\n$4\r\nPING\r\n"));
+    }
+}
+
+#[test]
+fn keys_and_arguments_are_new_for_every_script() {
+    let mut interpreter = interpreter(MEMORY_BYTES_MAX);
+    let show = "return {KEYS[1], ARGV[1], ARGV[2], #KEYS, #ARGV}";
+    let expected = "*5\r\n$2\r\nk1\r\n$2\r\na1\r\n$2\r\na2\r\n:1\r\n:2\r\n";
+    for text in [
+        "KEYS[1] = 'x' ARGV[1] = nil ARGV[9] = 'y' return 1",
+        "setmetatable(KEYS, {__index = function() return 'x' end}) KEYS[1] = nil return 1",
+        "table.insert(ARGV, 1, 'x') table.remove(KEYS) return 1",
+        "KEYS[1] = 'x' error('y')",
+        "KEYS[1] = 'x' while true do end",
+    ] {
+        let _ = run_watched(&mut interpreter, text, After::polls(3));
+        assert_eq!(run(&mut interpreter, show).as_deref(), Ok(expected), "after {text}");
+    }
+}
+
+#[test]
+fn a_reply_that_has_no_end_ends() {
+    let limit = 4 << 20;
+    let mut interpreter = interpreter(limit);
+    for text in [
+        "local t = {1} for i = 1, 60 do t = {t, t} end return t",
+        "local t = {} t[1] = t t[2] = t return t",
+        "redis.setresp(3) local t = {map = {}} t.map[1] = t t.map[2] = t return t",
+        "redis.setresp(3) local t = {set = {}} t.set[t] = 1 t.set[{t}] = 2 return t",
+        "local s, t = ('x'):rep(2^16), {} for i = 1, 100 do t[i] = s end return t",
+    ] {
+        let error = run(&mut interpreter, text).unwrap_err();
+        assert!(error.contains("more memory than its limit"), "{text}: {error}");
+    }
+    let text = "local t = {1} for i = 1, 60 do t = {t, t} end return t";
+    let error = run_watched(&mut interpreter, text, After::polls(3)).unwrap_err();
+    assert!(error.contains("Script killed"), "{error}");
+    assert_eq!(run(&mut interpreter, "return {{1}}").as_deref(), Ok("*1\r\n*1\r\n:1\r\n"));
+}
+
+#[test]
+fn replies_that_are_kept_count_as_memory() {
+    let mut interpreter = interpreter(4 << 20);
+    let text = "local t, word = {}, ('x'):rep(2000) \
+                for i = 1, 1e6 do t[i] = redis.call('ECHO', i, word .. i, word .. (i + 1)) end return 1";
+    let error = run(&mut interpreter, text).unwrap_err();
+    assert!(error.contains("more memory than its limit"), "{error}");
+    assert!(interpreter.memory() < 4 << 20);
+    assert_eq!(run(&mut interpreter, "return 1").as_deref(), Ok(":1\r\n"));
+}

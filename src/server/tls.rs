@@ -1,0 +1,285 @@
+//! TLS: who this server is, whom it lets in, and the handshake.
+//!
+//! Owns    the certificates in use, and the stream under a connection that came through `tls-port`.
+//! Rule    a handshake is part of its connection: it counts, can be killed and ends like any other client, and takes
+//!         [`HANDSHAKE_MAX`] at most. What cannot be used leaves the certificates in use as they are.
+//! Source  the settings' meaning: Redis 7.0 `tls.c`. Nothing below TLS 1.2 is spoken, whatever `tls-protocols` says.
+
+use std::fmt;
+use std::fs::File;
+use std::future::{Future, poll_fn};
+use std::io::{self, BufReader};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Timeout;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{Accept, TlsAcceptor};
+
+/// How long a handshake may take, from the accepted connection on.
+pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+
+/// The certificates in use.
+pub(super) struct Tls(RwLock<TlsAcceptor>);
+
+impl Tls {
+    /// What the settings name; `read` gives the value of one.
+    ///
+    /// # Errors
+    /// Which setting cannot be used, and why.
+    pub(super) fn open(read: &dyn Fn(&'static str) -> String) -> Result<Self, String> {
+        Ok(Self(RwLock::new(acceptor(read)?)))
+    }
+
+    /// Looks at the settings and their files again: new connections meet what is there now, those that exist keep what
+    /// they began with. On an error everything stays as it was.
+    ///
+    /// # Errors
+    /// As [`Tls::open`].
+    pub(super) fn renew(&self, read: &dyn Fn(&'static str) -> String) -> Result<(), String> {
+        let renewed = acceptor(read)?;
+        *self.0.write() = renewed;
+        Ok(())
+    }
+
+    /// The server's side of a new connection. Its handshake takes place while it is read from.
+    pub(super) fn seal<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> Sealed<S> {
+        let accept = self.0.read().accept(stream);
+        Sealed(Stage::Greeting(Box::pin(tokio::time::timeout(HANDSHAKE_MAX, accept))))
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tls")
+    }
+}
+
+/// A stream inside TLS. Dropped, it tells the peer that this is the end and not an attacker's cut.
+pub(super) struct Sealed<S: AsyncRead + AsyncWrite + Unpin>(Stage<S>);
+
+enum Stage<S> {
+    /// The handshake is going on.
+    Greeting(Pin<Box<Timeout<Accept<S>>>>),
+    /// What is said now is secret.
+    Open(Box<TlsStream<S>>),
+    /// The handshake has failed.
+    Failed,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Sealed<S> {
+    /// The stream, once the handshake is over.
+    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut TlsStream<S>>>> {
+        if let Stage::Greeting(greeting) = &mut self.0 {
+            let failed = match ready!(greeting.as_mut().poll(cx)) {
+                Ok(Ok(stream)) => {
+                    self.0 = Stage::Open(Box::new(stream));
+                    None
+                }
+                Ok(Err(error)) => Some(error),
+                Err(late) => Some(late.into()),
+            };
+            if let Some(error) = failed {
+                tracing::debug!(%error, "TLS handshake failed");
+                self.0 = Stage::Failed;
+                return Poll::Ready(Err(error));
+            }
+        }
+        Poll::Ready(match &mut self.0 {
+            Stage::Open(stream) => Ok(Pin::new(&mut **stream)),
+            Stage::Greeting(_) | Stage::Failed => Err(io::ErrorKind::NotConnected.into()),
+        })
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Sealed<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_open(cx))?.poll_read(cx, to)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Sealed<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_open(cx))?.poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The handshake sends what is its own, and nothing else can be there before it is over.
+        match &mut self.0 {
+            Stage::Open(stream) => Pin::new(&mut **stream).poll_flush(cx),
+            Stage::Greeting(_) | Stage::Failed => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_open(cx))?.poll_shutdown(cx)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Drop for Sealed<S> {
+    fn drop(&mut self) {
+        if let Stage::Open(stream) = &mut self.0 {
+            // Once, as far as the socket takes it: nobody waits for a peer that is gone. Unconstrained, because a task
+            // that has used up its turn would be told to come again.
+            let farewell = poll_fn(|cx| Pin::new(&mut **stream).poll_shutdown(cx));
+            let farewell = pin!(tokio::task::unconstrained(farewell));
+            let _ = farewell.poll(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+}
+
+/// What makes connections secret, from the settings and the files that they name.
+fn acceptor(read: &dyn Fn(&'static str) -> String) -> Result<TlsAcceptor, String> {
+    let provider = Arc::new(ring::default_provider());
+    let (versions, clients) = (versions(&read("tls-protocols"))?, clients(read)?);
+    let chain = certificates("tls-cert-file", &read("tls-cert-file"))?;
+    let key = key("tls-key-file", &read("tls-key-file"))?;
+    let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(&versions);
+    let builder = builder.map_err(|error| format!("tls-protocols: {error}"))?;
+    let builder = match clients {
+        Some(clients) => builder.with_client_cert_verifier(clients),
+        None => builder.with_no_client_auth(),
+    };
+    let config = builder.with_single_cert(chain, key);
+    let config = config.map_err(|error| format!("tls-cert-file and tls-key-file do not fit: {error}"))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn versions(words: &str) -> Result<Vec<&'static SupportedProtocolVersion>, String> {
+    let words = if words.trim().is_empty() { "TLSv1.2 TLSv1.3" } else { words };
+    let named = words.split_ascii_whitespace().map(|word| match word {
+        word if word.eq_ignore_ascii_case("TLSv1.2") => Ok(&version::TLS12),
+        word if word.eq_ignore_ascii_case("TLSv1.3") => Ok(&version::TLS13),
+        _ => {
+            Err(format!("tls-protocols '{words}': must be TLSv1.2, TLSv1.3 or both; older ones are not safe"))
+        }
+    });
+    named.collect()
+}
+
+/// Who may come in: `None` when everybody may.
+fn clients(read: &dyn Fn(&'static str) -> String) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
+    let auth = read("tls-auth-clients");
+    if auth == "no" {
+        return Ok(None);
+    }
+    let roots = authorities(&read("tls-ca-cert-file"), &read("tls-ca-cert-dir"))?;
+    if roots.is_empty() {
+        return Err(format!(
+            "tls-auth-clients '{auth}': must be no where there is no tls-ca-cert-file or -dir"
+        ));
+    }
+    let provider = Arc::new(ring::default_provider());
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let builder = if auth == "optional" { builder.allow_unauthenticated() } else { builder };
+    builder.build().map(Some).map_err(|error| format!("tls-ca-cert-file: {error}"))
+}
+
+/// The authorities in a file and in all files of a directory; either may be empty.
+fn authorities(file: &str, directory: &str) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    if !file.is_empty() {
+        for certificate in certificates("tls-ca-cert-file", file)? {
+            roots.add(certificate).map_err(|error| format!("tls-ca-cert-file '{file}': {error}"))?;
+        }
+    }
+    if !directory.is_empty() {
+        let refused = |error: io::Error| format!("tls-ca-cert-dir '{directory}': {error}");
+        for entry in std::fs::read_dir(directory).map_err(refused)? {
+            let path = entry.map_err(refused)?.path();
+            // What else lies there, a key or a list of what is revoked, lets nobody in: it is passed over.
+            if let Ok(found) = certificates("tls-ca-cert-dir", &path.to_string_lossy()) {
+                roots.add_parsable_certificates(found);
+            }
+        }
+    }
+    Ok(roots)
+}
+
+/// The certificates in a file, in its order.
+fn certificates(setting: &str, path: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let unfit = |reason: String| format!("{setting} '{path}': must be a file of PEM certificates: {reason}");
+    let file = open(path).map_err(|error| unfit(error.to_string()))?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_reader_iter(file).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err(unfit("there is none".to_owned())),
+        found => found.map_err(|error| unfit(error.to_string())),
+    }
+}
+
+fn key(setting: &str, path: &str) -> Result<PrivateKeyDer<'static>, String> {
+    let unfit = |reason: String| format!("{setting} '{path}': must be a file with an open PEM key: {reason}");
+    let file = open(path).map_err(|error| unfit(error.to_string()))?;
+    PrivateKeyDer::from_pem_reader(file).map_err(|error| unfit(error.to_string()))
+}
+
+fn open(path: &str) -> io::Result<BufReader<File>> {
+    File::open(path).map(BufReader::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    /// The setting's files, made for the test: a certificate that vouches for itself.
+    fn tls() -> Tls {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let directory = std::env::temp_dir().join(format!("redlatch-tls-unit-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = |name: &str, text: String| {
+            let path = directory.join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let (certificate, key) =
+            (file("crt", made.cert.pem()), file("key", made.signing_key.serialize_pem()));
+        let tls = Tls::open(&|name| match name {
+            "tls-cert-file" => certificate.clone(),
+            "tls-key-file" => key.clone(),
+            "tls-auth-clients" => "no".to_owned(),
+            _ => String::new(),
+        });
+        std::fs::remove_dir_all(&directory).unwrap();
+        tls.unwrap()
+    }
+
+    // With its clock stopped, the runtime moves time on whenever everybody waits.
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_that_takes_too_long_ends() {
+        let (ours, mut theirs) = tokio::io::duplex(1024);
+        let mut sealed = tls().seal(ours);
+        theirs.write_all(&[0x16, 3, 1]).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let error = sealed.read(&mut [0; 1]).await.unwrap_err();
+        assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, HANDSHAKE_MAX));
+        drop(sealed);
+        assert_eq!(theirs.read(&mut [0; 9]).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_no_handshake_is_never_read_as_anything_else() {
+        let (ours, mut theirs) = tokio::io::duplex(1024);
+        let mut sealed = tls().seal(ours);
+        theirs.write_all(b"*1\r\n$4\r\nPING\r\n").await.unwrap();
+        for _ in 0..2 {
+            assert!(sealed.read(&mut [0; 1]).await.is_err());
+            assert!(sealed.write(b"+PONG\r\n").await.is_err());
+        }
+    }
+}

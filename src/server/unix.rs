@@ -1,0 +1,211 @@
+//! The Unix socket: the file through which clients of this machine come in.
+//!
+//! Owns    the file, from the start of the server to its end.
+//! Rule    the file has its permissions before anybody can connect, for the socket does not listen sooner: the race of
+//!         CVE-2023-45145. Only a socket that nobody listens on is replaced, and only our own file is removed.
+
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::listen::BACKLOG;
+
+/// A socket that listens.
+#[derive(Debug)]
+pub(super) struct Bound {
+    pub(super) listener: UnixListener,
+    pub(super) file: SocketFile,
+}
+
+/// The file of a Unix socket, removed when nobody listens there any more: also when the runtime of the listener ends
+/// before its task does.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    /// Device and number of the file: what stands at the path later may be another server's.
+    identity: (u64, u64),
+}
+
+impl Bound {
+    /// Listens at `path`, replacing a dead socket that was left there. Without `permissions`, the file has what the umask
+    /// of the process leaves.
+    ///
+    /// # Errors
+    /// When the path cannot be bound, is no socket, or another server listens there.
+    pub(super) fn new(path: &Path, permissions: Option<u32>) -> io::Result<Self> {
+        make_way(path)?;
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.bind(&SockAddr::unix(path)?)?;
+        let file = SocketFile { path: path.to_owned(), identity: identity(path)? };
+        if let Some(mode) = permissions {
+            std::fs::set_permissions(path, Permissions::from_mode(mode))?;
+        }
+        socket.listen(BACKLOG)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { listener: socket.into(), file })
+    }
+}
+
+impl SocketFile {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            // Nobody is harmed when it is gone by now.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// What the setting `unixsocketperm` says; `None` leaves it to the umask.
+///
+/// # Errors
+/// When it is no octal number, or one above 777.
+pub(super) fn permissions(octal: &str) -> Result<Option<u32>, String> {
+    // As in Redis, 0 stands for none: a socket that nobody may use would be no use.
+    let mode = if octal.is_empty() { Ok(0) } else { u32::from_str_radix(octal, 8) };
+    match mode {
+        Ok(mode) if mode <= 0o777 && !octal.starts_with('+') => Ok((mode != 0).then_some(mode)),
+        _ => Err(format!("unixsocketperm '{octal}': must be octal, between 0 and 777")),
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
+/// Removes a socket that nobody listens on.
+fn make_way(path: &Path) -> io::Result<()> {
+    let found = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    if !found.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+    }
+    let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // A server that is too busy to accept would otherwise have us wait.
+    probe.set_nonblocking(true)?;
+    match probe.connect(&SockAddr::unix(path)?) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => Err(io::ErrorKind::AddrInUse.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::*;
+
+    /// A path that nothing stands at, in a directory of this process.
+    fn free_path() -> PathBuf {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let directory = std::env::temp_dir().join(format!("redlatch-unix-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        directory.join(format!("{}.sock", MADE.fetch_add(1, Relaxed)))
+    }
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    fn refusal(path: &Path) -> io::ErrorKind {
+        Bound::new(path, None).unwrap_err().kind()
+    }
+
+    #[test]
+    fn whoever_gets_in_finds_the_permissions_as_they_were_set() {
+        for wanted in [0o700, 0o660, 0o777].repeat(30) {
+            let path = free_path();
+            let visitor = std::thread::spawn({
+                let path = path.clone();
+                move || {
+                    while UnixStream::connect(&path).is_err() {
+                        std::thread::yield_now();
+                    }
+                    mode(&path)
+                }
+            });
+            let bound = Bound::new(&path, Some(wanted)).unwrap();
+            assert_eq!(visitor.join().unwrap(), wanted);
+            drop(bound);
+        }
+    }
+
+    #[test]
+    fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
+        let path = free_path();
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "the dead leave their file");
+        let bound = Bound::new(&path, None).unwrap();
+        assert_eq!(refusal(&path), io::ErrorKind::AddrInUse);
+        UnixStream::connect(&path).unwrap();
+        drop(bound);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_server_too_busy_to_accept_is_alive() {
+        let path = free_path();
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        socket.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        socket.listen(0).unwrap();
+        let mut waiting = Vec::new();
+        loop {
+            let client = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+            client.set_nonblocking(true).unwrap();
+            match client.connect(&SockAddr::unix(&path).unwrap()) {
+                Ok(()) => waiting.push(client),
+                Err(error) => break assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+        assert_eq!(refusal(&path), io::ErrorKind::AddrInUse);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_socket_is_left_alone() {
+        let path = free_path();
+        std::fs::write(&path, "somebody's work").unwrap();
+        assert_eq!(refusal(&path), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "somebody's work");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/nowhere/at/all", &path).unwrap();
+        assert_eq!(refusal(&path), io::ErrorKind::AlreadyExists);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn the_file_of_another_server_outlives_this_one() {
+        let path = free_path();
+        let first = Bound::new(&path, None).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let second = Bound::new(&path, None).unwrap();
+        drop(first);
+        UnixStream::connect(&path).unwrap();
+        drop(second);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn permissions_are_octal() {
+        for (octal, mode) in [("", None), ("0", None), ("700", Some(0o700)), ("0770", Some(0o770))] {
+            assert_eq!(permissions(octal), Ok(mode), "{octal}");
+        }
+        for octal in ["8", "79", "rwx", "0x1f", "1000", "-1", "+7", " 700", "77777777777"] {
+            assert!(permissions(octal).unwrap_err().contains("must be octal"), "{octal}");
+        }
+    }
+}

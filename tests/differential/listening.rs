@@ -1,0 +1,243 @@
+//! Publish and subscribe, and client-side caching: what is asked for, and what comes unasked.
+//!
+//! Rule    who listens sends no script and no transaction that changes anything: Redis 7.0 writes what these tell their
+//!         own client into the middle of their reply.
+
+use std::collections::BTreeSet;
+
+use super::dice::Dice;
+use super::grammar::Words;
+use crate::support::reply::Reply;
+
+/// A request of a client that listens: to channels, patterns and invalidations.
+pub(crate) fn by_listener(dice: &mut Dice) -> Words {
+    match dice.below(16) {
+        0..5 => {
+            let name = dice.pick(&["SUBSCRIBE", "PSUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"]);
+            with_channels(name, 1 + dice.below(3), dice)
+        }
+        5..7 => {
+            let name = dice.pick(&["UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE"]);
+            with_channels(name, dice.below(3), dice)
+        }
+        7 if dice.one_in(4) => spell(&["RESET"]),
+        8 => spell(&["PING"]),
+        9 => spell(&["PING", "there"]),
+        10 | 11 => tracking(false, dice),
+        _ => by_anybody(true, dice),
+    }
+}
+
+/// A request of any client: it publishes, asks who listens, or is told what changes; what it reads and changes itself only
+/// if it `runs_scripts` not.
+pub(crate) fn by_anybody(runs_scripts: bool, dice: &mut Dice) -> Words {
+    match dice.below(12) {
+        0..4 => spell(&["PUBLISH", dice.pick(CHANNELS), dice.pick(MESSAGES)]),
+        4 => spell(&["SPUBLISH", dice.pick(CHANNELS), dice.pick(MESSAGES)]),
+        5 => match dice.below(6) {
+            0 => spell(&["PUBSUB", "CHANNELS"]),
+            1 => spell(&["PUBSUB", "CHANNELS", dice.pick(PATTERNS)]),
+            2 => spell(&["PUBSUB", "NUMSUB", dice.pick(CHANNELS), dice.pick(CHANNELS)]),
+            3 => spell(&["PUBSUB", "NUMPAT"]),
+            4 => spell(&["PUBSUB", "SHARDCHANNELS"]),
+            _ => spell(&["PUBSUB", "SHARDNUMSUB", dice.pick(CHANNELS), "c9"]),
+        },
+        6 => spell(&["CLIENT", "CACHING", dice.pick(&["YES", "NO", "yes", "maybe"])]),
+        7 => spell(&["CLIENT", dice.pick(&["TRACKINGINFO", "GETREDIR", "ID"])]),
+        _ => tracking(runs_scripts, dice),
+    }
+}
+
+/// The members of a transaction of a client that listens: nothing that would tell it anything.
+pub(crate) fn in_transaction(dice: &mut Dice) -> Words {
+    match dice.below(5) {
+        0 => with_channels("SUBSCRIBE", 1, dice),
+        1 => with_channels("PSUBSCRIBE", 1, dice),
+        2 => with_channels("UNSUBSCRIBE", 1, dice),
+        3 => with_channels("SSUBSCRIBE", 1, dice),
+        _ => spell(&["ECHO", "within"]),
+    }
+}
+
+fn with_channels(name: &str, count: usize, dice: &mut Dice) -> Words {
+    let pool = if name.starts_with('P') { PATTERNS } else { CHANNELS };
+    let mut words = spell(&[name]);
+    words.extend((0..count).map(|_| dice.pick(pool).as_bytes().to_vec()));
+    words
+}
+
+fn tracking(runs_scripts: bool, dice: &mut Dice) -> Words {
+    let mut words = spell(&["CLIENT", "TRACKING", dice.pick(&["ON", "on", "ON", "ON", "OFF", "maybe"])]);
+    let mut add = |some: &[&str]| words.extend(spell(some));
+    if dice.one_in(5) {
+        add(&["REDIRECT", dice.pick(&["<id 3>", "<id 3>", "<id 4>", "99999999", "abc", "0"])]);
+    }
+    if runs_scripts || dice.one_in(3) {
+        add(&["BCAST"]);
+        (0..dice.below(3)).for_each(|_| add(&["PREFIX", dice.pick(&["k", "h", "l0", "z", "t", "n", ""])]));
+    } else if dice.one_in(20) {
+        add(&["PREFIX", "k"]);
+    }
+    for (option, times) in [("OPTIN", 6), ("OPTOUT", 6), ("NOLOOP", 4), ("junk", 40)] {
+        if dice.one_in(times) && !(runs_scripts && option == "NOLOOP") {
+            add(&[option]);
+        }
+    }
+    words
+}
+
+fn spell(words: &[&str]) -> Words {
+    words.iter().map(|word| word.as_bytes().to_vec()).collect()
+}
+
+/// Whether a frame answers nothing: a message, an invalidation.
+pub(crate) fn is_unasked(frame: &Reply) -> bool {
+    match frame {
+        Reply::List(b'>', _) => confirmed(frame).is_none(),
+        Reply::List(b'*', _) => matches!(kind(frame), Some(b"message" | b"pmessage" | b"smessage")),
+        _ => false,
+    }
+}
+
+/// What a frame confirms: the beginning or the end of a subscription.
+pub(crate) fn confirmed(frame: &Reply) -> Option<Confirmed<'_>> {
+    let Reply::List(_, items) = frame else { return None };
+    let (space, is_begun) = match kind(frame)? {
+        b"subscribe" => (Space::Channels, true),
+        b"unsubscribe" => (Space::Channels, false),
+        b"psubscribe" => (Space::Patterns, true),
+        b"punsubscribe" => (Space::Patterns, false),
+        b"ssubscribe" => (Space::Shards, true),
+        b"sunsubscribe" => (Space::Shards, false),
+        _ => return None,
+    };
+    Some(Confirmed { space, is_begun, name: items.get(1)? })
+}
+
+fn kind(frame: &Reply) -> Option<&[u8]> {
+    let Reply::List(_, items) = frame else { return None };
+    match items.first() {
+        Some(Reply::Bulk(kind)) => Some(kind),
+        _ => None,
+    }
+}
+
+/// A subscription that has begun or ended.
+pub(crate) struct Confirmed<'r> {
+    space: Space,
+    is_begun: bool,
+    name: &'r Reply,
+}
+
+/// The three kinds of names that can be listened to.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Space {
+    Channels,
+    Patterns,
+    Shards,
+}
+
+/// What a client listens to, by what it was told.
+#[derive(Default)]
+pub(crate) struct Ear(BTreeSet<(Space, String)>);
+
+impl Ear {
+    /// How many frames confirm this request; `None` when it is no such request.
+    pub(crate) fn confirmations(&self, words: &Words) -> Option<usize> {
+        let name = String::from_utf8_lossy(&words[0]).to_uppercase();
+        let space = match &*name {
+            "SUBSCRIBE" | "UNSUBSCRIBE" => Space::Channels,
+            "PSUBSCRIBE" | "PUNSUBSCRIBE" => Space::Patterns,
+            "SSUBSCRIBE" | "SUNSUBSCRIBE" => Space::Shards,
+            _ => return None,
+        };
+        let all = || self.0.iter().filter(|(of, _)| *of == space).count();
+        Some(if words.len() > 1 { words.len() - 1 } else { all().max(1) })
+    }
+
+    /// Takes note of what a reply, or a part of one, confirms.
+    pub(crate) fn note(&mut self, reply: &Reply) {
+        match (confirmed(reply), reply) {
+            (Some(confirmed), _) => {
+                let entry = (confirmed.space, confirmed.name.spell());
+                if confirmed.is_begun {
+                    self.0.insert(entry)
+                } else {
+                    self.0.remove(&entry)
+                };
+            }
+            (None, Reply::List(_, parts)) => parts.iter().for_each(|part| self.note(part)),
+            _ => {}
+        }
+    }
+
+    /// Nothing any more.
+    pub(crate) fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// What came unasked, as far as it has to be the same: messages in their order, and behind them what is out of date, each
+/// key once. Where among the messages it was said hangs on the command in Redis; and of BCAST it gathers in one message
+/// what the commands of one round of its loop have changed.
+pub(crate) fn in_kinds(frames: Vec<Reply>) -> Reply {
+    let stale = |frame: &Reply| match frame {
+        Reply::List(_, items) if kind(frame) == Some(b"invalidate") => items.get(1).cloned(),
+        Reply::List(_, items) if items.get(1) == Some(&Reply::Bulk(INVALIDATE.into())) => {
+            items.get(2).cloned().filter(|keys| !matches!(keys, Reply::Bulk(_)))
+        }
+        _ => None,
+    };
+    let mut keys: BTreeSet<String> = BTreeSet::new();
+    let mut messages = Vec::new();
+    for frame in frames {
+        match stale(&frame) {
+            Some(Reply::List(_, stale)) => keys.extend(stale.iter().map(Reply::spell)),
+            Some(all) => _ = keys.insert(all.spell()),
+            None => messages.push(frame),
+        }
+    }
+    let keys = keys.into_iter().map(|key| Reply::Simple(key.into_bytes()));
+    Reply::List(b'>', by_pattern(messages).into_iter().chain(keys).collect())
+}
+
+/// Of one message the patterns of a client come in the order of a hash table: here in that of their names.
+fn by_pattern(mut frames: Vec<Reply>) -> Vec<Reply> {
+    let message = |frame: &Reply| match frame {
+        Reply::List(_, items) if kind(frame) == Some(b"pmessage") => items.get(2..).map(<[Reply]>::to_vec),
+        _ => None,
+    };
+    let same = |one: &Reply, next: &Reply| message(one).is_some_and(|one| Some(one) == message(next));
+    for run in frames.chunk_by_mut(same) {
+        run.sort_by_key(Reply::spell);
+    }
+    frames
+}
+
+/// Who leaves all channels at once is told in the order of a hash table: names in order, counts as they came.
+pub(crate) fn in_order(frames: Vec<Reply>) -> Reply {
+    let name = |frame: &Reply| match frame {
+        Reply::List(_, items) => items.get(1).cloned(),
+        _ => None,
+    };
+    let mut names: Vec<Option<Reply>> = frames.iter().map(name).collect();
+    names.sort_by_key(|name| name.as_ref().map(Reply::spell));
+    let renamed = frames.into_iter().zip(names).map(|(frame, name)| match (frame, name) {
+        (Reply::List(kind, mut items), Some(name)) => {
+            items[1] = name;
+            Reply::List(kind, items)
+        }
+        (frame, _) => frame,
+    });
+    Reply::List(b'*', renamed.collect())
+}
+
+const INVALIDATE: &str = "__redis__:invalidate";
+
+const CHANNELS: &[&str] =
+    &["c0", "c1", "c2", "__keyspace@0__:k0", "__keyevent@0__:set", "__keyevent@0__:del", INVALIDATE, ""];
+
+const PATTERNS: &[&str] =
+    &["c*", "c[01]", "c?", "*", "__key*__:*", "__keyevent@*__:*", "__keyspace@0__:?0", "c0", "nobody*", ""];
+
+const MESSAGES: &[&str] = &["hello", "", "two words", "\r\n", "3"];

@@ -1,0 +1,220 @@
+//! Histories made by hand: good ones that the judge must let pass, and for each law bad ones that it must not.
+//!
+//! Time    milliseconds, for the reader; a call `at(10..12)` was sent at 10 and answered at 12.
+
+use std::ops::Range;
+
+use crate::history::{Answer, Ask, Call};
+use crate::judge::{Law, judge};
+
+fn call(token: &str, ask: Ask, at: Range<u64>, answer: Answer) -> Call {
+    Call { answer: Some((at.end * MS, answer)), ..cut(token, ask, at.start) }
+}
+
+/// A call without an answer.
+fn cut(token: &str, ask: Ask, sent_ms: u64) -> Call {
+    Call { lock: "stock".to_owned(), token: token.to_owned(), ask, sent_ns: sent_ms * MS, answer: None }
+}
+
+fn granted(token: &str, at: Range<u64>, lease_ms: u64) -> Call {
+    call(token, Ask::Acquire(lease_ms), at, Answer::Yes)
+}
+
+fn fenced(token: &str, at: Range<u64>, fence: u64) -> Call {
+    call(token, Ask::Acquire(1), at, Answer::YesWithFence(fence))
+}
+
+fn released(token: &str, at: Range<u64>) -> Call {
+    call(token, Ask::Release, at, Answer::Yes)
+}
+
+fn extended(token: &str, at: Range<u64>, lease_ms: u64) -> Call {
+    call(token, Ask::Extend(lease_ms), at, Answer::Yes)
+}
+
+fn refused(token: &str, ask: Ask, at: Range<u64>) -> Call {
+    call(token, ask, at, Answer::No)
+}
+
+fn saw(token: &str, at: Range<u64>) -> Call {
+    call("-", Ask::Look, at, Answer::Holder(token.to_owned()))
+}
+
+fn saw_nobody(at: Range<u64>) -> Call {
+    call("-", Ask::Look, at, Answer::Nobody)
+}
+
+#[track_caller]
+fn assert_good(calls: &[Call]) {
+    assert_eq!(judge(calls).broken, []);
+}
+
+#[track_caller]
+fn assert_breaks(law: Law, calls: &[Call]) {
+    let verdict = judge(calls);
+    assert!(verdict.breaks(law), "{law:?} is not among {:?}", verdict.broken);
+    assert!(verdict.broken.iter().all(|broken| broken.law == law), "{:?}", verdict.broken);
+    // The order in which the processes hand in what they wrote means nothing.
+    let reversed: Vec<Call> = calls.iter().rev().cloned().collect();
+    assert_eq!(judge(&reversed), verdict);
+}
+
+mod exclusion {
+    use super::*;
+
+    #[test]
+    fn a_lock_goes_from_one_to_the_next() {
+        assert_good(&[granted("a", 0..2, 10), released("a", 5..6), granted("b", 6..7, 10)]);
+        assert_good(&[granted("a", 0..2, 10), granted("b", 11..12, 10)]);
+    }
+
+    #[test]
+    fn two_that_overlap_are_found_whoever_came_first() {
+        assert_breaks(Law::Exclusion, &[granted("a", 0..2, 10), granted("b", 3..4, 10)]);
+        assert_breaks(Law::Exclusion, &[granted("a", 0..4, 10), granted("b", 1..3, 10)]);
+        assert_breaks(Law::Exclusion, &[granted("a", 0..2, 10), granted("b", 8..9, 10)]);
+    }
+
+    #[test]
+    fn a_grant_whose_answer_came_late_may_have_been_made_after_the_end() {
+        assert_good(&[granted("a", 0..2, 10), granted("b", 3..10, 10)]);
+        assert_good(&[granted("a", 0..30, 10), granted("b", 3..5, 10)]);
+    }
+
+    #[test]
+    fn a_release_under_way_may_already_have_been_carried_out() {
+        assert_good(&[granted("a", 0..2, 10), released("a", 3..9), granted("b", 4..5, 10)]);
+        assert_good(&[granted("a", 0..2, 10), cut("a", Ask::Release, 3), granted("b", 4..5, 10)]);
+        assert_breaks(Law::Exclusion, &[granted("a", 0..2, 10), granted("b", 3..4, 10), released("a", 5..6)]);
+    }
+
+    #[test]
+    fn an_extension_moves_the_end() {
+        let extended = extended("a", 5..6, 20);
+        assert_breaks(Law::Exclusion, &[granted("a", 0..2, 10), extended.clone(), granted("b", 15..16, 9)]);
+        assert_good(&[granted("a", 0..2, 10), extended, granted("b", 25..26, 9)]);
+        let shortened = super::extended("a", 5..6, 1);
+        assert_good(&[granted("a", 0..2, 10), shortened, granted("b", 7..8, 10)]);
+    }
+
+    #[test]
+    fn an_extension_without_an_answer_may_come_at_any_time() {
+        let cut = cut("a", Ask::Extend(1), 3);
+        let later = extended("a", 4..5, 40);
+        assert_good(&[granted("a", 0..2, 30), cut.clone(), granted("b", 8..9, 9)]);
+        assert_good(&[granted("a", 0..2, 30), cut, later, granted("b", 8..9, 9)]);
+    }
+
+    #[test]
+    fn a_grant_that_only_others_saw_is_one() {
+        let unheard = cut("a", Ask::Acquire(20), 0);
+        assert_good(&[unheard.clone(), granted("b", 3..4, 5)]);
+        assert_breaks(Law::Exclusion, &[unheard, saw("a", 2..3), granted("b", 4..5, 5)]);
+    }
+
+    #[test]
+    fn locks_have_nothing_to_do_with_each_other() {
+        let other = Call { lock: "other".to_owned(), ..granted("b", 3..4, 10) };
+        assert_good(&[granted("a", 0..2, 10), other]);
+    }
+}
+
+mod endurance {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_its_client_finds_gone_in_its_time_is_found() {
+        for ask in [Ask::Release, Ask::Extend(5)] {
+            assert_breaks(Law::Endurance, &[granted("a", 0..2, 10), refused("a", ask, 5..9)]);
+            // By the time of the answer it may have been over.
+            assert_good(&[granted("a", 0..2, 10), refused("a", ask, 5..10)]);
+        }
+    }
+
+    #[test]
+    fn a_lease_that_somebody_does_not_see_in_its_time_is_found() {
+        assert_breaks(Law::Endurance, &[granted("a", 0..2, 10), saw_nobody(3..4)]);
+        assert_good(&[granted("a", 0..2, 10), saw_nobody(2..4)]);
+        assert_good(&[granted("a", 0..2, 10), saw_nobody(3..10)]);
+        assert_good(&[granted("a", 0..2, 10), cut("a", Ask::Release, 2), saw_nobody(3..4)]);
+    }
+
+    #[test]
+    fn a_refusal_tells_who_holds_the_lock_instead() {
+        let told = call("c", Ask::Acquire(5), 3..4, Answer::Holder("a".to_owned()));
+        assert_good(&[granted("a", 0..2, 10), told.clone()]);
+        let unheard = cut("b", Ask::Acquire(1), 0);
+        let told = Call { answer: Some((4 * MS, Answer::Holder("b".to_owned()))), ..told };
+        assert_breaks(Law::Endurance, &[granted("a", 1..2, 10), told, unheard]);
+    }
+
+    #[test]
+    fn a_lease_of_which_nobody_knows_is_missed_by_nobody() {
+        assert_good(&[cut("a", Ask::Acquire(10), 0), saw_nobody(3..4), refused("a", Ask::Release, 5..6)]);
+    }
+}
+
+mod promptness {
+    use super::*;
+
+    #[test]
+    fn a_lease_that_is_seen_long_after_its_end_is_found() {
+        assert_breaks(Law::Promptness, &[granted("a", 0..2, 10), saw("a", 63..64)]);
+        assert_breaks(Law::Promptness, &[granted("a", 0..2, 10), extended("a", 63..64, 5)]);
+        assert_breaks(Law::Promptness, &[granted("a", 0..2, 10), released("a", 63..64)]);
+        let verdict = judge(&[granted("a", 0..2, 10), saw("a", 63..64)]);
+        assert_eq!((verdict.latest_ns, verdict.unsafe_findings().len()), (51 * MS, 0));
+    }
+
+    #[test]
+    fn a_look_that_may_have_been_in_time_is_no_proof() {
+        assert_good(&[granted("a", 0..2, 10), saw("a", 62..90)]);
+        assert_good(&[granted("a", 0..60, 10), saw("a", 70..71)]);
+        assert_good(&[granted("a", 0..2, 10), extended("a", 5..6, 90), saw("a", 70..71)]);
+        assert_good(&[granted("a", 0..2, 10), cut("a", Ask::Extend(500), 5), saw("a", 300..301)]);
+    }
+}
+
+mod release {
+    use super::*;
+
+    #[test]
+    fn what_was_given_back_is_not_seen_again() {
+        let given_back = [granted("a", 0..2, 90), released("a", 3..4)];
+        assert_breaks(Law::Release, &[&given_back[..], &[saw("a", 5..6)]].concat());
+        assert_good(&[&given_back[..], &[saw("a", 4..6)]].concat());
+    }
+}
+
+mod truth {
+    use super::*;
+
+    #[test]
+    fn nobody_holds_what_nobody_was_granted() {
+        assert_breaks(Law::Truth, &[saw("a", 5..6)]);
+        assert_breaks(Law::Truth, &[refused("a", Ask::Acquire(10), 0..2), saw("a", 5..6)]);
+        assert_breaks(Law::Truth, &[released("a", 5..6)]);
+        assert_breaks(Law::Truth, &[extended("a", 5..6, 10)]);
+    }
+}
+
+mod fencing {
+    use super::*;
+
+    #[test]
+    fn numbers_rise_in_the_order_of_time() {
+        assert_good(&[fenced("a", 0..2, 1), fenced("b", 4..5, 2), fenced("c", 9..10, 7)]);
+        // Who was first cannot be known.
+        assert_good(&[fenced("a", 0..8, 2), fenced("b", 4..6, 1)]);
+    }
+
+    #[test]
+    fn a_number_that_falls_or_comes_twice_is_found() {
+        assert_breaks(Law::Fencing, &[fenced("a", 0..2, 2), fenced("b", 4..5, 1)]);
+        assert_breaks(Law::Fencing, &[fenced("a", 0..2, 2), fenced("b", 4..5, 2)]);
+        assert_breaks(Law::Fencing, &[fenced("a", 0..2, 9), fenced("b", 4..5, 10), fenced("c", 7..8, 9)]);
+        assert_breaks(Law::Fencing, &[fenced("a", 0..8, 2), fenced("b", 4..6, 2)]);
+    }
+}
+
+const MS: u64 = 1_000_000;

@@ -1,0 +1,166 @@
+//! A run: processes of clients on one server, and what happens to them.
+//!
+//! Owns    the processes, the directory of their histories, and the misfortunes: they are stopped for longer than their
+//!         leases (SIGSTOP, SIGCONT), and killed (SIGKILL) with locks in their hands.
+//! Time    real, and as long as the run is told to last.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::client::Orders;
+use crate::dice::Dice;
+use crate::history::{Call, read};
+use crate::wire::Link;
+
+/// A directory that goes with its owner.
+pub(crate) struct Directory(PathBuf);
+
+impl Directory {
+    pub(crate) fn new() -> Result<Self, String> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let name = format!("redlatch-mutex-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Lets clients loose on the server for so long; everything that they asked and heard.
+///
+/// # Errors
+/// A process that cannot be started or ends with an error, or a history that makes no sense.
+pub(crate) fn run(server: SocketAddr, seed: u64, lasts: Duration) -> Result<Vec<Call>, String> {
+    let mut field =
+        Field { directory: Directory::new()?, server, dice: Dice::new(seed), members: Vec::new() };
+    // What another run has left is not to be seen in this one.
+    let cleared = Link::to(server).and_then(|mut link| link.ask(&["FLUSHALL"]));
+    cleared.map_err(|error| format!("FLUSHALL: {error}"))?;
+    let end = Instant::now() + lasts;
+    for _ in 0..PROCESSES {
+        field.start(myself()?, lasts)?;
+    }
+    if let Some(python) = python() {
+        field.start(python, lasts)?;
+    }
+    loop {
+        field.rest(80);
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        field.strike(left)?;
+    }
+    field.gather()
+}
+
+struct Field {
+    directory: Directory,
+    server: SocketAddr,
+    dice: Dice,
+    members: Vec<Member>,
+}
+
+struct Member {
+    process: Child,
+    history: PathBuf,
+    is_killed: bool,
+}
+
+impl Field {
+    fn start(&mut self, mut command: Command, lasts: Duration) -> Result<(), String> {
+        let history = self.directory.path().join(self.members.len().to_string());
+        let seed = self.dice.below(1 << 20) as u64;
+        let orders = Orders { server: self.server, history: history.display().to_string(), seed, lasts };
+        let name = command.get_program().to_string_lossy().into_owned();
+        command.envs(orders.environment()).stdin(Stdio::null()).stdout(Stdio::null());
+        let process = command.spawn().map_err(|error| format!("{name}: {error}"))?;
+        self.members.push(Member { process, history, is_killed: false });
+        Ok(())
+    }
+
+    fn rest(&mut self, millis_max: usize) {
+        sleep(Duration::from_millis(self.dice.below(millis_max) as u64));
+    }
+
+    /// Something happens to one of the processes.
+    fn strike(&mut self, left: Duration) -> Result<(), String> {
+        let at = self.dice.below(self.members.len());
+        if self.members[at].is_killed {
+            return Ok(());
+        }
+        // Only the first ones, which are this program: another takes the place of the one that is killed.
+        if at < PROCESSES && self.dice.one_in(8) {
+            self.members[at].signal(Signal::KILL)?;
+            self.members[at].is_killed = true;
+            return self.start(myself()?, left);
+        }
+        self.members[at].signal(Signal::STOP)?;
+        self.rest(200);
+        self.members[at].signal(Signal::CONT)
+    }
+
+    /// Waits for all of them, and reads what they have written.
+    fn gather(mut self) -> Result<Vec<Call>, String> {
+        let mut calls = Vec::new();
+        for member in &mut self.members {
+            let status = member.process.wait().map_err(|error| error.to_string())?;
+            if !status.success() && !member.is_killed {
+                return Err(format!("a process of clients ended with {status}"));
+            }
+            // One that was killed early has written nothing.
+            let text = fs::read_to_string(&member.history).unwrap_or_default();
+            calls.extend(read(&text)?);
+        }
+        Ok(calls)
+    }
+}
+
+impl Member {
+    /// A process that has ended by itself is not reaped yet, so that its number is still its own.
+    fn signal(&self, signal: Signal) -> Result<(), String> {
+        kill_process(Pid::from_child(&self.process), signal).map_err(|error| format!("{signal:?}: {error}"))
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // It has ended, unless the run failed.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// This program, as a process of clients.
+fn myself() -> Result<Command, String> {
+    let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
+    command.args(["--exact", "process_of_clients", "--ignored", "--nocapture"]);
+    Ok(command)
+}
+
+/// redis-py's Lock, where the packages of `clients.rs` are installed.
+pub(crate) fn python() -> Option<Command> {
+    let shop = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients/python");
+    let mut command = Command::new(shop.join("venv/bin/python"));
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mutex/redis_py_lock.py"));
+    shop.join(".installed").exists().then_some(command)
+}
+
+/// Processes of clients at a time, redis-py's aside.
+const PROCESSES: usize = 2;

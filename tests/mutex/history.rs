@@ -1,0 +1,180 @@
+//! What clients asked of locks, when, and what they heard: the evidence that `judge.rs` weighs.
+//!
+//! Owns    the record of a call, and the lines in which processes, in whatever language, hand it over.
+//! Time    nanoseconds of the machine's monotonic clock, which all processes share. A call was carried out at some
+//!         moment between the two that are written down, if it was carried out at all.
+//! Rule    the first line is written before the request leaves: a client that is killed leaves no call unmentioned.
+//!
+//! ```text
+//! sent ID NANOSECONDS LOCK acquire|extend TOKEN MILLISECONDS
+//! sent ID NANOSECONDS LOCK release|look TOKEN
+//! got ID NANOSECONDS yes|no|nobody
+//! got ID NANOSECONDS yes FENCE
+//! got ID NANOSECONDS holder TOKEN
+//! ```
+
+use std::collections::BTreeMap;
+
+/// What is asked; a lease in milliseconds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Ask {
+    Acquire(u64),
+    Extend(u64),
+    /// Who holds the lock.
+    Look,
+    Release,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Answer {
+    /// The token that the lock holds; to an acquisition, a refusal.
+    Holder(String),
+    No,
+    Nobody,
+    Yes,
+    /// Granted, with a number that is to rise from grant to grant.
+    YesWithFence(u64),
+}
+
+/// One call, from one client.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) lock: String,
+    /// Of whoever asks: the one that is to hold the lock, extend or release it.
+    pub(crate) token: String,
+    pub(crate) ask: Ask,
+    pub(crate) sent_ns: u64,
+    /// None where the connection or the client ended before: then nobody knows whether it was carried out, or when.
+    pub(crate) answer: Option<(u64, Answer)>,
+}
+
+impl Call {
+    /// The answer and when it was there.
+    pub(crate) fn heard(&self) -> Option<(u64, &Answer)> {
+        self.answer.as_ref().map(|(heard_ns, answer)| (*heard_ns, answer))
+    }
+}
+
+/// The line that is written before a request leaves.
+pub(crate) fn sent(id: &str, now_ns: u64, lock: &str, ask: Ask, token: &str) -> String {
+    let (verb, lease_ms) = match ask {
+        Ask::Acquire(lease_ms) => ("acquire", Some(lease_ms)),
+        Ask::Extend(lease_ms) => ("extend", Some(lease_ms)),
+        Ask::Look => ("look", None),
+        Ask::Release => ("release", None),
+    };
+    let lease = lease_ms.map_or(String::new(), |lease_ms| format!(" {lease_ms}"));
+    format!("sent {id} {now_ns} {lock} {verb} {token}{lease}\n")
+}
+
+/// The line that is written once the answer is there.
+pub(crate) fn got(id: &str, now_ns: u64, answer: &Answer) -> String {
+    let answer = match answer {
+        Answer::Holder(token) => format!("holder {token}"),
+        Answer::No => "no".to_owned(),
+        Answer::Nobody => "nobody".to_owned(),
+        Answer::Yes => "yes".to_owned(),
+        Answer::YesWithFence(fence) => format!("yes {fence}"),
+    };
+    format!("got {id} {now_ns} {answer}\n")
+}
+
+/// The calls that the lines of one process tell of, in the order in which they were sent.
+///
+/// A last line without its end is left out: its process was killed while it wrote.
+///
+/// # Errors
+/// The first line that makes no sense.
+pub(crate) fn read(text: &str) -> Result<Vec<Call>, String> {
+    let mut calls: Vec<Call> = Vec::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
+        let wrong = || format!("no line of a history: {line:?}");
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["sent", id, sent_ns, lock, verb, token, lease @ ..] => {
+                let ask = ask(verb, lease).ok_or_else(wrong)?;
+                let sent_ns = sent_ns.parse().map_err(|_| wrong())?;
+                let (lock, token) = ((*lock).to_owned(), (*token).to_owned());
+                if places.insert(id, calls.len()).is_some() {
+                    return Err(wrong());
+                }
+                calls.push(Call { lock, token, ask, sent_ns, answer: None });
+            }
+            ["got", id, heard_ns, answer @ ..] => {
+                let call = places.get(id).and_then(|place| calls.get_mut(*place)).ok_or_else(wrong)?;
+                let heard_ns = heard_ns.parse().map_err(|_| wrong())?;
+                let answer = heard(answer).ok_or_else(wrong)?;
+                if heard_ns < call.sent_ns || call.answer.replace((heard_ns, answer)).is_some() {
+                    return Err(wrong());
+                }
+            }
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(calls)
+}
+
+fn ask(verb: &str, lease: &[&str]) -> Option<Ask> {
+    match (verb, lease) {
+        ("acquire", [lease_ms]) => Some(Ask::Acquire(lease_ms.parse().ok()?)),
+        ("extend", [lease_ms]) => Some(Ask::Extend(lease_ms.parse().ok()?)),
+        ("look", []) => Some(Ask::Look),
+        ("release", []) => Some(Ask::Release),
+        _ => None,
+    }
+}
+
+fn heard(words: &[&str]) -> Option<Answer> {
+    match words {
+        ["holder", token] => Some(Answer::Holder((*token).to_owned())),
+        ["no"] => Some(Answer::No),
+        ["nobody"] => Some(Answer::Nobody),
+        ["yes"] => Some(Answer::Yes),
+        ["yes", fence] => Some(Answer::YesWithFence(fence.parse().ok()?)),
+        _ => None,
+    }
+}
+
+#[test]
+fn what_is_written_is_what_is_read() {
+    let lines = [
+        sent("a-1", 10, "stock", Ask::Acquire(30), "mine"),
+        sent("a-2", 11, "stock", Ask::Look, "-"),
+        got("a-2", 12, &Answer::Holder("mine".to_owned())),
+        got("a-1", 13, &Answer::YesWithFence(7)),
+        sent("a-3", 14, "stock", Ask::Release, "mine"),
+    ];
+    let calls = read(&lines.concat()).expect("its own lines");
+    let call = |token: &str, ask, sent_ns, answer| Call {
+        lock: "stock".to_owned(),
+        token: token.to_owned(),
+        ask,
+        sent_ns,
+        answer,
+    };
+    let holder = Answer::Holder("mine".to_owned());
+    assert_eq!(
+        calls,
+        [
+            call("mine", Ask::Acquire(30), 10, Some((13, Answer::YesWithFence(7)))),
+            call("-", Ask::Look, 11, Some((12, holder))),
+            call("mine", Ask::Release, 14, None),
+        ]
+    );
+}
+
+#[test]
+fn a_line_that_was_cut_off_is_left_out_and_nonsense_is_not() {
+    assert_eq!(read("sent a 1 stock loo"), Ok(Vec::new()));
+    for wrong in [
+        "sent a 1 stock loo -\n",
+        "sent a x stock look -\n",
+        "sent a 1 stock look - 5\n",
+        "got a 2 yes\n",
+        "sent a 5 stock look -\ngot a 4 nobody\n",
+        "sent a 5 stock look -\nsent a 6 stock look -\n",
+    ] {
+        assert!(read(wrong).is_err(), "{wrong:?}");
+    }
+}

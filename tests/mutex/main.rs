@@ -1,0 +1,156 @@
+//! Mutual exclusion on real servers: real processes, real sockets, real clocks, and a judge.
+//!
+//! Belongs here  what can only be seen from outside: `simulation.rs` proves the same of the engine, with time in its
+//!               hand, and finds more; this finds what stands between the engine and a client.
+//! Time          real. What is about order is asserted whatever the machine is doing; that no key outlives its lease by
+//!               more than 50 ms only where MUTEX_SECONDS says that this run has the machine to itself:
+//!
+//! ```text
+//! MUTEX_SECONDS=60 cargo test --test mutex -- --nocapture live
+//! ```
+//!
+//! | variable | effect |
+//! |---|---|
+//! | `MUTEX_SECONDS=60` | redlatch is tried for so long, not for two seconds, and must be prompt |
+//! | `MUTEX_SEED=7` | another run: the dice of the clients, though not the scheduler's |
+//! | `REDLATCH_REDIS_SERVER=PATH`, `REDLATCH_VALKEY_SERVER=PATH` | the same run on these, for comparison |
+
+#![cfg(feature = "cli")]
+
+mod broken;
+#[cfg(test)]
+mod cases;
+mod client;
+#[path = "../differential/dice.rs"]
+mod dice;
+mod field;
+mod history;
+mod judge;
+#[path = "../clients/runner/process.rs"]
+#[allow(dead_code, reason = "half of it is for programs that are waited for")]
+mod process;
+#[path = "../clients/runner/server.rs"]
+#[allow(dead_code, reason = "nothing here asks for the log")]
+mod server;
+mod wire;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use broken::{Broken, FAULTS};
+use client::Orders;
+use field::Directory;
+use judge::{LATE_MS_MAX, Verdict, judge};
+use server::Server;
+
+/// Not a check: this program once more, as the clients of a run.
+#[test]
+#[ignore = "started by the others, as a process of its own"]
+fn process_of_clients() {
+    if let Some(orders) = Orders::received() {
+        orders.carry_out().expect("a server that answers");
+    }
+}
+
+mod live {
+    use super::*;
+
+    #[test]
+    fn redlatch_owes_a_lock_to_one_client_at_a_time() {
+        let scene = Scene::set(None);
+        let verdict = scene.try_for(lasts());
+        report("redlatch", &verdict);
+        let found = verdict.unsafe_findings();
+        assert!(found.is_empty(), "{found:#?}");
+        assert!(verdict.grants > 0 && verdict.refusals > 0 && verdict.releases > 0, "{verdict:?}");
+        if has_machine_to_itself() {
+            assert!(verdict.broken.is_empty(), "late by more than {LATE_MS_MAX} ms: {:?}", verdict.broken);
+        }
+    }
+
+    #[test]
+    fn every_broken_server_is_caught() {
+        let scene = Scene::set(None);
+        for (fault, law) in FAULTS {
+            let broken = Broken::before(scene.address, *fault).expect("a port for the broken server");
+            let run = |round| judge(&field::run(broken.address, seed() + round, ROUND).expect("a whole run"));
+            let caught = (0..ROUNDS_MAX).find_map(|round| {
+                let verdict = run(round);
+                let finding = verdict.broken.iter().find(|broken| broken.law == *law)?;
+                Some((round, verdict.calls, finding.what.clone()))
+            });
+            let Some((round, calls, finding)) = caught else {
+                panic!("{fault:?} went unnoticed for {ROUNDS_MAX} rounds");
+            };
+            println!("{fault:?}: {law:?} in round {round}, of {calls} calls: {finding}");
+        }
+    }
+
+    #[test]
+    fn redis_and_valkey_are_tried_the_same_way_where_they_are_given() {
+        for (name, variable) in [("redis", "REDLATCH_REDIS_SERVER"), ("valkey", "REDLATCH_VALKEY_SERVER")] {
+            let Some(program) = std::env::var_os(variable) else {
+                println!("{name}: skipped, {variable} is not set");
+                continue;
+            };
+            let verdict = Scene::set(Some(Path::new(&program))).try_for(lasts());
+            report(name, &verdict);
+            assert!(verdict.grants > 0 && verdict.refusals > 0 && verdict.releases > 0, "{verdict:?}");
+        }
+    }
+}
+
+/// A server that is there while the scene is.
+struct Scene {
+    address: SocketAddr,
+    _server: Server,
+    _directory: Directory,
+}
+
+impl Scene {
+    fn set(program: Option<&Path>) -> Self {
+        let directory = Directory::new().expect("a directory for the server");
+        let server = match program {
+            None => Server::start_redlatch(directory.path()),
+            Some(program) => Server::start_program(program, directory.path()),
+        };
+        let server = server.expect("a server that starts");
+        let address = (Ipv4Addr::LOCALHOST, server.port()).into();
+        Self { address, _server: server, _directory: directory }
+    }
+
+    fn try_for(&self, lasts: Duration) -> Verdict {
+        judge(&field::run(self.address, seed(), lasts).expect("a whole run"))
+    }
+}
+
+fn report(name: &str, verdict: &Verdict) {
+    let Verdict { calls, grants, refusals, extensions, releases, looks, unanswered, .. } = verdict;
+    println!(
+        "{name}: {calls} calls: {grants} grants, {refusals} refusals, {extensions} extensions, {releases} releases, \
+         {looks} looks, {unanswered} without an answer; a key was there for {:.1} ms after its end at most; \
+         {} violations of safety, {} of promptness; redis-py {}",
+        verdict.latest_ns as f64 / 1e6,
+        verdict.unsafe_findings().len(),
+        verdict.broken.len() - verdict.unsafe_findings().len(),
+        if field::python().is_some() { "took part" } else { "is not installed" },
+    );
+}
+
+fn has_machine_to_itself() -> bool {
+    std::env::var_os("MUTEX_SECONDS").is_some()
+}
+
+fn lasts() -> Duration {
+    let seconds = std::env::var("MUTEX_SECONDS").map(|text| text.parse().expect("MUTEX_SECONDS is a number"));
+    Duration::from_secs(seconds.unwrap_or(2))
+}
+
+fn seed() -> u64 {
+    std::env::var("MUTEX_SEED").map_or(0, |text| text.parse().expect("MUTEX_SEED is a number"))
+}
+
+/// How long a broken server is watched at a time, and how often: some faults need clients that meet.
+const ROUND: Duration = Duration::from_millis(500);
+const ROUNDS_MAX: u64 = 100;

@@ -1,0 +1,58 @@
+"""redis-py's own Lock as one of the clients: what it asks and hears, in the lines of history.rs."""
+
+import os
+import random
+import time
+
+import redis
+from redis.exceptions import LockNotOwnedError
+
+HOST, PORT = os.environ["REDLATCH_MUTEX_SERVER"].split(":")
+END = time.monotonic() + int(os.environ["REDLATCH_MUTEX_MILLIS"]) / 1000
+LOCKS = ["lock:one", "lock:two", "lock:three"]
+
+dice = random.Random(int(os.environ["REDLATCH_MUTEX_SEED"]))
+client = redis.Redis(host=HOST, port=int(PORT), protocol=2)
+book = open(os.environ["REDLATCH_MUTEX_HISTORY"], "a", buffering=1)
+calls = 0
+
+
+def record(lock, verb, token, lease_ms, act):
+    """Writes the call down before it leaves, and its answer when it is there."""
+    global calls
+    calls += 1
+    name = f"py-{os.getpid()}-{calls}"
+    lease = "" if lease_ms is None else f" {lease_ms}"
+    book.write(f"sent {name} {time.monotonic_ns()} {lock} {verb} {token}{lease}\n")
+    try:
+        done = act()
+    except LockNotOwnedError:
+        done = False
+    book.write(f"got {name} {time.monotonic_ns()} {'yes' if done else 'no'}\n")
+    return done
+
+
+def seconds(lease_ms):
+    """A lease that redis-py, which cuts fractions of milliseconds off, sends as so many."""
+    return (lease_ms + 0.5) / 1000
+
+
+def use(name):
+    lease_ms = dice.randint(1, 150)
+    lock = client.lock(name, timeout=seconds(lease_ms), thread_local=False)
+    token = f"py-{os.getpid()}-{calls}-lock"
+    if not record(name, "acquire", token, lease_ms, lambda: lock.acquire(blocking=False, token=token)):
+        return
+    # It stalls past its lease now and then.
+    time.sleep(dice.uniform(0, 1.3 if dice.random() < 0.3 else 0.5) * lease_ms / 1000)
+    if dice.random() < 0.5:
+        more_ms = dice.randint(1, 100)
+        if not record(name, "extend", token, more_ms, lambda: lock.extend(seconds(more_ms), replace_ttl=True)):
+            return
+    if dice.random() < 0.8:
+        record(name, "release", token, None, lambda: lock.release() is None)
+
+
+while time.monotonic() < END:
+    use(dice.choice(LOCKS))
+    time.sleep(dice.uniform(0, 0.004))

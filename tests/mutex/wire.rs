@@ -1,0 +1,76 @@
+//! One connection to a server, in requests and answers, which can be cut as a failing network or client cuts it.
+//!
+//! Owns    the socket and the bytes that came with no answer asked for yet; there are none while all goes well.
+//! Knows   redis-protocol, whose codec serves both sides: the clients here, and the servers that are broken on purpose.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
+use redis_protocol::resp2::{decode, encode};
+
+pub(crate) struct Link {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+}
+
+impl Link {
+    pub(crate) fn to(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Self::over(stream)
+    }
+
+    pub(crate) fn over(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, bytes: Vec::new() })
+    }
+
+    /// Sends one request and waits for its answer.
+    pub(crate) fn ask(&mut self, words: &[&str]) -> io::Result<OwnedFrame> {
+        self.send(words)?;
+        self.next()
+    }
+
+    /// Sends one request and resets the connection: nobody will know whether it arrived.
+    pub(crate) fn ask_and_cut(mut self, words: &[&str]) -> io::Result<()> {
+        self.send(words)?;
+        socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))
+    }
+
+    fn send(&mut self, words: &[&str]) -> io::Result<()> {
+        let words = words.iter().map(|word| OwnedFrame::BulkString(word.as_bytes().to_vec()));
+        self.write(&OwnedFrame::Array(words.collect()))
+    }
+
+    pub(crate) fn write(&mut self, frame: &OwnedFrame) -> io::Result<()> {
+        let mut bytes = vec![0; frame.encode_len(false)];
+        encode::encode(&mut bytes, frame, false).map_err(io::Error::other)?;
+        self.stream.write_all(&bytes)
+    }
+
+    /// The next frame, from whichever side.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the other side has closed.
+    pub(crate) fn next(&mut self) -> io::Result<OwnedFrame> {
+        let mut chunk = [0; 4096];
+        loop {
+            if let Some((frame, taken)) = decode::decode(&self.bytes).map_err(io::Error::other)? {
+                self.bytes.drain(..taken);
+                return Ok(frame);
+            }
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.bytes.extend_from_slice(&chunk[..count]),
+                // A read with a time limit ends so when the process was stopped meanwhile.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Longer than anything here takes: who waits for it has found a defect.
+const PATIENCE: Duration = Duration::from_secs(30);

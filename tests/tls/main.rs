@@ -1,0 +1,156 @@
+//! TLS from the outside: who gets in, what passes, and how certificates change.
+//!
+//! Belongs here  whatever takes a certificate; the certificates are made by the tests.
+//! Time          no sleep: whoever waits, waits for bytes or for the end of a connection.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+#[path = "../support/binary.rs"]
+mod binary;
+#[path = "../support/certificates.rs"]
+mod certificates;
+mod guests;
+mod hosts;
+mod process;
+mod traffic;
+
+use std::io;
+use std::sync::Arc;
+
+use redlatch::{Builder, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, version};
+
+use binary::Directory;
+use certificates::Authority;
+
+/// A server's world: who vouches for it, and where its files lie.
+struct World {
+    authority: Authority,
+    directory: Directory,
+}
+
+/// Somebody who wants in.
+struct Guest<'w> {
+    believes: &'w Authority,
+    /// Its certificate and key, in PEM.
+    shows: Option<(String, String)>,
+    versions: Vec<&'static SupportedProtocolVersion>,
+}
+
+/// A client of one server.
+struct Client(TlsStream<TcpStream>);
+
+impl World {
+    fn new() -> Self {
+        Self { authority: Authority::new("everybody's friend"), directory: Directory::new() }
+    }
+
+    /// A server that this world's authority vouches for.
+    fn builder(&self) -> Builder {
+        let (certificate, key) = self.directory.write_pair(&self.authority, "server");
+        Server::builder().tls(certificate, key)
+    }
+
+    /// One that lets in whom its authority vouches for.
+    fn strict_builder(&self) -> Builder {
+        self.builder().tls_clients(self.directory.write("authority.crt", &self.authority.pem))
+    }
+
+    async fn server(&self) -> Server {
+        self.builder().start().await.unwrap()
+    }
+
+    /// Somebody who believes this world's authority and shows nothing.
+    fn guest(&self) -> Guest<'_> {
+        Guest { believes: &self.authority, shows: None, versions: vec![&version::TLS12, &version::TLS13] }
+    }
+}
+
+impl Guest<'_> {
+    fn speaking(self, version: &'static SupportedProtocolVersion) -> Self {
+        Self { versions: vec![version], ..self }
+    }
+
+    fn showing(self, authority: &Authority) -> Self {
+        Self { shows: Some(authority.vouch("guest")), ..self }
+    }
+
+    /// Connects and says PING, which is when a server has looked at what the guest shows.
+    async fn visit(self, server: &Server) -> io::Result<Client> {
+        self.visit_at(&server.tls_addr().to_string()).await
+    }
+
+    async fn visit_at(self, address: &str) -> io::Result<Client> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.believes.pem.as_bytes()).unwrap()).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_protocol_versions(&self.versions).unwrap().with_root_certificates(roots);
+        let config = match self.shows {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+                builder.with_client_auth_cert(chain, key).unwrap()
+            }
+        };
+        let stream = TcpStream::connect(address).await?;
+        let name = ServerName::try_from("localhost").unwrap();
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        let mut client = Client(stream);
+        client.say("PING\r\n").await?;
+        client.hear("+PONG\r\n").await?;
+        Ok(client)
+    }
+}
+
+impl Client {
+    async fn say(&mut self, words: impl AsRef<[u8]>) -> io::Result<()> {
+        self.0.write_all(words.as_ref()).await?;
+        self.0.flush().await
+    }
+
+    /// Waits for these bytes and no others.
+    async fn hear(&mut self, expected: impl AsRef<[u8]>) -> io::Result<()> {
+        let expected = expected.as_ref();
+        let mut heard = vec![0; expected.len()];
+        self.0.read_exact(&mut heard).await?;
+        assert_eq!(String::from_utf8_lossy(&heard), String::from_utf8_lossy(expected));
+        Ok(())
+    }
+
+    async fn ask(&mut self, request: &str, expected: &str) {
+        self.say(format!("{request}\r\n")).await.unwrap();
+        self.hear(expected).await.unwrap();
+    }
+
+    /// The next line that comes, without its end.
+    async fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            line.push(self.0.read_u8().await.unwrap());
+        }
+        String::from_utf8(line).unwrap().trim_end().to_owned()
+    }
+
+    /// The certificate that the server has shown.
+    fn certificate(&self) -> Vec<u8> {
+        self.0.get_ref().1.peer_certificates().unwrap()[0].to_vec()
+    }
+}
+
+/// A plain request on a plain connection; returns the bytes up to the end of the connection.
+async fn shout(address: std::net::SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut answer = Vec::new();
+    // That the connection is reset is an end as well.
+    let _ = stream.read_to_end(&mut answer).await;
+    answer
+}

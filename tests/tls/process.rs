@@ -1,0 +1,101 @@
+//! The binary: its ports, its signal, and whether it is healthy.
+
+use std::process::Command;
+
+use super::binary::{Running, redlatch, refusal};
+use super::*;
+
+impl World {
+    /// The arguments of a server that TLS is the only way into.
+    fn arguments(&self) -> Vec<String> {
+        let (certificate, key) = self.directory.write_pair(&self.authority, "server");
+        let authority = self.directory.write("authority.crt", &self.authority.pem);
+        let words = ["--port", "0", "--tls-port", "auto", "--tls-cert-file", &certificate];
+        let more = ["--tls-key-file", &key, "--tls-ca-cert-file", &authority];
+        words.into_iter().chain(more).map(str::to_owned).collect()
+    }
+}
+
+fn health(arguments: &[&str]) -> Command {
+    let mut command = redlatch();
+    command.arg("health").args(arguments);
+    command
+}
+
+#[test]
+fn a_port_file_names_the_free_port_and_goes_with_the_server() {
+    let world = World::new();
+    let file = world.directory.path("port");
+    let mut command = redlatch();
+    command.args(world.arguments()).args(["--tls-port-file", &file]);
+    let server = Running::start(&mut command);
+    let port = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(server.address_of("tls"), format!("127.0.0.1:{}", port.trim_end()));
+    assert_eq!(server.address(), "");
+    server.signal("TERM");
+    assert_eq!(server.end(), Some(0));
+    assert!(!std::fs::exists(&file).unwrap());
+}
+
+#[test]
+fn health_believes_whom_it_is_told_to_believe() {
+    let world = World::new();
+    let mut command = redlatch();
+    command.args(world.arguments()).args(["--tls-auth-clients", "no", "--requirepass", "secret"]);
+    let server = Running::start(&mut command);
+    let url = format!("rediss://:secret@{}", server.address_of("tls"));
+    let friend = world.directory.path("authority.crt");
+    let stranger = world.directory.write("stranger.crt", &Authority::new("a stranger").pem);
+    assert!(health(&[&url, "--cacert", &friend]).status().unwrap().success());
+    assert!(health(&[&url, "--insecure"]).status().unwrap().success());
+    let said = refusal(&health(&[&url, "--cacert", &stranger]).output().unwrap());
+    assert!(said.contains("invalid peer certificate"), "{said}");
+    let said = refusal(&health(&[&url]).output().unwrap());
+    assert!(said.contains("--cacert FILE or --insecure"), "{said}");
+    let plain = url.replace("rediss", "redis");
+    refusal(&health(&[&plain]).output().unwrap());
+}
+
+#[test]
+fn health_shows_a_certificate_where_one_is_asked_for() {
+    let world = World::new();
+    let server = Running::start(redlatch().args(world.arguments()));
+    let address = server.address_of("tls");
+    let url = format!("rediss://{address}");
+    let (certificate, key) = world.directory.write_pair(&world.authority, "guest");
+    let authority = world.directory.path("authority.crt");
+    let known = ["--cacert", &authority, "--cert", &certificate, "--key", &key];
+    assert!(health(&[&[&*url], &known[..]].concat()).status().unwrap().success());
+    refusal(&health(&[&url, "--insecure"]).output().unwrap());
+    // In the environment of the server itself there is nothing to say.
+    let mut command = health(&[]);
+    command.env("REDLATCH_PORT", "0").env("REDLATCH_TLS_PORT", address.rsplit(':').next().unwrap());
+    command.env("REDLATCH_TLS_CERT_FILE", world.directory.path("server.crt"));
+    command.env("REDLATCH_TLS_KEY_FILE", world.directory.path("server.key"));
+    assert!(command.status().unwrap().success());
+}
+
+#[tokio::test]
+async fn a_hangup_signal_has_certificates_read_again() {
+    let world = World::new();
+    let mut command = redlatch();
+    command.args(world.arguments()).args(["--tls-auth-clients", "no"]);
+    let mut server = Running::start(&mut command);
+    let address = server.address_of("tls");
+    let mut old = world.guest().visit_at(&address).await.unwrap();
+    world.directory.write_pair(&world.authority, "server");
+    server.signal("HUP");
+    server.wait_for("Certificates have been read again");
+    let new = world.guest().visit_at(&address).await.unwrap();
+    assert_ne!(old.certificate(), new.certificate());
+    old.ask("DBSIZE", ":0\r\n").await;
+
+    world.directory.write("server.key", "nothing of a key");
+    server.signal("HUP");
+    let said = server.wait_for("Certificates stay as they were");
+    assert!(said.contains("tls-key-file"), "{said}");
+    let newer = world.guest().visit_at(&address).await.unwrap();
+    assert_eq!(newer.certificate(), new.certificate());
+    server.signal("TERM");
+    assert_eq!(server.end(), Some(0));
+}

@@ -1,0 +1,107 @@
+//! What passes: as much, in the same order, as without TLS.
+
+use super::*;
+
+/// Bytes in which nothing repeats.
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        (state >> 24) as u8
+    };
+    std::iter::repeat_with(next).take(bytes).collect()
+}
+
+#[tokio::test]
+async fn large_values_pass_both_ways() {
+    let world = World::new();
+    let server = world.server().await;
+    let mut client = world.guest().visit(&server).await.unwrap();
+    let value = noise(5 << 20);
+    let opening = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len());
+    client.say([opening.as_bytes(), &value, b"\r\n"].concat()).await.unwrap();
+    client.hear("+OK\r\n").await.unwrap();
+    assert_eq!(server.keys().get("k").unwrap(), value);
+    client.say("GET k\r\n").await.unwrap();
+    let answer = [format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat();
+    let mut heard = vec![0; answer.len()];
+    client.0.read_exact(&mut heard).await.unwrap();
+    assert!(heard == answer, "the value comes back as it was");
+}
+
+#[tokio::test]
+async fn a_pipeline_is_answered_in_order() {
+    const REQUESTS: usize = 20_000;
+    let world = World::new();
+    let server = world.server().await;
+    let mut client = world.guest().visit(&server).await.unwrap();
+    client.say("INCR n\r\n".repeat(REQUESTS)).await.unwrap();
+    let expected: String = (1..=REQUESTS).map(|n| format!(":{n}\r\n")).collect();
+    client.hear(expected).await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_reads_late_misses_nothing() {
+    const REQUESTS: usize = 40;
+    let world = World::new();
+    let server = world.server().await;
+    let mut client = world.guest().visit(&server).await.unwrap();
+    let value = noise(1 << 20);
+    server.keys().set("k", &value, None);
+    // Far more than the sockets take, so that the server stands with a record half sent; others notice nothing.
+    client.say("GET k\r\n".repeat(REQUESTS)).await.unwrap();
+    let mut other = world.guest().visit(&server).await.unwrap();
+    for n in 1..=100 {
+        other.ask("INCR n", &format!(":{n}\r\n")).await;
+    }
+    let answer = [format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat();
+    let mut heard = vec![0; answer.len()];
+    for request in 0..REQUESTS {
+        client.0.read_exact(&mut heard).await.unwrap();
+        assert!(heard == answer, "answer {request} is whole");
+    }
+}
+
+#[tokio::test]
+async fn pushes_and_answers_to_waiting_calls_come_through() {
+    let world = World::new();
+    let server = world.server().await;
+    let mut listener = world.guest().visit(&server).await.unwrap();
+    let mut waiter = world.guest().visit(&server).await.unwrap();
+    let mut actor = world.guest().visit(&server).await.unwrap();
+    listener.ask("SUBSCRIBE news", "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n").await;
+    waiter.say("BLPOP list 0\r\n").await.unwrap();
+    loop {
+        // The call waits once the server counts it.
+        actor.say("INFO clients\r\n").await.unwrap();
+        let bytes: usize = actor.line().await[1..].parse().unwrap();
+        let mut info = vec![0; bytes + 2];
+        actor.0.read_exact(&mut info).await.unwrap();
+        if String::from_utf8(info).unwrap().contains("blocked_clients:1") {
+            break;
+        }
+    }
+    actor.ask("PUBLISH news hello", ":1\r\n").await;
+    listener.hear("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n").await.unwrap();
+    actor.ask("RPUSH list item", ":1\r\n").await;
+    waiter.hear("*2\r\n$4\r\nlist\r\n$4\r\nitem\r\n").await.unwrap();
+}
+
+#[tokio::test]
+async fn the_end_is_said_and_not_only_cut() {
+    let world = World::new();
+    let server = world.server().await;
+    for (request, answer) in
+        [("QUIT", "+OK\r\n"), ("*1\r\nx", "-ERR Protocol error: expected '$', got 'x'\r\n")]
+    {
+        let mut client = world.guest().visit(&server).await.unwrap();
+        client.ask(request, answer).await;
+        // Without the word of the end this would be an error.
+        assert_eq!(client.0.read(&mut [0; 9]).await.unwrap(), 0, "{request}");
+    }
+    let mut client = world.guest().visit(&server).await.unwrap();
+    server.stop();
+    assert_eq!(client.0.read(&mut [0; 9]).await.unwrap(), 0);
+}
