@@ -66,6 +66,13 @@ fn check(directives: Vec<Directive>) -> Result<Gathered, Fault> {
     let mut gathered = Gathered::default();
     for Directive { name, words, origin } in directives {
         if name == "user" {
+            // One argument may hold the whole line: `--user 'alice on nopass'`.
+            let line = words.join(" ");
+            let words = if words.len() == 1 {
+                line.split_ascii_whitespace().map(str::to_owned).collect()
+            } else {
+                words
+            };
             let mut words = words.into_iter();
             let user = words.next().ok_or_else(|| format!("user: a name is missing ({origin})"))?;
             gathered.users.push((user, words.collect()));

@@ -30,10 +30,14 @@ pub(super) fn install(shared: &Shared, lines: &[Line]) -> Result<(), StartError>
             return Err(refused("is there twice".into()));
         }
         let words = std::iter::once("reset").chain(rules.iter().map(String::as_str)).map(str::as_bytes);
-        shared
-            .acl
-            .set(name.as_bytes(), words, shared.acl_terms())
-            .map_err(|error| refused(reason(&error)))?;
+        let made = shared.acl.set(name.as_bytes(), words, shared.acl_terms());
+        made.map_err(|error| match error {
+            // What is taken for the name may have a password in it.
+            SetError::Name => {
+                StartError::Unusable("user: a name cannot contain spaces or null characters".into())
+            }
+            error => refused(reason(&error)),
+        })?;
     }
     let loaded = shared.load_acl_file();
     loaded.map_err(|error| StartError::Unusable(String::from_utf8_lossy(&error).into_owned()))?;
@@ -43,8 +47,7 @@ pub(super) fn install(shared: &Shared, lines: &[Line]) -> Result<(), StartError>
 /// What is wrong, without the rule where that is a password.
 fn reason(error: &SetError) -> String {
     match error {
-        SetError::Name => "a name cannot contain spaces or null characters".into(),
-        SetError::Users => "there are too many users".into(),
+        SetError::Name | SetError::Users => "there are too many users".into(),
         SetError::Parenthesis(word) => format!("the parenthesis of '{}' is not closed", word.escape_ascii()),
         SetError::Rule(rule, error) if matches!(rule.first(), Some(b'<' | b'>' | b'#' | b'!')) => {
             error.to_string()
