@@ -111,7 +111,7 @@ impl Client {
                 (ours, theirs) => return Err(difference(spell(ours), spell(theirs))),
             };
         let unasked = [our_inbox.unasked(), their_inbox.unasked()].map(listening::in_kinds);
-        if unasked[0] != unasked[1] {
+        if !listening::same_unasked(&unasked[0], &unasked[1]) {
             let heard = Request::new(vec![b"(heard)".to_vec()], Relaxed::Exact);
             let [ours, theirs] = unasked.map(|all| all.spell());
             return Err(Box::new(Difference { request: heard, ours, theirs }));

@@ -114,8 +114,6 @@ impl World {
     }
 
     fn step(&mut self, step: &Step, at: usize) -> Result<(), Parted> {
-        let passed = self.theirs.unix_ms() - self.ours.unix_ms();
-        self.ours.advance(Duration::from_millis(u64::try_from(passed).unwrap_or(0)));
         self.unblock(step.client, at)?;
         let requests: Vec<Request> = step.requests.iter().flat_map(Request::parts).collect();
         let mut bytes = Vec::new();
@@ -199,6 +197,8 @@ impl World {
     }
 
     fn send_bytes(&mut self, client: usize, bytes: &[u8]) {
+        let passed = self.theirs.unix_ms() - self.ours.unix_ms();
+        self.ours.advance(Duration::from_millis(u64::try_from(passed).unwrap_or(0)));
         let [ours, theirs] = &self.clients[client].inboxes;
         self.ours.send(ours.link, bytes);
         self.theirs.send(theirs.link, bytes);
