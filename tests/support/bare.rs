@@ -80,10 +80,12 @@ impl Bare {
 pub(crate) const SHARDS: usize = 8;
 
 /// A request as clients write it.
-pub(crate) fn request(words: &[&str]) -> Vec<u8> {
+pub(crate) fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    for word in words.iter().map(AsRef::as_ref) {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
     }
     bytes
 }
@@ -100,5 +102,5 @@ pub(crate) const EXTEND: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
 pub(crate) fn load(bare: &mut Bare, text: &str) -> String {
     let answer = bare.send(&request(&["SCRIPT", "LOAD", text]));
     let answer = std::str::from_utf8(answer).expect("hexadecimal digits");
-    answer.strip_prefix("$40\r\n").expect("a recognised script").trim_end().to_owned()
+    answer.strip_prefix("$40\r\n").expect("a plain script").trim_end().to_owned()
 }
