@@ -1,12 +1,14 @@
-//! What a script costs that is not recognised: on the interpreter, from the bytes of its EVALSHA to those of its answer.
+//! What a script costs, run natively and on the interpreter: from the bytes of its EVALSHA to those of its answer.
 //!
 //! One connection and no socket, as in `commands`. `cargo bench --bench scripts -- four` runs some of them. A count of
 //! instructions is repeatable where a clock is not: `valgrind --tool=callgrind --toggle-collect='*Bare*send*'` on the binary
 //! with `--test`.
 
 #[path = "../tests/support/bare.rs"]
-#[allow(dead_code, reason = "scripts want less of it")]
+#[expect(dead_code, reason = "for other benches")]
 mod bare;
+#[path = "../tests/support/shapes.rs"]
+mod shapes;
 
 use std::hint::black_box;
 
@@ -14,7 +16,7 @@ use bare::{Bare, load, request};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 /// Scripts, each with its words after the digest, and how its answer begins.
-pub(crate) const SCRIPTS: &[(&str, &str, &[&str], &str)] = &[
+const SCRIPTS: &[(&str, &str, &[&str], &str)] = &[
     ("a number", "return 1", &["0"], ":1\r\n"),
     ("one get", "return redis.call('get', KEYS[1])", &["1", "held"], "$5\r\ntoken\r\n"),
     (
@@ -49,17 +51,54 @@ pub(crate) const SCRIPTS: &[(&str, &str, &[&str], &str)] = &[
     ("an error that is caught", "return redis.pcall('incr', KEYS[1]).err", &["1", "held"], "$42\r\n"),
 ];
 
+/// Scripts of lock clients, by their names in `shapes.txt`, with the words after the digest. The state that each finds is the
+/// one that it leaves.
+const OF_CLIENTS: &[(&str, &[&str])] = &[
+    ("RedissonLock.tryLockInnerAsync", &["1", "reentrant", "30000", "me"]),
+    (
+        "RedissonLock.unlockInnerAsync",
+        &["3", "reentrant", "channel", "latch", "0", "30000", "me", "publish", "30000"],
+    ),
+    ("LockTask.buildChunk", &["1", "reentrant", "30000", "me"]),
+    ("RedissonFencedLock.tryLockInnerAsync", &["2", "reentrant", "fence", "30000", "me"]),
+    ("RedissonReadLock.tryLockInnerAsync", &["2", "shared", "timeouts", "30000", "me", "me:write"]),
+    ("RedissonSemaphore.tryAcquireAsync0", &["1", "permits", "0"]),
+    (
+        "RedissonPermitExpirableSemaphore.availablePermitsAsync",
+        &["3", "permits", "holders", "channel", "0", "publish"],
+    ),
+    ("semaphore acquire", &["1", "holders", "10", "me", "30000", "1700000000000"]),
+    ("multi acquire", &["1", "holders", "10", "2", "me", "30000", "1700000000000"]),
+    ("bull job locks: extendLock", &["2", "held", "stalled", "token", "30000", "job"]),
+    ("@upstash/lock: release", &["1", "held", "somebody else"]),
+];
+
+/// A statement that keeps a script from being run natively, and does nothing.
+const DETOUR: &str = "local unseen = function() end ";
+
 fn scripts(criterion: &mut Criterion) {
     let mut bare = Bare::new();
     bare.send(&request(&["SET", "held", "token"]));
+    bare.send(&request(&["SET", "permits", "5"]));
+    let of_clients = shapes::shapes();
     let mut group = criterion.benchmark_group("script");
-    for (name, text, words, answer) in SCRIPTS {
-        let sha = load(&mut bare, text);
-        let bytes = request(&[&["EVALSHA", &sha], *words].concat());
-        // A bench of the wrong answer is worse than none.
-        let got = String::from_utf8_lossy(bare.send(&bytes)).into_owned();
-        assert!(got.starts_with(answer), "{name}: {got}");
-        group.bench_function(*name, |bencher| bencher.iter(|| bare.send(black_box(&bytes)).len()));
+    let own = SCRIPTS.iter().map(|(name, text, words, answer)| (*name, *text, *words, *answer));
+    let others = OF_CLIENTS.iter().map(|(name, words)| {
+        let found = of_clients.iter().find(|(own, _)| own.contains(name));
+        let (own, text) = found.unwrap_or_else(|| panic!("{name} is not among the shapes"));
+        (*own, text.as_str(), *words, "")
+    });
+    for (name, text, words, answer) in own.chain(others) {
+        for (way, text) in [("as it is", text.to_owned()), ("interpreted", format!("{DETOUR}{text}"))] {
+            let sha = load(&mut bare, &text);
+            let bytes = request(&[&["EVALSHA", &sha], words].concat());
+            // A bench of the wrong answer is worse than none.
+            let got = String::from_utf8_lossy(bare.send(&bytes)).into_owned();
+            assert!(got.starts_with(answer) && !got.starts_with('-'), "{name}: {got}");
+            group.bench_function(format!("{name}, {way}"), |bencher| {
+                bencher.iter(|| bare.send(black_box(&bytes)).len());
+            });
+        }
     }
     group.finish();
 }

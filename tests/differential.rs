@@ -9,6 +9,8 @@
 #[path = "differential/mod.rs"]
 mod differential;
 // The engine and the real servers are those of the transcripts, which use more of what they can do.
+#[path = "support/shapes.rs"]
+mod shapes;
 #[allow(dead_code)]
 mod support;
 

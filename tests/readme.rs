@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use redlatch::commands::row::Group;
 use redlatch::commands::{Command, table};
-use redlatch::scripts::{KNOWN, recognise, texts};
+use redlatch::scripts::KNOWN;
 use redlatch::state::settings::{Kind, Setting};
 use redlatch::state::settings_table;
 
@@ -142,25 +142,19 @@ fn lines(command: &Command) -> Vec<String> {
     is_own.then(|| line(command)).into_iter().chain(subcommands).collect()
 }
 
-/// The clients whose scripts are recognised: those that run, and those that call a command that is not there.
+/// The clients whose scripts are known, and those scripts.
 fn scripts() -> String {
-    let has_all = |text: &String| {
-        let script = recognise(text.as_bytes()).expect("a text of the table");
-        script.commands().all(|name| table().find(name.as_bytes()).is_some())
-    };
-    let runs: BTreeSet<&str> =
-        texts().iter().filter(|(text, _)| has_all(text)).map(|(_, name)| *name).collect();
-    // By the client in lower case: how it is written, what runs, what does not.
-    let mut clients: BTreeMap<String, (&str, [BTreeSet<&str>; 2])> = BTreeMap::new();
+    // By the client in lower case: how it is written, and its scripts.
+    let mut clients: BTreeMap<String, (&str, BTreeSet<&str>)> = BTreeMap::new();
     for known in KNOWN {
         let (client, what) = known.client.rsplit_once(": ").expect("`client: script`");
-        let (_, scripts) = clients.entry(client.to_lowercase()).or_insert((client, Default::default()));
-        scripts[usize::from(!runs.contains(known.row))].insert(what);
+        let (_, scripts) = clients.entry(client.to_lowercase()).or_insert((client, BTreeSet::new()));
+        scripts.insert(what);
     }
-    let mut text = String::from("\n| client | its scripts | not yet |\n|---|---|---|\n");
+    let mut text = String::from("\n| client | its scripts |\n|---|---|\n");
     for (client, scripts) in clients.into_values() {
-        let [run, wait] = scripts.map(|names| names.into_iter().collect::<Vec<_>>().join(", "));
-        text.push_str(&format!("| {} | {} | {} |\n", escaped(client), escaped(&run), escaped(&wait)));
+        let scripts = scripts.into_iter().collect::<Vec<_>>().join(", ");
+        text.push_str(&format!("| {} | {} |\n", escaped(client), escaped(&scripts)));
     }
     text
 }

@@ -1,9 +1,11 @@
-//! The script recogniser against the world: the texts that clients really send, mutations of them, and a real Redis.
+//! Plain scripts against the world: the texts that clients really send, mutations of them, the interpreter, a real Redis.
 //!
-//! What belongs here: anything that needs files or a server beside the recogniser. Laws over the table and the folding
-//! rules stand with the code. Two environment variables widen the run, and each test says so when it is skipped:
-//! `REDLATCH_SCRIPTS_DIR`, filled by `tests/scripts/collect.py`, and `REDLATCH_REDIS_SERVER`, the path of a redis-server.
+//! What belongs here: anything that needs files or a server beside the reader of scripts. Two environment variables widen
+//! the run, and each test says so when it is skipped: `REDLATCH_SCRIPTS_DIR`, filled by `tests/scripts/collect.py`, and
+//! `REDLATCH_REDIS_SERVER`, the path of a redis-server.
 
+#[path = "scripts/draw.rs"]
+mod draw;
 #[cfg(feature = "lua")]
 #[path = "scripts/law.rs"]
 mod law;
@@ -11,11 +13,15 @@ mod law;
 mod mutate;
 #[path = "scripts/real.rs"]
 mod real;
+#[path = "support/shapes.rs"]
+mod shapes;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use redlatch::scripts::{KNOWN, Shape, recognise, texts};
+use redlatch::scripts::KNOWN;
+use redlatch::scripts::plain::Program;
+use shapes::shapes;
 
 /// The collected texts by their SHA-1, or a word on why there are none.
 fn collected() -> Option<BTreeMap<String, Vec<u8>>> {
@@ -37,7 +43,7 @@ mod corpus {
     use super::*;
 
     #[test]
-    fn every_text_that_a_client_sends_lands_on_its_row() {
+    fn every_text_that_a_client_is_known_to_send_is_plain() {
         let Some(collected) = collected() else { return };
         let mut absent = Vec::new();
         for known in KNOWN {
@@ -45,40 +51,75 @@ mod corpus {
                 absent.push(known.client);
                 continue;
             };
-            let found = recognise(text).unwrap_or_else(|| panic!("{}: not recognised", known.client));
-            assert_eq!(found.name(), known.row, "{}", known.client);
+            assert!(Program::read(text).is_some(), "{}: not plain", known.client);
         }
         eprintln!("{} texts checked, {} not collected: {absent:?}", collected.len(), absent.len());
     }
 
     #[test]
-    fn every_known_text_names_a_row_of_the_table() {
-        let names: Vec<_> = texts().into_iter().map(|(_, name)| name).collect();
-        for known in KNOWN {
-            assert!(names.contains(&known.row), "{}: {}", known.client, known.row);
+    fn every_shape_is_plain() {
+        for (name, script) in shapes() {
+            assert!(Program::read(script.as_bytes()).is_some(), "{name}: {script}");
         }
     }
-}
 
-mod mutations {
-    use super::*;
-
-    /// Every mutation is another script: it has no shape, another shape, or other operands in the same shape.
     #[test]
-    fn of_a_recognised_script_are_never_taken_for_it() {
-        // One of every hundred combined spellings would do; they differ from each other in one piece at a time.
-        let own = texts().into_iter().enumerate().filter(|(at, _)| *at < 60 || at % 23 == 0);
-        let mut scripts: Vec<String> = own.map(|(_, (text, _))| text).collect();
-        let found = collected().unwrap_or_default();
-        scripts.extend(found.into_values().filter_map(|text| String::from_utf8(text).ok()));
-        for script in scripts {
-            let shape = Shape::of(script.as_bytes()).unwrap();
-            for mutated in mutate::all(&script) {
-                let Ok(other) = Shape::of(mutated.as_bytes()) else { continue };
-                let same = other.canonical() == shape.canonical() && other.holes() == shape.holes();
-                assert!(!same || mutate::means_the_same(&script, &mutated), "{script}\n  {mutated}");
-            }
+    fn what_could_run_long_or_do_anything_is_not_plain() {
+        for script in [
+            "while true do end",
+            "repeat until true",
+            "for i = 1, 1e9 do end",
+            "for i = 1, 2 do for j = 1, 2 do end end",
+            "local n = redis.call('get', KEYS[1]) for i = 1, n do end",
+            "local l = redis.call('lrange', KEYS[1], 0, -1) for i, v in ipairs(l) do end",
+            "local function f() return f() end return f()",
+            "local function f() end local function g() f() end g()",
+            "redis.call('blpop', KEYS[1], 0)",
+            "redis.call('keys', '*')",
+            "local name = 'get' redis.call(name .. 'set', KEYS[1])",
+            "x = 1",
+            "return x",
+            "return redis.sha1hex('')",
+            "local s = 'x' return s:rep(3)",
+        ] {
+            assert!(Program::read(script.as_bytes()).is_none(), "{script}");
         }
+    }
+
+    #[test]
+    fn a_call_that_leaves_the_bounds_does_not_fit() {
+        let program = |script: &str| Program::read(script.as_bytes()).expect("a plain script");
+        let publish = program("redis.call(ARGV[1], KEYS[1], 'x')");
+        assert!(publish.fits(&[b"k"], &[b"publish"]) && publish.fits(&[b"k"], &[b"SPUBLISH"]));
+        assert!(!publish.fits(&[b"k"], &[b"set"]) && !publish.fits(&[b"k"], &[]));
+        let counted = program("local n = 0 for i = 1, tonumber(ARGV[1]) do n = n + 1 end return n");
+        assert!(
+            counted.fits(&[], &[b"1000"]) && !counted.fits(&[], &[b"1001"]) && !counted.fits(&[], &[b"x"])
+        );
+        let each = program("for i, k in ipairs(KEYS) do redis.call('del', k) end");
+        let keys: [&[u8]; 1001] = [b"k"; 1001];
+        assert!(each.fits(&keys[1..], &[]) && !each.fits(&keys, &[]));
+    }
+
+    #[test]
+    fn keys_that_are_not_declared_are_told_or_make_the_reach_open() {
+        let undeclared = |script: &str| -> Option<Vec<Vec<u8>>> {
+            let program = Program::read(script.as_bytes()).expect("a plain script");
+            let keys = program.undeclared(&[b"argument"])?;
+            Some(keys.map(<[u8]>::to_vec).collect())
+        };
+        assert_eq!(undeclared("redis.call('get', KEYS[1])"), Some(vec![]));
+        assert_eq!(undeclared("local k = KEYS[2] redis.call('get', k)"), Some(vec![]));
+        assert_eq!(undeclared("for i, k in ipairs(KEYS) do redis.call('del', k) end"), Some(vec![]));
+        assert_eq!(undeclared("for i = 1, #KEYS do redis.call('del', KEYS[i]) end"), Some(vec![]));
+        assert_eq!(undeclared("redis.call('del', unpack(KEYS))"), Some(vec![]));
+        assert_eq!(undeclared("redis.call('get', 'literal')"), Some(vec![b"literal".to_vec()]));
+        assert_eq!(undeclared("local k = ARGV[1] redis.call('get', k)"), Some(vec![b"argument".to_vec()]));
+        assert_eq!(undeclared("redis.call('publish', 'channel', 'x')"), Some(vec![]));
+        assert_eq!(undeclared("redis.call('get', KEYS[1] .. ':1')"), None);
+        assert_eq!(undeclared("local k = KEYS[1] k = 'other' redis.call('get', k)"), None);
+        assert_eq!(undeclared("for i, k in ipairs(ARGV) do redis.call('del', k) end"), None);
+        assert_eq!(undeclared("redis.call('mset', unpack(ARGV))"), None);
     }
 }
 
@@ -92,31 +133,33 @@ mod hostile {
 
         #[test]
         fn bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
-            let _ = recognise(&bytes);
+            let _ = Program::read(&bytes);
         }
 
         #[test]
         fn tokens_never_panic(words in proptest::collection::vec(0..mutate::WORDS.len(), 0..200)) {
             let text: Vec<_> = words.into_iter().map(|word| mutate::WORDS[word]).collect();
-            let _ = recognise(text.join(" ").as_bytes());
+            let _ = Program::read(text.join(" ").as_bytes());
         }
+    }
 
-        #[test]
-        fn blanks_and_comments_between_tokens_change_nothing(
-            row in any::<prop::sample::Index>(),
-            blanks in proptest::collection::vec(0..mutate::BLANKS.len(), 64),
-        ) {
-            let texts = texts();
-            let text = &texts[row.index(texts.len())].0;
-            let mut spread = String::new();
-            for (at, token) in mutate::tokens(text).into_iter().enumerate() {
-                spread.push_str(token);
-                // Lua wants the parenthesis of a call on the line of what is called, so these blanks hold no line end.
-                spread.push_str(mutate::BLANKS[blanks[at % blanks.len()]]);
-            }
-            let shape = Shape::of(text.as_bytes()).unwrap();
-            let spread = Shape::of(spread.as_bytes()).unwrap();
-            prop_assert_eq!(spread.canonical(), shape.canonical());
+    /// What is deep, or wide, in the tree is not run on a small stack, and Lua would not compile all of it.
+    #[test]
+    fn what_is_too_deep_or_too_wide_is_not_plain() {
+        let repeated = |head: &str, piece: &str, tail: &str| format!("{head}{}{tail}", piece.repeat(1_000));
+        for script in [
+            repeated("return 1", " + 1", ""),
+            repeated("return 1", " .. 1", ""),
+            repeated("return ", "not ", "1"),
+            repeated("return ", "(", ""),
+            repeated("local a = KEYS return a", "[1]", ""),
+            repeated("redis.call('del'", ", KEYS[1]", ")"),
+            repeated("return {", "1, ", "}"),
+            repeated("", "do ", ""),
+            repeated("", "local a ", ""),
+            format!("return {}1{}", "(".repeat(50), " + 1 + 1 + 1)".repeat(50)),
+        ] {
+            assert!(Program::read(script.as_bytes()).is_none(), "{script:.80}");
         }
     }
 
@@ -136,7 +179,7 @@ mod hostile {
             "return ((",
         ] {
             let text = piece.repeat(16 * 1024 / piece.len());
-            assert!(recognise(text.as_bytes()).is_none(), "{piece}");
+            assert!(Program::read(text.as_bytes()).is_none(), "{piece}");
         }
     }
 }
@@ -144,33 +187,17 @@ mod hostile {
 mod differential {
     use super::*;
 
-    /// The native program and the interpreter of a real Redis agree on reply, error text and what is left behind.
+    /// A plain script, run natively with a real Redis for its calls, does what that Redis' own interpreter does.
     #[test]
-    fn native_programs_do_what_redis_does() {
+    fn plain_scripts_do_what_redis_does() {
         let Some(mut redis) = real::Redis::from_environment() else { return };
-        let mut scripts: Vec<String> = texts().into_iter().map(|(text, _)| text).collect();
+        let mut scripts: Vec<String> = shapes().into_iter().map(|(_, text)| text).collect();
         scripts.extend(
             collected().unwrap_or_default().into_values().filter_map(|text| String::from_utf8(text).ok()),
         );
-        let mut cases = 0;
-        for (at, script) in scripts.iter().enumerate() {
-            cases += redis.compare(script, at);
-        }
+        let plain = scripts.iter().filter(|script| Program::read(script.as_bytes()).is_some());
+        let cases: usize = plain.map(|script| redis.compare(script, 20)).sum();
         eprintln!("{} scripts, {cases} cases", scripts.len());
         assert!(cases > scripts.len(), "most scripts must have fitted");
-    }
-
-    /// A mutation that still is some row of the table does what its own text says.
-    #[test]
-    fn mutations_that_are_recognised_do_what_they_say() {
-        let Some(mut redis) = real::Redis::from_environment() else { return };
-        let mut cases = 0;
-        for (at, (text, _)) in texts().into_iter().enumerate().filter(|(at, _)| *at < 60 || at % 97 == 0) {
-            for mutated in mutate::all(&text).into_iter().filter(|text| recognise(text.as_bytes()).is_some())
-            {
-                cases += redis.compare(&mutated, at);
-            }
-        }
-        eprintln!("{cases} cases");
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
     // A signal is registered with the runtime that waits for it.
     let entered = runtime.enter();
@@ -54,8 +54,9 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
     // The terminal may go; the server stays, as Redis does.
     let mut hangup = signal(SignalKind::hangup()).map_err(cannot)?;
+    // This thread serves, too.
+    let server = builder.start_here_and_on(threads - 1).map_err(|refused| refused.to_string())?;
     drop(entered);
-    let server = builder.start_on_threads(threads).map_err(|refused| refused.to_string())?;
     server.settings().on_change(move |settings| level(&settings.text("loglevel")));
     server.settings().on_proposal(judge_room);
     announce(&server, &settings);
@@ -71,6 +72,8 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     });
     tracing::info!(reason, "Ending");
     server.stop();
+    runtime.block_on(server.finished());
+    runtime.shutdown_background();
     server.join();
     for port_file in [settings.text("port-file"), settings.text("tls-port-file")] {
         if !port_file.is_empty() {

@@ -6,8 +6,6 @@
 #[cfg(feature = "lua")]
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use super::row::Flags;
 #[cfg(feature = "lua")]
 use super::watchdog::Guard;
@@ -18,7 +16,7 @@ use crate::keyspace::View;
 use crate::resp::{Protocol, Reply, Request};
 #[cfg(feature = "lua")]
 use crate::scripts::lua::Watchdog;
-use crate::scripts::native::{Answer, Calls};
+use crate::scripts::plain::Calls;
 #[cfg(feature = "lua")]
 use crate::state::running::{Function, Script as Running};
 use crate::state::session::Session;
@@ -32,9 +30,6 @@ pub(super) struct Inside<'c, 'k> {
     now: Now,
     session: &'c mut Session,
     shared: &'k Shared,
-    /// The last reply to a native program, and where its text lies.
-    replies: Vec<u8>,
-    text: (usize, usize),
     only_reads: bool,
     /// Whether it may call what could need memory while memory is short: its flags say so, or it has written already and
     /// is to come to its end.
@@ -61,11 +56,6 @@ impl Drop for Watched<'_> {
     }
 }
 
-/// Room for replies that a session keeps between scripts.
-const SCRATCH_BYTES_KEPT: usize = 4096;
-
-type Words<'a> = SmallVec<[&'a [u8]; 8]>;
-
 impl<'c, 'k> Inside<'c, 'k> {
     /// A script begins; where it `only_reads`, commands that write are refused to it.
     pub(super) fn new(
@@ -74,24 +64,20 @@ impl<'c, 'k> Inside<'c, 'k> {
         shared: &'k Shared,
         only_reads: bool,
     ) -> Self {
-        let replies = std::mem::take(&mut session.scratch);
         let (now, database) = (view.now(), session.database);
         let may_grow = !session.is_short_of_memory;
         let was_nested = std::mem::replace(&mut session.is_nested, true);
-        let (text, watched) = ((0, 0), None);
-        Self {
-            view,
-            now,
-            session,
-            shared,
-            replies,
-            text,
-            only_reads,
-            may_grow,
-            watched,
-            database,
-            was_nested,
-        }
+        Self { view, now, session, shared, only_reads, may_grow, watched: None, database, was_nested }
+    }
+
+    /// Room for replies, to be given back.
+    pub(super) fn take_scratch(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.session.scratch)
+    }
+
+    /// The room for replies, given back.
+    pub(super) fn keep_scratch(&mut self, scratch: Vec<u8>) {
+        self.session.scratch = scratch;
     }
 
     /// The script is over.
@@ -99,10 +85,6 @@ impl<'c, 'k> Inside<'c, 'k> {
         self.session.database = self.database;
         self.session.is_nested = self.was_nested;
         self.view.select(self.database);
-        let mut replies = self.replies;
-        replies.truncate(SCRATCH_BYTES_KEPT);
-        replies.shrink_to(SCRATCH_BYTES_KEPT);
-        self.session.scratch = replies;
     }
 
     /// Somebody looks after the script from here on, and others may see it.
@@ -185,29 +167,11 @@ impl<'c, 'k> Inside<'c, 'k> {
     pub(super) fn settings(&self) -> &'k Settings {
         &self.shared.settings
     }
-
-    /// The text of the last reply to a native program.
-    pub(super) fn last_text(&self) -> &[u8] {
-        &self.replies[self.text.0..self.text.1]
-    }
 }
 
 impl Calls for Inside<'_, '_> {
-    fn call(&mut self, name: &'static str, args: &[&[u8]]) -> Answer {
-        let mut words: Words<'_> = SmallVec::with_capacity(args.len() + 1);
-        words.push(name.as_bytes());
-        words.extend_from_slice(args);
-        let mut replies = std::mem::take(&mut self.replies);
-        replies.clear();
-        self.carry_out(&words, Protocol::Resp2, &mut replies);
-        self.replies = replies;
-        let (answer, start, end) = read(&self.replies);
-        self.text = (start, end);
-        answer
-    }
-
-    fn text(&self) -> &[u8] {
-        self.last_text()
+    fn call(&mut self, words: &[&[u8]], reply: &mut Vec<u8>) {
+        self.carry_out(words, Protocol::Resp2, reply);
     }
 }
 
@@ -215,6 +179,13 @@ impl Calls for Inside<'_, '_> {
 impl crate::scripts::lua::Commands for Inside<'_, '_> {
     fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>) {
         self.carry_out(words, protocol, reply);
+    }
+
+    fn limits(&self) -> Option<crate::scripts::lua::Limits> {
+        let account = &self.session.account;
+        let user = (!account.is_unlimited()).then(|| account.user())?;
+        let may_send = move |words: &[&[u8]]| rights::may_send(&user, words);
+        Some(crate::scripts::lua::Limits(Box::new(may_send)))
     }
 
     fn log(&mut self, level: crate::scripts::lua::Level, text: &[u8]) {
@@ -226,18 +197,5 @@ impl crate::scripts::lua::Commands for Inside<'_, '_> {
             Level::Notice => tracing::info!(%text, "script"),
             Level::Warning => tracing::warn!(%text, "script"),
         }
-    }
-}
-
-/// One reply in RESP2, and where its text lies.
-fn read(reply: &[u8]) -> (Answer, usize, usize) {
-    let line_end = reply.iter().position(|byte| *byte == b'\r').unwrap_or(reply.len());
-    let line = reply.get(1..line_end).unwrap_or_default();
-    match reply.first() {
-        Some(b':') => (Answer::Integer(crate::number::integer(line).unwrap_or(0)), 0, 0),
-        Some(b'+') => (Answer::Status, 1, line_end),
-        Some(b'-') => (Answer::Error, 1, line_end),
-        Some(b'$') if line != b"-1" => (Answer::Bulk, line_end + 2, reply.len() - 2),
-        _ => (Answer::Nil, 0, 0),
     }
 }

@@ -1,4 +1,4 @@
-//! The one interpreter of a server, for scripts that are not recognised; or, in a build without Lua, what is said instead.
+//! The one interpreter of a server, for scripts that are not plain; or, in a build without Lua, what is said instead.
 //!
 //! Owns    the state, made when the first such script comes: servers that see none pay nothing.
 //! Locks   every shard first, the interpreter second. Who holds all shards finds it free.
@@ -192,7 +192,7 @@ mod without_lua {
         pub(in super::super) fn flush(&self) {}
 
         pub(in super::super) fn check(&self, script: &Script, _: &Settings) -> Result<(), Refusal> {
-            Err(unrecognised(&script.hex))
+            Err(not_plain(&script.hex))
         }
 
         pub(in super::super) fn run(
@@ -201,7 +201,7 @@ mod without_lua {
             _: &mut Inside<'_, '_>,
             _: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
-            Err(unrecognised(&run.script.hex))
+            Err(not_plain(&run.script.hex))
         }
 
         pub(in super::super) fn load(&self, _: &[u8], _: &mut Inside<'_, '_>) -> Result<Loaded, Refusal> {
@@ -221,10 +221,10 @@ mod without_lua {
     }
 
     /// One clear error for what would need an interpreter.
-    fn unrecognised(hex: &str) -> Refusal {
+    fn not_plain(hex: &str) -> Refusal {
         Refusal::said(format!(
-            "ERR this server was built without Lua and runs recognised scripts only, and not script {hex}: supported are \
-             the releases, extensions, guarded reads and acquisitions of locks that lock clients send"
+            "ERR this server was built without Lua and runs plain scripts only, and not script {hex}: plain are the \
+             releases, extensions, guarded reads and acquisitions of locks that lock clients send"
         ))
     }
 }

@@ -1,6 +1,6 @@
 //! Scripts that clients have loaded, by the SHA-1 of their text.
 //!
-//! Owns    the cache; a script is read, and recognised or compiled, once, before it enters.
+//! Owns    the cache; a script is read, and compiled where it is not plain, once, before it enters.
 //! Bounds  scripts that only EVAL brought leave again when there are too many of them, the oldest first.
 
 use std::collections::VecDeque;
@@ -13,7 +13,8 @@ use sha1::{Digest, Sha1};
 
 use super::table;
 use crate::error::Refusal;
-use crate::scripts::{Flags as ScriptFlags, Header, Recognised, header, may_run_long, recognise};
+use crate::scripts::plain::Program;
+use crate::scripts::{Flags as ScriptFlags, Header, header, may_run_long};
 
 /// The SHA-1 of a script's text.
 pub(super) type Sha = [u8; 20];
@@ -25,8 +26,8 @@ pub struct Script {
     pub sha: Sha,
     /// The same in hexadecimal.
     pub hex: String,
-    /// What it means, if it is recognised.
-    pub program: Option<Recognised>,
+    /// What it does, if it is plain.
+    pub program: Option<Program>,
     /// What its first line says.
     pub flags: ScriptFlags,
     /// Whether it could take long where it is interpreted.
@@ -44,10 +45,9 @@ impl Script {
         let Header { flags, body } = header(text).map_err(Refusal::Quoted)?;
         let sha = digest(text);
         let (text, hex) = (Box::<[u8]>::from(text), hex(&sha));
-        // What a script calls has to be there: some scripts of the table wait for commands to come.
         let is_known = |command: &'static str| table().find(command.as_bytes()).is_some();
         let may_run_long = may_run_long(&text[body..]);
-        let program = recognise(&text[body..]).filter(|program| program.commands().all(is_known));
+        let program = Program::read(&text[body..]).filter(|program| program.commands().all(is_known));
         Ok(Self { sha, hex, program, flags, may_run_long, text, body })
     }
 

@@ -1,9 +1,9 @@
 //! Scripts: EVAL, EVALSHA, their read-only forms, and SCRIPT.
 //!
-//! Owns    how a script is found, on what it runs, and how its answer is given: recognised ones natively, all others on
-//!         the interpreter, with the same result.
-//! Locks   before the first call the shards of all keys of a recognised script, those its text names included; every shard
-//!         for an interpreted one.
+//! Owns    how a script is found, on what it runs, and how its answer is given: plain ones natively, all others on the
+//!         interpreter, with the same result.
+//! Locks   before the first call the shards of all keys of a plain script, those its text names included; every shard for
+//!         one that makes keys as it runs, and for an interpreted one.
 //! Source  Redis 7.0 `eval.c`, `script.c`; error texts of `redis.call` from `script_lua.c`.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::{Args, Call, Command, Outcome, Shared, help};
 use crate::error::Refusal;
 use crate::keyspace::{Reach, View};
 use crate::resp::Reply;
-use crate::scripts::native::{Answer, Item, Raised, Returned};
+use crate::scripts::plain::{Program, Raised};
 use crate::state::running::Unkillable;
 use crate::state::session::Session;
 
@@ -176,7 +176,7 @@ fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Cached {
     Yes,
-    /// It has yet to be compiled, too, if it is not recognised.
+    /// It has yet to be compiled, too, if it is not plain.
     NotYet,
 }
 
@@ -189,15 +189,17 @@ fn run(
     let program = script.program.as_ref().filter(|program| program.fits(&inputs.keys, &inputs.args));
     let mut keys: Words<'_> = SmallVec::new();
     let reach = match program {
-        Some(program) => {
-            keys.extend(inputs.keys.iter().copied());
-            keys.extend(program.undeclared(&inputs.keys, &inputs.args));
-            match keys.as_slice() {
-                [] => Reach::Nothing,
-                [one] => Reach::One(one),
-                many => Reach::Keys(many),
+        Some(program) => match program.undeclared(&inputs.args) {
+            Some(undeclared) => {
+                keys.extend(inputs.keys.iter().copied().chain(undeclared));
+                match keys.as_slice() {
+                    [] => Reach::Nothing,
+                    [one] => Reach::One(one),
+                    many => Reach::Keys(many),
+                }
             }
-        }
+            None => Reach::All,
+        },
         None if script.may_run_long && !call.session.may_be_held => return Ok(Outcome::Aside),
         // What an interpreted script touches cannot be known beforehand.
         None => Reach::All,
@@ -221,10 +223,8 @@ fn run(
         let mut inside = Inside::new(view, call.session, call.shared, only_reads);
         inside.may_grow |= script.flags.allow_oom;
         let result = match program {
-            Some(program) => {
-                let returned = program.run(&inputs.keys, &inputs.args, &mut inside);
-                answer(call.reply, script, returned, inside.last_text())
-            }
+            Some(program) => run_natively(program, inputs, &mut inside, call.reply)
+                .map_err(|raised| refusal(script, &raised)),
             None => {
                 let run = Run { script, keys: &inputs.keys, args: &inputs.args };
                 call.shared.interpreter.run(run, &mut inside, call.reply).map(|()| Outcome::Replied)
@@ -262,41 +262,27 @@ pub(super) struct Parts<'p, 'a, 'k> {
     pub(super) command: &'static Command,
 }
 
-/// What the script returned, in the client's protocol.
-fn answer(
+/// Room for replies that a session keeps between scripts.
+const SCRATCH_BYTES_KEPT: usize = 4096;
+
+fn run_natively(
+    program: &Program,
+    inputs: &Inputs<'_>,
+    inside: &mut Inside<'_, '_>,
     reply: &mut Reply<'_>,
-    script: &Script,
-    returned: Result<Returned, Raised>,
-    text: &[u8],
-) -> Result<Outcome, Refusal> {
-    match returned {
-        Err(error) => return Err(raised(text, script, error)),
-        Ok(Returned::Last(Answer::Bulk)) => reply.bulk(text),
-        Ok(Returned::Last(Answer::Status)) => reply.status(&String::from_utf8_lossy(text)),
-        Ok(Returned::Last(Answer::Error)) => reply.error_bytes(text),
-        Ok(Returned::Last(Answer::Integer(number)) | Returned::Integer(number)) => reply.integer(number),
-        Ok(Returned::Last(Answer::Nil) | Returned::Nil) => reply.null(),
-        Ok(Returned::Bulk(text)) => reply.bulk(text.as_bytes()),
-        Ok(Returned::Status(line)) => reply.status(line),
-        Ok(Returned::Error(line)) => return Err(Refusal::said(line)),
-        Ok(Returned::Array(items)) => {
-            reply.array(items.len());
-            for item in items {
-                match item {
-                    Item::Bulk(bytes) => reply.bulk(&bytes),
-                    Item::Integer(number) => reply.integer(number),
-                    Item::Nil => reply.null(),
-                }
-            }
-        }
-    }
-    Ok(Outcome::Replied)
+) -> Result<Outcome, Raised> {
+    let mut fresh = inside.take_scratch();
+    let result = program.run(&inputs.keys, &inputs.args, inside, &mut fresh, reply);
+    fresh.truncate(SCRATCH_BYTES_KEPT);
+    fresh.shrink_to(SCRATCH_BYTES_KEPT);
+    inside.keep_scratch(fresh);
+    result.map(|()| Outcome::Replied)
 }
 
-/// The error of a `redis.call` that ended the script.
-fn raised(line: &[u8], script: &Script, raised: Raised) -> Refusal {
-    let at = script.program.as_ref().map_or(1, |program| program.line(raised));
-    Refusal::Quoted([line, format!(" script: {}, on @user_script:{at}.", script.hex).as_bytes()].concat())
+/// The error that ended a script.
+fn refusal(script: &Script, raised: &Raised) -> Refusal {
+    let place = format!(" script: {}, on @user_script:{}.", script.hex, raised.line);
+    Refusal::Quoted([raised.text.as_slice(), place.as_bytes()].concat())
 }
 
 fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

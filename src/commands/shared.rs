@@ -40,7 +40,7 @@ pub struct Shared {
     pub stats: Vec<CommandStats>,
     /// Scripts that have been loaded.
     pub scripts: ScriptCache,
-    /// What runs the scripts that are not recognised.
+    /// What runs the scripts that are not plain.
     pub interpreter: Interpreter,
     /// The script that runs.
     pub running: Arc<Running>,

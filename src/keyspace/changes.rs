@@ -17,17 +17,23 @@ use crate::state::settings::Events;
 use crate::state::tracking::{Cause, Readers, Stale};
 use crate::types::Object;
 
-/// What a call has done so far.
+/// What a call has done so far. Small, for it is made for every call: most do nothing that anybody is to be told of.
 #[derive(Debug)]
 pub struct Changes {
     is_recorded: bool,
     events: Events,
-    pub(super) mutations: Vec<Mutation>,
-    happened: Vec<Happened>,
-    /// The earliest deadline set, in milliseconds; `u64::MAX` for none.
-    pub(super) earliest_ms: u64,
     /// Whether anything was changed at all.
     pub(super) is_dirty: bool,
+    /// The earliest deadline set, in milliseconds; `u64::MAX` for none.
+    pub(super) earliest_ms: u64,
+    aftermath: Option<Box<Aftermath>>,
+}
+
+/// What is left to do when a call is over, and whom to tell.
+#[derive(Debug, Default)]
+struct Aftermath {
+    mutations: Vec<Mutation>,
+    happened: Vec<Happened>,
     /// Keys that may have what somebody waits for, in the order in which they came to have it.
     ready: VecDeque<(u16, Bytes)>,
     /// Keys of which somebody keeps a copy.
@@ -35,7 +41,7 @@ pub struct Changes {
     /// Set when a whole database is gone: keys of which somebody kept a copy.
     flushed: Option<usize>,
     /// Objects that are no more: dropped when the shards are let go.
-    pub(super) garbage: Vec<Object>,
+    garbage: Vec<Object>,
 }
 
 #[derive(Debug)]
@@ -46,19 +52,14 @@ struct Happened {
 }
 
 impl Changes {
+    #[inline]
     pub(super) fn new(is_recorded: bool, events: Events) -> Self {
-        Self {
-            is_recorded,
-            events,
-            mutations: Vec::new(),
-            happened: Vec::new(),
-            earliest_ms: u64::MAX,
-            is_dirty: false,
-            ready: VecDeque::new(),
-            stale: Vec::new(),
-            flushed: None,
-            garbage: Vec::new(),
-        }
+        Self { is_recorded, events, is_dirty: false, earliest_ms: u64::MAX, aftermath: None }
+    }
+
+    #[cold]
+    fn aftermath(&mut self) -> &mut Aftermath {
+        self.aftermath.get_or_insert_default()
     }
 
     /// From now on these events are asked for.
@@ -71,7 +72,7 @@ impl Changes {
     pub(super) fn record(&mut self, mutation: impl FnOnce() -> Mutation) {
         self.is_dirty = true;
         if self.is_recorded {
-            self.mutations.push(mutation());
+            self.aftermath().mutations.push(mutation());
         }
     }
 
@@ -86,7 +87,7 @@ impl Changes {
     #[inline]
     pub fn event(&mut self, class: u8, event: &'static str, database: u16, key: &[u8]) {
         if !self.events.is_empty() && self.events.has(class) {
-            self.happened.push(Happened { event, database, key: Bytes::copy_from_slice(key) });
+            self.aftermath().happened.push(Happened { event, database, key: Bytes::copy_from_slice(key) });
         }
     }
 
@@ -101,10 +102,10 @@ impl Changes {
     #[cold]
     fn touch(&mut self, observers: &mut Observers, database: u16, key: &[u8], cause: Cause) {
         match observers.touch(database, key) {
-            Some((key, readers)) => self.stale.push(Stale { key, readers, cause }),
+            Some((key, readers)) => self.aftermath().stale.push(Stale { key, readers, cause }),
             None if self.events.wants_names() => {
                 let (key, readers) = (Bytes::copy_from_slice(key), Readers::new());
-                self.stale.push(Stale { key, readers, cause });
+                self.aftermath().stale.push(Stale { key, readers, cause });
             }
             None => {}
         }
@@ -112,60 +113,83 @@ impl Changes {
 
     /// A key is remembered no more, for want of room: those who keep a copy are to know.
     pub(super) fn given_up(&mut self, key: Bytes, readers: Readers) {
-        self.stale.push(Stale { key, readers, cause: Cause::Room });
+        self.aftermath().stale.push(Stale { key, readers, cause: Cause::Room });
     }
 
     /// A key may have what somebody waits for.
     pub(super) fn ready(&mut self, database: u16, key: Bytes) {
-        self.ready.push_back((database, key));
+        self.aftermath().ready.push_back((database, key));
     }
 
     #[inline]
     pub(super) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        self.aftermath.as_ref().is_some_and(|aftermath| !aftermath.ready.is_empty())
     }
 
     pub(super) fn next_ready(&mut self) -> Option<(u16, Bytes)> {
-        self.ready.pop_front()
+        self.aftermath.as_mut()?.ready.pop_front()
     }
 
     /// A whole database is gone: every copy of anything may be out of date, `tracked` keys among them of which somebody
     /// keeps one.
     pub(super) fn flush(&mut self, tracked: usize) {
-        *self.flushed.get_or_insert(0) += tracked;
+        *self.aftermath().flushed.get_or_insert(0) += tracked;
+    }
+
+    /// An object is no more.
+    #[inline]
+    pub(super) fn discard(&mut self, object: Option<Object>) {
+        if let Some(object) = object {
+            self.aftermath().garbage.push(object);
+        }
+    }
+
+    /// The effects gathered, if somebody listens and there are any.
+    pub(super) fn mutations(&self) -> Option<&[Mutation]> {
+        let mutations = &self.aftermath.as_ref()?.mutations;
+        (!mutations.is_empty()).then_some(mutations)
     }
 
     /// Tells everybody concerned: events to the key's channel, then to the event's, as Redis does; then who keeps copies.
     #[inline]
     pub(super) fn tell(&mut self, audience: &Audience, author: ClientId) {
-        self.tell_events(&audience.channels);
-        if !self.stale.is_empty() {
-            audience.tracking.invalidate(&audience.clients, &self.stale, author);
-        }
-        if let Some(tracked) = self.flushed {
-            audience.tracking.forgotten(tracked);
-            audience.tracking.invalidate_all(&audience.clients);
+        if let Some(aftermath) = &mut self.aftermath {
+            aftermath.tell_events(self.events, &audience.channels);
+            aftermath.tell_readers(audience, author);
         }
     }
 
     /// Tells of the events so far: before the call that has caused them says something itself.
     #[inline]
     pub(super) fn tell_events(&mut self, channels: &Channels) {
-        if !self.happened.is_empty() {
-            self.publish_all(channels);
+        if let Some(aftermath) = &mut self.aftermath {
+            aftermath.tell_events(self.events, channels);
+        }
+    }
+}
+
+impl Aftermath {
+    #[cold]
+    fn tell_events(&mut self, events: Events, channels: &Channels) {
+        for Happened { event, database, key } in self.happened.drain(..) {
+            if events.has(b'K') {
+                let channel = [format!("__keyspace@{database}__:").as_bytes(), &key].concat();
+                channels.publish(&channel, event.as_bytes());
+            }
+            if events.has(b'E') {
+                channels.publish(format!("__keyevent@{database}__:{event}").as_bytes(), &key);
+            }
         }
     }
 
     #[cold]
-    fn publish_all(&mut self, channels: &Channels) {
-        for Happened { event, database, key } in self.happened.drain(..) {
-            if self.events.has(b'K') {
-                let channel = [format!("__keyspace@{database}__:").as_bytes(), &key].concat();
-                channels.publish(&channel, event.as_bytes());
-            }
-            if self.events.has(b'E') {
-                channels.publish(format!("__keyevent@{database}__:{event}").as_bytes(), &key);
-            }
+    fn tell_readers(&self, audience: &Audience, author: ClientId) {
+        if !self.stale.is_empty() {
+            audience.tracking.invalidate(&audience.clients, &self.stale, author);
+        }
+        if let Some(tracked) = self.flushed {
+            audience.tracking.forgotten(tracked);
+            audience.tracking.invalidate_all(&audience.clients);
         }
     }
 }

@@ -181,7 +181,7 @@ impl Occupied<'_> {
 
     pub(super) fn remove_entry(&mut self) {
         let object = self.place.shard.remove(self.id, self.place.hash);
-        self.place.changes.garbage.extend(object);
+        self.place.changes.discard(object);
         let (database, key) = (self.place.database, self.place.key);
         let removed = || Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: false };
         self.place.changes.record(removed);
@@ -277,7 +277,7 @@ impl Occupied<'_> {
     }
 
     fn discard_object(&mut self) {
-        self.place.changes.garbage.extend(self.place.shard.take_object(self.id));
+        self.place.changes.discard(self.place.shard.take_object(self.id));
     }
 
     /// Records the value and deadline as they are now.

@@ -15,7 +15,7 @@ use crate::sync::MutexGuard;
 #[derive(Debug)]
 pub(super) enum Locked<'k> {
     One(usize, MutexGuard<'k, Held>),
-    Many(SmallVec<[(usize, MutexGuard<'k, Held>); 4]>),
+    Many(SmallVec<[(usize, MutexGuard<'k, Held>); 2]>),
 }
 
 /// What a call does when a long call holds what it needs.

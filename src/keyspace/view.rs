@@ -117,8 +117,8 @@ impl<'k> View<'k> {
             if self.changes.has_ready() {
                 self.serve_parked();
             }
-            if !self.changes.mutations.is_empty() {
-                self.keyspace.record(&self.changes.mutations);
+            if let Some(mutations) = self.changes.mutations() {
+                self.keyspace.record(mutations);
             }
             if self.changes.earliest_ms != u64::MAX {
                 self.keyspace.rearm(self.changes.earliest_ms);
@@ -565,7 +565,7 @@ impl Held {
         }
         if self.shard.object(id).is_some_and(|object| object.shape().is_empty()) {
             changes.event(b'g', "del", database, &key);
-            changes.garbage.extend(self.shard.remove(id, hash));
+            changes.discard(self.shard.remove(id, hash));
             changes.record(|| Mutation::Remove { database, key, expired: true });
             return None;
         }
@@ -577,7 +577,7 @@ impl Held {
         changes.event(b'x', "expired", database, key);
         changes.record(|| Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: true });
         changes.touched(&mut self.observers, database, key, Cause::Expiry);
-        changes.garbage.extend(self.shard.remove(id, hash));
+        changes.discard(self.shard.remove(id, hash));
         self.expired += 1;
     }
 }

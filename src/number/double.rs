@@ -132,7 +132,7 @@ fn scaled(mantissa: u64, shift: i64) -> f64 {
     }
 }
 
-/// A double in the words of `%.17g`: up to 17 digits, none of them a trailing zero.
+/// A double in the words of `%.17g`, or of `%g` with fewer digits: none of them a trailing zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Text {
     buffer: [u8; TEXT_BYTES_MAX],
@@ -142,16 +142,25 @@ pub struct Text {
 impl Text {
     /// The text of `value`.
     pub fn new(value: f64) -> Self {
+        Self::rounded(value, DIGITS, INTEGERS_END)
+    }
+
+    /// The text of `value` as Lua 5.1 writes it: `%.14g`.
+    pub fn short(value: f64) -> Self {
+        Self::rounded(value, SHORT_DIGITS, SHORT_INTEGERS_END)
+    }
+
+    fn rounded(value: f64, most: usize, integers_end: f64) -> Self {
         let mut text = Self { buffer: [0; TEXT_BYTES_MAX], len: 0 };
         if value.is_nan() {
             // C shows the sign, and what divides zero by zero has one.
             text.push(if value.is_sign_negative() { b"-nan" } else { b"nan" });
         } else if value.is_infinite() {
             text.push(if value > 0.0 { b"inf" } else { b"-inf" });
-        } else if value.abs() < INTEGERS_END && value.trunc() == value && !is_negative_zero(value) {
+        } else if value.abs() < integers_end && value.trunc() == value && !is_negative_zero(value) {
             text.push(itoa::Buffer::new().format(value as i64).as_bytes());
         } else {
-            text.push_rounded(value);
+            text.push_rounded(value, most);
         }
         text
     }
@@ -166,11 +175,11 @@ impl Text {
         self.len += bytes.len();
     }
 
-    fn push_rounded(&mut self, value: f64) {
+    fn push_rounded(&mut self, value: f64, most: usize) {
         let mut raw = [0; TEXT_BYTES_MAX];
         let mut rest = &mut raw[..];
-        // One digit, a point, sixteen digits, an exponent: always shorter than the buffer.
-        let _ = write!(rest, "{:.16e}", value.abs());
+        // One digit, a point, at most sixteen digits, an exponent: always shorter than the buffer.
+        let _ = write!(rest, "{:.*e}", most - 1, value.abs());
         let left = rest.len();
         let raw = &raw[..TEXT_BYTES_MAX - left];
         let at = raw.iter().position(|byte| *byte == b'e').unwrap_or(raw.len());
@@ -184,7 +193,7 @@ impl Text {
             self.push(b"-");
         }
         match usize::try_from(exponent) {
-            Ok(whole) if whole < DIGITS => {
+            Ok(whole) if whole < most => {
                 self.push(&digits[..=whole]);
                 self.push_fraction(digits.get(whole + 1..used).unwrap_or_default());
             }
@@ -221,6 +230,9 @@ fn is_negative_zero(value: f64) -> bool {
 const DIGITS: usize = 17;
 /// From here on whole numbers have more than [`DIGITS`] digits.
 const INTEGERS_END: f64 = 1e17;
+/// The same for Lua's own texts.
+const SHORT_DIGITS: usize = 14;
+const SHORT_INTEGERS_END: f64 = 1e14;
 /// A sign, the digits, a point, zeros before them or an exponent behind; with room to spare.
 const TEXT_BYTES_MAX: usize = 32;
 /// Larger exponents than any request has digits to balance: 2^40 is more than four times its bits.
@@ -232,6 +244,23 @@ mod tests {
 
     fn text(value: f64) -> String {
         String::from_utf8(Text::new(value).as_bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn short_texts_are_those_of_lua() {
+        for (value, wanted) in [
+            (1.0, "1"),
+            (-2.5, "-2.5"),
+            (0.1, "0.1"),
+            (1.0 / 3.0, "0.33333333333333"),
+            (99_999_999_999_999.0, "99999999999999"),
+            (1e14, "1e+14"),
+            (1_700_000_000_000_123.0, "1.7000000000001e+15"),
+            (-0.0, "-0"),
+            (1e-5, "1e-05"),
+        ] {
+            assert_eq!(Text::short(value).as_bytes(), wanted.as_bytes(), "{wanted}");
+        }
     }
 
     #[test]

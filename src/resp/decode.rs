@@ -130,8 +130,13 @@ impl Decoder {
     }
 
     fn count(&mut self, buffer: &[u8], trust: Trust) -> Result<Option<u32>, ProtocolError> {
-        let Some(line) = self.line(buffer, ProtocolError::CountLine)? else { return Ok(None) };
-        let count = integer(&buffer[line.0 + 1..line.1]).ok_or(ProtocolError::ArgumentCount)?;
+        let count = match self.short(buffer, b'*') {
+            Some(count) => count,
+            None => {
+                let Some(line) = self.line(buffer, ProtocolError::CountLine)? else { return Ok(None) };
+                integer(&buffer[line.0 + 1..line.1]).ok_or(ProtocolError::ArgumentCount)?
+            }
+        };
         if count > ARGUMENTS_MAX {
             return Err(ProtocolError::ArgumentCount);
         }
@@ -147,12 +152,7 @@ impl Decoder {
         let length = match self.bulk {
             Some(length) => length,
             None => {
-                let Some(line) = self.line(buffer, ProtocolError::BulkLine)? else { return Ok(false) };
-                if buffer[line.0] != b'$' {
-                    return Err(ProtocolError::ExpectedBulk(buffer[line.0]));
-                }
-                let length = integer(&buffer[line.0 + 1..line.1]).ok_or(ProtocolError::BulkLength)?;
-                let length = u64::try_from(length).map_err(|_| ProtocolError::BulkLength)?;
+                let Some(length) = self.bulk_length(buffer)? else { return Ok(false) };
                 if length > trust.bulk_bytes_max {
                     return Err(ProtocolError::BulkLength);
                 }
@@ -164,20 +164,51 @@ impl Decoder {
                 {
                     return Err(ProtocolError::RequestTooLarge);
                 }
-                self.bulk = Some(length);
                 length
             }
         };
         let end = self.position + length;
         if buffer.len() < end + 2 {
+            self.bulk = Some(length);
             return Ok(false);
         }
         // Offsets fit: REQUEST_BYTES_MAX is far below 4 GiB.
         self.spans.push(Span { start: self.position as u32, end: end as u32 });
         self.position = end + 2;
-        self.searched = self.position;
         self.bulk = None;
         Ok(true)
+    }
+
+    /// The length that an argument announces, once its line has arrived.
+    #[inline]
+    fn bulk_length(&mut self, buffer: &[u8]) -> Result<Option<u64>, ProtocolError> {
+        let length = match self.short(buffer, b'$') {
+            Some(length) => length,
+            None => {
+                let Some(line) = self.line(buffer, ProtocolError::BulkLine)? else { return Ok(None) };
+                if buffer[line.0] != b'$' {
+                    return Err(ProtocolError::ExpectedBulk(buffer[line.0]));
+                }
+                integer(&buffer[line.0 + 1..line.1]).ok_or(ProtocolError::BulkLength)?
+            }
+        };
+        u64::try_from(length).map(Some).map_err(|_| ProtocolError::BulkLength)
+    }
+
+    /// The number in the line at `position`, stepped over, when it is as nearly always: the mark, a digit or two, CRLF, all
+    /// here. `None` says nothing but that a closer look is needed.
+    #[inline]
+    fn short(&mut self, buffer: &[u8], mark: u8) -> Option<i64> {
+        let digit = |byte: u8| byte.is_ascii_digit().then(|| i64::from(byte - b'0'));
+        let (number, bytes) = match buffer[self.position..] {
+            [first, ones, b'\r', _, ..] if first == mark => (digit(ones)?, 4),
+            [first, tens @ b'1'..=b'9', ones, b'\r', _, ..] if first == mark => {
+                (10 * digit(tens)? + digit(ones)?, 5)
+            }
+            _ => return None,
+        };
+        self.position += bytes;
+        Some(number)
     }
 
     /// The line at `position`, as offsets without its CRLF, once it has all arrived; steps over it.
@@ -193,7 +224,6 @@ impl Decoder {
             Some(found) if from + found + 1 < buffer.len() => {
                 let end = from + found;
                 self.position = end + 2;
-                self.searched = self.position;
                 Ok(Some((start, end)))
             }
             Some(found) => {

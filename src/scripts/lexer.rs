@@ -7,7 +7,19 @@
 
 use std::borrow::Cow;
 
-use super::shape::NotAShape;
+/// Why a text is not cut into tokens.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub(super) enum Unread {
+    /// More bytes or tokens than a lock script has.
+    #[error("too long")]
+    TooLong,
+    /// A byte or an escape that no Lua token has.
+    #[error("unexpected byte")]
+    UnexpectedByte,
+    /// A string or a long comment that does not end.
+    #[error("unfinished string or comment")]
+    UnfinishedText,
+}
 
 /// The longest script that is looked at. The longest lock script known is a tenth of it.
 pub const SCRIPT_BYTES_MAX: usize = 16 * 1024;
@@ -45,15 +57,15 @@ pub(super) struct Lexeme<'a> {
 }
 
 /// Cuts a script into tokens; comments and white space are gone.
-pub(super) fn tokens(script: &[u8]) -> Result<Vec<Lexeme<'_>>, NotAShape> {
+pub(super) fn tokens(script: &[u8]) -> Result<Vec<Lexeme<'_>>, Unread> {
     if script.len() > SCRIPT_BYTES_MAX {
-        return Err(NotAShape::TooLong);
+        return Err(Unread::TooLong);
     }
     let mut lexer = Lexer { script, at: 0, line: 1 };
     let mut found = Vec::new();
     while let Some(token) = lexer.next()? {
         if found.len() == TOKENS_MAX {
-            return Err(NotAShape::TooLong);
+            return Err(Unread::TooLong);
         }
         found.push(Lexeme { token, line: lexer.line });
     }
@@ -67,7 +79,7 @@ struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    fn next(&mut self) -> Result<Option<Token<'a>>, NotAShape> {
+    fn next(&mut self) -> Result<Option<Token<'a>>, Unread> {
         self.skip_blanks()?;
         let Some(byte) = self.peek() else { return Ok(None) };
         let token = match byte {
@@ -84,7 +96,7 @@ impl<'a> Lexer<'a> {
         Ok(Some(token))
     }
 
-    fn skip_blanks(&mut self) -> Result<(), NotAShape> {
+    fn skip_blanks(&mut self) -> Result<(), Unread> {
         while let Some(byte) = self.peek() {
             match byte {
                 b'\n' | b'\r' => self.new_line(),
@@ -96,7 +108,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    fn comment(&mut self) -> Result<(), NotAShape> {
+    fn comment(&mut self) -> Result<(), Unread> {
         self.at += 2;
         if self.peek() == Some(b'[') {
             // A comment that opens like a long bracket but is none is an ordinary one, never an error.
@@ -149,7 +161,7 @@ impl<'a> Lexer<'a> {
         ascii(&self.script[start..self.at])
     }
 
-    fn quoted(&mut self, quote: u8) -> Result<Cow<'a, [u8]>, NotAShape> {
+    fn quoted(&mut self, quote: u8) -> Result<Cow<'a, [u8]>, Unread> {
         let start = self.at + 1;
         let script = self.script;
         let plain =
@@ -164,7 +176,7 @@ impl<'a> Lexer<'a> {
         let mut text = Vec::new();
         loop {
             match self.peek() {
-                None | Some(b'\n' | b'\r') => return Err(NotAShape::UnfinishedText),
+                None | Some(b'\n' | b'\r') => return Err(Unread::UnfinishedText),
                 Some(b'\\') => self.escape(&mut text)?,
                 Some(byte) => {
                     self.at += 1;
@@ -177,9 +189,9 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn escape(&mut self, text: &mut Vec<u8>) -> Result<(), NotAShape> {
+    fn escape(&mut self, text: &mut Vec<u8>) -> Result<(), Unread> {
         self.at += 1;
-        let Some(byte) = self.peek() else { return Err(NotAShape::UnfinishedText) };
+        let Some(byte) = self.peek() else { return Err(Unread::UnfinishedText) };
         match byte {
             b'\n' | b'\r' => {
                 self.new_line();
@@ -193,7 +205,7 @@ impl<'a> Lexer<'a> {
                     code = code * 10 + u16::from(digit - b'0');
                     self.at += 1;
                 }
-                text.push(u8::try_from(code).map_err(|_| NotAShape::UnexpectedByte)?);
+                text.push(u8::try_from(code).map_err(|_| Unread::UnexpectedByte)?);
                 return Ok(());
             }
             _ => {}
@@ -213,7 +225,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// The level of the long bracket that opens here, past which it moves; `None`, unmoved, where there is none.
-    fn long_bracket(&mut self) -> Result<Option<usize>, NotAShape> {
+    fn long_bracket(&mut self) -> Result<Option<usize>, Unread> {
         let level = self.script[self.at + 1..].iter().take_while(|byte| **byte == b'=').count();
         match self.peek_at(level + 1) {
             Some(b'[') => {
@@ -221,11 +233,11 @@ impl<'a> Lexer<'a> {
                 Ok(Some(level))
             }
             _ if level == 0 => Ok(None),
-            _ => Err(NotAShape::UnexpectedByte),
+            _ => Err(Unread::UnexpectedByte),
         }
     }
 
-    fn long_text(&mut self, level: usize) -> Result<Cow<'a, [u8]>, NotAShape> {
+    fn long_text(&mut self, level: usize) -> Result<Cow<'a, [u8]>, Unread> {
         if matches!(self.peek(), Some(b'\n' | b'\r')) {
             self.new_line();
         }
@@ -242,12 +254,12 @@ impl<'a> Lexer<'a> {
                     return Ok(Cow::Owned(text));
                 }
                 // Lua 5.1 refuses to nest brackets of level 0.
-                b'[' if level == 0 && self.peek_at(1) == Some(b'[') => return Err(NotAShape::UnexpectedByte),
+                b'[' if level == 0 && self.peek_at(1) == Some(b'[') => return Err(Unread::UnexpectedByte),
                 _ => text.push(byte),
             }
             self.at += 1;
         }
-        Err(NotAShape::UnfinishedText)
+        Err(Unread::UnfinishedText)
     }
 
     fn closes(&self, level: usize) -> bool {
@@ -255,14 +267,14 @@ impl<'a> Lexer<'a> {
         rest.len() > level && rest[..level].iter().all(|byte| *byte == b'=') && rest[level] == b']'
     }
 
-    fn symbol(&mut self) -> Result<Token<'a>, NotAShape> {
+    fn symbol(&mut self) -> Result<Token<'a>, Unread> {
         let rest = &self.script[self.at..];
         match SYMBOLS.iter().find(|symbol| rest.starts_with(symbol.as_bytes())) {
             Some(symbol) => {
                 self.at += symbol.len();
                 Ok(Token::Mark(symbol))
             }
-            None => Err(NotAShape::UnexpectedByte),
+            None => Err(Unread::UnexpectedByte),
         }
     }
 
@@ -356,8 +368,8 @@ mod words {
 
     #[test]
     fn a_script_past_the_bounds_is_refused() {
-        assert_eq!(tokens(&vec![b' '; SCRIPT_BYTES_MAX + 1]), Err(NotAShape::TooLong));
-        assert_eq!(tokens("a ".repeat(TOKENS_MAX + 1).as_bytes()), Err(NotAShape::TooLong));
+        assert_eq!(tokens(&vec![b' '; SCRIPT_BYTES_MAX + 1]), Err(Unread::TooLong));
+        assert_eq!(tokens("a ".repeat(TOKENS_MAX + 1).as_bytes()), Err(Unread::TooLong));
         assert_eq!(tokens("a ".repeat(TOKENS_MAX).as_bytes()).unwrap().len(), TOKENS_MAX);
     }
 }

@@ -191,8 +191,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
 
     /// The connection has seen to everything of that turn.
     fn settle(&self, turn: u64) {
-        self.client.settled.store(turn, SeqCst);
-        self.house.settled();
+        if self.house.is_manual() {
+            self.client.settled.store(turn, SeqCst);
+            self.house.settled();
+        }
     }
 
     /// One round: requests, mail, output, input. Ready when another round may find something to do, or with an error

@@ -169,6 +169,11 @@ impl Server {
         self.house.stopped().await;
     }
 
+    /// Resolves when the server has been ended and its connections have their last answers, or are not reading them.
+    pub(crate) async fn finished(&self) {
+        self.house.finished().await;
+    }
+
     /// Waits until the server has been ended and its threads are done. Only for servers that have threads of their own.
     pub fn join(self) {
         let threads = self.threads.as_ref().map(|threads| std::mem::take(&mut *threads.0.lock()));

@@ -187,25 +187,39 @@ impl Builder {
     /// # Errors
     /// As [`Builder::start`].
     pub fn start_on_threads(self, threads: usize) -> Result<Server, StartError> {
-        let mut runtimes = Vec::new();
-        for index in 0..threads.max(1) {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtimes.push((index, runtime));
-        }
-        let handles: Vec<_> = runtimes.iter().map(|(_, runtime)| runtime.handle().clone()).collect();
-        let guard = handles[0].clone();
-        let entered = guard.enter();
+        self.start_among(None, threads.max(1))
+    }
+
+    /// Starts the server in the caller's runtime, which others may share, and on `threads` threads beside it. A process
+    /// with one thread in all is spared what the system charges for sharing files among threads.
+    ///
+    /// # Errors
+    /// As [`Builder::start`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub(crate) fn start_here_and_on(self, threads: usize) -> Result<Server, StartError> {
+        self.start_among(Some(Handle::current()), threads)
+    }
+
+    fn start_among(self, here: Option<Handle>, threads: usize) -> Result<Server, StartError> {
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtimes: Vec<_> = std::iter::repeat_with(runtime).take(threads).collect::<Result<_, _>>()?;
+        let others = runtimes.iter().map(|runtime| runtime.handle().clone());
+        let handles: Vec<_> = here.into_iter().chain(others).collect();
+        let first = handles[0].clone();
+        let entered = first.enter();
         let threads = handle::Threads::default();
         let server = match self.start_on(Workers::new(handles), Some(threads.clone())) {
             Ok(server) => server,
             Err(error) => {
                 // Dropped where they are, they would wait for their tasks, which asynchronous callers must not.
-                runtimes.into_iter().for_each(|(_, runtime)| runtime.shutdown_background());
+                runtimes.into_iter().for_each(|runtime| runtime.shutdown_background());
                 return Err(error);
             }
         };
         drop(entered);
-        for (index, runtime) in runtimes {
+        for (index, runtime) in runtimes.into_iter().enumerate() {
             let house = server.house().clone();
             let body = move || {
                 runtime.block_on(house.finished());

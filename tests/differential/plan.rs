@@ -62,7 +62,7 @@ impl Stock {
             );
         }
         assert!(!commands.is_empty(), "the servers have commands in common");
-        let scripts = redlatch::scripts::texts().into_iter().map(|(text, _)| text).collect();
+        let scripts = crate::shapes::shapes().into_iter().map(|(_, text)| text).collect();
         Self { newer, commands, scripts }
     }
 
@@ -111,7 +111,7 @@ impl Stock {
         match first + dice.below(28 - first) {
             0 => Request::new(scripts::alone(dice), Relaxed::Unordered),
             1 => {
-                let words = scripts::recognised(&self.scripts, dice);
+                let words = scripts::of_clients(&self.scripts, dice);
                 let is_timed = words[1].windows(3).any(|part| part.eq_ignore_ascii_case(b"ttl"));
                 let timed = Relaxed::Timed(WITHIN_MILLIS);
                 Request::new(words, if is_timed { timed } else { Relaxed::Exact })

@@ -1,4 +1,4 @@
-//! Lua scripts: small ones around generated requests, and those of the table of recognised ones.
+//! Lua scripts: small ones around generated requests, and those of lock clients.
 
 use sha1::{Digest, Sha1};
 
@@ -119,8 +119,8 @@ pub(crate) fn alone(dice: &mut Dice) -> Words {
     words.map(<[u8]>::to_vec).to_vec()
 }
 
-/// A script of the table, with keys and arguments that may fit.
-pub(crate) fn recognised(texts: &[String], dice: &mut Dice) -> Words {
+/// A script of a lock client, with keys and arguments that may fit.
+pub(crate) fn of_clients(texts: &[String], dice: &mut Dice) -> Words {
     let text = texts[dice.below(texts.len())].as_bytes().to_vec();
     let keys = 1 + dice.below(3);
     let mut words = vec![b"EVAL".to_vec(), text, keys.to_string().into_bytes()];

@@ -8,6 +8,8 @@ use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use redis_protocol::resp2::{decode, encode};
 use redlatch::resp::{Decoder, Trust};
 
+const TRUST: Trust = Trust { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };
+
 type Words = Vec<Vec<u8>>;
 
 /// Whole requests, cut ones, and what looks like them for a while.
@@ -132,4 +134,3 @@ fn almost_frames() -> impl Strategy<Value = Vec<u8>> {
     vec(scrap, 0..24).prop_map(|scraps| scraps.concat())
 }
 
-const TRUST: Trust = Trust { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };

@@ -15,5 +15,9 @@ mod idlers;
 mod newcomers;
 mod numbers;
 mod pauses;
+#[cfg(feature = "lua")]
+mod sandbox;
 mod scene;
 mod slow_readers;
+#[cfg(feature = "cli")]
+mod table;

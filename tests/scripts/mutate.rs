@@ -1,7 +1,7 @@
-//! Small changes to a Lua text, each of which should make it another script.
+//! Small changes to a Lua text, each of which makes it another script.
 //!
-//! Owns    a tokeniser of its own, so that the recogniser's is not what judges it.
-//! Knows   the subset of Lua in which scripts of the table are written.
+//! Owns    a tokeniser of its own, so that the reader's is not what judges it.
+//! Knows   the subset of Lua in which lock scripts are written.
 
 /// The tokens of a text, without comments and white space.
 pub(crate) fn tokens(text: &str) -> Vec<&str> {
@@ -26,7 +26,7 @@ pub(crate) fn tokens(text: &str) -> Vec<&str> {
             byte if byte.is_ascii_alphanumeric() || byte == b'_' => rest
                 .find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
                 .unwrap_or(rest.len()),
-            _ if rest.starts_with("==") || rest.starts_with("~=") => 2,
+            _ if ["==", "~=", "<=", ">=", ".."].iter().any(|sign| rest.starts_with(sign)) => 2,
             _ => 1,
         };
         found.push(&rest[..length]);
@@ -96,37 +96,6 @@ fn replacements(token: &str) -> &'static [&'static str] {
     }
 }
 
-/// The mutations that change nothing, by the rule that says so.
-pub(crate) fn means_the_same(text: &str, mutated: &str) -> bool {
-    let (old, new) = (normal(text), normal(mutated));
-    old == new
-}
-
-/// A text with what the recogniser folds on purpose written in one way, by plain replacement.
-fn normal(text: &str) -> Vec<String> {
-    let tokens = tokens(text);
-    // A replaced command may differ from the old one by quotes and letter case alone.
-    let text = |token: &&str| match token.strip_prefix(['\'', '"']) {
-        Some(inner) => format!("'{}'", inner.trim_end_matches(['\'', '"']).to_ascii_uppercase()),
-        None => (*token).to_owned(),
-    };
-    // A separator between two statements may come and go.
-    let kept: Vec<String> = tokens.iter().filter(|token| **token != ";").map(text).collect();
-    // A whole number that is an argument of a call says what the string of its digits says.
-    kept.iter()
-        .enumerate()
-        .map(|(at, token)| {
-            let is_argument = kept.get(at.wrapping_sub(1)).is_some_and(|before| before == ",")
-                && kept.get(at + 1).is_some_and(|after| after == ")" || after == ",");
-            if is_argument && matches!(token.as_str(), "0" | "1") {
-                format!("'{token}'")
-            } else {
-                token.clone()
-            }
-        })
-        .collect()
-}
-
 /// Words that make up scripts, for random ones.
 pub(crate) const WORDS: &[&str] = &[
     "if",
@@ -184,6 +153,3 @@ pub(crate) const WORDS: &[&str] = &[
     "ARGV[1]",
     "redis.call('get', KEYS[1])",
 ];
-
-/// What may stand between two tokens of one line.
-pub(crate) const BLANKS: &[&str] = &[" ", "\t", "  ", " --[[ note ]] ", " --[==[ ]] ]==]", " \x0b\x0c"];

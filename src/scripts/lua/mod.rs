@@ -1,4 +1,4 @@
-//! Lua 5.1: whatever script is not recognised runs here.
+//! Lua 5.1: whatever script is not plain runs here.
 //!
 //! Owns    the interpreter's state, its sandbox, and the budgets that keep a script from holding the server.
 //! Knows   commands only through [`Commands`], as native programs do through theirs.
@@ -31,7 +31,7 @@ use std::sync::Arc;
 use mlua::{Lua, LuaOptions, StdLib, Table};
 
 pub use budget::{Asleep, Verdict, Watchdog};
-pub use calls::{Commands, Level};
+pub use calls::{Commands, Level, Limits};
 pub use fault::Stop;
 pub use library::Host;
 

@@ -1,0 +1,105 @@
+//! The commands that a plain script may call, and where their keys are.
+//!
+//! Owns    that list. A script that calls another command is interpreted: none of these blocks, or looks beyond its keys.
+
+/// Where the keys of a command are among its arguments.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Keys {
+    /// Each argument is one.
+    All,
+    /// The first, the third, and so on.
+    EveryOther,
+    /// The first alone.
+    First,
+    /// It has none.
+    None,
+}
+
+/// A command.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Listed {
+    /// In upper case.
+    pub(super) name: &'static str,
+    pub(super) keys: Keys,
+}
+
+/// The command of that name, in any letter case.
+pub(super) fn find(name: &[u8]) -> Option<Listed> {
+    LISTED.iter().find_map(|(keys, names)| {
+        let name = names.iter().find(|own| own.as_bytes().eq_ignore_ascii_case(name))?;
+        Some(Listed { name, keys: *keys })
+    })
+}
+
+const LISTED: &[(Keys, &[&str])] = &[
+    (
+        Keys::First,
+        &[
+            "APPEND",
+            "DECR",
+            "DECRBY",
+            "EXPIRE",
+            "EXPIREAT",
+            "GET",
+            "GETDEL",
+            "GETEX",
+            "GETRANGE",
+            "GETSET",
+            "HDEL",
+            "HEXISTS",
+            "HGET",
+            "HGETALL",
+            "HINCRBY",
+            "HKEYS",
+            "HLEN",
+            "HMGET",
+            "HMSET",
+            "HSET",
+            "HSETNX",
+            "HVALS",
+            "INCR",
+            "INCRBY",
+            "LINDEX",
+            "LLEN",
+            "LPOP",
+            "LPUSH",
+            "LRANGE",
+            "LREM",
+            "LTRIM",
+            "PERSIST",
+            "PEXPIRE",
+            "PEXPIREAT",
+            "PSETEX",
+            "PTTL",
+            "RPOP",
+            "RPUSH",
+            "SADD",
+            "SCARD",
+            "SET",
+            "SETEX",
+            "SETNX",
+            "SISMEMBER",
+            "SMEMBERS",
+            "SREM",
+            "STRLEN",
+            "TTL",
+            "TYPE",
+            "ZADD",
+            "ZCARD",
+            "ZCOUNT",
+            "ZINCRBY",
+            "ZRANGEBYSCORE",
+            "ZRANGE",
+            "ZRANK",
+            "ZREM",
+            "ZREMRANGEBYRANK",
+            "ZREMRANGEBYSCORE",
+            "ZREVRANGE",
+            "ZREVRANK",
+            "ZSCORE",
+        ],
+    ),
+    (Keys::All, &["DEL", "EXISTS", "MGET", "UNLINK"]),
+    (Keys::EveryOther, &["MSET", "MSETNX"]),
+    (Keys::None, &["PUBLISH", "SELECT", "SPUBLISH", "TIME"]),
+];

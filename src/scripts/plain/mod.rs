@@ -1,0 +1,130 @@
+//! Plain scripts: what locks are made of, run without Lua.
+//!
+//! Owns    the part of Lua that lock scripts are written in: locals, `if`, short loops, `redis.call`, comparisons, arithmetic
+//!         and a few functions. A script in that part is read into a tree, once, and the tree is walked each time.
+//! Knows   commands only through [`Calls`], so that its calls pass the gates, statistics and errors of commands.
+//! Rule    the same reply, effects and error texts as the interpreter's; what is not known to be so is not plain.
+//! Bounds  a plain script does a bounded number of things: see `bounds`. It never waits.
+//! Source  Lua 5.1 reference manual; Redis 7.0 `script_lua.c`.
+
+mod bounds;
+mod commands;
+mod evaluate;
+mod expressions;
+mod parse;
+mod run;
+mod tree;
+mod value;
+
+use smallvec::SmallVec;
+
+use self::bounds::{Bounds, TURNS_MAX, Undeclared};
+use self::parse::Parsed;
+use self::run::{Flow, Mark, Run};
+use self::value::Value;
+use super::lexer;
+use crate::resp::Reply;
+
+/// The server as a plain script sees it: `redis.call`.
+pub trait Calls {
+    /// Carries out a command and appends its answer, in RESP2, to `reply`. An error is an answer, too.
+    fn call(&mut self, words: &[&[u8]], reply: &mut Vec<u8>);
+}
+
+/// What ended a script early. What it has done by then stays done.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Raised {
+    /// The error, code first.
+    pub text: Vec<u8>,
+    /// On which line of the script's text, from 1: the N of `script: <sha>, on @user_script:N.`
+    pub line: u32,
+}
+
+impl Raised {
+    /// What Lua itself refuses.
+    fn lua(text: &str, line: u32) -> Self {
+        Self { text: format!("ERR user_script:{line}: {text}").into_bytes(), line }
+    }
+
+    /// An argument of the wrong type.
+    fn argument(place: usize, function: &str, wanted: &str, value: Value<'_>, line: u32) -> Self {
+        let got = value.type_name();
+        Self::lua(&format!("bad argument #{place} to '{function}' ({wanted} expected, got {got})"), line)
+    }
+}
+
+/// A script that has been read. Kept, so that it is read once.
+#[derive(Clone, Debug)]
+pub struct Program {
+    script: Parsed,
+    bounds: Bounds,
+}
+
+impl Program {
+    /// Reads a script; `None` where it is not plain.
+    pub fn read(text: &[u8]) -> Option<Self> {
+        let script = parse::parse(&lexer::tokens(text).ok()?)?;
+        let bounds = bounds::bounds(&script)?;
+        Some(Self { script, bounds })
+    }
+
+    /// The commands that it calls by name, in upper case, each once. A server that lacks one of them must not run it.
+    pub fn commands(&self) -> impl Iterator<Item = &'static str> {
+        self.bounds.commands.iter().copied()
+    }
+
+    /// True where these KEYS and ARGV keep it within its bounds. A call that does not fit has to be interpreted or refused.
+    pub fn fits(&self, keys: &[&[u8]], args: &[&[u8]]) -> bool {
+        let Bounds { named_by, has_loop, turns, .. } = &self.bounds;
+        let arg = |place: u16| args.get(usize::from(place) - 1).copied();
+        let publishes =
+            |word: &[u8]| word.eq_ignore_ascii_case(b"PUBLISH") || word.eq_ignore_ascii_case(b"SPUBLISH");
+        let is_small = |word: &[u8]| value::number(word).is_some_and(|turns| turns.abs() <= TURNS_MAX as f64);
+        named_by.iter().all(|place| arg(*place).is_some_and(publishes))
+            && turns.iter().all(|place| arg(*place).is_some_and(is_small))
+            && (!has_loop || keys.len().max(args.len()) <= TURNS_MAX)
+    }
+
+    /// Keys that the script names without declaring them: literals, or ARGV in the place of a key. `None` where it makes
+    /// keys as it runs, so that it may touch any.
+    pub fn undeclared<'a>(&'a self, args: &'a [&'a [u8]]) -> Option<impl Iterator<Item = &'a [u8]>> {
+        let keys = self.bounds.undeclared.iter().filter_map(|key| match key {
+            Undeclared::Argument(place) => args.get(usize::from(*place) - 1).copied(),
+            Undeclared::Literal(text) => Some(&**text),
+        });
+        (!self.bounds.is_open).then_some(keys)
+    }
+
+    /// Runs it, and answers with what it returns. To be called only where [`Program::fits`]. `fresh` is room for the
+    /// replies to its calls.
+    ///
+    /// # Errors
+    /// [`Raised`] where a call failed, or Lua would have refused an operation.
+    pub fn run(
+        &self,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+        calls: &mut dyn Calls,
+        fresh: &mut Vec<u8>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Raised> {
+        let mut run = Run {
+            script: &self.script,
+            keys,
+            args,
+            calls,
+            fresh,
+            slots: SmallVec::from_elem(Value::Nil, self.script.slots),
+            texts: SmallVec::new(),
+            lists: Vec::new(),
+            joined: 0,
+            kept: Mark::default(),
+        };
+        let value = match run.block(&self.script.body)? {
+            Flow::Return(value) => value,
+            Flow::Break | Flow::Next => Value::Nil,
+        };
+        run.write(value, reply);
+        Ok(())
+    }
+}

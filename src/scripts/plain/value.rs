@@ -1,0 +1,152 @@
+//! Lua's values as plain scripts have them, and Lua's rules for numbers among them.
+//!
+//! Owns    what equals what, what is less, what is a number, and the words in which Lua refuses the rest.
+//! Source  Lua 5.1 reference manual, sections 2.2 and 2.5; `lvm.c`, `ldebug.c` of 5.1.5.
+
+use super::tree::Expression;
+use crate::error::until_nul;
+use crate::number::double;
+
+/// A part of the texts that a run keeps.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Span {
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+/// A value of a script.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value<'a> {
+    /// ARGV
+    Arguments,
+    /// `true`, `false`; the latter is also what Redis' null becomes.
+    Boolean(bool),
+    /// An error: a table with `err`.
+    Failure(Span),
+    /// A string out of KEYS, ARGV or the script.
+    Given(&'a [u8]),
+    /// KEYS
+    Keys,
+    /// A list: a table that counts from 1.
+    List(usize),
+    /// `nil`
+    Nil,
+    /// A number.
+    Number(f64),
+    /// A status: a table with `ok`.
+    Status(Span),
+    /// A string that was made, or read, as the script ran.
+    Text(Span),
+}
+
+impl Value<'_> {
+    /// What `type` calls it.
+    pub(super) const fn type_name(self) -> &'static str {
+        match self {
+            Self::Boolean(_) => "boolean",
+            Self::Arguments | Self::Failure(_) | Self::Keys | Self::List(_) | Self::Status(_) => "table",
+            Self::Given(_) | Self::Text(_) => "string",
+            Self::Nil => "nil",
+            Self::Number(_) => "number",
+        }
+    }
+
+    /// False for nil and false alone.
+    pub(super) const fn is_true(self) -> bool {
+        !matches!(self, Self::Nil | Self::Boolean(false))
+    }
+}
+
+/// The number that a string spells for Lua: as C's `strtod` reads it, with white space on both sides.
+pub(super) fn number(text: &[u8]) -> Option<f64> {
+    let is_blank = |byte: &u8| matches!(*byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c);
+    let text = until_nul(text);
+    let start = text.iter().position(|byte| !is_blank(byte))?;
+    let end = text.iter().rposition(|byte| !is_blank(byte))? + 1;
+    let text = &text[start..end];
+    // Nearly all numbers are short and whole.
+    if text.len() < 16
+        && let Some(whole) = crate::number::integer(text)
+    {
+        return Some(whole as f64);
+    }
+    let (is_negative, word) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        rest => (false, rest),
+    };
+    if word.eq_ignore_ascii_case(b"nan") {
+        return Some(if is_negative { -f64::NAN } else { f64::NAN });
+    }
+    double::parse_loosely(text)
+}
+
+/// A number as Redis hands it to the caller of a script: what does not fit an integer is the least one.
+pub(super) fn whole(number: f64) -> i64 {
+    const BOUND: f64 = 9_223_372_036_854_775_808.0;
+    if (-BOUND..BOUND).contains(&number) { number as i64 } else { i64::MIN }
+}
+
+/// What Lua says of a value that an operation cannot have: `attempt to index local 'x' (a nil value)`.
+pub(super) fn unfit(operation: &str, expression: &Expression, value: Value<'_>) -> String {
+    let kind = value.type_name();
+    match expression {
+        Expression::Local { name, is_outer: false, .. } => {
+            format!("attempt to {operation} local '{name}' (a {kind} value)")
+        }
+        Expression::Local { name, is_outer: true, .. } => {
+            format!("attempt to {operation} upvalue '{name}' (a {kind} value)")
+        }
+        Expression::Argument(_) | Expression::Index { .. } | Expression::Key(_) => {
+            format!("attempt to {operation} field '?' (a {kind} value)")
+        }
+        Expression::Field { field, .. } => {
+            let name = field.name();
+            format!("attempt to {operation} field '{name}' (a {kind} value)")
+        }
+        _ => format!("attempt to {operation} a {kind} value"),
+    }
+}
+
+/// What Lua says of two values that have no order.
+pub(super) fn unordered(left: Value<'_>, right: Value<'_>) -> String {
+    match (left.type_name(), right.type_name()) {
+        (left, right) if left == right => format!("attempt to compare two {left} values"),
+        (left, right) => format!("attempt to compare {left} with {right}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_lua_reads_them() {
+        for (text, expected) in [
+            ("10", 10.0),
+            (" 10\n", 10.0),
+            ("-3", -3.0),
+            ("1e3", 1000.0),
+            ("1.50", 1.5),
+            (".5", 0.5),
+            ("5.", 5.0),
+            ("+7", 7.0),
+            ("007", 7.0),
+            ("0x10", 16.0),
+            ("10\0x", 10.0),
+            ("inf", f64::INFINITY),
+            ("12345678901234567890", 12_345_678_901_234_567_890.0),
+        ] {
+            assert_eq!(number(text.as_bytes()), Some(expected), "{text:?}");
+        }
+        for text in ["", " ", "1 2", "ten", "--1", "1e", "- 1", "0x", "\0 1"] {
+            assert_eq!(number(text.as_bytes()), None, "{text:?}");
+        }
+        assert!(number(b"nan").is_some_and(f64::is_nan));
+    }
+
+    #[test]
+    fn numbers_beyond_an_integer_are_the_least_one() {
+        assert_eq!([whole(3.99), whole(-3.99), whole(1e300), whole(f64::NAN)], [3, -3, i64::MIN, i64::MIN]);
+    }
+}
