@@ -5,7 +5,7 @@
 //! with `--test`.
 
 #[path = "../tests/support/bare.rs"]
-#[allow(dead_code, reason = "some of it is for other runs")]
+#[expect(dead_code, reason = "for other benches")]
 mod bare;
 #[path = "../tests/support/shapes.rs"]
 mod shapes;
@@ -16,7 +16,7 @@ use bare::{Bare, load, request};
 use criterion::{Criterion, criterion_group, criterion_main};
 
 /// Scripts, each with its words after the digest, and how its answer begins.
-pub(crate) const SCRIPTS: &[(&str, &str, &[&str], &str)] = &[
+const SCRIPTS: &[(&str, &str, &[&str], &str)] = &[
     ("a number", "return 1", &["0"], ":1\r\n"),
     ("one get", "return redis.call('get', KEYS[1])", &["1", "held"], "$5\r\ntoken\r\n"),
     (

@@ -107,6 +107,9 @@ pub mod wheel;
 #[cfg(feature = "server")]
 pub use server::{Builder, Clock, Keys, Server, StartError};
 
+#[doc = include_str!("security.md")]
+pub mod security {}
+
 // The README's examples are run as this crate's.
 #[cfg(all(doctest, feature = "server"))]
 #[doc = include_str!("../README.md")]

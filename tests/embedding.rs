@@ -371,6 +371,24 @@ fn a_password_is_in_the_url_and_asked_for() {
     assert_eq!(lines.1, "+OK\r\n");
 }
 
+#[test]
+fn users_may_do_what_their_rules_say() {
+    let builder = || Server::builder().user("alice", ["on", ">secret", "~lock:*", "+get", "+set"]);
+    let server = builder().start_blocking().unwrap();
+    let mut stream = BufReader::new(TcpStream::connect(server.addr()).unwrap());
+    stream
+        .get_mut()
+        .write_all(b"AUTH alice secret\r\nSET lock:1 x\r\nSET other x\r\nDEL lock:1\r\n")
+        .unwrap();
+    for expected in ["+OK", "+OK", "-NOPERM", "-NOPERM"] {
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        assert_eq!(line.split_ascii_whitespace().next(), Some(expected), "{line}");
+    }
+    let refused = builder().user("bob", ["nonsense"]).start_blocking().unwrap_err();
+    assert_eq!(refused.to_string(), "user 'bob': 'nonsense': Syntax error");
+}
+
 #[tokio::test]
 #[should_panic(expected = "manual clock")]
 async fn the_systems_clock_cannot_be_moved() {

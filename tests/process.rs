@@ -264,3 +264,113 @@ mod subcommands {
         assert!(!server.said.contains("Ending"), "a notice although the level is warning: {}", server.said);
     }
 }
+
+mod users {
+    use super::*;
+
+    #[test]
+    fn users_come_from_lines_of_the_configuration() {
+        let directory = Directory::new();
+        let file = directory.write(
+            "redlatch.conf",
+            "port auto\nuser alice on >\"se cret\" ~lock:* +@all\nuser default off\n",
+        );
+        let server = Running::start(redlatch().arg(&file));
+        assert!(server.ask("PING").starts_with("-NOAUTH"));
+        let mut alice = connect(&server);
+        assert_eq!(line(&mut alice, "AUTH alice 'se cret'"), "+OK\r\n");
+        assert_eq!(line(&mut alice, "SET lock:1 x"), "+OK\r\n");
+        assert!(line(&mut alice, "SET other x").starts_with("-NOPERM"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_users_is_said_at_the_start_without_their_passwords() {
+        let directory = Directory::new();
+        let file = directory.write("users.acl", "user bob on bogus\n");
+        for (arguments, word) in [
+            (&["--user", "alice on >secret bogus"][..], "user 'alice': 'bogus': Syntax error"),
+            (&["--user", "alice !secret"], "user 'alice': The password hash"),
+            (&["--user", "alice on", "--user", "alice on"], "user 'alice': is there twice"),
+            (&["--aclfile", &file], "users.acl:1: Syntax error"),
+            (&["--aclfile", "no/such.acl"], "no/such.acl"),
+            (&["--aclfile", &file, "--user", "alice on"], "not in both"),
+        ] {
+            let said = refusal(&redlatch().args(["--port", "auto"]).args(arguments).output().unwrap());
+            assert!(said.contains(word) && !said.contains("secret"), "{arguments:?}: {said}");
+        }
+    }
+
+    #[test]
+    fn the_acl_file_is_loaded_and_saved_as_a_whole() {
+        let directory = Directory::new();
+        let file = directory.write("users.acl", "user alice on >one ~* +@all\nuser carol on >one ~* +@all\n");
+        let server = Running::start(redlatch().args(["--port", "auto", "--aclfile", &file]));
+        let (mut alice, mut carol) = (connect(&server), connect(&server));
+        assert_eq!(line(&mut alice, "AUTH alice one"), "+OK\r\n");
+        assert_eq!(line(&mut carol, "AUTH carol one"), "+OK\r\n");
+
+        // A bad file changes nothing.
+        std::fs::write(&file, "user alice on\nuser bob bogus\n").unwrap();
+        assert!(line(&mut alice, "ACL LOAD").starts_with("-ERR ") && line(&mut carol, "PING") == "+PONG\r\n");
+
+        // A good one ends the connections of those that it does not have; the others go on with what they may do now.
+        std::fs::write(&file, "user alice on >two ~a +@all\n").unwrap();
+        assert_eq!(line(&mut alice, "ACL LOAD"), "+OK\r\n");
+        assert!(line(&mut alice, "GET b").starts_with("-NOPERM"));
+        assert_eq!(carol.read(&mut [0]).unwrap_or(0), 0, "carol is gone");
+
+        assert_eq!(line(&mut alice, "ACL SETUSER bob on nopass ~* +@all"), "+OK\r\n");
+        assert_eq!(line(&mut alice, "ACL SAVE"), "+OK\r\n");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let bob = text.lines().find(|line| line.starts_with("user bob "));
+        assert_eq!(bob, Some("user bob on nopass ~* resetchannels +@all"));
+        assert!(!text.contains("two"), "passwords are kept as digests: {text}");
+        let names: Vec<_> =
+            std::fs::read_dir(directory.path("")).unwrap().map(|file| file.unwrap()).collect();
+        assert_eq!(names.len(), 1, "no draft is left: {names:?}");
+
+        // A place that cannot be written keeps what it has.
+        std::fs::remove_file(&file).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        assert!(line(&mut alice, "ACL SAVE").starts_with("-ERR There was an error trying to save the ACLs"));
+    }
+
+    #[test]
+    fn protected_mode_keeps_other_machines_out_while_there_is_no_password() {
+        // The machine's address as others see it; nothing is sent to find out.
+        let probe = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        let own = probe.connect("198.51.100.1:9").and_then(|()| probe.local_addr());
+        let Some(own) = own.ok().filter(|own| !own.ip().is_loopback()) else {
+            println!("skipped: this machine has no address but the loopback");
+            return;
+        };
+        let server = Running::start(redlatch().args(["--port", "auto", "--bind", "0.0.0.0"]));
+        let port = server.address().rsplit(':').next().unwrap().parse().unwrap();
+        let mut inside = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let outside = || {
+            let mut stream = TcpStream::connect((own.ip(), port)).unwrap();
+            line(&mut stream, "PING")[..5].to_owned()
+        };
+        assert_eq!(outside(), "-DENI");
+        assert_eq!(line(&mut inside, "CONFIG SET protected-mode no"), "+OK\r\n");
+        assert_eq!(outside(), "+PONG");
+        assert_eq!(line(&mut inside, "CONFIG SET protected-mode yes requirepass secret"), "+OK\r\n");
+        assert_eq!(outside(), "-NOAU");
+        assert_eq!(line(&mut inside, "ACL SETUSER default nopass"), "+OK\r\n");
+        assert_eq!(outside(), "-DENI");
+    }
+
+    fn connect(server: &Running) -> TcpStream {
+        TcpStream::connect(server.address()).unwrap()
+    }
+
+    /// Sends a request and returns the first line of what comes back.
+    fn line(stream: &mut TcpStream, request: &str) -> String {
+        stream.write_all(format!("{request}\r\n").as_bytes()).unwrap();
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while !line.ends_with(b"\r\n") && stream.read(&mut byte).unwrap() == 1 {
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).unwrap()
+    }
+}

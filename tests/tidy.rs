@@ -307,6 +307,32 @@ fn the_map_in_the_library_shows_every_module_on_its_floor() {
 }
 
 #[test]
+fn every_test_that_the_chapter_on_security_names_is_there() {
+    let chapter = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/security.md"))
+        .expect("the chapter on security");
+    let (_, ladder) = chapter.split_once("## The ladder").expect("the ladder of known attacks");
+    let (ladder, _) = ladder.split_once("\n## ").expect("what follows the ladder");
+    let rows = ladder.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let sources = sources();
+    let is_test = |name: &str| {
+        let head = format!("fn {name}(");
+        sources.iter().filter_map(|source| source.text.split_once(&head)).any(|(before, _)| {
+            let above = before.trim_end_matches("async ").trim_end().lines().next_back();
+            above.is_some_and(|line| line.trim() == "#[test]" || line.trim().starts_with("#[tokio::test"))
+        })
+    };
+    for row in rows {
+        let tests = row.trim_end_matches(" |").rsplit_once("| ").expect("a column of tests").1;
+        let names: Vec<&str> = tests.split(", ").map(|name| name.trim_matches('`')).collect();
+        assert!(!names.is_empty() && !names[0].is_empty(), "no test: {row}");
+        for name in names {
+            assert!(is_test(name), "no test is called {name}");
+        }
+    }
+    assert!(!is_test("no_test_is_called_so"));
+}
+
+#[test]
 fn every_module_stands_on_a_floor() {
     assert_law(outside_the_map, "src/attic/mod.rs", &["//! Things."], &[]);
     uphold(outside_the_map);

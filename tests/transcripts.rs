@@ -18,6 +18,7 @@ use support::real::RealServer;
 use support::reply::Reply;
 use support::run::{Seen, play};
 use support::script::{Action, Transcript};
+use support::target::{Heard, Patience, Target};
 
 mod transcripts {
     use super::*;
@@ -95,6 +96,70 @@ mod transcripts {
             };
             answer(&transcript, &old, &new);
         }
+    }
+}
+
+mod categories {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    type Members = Vec<(String, BTreeSet<String>)>;
+
+    #[test]
+    fn every_command_is_in_the_categories_that_the_real_servers_put_it_in() {
+        let own = members(&mut EngineTarget::start());
+        assert!(own.iter().filter(|(_, members)| !members.is_empty()).count() >= 18);
+        let ours = all(&own);
+        let mut judged = BTreeSet::new();
+        // Redis has the word; what only Valkey has is Valkey's.
+        for name in ["redis", "valkey"] {
+            let Some(program) = program(name) else {
+                println!("skipped: no {name} was named in the environment");
+                return;
+            };
+            let theirs = members(&mut RealServer::start(name, &program));
+            let known: BTreeSet<_> = ours.intersection(&all(&theirs)).cloned().collect();
+            let known: BTreeSet<_> = known.difference(&judged).cloned().collect();
+            for ((category, own), (other, theirs)) in own.iter().zip(&theirs) {
+                assert_eq!(category, other);
+                let [own, theirs] = [own, theirs].map(|set| set.intersection(&known).collect::<Vec<_>>());
+                assert_eq!(own, theirs, "{name}: @{category}");
+            }
+            judged.extend(known);
+        }
+        assert!(judged.len() * 10 > ours.len() * 9, "most commands are known to one of them");
+    }
+
+    fn all(members: &Members) -> BTreeSet<String> {
+        members.iter().flat_map(|(_, members)| members.iter().cloned()).collect()
+    }
+
+    /// The categories of a server, and the commands in each.
+    fn members(target: &mut dyn Target) -> Members {
+        let link = target.connect();
+        let mut list = |request: &str| {
+            target.send(link, format!("{request}\r\n").as_bytes());
+            let mut reply = Vec::new();
+            while !is_whole(&reply) {
+                assert_eq!(target.receive(link, Patience::UntilReply, &mut reply), Heard::Bytes, "{request}");
+            }
+            let text = String::from_utf8(reply).expect("names are text");
+            text.lines().skip(2).step_by(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let names = list("ACL CAT");
+        names
+            .into_iter()
+            .map(|name| (name.clone(), list(&format!("ACL CAT {name}")).into_iter().collect()))
+            .collect()
+    }
+
+    /// Whether all elements of an array of bulk strings are there.
+    fn is_whole(reply: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(reply);
+        let count: Option<usize> =
+            text.split_once("\r\n").and_then(|(line, _)| line.strip_prefix('*')?.parse().ok());
+        count.is_some_and(|count| text.matches("\r\n").count() == 1 + 2 * count)
     }
 }
 

@@ -82,8 +82,56 @@ pub(super) fn directive(line: &[u8], origin: &str) -> Result<Option<Directive>, 
 }
 
 #[cfg(test)]
+#[allow(dead_code, reason = "the targets in `tests/fuzz` want the rest")]
+#[path = "../../tests/fuzz/driver.rs"]
+mod driver;
+
+#[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Lines of words in quotes and without, and whatever else a file may hold.
+    fn texts() -> BoxedStrategy<Vec<u8>> {
+        const SCRAPS: &[&str] = &[
+            "port", "save", "user", " ", "\t", "\n", "\r\n", "#", "\"", "'", "\\", "\\x41", "\\xg", "\\n",
+            "7000", "\0", "\u{e9}", "\"a b\"", "'a\\'b'",
+        ];
+        let scraps = vec(prop::sample::select(SCRAPS), 0..30).prop_map(|scraps| scraps.concat().into_bytes());
+        prop_oneof![4 => scraps, 1 => vec(any::<u8>(), 0..60)].boxed()
+    }
+
+    /// What was read, written out with every byte of every word escaped, reads as the same again.
+    fn reads_as_it_is_written(text: &[u8]) {
+        // Other files are not the matter, and there are some that never end.
+        if text.to_ascii_lowercase().windows(7).any(|word| word == b"include") {
+            return;
+        }
+        let lines = text.split(|byte| *byte == b'\n').count();
+        let Ok(found) = parse(text, "test") else { return };
+        assert!(found.len() <= lines, "{} directives in {lines} lines", found.len());
+        let escaped = |word: &str| word.bytes().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
+        let quoted = |word: &str| format!("\"{}\"", escaped(word));
+        let written: String = found
+            .iter()
+            .map(|directive| {
+                let words: Vec<String> = directive.words.iter().map(|word| quoted(word)).collect();
+                format!("{} {}\n", quoted(&directive.name), words.join(" "))
+            })
+            .collect();
+        let again = parse(written.as_bytes(), "test").expect("what was written with care");
+        let told = |found: Vec<Directive>| -> Vec<_> {
+            found.into_iter().map(|directive| (directive.name, directive.words)).collect()
+        };
+        assert_eq!(told(again), told(found));
+    }
+
+    #[test]
+    fn any_text_reads_as_it_is_written() {
+        driver::fuzz("settings", 2_000, texts(), reads_as_it_is_written);
+    }
 
     fn names_and_words(text: &str) -> Vec<(String, Vec<String>)> {
         let found = parse(text.as_bytes(), "test").unwrap();

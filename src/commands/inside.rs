@@ -181,6 +181,13 @@ impl crate::scripts::lua::Commands for Inside<'_, '_> {
         self.carry_out(words, protocol, reply);
     }
 
+    fn limits(&self) -> Option<crate::scripts::lua::Limits> {
+        let account = &self.session.account;
+        let user = (!account.is_unlimited()).then(|| account.user())?;
+        let may_send = move |words: &[&[u8]]| rights::may_send(&user, words);
+        Some(crate::scripts::lua::Limits(Box::new(may_send)))
+    }
+
     fn log(&mut self, level: crate::scripts::lua::Level, text: &[u8]) {
         use crate::scripts::lua::Level;
         let text = text.escape_ascii();

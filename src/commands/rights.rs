@@ -9,10 +9,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::command::{named, specifications};
 use super::row::Kind;
+#[cfg(feature = "lua")]
+use super::table;
 use super::table::Table;
 use super::{Command, Shared, categories, client_list, facts};
 use crate::error::Refusal;
 use crate::resp::Request;
+#[cfg(feature = "lua")]
+use crate::state::acl::User;
 use crate::state::acl::log::{Context, Entry, Reason, kept};
 use crate::state::acl::{Access, Asked, Catalog, Denied};
 use crate::state::session::Session;
@@ -56,6 +60,16 @@ pub(super) fn asked<'r>(command: &Command, request: Request<'r>) -> Asked<'r> {
         channels: channels.map(|at| (at, request.word(at))).collect(),
         is_pattern: channels_are_patterns(command),
     }
+}
+
+/// Whether a user may send a request of these words, if there is such a command.
+#[cfg(feature = "lua")]
+pub(super) fn may_send(user: &User, words: &[&[u8]]) -> bool {
+    let Some(mut command) = words.first().and_then(|name| table().find(name)) else { return false };
+    if let Some(subcommand) = words.get(1).and_then(|name| command.subcommand(name)) {
+        command = subcommand;
+    }
+    user.check(&asked(command, Request::listed(words))).is_ok()
 }
 
 /// How the `index`-th key of `request` is used, in the words of COMMAND GETKEYSANDFLAGS.

@@ -93,23 +93,6 @@ pub(super) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        name: "ACL",
-        summary: "A container for commands about users, of which there is one.",
-        since: "6.0.0",
-        subcommands: &[
-            Row {
-                name: "WHOAMI",
-                summary: "Returns the user of this connection: default.",
-                since: "6.0.0",
-                flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
-                run: acl_whoami,
-                ..ROW
-            },
-            help::row(Group::Server),
-        ],
-        ..ROW
-    },
-    Row {
         name: "LOLWUT",
         summary: "Draws a latch, and says the version.",
         since: "5.0.0",
@@ -359,13 +342,6 @@ fn module_list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     call.reply.array(0);
-    Ok(Outcome::Replied)
-}
-
-fn acl_whoami(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    call.args.finish()?;
-
-    call.reply.bulk(b"default");
     Ok(Outcome::Replied)
 }
 

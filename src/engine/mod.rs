@@ -200,7 +200,8 @@ impl Engine {
         calls.chain(self.shared.pause.holds(true, now)).filter(|until| *until > now).min()
     }
 
-    /// Has connections that nothing is heard of give back memory, and ends clients that were idle for longer than `timeout` says, or that have been too far behind for too long.
+    /// Has connections that nothing is heard of give back memory, and ends clients that were idle for longer than `timeout`
+    /// says, or that have been too far behind for too long.
     pub fn sweep(&self) {
         let now = self.shared.clock.now().lock;
         let mut held_bytes = 0_u64;

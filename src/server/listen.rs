@@ -76,9 +76,16 @@ pub(super) async fn accept_tcp(
             Ok((stream, peer)) => {
                 spare.all_is_well();
                 let Ok(stream) = stream.into_std() else { continue };
+                if is_kept_out(&house, peer.ip()) {
+                    house.turn_away("protected mode is on and there is no password");
+                    if tls.is_none() {
+                        refuse(stream, PROTECTED);
+                    }
+                    continue;
+                }
                 match (house.seat(), &tls) {
                     (Some(seat), _) => deal_tcp(stream, peer, tls.clone(), seat, &house, &workers),
-                    (None, None) => refuse(stream),
+                    (None, None) => refuse(stream, FULL),
                     // There is no handshake for the sake of a refusal.
                     (None, Some(_)) => drop(stream),
                 }
@@ -110,7 +117,7 @@ pub(super) async fn accept_unix(
                 spare.all_is_well();
                 let Ok(stream) = stream.into_std() else { continue };
                 let Some(seat) = house.seat() else {
-                    refuse(stream);
+                    refuse(stream, FULL);
                     continue;
                 };
                 let (house, name) = (house.clone(), file.path().display().to_string());
@@ -143,7 +150,7 @@ async fn cannot_accept<W: Write>(
         tokio::select! {
             biased;
             Ok(stream) = next => {
-                refuse(stream);
+                refuse(stream, FULL);
                 is_told = true;
             }
             () = std::future::ready(()) => {}
@@ -153,9 +160,9 @@ async fn cannot_accept<W: Write>(
     spare.recover(is_told).await;
 }
 
-/// Tells a newcomer that there is no room. Best effort: a fresh socket takes a line at once, or its peer has gone.
-fn refuse(mut stream: impl Write) {
-    let _ = stream.write_all(b"-ERR max number of clients reached\r\n");
+/// Tells a newcomer why it is not let in. Best effort: a fresh socket takes a line at once, or its peer has gone.
+fn refuse(mut stream: impl Write, why: &str) {
+    let _ = stream.write_all(why.as_bytes());
 }
 
 fn deal_tcp(
@@ -166,13 +173,10 @@ fn deal_tcp(
     house: &House,
     workers: &Workers,
 ) {
-    let (house, address, peer) = (house.clone(), peer.ip(), peer.to_string());
+    let (house, peer) = (house.clone(), peer.to_string());
     workers.next().spawn(async move {
         let Ok(stream) = TcpStream::from_std(stream) else { return };
         let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
-        if is_refused(&house, address) {
-            return turn_away(stream, tls.is_some(), &house).await;
-        }
         prepare(&stream, &house);
         let session = enter(&house, peer, local, false);
         match tls {
@@ -184,22 +188,15 @@ fn deal_tcp(
 }
 
 /// Whether protected mode keeps this peer out: it is on another machine, and everybody could come in.
-fn is_refused(house: &House, peer: IpAddr) -> bool {
+fn is_kept_out(house: &House, peer: IpAddr) -> bool {
     let shared = house.engine.shared();
     !peer.to_canonical().is_loopback()
         && shared.settings.is_protected()
         && shared.acl.default_account().user().needs_none()
 }
 
-/// Tells the peer why, except where it would take a handshake first.
-async fn turn_away(mut stream: TcpStream, is_sealed: bool, house: &House) {
-    use tokio::io::AsyncWriteExt;
-    house.engine.shared().metrics.rejected_connections.add(1);
-    if !is_sealed {
-        // Best effort: the peer is being turned away.
-        drop(stream.write_all(PROTECTED.as_bytes()).await);
-    }
-}
+/// What is said where there is no room.
+const FULL: &str = "-ERR max number of clients reached\r\n";
 
 /// What protected mode says, in the words of Redis 7.0, which operators look for.
 const PROTECTED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is \

@@ -39,7 +39,8 @@ impl Link {
         socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))
     }
 
-    fn send(&mut self, words: &[&str]) -> io::Result<()> {
+    /// Sends one request, whose answer is to be fetched with [`Link::next`].
+    pub(crate) fn send(&mut self, words: &[&str]) -> io::Result<()> {
         let words = words.iter().map(|word| OwnedFrame::BulkString(word.as_bytes().to_vec()));
         self.write(&OwnedFrame::Array(words.collect()))
     }

@@ -180,7 +180,7 @@ pub(crate) const COMMANDS: &[&str] = &[
 ];
 
 /// What a second client waits for, in the words of [`COMMANDS`].
-const WAITS: &[&str] = &[
+pub(crate) const WAITS: &[&str] = &[
     "BLMOVE l l LEFT RIGHT 0",
     "BLMPOP 0 2 l l LEFT COUNT n",
     "BLPOP l l 0",
@@ -215,7 +215,7 @@ pub(crate) fn run(seed: u64, fault: Fault) -> Result<(), String> {
                 "tick".to_owned()
             }
             3 if waiter.parked.is_none() => {
-                let words = fill(dice.pick(WAITS), &mut dice, &machine);
+                let words = fill(dice.pick(WAITS), &mut dice, machine.wall_ms());
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
                 let mut batch = machine.engine.batch();
                 let answer = machine.offer(&mut waiter, &mut batch, &words);
@@ -226,7 +226,7 @@ pub(crate) fn run(seed: u64, fault: Fault) -> Result<(), String> {
                 let (mut sent, mut answer) = (Vec::new(), String::new());
                 let mut batch = machine.engine.batch();
                 for line in dice.pick(COMMANDS).split(" | ") {
-                    let words = fill(line, &mut dice, &machine);
+                    let words = fill(line, &mut dice, machine.wall_ms());
                     let words: Vec<&str> = words.iter().map(String::as_str).collect();
                     answer = machine.call(&mut session, &mut batch, &words);
                     sent.push(format!("{words:?}"));
@@ -307,8 +307,8 @@ fn nothing_is_left(
     }
 }
 
-fn fill(line: &str, dice: &mut Dice, machine: &Machine) -> Vec<String> {
-    let wall_ms = machine.clock.truth().wall().as_millis();
+/// The words of a line with something in every place, when the wall clock is at `wall_ms`.
+pub(crate) fn fill(line: &str, dice: &mut Dice, wall_ms: u64) -> Vec<String> {
     let mut word = |word: &str| match word {
         "k" => format!("k{}", dice.below(KEYS)),
         "v" => dice

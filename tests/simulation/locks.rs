@@ -1,6 +1,8 @@
 //! Clients that take, extend, lose and give back locks, each in its own rhythm and with its own idea of the time.
 //!
-//! Laws    mutual exclusion in server time; a lease is kept to the millisecond and not a millisecond longer, whatever
+//! Faults  clients crash with locks in their hands, stall past their leases, send again, and lose their connections
+//!         between the request and the answer.
+//! Laws    mutual exclusion in server time, towards the dead too; numbers of grants rise; a lease is kept to the millisecond and not a millisecond longer, whatever
 //!         the wall clock does; whatever is due, the ticker is told; replay = state; memory returns when all is over.
 
 use std::collections::BTreeMap;
@@ -26,6 +28,8 @@ const EXTEND: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then \
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Protocol {
     Sound,
+    /// Takes a lock for its own when the connection was lost before the answer, and does not look.
+    BelievesWithoutLooking,
     /// Gives back the lock with DEL after a GET that told it was its own, and lets others in between.
     ComparesThenDeletes,
     /// Extends whatever lock is there, and believes that it is its own.
@@ -34,6 +38,8 @@ pub(crate) enum Protocol {
     GrabsWithoutLooking,
     /// Looks with GET, then stores with SET, and lets others in between.
     LooksThenSets,
+    /// Draws its number first and takes the lock later, and lets others in between.
+    NumbersFirst,
     /// Believes in its lease for a millisecond longer than it lasts.
     OverstaysByOne,
     /// Gives back whatever lock is there, its own or not.
@@ -41,10 +47,12 @@ pub(crate) enum Protocol {
 }
 
 pub(crate) const BROKEN_PROTOCOLS: &[Protocol] = &[
+    Protocol::BelievesWithoutLooking,
     Protocol::ComparesThenDeletes,
     Protocol::ExtendsWithoutComparing,
     Protocol::GrabsWithoutLooking,
     Protocol::LooksThenSets,
+    Protocol::NumbersFirst,
     Protocol::OverstaysByOne,
     Protocol::ReleasesWithoutComparing,
 ];
@@ -69,7 +77,26 @@ struct Worker {
     seen_free: Option<usize>,
     /// A lock seen to be its own by a client that looks before it deletes.
     seen_own: Option<usize>,
+    /// A number drawn by a client that draws before it takes.
+    drawn: Option<(usize, u64)>,
+    /// It does nothing before that moment.
+    stalls_until_ms: u64,
     tokens: u64,
+}
+
+impl Worker {
+    fn new(session: Session) -> Self {
+        Self {
+            session,
+            batch: None,
+            leases: BTreeMap::new(),
+            seen_free: None,
+            seen_own: None,
+            drawn: None,
+            stalls_until_ms: 0,
+            tokens: 0,
+        }
+    }
 }
 
 pub(crate) struct World {
@@ -77,6 +104,10 @@ pub(crate) struct World {
     dice: Dice,
     machine: Machine,
     workers: Vec<Worker>,
+    /// Leases by lock that the server owes to clients that are gone or were never told.
+    owed: Vec<(usize, Lease)>,
+    /// The highest number granted so far, by lock.
+    numbers: [u64; LOCKS],
     scripts: [String; 2],
     replica: Replica,
     /// Until when the ticker sleeps; for ever if `None`.
@@ -86,17 +117,11 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, protocol: Protocol, fault: Fault) -> Self {
         let machine = Machine::new(seed, fault);
-        let worker = |_| Worker {
-            session: machine.connect(),
-            batch: None,
-            leases: BTreeMap::new(),
-            seen_free: None,
-            seen_own: None,
-            tokens: 0,
-        };
-        let workers = (0..CLIENTS).map(worker).collect();
+        let workers = (0..CLIENTS).map(|_| Worker::new(machine.connect())).collect();
         let (dice, replica, scripts) = (Dice::new(seed), Replica::new(), Default::default());
-        let mut world = Self { protocol, dice, machine, workers, scripts, replica, sleeps_until: None };
+        let (owed, numbers, sleeps_until) = (Vec::new(), [0; LOCKS], None);
+        let mut world =
+            Self { protocol, dice, machine, workers, owed, numbers, scripts, replica, sleeps_until };
         world.scripts = [RELEASE, EXTEND].map(|script| {
             let answer = world.call(0, &["SCRIPT", "LOAD", script]);
             answer.lines().nth(1).expect("a digest").to_owned()
@@ -135,11 +160,15 @@ impl World {
     fn step(&mut self) -> Result<(), String> {
         let worker = self.dice.below(CLIENTS as u64) as usize;
         let lock = self.dice.below(LOCKS as u64) as usize;
-        match self.dice.below(12) {
-            0..=3 => self.acquire(worker, lock)?,
+        let stalls = self.workers[worker].stalls_until_ms > self.now_ms();
+        match self.dice.below(13) {
+            0..=6 if stalls => {}
+            0..=2 => self.acquire(worker, lock)?,
+            3 => self.acquire_by_number(worker, lock)?,
             4 => self.release(worker, lock),
             5 => self.extend(worker, lock)?,
             6 => self.look(worker, lock)?,
+            12 => self.strike(worker, lock)?,
             7 => self.machine.clock.step_wall(self.dice.below(200_000) as i64 - 100_000),
             8 => self.tick(),
             9 => {
@@ -157,8 +186,7 @@ impl World {
     fn acquire(&mut self, worker: usize, lock: usize) -> Result<(), String> {
         let lease_ms = 1 + self.dice.below(30);
         let (key, px) = (format!("lock:{lock}"), lease_ms.to_string());
-        self.workers[worker].tokens += 1;
-        let token = format!("{worker}-{}", self.workers[worker].tokens);
+        let token = self.token(worker);
         if self.protocol == Protocol::LooksThenSets && self.workers[worker].seen_free.take() != Some(lock) {
             let is_free = self.call(worker, &["GET", &key]) == "$-1\r\n";
             self.workers[worker].seen_free = is_free.then_some(lock);
@@ -179,6 +207,103 @@ impl World {
             "$-1\r\n" if self.call(worker, &["EXISTS", &key]) == ":1\r\n" => Ok(()),
             other => Err(format!("client {worker} asked for {key} and heard {other:?}")),
         }
+    }
+
+    /// Takes the lock and draws the number of the grant as one.
+    fn acquire_by_number(&mut self, worker: usize, lock: usize) -> Result<(), String> {
+        let lease_ms = 1 + self.dice.below(30);
+        let (key, numbers, px) = (format!("lock:{lock}"), format!("numbers:{lock}"), lease_ms.to_string());
+        let token = self.token(worker);
+        let set = ["SET", &key, &token, "NX", "PX", &px];
+        if self.protocol == Protocol::NumbersFirst {
+            let drawn = self.workers[worker].drawn.take().filter(|(of, _)| *of == lock);
+            let Some((_, number)) = drawn else {
+                let number = number_in(&self.call(worker, &["INCR", &numbers]))?;
+                self.workers[worker].drawn = Some((lock, number));
+                return Ok(());
+            };
+            return match self.call(worker, &set).as_str() {
+                "+OK\r\n" => self.granted(worker, lock, token, lease_ms, number),
+                _ => Ok(()),
+            };
+        }
+        self.call(worker, &["MULTI"]);
+        self.call(worker, &set);
+        self.call(worker, &["INCR", &numbers]);
+        let answer = self.call(worker, &["EXEC"]);
+        match answer.strip_prefix("*2\r\n+OK\r\n") {
+            Some(number) => self.granted(worker, lock, token, lease_ms, number_in(number)?),
+            None => Ok(()),
+        }
+    }
+
+    /// A later grant has a higher number.
+    fn granted(
+        &mut self,
+        worker: usize,
+        lock: usize,
+        token: String,
+        lease_ms: u64,
+        number: u64,
+    ) -> Result<(), String> {
+        self.believe(worker, lock, token, lease_ms);
+        let before = std::mem::replace(&mut self.numbers[lock], number);
+        if number > before { Ok(()) } else { Err(format!("lock {lock} has number {number} after {before}")) }
+    }
+
+    /// The client crashes, stalls for longer than any lease, or loses its connection before it is answered.
+    fn strike(&mut self, worker: usize, lock: usize) -> Result<(), String> {
+        match self.dice.below(3) {
+            0 => {
+                let leases = std::mem::take(&mut self.workers[worker].leases);
+                self.owed.extend(leases);
+                self.reconnect(worker);
+            }
+            1 => self.workers[worker].stalls_until_ms = self.now_ms() + self.dice.below(80),
+            _ => self.acquire_unheard(worker, lock)?,
+        }
+        Ok(())
+    }
+
+    /// Asks for a lock and is cut off before the answer; then looks whether the lock is its own.
+    fn acquire_unheard(&mut self, worker: usize, lock: usize) -> Result<(), String> {
+        let lease_ms = 1 + self.dice.below(30);
+        let (key, px, token) = (format!("lock:{lock}"), lease_ms.to_string(), self.token(worker));
+        let unheard = self.call(worker, &["SET", &key, &token, "NX", "PX", &px]);
+        let is_granted = unheard == "+OK\r\n";
+        if is_granted {
+            // From here on the server owes it, whether the client ever learns of it or not.
+            let lost = self.workers[worker].leases.remove(&lock);
+            self.owed.extend(lost.map(|lease| (lock, lease)));
+            self.believe(worker, lock, token.clone(), lease_ms);
+        }
+        let lease = self.workers[worker].leases.get(&lock).filter(|_| is_granted).cloned();
+        self.reconnect(worker);
+        let is_told = match self.protocol {
+            Protocol::BelievesWithoutLooking => true,
+            _ => self.dice.below(2) == 0 && self.call(worker, &["GET", &key]).contains(&token),
+        };
+        match lease {
+            Some(lease) if !is_told => {
+                self.workers[worker].leases.remove(&lock);
+                self.owed.push((lock, lease));
+            }
+            None if is_told => self.believe(worker, lock, token, lease_ms),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn reconnect(&mut self, worker: usize) {
+        let session = self.machine.connect();
+        let mut lost = std::mem::replace(&mut self.workers[worker].session, session);
+        self.workers[worker].batch = None;
+        self.machine.engine.disconnect(&mut lost);
+    }
+
+    fn token(&mut self, worker: usize) -> String {
+        self.workers[worker].tokens += 1;
+        format!("{worker}-{}", self.workers[worker].tokens)
     }
 
     fn believe(&mut self, worker: usize, lock: usize, token: String, lease_ms: u64) {
@@ -274,8 +399,11 @@ impl World {
     fn check(&mut self) -> Result<(), String> {
         self.machine.keyspace().assert_laws();
         let now_ms = self.now_ms();
+        self.owed.retain(|(_, lease)| lease.until_ms >= now_ms);
         for lock in 0..LOCKS {
-            let leases = self.workers.iter().filter_map(|worker| worker.leases.get(&lock));
+            let believed = self.workers.iter().filter_map(|worker| worker.leases.get(&lock));
+            let owed = self.owed.iter().filter(|(of, _)| *of == lock).map(|(_, lease)| lease);
+            let leases = believed.chain(owed);
             let running: Vec<&Lease> = leases.filter(|lease| lease.until_ms >= now_ms).collect();
             let there = self.living(lock);
             match (&running[..], &there) {
@@ -322,6 +450,9 @@ impl World {
     /// Once every lease is over nothing is left, neither here nor in the journal.
     fn end(&mut self) -> Result<(), String> {
         self.check_replay()?;
+        for lock in 0..LOCKS {
+            self.call(0, &["DEL", &format!("numbers:{lock}")]);
+        }
         self.machine.clock.advance(1_000);
         while self.machine.tick() == Due::More {}
         self.replica.follow(&self.machine.log)?;
@@ -331,4 +462,9 @@ impl World {
             left => Err(format!("left when every lease is over: {left:?}")),
         }
     }
+}
+
+fn number_in(answer: &str) -> Result<u64, String> {
+    let digits = answer.trim_start_matches(':').trim_end();
+    digits.parse().map_err(|_| format!("a number was to be drawn, but there came {answer:?}"))
 }

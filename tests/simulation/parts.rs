@@ -125,6 +125,10 @@ pub(crate) struct Log {
 }
 
 impl Log {
+    pub(crate) fn new(fault: Fault) -> Self {
+        Self { records: Mutex::default(), fault }
+    }
+
     /// The records from `first` on.
     pub(crate) fn since(&self, first: usize) -> Vec<(u64, Vec<Mutation>)> {
         self.records.lock().expect("no test panics in the journal")[first..].to_vec()
@@ -168,7 +172,7 @@ impl Machine {
             is_ticking: AtomicBool::new(false),
             fault,
         });
-        let log = Arc::new(Log { records: Mutex::default(), fault });
+        let log = Arc::new(Log::new(fault));
         let rung = Arc::new(AtomicBool::new(false));
         let bell = Arc::clone(&rung);
         let ring = move || bell.store(fault != Fault::SleepsThroughTheAlarm, Relaxed);
@@ -200,13 +204,14 @@ impl Machine {
         String::from_utf8(out).expect("an answer in ASCII")
     }
 
-    /// Lets a session go on that has waited, if it has been answered.
-    pub(crate) fn resume(&self, session: &mut Session) {
+    /// Lets a session go on that has waited, if it has been answered; with what it hears.
+    pub(crate) fn resume(&self, session: &mut Session) -> String {
+        let mut out = Vec::new();
         if session.parked.is_some() {
-            let mut out = Vec::new();
             self.engine.resume(session, &mut out);
             session.client.collect(&mut out);
         }
+        String::from_utf8(out).expect("an answer in ASCII")
     }
 
     /// One round of the ticker; what it says is left.
@@ -224,6 +229,10 @@ impl Machine {
 
     pub(crate) fn keyspace(&self) -> &Keyspace {
         &self.shared().keyspace
+    }
+
+    pub(crate) fn wall_ms(&self) -> u64 {
+        self.clock.truth().wall().as_millis()
     }
 
     fn shared(&self) -> &Shared {
@@ -332,7 +341,7 @@ impl Replica {
     }
 }
 
-fn layout(journal: Option<Arc<dyn Journal>>) -> Layout {
+pub(crate) fn layout(journal: Option<Arc<dyn Journal>>) -> Layout {
     Layout { shards: 4, databases: DATABASES, seed: 3, journal }
 }
 

@@ -80,10 +80,12 @@ impl Bare {
 pub(crate) const SHARDS: usize = 8;
 
 /// A request as clients write it.
-pub(crate) fn request(words: &[&str]) -> Vec<u8> {
+pub(crate) fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+    for word in words.iter().map(AsRef::as_ref) {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
     }
     bytes
 }

@@ -73,11 +73,15 @@ impl EngineTarget {
 
     /// A server that has just started, at a time since 1970 in milliseconds.
     pub(crate) fn start_at(unix_ms: i64) -> Self {
+        Self::start_with(Layout { shards: 8, databases: 16, seed: 7, journal: None }, unix_ms)
+    }
+
+    /// The same with another keyspace, or with a journal.
+    pub(crate) fn start_with(layout: Layout, unix_ms: i64) -> Self {
         let wall_offset_ms = unix_ms - i64::try_from(START_MS).expect("a second fits");
         let clock = Arc::new(StillClock { lock_ms: AtomicU64::new(START_MS), wall_offset_ms });
         let settings = Settings::default();
         settings.set("enable-debug-command", "yes").expect("DEBUG can be allowed");
-        let layout = Layout { shards: 8, databases: 16, seed: 7, journal: None };
         let shared =
             Shared::new(Keyspace::new(layout, || {}), settings, Arc::clone(&clock) as Arc<dyn Clock>, 7);
         Self { engine: Engine::new(Arc::new(shared)), clock, connections: Vec::new() }
@@ -105,6 +109,30 @@ impl EngineTarget {
             State::Open | State::Closed => None,
         });
         waits.chain(expiry).min()
+    }
+}
+
+/// What the fuzzing of whole sessions looks at.
+#[allow(dead_code, reason = "transcripts see what clients see, and no more")]
+impl EngineTarget {
+    pub(crate) fn keyspace(&self) -> &Keyspace {
+        &self.engine.shared().keyspace
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    /// Whether the connection is open and every request on it is answered.
+    pub(crate) fn is_idle(&self, link: Link) -> bool {
+        let connection = &self.connections[link];
+        connection.state == State::Open && connection.input.is_empty()
+    }
+
+    /// The client is gone, whatever it was waiting for.
+    pub(crate) fn cut(&mut self, link: Link) {
+        self.connections[link].close(&self.engine);
+        self.settle();
     }
 }
 

@@ -19,8 +19,22 @@ pub trait Commands {
     /// Carries out a command and appends its answer, in `protocol`, to `reply`. An error is an answer, too.
     fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>);
 
+    /// What the script's user may send of the commands that there are; `None`: all.
+    fn limits(&self) -> Option<Limits> {
+        None
+    }
+
     /// `redis.log`.
     fn log(&mut self, level: Level, text: &[u8]);
+}
+
+/// Tells of a command, by its words, whether it may be sent.
+pub struct Limits(pub Box<dyn Fn(&[&[u8]]) -> bool + Send>);
+
+impl std::fmt::Debug for Limits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Limits(..)")
+    }
 }
 
 /// How important a line in the log is.

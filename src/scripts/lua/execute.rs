@@ -47,7 +47,7 @@ impl Interpreter {
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
         self.budget.begin(watchdog);
-        self.sandbox.shared.begin();
+        self.sandbox.shared.begin(commands.limits());
         let mut kept = std::mem::take(&mut self.reply);
         let shared = &*self.sandbox.shared;
         let mut server = Server { commands, lua: &self.lua, budget: &self.budget, shared, reply: &mut kept };

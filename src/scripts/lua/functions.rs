@@ -108,7 +108,7 @@ impl Interpreter {
             error => line(&error, self.budget.memory_max()),
         })?;
         self.budget.begin(Arc::new(Patience(AtomicU32::new(0))));
-        self.sandbox.shared.begin();
+        self.sandbox.shared.begin(commands.limits());
         let result = self.run_library(&function);
         for (level, text) in self.sandbox.shared.take_lines() {
             commands.log(level, &text);

@@ -57,8 +57,8 @@ pub(super) fn install(lua: &Lua, redis: &Table, shared: &Arc<Shared>, host: Host
     redis.raw_set("log", lua.create_function(move |lua, args| log(lua, &own, args))?)?;
     let own = Arc::clone(shared);
     redis.raw_set("setresp", lua.create_function(move |lua, args| set_protocol(lua, &own, args))?)?;
-    let knows = host.knows;
-    redis.raw_set("acl_check_cmd", lua.create_function(move |_, args| acl_check(knows, &args))?)
+    let (own, knows) = (Arc::clone(shared), host.knows);
+    redis.raw_set("acl_check_cmd", lua.create_function(move |_, args| acl_check(&own, knows, &args))?)
 }
 
 fn error_reply(lua: &Lua, args: MultiValue) -> mlua::Result<Table> {
@@ -148,8 +148,7 @@ fn set_protocol(lua: &Lua, shared: &Shared, args: MultiValue) -> mlua::Result<()
     Ok(())
 }
 
-/// There are no lists of what a user may do: what exists is allowed.
-fn acl_check(knows: fn(&[&[u8]]) -> bool, args: &MultiValue) -> mlua::Result<bool> {
+fn acl_check(shared: &Shared, knows: fn(&[&[u8]]) -> bool, args: &MultiValue) -> mlua::Result<bool> {
     if args.is_empty() {
         return Err(refused("Please specify at least one argument for this redis lib call"));
     }
@@ -163,7 +162,10 @@ fn acl_check(knows: fn(&[&[u8]]) -> bool, args: &MultiValue) -> mlua::Result<boo
         }
     }
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-    if knows(&words) { Ok(true) } else { Err(refused("Invalid command passed to redis.acl_check_cmd()")) }
+    if !knows(&words) {
+        return Err(refused("Invalid command passed to redis.acl_check_cmd()"));
+    }
+    Ok(shared.may_send(&words))
 }
 
 fn number(lua: &Lua, value: Option<&Value>) -> mlua::Result<Option<f64>> {

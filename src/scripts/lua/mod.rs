@@ -31,7 +31,7 @@ use std::sync::Arc;
 use mlua::{Lua, LuaOptions, StdLib, Table};
 
 pub use budget::{Asleep, Verdict, Watchdog};
-pub use calls::{Commands, Level};
+pub use calls::{Commands, Level, Limits};
 pub use fault::Stop;
 pub use library::Host;
 

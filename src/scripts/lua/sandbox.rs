@@ -11,7 +11,7 @@ use mlua::{Function, Lua, Table, Value};
 use parking_lot::Mutex;
 
 use super::budget::Budget;
-use super::calls::Level;
+use super::calls::{Level, Limits};
 use super::fault::{self, Fault, OUT_OF_MEMORY, OWN_CHUNK, Place, Stop};
 use super::library::Host;
 use super::random::{self, Random};
@@ -47,13 +47,20 @@ pub(super) struct Sandbox {
 pub(super) struct Shared {
     resp3: AtomicBool,
     lines: Mutex<Vec<(Level, Vec<u8>)>>,
+    limits: Mutex<Option<Limits>>,
 }
 
 impl Shared {
     /// A script begins.
-    pub(super) fn begin(&self) {
+    pub(super) fn begin(&self, limits: Option<Limits>) {
+        *self.limits.lock() = limits;
         self.resp3.store(false, Relaxed);
         self.lines.lock().clear();
+    }
+
+    /// Whether the script's user may send a command that there is: `redis.acl_check_cmd`.
+    pub(super) fn may_send(&self, words: &[&[u8]]) -> bool {
+        self.limits.lock().as_ref().is_none_or(|limits| (limits.0)(words))
     }
 
     /// The protocol that replies come in: `redis.setresp`.

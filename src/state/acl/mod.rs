@@ -250,3 +250,6 @@ pub(super) fn check_name(name: &[u8]) -> Result<(), SetError> {
     let is_bad = name.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0 || *byte == 0x0b);
     if is_bad { Err(SetError::Name) } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests;

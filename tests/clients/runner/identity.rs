@@ -1,6 +1,6 @@
 //! What a server with TLS is started with, and its clients need: certificates and a port.
 //!
-//! Owns    a directory with the files `authority.crt`, whose certificates the server takes, `stranger.crt`, whose it does not,
+//! Owns    a directory: `authority.crt`, whose certificates the server takes, `stranger.crt`, whose it does not,
 //!         and `.crt` and `.key` of a `server` and a `client`.
 //! Knows   the settings' names, which are redis-server's, too.
 

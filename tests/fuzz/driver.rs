@@ -1,0 +1,120 @@
+//! What every fuzz target shares: kept inputs first, then new ones, and the smallest that fails is kept.
+//!
+//! Owns    the corpus, one file an input: `tests/fuzz/corpus/TARGET/NAME`.
+//! Rule    the same inputs on every run that sets nothing; `FUZZ_SECONDS=600` goes on with others for so long.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+
+/// Holds `check`, which panics where something is wrong, against every kept input of `target`, then against `cases`
+/// made by `inputs` or from a kept one.
+///
+/// # Panics
+/// At the first input that `check` panics at, made as small as it goes and written into the corpus.
+pub(crate) fn fuzz(target: &str, cases: u32, inputs: BoxedStrategy<Vec<u8>>, check: impl Fn(&[u8])) {
+    let kept = corpus(target);
+    for (name, input) in &kept {
+        println!("{target}: {name}, of {} bytes", input.len());
+        check(input);
+    }
+    let changed = changed(kept.into_iter().map(|(_, input)| input).collect());
+    let inputs = prop_oneof![3 => inputs, 1 => changed].boxed();
+    let seconds = std::env::var("FUZZ_SECONDS").map(|text| text.parse().expect("FUZZ_SECONDS is a number"));
+    let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
+    for round in 0_u64.. {
+        if let Err((why, input)) = search(cases, round, &inputs, &check) {
+            let kept = keep(target, &input);
+            panic!("{target}: {why}\n{}\nkept as {kept}", input.escape_ascii());
+        }
+        if Instant::now() >= end {
+            println!("{target}: {} inputs", (round + 1) * u64::from(cases));
+            break;
+        }
+    }
+}
+
+/// Holds `check` against so many inputs.
+///
+/// # Errors
+/// Why it panicked, and the smallest input that was found to make it do so.
+pub(crate) fn search(
+    cases: u32,
+    round: u64,
+    inputs: &BoxedStrategy<Vec<u8>>,
+    check: impl Fn(&[u8]),
+) -> Result<(), (String, Vec<u8>)> {
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
+    let mut seed = [0; 32];
+    seed[..8].copy_from_slice(&round.to_le_bytes());
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
+    let outcome = runner.run(inputs, |input| {
+        check(&input);
+        Ok(())
+    });
+    match outcome {
+        Ok(()) => Ok(()),
+        Err(TestError::Fail(why, input)) => Err((why.to_string(), input)),
+        Err(TestError::Abort(why)) => panic!("no inputs: {why}"),
+    }
+}
+
+/// Kept inputs with pieces taken out, doubled, exchanged, or replaced by anything.
+fn changed(kept: Vec<Vec<u8>>) -> BoxedStrategy<Vec<u8>> {
+    if kept.is_empty() {
+        return proptest::collection::vec(any::<u8>(), 0..64).boxed();
+    }
+    let piece = prop_oneof![
+        proptest::collection::vec(any::<u8>(), 0..4),
+        proptest::sample::select(kept.clone()).prop_flat_map(part),
+    ];
+    let change = (any::<prop::sample::Index>(), 0..8_usize, piece);
+    let changes = proptest::collection::vec(change, 1..5);
+    (proptest::sample::select(kept), changes)
+        .prop_map(|(mut input, changes)| {
+            for (at, taken, piece) in changes {
+                let at = at.index(input.len() + 1);
+                let end = (at + taken).min(input.len());
+                input.splice(at..end, piece);
+            }
+            input
+        })
+        .boxed()
+}
+
+fn part(input: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
+    (0..=input.len(), 0..=input.len()).prop_map(move |(a, b)| input[a.min(b)..a.max(b)].to_vec())
+}
+
+fn folder(target: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests", "fuzz", "corpus", target].iter().collect()
+}
+
+/// The kept inputs with the names of their files, in order.
+fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(folder(target)).expect("every target has a corpus");
+    let paths = entries.map(|entry| entry.expect("an entry of a folder").path());
+    let mut kept: Vec<_> = paths
+        .map(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (name, fs::read(&path).expect("a file of the corpus"))
+        })
+        .collect();
+    kept.sort();
+    kept
+}
+
+/// Writes a found case into the corpus; where it is.
+fn keep(target: &str, input: &[u8]) -> String {
+    let number = input
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let path = folder(target).join(format!("found-{number:016x}"));
+    match fs::write(&path, input) {
+        Ok(()) => path.display().to_string(),
+        Err(error) => format!("nothing, since {}: {error}", path.display()),
+    }
+}

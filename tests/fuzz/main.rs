@@ -1,0 +1,70 @@
+//! Bytes from strangers: every parser that faces the network, and whole sessions, against inputs made at random.
+//!
+//! Belongs here  what must hold for any input, with an oracle that is slower and more obvious than what it judges.
+//! Corpus        `tests/fuzz/corpus/TARGET/`: inputs that were found or thought of, tried first on every run. A new
+//!               failure is made small and written there: to keep it is to add the file.
+//!
+//! ```text
+//! cargo test --test fuzz                                                   the corpus, and the same new inputs each time
+//! FUZZ_SECONDS=600 cargo test --test fuzz sessions                         one target, others for ten minutes
+//! FUZZ_SECONDS=600 cargo test --lib cli::file                              the settings file, which nobody else sees
+//! ```
+
+#[path = "../support/bare.rs"]
+#[allow(dead_code, reason = "only its requests and answers are wanted here")]
+mod bare;
+mod decoder;
+mod driver;
+#[path = "../simulation/effects.rs"]
+#[allow(dead_code, reason = "only its lines are wanted here")]
+mod effects;
+mod glob;
+mod numbers;
+#[path = "../simulation/parts.rs"]
+#[allow(dead_code, reason = "the worlds of the simulation want the rest")]
+mod parts;
+mod sessions;
+#[cfg(feature = "lua")]
+mod shapes;
+#[allow(dead_code, reason = "transcripts want the rest")]
+mod support;
+
+use proptest::strategy::Strategy;
+
+use driver::{fuzz, search};
+
+#[test]
+fn decoder() {
+    fuzz("decoder", 1_500, decoder::inputs(), decoder::check);
+}
+
+#[test]
+fn glob() {
+    fuzz("glob", 5_000, glob::inputs(), glob::check);
+}
+
+#[test]
+fn numbers() {
+    fuzz("numbers", 4_000, numbers::inputs(), numbers::check);
+}
+
+#[test]
+fn sessions() {
+    fuzz("sessions", 300, sessions::inputs(), sessions::check);
+}
+
+#[test]
+fn a_session_catches_a_journal_that_lies() {
+    let outcome = search(100, 0, &sessions::inputs().no_shrink().boxed(), |input| {
+        // One record in fifty is lost: what is done often makes as many.
+        sessions::check_with(&input.repeat(8), parts::Fault::LosesRecords);
+    });
+    let (why, input) = outcome.expect_err("a hundred sessions in which nothing is missed");
+    assert!(why.contains(sessions::LIES), "{why}: {}", input.escape_ascii());
+}
+
+#[cfg(feature = "lua")]
+#[test]
+fn shapes() {
+    fuzz("shapes", 2_000, shapes::inputs(), shapes::check);
+}

@@ -1,0 +1,191 @@
+//! A server under full load for as long as it takes: memory stays flat, nobody is refused, nobody is stuck.
+//!
+//! Belongs here  what only time brings out: keys, connections, scripts, subscribers and waits that come and go, and
+//!               whether the server is as empty behind them as before.
+//! Time          real. A few seconds, unless SOAK_SECONDS says otherwise:
+//!
+//! ```text
+//! SOAK_SECONDS=600 cargo test --release --test soak -- --nocapture
+//! ```
+//!
+//! It prints how it goes and a verdict, and its exit status is the verdict. What depends on the machine is in the
+//! figures; memory is judged when there was a minute or more to watch it.
+
+#![cfg(all(feature = "cli", feature = "lua"))]
+
+#[path = "../differential/dice.rs"]
+mod dice;
+mod load;
+#[path = "../clients/runner/process.rs"]
+#[allow(dead_code, reason = "half of it is for programs that are waited for")]
+mod process;
+#[path = "../clients/runner/server.rs"]
+#[allow(dead_code, reason = "other servers are not soaked")]
+mod server;
+#[path = "../mutex/wire.rs"]
+mod wire;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
+
+use dice::Dice;
+use load::{Done, ROLES};
+use server::Server;
+use wire::Link;
+
+#[test]
+fn a_server_under_load_stays_as_it_is() {
+    let server =
+        Server::start_redlatch(Path::new(env!("CARGO_TARGET_TMPDIR")), &[]).expect("a server that starts");
+    let address: SocketAddr = (Ipv4Addr::LOCALHOST, server.port()).into();
+    let mut observer =
+        Observer { link: Link::to(address).expect("the server accepts"), server: server.pid() };
+    let lasts = lasts();
+    let figures = soak(address, &mut observer, lasts);
+    let left = observer.until_nothing_is_left();
+    println!(
+        "{} requests, {:.0} a second",
+        figures.requests(),
+        figures.requests() as f64 / lasts.as_secs_f64()
+    );
+    for (role, done) in &figures.roles {
+        println!("{role}: {} requests, none took longer than {:.1?}", done.requests, done.longest);
+    }
+    println!(
+        "resident MiB, from start to end: {:?}",
+        figures.memory.iter().map(|kib| kib / 1024).collect::<Vec<_>>()
+    );
+    println!("left behind after {left:.1?}: nothing");
+    assert!(figures.errors.is_empty(), "{:#?}", figures.errors);
+    for (role, done) in &figures.roles {
+        assert!(done.requests > 0, "{role}: nothing was done");
+    }
+    let growth = figures.growth();
+    println!(
+        "verdict: no error, nobody stuck, memory in the last third {growth:+.1}% of that in the one before"
+    );
+    assert!(lasts < WORTH_JUDGING || growth < GROWTH_PERCENT_MAX, "memory grows: {:?}", figures.memory);
+}
+
+/// What a soak has shown.
+#[derive(Default)]
+struct Figures {
+    roles: Vec<(&'static str, Done)>,
+    errors: Vec<String>,
+    /// Resident KiB, at even intervals.
+    memory: Vec<u64>,
+}
+
+impl Figures {
+    fn requests(&self) -> u64 {
+        self.roles.iter().map(|(_, done)| done.requests).sum()
+    }
+
+    /// By how many percent memory was higher in the last third than in the one before, both by their medians.
+    fn growth(&self) -> f64 {
+        let third = self.memory.len() / 3;
+        let median = |samples: &[u64]| {
+            let mut samples = samples.to_vec();
+            samples.sort_unstable();
+            samples.get(samples.len() / 2).map_or(1.0, |kib| *kib as f64)
+        };
+        let (before, last) = (&self.memory[third..third * 2], &self.memory[third * 2..]);
+        (median(last) / median(before) - 1.0) * 100.0
+    }
+}
+
+fn soak(address: SocketAddr, observer: &mut Observer, lasts: Duration) -> Figures {
+    let end = Instant::now() + lasts;
+    let (sender, results) = channel();
+    let mut waiting = 0;
+    for (seed, (role, count, run)) in ROLES.iter().enumerate() {
+        for number in 0..*count {
+            let sender = sender.clone();
+            let mut dice = Dice::new((seed * 100 + number) as u64);
+            // Nobody is there to hear a client that ends after the run was given up.
+            thread::spawn(move || drop(sender.send((*role, run(address, &mut dice, end)))));
+            waiting += 1;
+        }
+    }
+    let mut figures = Figures::default();
+    let interval = lasts / SAMPLES;
+    while waiting > 0 {
+        match results.recv_timeout(interval) {
+            Ok((role, Ok(done))) => {
+                waiting -= 1;
+                figures.roles.push((role, done));
+            }
+            Ok((role, Err(error))) => {
+                waiting -= 1;
+                figures.errors.push(format!("{role}: {error}"));
+            }
+            Err(RecvTimeoutError::Timeout) if Instant::now() > end + STUCK => {
+                figures.errors.push(format!("{waiting} clients are stuck"));
+                break;
+            }
+            Err(_) if Instant::now() < end => figures.memory.push(observer.resident_kib()),
+            Err(_) => {}
+        }
+    }
+    figures
+}
+
+/// Looks at the server from outside.
+struct Observer {
+    link: Link,
+    server: u32,
+}
+
+impl Observer {
+    fn resident_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server)).expect("Linux tells");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the resident set");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
+    /// Waits until there is no key, client, wait, channel or pattern left; for how long.
+    fn until_nothing_is_left(&mut self) -> Duration {
+        let start = Instant::now();
+        loop {
+            let keys = self.link.ask(&["DBSIZE"]).expect("an answer");
+            let (clients, blocked) = (self.info("connected_clients"), self.info("blocked_clients"));
+            let channels = self.link.ask(&["PUBSUB", "CHANNELS"]).expect("an answer");
+            let is_done = keys == OwnedFrame::Integer(0)
+                && (clients, blocked) == (1, 0)
+                && channels == OwnedFrame::Array(Vec::new());
+            if is_done {
+                return start.elapsed();
+            }
+            assert!(
+                start.elapsed() < STUCK,
+                "left behind: {keys:?} keys, {clients} clients, {blocked} waits, {channels:?}"
+            );
+            thread::yield_now();
+        }
+    }
+
+    fn info(&mut self, field: &str) -> u64 {
+        let answer = self.link.ask(&["INFO", "clients"]).expect("an answer");
+        let text = answer.as_str().expect("INFO is text");
+        let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {field} in {text}"))
+    }
+}
+
+fn lasts() -> Duration {
+    let seconds = std::env::var("SOAK_SECONDS").map(|text| text.parse().expect("SOAK_SECONDS is a number"));
+    Duration::from_secs(seconds.unwrap_or(3))
+}
+
+/// Looks at memory during a soak.
+const SAMPLES: u32 = 30;
+/// Shorter soaks are too short to say anything about memory.
+const WORTH_JUDGING: Duration = Duration::from_secs(60);
+const GROWTH_PERCENT_MAX: f64 = 10.0;
+/// Who has not ended so long after the end is stuck.
+const STUCK: Duration = Duration::from_secs(60);
