@@ -133,4 +133,3 @@ fn almost_frames() -> impl Strategy<Value = Vec<u8>> {
     ];
     vec(scrap, 0..24).prop_map(|scraps| scraps.concat())
 }
-
