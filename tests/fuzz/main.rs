@@ -24,8 +24,6 @@ mod numbers;
 #[allow(dead_code, reason = "the worlds of the simulation want the rest")]
 mod parts;
 mod sessions;
-#[cfg(feature = "lua")]
-mod shapes;
 #[allow(dead_code, reason = "transcripts want the rest")]
 mod support;
 
@@ -34,7 +32,7 @@ use proptest::strategy::Strategy;
 use driver::{fuzz, search};
 
 #[test]
-fn decoder() {
+fn no_bytes_make_the_decoder_panic() {
     fuzz("decoder", 1_500, decoder::inputs(), decoder::check);
 }
 
@@ -61,10 +59,4 @@ fn a_session_catches_a_journal_that_lies() {
     });
     let (why, input) = outcome.expect_err("a hundred sessions in which nothing is missed");
     assert!(why.contains(sessions::LIES), "{why}: {}", input.escape_ascii());
-}
-
-#[cfg(feature = "lua")]
-#[test]
-fn shapes() {
-    fuzz("shapes", 2_000, shapes::inputs(), shapes::check);
 }

@@ -2,8 +2,9 @@
 //!
 //! Faults  clients crash with locks in their hands, stall past their leases, send again, and lose their connections
 //!         between the request and the answer.
-//! Laws    mutual exclusion in server time, towards the dead too; numbers of grants rise; a lease is kept to the millisecond and not a millisecond longer, whatever
-//!         the wall clock does; whatever is due, the ticker is told; replay = state; memory returns when all is over.
+//! Laws    mutual exclusion in server time, towards the dead too; numbers of grants rise; a lease is kept to the
+//!         millisecond and not a millisecond longer, whatever the wall clock does; whatever
+//!         is due, the ticker is told; replay = state; memory returns when all is over.
 
 use std::collections::BTreeMap;
 
