@@ -77,7 +77,20 @@ struct Reader {
     session: Session,
     /// Who is told in its place.
     ears: Option<Session>,
+    /// Mail that came behind the answers to its own requests, and is not read yet.
+    unread: String,
     cache: Cache,
+}
+
+impl Reader {
+    /// What the server answers; the mail behind it is put aside.
+    fn call(&mut self, machine: &Machine, words: &[&str]) -> String {
+        let mut answer = call(machine, &mut self.session, words);
+        if let Some(end) = answer.find("\r\n>2\r\n$10\r\ninvalidate\r\n") {
+            self.unread += &answer.split_off(end + 2);
+        }
+        answer
+    }
 }
 
 pub(crate) struct World {
@@ -125,7 +138,7 @@ impl World {
         assert_eq!(call(&self.machine, &mut session, &words), "+OK\r\n", "{mode}");
         // The confirmation of the subscription is no mail.
         ears.iter_mut().for_each(|ears| drop(mail(ears)));
-        Reader { mode, session, ears, cache: Cache::new() }
+        Reader { mode, session, ears, unread: String::new(), cache: Cache::new() }
     }
 
     /// Runs the world; `Err` names the copy that is out of date.
@@ -164,8 +177,10 @@ impl World {
         let mut heard = String::new();
         for line in &lines {
             let words: Vec<&str> = line.iter().map(String::as_str).collect();
-            let session = author.map_or(&mut self.observer, |at| &mut self.readers[at].session);
-            heard = call(&self.machine, session, &words);
+            heard = match author {
+                Some(at) => self.readers[at].call(&self.machine, &words),
+                None => call(&self.machine, &mut self.observer, &words),
+            };
         }
         let touched: BTreeSet<&String> = lines.iter().flatten().collect();
         if let Some(at) = author.filter(|_| self.carelessness != Carelessness::KeepsItsOwnChanges) {
@@ -180,8 +195,8 @@ impl World {
         let key = self.key();
         let reader = &mut self.readers[at];
         let answer = match self.dice.below(3) {
-            0 => call(&self.machine, &mut reader.session, &["EVAL", LOOK, "1", &key]),
-            _ => call(&self.machine, &mut reader.session, &["GET", &key]),
+            0 => reader.call(&self.machine, &["EVAL", LOOK, "1", &key]),
+            _ => reader.call(&self.machine, &["GET", &key]),
         };
         if is_announced {
             reader.cache.insert(key, value(&mut answer.split("\r\n")));
@@ -193,11 +208,11 @@ impl World {
         let is_announced = self.announce(at);
         let keys = [self.key(), self.key()];
         let reader = &mut self.readers[at];
-        call(&self.machine, &mut reader.session, &["MULTI"]);
+        reader.call(&self.machine, &["MULTI"]);
         for key in &keys {
-            call(&self.machine, &mut reader.session, &["GET", key]);
+            reader.call(&self.machine, &["GET", key]);
         }
-        let answer = call(&self.machine, &mut reader.session, &["EXEC"]);
+        let answer = reader.call(&self.machine, &["EXEC"]);
         let mut lines = answer.split("\r\n");
         assert_eq!(lines.next(), Some("*2"), "{answer}");
         for key in keys {
@@ -219,15 +234,15 @@ impl World {
             _ => return true,
         };
         if let Some(says) = says {
-            assert_eq!(call(&self.machine, &mut reader.session, &["CLIENT", "CACHING", says]), "+OK\r\n");
+            assert_eq!(reader.call(&self.machine, &["CLIENT", "CACHING", says]), "+OK\r\n");
         }
         keeps || self.carelessness == Carelessness::KeepsWhatItDidNotAnnounce
     }
 
     /// The reader reads its mail; then every copy is compared.
     fn check(&mut self, at: usize) -> Result<(), String> {
-        let Reader { session, ears, cache, .. } = &mut self.readers[at];
-        let mail = mail(ears.as_mut().unwrap_or(session));
+        let Reader { session, ears, unread, cache, .. } = &mut self.readers[at];
+        let mail = std::mem::take(unread) + &mail(ears.as_mut().unwrap_or(session));
         let mut lines = mail.split("\r\n");
         while let Some(line) = lines.next() {
             if !line.ends_with("invalidate") {
