@@ -84,16 +84,14 @@ impl<'a> Args<'a> {
 
     /// All that are left, taken one by one.
     pub fn rest(&mut self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let rest = self.request.words().skip(self.at);
-        self.at = self.request.len();
-        rest
+        self.rest_to(self.len())
     }
 
     /// The next `count` words, or all that are left, taken one by one.
     pub fn rest_to(&mut self, count: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let words = self.request.words().skip(self.at).take(count);
+        let from = self.at;
         self.at += count.min(self.len());
-        words
+        self.request.words_in(from..self.at)
     }
 
     /// Nothing may be left.

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use ahash::RandomState;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 use sha1::{Digest, Sha1};
@@ -64,9 +65,9 @@ impl Script {
 }
 
 /// The scripts of one server.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ScriptCache {
-    scripts: DashMap<Sha, Arc<Script>>,
+    scripts: DashMap<Sha, Arc<Script>, RandomState>,
     /// Those that EVAL brought, in the order in which it did.
     passing: Mutex<VecDeque<Sha>>,
     bytes: AtomicUsize,
@@ -76,6 +77,13 @@ pub struct ScriptCache {
 const PASSING_SCRIPTS_MAX: usize = 500;
 
 impl ScriptCache {
+    /// An empty cache. What nobody can foresee of `seed` keeps clients from sending scripts that collide.
+    pub fn new(seed: u64) -> Self {
+        let hasher = RandomState::with_seeds(seed, !seed, seed.rotate_left(32), seed.rotate_left(16));
+        let (passing, bytes) = Default::default();
+        Self { scripts: DashMap::with_hasher(hasher), passing, bytes }
+    }
+
     /// The script of that SHA-1.
     pub fn get(&self, sha: &Sha) -> Option<Arc<Script>> {
         self.scripts.get(sha).map(|script| Arc::clone(&script))
@@ -177,7 +185,7 @@ mod tests {
 
     #[test]
     fn scripts_that_only_eval_brought_are_bounded() {
-        let cache = ScriptCache::default();
+        let cache = ScriptCache::new(7);
         let read = |text: String| Arc::new(Script::read(text.as_bytes()).unwrap());
         let kept = read(format!("{RELEASE} 0"));
         cache.keep(&kept);

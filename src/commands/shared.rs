@@ -139,7 +139,7 @@ impl Shared {
             settings,
             metrics: Metrics::default(),
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
-            scripts: ScriptCache::default(),
+            scripts: ScriptCache::new(seed),
             interpreter: Interpreter::default(),
             running: Arc::default(),
             libraries: Libraries::default(),

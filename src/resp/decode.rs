@@ -4,6 +4,8 @@
 //!         Nothing is copied, nothing recurses, and memory grows with bytes received, never with lengths claimed.
 //! Source  limits and error texts: Redis 7.0.
 
+use std::ops::Range;
+
 use super::inline;
 use crate::error::ProtocolError;
 use crate::limits::{
@@ -305,8 +307,14 @@ impl<'a> Request<'a> {
 
     /// All words in order.
     pub fn words(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.words_in(0..self.len())
+    }
+
+    /// The words of that range in order; fewer where there are fewer.
+    #[inline]
+    pub fn words_in(&self, range: Range<usize>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let this = *self;
-        (0..this.len()).map(move |index| this.word(index))
+        (range.start..range.end.min(this.len())).map(move |index| this.word(index))
     }
 }
 
