@@ -4,6 +4,7 @@
 //! Knows   the server through its builder and its handle; nothing of commands or keys.
 //! Rule    whatever is wrong at the start is said in one sentence on the error stream, and the process exits with 1.
 
+mod descriptors;
 mod directives;
 mod file;
 mod flags;

@@ -8,8 +8,8 @@ use std::path::Path;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::sources::Gathered;
-use super::{Fault, directives, log};
-use crate::server::{Builder, Server, descriptors};
+use super::{Fault, descriptors, directives, log};
+use crate::server::{Builder, Server};
 use crate::state::proposal::Proposal;
 use crate::state::settings::{SettingError, Settings};
 

@@ -1,18 +1,13 @@
-//! Descriptors: how many the process may hold, and what becomes of newcomers when none is left.
+//! Descriptors: what becomes of newcomers when none is left.
 //!
-//! Rule    a process of our own raises its limit for `maxclients`, as Redis does; a server inside somebody else's process
-//!         takes the limit as it is. Whoever cannot be served is told so: nobody waits unseen in the backlog, and
-//!         waiting for descriptors to come back costs next to nothing.
-//! Source  Redis 7.0 `adjustOpenFilesLimit`; `accept(2)`.
+//! Rule    whoever cannot be served is told so: nobody waits unseen in the backlog, and waiting for descriptors to come
+//!         back costs next to nothing.
+//! Source  `accept(2)`.
 
 use std::fs::File;
 use std::io;
 use std::time::Duration;
 
-use rlimit::Resource;
-
-/// Descriptors that are not for clients: listeners, log, runtimes. Redis keeps back as many.
-const RESERVED: u64 = 32;
 /// The first pause after an accept that failed.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// The longest pause, however often it fails.
@@ -20,22 +15,6 @@ const PAUSE_MAX: Duration = Duration::from_millis(320);
 /// The process, or the whole system, has no descriptor left: the same numbers on every Unix.
 const EMFILE: i32 = 24;
 const ENFILE: i32 = 23;
-
-/// Raises the process' limit of open files so that `clients` can be served, as far as the system lets it; how many can be.
-///
-/// # Errors
-/// When the system does not tell what the limit is.
-pub(crate) fn make_room(clients: u64) -> io::Result<u64> {
-    let wanted = clients.saturating_add(RESERVED);
-    let (soft, hard) = Resource::NOFILE.get()?;
-    if soft < wanted {
-        // More than the hard limit is for privileged processes; up to it is for everybody.
-        let raised = Resource::NOFILE.set(wanted, hard.max(wanted));
-        raised.or_else(|_| Resource::NOFILE.set(hard.min(wanted), hard))?;
-    }
-    let limit = Resource::NOFILE.get_soft()?;
-    Ok(clients.min(limit.saturating_sub(RESERVED)))
-}
 
 /// A descriptor kept back by a listener. Given up for a moment when all others are taken, it lets one newcomer in to be
 /// turned away.

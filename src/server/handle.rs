@@ -170,7 +170,7 @@ impl Server {
     }
 
     /// Resolves when the server has been ended and its connections have their last answers, or are not reading them.
-    pub(crate) async fn finished(&self) {
+    pub async fn finished(&self) {
         self.house.finished().await;
     }
 

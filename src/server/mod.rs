@@ -5,7 +5,7 @@
 
 mod clock;
 mod connection;
-pub(crate) mod descriptors;
+mod descriptors;
 mod desk;
 mod handle;
 mod house;
@@ -198,7 +198,7 @@ impl Builder {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub(crate) fn start_here_and_on(self, threads: usize) -> Result<Server, StartError> {
+    pub fn start_here_and_on(self, threads: usize) -> Result<Server, StartError> {
         self.start_among(Some(Handle::current()), threads)
     }
 
