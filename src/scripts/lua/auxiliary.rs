@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
-use super::budget::Budget;
+use super::budget::{Budget, Unlimited};
 use super::fault::{self, Fault};
 
 /// Slots of the C stack that one function may use in Lua 5.1: how many values it returns, how deep it nests.
@@ -113,6 +113,11 @@ impl Call<'_> {
     /// The stop of a script that has to end.
     pub(super) fn charge(&self, steps: usize) -> Result<()> {
         self.budget.charge(steps)
+    }
+
+    /// Lifts the limit of memory, see [`Budget::lift`]: only for what takes a bounded amount of it.
+    pub(super) fn lift(&self) -> Unlimited<'_> {
+        self.budget.lift(self.lua)
     }
 
     /// Nothing yet.

@@ -20,10 +20,15 @@ pub(super) fn decode(call: &Call<'_>, settings: &Settings) -> Result<MultiValue>
     if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {
         return Err(call.error("JSON parser does not support UTF-16 or UTF-32"));
     }
+    // What a short text becomes is a few times its size at most.
+    let _unlimited = (text.len() <= SHORT_BYTES).then(|| call.lift());
     let reads_invalid = settings.decode_invalid == 1;
     let lexer = Lexer { text: &text, at: 0, start: 0, reads_invalid, unescaped: call.output() };
     Ok(one(Decoder { call, settings, lexer, charged: 0, slots: 1, open: Vec::new() }.run()?))
 }
+
+/// Bytes of a text that takes so little memory that its limit need not be kept meanwhile.
+const SHORT_BYTES: usize = 16 * 1024;
 
 /// A word of JSON.
 enum Token {

@@ -14,7 +14,11 @@ pub(super) fn encode(call: &Call<'_>, settings: &Settings) -> Result<MultiValue>
         return Err(call.bad(1, "expected 1 argument"));
     }
     let mut encoder = Encoder { call, settings, out: call.output(), slots: 1, open: Vec::new() };
-    encoder.run(call.value(1).clone())?;
+    {
+        // Until the text is handed to Lua, it grows in an output, which has a bound of its own.
+        let _unlimited = call.lift();
+        encoder.run(call.value(1).clone())?;
+    }
     encoder.out.finish()
 }
 

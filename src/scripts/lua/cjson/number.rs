@@ -4,6 +4,11 @@
 
 /// What `%.{digits}g` makes of a number.
 pub(super) fn text(number: f64, digits: usize) -> String {
+    // Nearly all numbers are whole, and short enough to be written as such; zero may be -0.
+    let whole = number as i64;
+    if whole as f64 == number && whole.unsigned_abs() < 10_u64.pow(digits.min(15) as u32) && whole != 0 {
+        return itoa::Buffer::new().format(whole).to_owned();
+    }
     if number.is_nan() {
         return if number.is_sign_negative() { "-nan".to_owned() } else { "nan".to_owned() };
     }
