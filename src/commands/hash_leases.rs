@@ -205,20 +205,22 @@ fn hsetex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
     let holds = pairs.clone().all(|(field, _)| options.fields.holds(hash.get().contains(field)));
     if holds {
-        for (field, value) in pairs.clone() {
+        let is_over = deadline.is_some_and(|deadline| has_come(deadline, call.now));
+        // What has ended before it came is not even stored, unless the key comes and goes with it.
+        let stores = !is_over || hash.is_new();
+        for (field, value) in pairs.clone().filter(|_| stores) {
             match options.lease {
                 LeaseOption::Keep => hash.update(field, value),
                 _ => hash.set(field, value),
             };
         }
-        hash.event(b'h', "hset");
-        let is_over = deadline.is_some_and(|deadline| has_come(deadline, call.now));
         for (field, _) in pairs.filter(|_| deadline.is_some()) {
             match is_over {
                 true => _ = hash.remove(field),
                 false => hash.set_deadline(field, deadline),
             }
         }
+        hash.event(b'h', "hset");
         announce(&mut hash, deadline.is_some(), is_over);
     }
     drop(hash);
