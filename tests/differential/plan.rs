@@ -62,7 +62,11 @@ impl Stock {
             );
         }
         assert!(!commands.is_empty(), "the servers have commands in common");
-        let scripts = crate::shapes::shapes().into_iter().map(|(_, text)| text).collect();
+        // A key that ends within the millisecond is gone on time here, and there when a scan comes by: the probe of
+        // Symfony leaves one.
+        let leaves_nothing_behind = |text: &String| !text.contains("'PX', 1)");
+        let texts = crate::shapes::shapes().into_iter().map(|(_, text)| text);
+        let scripts = texts.filter(leaves_nothing_behind).collect();
         Self { newer, commands, scripts }
     }
 
