@@ -2,9 +2,10 @@
 //!
 //! Source  Redis 7.0 `t_hash.c`: `hrandfieldWithCountCommand`, and `db.c`: `scanGenericCommand`; NOVALUES of Valkey 8.
 
+use super::draws::{self, BULK_BYTES, DRAWN_BYTES_MAX, below, too_much};
 use super::row::{Flags, Group, Row, block, integer, key, pattern, token};
 use super::walk::{Found, WalkOptions, cursor};
-use super::{Args, Call, Outcome, Shared};
+use super::{Call, Outcome, Shared};
 use crate::error::Refusal;
 use crate::resp::{Protocol, Reply};
 use crate::types::{Hash, Shape};
@@ -41,25 +42,19 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// Bytes of fields and values that may be drawn again and again for one reply. Redis has no such bound, and goes on
-/// for as long as it has memory.
-const DRAWN_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// A hash of which less than one field in so many is wanted is not walked through for them.
-const SPARSE: usize = 8;
-
 fn hrandfield(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     if call.args.is_empty() {
         return one_field(call, name);
     }
-    let count = count(&mut call.args)?;
+    let count = draws::count(&mut call.args)?;
     let with_values = !call.args.is_empty();
     if with_values {
         if !call.args.take("WITHVALUES") || !call.args.is_empty() {
             return Err(Refusal::Syntax);
         }
         if count.unsigned_abs() > (i64::MAX / 2).unsigned_abs() {
-            return Err(Refusal::said("ERR value is out of range"));
+            return Err(too_much());
         }
     }
 
@@ -75,27 +70,12 @@ fn hrandfield(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// How many fields are wanted; below zero: that many, the same one perhaps more than once.
-fn count(args: &mut Args<'_>) -> Result<i64, Refusal> {
-    match args.integer()? {
-        i64::MIN => Err(Refusal::said(
-            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-        )),
-        count => Ok(count),
-    }
-}
-
 fn one_field(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
     match call.view.read_as::<Hash>(name)?.and_then(|hash| hash.at(below(hash.len(), call.shared))) {
         Some((field, _)) => call.reply.bulk(field),
         None => call.reply.null(),
     }
     Ok(Outcome::Replied)
-}
-
-/// A number below `end`, each as likely as any other; 0 when there is none.
-fn below(end: usize, shared: &Shared) -> usize {
-    ((u128::from(shared.random()) * end as u128) >> 64) as usize
 }
 
 /// Fields on their way to the client.
@@ -120,38 +100,23 @@ impl Drawn<'_, '_> {
         }
     }
 
-    /// So many fields, none of them twice: every choice of them is as likely as any other, their order is that of the
-    /// hash.
+    /// So many fields, none of them twice.
     fn distinct(&mut self, hash: &Hash, count: usize, shared: &Shared) {
         self.head(count);
-        if count < hash.len() / SPARSE {
-            let mut places = std::collections::BTreeSet::new();
-            while places.len() < count {
-                places.insert(below(hash.len(), shared));
-            }
-            places.into_iter().filter_map(|place| hash.at(place)).for_each(|(f, v)| self.pair(f, v));
-            return;
-        }
-        let (mut wanted, mut left) = (count, hash.len());
-        for (field, value) in hash.iter() {
-            if below(left, shared) < wanted {
-                self.pair(field, value);
-                wanted -= 1;
-            }
-            left -= 1;
-        }
+        let at = |place| hash.at(place);
+        draws::distinct((hash.len(), count), at, hash.iter(), shared, |(field, value)| {
+            self.pair(field, value)
+        });
     }
 
     /// So many fields, each drawn from all.
     fn repeated(&mut self, hash: &Hash, count: u64, shared: &Shared) -> Result<(), Refusal> {
-        let too_much = || Refusal::said("ERR value is out of range");
-        let count = usize::try_from(count).ok().filter(|count| *count <= DRAWN_BYTES_MAX);
+        let count = usize::try_from(count).ok().filter(|count| *count <= DRAWN_BYTES_MAX / BULK_BYTES);
         let count = count.ok_or_else(too_much)?;
         self.head(count);
         let mut bytes = 0;
         for _ in 0..count {
             if let Some((field, value)) = hash.at(below(hash.len(), shared)) {
-                // Even nothing at all takes a few bytes to be said.
                 bytes +=
                     BULK_BYTES + field.len() + if self.with_values { BULK_BYTES + value.len() } else { 0 };
                 if bytes > DRAWN_BYTES_MAX {
@@ -163,9 +128,6 @@ impl Drawn<'_, '_> {
         Ok(())
     }
 }
-
-/// Bytes of a bulk string beside its own.
-const BULK_BYTES: usize = 6;
 
 fn hscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;

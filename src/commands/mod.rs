@@ -20,6 +20,7 @@ mod connection;
 mod counters;
 mod databases;
 mod debug;
+mod draws;
 mod expire;
 mod expiry;
 mod facts;

@@ -2,8 +2,7 @@
 //!
 //! Source  Redis 7.0 `t_set.c`, and `db.c`: `scanGenericCommand`.
 
-use std::collections::BTreeSet;
-
+use super::draws::{self, BULK_BYTES, DRAWN_BYTES_MAX, below, too_much};
 use super::lists::positive;
 use super::row::{Flags, Group, Row, integer, key, pattern};
 use super::sets::members;
@@ -52,14 +51,6 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// Bytes of members that may be drawn again and again for one reply. Redis has no such bound, and goes on for as long
-/// as it has memory.
-const DRAWN_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes that a bulk string has beside its own.
-const BULK_BYTES: usize = 6;
-/// A set of which less than one member in so many is wanted is not walked through for them.
-const SPARSE: usize = 8;
-
 fn spop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let Some(count) = call.args.maybe_word() else { return pop_one(call, name) };
@@ -101,23 +92,15 @@ fn pop_one(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// A number below `end`, each as likely as any other; 0 when there is none.
-fn below(end: usize, shared: &Shared) -> usize {
-    ((u128::from(shared.random()) * end as u128) >> 64) as usize
-}
-
 fn srandmember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     if call.args.is_empty() {
         return draw_one(call, name);
     }
-    let word = call.args.word()?;
-    call.args.finish()?;
-    let count = match crate::number::integer(word) {
-        Some(i64::MIN) => return Err(Refusal::said(COUNT_RANGE)),
-        Some(count) => count,
-        None => return Err(Refusal::NotAnInteger),
-    };
+    if call.args.len() > 1 {
+        return Err(Refusal::Syntax);
+    }
+    let count = draws::count(&mut call.args)?;
 
     match (call.view.read_as::<Set>(name)?, usize::try_from(count)) {
         (None, _) => call.reply.array(0),
@@ -127,9 +110,6 @@ fn srandmember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-const COUNT_RANGE: &str =
-    "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807";
-
 fn draw_one(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
     match call.view.read_as::<Set>(name)?.and_then(|set| set.at(below(set.len(), call.shared))) {
         Some(member) => member.with_bytes(|bytes| call.reply.bulk(bytes)),
@@ -138,31 +118,15 @@ fn draw_one(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// So many members, none of them twice: every choice of them is as likely as any other, their order is that of the set.
+/// So many members, none of them twice.
 fn distinct(set: &Set, count: usize, shared: &Shared, reply: &mut Reply<'_>) {
     reply.array(count);
-    let mut answer = |member: Member<'_>| member.with_bytes(|bytes| reply.bulk(bytes));
-    if count < set.len() / SPARSE {
-        let mut places = BTreeSet::new();
-        while places.len() < count {
-            places.insert(below(set.len(), shared));
-        }
-        places.into_iter().filter_map(|place| set.at(place)).for_each(answer);
-        return;
-    }
-    let (mut wanted, mut left) = (count, set.len());
-    for member in set.iter() {
-        if below(left, shared) < wanted {
-            answer(member);
-            wanted -= 1;
-        }
-        left -= 1;
-    }
+    let answer = |member: Member<'_>| member.with_bytes(|bytes| reply.bulk(bytes));
+    draws::distinct((set.len(), count), |place| set.at(place), set.iter(), shared, answer);
 }
 
 /// So many members, each drawn from all.
 fn repeated(set: &Set, count: u64, shared: &Shared, reply: &mut Reply<'_>) -> Result<(), Refusal> {
-    let too_much = || Refusal::said("ERR value is out of range");
     let count = usize::try_from(count).ok().filter(|count| *count <= DRAWN_BYTES_MAX / BULK_BYTES);
     let count = count.ok_or_else(too_much)?;
     reply.array(count);

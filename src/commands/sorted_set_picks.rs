@@ -3,8 +3,7 @@
 //! Rule    a request that asks for any number of members is answered with a bounded number of bytes, or refused.
 //! Source  Redis 7.0 `t_zset.c`: `genericZpopCommand`, `zmpopGetKeysAndWhere`, `zrandmemberWithCountCommand`.
 
-use std::collections::BTreeSet;
-
+use super::draws::{self, DRAWN_BYTES_MAX, below, too_much};
 use super::row::{Flags, Group, Row, integer, key, key_count, one_of, pattern, token};
 use super::sorted_set_ranges::answer_entries;
 use super::walk::{Found, WalkOptions, cursor};
@@ -235,12 +234,14 @@ fn zmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn zrandmember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
-    let Some(count) = call.args.maybe_word() else { return one_member(call, name) };
-    let count = draws(count)?;
+    if call.args.is_empty() {
+        return one_member(call, name);
+    }
+    let count = draws::count(&mut call.args)?;
     let with_scores = call.args.take("WITHSCORES");
     call.args.finish()?;
     if with_scores && count.unsigned_abs() > i64::MAX.unsigned_abs() / 2 {
-        return Err(Refusal::said("ERR value is out of range"));
+        return Err(too_much());
     }
 
     let Some(set) = call.view.read_as::<SortedSet>(name)? else {
@@ -253,24 +254,13 @@ fn zrandmember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             answer_entries(&mut call.reply, set.len(), set.entries().rev(), with_scores);
         }
         Ok(count) => {
-            let places = distinct(set.len(), count, call.shared);
+            let places = draws::places(set.len(), count, call.shared);
             let entries = places.iter().filter_map(|place| set.pick(*place));
             answer_entries(&mut call.reply, places.len(), entries, with_scores);
         }
         Err(_) => repeated(set, count.unsigned_abs(), with_scores, call.shared, &mut call.reply)?,
     }
     Ok(Outcome::Replied)
-}
-
-/// How many members are wanted; below zero: that many, the same one perhaps more than once.
-fn draws(word: &[u8]) -> Result<i64, Refusal> {
-    match whole(word) {
-        None => Err(Refusal::NotAnInteger),
-        Some(i64::MIN) => Err(Refusal::said(
-            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-        )),
-        Some(count) => Ok(count),
-    }
 }
 
 fn one_member(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
@@ -281,24 +271,6 @@ fn one_member(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> 
     Ok(Outcome::Replied)
 }
 
-/// A number below `end`, each as likely as any other; 0 when there is none.
-fn below(end: usize, shared: &Shared) -> usize {
-    ((u128::from(shared.random()) * end as u128) >> 64) as usize
-}
-
-/// `count` of the numbers below `end`, of which there are so many: every choice of them is as likely as any other.
-fn distinct(end: usize, count: usize, shared: &Shared) -> BTreeSet<usize> {
-    // Each step takes one number more into the choice: the one drawn or, if that is in already, the newest.
-    let mut chosen = BTreeSet::new();
-    for newest in end - count..end {
-        let drawn = below(newest + 1, shared);
-        if !chosen.insert(drawn) {
-            chosen.insert(newest);
-        }
-    }
-    chosen
-}
-
 /// Answers `count` members, each drawn from all.
 fn repeated(
     set: &SortedSet,
@@ -307,7 +279,6 @@ fn repeated(
     shared: &Shared,
     reply: &mut Reply<'_>,
 ) -> Result<(), Refusal> {
-    let too_much = || Refusal::said("ERR value is out of range");
     let count = usize::try_from(count).ok().filter(|count| *count <= DRAWS_MAX).ok_or_else(too_much)?;
     // A small set is walked through once, not for every member.
     let few: Vec<_> = if set.len() <= FEW { set.entries().collect() } else { Vec::new() };
@@ -325,8 +296,6 @@ fn repeated(
 const FEW: usize = 256;
 /// Members that one request draws at most. Redis draws as many as it is told, until its memory ends.
 const DRAWS_MAX: usize = 4 * 1024 * 1024;
-/// Bytes of all of them together.
-const DRAWN_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 fn zscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
