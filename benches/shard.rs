@@ -9,6 +9,7 @@ use ahash::RandomState;
 use criterion::{Criterion, criterion_group, criterion_main};
 use redlatch::clock::{Deadline, LockTime};
 use redlatch::keyspace::shard::{EntryId, Shard};
+use redlatch::types::Seed;
 
 /// Shards as a server has them, and the hash that spreads keys over them.
 struct Locks {
@@ -18,7 +19,7 @@ struct Locks {
 
 impl Locks {
     fn new() -> Self {
-        let shards = (0..SHARDS).map(|_| Shard::new(16)).collect();
+        let shards = (0..SHARDS).map(|_| Shard::new(16, Seed::of(7))).collect();
         Self { shards, hasher: RandomState::with_seeds(1, 2, 3, 4) }
     }
 

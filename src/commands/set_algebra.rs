@@ -118,7 +118,7 @@ impl Operation {
 }
 
 fn union(view: &mut View<'_>, names: &[&[u8]]) -> Result<Set, Refusal> {
-    let mut union = Set::new();
+    let mut union = Set::new(view.seed());
     for name in names {
         let Some(set) = view.read_as::<Set>(name)? else { continue };
         if union.is_empty() {
@@ -133,8 +133,9 @@ fn union(view: &mut View<'_>, names: &[&[u8]]) -> Result<Set, Refusal> {
 }
 
 fn difference(view: &mut View<'_>, names: &[&[u8]]) -> Result<Set, Refusal> {
-    let Some((first, others)) = names.split_first() else { return Ok(Set::new()) };
-    let mut left = view.read_as::<Set>(first)?.cloned().unwrap_or_default();
+    let Some((first, others)) = names.split_first() else { return Ok(Set::new(view.seed())) };
+    let seed = view.seed();
+    let mut left = view.read_as::<Set>(first)?.cloned().unwrap_or_else(|| Set::new(seed));
     for name in others {
         let Some(set) = view.read_as::<Set>(name)? else { continue };
         // Whichever is less to look at.
@@ -157,8 +158,10 @@ fn intersection(view: &mut View<'_>, names: &[&[u8]]) -> Result<Set, Refusal> {
             (smallest, size) = (Some(*name), len);
         }
     }
-    let Some(smallest) = smallest.filter(|_| size > 0) else { return Ok(Set::new()) };
-    let mut common = view.find::<Set>(smallest)?.map(|set| set.get().clone()).unwrap_or_default();
+    let Some(smallest) = smallest.filter(|_| size > 0) else { return Ok(Set::new(view.seed())) };
+    let seed = view.seed();
+    let common = view.find::<Set>(smallest)?.map(|set| set.get().clone());
+    let mut common = common.unwrap_or_else(|| Set::new(seed));
     for name in names.iter().filter(|name| **name != smallest) {
         if let Some(set) = view.find::<Set>(name)? {
             common.retain(|member| set.get().has(member));

@@ -135,7 +135,7 @@ impl Shared {
         let acl = Acl::new(settings.text("requirepass").as_bytes(), terms(&settings));
         let shared = Self {
             keyspace,
-            audience: Audience::default(),
+            audience: Audience::new(seed),
             settings,
             metrics: Metrics::default(),
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),

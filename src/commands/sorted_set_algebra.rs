@@ -263,11 +263,11 @@ impl<'a> Ask<'a> {
 
     /// Carries it out.
     fn result(&self, view: &mut View<'_>) -> Result<SortedSet, Refusal> {
+        let mut result = SortedSet::unsettled(view.seed());
         let mut content = |source: &Source<'a>, see: &mut dyn FnMut(Content<'_>)| {
             see(Content::of(view.entry(source.name).occupied())?);
             Ok::<(), Refusal>(())
         };
-        let mut result = SortedSet::unsettled();
         if self.operation == Operation::Union {
             for source in &self.sources {
                 content(source, &mut |content| {

@@ -424,7 +424,7 @@ fn zrangestore(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let source = call.args.word()?;
     let ask = Ask::take(&mut call.args, None, None, false)?;
 
-    let mut stored = SortedSet::new();
+    let mut stored = SortedSet::new(call.view.seed());
     if let Some(set) = call.view.read_as::<SortedSet>(source)? {
         for (member, score) in set.range(ask.ranks(set)) {
             stored.insert(member, score);

@@ -2,7 +2,7 @@
 
 use super::{HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit};
 use crate::clock::LockTime;
-use crate::types::{Hash, List, Object, Set, SortedSet, Stream, Typed};
+use crate::types::{Hash, List, Object, Seed, Set, SortedSet, Stream, Typed};
 
 /// One change inside an object, in physical terms: whatever command it came from, it is replayed without looking at a
 /// clock, a limit or a random number.
@@ -30,13 +30,13 @@ impl Edit {
     }
 
     /// The empty object that the first edit of a new key begins with.
-    pub fn blank(&self) -> Object {
+    pub fn blank(&self, seed: Seed) -> Object {
         match self {
-            Self::Hash(_) => Hash::default().into(),
-            Self::List(_) => List::default().into(),
-            Self::Set(_) => Set::default().into(),
-            Self::SortedSet(_) => SortedSet::default().into(),
-            Self::Stream(_) => Stream::default().into(),
+            Self::Hash(_) => Hash::new(seed).into(),
+            Self::List(_) => List::new().into(),
+            Self::Set(_) => Set::new(seed).into(),
+            Self::SortedSet(_) => SortedSet::new(seed).into(),
+            Self::Stream(_) => Stream::new().into(),
         }
     }
 

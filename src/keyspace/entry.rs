@@ -94,7 +94,10 @@ impl<'v> Entry<'v> {
     pub(super) fn apply(self, edit: &Edit) {
         let occupied = match self {
             Self::Occupied(occupied) => occupied,
-            Self::Vacant(vacant) => vacant.insert_object(edit.blank(), Lease::Never),
+            Self::Vacant(vacant) => {
+                let blank = edit.blank(vacant.shard.seed());
+                vacant.insert_object(blank, Lease::Never)
+            }
         };
         let (id, hash, shard) = (occupied.id, occupied.place.hash, &mut *occupied.place.shard);
         if let Some(object) = shard.object_mut(id) {

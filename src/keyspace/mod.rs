@@ -57,6 +57,7 @@ use crate::state::audience::Audience;
 use crate::state::settings::Events;
 use crate::state::transaction::{Watch, Watching};
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
+use crate::types::Seed;
 use locked::Patience;
 use memory::Memory;
 use observers::Observers;
@@ -75,6 +76,8 @@ pub use view::{Reach, Standing, View};
 pub struct Keyspace {
     cells: Box<[Cell]>,
     hasher: RandomState,
+    /// Of what finds the elements of objects.
+    seed: Seed,
     databases: u16,
     journal: Option<Arc<dyn Journal>>,
     next_record: AtomicU64,
@@ -129,7 +132,7 @@ pub struct Layout {
     pub shards: usize,
     /// Databases: at least one, at most [`DATABASES_MAX`].
     pub databases: u16,
-    /// Seeds the hash. Random where strangers choose keys; fixed where a run must repeat.
+    /// Seeds the hashes. Random where strangers choose keys; fixed where a run must repeat.
     pub seed: u64,
     /// Who is told of every effect.
     pub journal: Option<Arc<dyn Journal>>,
@@ -201,8 +204,9 @@ impl Keyspace {
     /// When the layout is outside its bounds.
     pub fn new(layout: Layout, ring: impl Fn() + Send + Sync + 'static) -> Self {
         assert!(layout.shards.is_power_of_two() && layout.shards <= SHARDS_MAX, "{} shards", layout.shards);
+        let seed = Seed::of(layout.seed);
         let cell = || {
-            let shard = Shard::new(usize::from(layout.databases));
+            let shard = Shard::new(usize::from(layout.databases), seed);
             let (observers, parked) = Default::default();
             let (told_bytes, hits, misses, expired) = (0, 0, 0, 0);
             Cell(Mutex::new(Held { shard, observers, parked, told_bytes, hits, misses, expired }))
@@ -212,6 +216,7 @@ impl Keyspace {
         Self {
             cells: std::iter::repeat_with(cell).take(layout.shards).collect(),
             hasher: RandomState::with_seeds(a, b, c, d),
+            seed,
             databases: layout.databases,
             journal: layout.journal,
             next_record: AtomicU64::new(0),

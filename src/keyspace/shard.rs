@@ -16,7 +16,7 @@ use slab::Slab;
 use super::arena::{About, Arena, NO_DEADLINE, TABLES_MAX};
 use super::table::Table;
 use crate::clock::{Deadline, LockTime};
-use crate::types::Object;
+use crate::types::{Object, Seed};
 use crate::wheel::{Step, Timers, Wheel};
 
 /// One shard.
@@ -26,6 +26,8 @@ pub struct Shard {
     wheel: Wheel,
     /// Values that are not strings, by the number that their entries hold.
     objects: Slab<Object>,
+    /// Of what finds their elements.
+    seed: Seed,
     counted: objects::Counted,
     tables: Vec<Keys>,
     /// Bytes that the tables hold.
@@ -64,13 +66,15 @@ struct Keys {
 
 impl Shard {
     /// An empty shard with databases 0 to `databases - 1`; at least one, at most [`DATABASES_MAX`].
-    pub fn new(databases: usize) -> Self {
+    /// `seed` is that of what its objects are found by.
+    pub fn new(databases: usize, seed: Seed) -> Self {
         assert!((1..=DATABASES_MAX).contains(&databases), "{databases} databases");
         let numbers: Vec<u16> = (0..databases as u16).collect();
         Self {
             arena: Arena::new(),
             wheel: Wheel::new(),
             objects: Slab::new(),
+            seed,
             counted: objects::Counted::default(),
             table_bytes: 0,
             tables: std::iter::repeat_with(Keys::default).take(databases).collect(),
@@ -78,6 +82,11 @@ impl Shard {
             database_of: numbers,
             time: LockTime::from_millis(0),
         }
+    }
+
+    /// What finds the elements of its objects is seeded by this.
+    pub fn seed(&self) -> Seed {
+        self.seed
     }
 
     /// Moves the shard's own time up to `now`, never back, and returns it: the instant of a command is at

@@ -25,7 +25,7 @@ use crate::state::clients::ClientId;
 use crate::state::settings::Events;
 use crate::state::tracking::{Cause, Tracking};
 use crate::state::transaction::{Watch, Watching};
-use crate::types::Typed;
+use crate::types::{Seed, Typed};
 
 pub use survey::Standing;
 
@@ -102,6 +102,11 @@ impl<'k> View<'k> {
         let instant = locked.advance(now.lock);
         let changes = Changes::new(keyspace.journal.is_some(), events);
         Self { keyspace, locked, hashed, changes, now: now.no_earlier_than(instant), database, author: 0 }
+    }
+
+    /// What finds the elements of this keyspace's objects is seeded by.
+    pub fn seed(&self) -> Seed {
+        self.keyspace.seed
     }
 
     /// Whose call it is: a client may not want to be told of what it does itself.

@@ -14,3 +14,10 @@ pub struct Audience {
     /// Who keeps copies of values.
     pub tracking: Tracking,
 }
+
+impl Audience {
+    /// Nobody yet; see [`Channels::new`].
+    pub fn new(seed: u64) -> Self {
+        Self { channels: Channels::new(seed), ..Self::default() }
+    }
+}

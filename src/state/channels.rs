@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use ahash::RandomState;
 use bytes::Bytes;
 use dashmap::DashMap;
 
@@ -33,7 +34,7 @@ impl Kind {
 /// Something of every [`Kind`], in the order of [`Kind::ALL`].
 pub type PerKind<V> = [V; 3];
 
-type Listeners = DashMap<Bytes, Vec<Arc<Client>>>;
+type Listeners = DashMap<Bytes, Vec<Arc<Client>>, RandomState>;
 
 /// The registry of channels and patterns.
 #[derive(Debug, Default)]
@@ -44,6 +45,16 @@ pub struct Channels {
 }
 
 impl Channels {
+    /// Nobody listens yet. What nobody can foresee of `seed` keeps clients from choosing names that collide; the order
+    /// in which patterns are found follows from it.
+    pub fn new(seed: u64) -> Self {
+        let hasher = RandomState::with_seeds(seed, !seed, seed.rotate_left(32), seed.rotate_left(16));
+        Self {
+            listeners: Kind::ALL.map(|_| DashMap::with_hasher(hasher.clone())),
+            to_patterns: AtomicUsize::new(0),
+        }
+    }
+
     /// `client` listens to `name` from now on, which it did not before.
     pub fn subscribe(&self, kind: Kind, name: &Bytes, client: &Arc<Client>) {
         if kind == Kind::Pattern {

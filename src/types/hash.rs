@@ -10,18 +10,20 @@ mod deadlines;
 mod indexed;
 mod packed;
 
-use super::Shape;
+use super::{Seed, Shape};
 use crate::clock::{Deadline, LockTime};
 use deadlines::Deadlines;
 use indexed::Indexed;
 use packed::Packed;
 
 /// Fields and their values.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Hash {
     form: Form,
     /// Whether Redis would keep it as a hash table by now.
     is_table: bool,
+    /// Of the index.
+    seed: Seed,
     /// When fields end; most hashes have none that does.
     deadlines: Option<Box<Deadlines>>,
 }
@@ -32,16 +34,10 @@ enum Form {
     Indexed(Box<Indexed>),
 }
 
-impl Default for Form {
-    fn default() -> Self {
-        Self::Packed(Packed::default())
-    }
-}
-
 impl Hash {
     /// A hash without fields; it allocates nothing until it gets one.
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(seed: Seed) -> Self {
+        Self { form: Form::Packed(Packed::default()), is_table: false, seed, deadlines: None }
     }
 
     /// Sets a field; true when it is new. A field that is there keeps its place and its deadline.
@@ -178,7 +174,7 @@ impl Hash {
     /// The fields in their indexed form, into which they are brought if need be.
     fn indexed(&mut self) -> &mut Indexed {
         if let Form::Packed(packed) = &self.form {
-            let mut indexed = Box::new(Indexed::with_capacity(packed.len() + 1));
+            let mut indexed = Box::new(Indexed::with_capacity(packed.len() + 1, self.seed));
             for (field, value) in packed.iter() {
                 indexed.set(field, value);
             }

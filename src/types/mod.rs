@@ -19,6 +19,7 @@ use crate::clock::{Deadline, LockTime};
 pub use element::Element;
 pub use hash::Hash;
 pub use list::List;
+pub use seeds::Seed;
 pub use set::Set;
 pub use sorted_set::SortedSet;
 pub use stream::Stream;
@@ -72,7 +73,10 @@ pub trait Shape {
 }
 
 /// A shape that an [`Object`] may have.
-pub trait Typed: Shape + Default + Into<Object> {
+pub trait Typed: Shape + Into<Object> {
+    /// One without elements.
+    fn blank(seed: Seed) -> Self;
+
     /// The object, if it has this shape.
     fn of(object: &Object) -> Option<&Self>;
 
@@ -81,9 +85,13 @@ pub trait Typed: Shape + Default + Into<Object> {
 }
 
 macro_rules! typed {
-    ($($shape:ident),*) => {
+    ($($shape:ident => $blank:expr),*) => {
         $(
             impl Typed for $shape {
+                fn blank(seed: Seed) -> Self {
+                    $blank(seed)
+                }
+
                 #[inline]
                 fn of(object: &Object) -> Option<&Self> {
                     if let Object::$shape(shape) = object { Some(shape) } else { None }
@@ -113,4 +121,4 @@ macro_rules! typed {
     };
 }
 
-typed!(Hash, List, Set, SortedSet, Stream);
+typed!(Hash => Hash::new, List => |_| List::new(), Set => Set::new, SortedSet => SortedSet::new, Stream => |_| Stream::new());

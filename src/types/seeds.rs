@@ -1,21 +1,43 @@
-//! Seeds for the indexes inside values.
+//! The seed of the indexes inside values.
 //!
-//! Rule    whoever sends fields and members must not be able to choose them so that they collide. So the seeds come from
-//!         where this process happens to lie in memory, which differs from start to start; and nothing that anybody
-//!         is shown depends on them: what is kept in an index is kept in the order in which it came.
-
-use std::ptr;
+//! Rule    whoever sends fields and members must not be able to choose them so that they collide: the seed comes from
+//!         where the keyspace has its own. Nothing that anybody is shown follows from it but bytes in use: what is
+//!         kept in an index is kept in the order in which it came.
 
 use ahash::RandomState;
 
-/// A hasher for one index.
-pub(super) fn hasher() -> RandomState {
-    let on_the_stack = 0_u8;
-    let stack = ptr::from_ref(&on_the_stack) as usize as u64;
-    let program = ptr::from_ref(&IN_THE_PROGRAM) as usize as u64;
-    RandomState::with_seeds(stack, program, stack.rotate_left(32) ^ program, ODD)
+/// Seeds the hashes of a value's elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Seed(u64);
+
+impl Seed {
+    /// The one that follows from the seed of a keyspace, and is not that of its keys.
+    pub const fn of(keyspace: u64) -> Self {
+        Self(keyspace ^ ODD)
+    }
+
+    /// A hasher for one index.
+    pub(super) fn hasher(self) -> RandomState {
+        let [a, b, c, d] = [1_u32, 3, 5, 7].map(|turns| self.0.rotate_left(8 * turns).wrapping_mul(ODD));
+        RandomState::with_seeds(a, b, c, d)
+    }
 }
 
-static IN_THE_PROGRAM: u64 = ODD;
-/// Any odd number: no seed is to be zero.
+/// An odd number without a pattern: multiplied by it, no two seeds become one.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[cfg(test)]
+mod tests {
+    use super::Seed;
+
+    #[test]
+    fn one_seed_always_makes_the_same_hashes_and_another_makes_others() {
+        let hashes = |keyspace: u64| {
+            [b"a".as_slice(), b"field"].map(|word| Seed::of(keyspace).hasher().hash_one(word))
+        };
+        assert_eq!(hashes(7), hashes(7));
+        for other in [0, 1, 8, 7 << 32, u64::MAX] {
+            assert_ne!(hashes(7), hashes(other), "{other}");
+        }
+    }
+}

@@ -9,13 +9,16 @@
 use ahash::RandomState;
 use indexmap::IndexSet;
 
-use super::seeds::hasher;
-use super::{Element, Shape};
+use super::{Element, Seed, Shape};
 use crate::number;
 
 /// Members, each once.
 #[derive(Clone, Debug)]
-pub struct Set(Kept);
+pub struct Set {
+    kept: Kept,
+    /// Of the hash table.
+    seed: Seed,
+}
 
 #[derive(Clone, Debug)]
 enum Kept {
@@ -49,13 +52,13 @@ const FEW_MAX: usize = 16;
 
 impl Set {
     /// One without members.
-    pub fn new() -> Self {
-        Self(Kept::Integers(Vec::new()))
+    pub fn new(seed: Seed) -> Self {
+        Self { kept: Kept::Integers(Vec::new()), seed }
     }
 
     /// Adds a member; false when it was there.
     pub fn insert(&mut self, bytes: &[u8]) -> bool {
-        if let Kept::Integers(integers) = &mut self.0 {
+        if let Kept::Integers(integers) = &mut self.kept {
             if let Some(integer) = number::integer(bytes) {
                 let Err(place) = integers.binary_search(&integer) else { return false };
                 integers.insert(place, integer);
@@ -81,7 +84,7 @@ impl Set {
     /// # Panics
     /// When there is no such place.
     pub fn take_at(&mut self, place: usize) -> Element {
-        match &mut self.0 {
+        match &mut self.kept {
             Kept::Integers(integers) => Member::Integer(integers.remove(place)).with_bytes(Element::new),
             Kept::Few { members, long_bytes } => {
                 let member = members.swap_remove(place);
@@ -108,7 +111,7 @@ impl Set {
             freed += if stays { 0 } else { member.heap_bytes() };
             stays
         };
-        match &mut self.0 {
+        match &mut self.kept {
             Kept::Integers(integers) => integers.retain(|integer| keep(Member::Integer(*integer))),
             Kept::Few { members, long_bytes } => {
                 members.retain(&mut stays);
@@ -131,7 +134,7 @@ impl Set {
         match self.iter().map(integer).collect::<Option<Vec<i64>>>() {
             Some(mut integers) => {
                 integers.sort_unstable();
-                Self(Kept::Integers(integers))
+                Self { kept: Kept::Integers(integers), seed: self.seed }
             }
             None => self,
         }
@@ -162,7 +165,7 @@ impl Set {
 
     /// Whether another set's member is one of this one.
     pub fn has(&self, member: Member<'_>) -> bool {
-        match (&self.0, member) {
+        match (&self.kept, member) {
             (Kept::Integers(integers), Member::Integer(integer)) => integers.binary_search(&integer).is_ok(),
             _ => member.with_bytes(|bytes| self.contains(bytes)),
         }
@@ -170,7 +173,7 @@ impl Set {
 
     /// The member at a place, if there is one.
     pub fn at(&self, place: usize) -> Option<Member<'_>> {
-        match &self.0 {
+        match &self.kept {
             Kept::Integers(integers) => integers.get(place).copied().map(Member::Integer),
             Kept::Few { members, .. } => members.get(place).map(|member| Member::Bytes(member)),
             Kept::Many(hashed) => hashed.members.get_index(place).map(|member| Member::Bytes(member)),
@@ -184,11 +187,11 @@ impl Set {
 
     /// Whether all of them are integers kept as such: such a set is walked in one step.
     pub fn is_integers(&self) -> bool {
-        matches!(self.0, Kept::Integers(_))
+        matches!(self.kept, Kept::Integers(_))
     }
 
     fn place_of(&self, bytes: &[u8]) -> Option<usize> {
-        match &self.0 {
+        match &self.kept {
             Kept::Integers(integers) => integers.binary_search(&number::integer(bytes)?).ok(),
             Kept::Few { members, .. } => members.iter().position(|member| member.as_bytes() == bytes),
             Kept::Many(hashed) => hashed.members.get_index_of(bytes),
@@ -196,7 +199,7 @@ impl Set {
     }
 
     fn insert_bytes(&mut self, bytes: &[u8]) -> bool {
-        if let Kept::Few { members, long_bytes } = &mut self.0 {
+        if let Kept::Few { members, long_bytes } = &mut self.kept {
             if members.iter().any(|member| member.as_bytes() == bytes) {
                 return false;
             }
@@ -206,9 +209,9 @@ impl Set {
                 members.push(member);
                 return true;
             }
-            self.0 = Kept::Many(Hashed::of(members.drain(..), *long_bytes));
+            self.kept = Kept::Many(Hashed::of(members.drain(..), *long_bytes, self.seed));
         }
-        let Kept::Many(hashed) = &mut self.0 else { return false };
+        let Kept::Many(hashed) = &mut self.kept else { return false };
         let member = Element::new(bytes);
         let heap_bytes = member.heap_bytes();
         let is_new = hashed.members.insert(member);
@@ -218,13 +221,13 @@ impl Set {
 
     /// Integers become text, in their order.
     fn become_bytes(&mut self) {
-        let Kept::Integers(integers) = &mut self.0 else { return };
+        let Kept::Integers(integers) = &mut self.kept else { return };
         let integers = std::mem::take(integers);
         let members = integers.into_iter().map(|integer| Member::Integer(integer).with_bytes(Element::new));
-        self.0 = if members.len() <= FEW_MAX {
+        self.kept = if members.len() <= FEW_MAX {
             Kept::Few { members: members.collect(), long_bytes: 0 }
         } else {
-            Kept::Many(Hashed::of(members, 0))
+            Kept::Many(Hashed::of(members, 0, self.seed))
         };
     }
 }
@@ -235,8 +238,8 @@ const PLACES_MIN: usize = 64;
 const HASHED_BYTES: usize = size_of::<Element>() + 2 * size_of::<usize>() + 2;
 
 impl Hashed {
-    fn of(elements: impl Iterator<Item = Element>, long_bytes: usize) -> Box<Self> {
-        let mut members = IndexSet::with_hasher(hasher());
+    fn of(elements: impl Iterator<Item = Element>, long_bytes: usize, seed: Seed) -> Box<Self> {
+        let mut members = IndexSet::with_hasher(seed.hasher());
         members.extend(elements);
         Box::new(Self { members, long_bytes })
     }
@@ -264,7 +267,7 @@ impl Shape for Set {
 
     #[inline]
     fn len(&self) -> usize {
-        match &self.0 {
+        match &self.kept {
             Kept::Integers(integers) => integers.len(),
             Kept::Few { members, .. } => members.len(),
             Kept::Many(hashed) => hashed.members.len(),
@@ -272,17 +275,11 @@ impl Shape for Set {
     }
 
     fn heap_bytes(&self) -> usize {
-        match &self.0 {
+        match &self.kept {
             Kept::Integers(integers) => integers.capacity() * size_of::<i64>(),
             Kept::Few { members, long_bytes } => members.capacity() * size_of::<Element>() + long_bytes,
             Kept::Many(hashed) => hashed.members.capacity() * HASHED_BYTES + hashed.long_bytes,
         }
-    }
-}
-
-impl Default for Set {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -294,16 +291,6 @@ impl PartialEq for Set {
 }
 
 impl Eq for Set {}
-
-impl<'a> FromIterator<&'a [u8]> for Set {
-    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(members: I) -> Self {
-        let mut set = Self::new();
-        for member in members {
-            set.insert(member);
-        }
-        set
-    }
-}
 
 #[cfg(test)]
 mod tests;

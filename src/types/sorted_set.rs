@@ -11,15 +11,17 @@ mod ranked;
 
 use std::ops::Range;
 
-use super::Shape;
+use super::{Seed, Shape};
 pub use bounds::{LexBound, LexRange, ScoreRange};
 use packed::Packed;
 use ranked::Ranked;
 
 /// Members ordered by their scores.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct SortedSet {
     form: Form,
+    /// Of the index.
+    seed: Seed,
 }
 
 #[derive(Clone, Debug)]
@@ -30,13 +32,13 @@ enum Form {
 
 impl SortedSet {
     /// An empty set.
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(seed: Seed) -> Self {
+        Self { form: Form::Packed(Packed::default()), seed }
     }
 
     /// An empty set in the form of a large one, for a result that is being put together: see [`SortedSet::settled`].
-    pub fn unsettled() -> Self {
-        Self { form: Form::Ranked(Box::new(Ranked::new(std::iter::empty()))) }
+    pub fn unsettled(seed: Seed) -> Self {
+        Self { form: Form::Ranked(Box::new(Ranked::new(std::iter::empty(), seed))), seed }
     }
 
     /// The same set in the form that a new key would have it in.
@@ -47,7 +49,7 @@ impl SortedSet {
         if !is_small {
             return self;
         }
-        let mut settled = Self::new();
+        let mut settled = Self::new(self.seed);
         self.entries().for_each(|(member, score)| {
             settled.insert(member, score);
         });
@@ -210,7 +212,7 @@ impl SortedSet {
 
     fn ranked(&mut self) -> &mut Ranked {
         if let Form::Packed(packed) = &self.form {
-            self.form = Form::Ranked(Box::new(Ranked::new(packed.all())));
+            self.form = Form::Ranked(Box::new(Ranked::new(packed.all(), self.seed)));
         }
         match &mut self.form {
             Form::Ranked(ranked) => ranked,
@@ -228,12 +230,6 @@ impl SortedSet {
         assert_eq!(entries.len(), self.len());
         let in_order = |pair: &[(&[u8], f64)]| bounds::precedes(pair[0].1, pair[0].0, pair[1].1, pair[1].0);
         assert!(entries.windows(2).all(in_order), "{entries:?}");
-    }
-}
-
-impl Default for Form {
-    fn default() -> Self {
-        Self::Packed(Packed::default())
     }
 }
 

@@ -40,7 +40,8 @@ impl<'v, T: Typed> Editor<'v, T> {
 
     /// Opens an empty object under a key that is not there.
     pub(super) fn new(vacant: Vacant<'v>) -> Self {
-        let occupied = vacant.insert_unseen(T::default().into(), Lease::Never);
+        let blank = T::blank(vacant.shard.seed());
+        let occupied = vacant.insert_unseen(blank.into(), Lease::Never);
         Self { occupied, is_new: true, is_changed: false, shape: PhantomData }
     }
 

@@ -56,7 +56,7 @@ fn bytes(len: usize) -> Vec<u8> {
 
 impl World {
     fn new() -> Self {
-        Self { shard: Shard::new(DATABASES), model: vec![BTreeMap::new(); DATABASES], now: 0 }
+        Self { shard: Shard::new(DATABASES, Seed::of(7)), model: vec![BTreeMap::new(); DATABASES], now: 0 }
     }
 
     fn play(&mut self, step: Move) {
@@ -243,7 +243,7 @@ proptest! {
 
 #[test]
 fn a_renewal_to_a_later_deadline_does_not_touch_the_wheel() {
-    let mut shard = Shard::new(1);
+    let mut shard = Shard::new(1, Seed::of(7));
     let ids = [1u8, 2].map(|n| shard.insert(0, hash(&[n]), &[n], b"token", Some(deadline(50)), 0));
     let before = ids.map(|id| shard.arena.timer(id.0));
     shard.set_deadline(ids[0], Some(deadline(5_000)));
@@ -260,7 +260,7 @@ fn a_renewal_to_a_later_deadline_does_not_touch_the_wheel() {
 
 #[test]
 fn an_earlier_deadline_counts_at_once() {
-    let mut shard = Shard::new(1);
+    let mut shard = Shard::new(1, Seed::of(7));
     let id = shard.insert(0, 1, b"lock", b"token", Some(deadline(1_000_000)), 0);
     shard.set_deadline(id, Some(deadline(9)));
     assert_eq!(shard.next_wakeup(), Some(LockTime::from_millis(10)));
@@ -271,7 +271,7 @@ fn an_earlier_deadline_counts_at_once() {
 fn a_shard_that_was_idle_wakes_for_a_near_deadline_only() {
     // No boundary of a level lies between now and the deadline, so there is nothing to move on the way.
     let now = 1_700_000_000_010;
-    let mut shard = Shard::new(1);
+    let mut shard = Shard::new(1, Seed::of(7));
     shard.advance(LockTime::from_millis(now));
     shard.insert(0, 1, b"lock", b"token", Some(deadline(now + 20)), 0);
     assert_eq!(shard.next_wakeup(), Some(LockTime::from_millis(now + 21)));
@@ -279,7 +279,7 @@ fn a_shard_that_was_idle_wakes_for_a_near_deadline_only() {
 
 #[test]
 fn the_last_millisecond_of_all_counts_as_the_one_before() {
-    let mut shard = Shard::new(1);
+    let mut shard = Shard::new(1, Seed::of(7));
     let id = shard.insert(0, 1, b"lock", b"token", Some(deadline(u64::MAX)), 0);
     assert_eq!(shard.deadline(id), Some(deadline(u64::MAX - 1)));
     assert_eq!(shard.due(LockTime::from_millis(u64::MAX), &mut 100), Some(id));
@@ -287,7 +287,7 @@ fn the_last_millisecond_of_all_counts_as_the_one_before() {
 
 #[test]
 fn what_is_due_comes_in_batches_of_the_budget() {
-    let mut shard = Shard::new(1);
+    let mut shard = Shard::new(1, Seed::of(7));
     for n in 0..1_000u32 {
         shard.insert(0, u64::from(n), &n.to_le_bytes(), b"token", Some(deadline(100_000)), 0);
     }
@@ -311,7 +311,7 @@ fn what_is_due_comes_in_batches_of_the_budget() {
 
 #[test]
 fn time_never_runs_backwards() {
-    let mut shard = Shard::new(1);
+    let mut shard = Shard::new(1, Seed::of(7));
     assert_eq!(shard.advance(LockTime::from_millis(10)), LockTime::from_millis(10));
     assert_eq!(shard.advance(LockTime::from_millis(9)), LockTime::from_millis(10));
     assert_eq!(shard.time(), LockTime::from_millis(10));
@@ -319,7 +319,7 @@ fn time_never_runs_backwards() {
 
 #[test]
 fn an_entry_keeps_its_database_through_a_swap_until_it_expires() {
-    let mut shard = Shard::new(3);
+    let mut shard = Shard::new(3, Seed::of(7));
     let id = shard.insert(0, 1, b"lock", b"token", Some(deadline(5)), 0);
     shard.swap(0, 2);
     shard.swap(2, 1);
@@ -334,7 +334,7 @@ fn an_entry_keeps_its_database_through_a_swap_until_it_expires() {
 
 #[test]
 fn memory_returns_when_the_entries_leave() {
-    let mut shard = Shard::new(2);
+    let mut shard = Shard::new(2, Seed::of(7));
     let idle = shard.used_bytes();
     let mut ids = Vec::new();
     for n in 0..20_000u32 {
@@ -366,7 +366,7 @@ fn memory_returns_when_the_entries_leave() {
 
 #[test]
 fn a_lock_that_comes_and_goes_uses_the_same_slot() {
-    let mut shard = Shard::new(1);
+    let mut shard = Shard::new(1, Seed::of(7));
     let first = shard.insert(0, 1, b"lock", b"token", Some(deadline(9)), 0);
     shard.remove(first, 1);
     let used = shard.used_bytes();
@@ -380,7 +380,7 @@ fn a_lock_that_comes_and_goes_uses_the_same_slot() {
 
 #[test]
 fn a_value_built_bit_by_bit_moves_a_few_times_only() {
-    let mut shard = Shard::new(1);
+    let mut shard = Shard::new(1, Seed::of(7));
     let mut id = shard.insert(0, 1, b"log", b"", Some(deadline(9)), 0);
     let mut moves = 0;
     for n in 0..40_000usize {
@@ -396,7 +396,7 @@ fn a_value_built_bit_by_bit_moves_a_few_times_only() {
 
 #[test]
 fn a_value_that_shrinks_gives_its_memory_back() {
-    let mut shard = Shard::new(1);
+    let mut shard = Shard::new(1, Seed::of(7));
     let id = shard.insert(0, 1, b"lock", &bytes(1_000_000), None, 0);
     assert!(shard.bytes(id) > 1_000_000);
     let id = shard.resize(id, 1, 100_000);
@@ -412,7 +412,7 @@ fn a_value_that_shrinks_gives_its_memory_back() {
 #[test]
 fn a_lock_of_a_uuid_costs_less_than_99_bytes() {
     const LOCKS: u64 = 60_000;
-    let mut shard = Shard::new(16);
+    let mut shard = Shard::new(16, Seed::of(7));
     for n in 0..LOCKS {
         let hash = n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
         let key = format!("lock:resource:{n:010}");

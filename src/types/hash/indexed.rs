@@ -5,7 +5,7 @@
 use ahash::RandomState;
 use indexmap::IndexMap;
 
-use crate::types::seeds::hasher;
+use crate::types::Seed;
 
 /// The fields of a larger hash.
 #[derive(Clone, Debug)]
@@ -17,8 +17,8 @@ pub(super) struct Indexed {
 
 impl Indexed {
     /// No fields, and room for some.
-    pub(super) fn with_capacity(fields: usize) -> Self {
-        Self { fields: IndexMap::with_capacity_and_hasher(fields, hasher()), element_bytes: 0 }
+    pub(super) fn with_capacity(fields: usize, seed: Seed) -> Self {
+        Self { fields: IndexMap::with_capacity_and_hasher(fields, seed.hasher()), element_bytes: 0 }
     }
 
     /// Sets a field; true when it is new.

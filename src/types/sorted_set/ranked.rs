@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 
 use super::bounds::precedes;
 use super::order::{Item, Order, Place};
-use crate::types::seeds::hasher;
+use crate::types::Seed;
 
 /// A large sorted set: fewer than 2^32 members, as many as a request can bring in a lifetime of the server's memory.
 #[derive(Clone, Debug)]
@@ -20,8 +20,8 @@ pub(super) struct Ranked {
 
 impl Ranked {
     /// What `entries`, which are in order, hold.
-    pub(super) fn new<'a>(entries: impl Iterator<Item = (&'a [u8], f64)>) -> Self {
-        let mut members: IndexMap<Box<[u8]>, f64, RandomState> = IndexMap::with_hasher(hasher());
+    pub(super) fn new<'a>(entries: impl Iterator<Item = (&'a [u8], f64)>, seed: Seed) -> Self {
+        let mut members: IndexMap<Box<[u8]>, f64, RandomState> = IndexMap::with_hasher(seed.hasher());
         members.extend(entries.map(|(member, score)| (Box::from(member), score)));
         let slots = members.values().zip(0..);
         let items: Vec<Item> = slots.map(|(score, slot)| Item { score: *score, slot }).collect();
