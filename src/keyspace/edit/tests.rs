@@ -13,8 +13,9 @@ use crate::types::list::End;
 use crate::types::stream::{Keep, StreamId, Trim};
 use crate::types::{List, Set, Shape, SortedSet, Stream};
 
+/// Everything that a keyspace has told its journal.
 #[derive(Debug, Default)]
-struct Log(Mutex<Vec<Mutation>>);
+pub(super) struct Log(pub(super) Mutex<Vec<Mutation>>);
 
 impl Journal for Log {
     fn append(&self, _number: u64, mutations: &[Mutation]) {
@@ -22,16 +23,16 @@ impl Journal for Log {
     }
 }
 
-fn keyspace(journal: Option<Arc<dyn Journal>>) -> Keyspace {
+pub(super) fn keyspace(journal: Option<Arc<dyn Journal>>) -> Keyspace {
     Keyspace::new(Layout { shards: 1, databases: 1, seed: 7, journal }, || {})
 }
 
-fn now() -> Now {
-    Now { lock: LockTime::from_millis(0), wall_offset_ms: 0 }
+pub(super) fn now(millis: u64) -> Now {
+    Now { lock: LockTime::from_millis(millis), wall_offset_ms: 0 }
 }
 
 fn view(keyspace: &Keyspace) -> View<'_> {
-    View::lock(keyspace, Reach::All, 0, now(), Events::default())
+    View::lock(keyspace, Reach::All, 0, now(0), Events::default())
 }
 
 /// Numbers below the one asked for, always the same ones.
@@ -126,7 +127,7 @@ fn the_log_of_edits_makes_the_same_objects_again() {
 
         let replayed = keyspace(None);
         for mutation in log.0.lock().iter() {
-            replayed.apply(mutation, now());
+            replayed.apply(mutation, now(0));
         }
         let (mut here, mut there) = (view(&original), view(&replayed));
         let list = here.read_as::<List>(b"list").unwrap().cloned();

@@ -8,30 +8,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::prelude::*;
 
 use super::*;
-use crate::clock::{LockTime, Now};
-use crate::journal::{Journal, Mutation};
+use crate::clock::LockTime;
+use crate::keyspace::edit::tests::{Log, keyspace, now};
 use crate::keyspace::{Due, Entry, Keyspace, Layout, Lease, Reach, View};
 use crate::state::audience::Audience;
 use crate::state::settings::Events;
-use crate::sync::Mutex;
 use crate::types::Shape;
-
-#[derive(Debug, Default)]
-struct Log(Mutex<Vec<Mutation>>);
-
-impl Journal for Log {
-    fn append(&self, _number: u64, mutations: &[Mutation]) {
-        self.0.lock().extend_from_slice(mutations);
-    }
-}
-
-fn keyspace(journal: Option<Arc<dyn Journal>>) -> Keyspace {
-    Keyspace::new(Layout { shards: 1, databases: 1, seed: 7, journal }, || {})
-}
-
-fn now(millis: u64) -> Now {
-    Now { lock: LockTime::from_millis(millis), wall_offset_ms: 0 }
-}
 
 fn at(millis: u64) -> Deadline {
     Deadline::at(LockTime::from_millis(millis))
