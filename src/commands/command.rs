@@ -5,7 +5,7 @@
 
 use super::categories::categories;
 use super::row::{Arg, Flags, Group, Kind, Row, one_of, pattern, text};
-use super::{Call, Command, Keys, Outcome, facts, help, rights, table};
+use super::{Call, Command, EXEC, Keys, Outcome, facts, help, rights, table};
 use crate::error::Refusal;
 use crate::resp::{Reply, Request};
 use crate::types::glob;
@@ -254,7 +254,7 @@ pub(super) fn named(name: &[u8]) -> Option<&'static Command> {
 
 /// One command as COMMAND INFO has it.
 fn describe(reply: &mut Reply<'_>, command: &Command) {
-    let (first, last, step) = match command.keys {
+    let (first, last, step) = match facts::routed_by(command) {
         Keys::Range { first, last, step } => (first, last, step),
         Keys::Counted { target: Some(target), .. } => (target, target as i32, 1),
         Keys::Nowhere | Keys::Counted { target: None, .. } => (0, 0, 0),
@@ -271,7 +271,7 @@ fn describe(reply: &mut Reply<'_>, command: &Command) {
     let tips = facts::tips(command);
     reply.set(tips.len());
     tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
-    let specifications = specifications(command);
+    let specifications = specifications(facts::routed_by(command), command);
     reply.set(specifications.len());
     for (index, specification) in specifications.iter().enumerate() {
         specification.describe(reply, command, index);
@@ -301,6 +301,7 @@ fn flags(command: &Command) -> Vec<&'static str> {
         (row.flags.has(Flags::LOADING), "loading"),
         (row.flags.has(Flags::STALE), "stale"),
         (is_script, "skip_monitor"),
+        (row.name == EXEC, "skip_slowlog"),
         (row.flags.has(Flags::FAST), "fast"),
         (row.flags.has(Flags::NO_AUTH), "no_auth"),
         (is_counted && is_script, "no_mandatory_keys"),
@@ -320,8 +321,9 @@ pub(super) enum Specification {
     Counted { begin: usize },
 }
 
-pub(super) fn specifications(command: &Command) -> Vec<Specification> {
-    match command.keys {
+/// How `keys` of a command, its own as a rule, are found.
+pub(super) fn specifications(keys: Keys, command: &Command) -> Vec<Specification> {
+    match keys {
         Keys::Nowhere => Vec::new(),
         Keys::Counted { target, count } => {
             let target = target.map(|begin| Specification::Range { begin, last: 0, step: 1 });
@@ -472,7 +474,7 @@ mod tests {
     #[test]
     fn keys_side_by_side_are_of_two_kinds() {
         let set = named(b"set").unwrap();
-        assert_eq!(specifications(set), [Specification::Range { begin: 1, last: 0, step: 1 }]);
+        assert_eq!(specifications(set.keys, set), [Specification::Range { begin: 1, last: 0, step: 1 }]);
         let words: Vec<&[u8]> = vec![b"set", b"k", b"v"];
         assert_eq!(key_positions(set, &words).unwrap(), [1]);
     }

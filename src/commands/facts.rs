@@ -4,8 +4,8 @@
 //! Rule    a command that is not listed is as its row says; see [`access`] and [`category`].
 //! Source  replies of Redis 7.0, and of Valkey 9.1 for the commands that only it has.
 
-use super::Command;
 use super::row::{Flags, Group};
+use super::{Command, Keys};
 
 /// How the command uses the key of its `index`-th key specification.
 pub(super) fn access(command: &Command, index: usize) -> &'static [&'static str] {
@@ -23,6 +23,12 @@ pub(super) fn access(command: &Command, index: usize) -> &'static [&'static str]
 /// A remark on its key specification.
 pub(super) fn notes(command: &Command) -> Option<&'static str> {
     find(NOTES, &command.name).copied()
+}
+
+/// Where its keys are as proxies and clients of several servers see it: names of shard channels choose the server as
+/// keys do, though they are none.
+pub(super) fn routed_by(command: &Command) -> Keys {
+    find(CHANNELS, &command.name).copied().unwrap_or(command.keys)
 }
 
 /// Hints for proxies and clients of several servers.
@@ -155,6 +161,15 @@ const ACCESS: &[(&str, &[&[&str]])] = &[
     ("sinterstore", &[&["RW", "update"], &["RO", "access"]]),
     ("sunionstore", &[&["OW", "update"], &["RO", "access"]]),
     ("sdiffstore", &[&["OW", "update"], &["RO", "access"]]),
+    ("spublish", &[&["not_key"]]),
+    ("ssubscribe", &[&["not_key"]]),
+    ("sunsubscribe", &[&["not_key"]]),
+];
+
+const CHANNELS: &[(&str, Keys)] = &[
+    ("spublish", Keys::Range { first: 1, last: 1, step: 1 }),
+    ("ssubscribe", Keys::Range { first: 1, last: -1, step: 1 }),
+    ("sunsubscribe", Keys::Range { first: 1, last: -1, step: 1 }),
 ];
 
 const NOTES: &[(&str, &str)] = &[
@@ -163,6 +178,8 @@ const NOTES: &[(&str, &str)] = &[
     ("xadd", "UPDATE instead of INSERT because of the optional trimming feature"),
     ("eval", "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"),
     ("eval_ro", "We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"),
+    ("fcall", "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"),
+    ("fcall_ro", "We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"),
 ];
 
 const TIPS: &[(&str, &[&str])] = &[
@@ -197,6 +214,12 @@ const TIPS: &[(&str, &[&str])] = &[
     ("script|kill", &["request_policy:all_shards", "response_policy:one_succeeded"]),
     ("script|exists", &["request_policy:all_shards", "response_policy:agg_logical_and"]),
     ("script|load", &["request_policy:all_nodes", "response_policy:all_succeeded"]),
+    ("function|delete", &["request_policy:all_shards", "response_policy:all_succeeded"]),
+    ("function|flush", &["request_policy:all_shards", "response_policy:all_succeeded"]),
+    ("function|kill", &["request_policy:all_shards", "response_policy:one_succeeded"]),
+    ("function|list", &["nondeterministic_output_order"]),
+    ("function|load", &["request_policy:all_shards", "response_policy:all_succeeded"]),
+    ("function|stats", &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
     ("info", &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]),
     ("command", &["nondeterministic_output_order"]),
     ("command|info", &["nondeterministic_output_order"]),

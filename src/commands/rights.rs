@@ -74,7 +74,7 @@ pub(super) fn may_send(user: &User, words: &[&[u8]]) -> bool {
 
 /// How the `index`-th key of `request` is used, in the words of COMMAND GETKEYSANDFLAGS.
 pub(super) fn uses(command: &Command, index: usize, request: Request<'_>) -> &'static [&'static str] {
-    let last = specifications(command).len().saturating_sub(1);
+    let last = specifications(command.keys, command).len().saturating_sub(1);
     match facts::access(command, index.min(last)) {
         uses if !uses.contains(&"variable_flags") => uses,
         _ if request.words().skip(3).any(|word| word.eq_ignore_ascii_case(b"GET")) => {

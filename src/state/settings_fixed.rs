@@ -1,6 +1,7 @@
 //! Settings of redis.conf that tools read, and that have one value here: no disk, no replicas, no eviction.
 //!
-//! Rule    CONFIG GET shows them; CONFIG SET takes the value they have and refuses any other.
+//! Rule    CONFIG GET shows them; CONFIG SET takes the value they have and refuses any other. Among them are the sizes
+//!         at which OBJECT ENCODING names another form: constants of `types`, which a value's own form does not follow.
 
 /// Names and values.
 pub const FIXED: &[(&str, &str)] = &[
@@ -23,6 +24,8 @@ pub const FIXED: &[(&str, &str)] = &[
     ("enable-protected-configs", "no"),
     ("hash-max-listpack-entries", "512"),
     ("hash-max-listpack-value", "64"),
+    ("hash-max-ziplist-entries", "512"),
+    ("hash-max-ziplist-value", "64"),
     ("hz", "10"),
     ("io-threads", "1"),
     ("io-threads-do-reads", "no"),
@@ -32,6 +35,7 @@ pub const FIXED: &[(&str, &str)] = &[
     ("lazyfree-lazy-user-del", "no"),
     ("lazyfree-lazy-user-flush", "no"),
     ("list-max-listpack-size", "-2"),
+    ("list-max-ziplist-size", "-2"),
     ("masterauth", ""),
     ("masteruser", ""),
     ("maxmemory-clients", "0"),
@@ -50,10 +54,14 @@ pub const FIXED: &[(&str, &str)] = &[
     ("shutdown-timeout", "10"),
     ("slaveof", ""),
     ("stop-writes-on-bgsave-error", "yes"),
+    ("stream-node-max-bytes", "4096"),
+    ("stream-node-max-entries", "100"),
     ("supervised", "no"),
     ("tcp-backlog", "511"),
     ("zset-max-listpack-entries", "128"),
     ("zset-max-listpack-value", "64"),
+    ("zset-max-ziplist-entries", "128"),
+    ("zset-max-ziplist-value", "64"),
 ];
 
 #[cfg(test)]
