@@ -54,7 +54,12 @@ impl Script {
 
     /// Whether its first line says what it does, and not that it writes nothing.
     pub(super) fn may_write(&self) -> bool {
-        self.body > 0 && !self.flags.no_writes
+        self.says_it_writes() == Some(true)
+    }
+
+    /// Whether it may write, if its first line says what it does.
+    pub(super) fn says_it_writes(&self) -> Option<bool> {
+        Header { flags: self.flags, body: self.body }.may_write()
     }
 
     /// What is Lua of its text.

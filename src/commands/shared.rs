@@ -110,14 +110,14 @@ impl Pause {
         self.until_ms.store(0, Relaxed);
     }
 
-    /// Until when a command is held back, if it is; `may_write` tells what kind it is.
+    /// Until when a command is held back, if it is; `may_write` tells what kind it is, if that matters.
     #[inline]
-    pub fn holds(&self, may_write: bool, now: LockTime) -> Option<LockTime> {
+    pub fn holds(&self, may_write: impl FnOnce() -> bool, now: LockTime) -> Option<LockTime> {
         if let Some(until) = self.is_frozen(now) {
             return Some(until);
         }
         let until_ms = self.until_ms.load(Relaxed);
-        if until_ms == 0 || !self.is_on(now) || (self.writes_only.load(Relaxed) && !may_write) {
+        if until_ms == 0 || !self.is_on(now) || (self.writes_only.load(Relaxed) && !may_write()) {
             return None;
         }
         Some(LockTime::from_millis(until_ms))
@@ -402,9 +402,9 @@ mod tests {
         let (pause, at) = (Pause::default(), LockTime::from_millis);
         pause.begin(at(30), true, at(5));
         pause.freeze(at(20));
-        assert_eq!(pause.holds(false, at(19)), Some(at(20)));
+        assert_eq!(pause.holds(|| false, at(19)), Some(at(20)));
         assert_eq!(pause.is_frozen(at(20)), None);
-        assert_eq!((pause.holds(false, at(20)), pause.holds(true, at(20))), (None, Some(at(30))));
+        assert_eq!((pause.holds(|| false, at(20)), pause.holds(|| true, at(20))), (None, Some(at(30))));
     }
 
     #[test]

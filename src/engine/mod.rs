@@ -190,14 +190,14 @@ impl Engine {
 
     /// Whether CLIENT PAUSE holds anything back.
     pub fn is_paused(&self) -> bool {
-        self.shared.pause.holds(true, self.shared.clock.now().lock).is_some()
+        self.shared.pause.holds(|| true, self.shared.clock.now().lock).is_some()
     }
 
     /// The next moment at which a waiting call or a pause ends, as far as is known: for whoever moves a manual clock.
     pub fn next_wait(&self) -> Option<LockTime> {
         let now = self.shared.clock.now().lock;
         let calls = self.shared.audience.clients.all().into_iter().filter_map(|client| client.waits_until());
-        calls.chain(self.shared.pause.holds(true, now)).filter(|until| *until > now).min()
+        calls.chain(self.shared.pause.holds(|| true, now)).filter(|until| *until > now).min()
     }
 
     /// Has connections that nothing is heard of give back memory, and ends clients that were idle for longer than `timeout`
@@ -268,7 +268,7 @@ impl Engine {
         if session.is_subscriber() && !flags.has(Flags::SUBSCRIBED) {
             return Err((unknown::while_subscribed(&command.name), Some(command)));
         }
-        if let Some(until) = self.shared.pause.holds(may_write(session, command), now.lock)
+        if let Some(until) = self.shared.pause.holds(|| self.may_write(session, command, request), now.lock)
             && (!flags.has(Flags::UNPAUSED) || self.shared.pause.is_frozen(now.lock).is_some())
         {
             return Ok(Admitted::Hold(until));
@@ -279,6 +279,12 @@ impl Engine {
             return self.while_busy(command, since);
         }
         Ok(Admitted::Run(command))
+    }
+
+    /// Whether the request may write: EXEC does what it has gathered.
+    fn may_write(&self, session: &Session, command: &Command, request: Request<'_>) -> bool {
+        let gathered = || session.transaction.as_ref().is_some_and(|transaction| transaction.may_write);
+        commands::may_write(&self.shared, command, request) || (command.row.name == EXEC && gathered())
     }
 
     /// Whoever has yet to say who it is may say little else.
@@ -338,7 +344,7 @@ impl Engine {
     ) -> Flow {
         if let Some(transaction) = &mut session.transaction {
             if !command.row.flags.has(Flags::UNQUEUED) {
-                transaction::queue(transaction, command, request, session.protocol, out);
+                transaction::queue(&self.shared, transaction, command, request, session.protocol, out);
                 session.client.show_queued(Some(transaction.queued.len()), transaction.bytes);
                 return Flow::Next;
             }
@@ -479,13 +485,6 @@ enum Admitted {
     Run(&'static Command),
     Hold(LockTime),
     Later,
-}
-
-/// Whether the command may write: EXEC does what it has gathered.
-#[inline]
-fn may_write(session: &Session, command: &Command) -> bool {
-    let gathered = || session.transaction.as_ref().is_some_and(|transaction| transaction.may_write);
-    command.row.flags.has(Flags::WRITE.with(Flags::SCRIPT)) || (command.row.name == EXEC && gathered())
 }
 
 /// Whether the command could need memory. Whatever is gathered for EXEC takes some; EXEC does what it has gathered.

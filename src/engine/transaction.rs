@@ -6,7 +6,7 @@
 
 use super::{Batch, Engine, Flow};
 use crate::commands::row::Flags;
-use crate::commands::{self, Command, EXEC, Outcome, table};
+use crate::commands::{self, Command, EXEC, Outcome, Shared, table};
 use crate::error::Refusal;
 use crate::keyspace::{Reach, View};
 use crate::limits::TRANSACTION_BYTES_MAX;
@@ -20,6 +20,7 @@ type Step<'a> = (&'static Command, Request<'a>);
 /// Gathers a request for EXEC.
 #[cold]
 pub(super) fn queue(
+    shared: &Shared,
     transaction: &mut Transaction,
     command: &Command,
     request: Request<'_>,
@@ -37,7 +38,7 @@ pub(super) fn queue(
         }
         transaction.runs_scripts |= command.row.flags.has(Flags::SCRIPT.with(Flags::ASIDE));
         transaction.may_grow |= command.row.flags.has(Flags::DENYOOM);
-        transaction.may_write |= command.row.flags.has(Flags::WRITE.with(Flags::SCRIPT));
+        transaction.may_write |= commands::may_write(shared, command, request);
         transaction.queued.push(owned);
     }
     reply.status("QUEUED");

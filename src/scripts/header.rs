@@ -22,6 +22,13 @@ pub struct Flags {
     pub allow_stale: bool,
 }
 
+impl Header {
+    /// Whether the script may write, if its first line says what it does.
+    pub fn may_write(&self) -> Option<bool> {
+        (self.body > 0).then_some(!self.flags.no_writes)
+    }
+}
+
 /// Reads the first line of a script.
 ///
 /// # Errors
