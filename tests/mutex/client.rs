@@ -12,7 +12,7 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use redis_protocol::resp2::types::OwnedFrame;
-use rustix::time::{ClockId, clock_gettime};
+use nix::time::ClockId;
 
 use crate::dice::Dice;
 use crate::history::{Answer, Ask, got, sent};
@@ -232,8 +232,8 @@ fn answer(ask: Ask, tells_holder: bool, frame: &OwnedFrame) -> Option<Answer> {
 }
 
 fn now_ns() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+    let time = ClockId::CLOCK_MONOTONIC.now().expect("the system has this clock");
+    Duration::from(time).as_nanos() as u64
 }
 
 /// The lock whose grants are numbered.

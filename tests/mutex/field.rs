@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::client::Orders;
 use crate::dice::Dice;
@@ -107,13 +108,13 @@ impl Field {
         }
         // Only the first ones, which are this program: another takes the place of the one that is killed.
         if at < PROCESSES && self.dice.one_in(8) {
-            self.members[at].signal(Signal::KILL)?;
+            self.members[at].signal(Signal::SIGKILL)?;
             self.members[at].is_killed = true;
             return self.start(myself()?, left);
         }
-        self.members[at].signal(Signal::STOP)?;
+        self.members[at].signal(Signal::SIGSTOP)?;
         self.rest(200);
-        self.members[at].signal(Signal::CONT)
+        self.members[at].signal(Signal::SIGCONT)
     }
 
     /// Waits for all of them, and reads what they have written.
@@ -135,7 +136,8 @@ impl Field {
 impl Member {
     /// A process that has ended by itself is not reaped yet, so that its number is still its own.
     fn signal(&self, signal: Signal) -> Result<(), String> {
-        kill_process(Pid::from_child(&self.process), signal).map_err(|error| format!("{signal:?}: {error}"))
+        let pid = i32::try_from(self.process.id()).map_err(|error| error.to_string())?;
+        kill(Pid::from_raw(pid), signal).map_err(|error| format!("{signal}: {error}"))
     }
 }
 
