@@ -92,8 +92,13 @@ fn new_lease<'a>(args: &mut Args<'a>) -> Result<LeaseOption<'a>, Refusal> {
             return Err(Refusal::Syntax);
         }
     }
-    // The number of the last option may have been FIELDS itself.
-    if args.take("FIELDS") { Ok(option) } else { Err(Refusal::Syntax) }
+    take_fields(args, behind)?;
+    Ok(option)
+}
+
+/// Takes the word FIELDS that has so many words behind it, which the last option may have taken for its number.
+fn take_fields(args: &mut Args<'_>, behind: usize) -> Result<(), Refusal> {
+    if args.len() == behind + 1 && args.take("FIELDS") { Ok(()) } else { Err(Refusal::Syntax) }
 }
 
 fn hgetex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -184,7 +189,8 @@ fn set_options<'a>(args: &mut Args<'a>) -> Result<SetOptions<'a>, Refusal> {
             return Err(Refusal::Syntax);
         }
     }
-    if args.take("FIELDS") { Ok(options) } else { Err(Refusal::Syntax) }
+    take_fields(args, behind)?;
+    Ok(options)
 }
 
 fn hsetex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

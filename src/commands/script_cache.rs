@@ -19,6 +19,8 @@ use crate::scripts::{Flags as ScriptFlags, Header, header, may_run_long};
 
 /// The SHA-1 of a script's text.
 pub(super) type Sha = [u8; 20];
+/// Hexadecimal digits of one.
+pub(super) const SHA_DIGITS: usize = 2 * size_of::<Sha>();
 
 /// A script that has been read.
 #[derive(Debug)]
@@ -154,7 +156,7 @@ pub(super) fn digest(text: &[u8]) -> Sha {
 
 /// Twenty bytes out of forty hexadecimal digits, in either letter case.
 pub(super) fn parse_sha(digits: &[u8]) -> Option<Sha> {
-    let digits: &[u8; 40] = digits.try_into().ok()?;
+    let digits: &[u8; SHA_DIGITS] = digits.try_into().ok()?;
     let (mut sha, mut all) = (Sha::default(), 0);
     for (at, byte) in sha.iter_mut().enumerate() {
         let (high, low) = (DIGITS[usize::from(digits[2 * at])], DIGITS[usize::from(digits[2 * at + 1])]);

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::inside::Inside;
 use super::interpreter::Run;
 use super::row::{Flags, Group, Row, key, key_count, one_of, text, token};
-use super::script_cache::{Script, digest, parse_sha};
+use super::script_cache::{SHA_DIGITS, Script, digest, parse_sha};
 use super::{Args, Call, Command, Outcome, Shared, help};
 use crate::error::Refusal;
 use crate::keyspace::{Reach, View};
@@ -166,6 +166,10 @@ fn eval(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let sha = call.args.word()?;
+    // What has not the length of a SHA-1 is refused before what follows it is looked at.
+    if sha.len() != SHA_DIGITS {
+        return Err(Refusal::NoScript);
+    }
     let inputs = inputs(&mut call.args)?;
 
     let script = parse_sha(sha).and_then(|sha| call.shared.scripts.get(&sha)).ok_or(Refusal::NoScript)?;

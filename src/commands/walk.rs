@@ -54,8 +54,9 @@ pub(super) fn cursor(args: &mut Args<'_>) -> Result<u64, Refusal> {
     read_cursor(args.word()?).ok_or_else(|| Refusal::said("ERR invalid cursor"))
 }
 
-/// A cursor as C's `strtoul` reads it; nothing is 0.
+/// A cursor as C's `strtoul` reads it, to which a text ends where a zero byte is; nothing is 0.
 fn read_cursor(text: &[u8]) -> Option<u64> {
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     if text.is_empty() { Some(0) } else { number::wrapped(text) }
 }
 
@@ -106,6 +107,9 @@ mod tests {
             ("0x0", None),
             ("1 ", None),
             ("abc", None),
+            ("\0abc", Some(0)),
+            ("7\0abc", Some(7)),
+            ("7 \0", None),
         ] {
             assert_eq!(read_cursor(text.as_bytes()), value, "{text:?}");
         }

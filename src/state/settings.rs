@@ -132,9 +132,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The row of that name, in any letter case.
+    /// The row of that name, or of which it is another name, in any letter case.
     pub fn row(name: &str) -> Option<&'static Setting> {
-        ROWS.iter().find(|row| row.name.eq_ignore_ascii_case(name))
+        find(name).ok().map(|(_, row)| row)
     }
 
     /// Sets a value before the server starts.

@@ -11,8 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use redis_protocol::resp2::types::OwnedFrame;
 use nix::time::ClockId;
+use redis_protocol::resp2::types::OwnedFrame;
 
 use crate::dice::Dice;
 use crate::history::{Answer, Ask, got, sent};
