@@ -4,7 +4,8 @@
 //!               `tests/transcripts/found_by_fuzzing.txt`.
 //! Real server   where `REDLATCH_REDIS_SERVER` and `REDLATCH_VALKEY_SERVER` name its program; without them the runs say that
 //!               they were skipped. With Valkey only the commands are tried that Redis 7.0 does not have.
-//! Bounds        `WORLDS` and `STEPS` for a longer run; `SEED=17 cargo test --test differential` for one world.
+//! Bounds        `WORLDS` and `STEPS` for a longer run, `FIRST` for other worlds than always; one world alone:
+//!               `SEED=17 cargo test --test differential`.
 
 #[path = "differential/mod.rs"]
 mod differential;

@@ -99,12 +99,50 @@ mod transcripts {
     }
 }
 
-mod categories {
-    use std::collections::BTreeSet;
+mod commands {
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
 
     type Members = Vec<(String, BTreeSet<String>)>;
+    /// What COMMAND says of each command and subcommand, by its name; the subcommands stand for themselves.
+    type Described = BTreeMap<String, Vec<Reply>>;
+
+    /// WITHSCORE, which came with Redis 7.2: one word more may follow.
+    const LONGER: &[&str] = &["zrank", "zrevrank"];
+    const ARITY: usize = 1;
+    const SUBCOMMANDS: usize = 9;
+
+    #[test]
+    fn every_command_is_described_as_the_real_servers_describe_it() {
+        let own = described(&mut EngineTarget::start());
+        let (mut judged, mut faults) = (BTreeSet::new(), Vec::new());
+        // Redis has the word; what only Valkey has is Valkey's.
+        for name in ["redis", "valkey"] {
+            let Some(program) = program(name) else {
+                println!("skipped: no {name} was named in the environment");
+                return;
+            };
+            let theirs = described(&mut RealServer::start(name, &program));
+            for (command, own) in own.iter().filter(|(command, _)| !judged.contains(*command)) {
+                let Some(theirs) = theirs.get(command) else { continue };
+                let mut theirs = theirs.clone();
+                if LONGER.contains(&command.as_str()) {
+                    theirs[ARITY] = Reply::Int(-3);
+                }
+                if *own != theirs {
+                    let [own, theirs] = [own, &theirs].map(|facts| Reply::List(b'*', facts.clone()).spell());
+                    faults.push(format!("{own}\n{name}: {theirs}"));
+                }
+            }
+            judged.extend(theirs.into_keys());
+        }
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+        assert!(
+            own.keys().filter(|name| judged.contains(*name)).count() * 10 > own.len() * 9,
+            "most are known"
+        );
+    }
 
     #[test]
     fn every_command_is_in_the_categories_that_the_real_servers_put_it_in() {
@@ -112,7 +150,6 @@ mod categories {
         assert!(own.iter().filter(|(_, members)| !members.is_empty()).count() >= 18);
         let ours = all(&own);
         let mut judged = BTreeSet::new();
-        // Redis has the word; what only Valkey has is Valkey's.
         for name in ["redis", "valkey"] {
             let Some(program) = program(name) else {
                 println!("skipped: no {name} was named in the environment");
@@ -131,22 +168,24 @@ mod categories {
         assert!(judged.len() * 10 > ours.len() * 9, "most commands are known to one of them");
     }
 
+    fn described(target: &mut dyn Target) -> Described {
+        let mut described = Described::new();
+        let mut left = items(ask(target, "COMMAND"));
+        while let Some(command) = left.pop() {
+            let mut facts = items(command);
+            left.extend(items(facts.remove(SUBCOMMANDS)));
+            described.insert(text(&facts[0]), facts);
+        }
+        described
+    }
+
     fn all(members: &Members) -> BTreeSet<String> {
         members.iter().flat_map(|(_, members)| members.iter().cloned()).collect()
     }
 
     /// The categories of a server, and the commands in each.
     fn members(target: &mut dyn Target) -> Members {
-        let link = target.connect();
-        let mut list = |request: &str| {
-            target.send(link, format!("{request}\r\n").as_bytes());
-            let mut reply = Vec::new();
-            while !is_whole(&reply) {
-                assert_eq!(target.receive(link, Patience::UntilReply, &mut reply), Heard::Bytes, "{request}");
-            }
-            let text = String::from_utf8(reply).expect("names are text");
-            text.lines().skip(2).step_by(2).map(str::to_owned).collect::<Vec<_>>()
-        };
+        let mut list = |request: &str| items(ask(target, request)).iter().map(text).collect::<Vec<_>>();
         let names = list("ACL CAT");
         names
             .into_iter()
@@ -154,12 +193,30 @@ mod categories {
             .collect()
     }
 
-    /// Whether all elements of an array of bulk strings are there.
-    fn is_whole(reply: &[u8]) -> bool {
-        let text = String::from_utf8_lossy(reply);
-        let count: Option<usize> =
-            text.split_once("\r\n").and_then(|(line, _)| line.strip_prefix('*')?.parse().ok());
-        count.is_some_and(|count| text.matches("\r\n").count() == 1 + 2 * count)
+    fn ask(target: &mut dyn Target, request: &str) -> Reply {
+        let link = target.connect();
+        target.send(link, format!("{request}\r\n").as_bytes());
+        let mut bytes = Vec::new();
+        loop {
+            assert_eq!(target.receive(link, Patience::UntilReply, &mut bytes), Heard::Bytes, "{request}");
+            if let Some((reply, _)) = Reply::read(&bytes).expect("what came is a reply") {
+                return reply;
+            }
+        }
+    }
+
+    fn items(reply: Reply) -> Vec<Reply> {
+        match reply {
+            Reply::List(_, items) => items,
+            other => panic!("no list: {}", other.spell()),
+        }
+    }
+
+    fn text(reply: &Reply) -> String {
+        match reply {
+            Reply::Bulk(text) | Reply::Simple(text) => String::from_utf8_lossy(text).into_owned(),
+            other => panic!("no text: {}", other.spell()),
+        }
     }
 }
 

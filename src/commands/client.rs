@@ -87,6 +87,7 @@ const SUBCOMMANDS: &[Row] = &[
         summary: "Says whether commands of the connection count as use of their keys.",
         since: "7.2.0",
         args: &[SWITCH],
+        flags: ROW.flags.with(Flags::BUSY),
         run: no_touch,
         ..ROW
     },
@@ -112,6 +113,7 @@ const SUBCOMMANDS: &[Row] = &[
         summary: "Names the library behind the connection.",
         since: "7.2.0",
         args: &[one_of("attr", &[text("libname").after("LIB-NAME"), text("libver").after("LIB-VER")])],
+        flags: ROW.flags.with(Flags::BUSY),
         run: set_info,
         ..ROW
     },

@@ -47,7 +47,10 @@ impl Campaign {
         let asked = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
         let seeds = match asked("SEED") {
             Some(seed) => seed..seed + 1,
-            None => 0..asked("WORLDS").unwrap_or(WORLDS),
+            None => {
+                let first = asked("FIRST").unwrap_or(0);
+                first..first.saturating_add(asked("WORLDS").unwrap_or(WORLDS))
+            }
         };
         let steps = asked("STEPS").map_or(STEPS, |steps| steps as usize);
         let (began, mut found) = (Instant::now(), BTreeMap::new());
