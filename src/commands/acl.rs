@@ -63,7 +63,7 @@ const SUBCOMMANDS: &[Row] = &[
         run: getuser,
         ..ROW
     },
-    help::row(Group::Server),
+    Row { since: "6.0.0", ..help::row(Group::Server) },
     Row { name: "LIST", summary: "Returns all users as lines of an ACL file.", run: list, ..ROW },
     Row {
         name: "LOAD",

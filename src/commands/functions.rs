@@ -119,7 +119,7 @@ const SUBCOMMANDS: &[Row] = &[
         subcommands: &[],
         run: kill,
     },
-    help::row(Group::Scripting),
+    Row { since: "7.0.0", ..help::row(Group::Scripting) },
 ];
 
 fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -4,7 +4,7 @@ use super::row::{Arg, Flags, Group, Kind, Row};
 use super::{Call, Command, Outcome, table};
 use crate::error::Refusal;
 
-/// The row of a HELP subcommand.
+/// The row of a HELP subcommand, as old as most of them are.
 pub(super) const fn row(group: Group) -> Row {
     Row {
         name: "HELP",

@@ -61,7 +61,7 @@ const LATENCY: &[Row] = &[
         run: reset,
         ..ROW
     },
-    help::row(Group::Server),
+    Row { since: "2.8.13", ..help::row(Group::Server) },
 ];
 
 const SLOWLOG: &[Row] = &[
@@ -90,7 +90,7 @@ const SLOWLOG: &[Row] = &[
         run: slowlog_reset,
         ..ROW
     },
-    help::row(Group::Server),
+    Row { since: "6.2.0", ..help::row(Group::Server) },
 ];
 
 const SLOWLOG_FLAGS: Flags = Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE);

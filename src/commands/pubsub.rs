@@ -98,7 +98,7 @@ const SUBCOMMANDS: &[Row] = &[
         run: |call| channels(call, Kind::Channel),
         ..ASKING
     },
-    help::row(Group::PubSub),
+    Row { since: "6.2.0", ..help::row(Group::PubSub) },
     Row { name: "NUMPAT", summary: "Counts the patterns that somebody listens to.", run: numpat, ..ASKING },
     Row {
         name: "NUMSUB",

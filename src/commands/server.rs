@@ -143,7 +143,7 @@ const MEMORY: &[Row] = &[
         run: memory_usage,
         ..ROW
     },
-    help::row(Group::Server),
+    Row { since: "4.0.0", ..help::row(Group::Server) },
 ];
 
 const ROW: Row = Row {
