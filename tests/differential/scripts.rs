@@ -139,8 +139,11 @@ pub(crate) fn of_clients(texts: &[String], dice: &mut Dice) -> Words {
 /// Whether a script does something as often as an argument says: real servers would be busy with it for minutes. One
 /// that goes through its keys or arguments does not, and would take a small number for a lease of that many milliseconds.
 fn counts_to_an_argument(text: &str) -> bool {
-    let loops = text.split("for ").skip(1).filter_map(|behind| behind.split(" do").next());
-    text.contains("tonumber(ARGV") && loops.into_iter().any(|head| head.contains('=') && !head.contains('#'))
+    let counts = |head: &str| {
+        let mut words = head.split_whitespace().take_while(|word| *word != "do");
+        words.clone().any(|word| word == "=") && !words.any(|word| word.starts_with('#'))
+    };
+    text.contains("tonumber(ARGV") && text.split("for ").skip(1).any(counts)
 }
 
 /// The request as Lua spells it.
