@@ -136,8 +136,8 @@ pub(crate) fn of_clients(texts: &[String], dice: &mut Dice) -> Words {
     words
 }
 
-/// Whether a script does something as often as an argument says: real servers would be busy with it for minutes. One
-/// that goes through its keys or arguments does not, and would take a small number for a lease of that many milliseconds.
+/// Whether a script does something as often as an argument says: real servers would be busy with it for minutes.
+/// One that goes through its keys or arguments does not, and would take a small number for a lease that ends at once.
 fn counts_to_an_argument(text: &str) -> bool {
     let counts = |head: &str| {
         let mut words = head.split_whitespace().take_while(|word| *word != "do");
