@@ -6,24 +6,26 @@
 
 use ahash::RandomState;
 
-/// Seeds the hashes of a value's elements.
+/// Seeds the hashes of a value's elements. Thirty-two bits fit where a small hash has room to spare, and are enough:
+/// nobody is shown a hash, so nobody learns which of them it is.
 #[derive(Clone, Copy, Debug)]
-pub struct Seed(u64);
+pub struct Seed(u32);
 
 impl Seed {
     /// The one that follows from the seed of a keyspace, and is not that of its keys.
     pub const fn of(keyspace: u64) -> Self {
-        Self(keyspace ^ ODD)
+        let mixed = (keyspace ^ keyspace >> 32 ^ ODD).wrapping_mul(ODD);
+        Self((mixed >> 32) as u32)
     }
 
     /// A hasher for one index.
     pub(super) fn hasher(self) -> RandomState {
-        let [a, b, c, d] = [1_u32, 3, 5, 7].map(|turns| self.0.rotate_left(8 * turns).wrapping_mul(ODD));
+        let [a, b, c, d] = [1_u64, 3, 5, 7].map(|odd| (u64::from(self.0) << 3 | odd).wrapping_mul(ODD));
         RandomState::with_seeds(a, b, c, d)
     }
 }
 
-/// An odd number without a pattern: multiplied by it, no two seeds become one.
+/// An odd number without a pattern: to multiply by it mixes the bits and loses none.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]
