@@ -20,6 +20,7 @@ mod tls;
 mod unix;
 mod users;
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -35,7 +36,7 @@ use crate::commands::Shared;
 use crate::engine::Engine;
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, Layout};
-use crate::state::settings::{SettingError, Settings};
+use crate::state::settings::{SettingError, Settings, shown};
 use clock::{ManualClock, SystemClock};
 use house::{AnyClock, House};
 use listen::Workers;
@@ -70,13 +71,25 @@ pub enum StartError {
 ///
 /// Every setting of the command line can be given by [`Builder::set`]; the defaults differ in one point: the port is a
 /// free one.
-#[derive(Debug)]
 pub struct Builder {
     settings: Vec<(String, String)>,
     users: Vec<users::Line>,
     manual_start: Option<WallTime>,
     journal: Option<Arc<dyn Journal>>,
     seed: Option<u64>,
+}
+
+impl fmt::Debug for Builder {
+    /// Passwords are not shown, nor users, whose rules and mistaken names have them, nor what hashing is seeded with.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings: Vec<_> = self.settings.iter().map(|(name, value)| (name, shown(name, value))).collect();
+        f.debug_struct("Builder")
+            .field("settings", &settings)
+            .field("users", &self.users.len())
+            .field("manual_start", &self.manual_start)
+            .field("journal", &self.journal)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Builder {
