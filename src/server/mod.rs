@@ -77,6 +77,7 @@ pub struct Builder {
     manual_start: Option<WallTime>,
     journal: Option<Arc<dyn Journal>>,
     seed: Option<u64>,
+    config_file: Option<String>,
 }
 
 impl fmt::Debug for Builder {
@@ -101,7 +102,14 @@ impl Default for Builder {
 impl Builder {
     /// All settings at the defaults of the command line: port 6379.
     pub fn new() -> Self {
-        Self { settings: Vec::new(), users: Vec::new(), manual_start: None, journal: None, seed: None }
+        Self {
+            settings: Vec::new(),
+            users: Vec::new(),
+            manual_start: None,
+            journal: None,
+            seed: None,
+            config_file: None,
+        }
     }
 
     /// Sets a setting by the name it has in redis.conf. Default: what `redlatch --help` says.
@@ -147,6 +155,13 @@ impl Builder {
         rules: impl IntoIterator<Item = R>,
     ) -> Self {
         self.users.push((name.into(), rules.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// The file that CONFIG REWRITE rewrites; it is not read at the start. Default: none, CONFIG REWRITE is refused.
+    #[must_use]
+    pub fn config_file(mut self, path: impl Into<String>) -> Self {
+        self.config_file = Some(path.into());
         self
     }
 
@@ -268,6 +283,10 @@ impl Builder {
         let shared = match shared.settings.text("aclfile") {
             name if name.is_empty() => shared,
             name => shared.with_acl_file(Arc::new(users::UserFile::new(name))),
+        };
+        let shared = match self.config_file {
+            Some(name) => shared.with_config_file(Arc::new(users::ConfigFile(users::UserFile::new(name)))),
+            None => shared,
         };
         users::install(&shared, &self.users)?;
         let ring = Arc::clone(&bell);

@@ -149,6 +149,11 @@ impl Settings {
         ROWS.iter().find(|row| row.name.eq_ignore_ascii_case(name))
     }
 
+    /// The name in the table of what is called so, in any letter case; it may have another one.
+    pub fn known_name(name: &str) -> Option<&'static str> {
+        find(name).ok().map(|(_, row)| row.name)
+    }
+
     /// Sets a value before the server starts.
     ///
     /// # Errors
