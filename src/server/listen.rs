@@ -267,13 +267,14 @@ pub(super) fn addresses(bind: &str) -> Result<Vec<(IpAddr, bool)>, String> {
         .collect()
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use std::io::Read;
     use std::net::TcpStream;
 
     use super::*;
-    use crate::Server;
+    use crate::server::Server;
 
     fn server(seconds: &str) -> Server {
         Server::builder().set("tcp-keepalive", seconds).start_blocking().unwrap()
