@@ -121,17 +121,24 @@ pub(crate) fn alone(dice: &mut Dice) -> Words {
 
 /// A script of a lock client, with keys and arguments that may fit.
 pub(crate) fn of_clients(texts: &[String], dice: &mut Dice) -> Words {
-    let text = texts[dice.below(texts.len())].as_bytes().to_vec();
+    let text = &texts[dice.below(texts.len())];
     let keys = 1 + dice.below(3);
-    let mut words = vec![b"EVAL".to_vec(), text, keys.to_string().into_bytes()];
+    let mut words = vec![b"EVAL".to_vec(), text.as_bytes().to_vec(), keys.to_string().into_bytes()];
     for _ in 0..keys {
         words.push(dice.pick(&[b"k0", b"k1", b"n0", b"h0"]).to_vec());
     }
+    let numbers: &[&[u8]] =
+        if counts_to_an_argument(text) { &[b"2", b"3"] } else { &[b"100000000", b"300000000"] };
+    let arguments = [&[b"me" as &[u8], b"you", b"0", b"x", b""], numbers].concat();
     for _ in 0..dice.below(5) {
-        words
-            .push(dice.pick(&[b"me" as &[u8], b"you", b"100000000", b"300000000", b"0", b"x", b""]).to_vec());
+        words.push(dice.pick(&arguments).to_vec());
     }
     words
+}
+
+/// Whether a script does something as often as an argument says: real servers would be busy with it for minutes.
+fn counts_to_an_argument(text: &str) -> bool {
+    text.contains("tonumber(ARGV") && text.contains(" for ")
 }
 
 /// The request as Lua spells it.
