@@ -95,7 +95,7 @@ fn one_field(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
 
 /// A number below `end`, each as likely as any other; 0 when there is none.
 fn below(end: usize, shared: &Shared) -> usize {
-    ((u128::from(shared.random()) * end as u128) >> 64) as usize
+    (u128::from(shared.random()).saturating_mul(end as u128) >> 64) as usize
 }
 
 /// Fields on their way to the client.
@@ -136,9 +136,9 @@ impl Drawn<'_, '_> {
         for (field, value) in hash.iter() {
             if below(left, shared) < wanted {
                 self.pair(field, value);
-                wanted -= 1;
+                wanted = wanted.saturating_sub(1);
             }
-            left -= 1;
+            left = left.saturating_sub(1);
         }
     }
 
@@ -148,15 +148,13 @@ impl Drawn<'_, '_> {
         let count = usize::try_from(count).ok().filter(|count| *count <= DRAWN_BYTES_MAX);
         let count = count.ok_or_else(too_much)?;
         self.head(count);
-        let mut bytes = 0;
+        let mut left = DRAWN_BYTES_MAX;
         for _ in 0..count {
             if let Some((field, value)) = hash.at(below(hash.len(), shared)) {
                 // Even nothing at all takes a few bytes to be said.
-                bytes +=
-                    BULK_BYTES + field.len() + if self.with_values { BULK_BYTES + value.len() } else { 0 };
-                if bytes > DRAWN_BYTES_MAX {
-                    return Err(too_much());
-                }
+                let value_bytes = if self.with_values { value.len().saturating_add(BULK_BYTES) } else { 0 };
+                let pair_bytes = field.len().saturating_add(BULK_BYTES).saturating_add(value_bytes);
+                left = left.checked_sub(pair_bytes).ok_or_else(too_much)?;
                 self.pair(field, value);
             }
         }

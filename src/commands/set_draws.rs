@@ -81,7 +81,7 @@ fn spop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     call.reply.set(count);
     for taken in 0..count {
-        call.reply.bulk(&set.take_at(below(len - taken, call.shared)));
+        call.reply.bulk(&set.take_at(below(len.saturating_sub(taken), call.shared)));
     }
     if count > 0 {
         set.event(b's', "spop");
@@ -103,7 +103,7 @@ fn pop_one(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
 
 /// A number below `end`, each as likely as any other; 0 when there is none.
 fn below(end: usize, shared: &Shared) -> usize {
-    ((u128::from(shared.random()) * end as u128) >> 64) as usize
+    (u128::from(shared.random()).saturating_mul(end as u128) >> 64) as usize
 }
 
 fn srandmember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -154,9 +154,9 @@ fn distinct(set: &Set, count: usize, shared: &Shared, reply: &mut Reply<'_>) {
     for member in set.iter() {
         if below(left, shared) < wanted {
             answer(member);
-            wanted -= 1;
+            wanted = wanted.saturating_sub(1);
         }
-        left -= 1;
+        left = left.saturating_sub(1);
     }
 }
 
@@ -171,7 +171,7 @@ fn repeated(set: &Set, count: u64, shared: &Shared, reply: &mut Reply<'_>) -> Re
         let Some(member) = set.at(below(set.len(), shared)) else { continue };
         let bytes = member.with_bytes(|bytes| {
             reply.bulk(bytes);
-            bytes.len() + BULK_BYTES
+            bytes.len().saturating_add(BULK_BYTES)
         });
         left = left.checked_sub(bytes).ok_or_else(too_much)?;
     }

@@ -277,7 +277,7 @@ impl Shared {
 
     /// Bytes in use beside those of the keyspace, as of the last look at the clients.
     pub fn other_bytes(&self) -> u64 {
-        self.metrics.client_bytes.load(Relaxed) + self.scripts.bytes() as u64
+        self.metrics.client_bytes.load(Relaxed).saturating_add(self.scripts.bytes() as u64)
     }
 
     /// Whether more memory is in use than `maxmemory` allows. The caller has no shard locked.
@@ -343,9 +343,9 @@ fn redacted<'a>(command: &Command, request: Request<'a>) -> Vec<&'a [u8]> {
         words.iter_mut().skip(2).for_each(|word| *word = b"(redacted)");
     }
     if command.name == "config|set" {
-        for at in (2..words.len().saturating_sub(1)).step_by(2) {
-            if SECRETS.iter().any(|name| words[at].eq_ignore_ascii_case(name)) {
-                words[at + 1] = b"(redacted)";
+        for pair in words.chunks_exact_mut(2).skip(1) {
+            if SECRETS.iter().any(|name| pair[0].eq_ignore_ascii_case(name)) {
+                pair[1] = b"(redacted)";
             }
         }
     }
