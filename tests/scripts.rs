@@ -15,6 +15,9 @@ mod mutate;
 mod real;
 #[path = "support/shapes.rs"]
 mod shapes;
+#[cfg(feature = "lua")]
+#[path = "scripts/world.rs"]
+mod world;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -120,6 +123,8 @@ mod corpus {
         assert_eq!(undeclared("local k = KEYS[1] k = 'other' redis.call('get', k)"), None);
         assert_eq!(undeclared("for i, k in ipairs(ARGV) do redis.call('del', k) end"), None);
         assert_eq!(undeclared("redis.call('mset', unpack(ARGV))"), None);
+        assert_eq!(undeclared("redis.call('mset', KEYS[1], unpack(ARGV))"), None);
+        assert_eq!(undeclared("redis.call('mset', KEYS[1], unpack(KEYS))"), Some(vec![]));
     }
 }
 

@@ -2,6 +2,11 @@
 //!
 //! Rule    a handler takes what it expects, front to back, and says [`Args::finish`] before it acts.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "places in a request, which is bounded, on the path of every command"
+)]
+
 use crate::error::Refusal;
 use crate::number;
 use crate::resp::Request;

@@ -220,7 +220,7 @@ fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcom
 
 /// Seconds, half up.
 pub(super) const fn nearest_second(millis: i64) -> i64 {
-    millis / 1000 + (millis % 1000 >= 500) as i64
+    (millis / 1000).saturating_add((millis % 1000 >= 500) as i64)
 }
 
 fn persist(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

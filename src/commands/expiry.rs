@@ -84,7 +84,7 @@ impl Unit {
         if self.is_absolute() {
             return Ok(now.deadline_at_wall(unix_ms));
         }
-        Ok(now.deadline_in(value * self.millis()))
+        Ok(now.deadline_in(value.saturating_mul(self.millis())))
     }
 }
 

@@ -102,7 +102,7 @@ impl<'c, 'k> Inside<'c, 'k> {
         let mark = out.len();
         let result = self.admit(words).and_then(|command| {
             self.shared.stats[usize::from(command.index)].calls.add(1);
-            let words_before = 1 + usize::from(command.name.contains('|'));
+            let words_before = if command.name.contains('|') { 2 } else { 1 };
             let result = (command.row.run)(&mut Call {
                 view: &mut *self.view,
                 args: Args::new(Request::listed(words), words_before),

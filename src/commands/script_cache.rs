@@ -158,8 +158,8 @@ pub(super) fn digest(text: &[u8]) -> Sha {
 pub(super) fn parse_sha(digits: &[u8]) -> Option<Sha> {
     let digits: &[u8; SHA_DIGITS] = digits.try_into().ok()?;
     let (mut sha, mut all) = (Sha::default(), 0);
-    for (at, byte) in sha.iter_mut().enumerate() {
-        let (high, low) = (DIGITS[usize::from(digits[2 * at])], DIGITS[usize::from(digits[2 * at + 1])]);
+    for (byte, pair) in sha.iter_mut().zip(digits.chunks_exact(2)) {
+        let (high, low) = (DIGITS[usize::from(pair[0])], DIGITS[usize::from(pair[1])]);
         all |= high | low;
         *byte = high << 4 | low;
     }

@@ -423,9 +423,11 @@ pub(super) fn pairs<'a>(
     if !args.len().is_multiple_of(2) {
         return Err(Refusal::Arity(command.into()));
     }
-    let first = args.request().len() - args.len();
+    let first = args.request().len().saturating_sub(args.len());
     let request = args.request();
-    Ok((first..request.len()).step_by(2).map(move |at| (request.word(at), request.word(at + 1))))
+    Ok((first..request.len())
+        .step_by(2)
+        .map(move |at| (request.word(at), request.word(at.saturating_add(1)))))
 }
 
 fn delex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -3,6 +3,8 @@
 //! Owns    [`Command`], a row with what is derived from it, and the lookup.
 //! Rule    a name is looked up without allocating, in any letter case, in one probe or two.
 
+#![allow(clippy::arithmetic_side_effects, reason = "of rows, which are our own, and places in a request")]
+
 use std::iter::{Chain, StepBy};
 use std::ops::Range;
 use std::option::IntoIter;

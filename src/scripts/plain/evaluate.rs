@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::Raised;
 use super::run::{Evaluated, Flow, Run};
 use super::tree::{Builtin, Expression, Field, Line, Operator};
-use super::value::{Span, Value, unfit, unordered};
+use super::value::{Span, Value, unfit, unordered, whole};
 use crate::error::until_nul;
 use crate::number::double::Text;
 
@@ -227,7 +227,10 @@ impl<'a> Run<'a> {
             Builtin::StatusReply => {
                 let start = self.texts.len();
                 self.push(first, line)?;
-                Value::Status(Span { start, end: self.texts.len() })
+                let end = self.texts.len();
+                // So that no table made later is taken for this one, which has an empty text, perhaps.
+                self.texts.push(0);
+                Value::Status(Span { start, end })
             }
             Builtin::Floor => Value::Number(self.number_argument(first, 1, "floor", line)?.floor()),
             Builtin::Format => self.format(first, &args[1..], line)?,
@@ -262,8 +265,18 @@ impl<'a> Run<'a> {
             Value::Number(number) => Value::Text(self.keep_text(Text::short(number).as_bytes())),
             Value::Boolean(true) => Value::Given(b"true"),
             Value::Boolean(false) => Value::Given(b"false"),
-            other => Value::Given(other.type_name().as_bytes()),
+            Value::Nil => Value::Given(b"nil"),
+            Value::Arguments => self.named(0),
+            Value::Keys => self.named(1),
+            Value::Failure(text) | Value::Status(text) => self.named(2 + 2 * text.start),
+            Value::List(place) => self.named(3 + 2 * place),
         }
+    }
+
+    /// The name of a table, which no other has at that time. Lua takes its address, which nobody can foresee either.
+    fn named(&mut self, number: usize) -> Value<'a> {
+        let name = format!("table: {:#x}", 0x7f00_0000_0000 + number);
+        Value::Text(self.keep_text(name.as_bytes()))
     }
 
     fn extreme(
@@ -293,21 +306,21 @@ impl<'a> Run<'a> {
     }
 
     /// `string.sub`
-    fn part(&mut self, whole: Value<'a>, places: &'a [Expression], line: Line) -> Evaluated<'a> {
+    fn part(&mut self, text: Value<'a>, places: &'a [Expression], line: Line) -> Evaluated<'a> {
         let mut ends = [Value::Nil, Value::Nil];
         for (end, place) in ends.iter_mut().zip(places) {
             *end = self.evaluate(place)?;
         }
         let start = self.texts.len();
-        if !matches!(whole.type_name(), "number" | "string") {
-            return Err(Raised::argument(1, "sub", "string", whole, line));
+        if !matches!(text.type_name(), "number" | "string") {
+            return Err(Raised::argument(1, "sub", "string", text, line));
         }
-        self.push(whole, line)?;
+        self.push(text, line)?;
         let len = (self.texts.len() - start) as i64;
-        let from = self.number_argument(ends[0], 2, "sub", line)? as i64;
+        let from = whole(self.number_argument(ends[0], 2, "sub", line)?);
         let to = match ends[1] {
             Value::Nil => -1,
-            end => self.number_argument(end, 3, "sub", line)? as i64,
+            end => whole(self.number_argument(end, 3, "sub", line)?),
         };
         let counted = |place: i64| if place < 0 { place.saturating_add(len + 1).max(0) } else { place };
         let (from, to) = (counted(from).max(1), counted(to).min(len));
