@@ -12,6 +12,7 @@ use redlatch::engine::{Engine, Flow};
 use redlatch::journal::{Journal, Mutation};
 use redlatch::keyspace::{Keyspace, Layout};
 use redlatch::resp::Decoder;
+use redlatch::scripts::Inputs;
 use redlatch::scripts::plain::Program;
 use redlatch::state::clients::Client;
 use redlatch::state::session::Session;
@@ -200,7 +201,7 @@ impl Pair {
             let args = self.draw.args(script);
             let state = self.draw.state(keys);
             self.drawn += 1;
-            if !program.fits(keys, &args) {
+            if !program.fits(Inputs::new(keys, &args)) {
                 continue;
             }
             self.cases += 1;
