@@ -78,14 +78,6 @@ fn one_field(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-<<<<<<< HEAD
-=======
-/// A number below `end`, each as likely as any other; 0 when there is none.
-fn below(end: usize, shared: &Shared) -> usize {
-    (u128::from(shared.random()).saturating_mul(end as u128) >> 64) as usize
-}
-
->>>>>>> hard
 /// Fields on their way to the client.
 struct Drawn<'c, 'a> {
     reply: &'c mut Reply<'a>,
@@ -111,29 +103,10 @@ impl Drawn<'_, '_> {
     /// So many fields, none of them twice.
     fn distinct(&mut self, hash: &Hash, count: usize, shared: &Shared) {
         self.head(count);
-<<<<<<< HEAD
         let at = |place| hash.at(place);
         draws::distinct((hash.len(), count), at, hash.iter(), shared, |(field, value)| {
             self.pair(field, value)
         });
-=======
-        if count < hash.len() / SPARSE {
-            let mut places = std::collections::BTreeSet::new();
-            while places.len() < count {
-                places.insert(below(hash.len(), shared));
-            }
-            places.into_iter().filter_map(|place| hash.at(place)).for_each(|(f, v)| self.pair(f, v));
-            return;
-        }
-        let (mut wanted, mut left) = (count, hash.len());
-        for (field, value) in hash.iter() {
-            if below(left, shared) < wanted {
-                self.pair(field, value);
-                wanted = wanted.saturating_sub(1);
-            }
-            left = left.saturating_sub(1);
-        }
->>>>>>> hard
     }
 
     /// So many fields, each drawn from all.
@@ -144,18 +117,9 @@ impl Drawn<'_, '_> {
         let mut left = DRAWN_BYTES_MAX;
         for _ in 0..count {
             if let Some((field, value)) = hash.at(below(hash.len(), shared)) {
-<<<<<<< HEAD
-                bytes +=
-                    BULK_BYTES + field.len() + if self.with_values { BULK_BYTES + value.len() } else { 0 };
-                if bytes > DRAWN_BYTES_MAX {
-                    return Err(too_much());
-                }
-=======
-                // Even nothing at all takes a few bytes to be said.
                 let value_bytes = if self.with_values { value.len().saturating_add(BULK_BYTES) } else { 0 };
                 let pair_bytes = field.len().saturating_add(BULK_BYTES).saturating_add(value_bytes);
                 left = left.checked_sub(pair_bytes).ok_or_else(too_much)?;
->>>>>>> hard
                 self.pair(field, value);
             }
         }

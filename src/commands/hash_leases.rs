@@ -98,7 +98,7 @@ fn new_lease<'a>(args: &mut Args<'a>) -> Result<LeaseOption<'a>, Refusal> {
 
 /// Takes the word FIELDS that has so many words behind it, which the last option may have taken for its number.
 fn take_fields(args: &mut Args<'_>, behind: usize) -> Result<(), Refusal> {
-    if args.len() == behind + 1 && args.take("FIELDS") { Ok(()) } else { Err(Refusal::Syntax) }
+    if args.len() == behind.saturating_add(1) && args.take("FIELDS") { Ok(()) } else { Err(Refusal::Syntax) }
 }
 
 fn hgetex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -92,14 +92,6 @@ fn pop_one(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-<<<<<<< HEAD
-=======
-/// A number below `end`, each as likely as any other; 0 when there is none.
-fn below(end: usize, shared: &Shared) -> usize {
-    (u128::from(shared.random()).saturating_mul(end as u128) >> 64) as usize
-}
-
->>>>>>> hard
 fn srandmember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     if call.args.is_empty() {
@@ -129,28 +121,8 @@ fn draw_one(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
 /// So many members, none of them twice.
 fn distinct(set: &Set, count: usize, shared: &Shared, reply: &mut Reply<'_>) {
     reply.array(count);
-<<<<<<< HEAD
     let answer = |member: Member<'_>| member.with_bytes(|bytes| reply.bulk(bytes));
     draws::distinct((set.len(), count), |place| set.at(place), set.iter(), shared, answer);
-=======
-    let mut answer = |member: Member<'_>| member.with_bytes(|bytes| reply.bulk(bytes));
-    if count < set.len() / SPARSE {
-        let mut places = BTreeSet::new();
-        while places.len() < count {
-            places.insert(below(set.len(), shared));
-        }
-        places.into_iter().filter_map(|place| set.at(place)).for_each(answer);
-        return;
-    }
-    let (mut wanted, mut left) = (count, set.len());
-    for member in set.iter() {
-        if below(left, shared) < wanted {
-            answer(member);
-            wanted = wanted.saturating_sub(1);
-        }
-        left = left.saturating_sub(1);
-    }
->>>>>>> hard
 }
 
 /// So many members, each drawn from all.

@@ -272,27 +272,6 @@ fn one_member(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> 
     Ok(Outcome::Replied)
 }
 
-<<<<<<< HEAD
-=======
-/// A number below `end`, each as likely as any other; 0 when there is none.
-fn below(end: usize, shared: &Shared) -> usize {
-    (u128::from(shared.random()).saturating_mul(end as u128) >> 64) as usize
-}
-
-/// `count` of the numbers below `end`, of which there are so many: every choice of them is as likely as any other.
-fn distinct(end: usize, count: usize, shared: &Shared) -> BTreeSet<usize> {
-    // Each step takes one number more into the choice: the one drawn or, if that is in already, the newest.
-    let mut chosen = BTreeSet::new();
-    for newest in end.saturating_sub(count)..end {
-        let drawn = below(newest.saturating_add(1), shared);
-        if !chosen.insert(drawn) {
-            chosen.insert(newest);
-        }
-    }
-    chosen
-}
-
->>>>>>> hard
 /// Answers `count` members, each drawn from all.
 fn repeated(
     set: &SortedSet,

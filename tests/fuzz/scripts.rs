@@ -7,6 +7,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
+use redlatch::scripts::Inputs;
 use redlatch::scripts::SCRIPT_BYTES_MAX;
 use redlatch::scripts::plain::Program;
 
@@ -46,7 +47,7 @@ impl Worlds {
             let keys = &KEYS[..draw.below(KEYS.len() + 1)];
             let args = draw.args(&String::from_utf8_lossy(text));
             let state = draw.state(keys);
-            if !program.fits(keys, &args) {
+            if !program.fits(Inputs::new(keys, &args)) {
                 continue;
             }
             let expected = self.interpreted.run(&state, &detour, keys, &args);

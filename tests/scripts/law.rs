@@ -3,6 +3,7 @@
 //! Owns    small random states of a few keys, and two engines that start from the same one.
 //! Rule    a script is made to be interpreted by a statement before it that changes nothing, but is not plain.
 
+use redlatch::scripts::Inputs;
 use redlatch::scripts::plain::Program;
 
 use super::draw::Draw;
@@ -33,7 +34,7 @@ impl Pair {
             let args = self.draw.args(script);
             let state = self.draw.state(keys);
             self.drawn += 1;
-            if !program.fits(keys, &args) {
+            if !program.fits(Inputs::new(keys, &args)) {
                 continue;
             }
             self.cases += 1;

@@ -29,6 +29,13 @@ pub(super) struct Bounds {
     pub(super) turns: Vec<u16>,
 }
 
+impl Bounds {
+    /// Whether they hold whatever KEYS and ARGV are.
+    pub(super) fn fit_any_inputs(&self) -> bool {
+        self.named_by.is_empty() && self.turns.is_empty() && !self.has_loop
+    }
+}
+
 /// A key that is not in KEYS.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Undeclared {
@@ -211,7 +218,7 @@ impl<'t> Reader<'t> {
         }
         let keys = match self.known(name, 0) {
             Expression::Text(name) => {
-                let command = commands::find(name)?;
+                let (_, command) = commands::find(name)?;
                 if !self.bounds.commands.contains(&command.name) {
                     self.bounds.commands.push(command.name);
                 }

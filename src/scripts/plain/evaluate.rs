@@ -23,7 +23,9 @@ impl<'a> Run<'a> {
                 let left = self.evaluate(&operands[0])?;
                 if left.is_true() { self.evaluate(&operands[1])? } else { left }
             }
-            Expression::Argument(place) => self.item(Value::Arguments, usize::from(*place)),
+            Expression::Argument(_) | Expression::Key(_) => {
+                self.given(expression).map_or(Value::Nil, Value::Given)
+            }
             Expression::Arguments => Value::Arguments,
             Expression::Arithmetic { operator, operands, line } => {
                 let (left, right) = self.both(operands)?;
@@ -54,7 +56,6 @@ impl<'a> Run<'a> {
                 self.element(table, at, &operands[0], *line)?
             }
             Expression::Invoke { function, args } => self.invoke(usize::from(*function), args)?,
-            Expression::Key(place) => self.item(Value::Keys, usize::from(*place)),
             Expression::Keys => Value::Keys,
             Expression::Length { of, line } => {
                 let value = self.evaluate(of)?;
@@ -92,7 +93,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn both(&mut self, operands: &'a [Expression; 2]) -> Result<(Value<'a>, Value<'a>), Raised> {
+    fn both(&mut self, operands: &'a [Expression; 2]) -> Result<(Value<'a>, Value<'a>), Box<Raised>> {
         Ok((self.evaluate(&operands[0])?, self.evaluate(&operands[1])?))
     }
 
@@ -131,7 +132,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn is_less(&self, left: Value<'a>, right: Value<'a>, or_equal: bool, line: Line) -> Result<bool, Raised> {
+    fn is_less(
+        &self,
+        left: Value<'a>,
+        right: Value<'a>,
+        or_equal: bool,
+        line: Line,
+    ) -> Result<bool, Box<Raised>> {
         if let (Value::Number(left), Value::Number(right)) = (left, right) {
             return Ok(if or_equal { left <= right } else { left < right });
         }
@@ -159,12 +166,12 @@ impl<'a> Run<'a> {
     }
 
     /// Appends a string or a number to the text that is being put together.
-    fn push(&mut self, value: Value<'a>, line: Line) -> Result<(), Raised> {
+    fn push(&mut self, value: Value<'a>, line: Line) -> Result<(), Box<Raised>> {
         let len = self.text(value).map_or(0, <[u8]>::len);
         self.joined = self.joined.saturating_add(len);
         if self.joined > JOINED_BYTES_MAX {
             let text = format!("ERR the script needs more memory than its limit of {JOINED_BYTES_MAX} bytes");
-            return Err(Raised { text: text.into_bytes(), line });
+            return Err(Raised { text: text.into_bytes(), line }.into());
         }
         match value {
             Value::Number(number) => self.texts.extend_from_slice(Text::short(number).as_bytes()),
@@ -301,7 +308,13 @@ impl<'a> Run<'a> {
         Ok(Value::Number(best))
     }
 
-    fn number_argument(&self, value: Value<'a>, place: usize, name: &str, line: Line) -> Result<f64, Raised> {
+    fn number_argument(
+        &self,
+        value: Value<'a>,
+        place: usize,
+        name: &str,
+        line: Line,
+    ) -> Result<f64, Box<Raised>> {
         self.to_number(value).ok_or_else(|| Raised::argument(place, name, "number", value, line))
     }
 
