@@ -10,6 +10,7 @@ mod shapes;
 
 use allocation_counter::measure;
 use bare::{Bare, EXTEND, RELEASE, load, request};
+use redlatch::scripts::Inputs;
 use redlatch::scripts::plain::Program;
 
 /// Calls before the count begins: buffers have their size, lazily built tables are there.
@@ -176,7 +177,7 @@ mod no_allocation_for {
             for token in ["me", "you"] {
                 let args = [token, "60000", "60000", "publish", "60000"];
                 // A call that does not fit is interpreted; that is not what locks are made of.
-                let fits = program.fits(&[b"lock:stock"], &args.map(str::as_bytes));
+                let fits = program.fits(Inputs::new(&[b"lock:stock"], &args.map(str::as_bytes)));
                 let call = evalsha(&sha, &args);
                 let makes_lists = ["{", "zrange", "'mget'", "'time'"].iter().any(|word| text.contains(word));
                 let answer = bare.send(&call).first().copied();

@@ -71,6 +71,27 @@ async fn read<S: tokio::io::AsyncRead + Unpin>(
 }
 
 #[tokio::test]
+async fn neither_a_builder_nor_a_server_shows_a_password() {
+    let builder = Server::builder()
+        .password("open sesame")
+        .set("RequirePass", "close sesame")
+        .user("worker", ["on", ">a sesame seed"])
+        .user("mistaken >sesame", ["on"])
+        .set("timeout", "77");
+    let shown = format!("{builder:?}");
+    assert!(!shown.contains("sesame") && shown.contains("77"), "{shown}");
+
+    let server = Server::builder().password("open sesame").user("worker", ["on", ">a sesame seed"]);
+    let shown = format!("{:#?}", server.start().await.unwrap());
+    assert!(!shown.contains("sesame"), "{shown}");
+
+    let refused =
+        Server::builder().user("worker", [">sesame", ">", ">sesame seed", "nonsense"]).start().await;
+    let refused = format!("{:?}", refused.unwrap_err());
+    assert!(!refused.contains("sesame"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_client_of_a_server_on_a_free_port_takes_a_lock() {
     let server = Server::builder().start().await.unwrap();
     assert!(server.addr().ip().is_loopback() && server.addr().port() != 0);

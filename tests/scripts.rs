@@ -15,10 +15,14 @@ mod mutate;
 mod real;
 #[path = "support/shapes.rs"]
 mod shapes;
+#[cfg(feature = "lua")]
+#[path = "scripts/world.rs"]
+mod world;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use redlatch::scripts::Inputs;
 use redlatch::scripts::KNOWN;
 use redlatch::scripts::plain::Program;
 use shapes::shapes;
@@ -90,22 +94,23 @@ mod corpus {
     fn a_call_that_leaves_the_bounds_does_not_fit() {
         let program = |script: &str| Program::read(script.as_bytes()).expect("a plain script");
         let publish = program("redis.call(ARGV[1], KEYS[1], 'x')");
-        assert!(publish.fits(&[b"k"], &[b"publish"]) && publish.fits(&[b"k"], &[b"SPUBLISH"]));
-        assert!(!publish.fits(&[b"k"], &[b"set"]) && !publish.fits(&[b"k"], &[]));
+        let fits = |program: &Program, keys: &[&[u8]], args: &[&[u8]]| program.fits(Inputs::new(keys, args));
+        assert!(fits(&publish, &[b"k"], &[b"publish"]) && fits(&publish, &[b"k"], &[b"SPUBLISH"]));
+        assert!(!fits(&publish, &[b"k"], &[b"set"]) && !fits(&publish, &[b"k"], &[]));
         let counted = program("local n = 0 for i = 1, tonumber(ARGV[1]) do n = n + 1 end return n");
-        assert!(
-            counted.fits(&[], &[b"1000"]) && !counted.fits(&[], &[b"1001"]) && !counted.fits(&[], &[b"x"])
-        );
+        assert!(fits(&counted, &[], &[b"1000"]));
+        assert!(!fits(&counted, &[], &[b"1001"]) && !fits(&counted, &[], &[b"x"]));
         let each = program("for i, k in ipairs(KEYS) do redis.call('del', k) end");
         let keys: [&[u8]; 1001] = [b"k"; 1001];
-        assert!(each.fits(&keys[1..], &[]) && !each.fits(&keys, &[]));
+        assert!(fits(&each, &keys[1..], &[]) && !fits(&each, &keys, &[]));
     }
 
     #[test]
     fn keys_that_are_not_declared_are_told_or_make_the_reach_open() {
         let undeclared = |script: &str| -> Option<Vec<Vec<u8>>> {
             let program = Program::read(script.as_bytes()).expect("a plain script");
-            let keys = program.undeclared(&[b"argument"])?;
+            let args: [&[u8]; 1] = [b"argument"];
+            let keys = program.undeclared(args.as_slice().into())?;
             Some(keys.map(<[u8]>::to_vec).collect())
         };
         assert_eq!(undeclared("redis.call('get', KEYS[1])"), Some(vec![]));
@@ -120,6 +125,8 @@ mod corpus {
         assert_eq!(undeclared("local k = KEYS[1] k = 'other' redis.call('get', k)"), None);
         assert_eq!(undeclared("for i, k in ipairs(ARGV) do redis.call('del', k) end"), None);
         assert_eq!(undeclared("redis.call('mset', unpack(ARGV))"), None);
+        assert_eq!(undeclared("redis.call('mset', KEYS[1], unpack(ARGV))"), None);
+        assert_eq!(undeclared("redis.call('mset', KEYS[1], unpack(KEYS))"), Some(vec![]));
     }
 }
 

@@ -27,6 +27,11 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     for (name, rules) in &gathered.users {
         builder = builder.user(name, rules);
     }
+    if let Some(file) = &gathered.file {
+        // Whatever the process does later, this is the file that it was started with.
+        let path = std::path::absolute(file).map_err(|error| format!("{file}: {error}"))?;
+        builder = builder.config_file(path.to_string_lossy());
+    }
     if settings.text("port") == "0"
         && settings.text("tls-port") == "0"
         && settings.text("unixsocket").is_empty()

@@ -20,6 +20,8 @@ pub(super) struct Gathered {
     pub(super) users: Vec<(String, Vec<String>)>,
     /// Directives of redis.conf that do not apply, each once.
     pub(super) ignored: Vec<String>,
+    /// The configuration file, if there is one.
+    pub(super) file: Option<String>,
 }
 
 /// Collects the settings from every source that `request` and the environment name.
@@ -40,7 +42,7 @@ pub(super) fn gather(request: &Request) -> Result<Gathered, Fault> {
     }
     all.extend(environment(|name| std::env::var(name).ok()));
     all.extend(request.directives.iter().cloned());
-    check(all)
+    Ok(Gathered { file: request.file.clone(), ..check(all)? })
 }
 
 /// The name of the variable that sets a setting: `REDLATCH_PORT_FILE` for `port-file`.
@@ -90,8 +92,9 @@ fn check(directives: Vec<Directive>) -> Result<Gathered, Fault> {
         if words.is_empty() {
             return Err(format!("{name}: a value is missing ({origin})"));
         }
-        // Several addresses may follow `bind`; elsewhere a forgotten quote would change the value silently.
-        if words.len() > 1 && row.name != "bind" {
+        // Several addresses may follow `bind`, and a class its limits; elsewhere a forgotten quote would change the value
+        // silently.
+        if words.len() > 1 && !matches!(row.name, "bind" | "client-output-buffer-limit") {
             return Err(format!("{name} '{}': must be one value ({origin})", words.join(" ")));
         }
         let value = words.join(" ");

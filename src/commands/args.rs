@@ -2,15 +2,35 @@
 //!
 //! Rule    a handler takes what it expects, front to back, and says [`Args::finish`] before it acts.
 
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "places in a request, which is bounded, on the path of every command"
+)]
+
 use crate::error::Refusal;
 use crate::number;
-use crate::resp::Request;
+use crate::resp::{Request, Words};
 
 /// The words of a request that have not been taken yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     request: Request<'a>,
     at: usize,
+}
+
+/// The name of an option in upper case, and its length, as one number: one look tells it from all others. Zero for what is
+/// none, because it has more than seven letters.
+#[inline]
+pub(super) const fn option(name: &[u8]) -> u64 {
+    if name.len() > 7 {
+        return 0;
+    }
+    let (mut number, mut at) = (name.len() as u64, 0);
+    while at < name.len() {
+        number = number << 8 | name[at].to_ascii_uppercase() as u64;
+        at += 1;
+    }
+    number
 }
 
 impl<'a> Args<'a> {
@@ -72,6 +92,18 @@ impl<'a> Args<'a> {
         is_next
     }
 
+    /// The next word as the name of an option, without taking it; to be compared with what [`option`] makes of names.
+    #[inline]
+    pub fn option(&self) -> u64 {
+        self.peek().map_or(0, option)
+    }
+
+    /// Leaves out the next word.
+    #[inline]
+    pub fn skip(&mut self) {
+        self.at += usize::from(!self.is_empty());
+    }
+
     /// How many are left.
     pub fn len(&self) -> usize {
         self.request.len() - self.at
@@ -87,11 +119,17 @@ impl<'a> Args<'a> {
         self.rest_to(self.len())
     }
 
-    /// The next `count` words, or all that are left, taken one by one.
-    pub fn rest_to(&mut self, count: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    /// The next `count` words, or all that are left, taken at once.
+    #[inline]
+    pub fn part(&mut self, count: usize) -> Words<'a> {
         let from = self.at;
         self.at += count.min(self.len());
-        self.request.words_in(from..self.at)
+        self.request.part(from..self.at)
+    }
+
+    /// The next `count` words, or all that are left, taken one by one.
+    pub fn rest_to(&mut self, count: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.part(count).iter()
     }
 
     /// Nothing may be left.

@@ -108,9 +108,9 @@ fn scan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     // A shard without keys costs a step too, but there are only so many shards.
     while left > 0 {
         let keys = left.min(KEYS_PER_LOCK);
-        let mut seen = 0;
+        let mut seen = 0_u64;
         cursor = call.view.scan(cursor, keys, &mut |name, type_name| {
-            seen += 1;
+            seen = seen.saturating_add(1);
             let fits = options.fits(name)
                 && wanted_type.is_none_or(|wanted| wanted.eq_ignore_ascii_case(type_name.as_bytes()));
             if fits {

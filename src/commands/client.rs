@@ -311,13 +311,13 @@ fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
 
     let own = call.session.client.id;
-    let mut killed = 0;
+    let mut killed = 0_usize;
     let mut outcome = Outcome::Replied;
     for client in call.shared.audience.clients.all() {
         if client.is_closing() || !filter.fits(&client) || (filter.spares_self && client.id == own) {
             continue;
         }
-        killed += 1;
+        killed = killed.saturating_add(1);
         if client.id == own {
             outcome = Outcome::Close;
         } else {

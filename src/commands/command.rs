@@ -3,6 +3,8 @@
 //! Rule    everything here is derived from rows and from [`facts`]; no reply is written down.
 //! Source  Redis 7.0 `server.c`: shapes of the replies, names and order of flags and categories.
 
+#![allow(clippy::arithmetic_side_effects, reason = "of rows, which are our own, and places in a request")]
+
 use super::categories::categories;
 use super::row::{Arg, Flags, Group, Kind, Row, one_of, pattern, text};
 use super::{Call, Command, EXEC, Keys, Outcome, facts, help, rights, table};

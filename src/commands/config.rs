@@ -43,9 +43,10 @@ pub(super) const ROWS: &[Row] = &[Row {
         },
         Row {
             name: "REWRITE",
-            summary: "Refused: the server keeps no configuration file.",
+            summary: "Writes the settings, and users, to the configuration file that the server was started with.",
             since: "2.8.0",
             args: &[],
+            flags: SUBCOMMAND.flags.with(Flags::ASIDE),
             run: rewrite,
             ..SUBCOMMAND
         },
@@ -179,6 +180,16 @@ fn reset_statistics(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn rewrite(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
+    if !call.shared.has_config_file() {
+        return Err(Refusal::said("ERR The server is running without a config file"));
+    }
 
-    Err(Refusal::said("ERR The server is running without a config file"))
+    call.shared.save_config_file().map_err(|error| {
+        tracing::warn!(%error, "CONFIG REWRITE failed");
+        Refusal::said(format!("ERR Rewriting config file: {error}"))
+    })?;
+    tracing::info!("CONFIG REWRITE executed with success.");
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
 }

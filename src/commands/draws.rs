@@ -36,15 +36,15 @@ pub(super) fn too_much() -> Refusal {
 
 /// A number below `end`, each as likely as any other; 0 when there is none.
 pub(super) fn below(end: usize, shared: &Shared) -> usize {
-    ((u128::from(shared.random()) * end as u128) >> 64) as usize
+    (u128::from(shared.random()).saturating_mul(end as u128) >> 64) as usize
 }
 
 /// `count` of the numbers below `end`, of which there are so many: every choice of them is as likely as any other.
 pub(super) fn places(end: usize, count: usize, shared: &Shared) -> BTreeSet<usize> {
     // Each step takes one number more into the choice: the one drawn or, if that is in already, the newest.
     let mut chosen = BTreeSet::new();
-    for newest in end - count..end {
-        let drawn = below(newest + 1, shared);
+    for newest in end.saturating_sub(count)..end {
+        let drawn = below(newest.saturating_add(1), shared);
         if !chosen.insert(drawn) {
             chosen.insert(newest);
         }
@@ -68,8 +68,8 @@ pub(super) fn distinct<T>(
     let (mut wanted, mut left) = (count, len);
     let is_chosen = |_: &T| {
         let is_chosen = below(left, shared) < wanted;
-        wanted -= usize::from(is_chosen);
-        left -= 1;
+        wanted = wanted.saturating_sub(usize::from(is_chosen));
+        left = left.saturating_sub(1);
         is_chosen
     };
     all.filter(is_chosen).for_each(take);

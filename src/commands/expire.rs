@@ -180,9 +180,11 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
     let conditions = Conditions::parse(&mut call.args, 0)?;
     let deadline = unit.deadline(value.integer()?, call.now, command)?;
 
-    let old = call.view.entry(name).occupied().map(|found| found.deadline());
-    let is_set = old.is_some_and(|old| conditions.hold(old, deadline))
-        && expiry::set_or_delete(call.view, name, deadline);
+    let found = call.view.entry(name).occupied().filter(|found| conditions.hold(found.deadline(), deadline));
+    let is_set = found.is_some();
+    if let Some(found) = found {
+        expiry::set_or_delete(found, deadline, call.now);
+    }
 
     call.reply.integer(i64::from(is_set));
     Ok(Outcome::Replied)
@@ -220,7 +222,7 @@ fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcom
 
 /// Seconds, half up.
 pub(super) const fn nearest_second(millis: i64) -> i64 {
-    millis / 1000 + (millis % 1000 >= 500) as i64
+    (millis / 1000).saturating_add((millis % 1000 >= 500) as i64)
 }
 
 fn persist(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -3,10 +3,11 @@
 //! Source  Redis 7.0: `parseExtendedStringArgumentsOrReply`, `getExpireMillisecondsOrReply`.
 
 use super::Args;
+use super::args::option;
 use super::row::{Arg, integer, one_of, token, unix_time};
 use crate::clock::{Deadline, Now};
 use crate::error::Refusal;
-use crate::keyspace::View;
+use crate::keyspace::{Occupied, View};
 use crate::number;
 
 /// How a command that may change a lease takes a new one, or none.
@@ -47,16 +48,6 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    /// The unit that an option of SET or GETEX names.
-    pub(super) fn of_option(word: &[u8]) -> Option<Self> {
-        let options =
-            [("PX", Self::Millis), ("EX", Self::Secs), ("PXAT", Self::UnixMillis), ("EXAT", Self::UnixSecs)];
-        options
-            .into_iter()
-            .find(|(option, _)| word.eq_ignore_ascii_case(option.as_bytes()))
-            .map(|(_, unit)| unit)
-    }
-
     const fn millis(self) -> i64 {
         match self {
             Self::Millis | Self::UnixMillis => 1,
@@ -84,7 +75,7 @@ impl Unit {
         if self.is_absolute() {
             return Ok(now.deadline_at_wall(unix_ms));
         }
-        Ok(now.deadline_in(value * self.millis()))
+        Ok(now.deadline_in(value.saturating_mul(self.millis())))
     }
 }
 
@@ -120,15 +111,24 @@ impl<'a> LeaseOption<'a> {
     /// # Errors
     /// [`Refusal::Syntax`] when the options contradict each other, or a number is missing.
     pub(super) fn take(&mut self, args: &mut Args<'a>) -> Result<bool, Refusal> {
-        let new = if args.take("KEEPTTL") {
-            Self::Keep
-        } else if args.take("PERSIST") {
-            Self::Persist
-        } else if let Some(unit) = args.peek().and_then(Unit::of_option) {
-            args.word()?;
-            Self::Until(unit, args.word()?)
-        } else {
+        const KEEPTTL: u64 = option(b"KEEPTTL");
+        const PERSIST: u64 = option(b"PERSIST");
+        const EX: u64 = option(b"EX");
+        const PX: u64 = option(b"PX");
+        const EXAT: u64 = option(b"EXAT");
+        const PXAT: u64 = option(b"PXAT");
+        let option = args.option();
+        if !matches!(option, KEEPTTL | PERSIST | EX | PX | EXAT | PXAT) {
             return Ok(false);
+        }
+        args.skip();
+        let new = match option {
+            KEEPTTL => Self::Keep,
+            PERSIST => Self::Persist,
+            EX => Self::Until(Unit::Secs, args.word()?),
+            PX => Self::Until(Unit::Millis, args.word()?),
+            EXAT => Self::Until(Unit::UnixSecs, args.word()?),
+            _ => Self::Until(Unit::UnixMillis, args.word()?),
         };
         match (*self, new) {
             (Self::Unsaid, _) => {}
@@ -141,10 +141,8 @@ impl<'a> LeaseOption<'a> {
     }
 }
 
-/// Gives a key that deadline, or deletes it when that has come already; false when the key is not there.
-pub(super) fn set_or_delete(view: &mut View<'_>, name: &[u8], deadline: Deadline) -> bool {
-    let now = view.now();
-    let Some(mut found) = view.entry(name).occupied() else { return false };
+/// Gives a key that deadline, or deletes it when that has come already.
+pub(super) fn set_or_delete(mut found: Occupied<'_>, deadline: Deadline, now: Now) {
     // A lease that ends now was never one: Redis deletes the key at once, and tells it as a deletion.
     if deadline.time() <= now.lock {
         found.event(b'g', "del");
@@ -153,7 +151,6 @@ pub(super) fn set_or_delete(view: &mut View<'_>, name: &[u8], deadline: Deadline
         found.set_deadline(Some(deadline));
         found.event(b'g', "expire");
     }
-    true
 }
 
 /// Takes the deadline away; false when there was none.

@@ -8,7 +8,7 @@ use super::inside::Inside;
 use super::interpreter::Invocation;
 use super::libraries::Library;
 use super::row::{Flags, Group, Row, key, key_count, one_of, pattern, text, token};
-use super::scripting::{Inputs, busy, end_running, with_view};
+use super::scripting::{busy, counted, end_running, widen};
 use super::{Call, Outcome, help};
 use crate::error::Refusal;
 use crate::keyspace::Reach;
@@ -129,34 +129,27 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     libraries.function(name).ok_or_else(not_found)?;
     let count = number::integer(call.args.word()?);
     let count = count.ok_or_else(|| Refusal::said("ERR Bad number of keys provided"))?;
-    let inputs = Inputs::counted(&mut call.args, count)?;
+    let inputs = counted(&mut call.args, count)?;
     let request = call.args.request();
-    let must_only_read = call.command.row.flags.has(Flags::READONLY);
+    widen(call, Reach::All)?;
 
-    with_view(call, Reach::All, |call, view| {
-        // Looked up while nothing can take its library away.
-        let callable = libraries.function(name).ok_or_else(not_found)?;
-        let function = callable.function();
-        if must_only_read && !function.only_reads() {
-            return Err(Refusal::said("ERR Can not execute a script with write flag using *_ro command."));
-        }
-        let (only_reads, may_grow) = (function.only_reads(), function.may_grow());
-        if call.session.is_short_of_memory && !only_reads && !may_grow {
-            return Err(Refusal::OutOfMemory);
-        }
-        let mut inside = Inside::new(view, call.session, call.shared, only_reads);
-        inside.may_grow |= may_grow;
-        let invocation = Invocation {
-            library: callable.library.id,
-            name: &function.name,
-            keys: &inputs.keys,
-            args: &inputs.args,
-            request,
-        };
-        let result = call.shared.interpreter.call(invocation, &mut inside, call.reply);
-        inside.end();
-        result.map(|()| Outcome::Replied)
-    })
+    // Looked up while nothing can take its library away.
+    let callable = libraries.function(name).ok_or_else(not_found)?;
+    let function = callable.function();
+    let must_only_read = call.command.row.flags.has(Flags::READONLY);
+    if must_only_read && !function.only_reads() {
+        return Err(Refusal::said("ERR Can not execute a script with write flag using *_ro command."));
+    }
+    let (only_reads, may_grow) = (function.only_reads(), function.may_grow());
+    if call.session.is_short_of_memory && !only_reads && !may_grow {
+        return Err(Refusal::OutOfMemory);
+    }
+    let mut inside = Inside::new(call.view, call.session, call.shared, only_reads);
+    inside.may_grow |= may_grow;
+    let invocation = Invocation { library: callable.library.id, name: &function.name, inputs, request };
+    let result = call.shared.interpreter.call(invocation, &mut inside, &mut call.reply);
+    inside.end();
+    result.map(|()| Outcome::Replied)
 }
 
 fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -114,14 +114,12 @@ impl Drawn<'_, '_> {
         let count = usize::try_from(count).ok().filter(|count| *count <= DRAWN_BYTES_MAX / BULK_BYTES);
         let count = count.ok_or_else(too_much)?;
         self.head(count);
-        let mut bytes = 0;
+        let mut left = DRAWN_BYTES_MAX;
         for _ in 0..count {
             if let Some((field, value)) = hash.at(below(hash.len(), shared)) {
-                bytes +=
-                    BULK_BYTES + field.len() + if self.with_values { BULK_BYTES + value.len() } else { 0 };
-                if bytes > DRAWN_BYTES_MAX {
-                    return Err(too_much());
-                }
+                let value_bytes = if self.with_values { value.len().saturating_add(BULK_BYTES) } else { 0 };
+                let pair_bytes = field.len().saturating_add(BULK_BYTES).saturating_add(value_bytes);
+                left = left.checked_sub(pair_bytes).ok_or_else(too_much)?;
                 self.pair(field, value);
             }
         }

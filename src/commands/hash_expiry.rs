@@ -172,7 +172,7 @@ fn set_deadlines(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> 
     let mut value = call.args;
     call.args.word()?;
     let behind = words_behind_fields(&call.args).ok_or_else(wrong_count)?;
-    let conditions = Conditions::parse(&mut call.args, behind + 1)?;
+    let conditions = Conditions::parse(&mut call.args, behind.saturating_add(1))?;
     call.args.word()?;
     let count = take_count(&mut call.args, 1)?;
     let deadline = deadline(unit, value.integer()?, call.now, command)?;

@@ -87,7 +87,7 @@ fn hgetdel(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn new_lease<'a>(args: &mut Args<'a>) -> Result<LeaseOption<'a>, Refusal> {
     let behind = words_behind_fields(args).ok_or_else(wrong_count)?;
     let mut option = LeaseOption::Unsaid;
-    while args.len() > behind + 1 {
+    while args.len() > behind.saturating_add(1) {
         if !option.take(args)? || option == LeaseOption::Keep {
             return Err(Refusal::Syntax);
         }
@@ -98,7 +98,7 @@ fn new_lease<'a>(args: &mut Args<'a>) -> Result<LeaseOption<'a>, Refusal> {
 
 /// Takes the word FIELDS that has so many words behind it, which the last option may have taken for its number.
 fn take_fields(args: &mut Args<'_>, behind: usize) -> Result<(), Refusal> {
-    if args.len() == behind + 1 && args.take("FIELDS") { Ok(()) } else { Err(Refusal::Syntax) }
+    if args.len() == behind.saturating_add(1) && args.take("FIELDS") { Ok(()) } else { Err(Refusal::Syntax) }
 }
 
 fn hgetex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -181,7 +181,7 @@ struct SetOptions<'a> {
 fn set_options<'a>(args: &mut Args<'a>) -> Result<SetOptions<'a>, Refusal> {
     let behind = words_behind_fields(args).ok_or_else(wrong_count)?;
     let mut options = SetOptions { key: Presence::Any, fields: Presence::Any, lease: LeaseOption::Unsaid };
-    while args.len() > behind + 1 {
+    while args.len() > behind.saturating_add(1) {
         let is_known = options.key.take(args, "NX", "XX")?
             || options.fields.take(args, "FNX", "FXX")?
             || options.lease.take(args)?;

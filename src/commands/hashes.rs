@@ -175,9 +175,9 @@ fn set_all(call: &mut Call<'_, '_>, command: &'static str) -> Result<usize, Refu
     let pairs = pairs(call.args, command)?;
 
     let mut hash = call.view.open::<Hash>(name)?;
-    let mut added = 0;
+    let mut added = 0_usize;
     for (field, value) in pairs {
-        added += usize::from(hash.set(field, value));
+        added = added.saturating_add(hash.set(field, value).into());
     }
     hash.event(b'h', "hset");
     Ok(added)
@@ -203,10 +203,10 @@ fn hsetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn hdel(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
-    let mut removed = 0;
+    let mut removed = 0_usize;
     if let Some(mut hash) = call.view.find::<Hash>(name)? {
         for field in call.args.rest() {
-            removed += usize::from(hash.remove(field));
+            removed = removed.saturating_add(hash.remove(field).into());
         }
         if removed > 0 {
             hash.event(b'h', "hdel");

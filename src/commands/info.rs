@@ -80,7 +80,7 @@ fn command_stats(fields: &mut Fields, shared: &Shared) {
         let stats = &shared.stats[usize::from(command.index)];
         let (calls, micros) = (stats.calls.get(), stats.micros.get());
         let (rejected, failed) = (stats.rejected.get(), stats.failed.get());
-        if calls + rejected + failed > 0 {
+        if [calls, rejected, failed].iter().any(|count| *count > 0) {
             let each = micros as f64 / calls.max(1) as f64;
             let text = format!(
                 "calls={calls},usec={micros},usec_per_call={each:.2},rejected_calls={rejected},failed_calls={failed}"

@@ -97,15 +97,20 @@ impl<'c, 'k> Inside<'c, 'k> {
         Arc::new(Guard::new(self.shared, since))
     }
 
-    /// Carries out one command and appends its answer, a refusal included.
-    fn carry_out(&mut self, words: &[&[u8]], protocol: Protocol, out: &mut Vec<u8>) {
+    /// Carries out one command, `known` if its caller knows which it is, and appends its answer, a refusal included.
+    fn carry_out(
+        &mut self,
+        known: Option<&'static Command>,
+        words: &[&[u8]],
+        protocol: Protocol,
+        out: &mut Vec<u8>,
+    ) {
         let mark = out.len();
-        let result = self.admit(words).and_then(|command| {
+        let result = self.admit(known, words).and_then(|command| {
             self.shared.stats[usize::from(command.index)].calls.add(1);
-            let words_before = 1 + usize::from(command.name.contains('|'));
             let result = (command.row.run)(&mut Call {
                 view: &mut *self.view,
-                args: Args::new(Request::listed(words), words_before),
+                args: Args::new(Request::listed(words), command.name_words),
                 reply: Reply::new(out, protocol),
                 now: self.now,
                 session: &mut *self.session,
@@ -133,12 +138,13 @@ impl<'c, 'k> Inside<'c, 'k> {
     }
 
     /// The gates, in Redis' order.
-    fn admit(&mut self, words: &[&[u8]]) -> Result<&'static Command, Refusal> {
+    fn admit(
+        &mut self,
+        known: Option<&'static Command>,
+        words: &[&[u8]],
+    ) -> Result<&'static Command, Refusal> {
         let unknown = || Refusal::said("ERR Unknown Redis command called from script");
-        let mut command = words.first().and_then(|name| table().find(name)).ok_or_else(unknown)?;
-        if let Some(name) = words.get(1).filter(|_| !command.subcommands.is_empty()) {
-            command = command.subcommand(name).ok_or_else(unknown)?;
-        }
+        let command = known.or_else(|| table().named(words)).ok_or_else(unknown)?;
         let flags = command.row.flags;
         if !command.fits(words.len()) {
             Err(Refusal::said("ERR Wrong number of args calling Redis command from script"))
@@ -170,15 +176,15 @@ impl<'c, 'k> Inside<'c, 'k> {
 }
 
 impl Calls for Inside<'_, '_> {
-    fn call(&mut self, words: &[&[u8]], reply: &mut Vec<u8>) {
-        self.carry_out(words, Protocol::Resp2, reply);
+    fn call(&mut self, listed: Option<usize>, words: &[&[u8]], reply: &mut Vec<u8>) {
+        self.carry_out(listed.and_then(|place| table().listed(place)), words, Protocol::Resp2, reply);
     }
 }
 
 #[cfg(feature = "lua")]
 impl crate::scripts::lua::Commands for Inside<'_, '_> {
     fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>) {
-        self.carry_out(words, protocol, reply);
+        self.carry_out(None, words, protocol, reply);
     }
 
     fn limits(&self) -> Option<crate::scripts::lua::Limits> {

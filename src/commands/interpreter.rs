@@ -7,6 +7,7 @@ use super::inside::Inside;
 use super::script_cache::Script;
 use crate::error::Refusal;
 use crate::resp::{Reply, Request};
+use crate::scripts::Inputs;
 use crate::state::settings::Settings;
 
 /// What a script is run on, and how.
@@ -15,10 +16,8 @@ use crate::state::settings::Settings;
 pub(super) struct Run<'a> {
     /// The script.
     pub(super) script: &'a Script,
-    /// KEYS
-    pub(super) keys: &'a [&'a [u8]],
-    /// ARGV
-    pub(super) args: &'a [&'a [u8]],
+    /// Its KEYS and ARGV.
+    pub(super) inputs: Inputs<'a>,
 }
 
 /// What a function is called on, and how.
@@ -29,10 +28,8 @@ pub(super) struct Invocation<'a> {
     pub(super) library: u32,
     /// Its name.
     pub(super) name: &'a str,
-    /// Its first argument.
-    pub(super) keys: &'a [&'a [u8]],
-    /// Its second argument.
-    pub(super) args: &'a [&'a [u8]],
+    /// Its arguments.
+    pub(super) inputs: Inputs<'a>,
     /// The request that calls it.
     pub(super) request: Request<'a>,
 }
@@ -75,15 +72,11 @@ mod with_lua {
     const HOST: Host = Host { version: VERSION, knows };
 
     fn knows(words: &[&[u8]]) -> bool {
-        let command = words.first().and_then(|name| table().find(name));
-        command.is_some_and(|command| match words.get(1) {
-            Some(name) if !command.subcommands.is_empty() => command.subcommand(name).is_some(),
-            _ => true,
-        })
+        table().named(words).is_some()
     }
 
     fn source(script: &Script) -> Source<'_> {
-        Source { sha: script.sha, name: &script.hex, text: script.body() }
+        Source { name: script.hex(), text: script.body() }
     }
 
     impl Interpreter {
@@ -119,7 +112,7 @@ mod with_lua {
         ) -> Result<(), Refusal> {
             let mut interpreter = self.ready(inside.settings())?;
             let watchdog = inside.watch(None);
-            let result = interpreter.run(source(run.script), run.keys, run.args, inside, watchdog, reply);
+            let result = interpreter.run(source(run.script), run.inputs, inside, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }
 
@@ -153,9 +146,9 @@ mod with_lua {
             reply: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
             let mut interpreter = self.ready(inside.settings())?;
-            let (name, keys, args) = (call.name, call.keys, call.args);
+            let name = call.name;
             let watchdog = inside.watch(Some(Function { name: name.to_owned(), command: call.request() }));
-            let result = interpreter.call(call.library, name, keys, args, inside, watchdog, reply);
+            let result = interpreter.call(call.library, name, call.inputs, inside, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }
 
@@ -192,7 +185,7 @@ mod without_lua {
         pub(in super::super) fn flush(&self) {}
 
         pub(in super::super) fn check(&self, script: &Script, _: &Settings) -> Result<(), Refusal> {
-            Err(not_plain(&script.hex))
+            Err(not_plain(script.hex()))
         }
 
         pub(in super::super) fn run(
@@ -201,7 +194,7 @@ mod without_lua {
             _: &mut Inside<'_, '_>,
             _: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
-            Err(not_plain(&run.script.hex))
+            Err(not_plain(run.script.hex()))
         }
 
         pub(in super::super) fn load(&self, _: &[u8], _: &mut Inside<'_, '_>) -> Result<Loaded, Refusal> {

@@ -98,11 +98,11 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 fn del(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let mut deleted = 0;
+    let mut deleted = 0_i64;
     for name in call.args.rest() {
         if call.view.remove(name) {
             call.view.event(b'g', "del", name);
-            deleted += 1;
+            deleted = deleted.saturating_add(1);
         }
     }
 

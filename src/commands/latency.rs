@@ -164,8 +164,8 @@ fn doctor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         let _ = writeln!(report, "Nothing has taken {threshold} ms or longer since the watch began.");
     }
     for (name, event) in &events {
-        let count = event.spikes.len().max(1) as u64;
-        let mean = event.spikes.iter().map(|spike| spike.millis).sum::<u64>() / count;
+        let count = event.spikes.len() as u64;
+        let mean = event.spikes.iter().map(|spike| spike.millis).sum::<u64>().checked_div(count).unwrap_or(0);
         let _ = writeln!(
             report,
             "{name}: {} spikes, {mean} ms on average, {} ms at most. SLOWLOG GET may name the commands.",

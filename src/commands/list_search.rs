@@ -67,7 +67,7 @@ fn linsert(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let index = list.get().iter().position(|other| other == pivot);
     match index {
         Some(index) => {
-            list.insert(index + usize::from(is_after), element);
+            list.insert(index.saturating_add(is_after.into()), element);
             list.event(b'l', "linsert");
             call.reply.count(list.get().len());
         }
@@ -158,9 +158,12 @@ fn lpos(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             let (len, compared) = (list.len(), list.len().min(search.compared_max));
             match search.from {
                 End::Head => (0..compared).filter(is_equal).skip(search.skip).take(count).collect(),
-                End::Tail => {
-                    (len - compared..len).rev().filter(is_equal).skip(search.skip).take(count).collect()
-                }
+                End::Tail => (len.saturating_sub(compared)..len)
+                    .rev()
+                    .filter(is_equal)
+                    .skip(search.skip)
+                    .take(count)
+                    .collect(),
             }
         }
         None => Vec::new(),

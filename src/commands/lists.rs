@@ -230,7 +230,9 @@ pub(super) fn pop_many(mut list: Editor<'_, List>, end: End, count: usize, reply
     reply.array(count);
     match end {
         End::Head => list.get().range(0, count).for_each(|element| reply.bulk(element)),
-        End::Tail => list.get().range(len - count, len).rev().for_each(|element| reply.bulk(element)),
+        End::Tail => {
+            list.get().range(len.saturating_sub(count), len).rev().for_each(|element| reply.bulk(element))
+        }
     }
     if count > 0 {
         list.drop_from(end, count);
@@ -270,7 +272,7 @@ fn span(start: i64, stop: i64, len: usize) -> (usize, usize) {
         Ok(index) => Some(index.min(len)),
         Err(_) => len.checked_sub(usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX)),
     };
-    let end = place(stop).map_or(0, |stop| (stop + 1).min(len));
+    let end = place(stop).map_or(0, |stop| stop.saturating_add(1).min(len));
     (place(start).unwrap_or(0).min(end), end)
 }
 

@@ -73,7 +73,7 @@ impl<'s> Snapshot<'s> {
         let longest =
             |bytes: fn(&Client) -> u64| clients.iter().map(|client| bytes(client)).max().unwrap_or(0);
         let buffer_bytes = buffered(&clients);
-        let used_bytes = counts.bytes as u64 + buffer_bytes + shared.scripts.bytes() as u64;
+        let used_bytes = [counts.bytes as u64, buffer_bytes, shared.scripts.bytes() as u64].iter().sum();
         let traffic = shared.metrics.traffic();
         Self {
             shared,
@@ -185,12 +185,15 @@ pub(super) fn human(bytes: u64) -> String {
         return format!("{bytes}B");
     }
     let mut value = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
+    let mut units = UNITS.iter().peekable();
+    let mut unit = units.next().unwrap_or(&'K');
+    while value >= 1024.0
+        && let Some(larger) = units.next()
+    {
         value /= 1024.0;
-        unit += 1;
+        unit = larger;
     }
-    format!("{value:.2}{}", UNITS[unit])
+    format!("{value:.2}{unit}")
 }
 
 #[cfg(test)]

@@ -4,6 +4,9 @@
 //! Knows   the keyspace through a view, the server's state, scripts; nothing of sockets or of who runs it.
 //! Rule    a handler parses, then acts, then answers; it has no effect before it has parsed everything.
 
+// Strangers' numbers arrive here.
+#![warn(clippy::arithmetic_side_effects)]
+
 mod acl;
 mod acl_file;
 mod acl_log;

@@ -147,7 +147,7 @@ fn refcount(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    call.reply.array(1 + 2 * SUBCOMMANDS.len());
+    call.reply.array(const { 1 + 2 * SUBCOMMANDS.len() });
     call.reply.status("OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
     for row in SUBCOMMANDS {
         let args: String = row.args.iter().map(|arg| format!(" <{}>", arg.name)).collect();

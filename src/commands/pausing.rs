@@ -3,7 +3,6 @@
 //! Source  Redis 7.0 `processCommand`: `is_may_replicate_command`, and `scriptFlagsToCmdFlags`.
 
 use super::row::Flags;
-use super::script_cache::parse_sha;
 use super::{Command, Shared};
 use crate::resp::Request;
 use crate::scripts::header;
@@ -19,10 +18,7 @@ pub(crate) fn may_write(shared: &Shared, command: &Command, request: Request<'_>
     let script = request.get(1).unwrap_or_default();
     let said = match command.row.name {
         "EVAL" | "EVAL_RO" => header(script).ok().and_then(|header| header.may_write()),
-        "EVALSHA" | "EVALSHA_RO" => {
-            let script = parse_sha(script).and_then(|sha| shared.scripts.get(&sha));
-            script.and_then(|script| script.says_it_writes())
-        }
+        "EVALSHA" | "EVALSHA_RO" => shared.scripts.find(script).and_then(|script| script.says_it_writes()),
         _ => shared.libraries.function(script).map(|callable| !callable.function().only_reads()),
     };
     said.unwrap_or(!flags.has(Flags::READONLY))

@@ -262,7 +262,7 @@ fn numpat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn numsub(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
     // A flat array in both protocols, as in Redis.
-    call.reply.array(2 * call.args.len());
+    call.reply.array(call.args.len().saturating_mul(2));
     for name in call.args.rest() {
         call.reply.bulk(name);
         call.reply.count(call.shared.audience.channels.listeners(kind, name));

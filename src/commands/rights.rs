@@ -4,6 +4,8 @@
 //! Rule    asked only of users who may not do everything; it may allocate.
 //! Source  Redis 7.0 `acl.c`, `script.c`, `multi.c`.
 
+#![allow(clippy::arithmetic_side_effects, reason = "of rows, which are our own, and places in a request")]
+
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -3,6 +3,8 @@
 //! Owns    [`Row`] and [`Arg`]: what a command is called, takes and does. Arity, key positions, ACL categories and the
 //!         replies of COMMAND follow from them.
 
+#![allow(clippy::arithmetic_side_effects, reason = "of rows, which are our own, and places in a request")]
+
 use super::{Call, Outcome};
 use crate::error::Refusal;
 

@@ -17,24 +17,22 @@ use crate::error::Refusal;
 use crate::scripts::plain::Program;
 use crate::scripts::{Flags as ScriptFlags, Header, header, may_run_long};
 
-/// The SHA-1 of a script's text.
-pub(super) type Sha = [u8; 20];
-/// Hexadecimal digits of one.
-pub(super) const SHA_DIGITS: usize = 2 * size_of::<Sha>();
+/// Hexadecimal digits of a SHA-1.
+pub(super) const SHA_DIGITS: usize = 40;
+/// The SHA-1 of a script's text, in hexadecimal and lower case: as clients send it.
+pub(super) type Sha = [u8; SHA_DIGITS];
 
 /// A script that has been read.
 #[derive(Debug)]
-pub struct Script {
+pub(super) struct Script {
     /// The SHA-1 of its text.
-    pub sha: Sha,
-    /// The same in hexadecimal.
-    pub hex: String,
+    pub(super) sha: Sha,
     /// What it does, if it is plain.
-    pub program: Option<Program>,
+    pub(super) program: Option<Program>,
     /// What its first line says.
-    pub flags: ScriptFlags,
+    pub(super) flags: ScriptFlags,
     /// Whether it could take long where it is interpreted.
-    pub may_run_long: bool,
+    pub(super) may_run_long: bool,
     text: Box<[u8]>,
     body: usize,
 }
@@ -47,11 +45,16 @@ impl Script {
     pub(super) fn read(text: &[u8]) -> Result<Self, Refusal> {
         let Header { flags, body } = header(text).map_err(Refusal::Quoted)?;
         let sha = digest(text);
-        let (text, hex) = (Box::<[u8]>::from(text), hex(&sha));
+        let text = Box::<[u8]>::from(text);
         let is_known = |command: &'static str| table().find(command.as_bytes()).is_some();
         let may_run_long = may_run_long(&text[body..]);
         let program = Program::read(&text[body..]).filter(|program| program.commands().all(is_known));
-        Ok(Self { sha, hex, program, flags, may_run_long, text, body })
+        Ok(Self { sha, program, flags, may_run_long, text, body })
+    }
+
+    /// The SHA-1 of its text, as text.
+    pub(super) fn hex(&self) -> &str {
+        std::str::from_utf8(&self.sha).unwrap_or_default()
     }
 
     /// Whether its first line says what it does, and not that it writes nothing.
@@ -92,8 +95,15 @@ impl ScriptCache {
     }
 
     /// The script of that SHA-1.
-    pub fn get(&self, sha: &Sha) -> Option<Arc<Script>> {
+    pub(super) fn get(&self, sha: &Sha) -> Option<Arc<Script>> {
         self.scripts.get(sha).map(|script| Arc::clone(&script))
+    }
+
+    /// The script of that SHA-1, whose digits a client sent in either letter case.
+    pub(super) fn find(&self, digits: &[u8]) -> Option<Arc<Script>> {
+        let mut sha: Sha = digits.try_into().ok()?;
+        sha.make_ascii_lowercase();
+        self.get(&sha)
     }
 
     /// Keeps a script for good.
@@ -151,36 +161,11 @@ impl ScriptCache {
 
 /// The SHA-1 of a script's text.
 pub(super) fn digest(text: &[u8]) -> Sha {
-    Sha1::digest(text).into()
-}
-
-/// Twenty bytes out of forty hexadecimal digits, in either letter case.
-pub(super) fn parse_sha(digits: &[u8]) -> Option<Sha> {
-    let digits: &[u8; SHA_DIGITS] = digits.try_into().ok()?;
-    let (mut sha, mut all) = (Sha::default(), 0);
-    for (at, byte) in sha.iter_mut().enumerate() {
-        let (high, low) = (DIGITS[usize::from(digits[2 * at])], DIGITS[usize::from(digits[2 * at + 1])]);
-        all |= high | low;
-        *byte = high << 4 | low;
+    let mut sha = [0; SHA_DIGITS];
+    for (digits, byte) in sha.as_chunks_mut().0.iter_mut().zip(Sha1::digest(text)) {
+        *digits = [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
     }
-    (all != NO_DIGIT).then_some(sha)
-}
-
-/// What each byte is worth as a hexadecimal digit: all bits for one that is none.
-const DIGITS: [u8; 256] = {
-    let mut digits = [NO_DIGIT; 256];
-    let mut value = 0;
-    while value < 16 {
-        digits[b"0123456789abcdef"[value] as usize] = value as u8;
-        digits[b"0123456789ABCDEF"[value] as usize] = value as u8;
-        value += 1;
-    }
-    digits
-};
-const NO_DIGIT: u8 = u8::MAX;
-
-fn hex(sha: &Sha) -> String {
-    sha.iter().map(|byte| format!("{byte:02x}")).collect()
+    sha
 }
 
 #[cfg(test)]
@@ -202,18 +187,31 @@ mod tests {
         let len = |n: usize| format!("{RELEASE} 0 -- {n}").len();
         let bytes: usize = (PASSING_SCRIPTS_MAX..2 * PASSING_SCRIPTS_MAX).map(len).sum();
         assert_eq!(cache.size(), (PASSING_SCRIPTS_MAX + 1, bytes + RELEASE.len() + 2));
-        assert!(cache.get(&parse_sha(kept.hex.as_bytes()).unwrap()).is_some());
+        assert!(cache.find(kept.hex().as_bytes()).is_some());
         cache.flush();
         assert_eq!(cache.size(), (0, 0));
     }
 
     #[test]
-    fn a_sha_is_forty_digits_in_either_case() {
-        let digits = "c3f8721cbb97f72bc19e972846bd7aaf91901658";
-        let sha = parse_sha(digits.as_bytes()).unwrap();
-        assert_eq!(hex(&sha), digits);
-        assert_eq!(parse_sha(digits.to_uppercase().as_bytes()), Some(sha));
-        assert_eq!(parse_sha(&digits.as_bytes()[1..]), None);
-        assert_eq!(parse_sha(digits.replace('c', "g").as_bytes()), None);
+    fn a_script_is_found_by_forty_digits_in_either_case() {
+        let cache = ScriptCache::new(7);
+        let text = "return 'what everybody knows'";
+        cache.keep(&Arc::new(Script::read(text.as_bytes()).unwrap()));
+        let digits = "8e13ba5e1b5e1c0d";
+        assert!(cache.find(digits.as_bytes()).is_none());
+        let digits = str::from_utf8(&digest(text.as_bytes())).unwrap().to_owned();
+        for known in [digits.clone(), digits.to_uppercase()] {
+            assert!(cache.find(known.as_bytes()).is_some_and(|script| script.hex() == digits));
+        }
+        for unknown in
+            [&digits[1..], &digits.replace(|digit: char| digit.is_ascii_digit(), "g"), &format!("{digits}0")]
+        {
+            assert!(cache.find(unknown.as_bytes()).is_none());
+        }
+    }
+
+    #[test]
+    fn a_digest_is_the_sha1_in_hexadecimal() {
+        assert_eq!(&digest(b"abc"), b"a9993e364706816aba3e25717850c26c9cd0d89d");
     }
 }

@@ -13,14 +13,14 @@ use smallvec::SmallVec;
 use super::inside::Inside;
 use super::interpreter::Run;
 use super::row::{Flags, Group, Row, key, key_count, one_of, text, token};
-use super::script_cache::{SHA_DIGITS, Script, digest, parse_sha};
-use super::{Args, Call, Command, Outcome, Shared, help};
+use super::script_cache::{SHA_DIGITS, Script, digest};
+use super::{Args, Call, Outcome, Shared, help};
 use crate::error::Refusal;
-use crate::keyspace::{Reach, View};
+use crate::keyspace::Reach;
 use crate::resp::Reply;
+use crate::scripts::Inputs;
 use crate::scripts::plain::{Program, Raised};
 use crate::state::running::Unkillable;
-use crate::state::session::Session;
 
 const SCRIPT: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE);
 const ADMIN: Flags = Flags::NOSCRIPT;
@@ -122,35 +122,22 @@ const SUBCOMMANDS: &[Row] = &[
     help::row(Group::Scripting),
 ];
 
-pub(super) type Words<'a> = SmallVec<[&'a [u8]; 8]>;
-
-/// KEYS and ARGV of one call.
-pub(super) struct Inputs<'a> {
-    /// KEYS
-    pub(super) keys: Words<'a>,
-    /// ARGV
-    pub(super) args: Words<'a>,
-}
-
-impl<'a> Inputs<'a> {
-    /// The next `count` words, and those behind them.
-    ///
-    /// # Errors
-    /// Where there are fewer, or none can be.
-    pub(super) fn counted(args: &mut Args<'a>, count: i64) -> Result<Self, Refusal> {
-        if count > args.len() as i64 {
-            return Err(Refusal::said("ERR Number of keys can't be greater than number of args"));
-        }
-        let count =
-            usize::try_from(count).map_err(|_| Refusal::said("ERR Number of keys can't be negative"))?;
-        let keys = args.rest_to(count).collect();
-        Ok(Self { keys, args: args.rest().collect() })
+/// KEYS and ARGV: the next `count` words, and those behind them.
+///
+/// # Errors
+/// Where there are fewer, or none can be.
+pub(super) fn counted<'a>(args: &mut Args<'a>, count: i64) -> Result<Inputs<'a>, Refusal> {
+    if count > args.len() as i64 {
+        return Err(Refusal::said("ERR Number of keys can't be greater than number of args"));
     }
+    let count = usize::try_from(count).map_err(|_| Refusal::said("ERR Number of keys can't be negative"))?;
+    let keys = args.part(count);
+    Ok(Inputs { keys, args: args.part(args.len()) })
 }
 
 fn inputs<'a>(args: &mut Args<'a>) -> Result<Inputs<'a>, Refusal> {
     let count = args.integer()?;
-    Inputs::counted(args, count)
+    counted(args, count)
 }
 
 fn eval(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -159,8 +146,8 @@ fn eval(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let scripts = &call.shared.scripts;
     match scripts.get(&digest(text)) {
-        Some(script) => run(call, &script, &inputs, Cached::Yes),
-        None => run(call, &Arc::new(Script::read(text)?), &inputs, Cached::NotYet),
+        Some(script) => run(call, &script, inputs, Cached::Yes),
+        None => run(call, &Arc::new(Script::read(text)?), inputs, Cached::NotYet),
     }
 }
 
@@ -172,8 +159,8 @@ fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     let inputs = inputs(&mut call.args)?;
 
-    let script = parse_sha(sha).and_then(|sha| call.shared.scripts.get(&sha)).ok_or(Refusal::NoScript)?;
-    run(call, &script, &inputs, Cached::Yes)
+    let script = call.shared.scripts.find(sha).ok_or(Refusal::NoScript)?;
+    run(call, &script, inputs, Cached::Yes)
 }
 
 /// Whether the cache has a script.
@@ -187,105 +174,81 @@ enum Cached {
 fn run(
     call: &mut Call<'_, '_>,
     script: &Arc<Script>,
-    inputs: &Inputs<'_>,
+    inputs: Inputs<'_>,
     cached: Cached,
 ) -> Result<Outcome, Refusal> {
-    let program = script.program.as_ref().filter(|program| program.fits(&inputs.keys, &inputs.args));
-    let mut keys: Words<'_> = SmallVec::new();
-    let reach = match program {
-        Some(program) => match program.undeclared(&inputs.args) {
+    let program = script.program.as_ref().filter(|program| program.fits(inputs));
+    match program {
+        // Its keys are those that the request names: their shards are locked already.
+        Some(program) if program.names_no_other_keys() => {}
+        Some(program) => match program.undeclared(inputs.args) {
             Some(undeclared) => {
-                keys.extend(inputs.keys.iter().copied().chain(undeclared));
-                match keys.as_slice() {
-                    [] => Reach::Nothing,
-                    [one] => Reach::One(one),
-                    many => Reach::Keys(many),
-                }
+                let keys: SmallVec<[&[u8]; 8]> = inputs.keys.iter().chain(undeclared).collect();
+                widen(call, Reach::Keys(&keys))?;
             }
-            None => Reach::All,
+            None => widen(call, Reach::All)?,
         },
         None if script.may_run_long && !call.session.may_be_held => return Ok(Outcome::Aside),
         // What an interpreted script touches cannot be known beforehand.
-        None => Reach::All,
-    };
-    with_view(call, reach, |call, view| {
-        if cached == Cached::NotYet {
-            if script.program.is_none() {
-                call.shared.interpreter.check(script, &call.shared.settings)?;
-            }
-            call.shared.scripts.pass(script);
-        }
-        let is_read = call.command.row.flags.has(Flags::READONLY);
-        if is_read && script.may_write() {
-            let text = "ERR Can not execute a script with write flag using *_ro command.";
-            return Err(Refusal::said(text));
-        }
-        if call.session.is_short_of_memory && script.may_write() && !script.flags.allow_oom {
-            return Err(Refusal::OutOfMemory);
-        }
-        let only_reads = script.flags.no_writes || is_read;
-        let mut inside = Inside::new(view, call.session, call.shared, only_reads);
-        inside.may_grow |= script.flags.allow_oom;
-        let result = match program {
-            Some(program) => run_natively(program, inputs, &mut inside, call.reply)
-                .map_err(|raised| refusal(script, &raised)),
-            None => {
-                let run = Run { script, keys: &inputs.keys, args: &inputs.args };
-                call.shared.interpreter.run(run, &mut inside, call.reply).map(|()| Outcome::Replied)
-            }
-        };
-        inside.end();
-        result
-    })
-}
-
-/// Acts on the shards of `reach`: on the caller's own view where that holds everything already.
-pub(super) fn with_view<'k>(
-    call: &mut Call<'_, 'k>,
-    reach: Reach<'_>,
-    act: impl FnOnce(&mut Parts<'_, '_, 'k>, &mut View<'k>) -> Result<Outcome, Refusal>,
-) -> Result<Outcome, Refusal> {
-    let shared = call.shared;
-    let mut parts = Parts { reply: &mut call.reply, session: call.session, shared, command: call.command };
-    if call.view.holds_all() {
-        return act(&mut parts, call.view);
+        None => widen(call, Reach::All)?,
     }
-    let view = View::try_lock(&shared.keyspace, reach, parts.session.database, call.now, shared.events());
-    let mut view = view.ok_or(Refusal::Occupied)?;
-    view.on_behalf_of(parts.session.client.id);
-    let result = act(&mut parts, &mut view);
-    view.finish(&shared.audience);
-    result
+    if cached == Cached::NotYet {
+        if script.program.is_none() {
+            call.shared.interpreter.check(script, &call.shared.settings)?;
+        }
+        call.shared.scripts.pass(script);
+    }
+    let is_read = call.command.row.flags.has(Flags::READONLY);
+    if is_read && script.may_write() {
+        return Err(Refusal::said("ERR Can not execute a script with write flag using *_ro command."));
+    }
+    if call.session.is_short_of_memory && script.may_write() && !script.flags.allow_oom {
+        return Err(Refusal::OutOfMemory);
+    }
+    let only_reads = script.flags.no_writes || is_read;
+    let mut inside = Inside::new(call.view, call.session, call.shared, only_reads);
+    inside.may_grow |= script.flags.allow_oom;
+    let result = match program {
+        Some(program) => run_natively(program, inputs, &mut inside, &mut call.reply)
+            .map_err(|raised| refusal(script, &raised)),
+        None => {
+            let run = Run { script, inputs };
+            call.shared.interpreter.run(run, &mut inside, &mut call.reply)
+        }
+    };
+    inside.end();
+    result.map(|()| Outcome::Replied)
 }
 
-/// A call without its view.
-pub(super) struct Parts<'p, 'a, 'k> {
-    pub(super) reply: &'p mut Reply<'a>,
-    pub(super) session: &'p mut Session,
-    pub(super) shared: &'k Shared,
-    pub(super) command: &'static Command,
+/// Has the view of a call hold what `reach` needs; inside EXEC it holds everything already.
+///
+/// # Errors
+/// [`Refusal::Occupied`] while a long call holds it.
+pub(super) fn widen(call: &mut Call<'_, '_>, reach: Reach<'_>) -> Result<(), Refusal> {
+    let is_wide = call.view.holds_all() || call.view.relock(reach);
+    is_wide.then_some(()).ok_or(Refusal::Occupied)
 }
 
-/// Room for replies that a session keeps between scripts.
+/// Room for texts that a session keeps between scripts.
 const SCRATCH_BYTES_KEPT: usize = 4096;
 
 fn run_natively(
     program: &Program,
-    inputs: &Inputs<'_>,
+    inputs: Inputs<'_>,
     inside: &mut Inside<'_, '_>,
     reply: &mut Reply<'_>,
-) -> Result<Outcome, Raised> {
-    let mut fresh = inside.take_scratch();
-    let result = program.run(&inputs.keys, &inputs.args, inside, &mut fresh, reply);
-    fresh.truncate(SCRATCH_BYTES_KEPT);
-    fresh.shrink_to(SCRATCH_BYTES_KEPT);
-    inside.keep_scratch(fresh);
-    result.map(|()| Outcome::Replied)
+) -> Result<(), Raised> {
+    let mut texts = inside.take_scratch();
+    let result = program.run(inputs, inside, &mut texts, reply);
+    texts.clear();
+    texts.shrink_to(SCRATCH_BYTES_KEPT);
+    inside.keep_scratch(texts);
+    result
 }
 
 /// The error that ended a script.
 fn refusal(script: &Script, raised: &Raised) -> Refusal {
-    let place = format!(" script: {}, on @user_script:{}.", script.hex, raised.line);
+    let place = format!(" script: {}, on @user_script:{}.", script.hex(), raised.line);
     Refusal::Quoted([raised.text.as_slice(), place.as_bytes()].concat())
 }
 
@@ -293,25 +256,26 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let text = call.args.word()?;
     call.args.finish()?;
 
-    let found = call.shared.scripts.get(&digest(text));
-    let is_new = found.is_none();
-    let script = found.map_or_else(|| Script::read(text).map(Arc::new), Ok)?;
-    let reach = if is_new && script.program.is_none() { Reach::All } else { Reach::Nothing };
-    with_view(call, reach, |call, _| {
-        if is_new && script.program.is_none() {
-            call.shared.interpreter.check(&script, &call.shared.settings)?;
+    let script = match call.shared.scripts.get(&digest(text)) {
+        Some(script) => script,
+        None => {
+            let script = Arc::new(Script::read(text)?);
+            if script.program.is_none() {
+                call.shared.interpreter.check(&script, &call.shared.settings)?;
+            }
+            script
         }
-        call.shared.scripts.keep(&script);
-        call.reply.bulk(script.hex.as_bytes());
-        Ok(Outcome::Replied)
-    })
+    };
+    call.shared.scripts.keep(&script);
+
+    call.reply.bulk(script.hex().as_bytes());
+    Ok(Outcome::Replied)
 }
 
 fn exists(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.array(call.args.len());
     for sha in call.args.rest() {
-        let is_loaded = parse_sha(sha).is_some_and(|sha| call.shared.scripts.get(&sha).is_some());
-        call.reply.integer(i64::from(is_loaded));
+        call.reply.integer(i64::from(call.shared.scripts.find(sha).is_some()));
     }
     Ok(Outcome::Replied)
 }
@@ -322,12 +286,11 @@ fn flush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::said("ERR SCRIPT FLUSH only support SYNC|ASYNC option"));
     }
 
-    with_view(call, Reach::All, |call, _| {
-        call.shared.scripts.flush();
-        call.shared.interpreter.flush();
-        call.reply.ok();
-        Ok(Outcome::Replied)
-    })
+    call.shared.scripts.flush();
+    call.shared.interpreter.flush();
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
 }
 
 fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

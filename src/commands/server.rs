@@ -2,6 +2,8 @@
 //!
 //! Source  Redis 7.0; WAITAOF of Redis 7.2.
 
+#![allow(clippy::arithmetic_side_effects, reason = "a picture's measures, and sums of what memory holds")]
+
 use super::row::{Flags, Group, Row, integer, key, one_of, token};
 use super::{Call, Outcome, VERSION, help};
 use crate::error::Refusal;

@@ -72,7 +72,7 @@ fn spop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     call.reply.set(count);
     for taken in 0..count {
-        call.reply.bulk(&set.take_at(below(len - taken, call.shared)));
+        call.reply.bulk(&set.take_at(below(len.saturating_sub(taken), call.shared)));
     }
     if count > 0 {
         set.event(b's', "spop");
@@ -135,7 +135,7 @@ fn repeated(set: &Set, count: u64, shared: &Shared, reply: &mut Reply<'_>) -> Re
         let Some(member) = set.at(below(set.len(), shared)) else { continue };
         let bytes = member.with_bytes(|bytes| {
             reply.bulk(bytes);
-            bytes.len() + BULK_BYTES
+            bytes.len().saturating_add(BULK_BYTES)
         });
         left = left.checked_sub(bytes).ok_or_else(too_much)?;
     }

@@ -21,6 +21,7 @@ use crate::state::metrics::{CommandStats, Metrics};
 use crate::state::running::Running;
 use crate::state::seldom::Seldom;
 use crate::state::settings::{Events, Settings};
+use crate::state::settings_file;
 use crate::state::slowlog::{SlowCall, Slowlog, shortened};
 
 /// The version of Redis whose replies these are: what clients ask about before they use a command.
@@ -72,6 +73,7 @@ pub struct Shared {
     pub expires_actively: AtomicBool,
     probe: Option<Arc<dyn Probe>>,
     acl_file: Option<Arc<dyn Store>>,
+    config_file: Option<Arc<dyn Store>>,
     stop_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
     entropy: AtomicU64,
 }
@@ -157,6 +159,7 @@ impl Shared {
             expires_actively: AtomicBool::new(true),
             probe: None,
             acl_file: None,
+            config_file: None,
             stop_hook: OnceLock::new(),
             entropy: AtomicU64::new(seed),
         };
@@ -174,6 +177,29 @@ impl Shared {
     #[must_use]
     pub fn with_acl_file(self, file: Arc<dyn Store>) -> Self {
         Self { acl_file: Some(file), ..self }
+    }
+
+    /// The settings were read from this file. Default: from none.
+    #[must_use]
+    pub fn with_config_file(self, file: Arc<dyn Store>) -> Self {
+        Self { config_file: Some(file), ..self }
+    }
+
+    /// Whether there is a configuration file.
+    pub fn has_config_file(&self) -> bool {
+        self.config_file.is_some()
+    }
+
+    /// Writes the settings to the configuration file, if there is one, and the users where there is no file for them.
+    ///
+    /// # Errors
+    /// What the system said; the file is as it was then.
+    pub fn save_config_file(&self) -> Result<(), String> {
+        let Some(file) = &self.config_file else { return Ok(()) };
+        self.settings.undisturbed(|settings| {
+            let users = (!self.has_acl_file()).then(|| acl::file::lines(&self.acl));
+            file.write(&settings_file::rewritten(&file.read()?, settings, users))
+        })
     }
 
     /// What rules for users are read against.
@@ -251,7 +277,7 @@ impl Shared {
 
     /// Bytes in use beside those of the keyspace, as of the last look at the clients.
     pub fn other_bytes(&self) -> u64 {
-        self.metrics.client_bytes.load(Relaxed) + self.scripts.bytes() as u64
+        self.metrics.client_bytes.load(Relaxed).saturating_add(self.scripts.bytes() as u64)
     }
 
     /// Whether more memory is in use than `maxmemory` allows. The caller has no shard locked.
@@ -317,9 +343,9 @@ fn redacted<'a>(command: &Command, request: Request<'a>) -> Vec<&'a [u8]> {
         words.iter_mut().skip(2).for_each(|word| *word = b"(redacted)");
     }
     if command.name == "config|set" {
-        for at in (2..words.len().saturating_sub(1)).step_by(2) {
-            if SECRETS.iter().any(|name| words[at].eq_ignore_ascii_case(name)) {
-                words[at + 1] = b"(redacted)";
+        for pair in words.chunks_exact_mut(2).skip(1) {
+            if SECRETS.iter().any(|name| pair[0].eq_ignore_ascii_case(name)) {
+                pair[1] = b"(redacted)";
             }
         }
     }

@@ -123,8 +123,9 @@ pub(super) fn pop(
     }
     match end {
         End::Max => {
-            answer(count, &mut editor.get().range(len - count..len).rev());
-            editor.remove_range(len - count..len);
+            let highest = len.saturating_sub(count)..len;
+            answer(count, &mut editor.get().range(highest.clone()).rev());
+            editor.remove_range(highest);
             editor.event(b'z', "zpopmax");
         }
         End::Min => {

@@ -205,14 +205,15 @@ impl<'a> Span<'a> {
             Self::Lex(range) => set.ranks_by_member(&range, is_reverse),
             Self::Score(range) => set.ranks_by_score(&range),
             Self::Rank(start, stop) => {
-                let (len, last) = (set.len(), set.len() as i64 - 1);
-                let from_front = |rank: i64| if rank < 0 { rank.saturating_add(last + 1) } else { rank };
+                let (len, last) = (set.len(), (set.len() as i64).saturating_sub(1));
+                let from_front =
+                    |rank: i64| if rank < 0 { rank.saturating_add(last).saturating_add(1) } else { rank };
                 let (start, stop) = (from_front(start).max(0), from_front(stop).min(last));
                 if start > stop {
                     return 0..0;
                 }
-                let (start, end) = (start as usize, stop as usize + 1);
-                if is_reverse { len - end..len - start } else { start..end }
+                let (start, end) = (start as usize, (stop as usize).saturating_add(1));
+                if is_reverse { len.saturating_sub(end)..len.saturating_sub(start) } else { start..end }
             }
         }
     }
@@ -297,11 +298,13 @@ impl<'a> Ask<'a> {
             return ranks;
         }
         let skipped = usize::try_from(self.offset).unwrap_or(usize::MAX).min(ranks.len());
-        let left = usize::try_from(self.limit).unwrap_or(usize::MAX).min(ranks.len() - skipped);
+        let left = usize::try_from(self.limit).unwrap_or(usize::MAX).min(ranks.len().saturating_sub(skipped));
         if self.is_reverse {
-            ranks.end - skipped - left..ranks.end - skipped
+            let end = ranks.end.saturating_sub(skipped);
+            end.saturating_sub(left)..end
         } else {
-            ranks.start + skipped..ranks.start + skipped + left
+            let start = ranks.start.saturating_add(skipped);
+            start..start.saturating_add(left)
         }
     }
 }
@@ -360,7 +363,7 @@ pub(super) fn answer_entries<'s>(
     with_scores: bool,
 ) {
     let is_nested = with_scores && reply.protocol() == Protocol::Resp3;
-    reply.array(if with_scores && !is_nested { 2 * count } else { count });
+    reply.array(if with_scores && !is_nested { count.saturating_mul(2) } else { count });
     for (member, score) in entries {
         if is_nested {
             reply.array(2);

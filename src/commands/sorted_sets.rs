@@ -206,7 +206,7 @@ fn add(call: &mut Call<'_, '_>, name: &[u8], options: AddOptions) -> Result<Outc
     match (options.is_increment, done.score) {
         (true, Some(score)) => call.reply.double(score),
         (true, None) => call.reply.null(),
-        (false, _) if options.counts_changes => call.reply.count(done.added + done.updated),
+        (false, _) if options.counts_changes => call.reply.count(done.added.saturating_add(done.updated)),
         (false, _) => call.reply.count(done.added),
     }
     Ok(Outcome::Replied)
@@ -226,11 +226,11 @@ fn add_all(
         done.score = Some(score);
         if old != Some(score) {
             editor.insert(member, score);
-            done.added += usize::from(old.is_none());
-            done.updated += usize::from(old.is_some());
+            let count = if old.is_none() { &mut done.added } else { &mut done.updated };
+            *count = count.saturating_add(1);
         }
     }
-    if done.added + done.updated > 0 {
+    if done.added > 0 || done.updated > 0 {
         editor.event(b'z', if options.is_increment { "zincr" } else { "zadd" });
     }
     Ok(done)
@@ -289,7 +289,7 @@ fn zrank(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn zrevrank(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    answer_rank(call, |set, rank| set.len() - 1 - rank)
+    answer_rank(call, |set, rank| set.len().saturating_sub(1).saturating_sub(rank))
 }
 
 fn answer_rank(

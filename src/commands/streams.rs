@@ -347,7 +347,7 @@ fn answer_range(
     stream.visit(from..=to, is_reverse, most, |entry| {
         reply.array(2);
         reply.bulk(id_text(entry.id).as_bytes());
-        reply.array(2 * entry.len);
+        reply.array(entry.len.saturating_mul(2));
         for (field, value) in entry.pairs() {
             reply.bulk(field);
             reply.bulk(value);

@@ -2,6 +2,7 @@
 //!
 //! Source  Redis 7.0 `t_string.c`; IFEQ, DELIFEQ of Valkey 8.1 / 9.0; IFNE and DELEX of Redis 8.4's documentation.
 
+use super::args::option;
 use super::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
 use super::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
 use super::{Args, Call, Outcome};
@@ -186,19 +187,29 @@ impl Condition<'_> {
 }
 
 impl<'a> Condition<'a> {
-    /// A condition at the front of `args`, if one is there.
-    fn take(args: &mut Args<'a>) -> Result<Option<Self>, Refusal> {
-        Ok(Some(if args.take("NX") {
-            Self::Absent
-        } else if args.take("XX") {
-            Self::Present
-        } else if args.take("IFEQ") {
-            Self::Equal(args.word()?)
-        } else if args.take("IFNE") {
-            Self::Unequal(args.word()?)
-        } else {
-            return Ok(None);
-        }))
+    /// Takes a condition from the front of `args`; false when something else is there. NX and XX may be repeated, as in
+    /// Redis; a comparison may not, as in Valkey.
+    fn take(&mut self, args: &mut Args<'a>) -> Result<bool, Refusal> {
+        const NX: u64 = option(b"NX");
+        const XX: u64 = option(b"XX");
+        const IFEQ: u64 = option(b"IFEQ");
+        const IFNE: u64 = option(b"IFNE");
+        let option = args.option();
+        if !matches!(option, NX | XX | IFEQ | IFNE) {
+            return Ok(false);
+        }
+        args.skip();
+        let new = match option {
+            NX => Self::Absent,
+            XX => Self::Present,
+            IFEQ => Self::Equal(args.word()?),
+            _ => Self::Unequal(args.word()?),
+        };
+        if *self != Self::Always && (new.is_comparison() || new != *self) {
+            return Err(Refusal::Syntax);
+        }
+        *self = new;
+        Ok(true)
     }
 
     /// Whether it is about the value, not only about the key.
@@ -218,21 +229,20 @@ fn set_options<'a>(args: &mut Args<'a>) -> Result<SetOptions<'a>, Refusal> {
     let mut options =
         SetOptions { condition: Condition::Always, returns_old: false, lease: LeaseOption::Unsaid };
     while !args.is_empty() {
-        if let Some(condition) = Condition::take(args)? {
-            // NX and XX may be repeated, as in Redis; a comparison may not, as in Valkey.
-            if options.condition != Condition::Always
-                && (condition.is_comparison() || condition != options.condition)
-            {
-                return Err(Refusal::Syntax);
-            }
-            options.condition = condition;
-        } else if args.take("GET") {
-            options.returns_old = true;
-        } else if !options.lease.take(args)? {
+        let is_known = options.condition.take(args)? || options.lease.take(args)? || options.take_get(args);
+        if !is_known {
             return Err(Refusal::Syntax);
         }
     }
     Ok(options)
+}
+
+impl SetOptions<'_> {
+    fn take_get(&mut self, args: &mut Args<'_>) -> bool {
+        let is_next = args.take("GET");
+        self.returns_old |= is_next;
+        is_next
+    }
 }
 
 fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -367,7 +377,9 @@ fn getex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         }
         LeaseOption::Until(unit, number) => {
             let deadline = expiry::lease(unit, number, call.now, "getex")?;
-            expiry::set_or_delete(call.view, name, deadline);
+            if let Some(found) = call.view.entry(name).occupied() {
+                expiry::set_or_delete(found, deadline, call.now);
+            }
         }
     }
     Ok(Outcome::Replied)
@@ -423,17 +435,19 @@ pub(super) fn pairs<'a>(
     if !args.len().is_multiple_of(2) {
         return Err(Refusal::Arity(command.into()));
     }
-    let first = args.request().len() - args.len();
+    let first = args.request().len().saturating_sub(args.len());
     let request = args.request();
-    Ok((first..request.len()).step_by(2).map(move |at| (request.word(at), request.word(at + 1))))
+    Ok((first..request.len())
+        .step_by(2)
+        .map(move |at| (request.word(at), request.word(at.saturating_add(1)))))
 }
 
 fn delex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
-    let condition = match call.args.is_empty() {
-        true => Condition::Always,
-        false => Condition::take(&mut call.args)?.filter(|c| c.is_comparison()).ok_or(Refusal::Syntax)?,
-    };
+    let mut condition = Condition::Always;
+    if condition.take(&mut call.args)? && !condition.is_comparison() {
+        return Err(Refusal::Syntax);
+    }
     call.args.finish()?;
 
     delete_if(call, name, condition)

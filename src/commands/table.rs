@@ -3,6 +3,8 @@
 //! Owns    [`Command`], a row with what is derived from it, and the lookup.
 //! Rule    a name is looked up without allocating, in any letter case, in one probe or two.
 
+#![allow(clippy::arithmetic_side_effects, reason = "of rows, which are our own, and places in a request")]
+
 use std::iter::{Chain, StepBy};
 use std::ops::Range;
 use std::option::IntoIter;
@@ -11,6 +13,7 @@ use std::sync::LazyLock;
 use super::row::{Arg, Flags, Kind, Row};
 use super::{FAMILIES, Request};
 use crate::keyspace::Reach;
+use crate::scripts::plain::listed_commands;
 
 /// A row and what follows from it.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub struct Command {
     pub is_measured: bool,
     /// Its place among the commands, for [`Table::at`]; of a subcommand that of its container.
     pub place: u16,
+    /// How many words name it: one, of a subcommand two.
+    pub name_words: usize,
     /// Its subcommands.
     pub subcommands: Vec<Command>,
 }
@@ -73,6 +78,8 @@ pub struct Table {
     commands: Vec<Command>,
     /// Open addressing by the name's hash: index of the command, `u16::MAX` for none.
     buckets: Vec<u16>,
+    /// For each command that plain scripts may call its index, `u16::MAX` where there is no such command.
+    listed: Vec<u16>,
     /// Commands and subcommands together: how many counters are needed.
     total: usize,
 }
@@ -95,7 +102,7 @@ impl Table {
         let commands: Vec<_> =
             rows.zip(0..).map(|(row, place)| Command::new(row, None, place, &mut total)).collect();
         let size = (commands.len() * 4).next_power_of_two();
-        let mut table = Self { commands, buckets: vec![u16::MAX; size], total };
+        let mut table = Self { commands, buckets: vec![u16::MAX; size], listed: Vec::new(), total };
         for index in 0..table.commands.len() {
             let mut at = fold(table.commands[index].name.as_bytes()).1 as usize & (size - 1);
             while table.buckets[at] != u16::MAX {
@@ -103,6 +110,8 @@ impl Table {
             }
             table.buckets[at] = index as u16;
         }
+        let place = |name: &str| table.find(name.as_bytes()).map_or(u16::MAX, |command| command.place);
+        table.listed = listed_commands().map(place).collect();
         table
     }
 
@@ -131,6 +140,21 @@ impl Table {
             .filter(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
     }
 
+    /// The command at that place among those that plain scripts may call.
+    #[inline]
+    pub(super) fn listed(&self, place: usize) -> Option<&Command> {
+        self.commands.get(usize::from(*self.listed.get(place)?))
+    }
+
+    /// The command, or subcommand, that these words name.
+    pub(super) fn named(&self, words: &[&[u8]]) -> Option<&Command> {
+        let command = self.find(words.first()?)?;
+        match words.get(1) {
+            Some(name) if !command.subcommands.is_empty() => command.subcommand(name),
+            _ => Some(command),
+        }
+    }
+
     /// Every command, not the subcommands, in the order of the families.
     pub fn commands(&self) -> &[Command] {
         &self.commands
@@ -155,17 +179,17 @@ impl Command {
         *total += 1;
         let subcommands =
             row.subcommands.iter().map(|sub| Self::new(sub, Some(&name), place, total)).collect();
-        let words_before = 1 + usize::from(container.is_some());
+        let name_words = 1 + usize::from(container.is_some());
         // A container has no flags of its own, unless it does something when no subcommand is named.
         let arity = match (row.subcommands.is_empty(), row.flags == Flags::NONE) {
-            (true, _) => arity(row.args, words_before),
+            (true, _) => arity(row.args, name_words),
             (false, true) => -2,
             (false, false) => -1,
         };
-        let keys = keys(row.args, words_before);
+        let keys = keys(row.args, name_words);
         let is_short = row.flags.has(Flags::FAST.with(Flags::SCRIPT)) || keys.is_single();
         let is_measured = !is_short || row.flags.has(Flags::LINEAR);
-        Self { row, name, arity, keys, index, is_measured, place, subcommands }
+        Self { row, name, arity, keys, index, is_measured, place, name_words, subcommands }
     }
 
     /// The subcommand of that name, in any letter case.
@@ -201,14 +225,14 @@ impl Command {
         if self.row.flags.has(Flags::ALL_SHARDS) {
             return Reach::All;
         }
-        if self.row.flags.has(Flags::SCRIPT) {
-            // A script may name keys that its request does not: it locks what it needs itself.
-            return Reach::Nothing;
-        }
         match self.keys {
             Keys::Nowhere => Reach::Nothing,
             Keys::Range { first, .. } if self.keys.is_single() => {
                 request.get(first).map_or(Reach::Nothing, Reach::One)
+            }
+            // A script may name keys that its request does not: it locks what it needs itself then.
+            Keys::Counted { target: None, count } if request.get(count) == Some(b"1") => {
+                request.get(count + 1).map_or(Reach::Nothing, Reach::One)
             }
             _ => {
                 keys.extend(self.positions(request).map(|at| request.word(at)));

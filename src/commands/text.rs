@@ -103,7 +103,7 @@ fn part(value: &[u8], start: i64, end: i64) -> &[u8] {
     if start < 0 && end < 0 && start > end {
         return &[];
     }
-    let (start, end) = (place(start), place(end).min(len - 1));
+    let (start, end) = (place(start), place(end).min(len.saturating_sub(1)));
     if start > end { &[] } else { &value[start as usize..=end as usize] }
 }
 

@@ -69,7 +69,7 @@ pub(super) struct Found {
 
 impl Found {
     pub(super) fn add(&mut self, name: &[u8]) {
-        self.count += 1;
+        self.count = self.count.saturating_add(1);
         Reply::new(&mut self.names, Protocol::Resp2).bulk(name);
     }
 

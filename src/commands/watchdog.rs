@@ -46,8 +46,9 @@ impl Watchdog for Guard {
         let polls = self.polls.load(Relaxed);
         if polls < LONG_POLLS {
             let is_long = self.clock.now().lock.millis_since(self.since) >= LONG_MS;
-            self.polls.store(if is_long { LONG_POLLS } else { polls + 1 }, Relaxed);
-            if is_long || polls + 1 == LONG_POLLS {
+            let polls = if is_long { LONG_POLLS } else { polls.saturating_add(1) };
+            self.polls.store(polls, Relaxed);
+            if polls == LONG_POLLS {
                 self.occupancy.begin();
                 self.running.note_long();
             }

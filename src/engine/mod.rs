@@ -400,11 +400,10 @@ impl Engine {
         let started = is_measured.then(|| shared.clock.micros());
         session.client.last_command.store(command.index, Relaxed);
         let mark = out.len();
-        let words_before = 1 + usize::from(command.name.contains('|'));
         let result = (command.row.run)(&mut Call {
             now: view.now(),
             view,
-            args: Args::new(request, words_before),
+            args: Args::new(request, command.name_words),
             reply: Reply::new(out, session.protocol),
             session,
             shared,

@@ -430,7 +430,8 @@ impl Header {
 
     /// The lengths of key and value of an entry in `page`.
     fn lengths(&self, page: &Page) -> (usize, usize) {
-        let [first, second] = self.lengths.map(|length| usize::from(length.get()));
+        let [first, second] = &self.lengths;
+        let (first, second) = (usize::from(first.get()), usize::from(second.get()));
         match page.class {
             OWN => {
                 let key_len = second << 16 | first;

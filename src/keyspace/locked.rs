@@ -18,6 +18,13 @@ pub(super) enum Locked<'k> {
     Many(SmallVec<[(usize, MutexGuard<'k, Held>); 2]>),
 }
 
+/// None.
+impl Default for Locked<'_> {
+    fn default() -> Self {
+        Self::Many(SmallVec::new())
+    }
+}
+
 /// What a call does when a long call holds what it needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Patience {
@@ -53,7 +60,7 @@ impl<'k> Locked<'k> {
                 Self::many(keyspace, indices.into_iter(), patience)?
             }
             Reach::All => return Self::many(keyspace, 0..keyspace.shards(), patience),
-            Reach::Nothing => return Some(Self::Many(SmallVec::new())),
+            Reach::Nothing => return Some(Self::default()),
         };
         locked.with_beyond(keyspace, patience)
     }

@@ -79,6 +79,19 @@ impl<'k> View<'k> {
         Some(Self::at_one_instant(keyspace, locked, hashed, database, now, events))
     }
 
+    /// Lets go of the shards it has, and locks what `reach` needs instead; false while a long call holds that, and then it
+    /// has none. Only for a call that has changed nothing yet.
+    pub fn relock(&mut self, reach: Reach<'_>) -> bool {
+        debug_assert!(!self.changes.is_dirty, "what was changed is told before the shards are let go");
+        self.locked = Locked::default();
+        match Locked::acquire(self.keyspace, reach, Patience::Short, &mut self.hashed) {
+            Some(locked) => self.locked = locked,
+            None => return false,
+        }
+        self.now = self.now.no_earlier_than(self.locked.advance(self.now.lock));
+        true
+    }
+
     /// Locks the shard of that index, unless a long call holds it.
     pub(super) fn try_lock_shard(
         keyspace: &'k Keyspace,

@@ -4,9 +4,8 @@
 //!         Nothing is copied, nothing recurses, and memory grows with bytes received, never with lengths claimed.
 //! Source  limits and error texts: Redis 7.0.
 
-use std::ops::Range;
-
 use super::inline;
+use super::request::{Request, Span};
 use crate::error::ProtocolError;
 use crate::limits::{
     ARGUMENTS_MAX, LINE_BYTES_MAX, REQUEST_BYTES_MAX, UNAUTHENTICATED_ARGUMENTS_MAX,
@@ -27,13 +26,6 @@ pub struct Trust {
     pub authenticated: bool,
 }
 
-/// Where an argument lies: offsets into the buffer the decoder was given, or into its own scratch for inline requests.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Span {
-    pub(super) start: u32,
-    pub(super) end: u32,
-}
-
 /// Remembers how far into a request it has come.
 #[derive(Debug, Default)]
 pub struct Decoder {
@@ -49,18 +41,6 @@ pub struct Decoder {
     /// The unquoted arguments of an inline request, back to back.
     scratch: Vec<u8>,
     is_inline: bool,
-}
-
-/// One request: a name and its arguments.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a>(Words<'a>);
-
-#[derive(Clone, Copy, Debug)]
-enum Words<'a> {
-    /// As a client sent them.
-    Received { bytes: &'a [u8], spans: &'a [Span] },
-    /// As a script put them together.
-    Listed(&'a [&'a [u8]]),
 }
 
 impl Decoder {
@@ -105,7 +85,7 @@ impl Decoder {
     /// The request that [`Decoder::next`] found in `buffer`.
     pub fn request<'a>(&'a self, buffer: &'a [u8]) -> Request<'a> {
         let bytes = if self.is_inline { &self.scratch } else { buffer };
-        Request(Words::Received { bytes, spans: &self.spans })
+        Request::received(bytes, &self.spans)
     }
 
     /// How many more bytes the argument being received needs, if that is known: what to make room for next.
@@ -255,66 +235,6 @@ impl Decoder {
         inline::split(line, &mut self.scratch, &mut self.spans)?;
         self.position = end + 1;
         Ok(Some(self.whole()))
-    }
-}
-
-impl<'a> Request<'a> {
-    /// The words that lie at `spans` in `bytes`.
-    pub(super) fn received(bytes: &'a [u8], spans: &'a [Span]) -> Self {
-        Self(Words::Received { bytes, spans })
-    }
-
-    /// The request of these words: what a script calls.
-    pub fn listed(words: &'a [&'a [u8]]) -> Self {
-        Self(Words::Listed(words))
-    }
-
-    /// How many words: the name and its arguments.
-    #[inline]
-    pub fn len(&self) -> usize {
-        match self.0 {
-            Words::Received { spans, .. } => spans.len(),
-            Words::Listed(words) => words.len(),
-        }
-    }
-
-    /// True of what `*0` or a blank line decodes to.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The word at `index`; the name is word 0.
-    ///
-    /// # Panics
-    /// When `index` is not below [`Request::len`].
-    #[inline]
-    pub fn word(&self, index: usize) -> &'a [u8] {
-        self.get(index).expect("a word of the request")
-    }
-
-    /// The word at `index`, if there is one.
-    #[inline]
-    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
-        match self.0 {
-            Words::Received { bytes, spans } => {
-                let span = spans.get(index)?;
-                Some(&bytes[span.start as usize..span.end as usize])
-            }
-            Words::Listed(words) => words.get(index).copied(),
-        }
-    }
-
-    /// All words in order.
-    pub fn words(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        self.words_in(0..self.len())
-    }
-
-    /// The words of that range in order; fewer where there are fewer.
-    #[inline]
-    pub fn words_in(&self, range: Range<usize>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let this = *self;
-        (range.start..range.end.min(this.len())).map(move |index| this.word(index))
     }
 }
 

@@ -209,7 +209,11 @@ impl<'a> Reply<'a> {
     }
 
     fn line(&mut self, text: &[u8]) {
-        self.out.extend(text.iter().map(|byte| unbroken(*byte)));
+        let start = self.out.len();
+        self.out.extend_from_slice(text);
+        for byte in &mut self.out[start..] {
+            *byte = unbroken(*byte);
+        }
         self.out.extend_from_slice(b"\r\n");
     }
 

@@ -3,7 +3,7 @@
 //! Source  quoting rules of Redis' `sdssplitargs`: double quotes with escapes, single quotes with `\'` alone, and a
 //!         closing quote must be followed by a space or the end.
 
-use super::decode::Span;
+use super::request::Span;
 use crate::error::ProtocolError;
 
 /// Splits `line` into words: their bytes go to `scratch`, their places to `spans`.

@@ -7,8 +7,10 @@ mod decode;
 mod encode;
 mod inline;
 mod owned;
+mod request;
 
-pub use decode::{Decoder, Request, Trust};
+pub use decode::{Decoder, Trust};
 pub use encode::{Protocol, Reply};
 pub use inline::words;
 pub use owned::OwnedRequest;
+pub use request::{Request, Words};

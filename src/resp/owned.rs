@@ -1,6 +1,6 @@
 //! A request that outlives the buffer it came in: what a transaction has queued.
 
-use super::decode::{Request, Span};
+use super::request::{Request, Span};
 
 /// A request with bytes of its own.
 #[derive(Clone, Debug, Default)]

@@ -13,7 +13,25 @@ pub mod library;
 pub mod lua;
 pub mod plain;
 
+use crate::resp::Words;
+
 pub use effort::may_run_long;
 pub use header::{Flags, Header, header};
 pub use known::{KNOWN, Known};
 pub use lexer::{SCRIPT_BYTES_MAX, TOKENS_MAX};
+
+/// What a script or a function is called on.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    /// `KEYS`, or a function's first argument.
+    pub keys: Words<'a>,
+    /// `ARGV`, or a function's second argument.
+    pub args: Words<'a>,
+}
+
+impl<'a> Inputs<'a> {
+    /// These KEYS and ARGV.
+    pub fn new(keys: &'a [&'a [u8]], args: &'a [&'a [u8]]) -> Self {
+        Self { keys: keys.into(), args: args.into() }
+    }
+}

@@ -210,14 +210,19 @@ just for testing, restart it with the '--protected-mode no' option. 4) Setup a a
 default user. NOTE: You only need to do one of the above things in order for the server to start accepting connections \
 from the outside.\r\n";
 
+/// Probes that may stay unanswered before a peer counts as gone, as in Redis.
+const PROBES: u32 = 3;
+
 /// Small answers leave at once, and a peer that vanished is noticed. Neither is worth losing a connection over.
-fn prepare(stream: &TcpStream, house: &House) {
-    let _ = stream.set_nodelay(true);
+fn prepare<S: std::os::fd::AsFd>(stream: &S, house: &House) {
+    let socket = SockRef::from(stream);
+    let _ = socket.set_tcp_nodelay(true);
     let seconds = house.engine.shared().settings.integer("tcp-keepalive");
     if seconds > 0 {
         let time = Duration::from_secs(seconds as u64);
-        let keepalive = TcpKeepalive::new().with_time(time).with_interval(time / 3 + Duration::from_secs(1));
-        let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
+        let interval = Duration::from_secs((seconds as u64 / 3).max(1));
+        let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(PROBES);
+        let _ = socket.set_tcp_keepalive(&keepalive);
     }
 }
 
@@ -260,4 +265,53 @@ pub(super) fn addresses(bind: &str) -> Result<Vec<(IpAddr, bool)>, String> {
             Ok((ip, may_fail))
         })
         .collect()
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::server::Server;
+
+    fn server(seconds: &str) -> Server {
+        Server::builder().set("tcp-keepalive", seconds).start_blocking().unwrap()
+    }
+
+    #[test]
+    fn a_connection_is_probed_as_often_as_the_setting_says() {
+        for (setting, time, interval) in [("300", 300, 100), ("7", 7, 2), ("1", 1, 1)] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            prepare(&stream, server(setting).house());
+            let socket = SockRef::from(&stream);
+            assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+            assert_eq!(socket.tcp_keepalive_time().unwrap().as_secs(), time);
+            assert_eq!(socket.tcp_keepalive_interval().unwrap().as_secs(), interval);
+            assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
+        }
+    }
+
+    /// Whether the system has a timer for probes on the server's end of a connection.
+    fn is_probed(server: &Server) -> bool {
+        let address = server.addr();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"PING\r\n").unwrap();
+        stream.read_exact(&mut [0; 7]).unwrap();
+        let end = |address: SocketAddr| format!("0100007F:{:04X}", address.port());
+        let ends = format!(" {} {} 01 ", end(address), end(stream.local_addr().unwrap()));
+        let all = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let line = all.lines().find(|line| line.contains(&ends)).unwrap();
+        // Local and remote end, state, queues, then the timer: 02 is that of probes.
+        let timer = line.split_whitespace().nth(5).unwrap();
+        timer.starts_with("02:")
+    }
+
+    #[test]
+    fn what_is_accepted_is_probed_unless_the_setting_is_zero() {
+        assert!(is_probed(&server("300")));
+        assert!(!is_probed(&server("0")));
+    }
 }

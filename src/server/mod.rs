@@ -20,6 +20,7 @@ mod tls;
 mod unix;
 mod users;
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -35,7 +36,7 @@ use crate::commands::Shared;
 use crate::engine::Engine;
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, Layout};
-use crate::state::settings::{SettingError, Settings};
+use crate::state::settings::{SettingError, Settings, shown};
 use clock::{ManualClock, SystemClock};
 use house::{AnyClock, House};
 use listen::Workers;
@@ -70,13 +71,26 @@ pub enum StartError {
 ///
 /// Every setting of the command line can be given by [`Builder::set`]; the defaults differ in one point: the port is a
 /// free one.
-#[derive(Debug)]
 pub struct Builder {
     settings: Vec<(String, String)>,
     users: Vec<users::Line>,
     manual_start: Option<WallTime>,
     journal: Option<Arc<dyn Journal>>,
     seed: Option<u64>,
+    config_file: Option<String>,
+}
+
+impl fmt::Debug for Builder {
+    /// Passwords are not shown, nor users, whose rules and mistaken names have them, nor what hashing is seeded with.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings: Vec<_> = self.settings.iter().map(|(name, value)| (name, shown(name, value))).collect();
+        f.debug_struct("Builder")
+            .field("settings", &settings)
+            .field("users", &self.users.len())
+            .field("manual_start", &self.manual_start)
+            .field("journal", &self.journal)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Builder {
@@ -88,7 +102,14 @@ impl Default for Builder {
 impl Builder {
     /// All settings at the defaults of the command line: port 6379.
     pub fn new() -> Self {
-        Self { settings: Vec::new(), users: Vec::new(), manual_start: None, journal: None, seed: None }
+        Self {
+            settings: Vec::new(),
+            users: Vec::new(),
+            manual_start: None,
+            journal: None,
+            seed: None,
+            config_file: None,
+        }
     }
 
     /// Sets a setting by the name it has in redis.conf. Default: what `redlatch --help` says.
@@ -134,6 +155,13 @@ impl Builder {
         rules: impl IntoIterator<Item = R>,
     ) -> Self {
         self.users.push((name.into(), rules.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// The file that CONFIG REWRITE rewrites; it is not read at the start. Default: none, CONFIG REWRITE is refused.
+    #[must_use]
+    pub fn config_file(mut self, path: impl Into<String>) -> Self {
+        self.config_file = Some(path.into());
         self
     }
 
@@ -255,6 +283,10 @@ impl Builder {
         let shared = match shared.settings.text("aclfile") {
             name if name.is_empty() => shared,
             name => shared.with_acl_file(Arc::new(users::UserFile::new(name))),
+        };
+        let shared = match self.config_file {
+            Some(name) => shared.with_config_file(Arc::new(users::ConfigFile(users::UserFile::new(name)))),
+            None => shared,
         };
         users::install(&shared, &self.users)?;
         let ring = Arc::clone(&bell);

@@ -1,4 +1,4 @@
-//! The users that a server starts with, and the file that ACL LOAD and ACL SAVE speak of.
+//! The users that a server starts with, and the files that ACL LOAD, ACL SAVE and CONFIG REWRITE speak of.
 //!
 //! Rule    a file is replaced as a whole: written beside its place, synced, and renamed into it.
 
@@ -83,6 +83,27 @@ impl UserFile {
         // The new name is on the disk when its folder is.
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+/// The configuration file: one that has gone is made anew.
+#[derive(Debug)]
+pub(super) struct ConfigFile(pub(super) UserFile);
+
+impl Store for ConfigFile {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn read(&self) -> Result<Vec<u8>, String> {
+        match fs::read(&self.0.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            read => read.map_err(|error| error.to_string()),
+        }
+    }
+
+    fn write(&self, text: &[u8]) -> Result<(), String> {
+        self.0.write(text)
     }
 }
 

@@ -18,6 +18,7 @@ pub mod running;
 pub mod seldom;
 pub mod session;
 pub mod settings;
+pub mod settings_file;
 pub mod settings_fixed;
 pub mod settings_table;
 pub mod slowlog;

@@ -4,10 +4,9 @@
 
 use parking_lot::RwLock;
 
-use super::settings::{SettingError, Settings};
+use super::settings::{SettingError, Settings, shown};
 
 /// Settings as they would be.
-#[derive(Debug)]
 pub struct Proposal<'s> {
     settings: &'s Settings,
     changes: &'s [(&'static str, String)],
@@ -36,6 +35,12 @@ impl<'s> Proposal<'s> {
     pub fn text(&self, name: &'static str) -> String {
         let change = self.changes.iter().find(|(changed, _)| *changed == name);
         change.map_or_else(|| self.settings.text(name), |(_, value)| value.clone())
+    }
+}
+
+impl std::fmt::Debug for Proposal<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.changes.iter().map(|(name, value)| (name, shown(name, value)))).finish()
     }
 }
 

@@ -74,7 +74,6 @@ pub enum SettingError {
 const SLOW_MICROS_DEFAULT: i64 = 10_000;
 
 /// The values of one server's settings.
-#[derive(Debug)]
 pub struct Settings {
     values: RwLock<Vec<String>>,
     /// Held while values are tried out and changed.
@@ -131,10 +130,28 @@ impl Default for Settings {
     }
 }
 
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Some(values) = self.values.try_read() else { return f.write_str("Settings(locked)") };
+        let named = ROWS.iter().map(|row| row.name).zip(values.iter());
+        f.debug_map().entries(named.map(|(name, value)| (name, shown(name, value)))).finish()
+    }
+}
+
+/// A value as anybody may see it who reads what a program logs: not where it is a password.
+pub fn shown<'v>(name: &str, value: &'v str) -> &'v str {
+    if name.eq_ignore_ascii_case("requirepass") && !value.is_empty() { "(hidden)" } else { value }
+}
+
 impl Settings {
     /// The row of that name, or of which it is another name, in any letter case.
     pub fn row(name: &str) -> Option<&'static Setting> {
         find(name).ok().map(|(_, row)| row)
+    }
+
+    /// The name in the table of what is called so, in any letter case; it may have another one.
+    pub fn known_name(name: &str) -> Option<&'static str> {
+        find(name).ok().map(|(_, row)| row.name)
     }
 
     /// Sets a value before the server starts.
@@ -475,6 +492,20 @@ impl std::fmt::Display for Events {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let settings = Settings::default();
+        assert!(format!("{settings:?}").contains(r#""requirepass": """#));
+        settings.set("requirepass", "open sesame").unwrap();
+        settings.on_proposal(|proposal| {
+            assert!(!format!("{proposal:?}").contains("sesame"), "{proposal:?}");
+            Ok(())
+        });
+        settings.set_live(&[("requirepass", "close sesame")]).unwrap();
+        let shown = format!("{settings:?}");
+        assert!(!shown.contains("sesame") && shown.contains(r#""tcp-keepalive": "300""#), "{shown}");
+    }
 
     #[test]
     fn every_default_fits_its_own_row() {

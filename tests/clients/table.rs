@@ -52,6 +52,12 @@ pub(crate) const CLIENTS: &[Client] = &[
         ..python(&["venv/bin/python", "redis_py_asyncio.py"])
     },
     Client {
+        name: "redis-py-acl",
+        packages: &["redis"],
+        covers: "`Lock` of a user with a password who may touch `lock:*` alone; the rest is refused with NOPERM",
+        ..python(&["venv/bin/python", "redis_py_acl.py"])
+    },
+    Client {
         name: "redis-py-tls",
         packages: &["redis"],
         covers: "`rediss://` with and without a certificate of its own: `Lock`, pipelines, BLPOP, pub/sub, large values",

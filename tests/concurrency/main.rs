@@ -5,6 +5,7 @@
 
 #![cfg(shuttle)]
 
+mod locks;
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! cargo test --test fuzz                                                   the corpus, and the same new inputs each time
-//! FUZZ_SECONDS=600 cargo test --test fuzz sessions                         one target, others for ten minutes
+//! FUZZ_SECONDS=600 cargo test --test fuzz scripts                          one target, others for ten minutes
 //! FUZZ_SECONDS=600 cargo test --lib cli::file                              the settings file, which nobody else sees
 //! ```
 
@@ -14,18 +14,37 @@
 #[allow(dead_code, reason = "only its requests and answers are wanted here")]
 mod bare;
 mod decoder;
+#[path = "../scripts/draw.rs"]
+#[cfg(feature = "lua")]
+#[allow(dead_code, reason = "its seeds are the texts here")]
+mod draw;
 mod driver;
 #[path = "../simulation/effects.rs"]
 #[allow(dead_code, reason = "only its lines are wanted here")]
 mod effects;
 mod glob;
+#[path = "../scripts/mutate.rs"]
+#[cfg(feature = "lua")]
+#[allow(dead_code, reason = "only its words are wanted here")]
+mod mutate;
 mod numbers;
 #[path = "../simulation/parts.rs"]
 #[allow(dead_code, reason = "the worlds of the simulation want the rest")]
 mod parts;
+#[cfg(feature = "lua")]
+mod scripts;
 mod sessions;
+#[path = "../support/shapes.rs"]
+#[cfg(feature = "lua")]
+mod shapes;
 #[allow(dead_code, reason = "transcripts want the rest")]
 mod support;
+#[path = "../scripts/world.rs"]
+#[cfg(feature = "lua")]
+mod world;
+
+#[cfg(feature = "lua")]
+use std::cell::RefCell;
 
 use proptest::strategy::Strategy;
 
@@ -44,6 +63,26 @@ fn glob() {
 #[test]
 fn numbers() {
     fuzz("numbers", 4_000, numbers::inputs(), numbers::check);
+}
+
+#[cfg(feature = "lua")]
+#[test]
+fn scripts() {
+    let worlds = RefCell::new(scripts::Worlds::new());
+    fuzz("scripts", 1_000, scripts::inputs(), |text| worlds.borrow_mut().check(text));
+    let cases = worlds.borrow().cases;
+    assert!(cases >= 500, "{cases} runs of plain scripts");
+}
+
+#[cfg(feature = "lua")]
+#[test]
+fn a_script_catches_an_operator_that_is_misread() {
+    let worlds = RefCell::new(scripts::Worlds::new());
+    let outcome = search(200, 0, &scripts::inputs().no_shrink().boxed(), |text| {
+        let misread = String::from_utf8_lossy(text).replace("==", "~=");
+        worlds.borrow_mut().compare(text, misread.as_bytes());
+    });
+    outcome.expect_err("two hundred scripts in which == might be ~=");
 }
 
 #[test]

@@ -8,7 +8,12 @@ pub(crate) struct Draw(u64);
 impl Draw {
     /// The sequence of the seed in `SEED`, or of 1.
     pub(crate) fn new() -> Self {
-        Self(std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1))
+        Self::of_seed(std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1))
+    }
+
+    /// The sequence of that seed.
+    pub(crate) fn of_seed(seed: u64) -> Self {
+        Self(seed)
     }
 
     pub(crate) fn below(&mut self, end: usize) -> usize {

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use redlatch::resp::{Protocol, Reply as Out};
+use redlatch::scripts::Inputs;
 use redlatch::scripts::plain::{Calls, Program};
 
 use super::draw::Draw;
@@ -73,7 +74,7 @@ impl Redis {
             let (args, state) = (self.draw.args(script), self.draw.state(keys));
             // A lease of a second would end at its own whim.
             let is_short = |word: &[u8]| matches!(word, [b'1'..=b'9'] | b"10\0" | b"1000" | b"1.5" | b"0x10");
-            if args.iter().any(|arg| is_short(arg)) || !program.fits(keys, &args) {
+            if args.iter().any(|arg| is_short(arg)) || !program.fits(Inputs::new(keys, &args)) {
                 continue;
             }
             cases += 1;
@@ -98,7 +99,12 @@ impl Redis {
 
     fn run(&mut self, program: &Program, keys: &[&[u8]], args: &[&[u8]], sha1: &str) -> Reply {
         let mut out = Vec::new();
-        let result = program.run(keys, args, self, &mut Vec::new(), &mut Out::new(&mut out, Protocol::Resp2));
+        let result = program.run(
+            Inputs::new(keys, args),
+            self,
+            &mut Vec::new(),
+            &mut Out::new(&mut out, Protocol::Resp2),
+        );
         match result {
             Ok(()) => read(&mut out.as_slice()),
             Err(raised) => {
@@ -134,13 +140,13 @@ impl Redis {
 
     fn send(&mut self, words: &[&[u8]]) -> Reply {
         let mut reply = Vec::new();
-        self.call(words, &mut reply);
+        self.call(None, words, &mut reply);
         read(&mut reply.as_slice())
     }
 }
 
 impl Calls for Redis {
-    fn call(&mut self, words: &[&[u8]], reply: &mut Vec<u8>) {
+    fn call(&mut self, _: Option<usize>, words: &[&[u8]], reply: &mut Vec<u8>) {
         let mut request = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
             request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());

@@ -10,7 +10,8 @@ use super::calls::{Commands, Server};
 use super::fault::Stop;
 use super::stack::{self, Kept, Kind, Stack};
 use super::{Failure, Interpreter, convert};
-use crate::resp::Reply;
+use crate::resp::{Reply, Words};
+use crate::scripts::Inputs;
 
 /// What is run, and on what.
 #[derive(Clone, Copy, Debug)]
@@ -19,10 +20,8 @@ pub(super) struct Run<'a> {
     pub(super) name: &'a str,
     /// Where it is found.
     pub(super) body: Body<'a>,
-    /// KEYS
-    pub(super) keys: &'a [&'a [u8]],
-    /// ARGV
-    pub(super) args: &'a [&'a [u8]],
+    /// On what.
+    pub(super) inputs: Inputs<'a>,
 }
 
 /// What is run.
@@ -68,7 +67,7 @@ impl Interpreter {
     /// # Errors
     /// How it failed.
     pub(super) fn execute_alone(&self, body: c_int) -> Result<(), Failure> {
-        let run = Run { name: "", body: Body::Script(body), keys: &[], args: &[] };
+        let run = Run { name: "", body: Body::Script(body), inputs: Inputs::new(&[], &[]) };
         stack::with(&self.lua, |stack| self.perform(stack, run).map(drop))
     }
 
@@ -85,8 +84,8 @@ impl Interpreter {
                 stack.push_kept(self.sandbox.globals);
                 let globals = stack.len();
                 let [keys, args] = self.sandbox.inputs;
-                set(stack, globals, keys, Some(run.keys), &limit);
-                set(stack, globals, args, Some(run.args), &limit);
+                set(stack, globals, keys, Some(run.inputs.keys), &limit);
+                set(stack, globals, args, Some(run.inputs.args), &limit);
                 stack.push_kept(self.functions_kept);
                 stack.push_element(-1, index);
                 let is_fine = stack.call(0, handler, limit);
@@ -97,8 +96,8 @@ impl Interpreter {
             }
             Body::Function(library, name) => {
                 self.libraries.push(stack, library, name, &limit);
-                push_list(stack, run.keys, &limit);
-                push_list(stack, run.args, &limit);
+                push_list(stack, run.inputs.keys, &limit);
+                push_list(stack, run.inputs.args, &limit);
                 let is_fine = stack.call(2, handler, limit);
                 (is_fine, self.budget.lift(&self.lua))
             }
@@ -144,7 +143,7 @@ impl Interpreter {
 }
 
 /// Gives a global its value: the list of `words`, or nil.
-fn set(stack: &mut Stack<'_>, globals: c_int, name: Kept, words: Option<&[&[u8]]>, limit: &Unlimited<'_>) {
+fn set(stack: &mut Stack<'_>, globals: c_int, name: Kept, words: Option<Words<'_>>, limit: &Unlimited<'_>) {
     stack.push_kept(name);
     match words {
         Some(words) => push_list(stack, words, limit),
@@ -153,7 +152,7 @@ fn set(stack: &mut Stack<'_>, globals: c_int, name: Kept, words: Option<&[&[u8]]
     stack.set_field(globals, limit);
 }
 
-fn push_list(stack: &mut Stack<'_>, words: &[&[u8]], limit: &Unlimited<'_>) {
+fn push_list(stack: &mut Stack<'_>, words: Words<'_>, limit: &Unlimited<'_>) {
     stack.push_table(words.len(), 0, limit);
     for (word, at) in words.iter().zip(1..) {
         stack.push_bytes(word, limit);

@@ -20,6 +20,7 @@ use super::sandbox::Sandbox;
 use super::stack::{self, Kept, Kind, Stack};
 use super::{Failure, Interpreter, LIBRARY, line};
 use crate::resp::Reply;
+use crate::scripts::Inputs;
 use crate::scripts::library::{FLAGS, Function, Loaded, NAME_RULE, is_name};
 
 /// The world of libraries.
@@ -161,18 +162,16 @@ impl Interpreter {
     ///
     /// # Errors
     /// Why it ended early. What it has done by then stays done.
-    #[expect(clippy::too_many_arguments, reason = "the parts of one call, named in full once")]
     pub fn call(
         &mut self,
         id: u32,
         name: &str,
-        keys: &[&[u8]],
-        args: &[&[u8]],
+        inputs: Inputs<'_>,
         commands: &mut dyn Commands,
         watchdog: Arc<dyn Watchdog>,
         reply: &mut Reply<'_>,
     ) -> std::result::Result<(), Failure> {
-        self.execute(Run { name, body: Body::Function(id, name), keys, args }, commands, watchdog, reply)
+        self.execute(Run { name, body: Body::Function(id, name), inputs }, commands, watchdog, reply)
     }
 }
 

@@ -35,6 +35,7 @@ pub use calls::{Commands, Level, Limits};
 pub use fault::Stop;
 pub use library::Host;
 
+use super::Inputs;
 use crate::resp::Reply;
 use budget::Budget;
 use execute::{Body, Run};
@@ -52,9 +53,7 @@ const LIBRARY: c_int = 0;
 /// A script, ready to be compiled.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// The SHA-1 of its whole text.
-    pub sha: [u8; 20],
-    /// What errors call it: the same in hexadecimal, or the name of a function.
+    /// What errors call it, and how it is found again: the SHA-1 of its whole text, in hexadecimal.
     pub name: &'a str,
     /// Its text without its first line where that is a `#!` line, but with the line's end.
     pub text: &'a [u8],
@@ -71,7 +70,7 @@ pub struct Interpreter {
     sandbox: Sandbox,
     libraries: Functions,
     /// Where in `functions` the compiled form of a script is.
-    compiled: BTreeMap<[u8; 20], c_int>,
+    compiled: BTreeMap<Box<str>, c_int>,
     /// Compiled scripts: in a table of Lua's, for handles on this side are few. At [`LIBRARY`] the library that is loaded.
     functions: Table,
     functions_kept: Kept,
@@ -146,14 +145,13 @@ impl Interpreter {
     pub fn run(
         &mut self,
         source: Source<'_>,
-        keys: &[&[u8]],
-        args: &[&[u8]],
+        inputs: Inputs<'_>,
         commands: &mut dyn Commands,
         watchdog: Arc<dyn Watchdog>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
         let body = Body::Script(self.function(source)?);
-        self.execute(Run { name: source.name, body, keys, args }, commands, watchdog, reply)
+        self.execute(Run { name: source.name, body, inputs }, commands, watchdog, reply)
     }
 
     fn line(&self, error: &mlua::Error) -> Failure {
@@ -162,7 +160,7 @@ impl Interpreter {
 
     /// Where the compiled form of a script is.
     fn function(&mut self, source: Source<'_>) -> Result<c_int, Failure> {
-        if let Some(index) = self.compiled.get(&source.sha) {
+        if let Some(index) = self.compiled.get(source.name) {
             return Ok(*index);
         }
         if self.compiled.len() >= COMPILED_MAX
@@ -181,7 +179,7 @@ impl Interpreter {
         })?;
         let index = LIBRARY + 1 + self.compiled.len() as c_int;
         self.functions.raw_set(index, &function).map_err(|error| self.line(&error))?;
-        self.compiled.insert(source.sha, index);
+        self.compiled.insert(source.name.into(), index);
         self.compiled_bytes += source.text.len();
         Ok(index)
     }

@@ -60,8 +60,7 @@ fn interpreter(memory_max: usize) -> Interpreter {
 }
 
 fn source(text: &str) -> Source<'_> {
-    use sha1::{Digest, Sha1};
-    Source { sha: Sha1::digest(text).into(), name: "f00d", text: text.as_bytes() }
+    Source { name: text, text: text.as_bytes() }
 }
 
 fn run_watched(
@@ -72,7 +71,8 @@ fn run_watched(
     let mut out = Vec::new();
     let mut reply = Reply::new(&mut out, Protocol::Resp2);
     let (keys, args): (&[&[u8]], &[&[u8]]) = (&[b"k1"], &[b"a1", b"a2"]);
-    let result = interpreter.run(source(text), keys, args, &mut Echo::default(), watchdog, &mut reply);
+    let result =
+        interpreter.run(source(text), Inputs::new(keys, args), &mut Echo::default(), watchdog, &mut reply);
     match result {
         Ok(()) => Ok(String::from_utf8_lossy(&out).into_owned()),
         Err(line) => Err(String::from_utf8_lossy(&line).into_owned()),
@@ -256,7 +256,7 @@ fn what_a_script_logs_arrives_in_order() {
     let (mut out, mut echo) = (Vec::new(), Echo::default());
     let text = "redis.log(redis.LOG_WARNING, 'a', 1) redis.call('PING') redis.log(redis.LOG_DEBUG, 'b')";
     let mut reply = Reply::new(&mut out, Protocol::Resp2);
-    interpreter.run(source(text), &[], &[], &mut echo, Arc::new(Asleep), &mut reply).unwrap();
+    interpreter.run(source(text), Inputs::new(&[], &[]), &mut echo, Arc::new(Asleep), &mut reply).unwrap();
     assert_eq!(echo.logged, [(Level::Warning, "a 1".to_owned()), (Level::Debug, "b".to_owned())]);
     assert_eq!(echo.calls, 1);
 }

@@ -19,7 +19,7 @@ pub(super) struct Bounds {
     pub(super) commands: Vec<&'static str>,
     /// Which ARGV name a command: `PUBLISH` or `SPUBLISH`, for a script that fits.
     pub(super) named_by: Vec<u16>,
-    /// Keys that are not in KEYS.
+    /// Keys that are not in KEYS, each once.
     pub(super) undeclared: Vec<Undeclared>,
     /// True where a key is made as the script runs.
     pub(super) is_open: bool,
@@ -29,8 +29,15 @@ pub(super) struct Bounds {
     pub(super) turns: Vec<u16>,
 }
 
+impl Bounds {
+    /// Whether they hold whatever KEYS and ARGV are.
+    pub(super) fn fit_any_inputs(&self) -> bool {
+        self.named_by.is_empty() && self.turns.is_empty() && !self.has_loop
+    }
+}
+
 /// A key that is not in KEYS.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Undeclared {
     /// `ARGV[i]`
     Argument(u16),
@@ -211,7 +218,7 @@ impl<'t> Reader<'t> {
         }
         let keys = match self.known(name, 0) {
             Expression::Text(name) => {
-                let command = commands::find(name)?;
+                let (_, command) = commands::find(name)?;
                 if !self.bounds.commands.contains(&command.name) {
                     self.bounds.commands.push(command.name);
                 }
@@ -225,7 +232,13 @@ impl<'t> Reader<'t> {
         };
         match keys {
             Keys::All => words.iter().for_each(|word| self.key(word)),
-            Keys::EveryOther => words.iter().step_by(2).for_each(|word| self.key(word)),
+            Keys::EveryOther => {
+                // What is spread has keys in it wherever it begins.
+                let is_spread = |word: &Expression| matches!(word, Expression::Unpack { .. });
+                let places = words.iter().enumerate();
+                let keys = places.filter(|(place, word)| place % 2 == 0 || is_spread(word));
+                keys.for_each(|(_, word)| self.key(word));
+            }
             Keys::First => words.iter().take(1).for_each(|word| self.key(word)),
             Keys::None => {}
         }
@@ -238,11 +251,18 @@ impl<'t> Reader<'t> {
             Expression::Key(_) => {}
             Expression::Index { operands, .. } if is_keys(&operands[0]) => {}
             Expression::Local { slot, .. } if matches!(self.origin(*slot), Origin::Key) => {}
-            Expression::Argument(place) => self.bounds.undeclared.push(Undeclared::Argument(*place)),
-            Expression::Text(text) => self.bounds.undeclared.push(Undeclared::Literal(text.clone())),
+            Expression::Argument(place) => self.undeclared(Undeclared::Argument(*place)),
+            Expression::Text(text) => self.undeclared(Undeclared::Literal(text.clone())),
             // MSET of what `unpack` gives has values in it, too, which may be locked as if they were keys.
             Expression::Unpack { list, .. } if is_keys(list) => {}
             _ => self.bounds.is_open = true,
+        }
+    }
+
+    /// Notes a key, once however often it is used: a local may stand for a long one.
+    fn undeclared(&mut self, key: Undeclared) {
+        if !self.bounds.undeclared.contains(&key) {
+            self.bounds.undeclared.push(key);
         }
     }
 

@@ -23,12 +23,18 @@ pub(super) struct Listed {
     pub(super) keys: Keys,
 }
 
-/// The command of that name, in any letter case.
-pub(super) fn find(name: &[u8]) -> Option<Listed> {
-    LISTED.iter().find_map(|(keys, names)| {
-        let name = names.iter().find(|own| own.as_bytes().eq_ignore_ascii_case(name))?;
-        Some(Listed { name, keys: *keys })
-    })
+/// The command of that name, in any letter case, and its place among all that are listed.
+pub(super) fn find(name: &[u8]) -> Option<(usize, Listed)> {
+    listed().enumerate().find(|(_, listed)| listed.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// The names of all that are listed.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    listed().map(|listed| listed.name)
+}
+
+fn listed() -> impl Iterator<Item = Listed> {
+    LISTED.iter().flat_map(|(keys, names)| names.iter().map(|name| Listed { name, keys: *keys }))
 }
 
 const LISTED: &[(Keys, &[&str])] = &[

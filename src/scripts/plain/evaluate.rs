@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::Raised;
 use super::run::{Evaluated, Flow, Run};
 use super::tree::{Builtin, Expression, Field, Line, Operator};
-use super::value::{Span, Value, unfit, unordered};
+use super::value::{Span, Value, unfit, unordered, whole};
 use crate::error::until_nul;
 use crate::number::double::Text;
 
@@ -23,7 +23,9 @@ impl<'a> Run<'a> {
                 let left = self.evaluate(&operands[0])?;
                 if left.is_true() { self.evaluate(&operands[1])? } else { left }
             }
-            Expression::Argument(place) => self.item(Value::Arguments, usize::from(*place)),
+            Expression::Argument(_) | Expression::Key(_) => {
+                self.given(expression).map_or(Value::Nil, Value::Given)
+            }
             Expression::Arguments => Value::Arguments,
             Expression::Arithmetic { operator, operands, line } => {
                 let (left, right) = self.both(operands)?;
@@ -54,7 +56,6 @@ impl<'a> Run<'a> {
                 self.element(table, at, &operands[0], *line)?
             }
             Expression::Invoke { function, args } => self.invoke(usize::from(*function), args)?,
-            Expression::Key(place) => self.item(Value::Keys, usize::from(*place)),
             Expression::Keys => Value::Keys,
             Expression::Length { of, line } => {
                 let value = self.evaluate(of)?;
@@ -92,7 +93,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn both(&mut self, operands: &'a [Expression; 2]) -> Result<(Value<'a>, Value<'a>), Raised> {
+    fn both(&mut self, operands: &'a [Expression; 2]) -> Result<(Value<'a>, Value<'a>), Box<Raised>> {
         Ok((self.evaluate(&operands[0])?, self.evaluate(&operands[1])?))
     }
 
@@ -131,7 +132,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn is_less(&self, left: Value<'a>, right: Value<'a>, or_equal: bool, line: Line) -> Result<bool, Raised> {
+    fn is_less(
+        &self,
+        left: Value<'a>,
+        right: Value<'a>,
+        or_equal: bool,
+        line: Line,
+    ) -> Result<bool, Box<Raised>> {
         if let (Value::Number(left), Value::Number(right)) = (left, right) {
             return Ok(if or_equal { left <= right } else { left < right });
         }
@@ -159,12 +166,12 @@ impl<'a> Run<'a> {
     }
 
     /// Appends a string or a number to the text that is being put together.
-    fn push(&mut self, value: Value<'a>, line: Line) -> Result<(), Raised> {
+    fn push(&mut self, value: Value<'a>, line: Line) -> Result<(), Box<Raised>> {
         let len = self.text(value).map_or(0, <[u8]>::len);
         self.joined = self.joined.saturating_add(len);
         if self.joined > JOINED_BYTES_MAX {
             let text = format!("ERR the script needs more memory than its limit of {JOINED_BYTES_MAX} bytes");
-            return Err(Raised { text: text.into_bytes(), line });
+            return Err(Raised { text: text.into_bytes(), line }.into());
         }
         match value {
             Value::Number(number) => self.texts.extend_from_slice(Text::short(number).as_bytes()),
@@ -227,7 +234,10 @@ impl<'a> Run<'a> {
             Builtin::StatusReply => {
                 let start = self.texts.len();
                 self.push(first, line)?;
-                Value::Status(Span { start, end: self.texts.len() })
+                let end = self.texts.len();
+                // So that no table made later is taken for this one, which has an empty text, perhaps.
+                self.texts.push(0);
+                Value::Status(Span { start, end })
             }
             Builtin::Floor => Value::Number(self.number_argument(first, 1, "floor", line)?.floor()),
             Builtin::Format => self.format(first, &args[1..], line)?,
@@ -262,8 +272,18 @@ impl<'a> Run<'a> {
             Value::Number(number) => Value::Text(self.keep_text(Text::short(number).as_bytes())),
             Value::Boolean(true) => Value::Given(b"true"),
             Value::Boolean(false) => Value::Given(b"false"),
-            other => Value::Given(other.type_name().as_bytes()),
+            Value::Nil => Value::Given(b"nil"),
+            Value::Arguments => self.named(0),
+            Value::Keys => self.named(1),
+            Value::Failure(text) | Value::Status(text) => self.named(2 + 2 * text.start),
+            Value::List(place) => self.named(3 + 2 * place),
         }
+    }
+
+    /// The name of a table, which no other has at that time. Lua takes its address, which nobody can foresee either.
+    fn named(&mut self, number: usize) -> Value<'a> {
+        let name = format!("table: {:#x}", 0x7f00_0000_0000 + number);
+        Value::Text(self.keep_text(name.as_bytes()))
     }
 
     fn extreme(
@@ -288,26 +308,32 @@ impl<'a> Run<'a> {
         Ok(Value::Number(best))
     }
 
-    fn number_argument(&self, value: Value<'a>, place: usize, name: &str, line: Line) -> Result<f64, Raised> {
+    fn number_argument(
+        &self,
+        value: Value<'a>,
+        place: usize,
+        name: &str,
+        line: Line,
+    ) -> Result<f64, Box<Raised>> {
         self.to_number(value).ok_or_else(|| Raised::argument(place, name, "number", value, line))
     }
 
     /// `string.sub`
-    fn part(&mut self, whole: Value<'a>, places: &'a [Expression], line: Line) -> Evaluated<'a> {
+    fn part(&mut self, text: Value<'a>, places: &'a [Expression], line: Line) -> Evaluated<'a> {
         let mut ends = [Value::Nil, Value::Nil];
         for (end, place) in ends.iter_mut().zip(places) {
             *end = self.evaluate(place)?;
         }
         let start = self.texts.len();
-        if !matches!(whole.type_name(), "number" | "string") {
-            return Err(Raised::argument(1, "sub", "string", whole, line));
+        if !matches!(text.type_name(), "number" | "string") {
+            return Err(Raised::argument(1, "sub", "string", text, line));
         }
-        self.push(whole, line)?;
+        self.push(text, line)?;
         let len = (self.texts.len() - start) as i64;
-        let from = self.number_argument(ends[0], 2, "sub", line)? as i64;
+        let from = whole(self.number_argument(ends[0], 2, "sub", line)?);
         let to = match ends[1] {
             Value::Nil => -1,
-            end => self.number_argument(end, 3, "sub", line)? as i64,
+            end => whole(self.number_argument(end, 3, "sub", line)?),
         };
         let counted = |place: i64| if place < 0 { place.saturating_add(len + 1).max(0) } else { place };
         let (from, to) = (counted(from).max(1), counted(to).min(len));

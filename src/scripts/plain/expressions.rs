@@ -234,7 +234,7 @@ impl<'a> Parser<'a> {
             self.wait()?;
             if self.take(")") {
                 self.waiting -= words.len();
-                return Some(Expression::Call(Call { is_protected, words: words.into(), line }.into()));
+                return Some(Expression::Call(Call::new(is_protected, words, line).into()));
             }
             self.expect(",")?;
             if is_spread {

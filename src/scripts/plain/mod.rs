@@ -16,19 +16,23 @@ mod run;
 mod tree;
 mod value;
 
-use smallvec::SmallVec;
-
 use self::bounds::{Bounds, TURNS_MAX, Undeclared};
 use self::parse::Parsed;
-use self::run::{Flow, Mark, Run};
+use self::run::{Flow, Run};
 use self::value::Value;
-use super::lexer;
-use crate::resp::Reply;
+use super::{Inputs, lexer};
+use crate::resp::{Reply, Words};
 
 /// The server as a plain script sees it: `redis.call`.
 pub trait Calls {
-    /// Carries out a command and appends its answer, in RESP2, to `reply`. An error is an answer, too.
-    fn call(&mut self, words: &[&[u8]], reply: &mut Vec<u8>);
+    /// Carries out a command and appends its answer, in RESP2, to `reply`. An error is an answer, too. `listed` is the
+    /// command's place in [`listed_commands`], where the script's text names it.
+    fn call(&mut self, listed: Option<usize>, words: &[&[u8]], reply: &mut Vec<u8>);
+}
+
+/// The names of the commands that plain scripts may call, in upper case, in an order that stays.
+pub fn listed_commands() -> impl Iterator<Item = &'static str> {
+    commands::names()
 }
 
 /// What ended a script early. What it has done by then stays done.
@@ -42,12 +46,13 @@ pub struct Raised {
 
 impl Raised {
     /// What Lua itself refuses.
-    fn lua(text: &str, line: u32) -> Self {
-        Self { text: format!("ERR user_script:{line}: {text}").into_bytes(), line }
+    #[cold]
+    fn lua(text: &str, line: u32) -> Box<Self> {
+        Self { text: format!("ERR user_script:{line}: {text}").into_bytes(), line }.into()
     }
 
     /// An argument of the wrong type.
-    fn argument(place: usize, function: &str, wanted: &str, value: Value<'_>, line: u32) -> Self {
+    fn argument(place: usize, function: &str, wanted: &str, value: Value<'_>, line: u32) -> Box<Self> {
         let got = value.type_name();
         Self::lua(&format!("bad argument #{place} to '{function}' ({wanted} expected, got {got})"), line)
     }
@@ -74,9 +79,14 @@ impl Program {
     }
 
     /// True where these KEYS and ARGV keep it within its bounds. A call that does not fit has to be interpreted or refused.
-    pub fn fits(&self, keys: &[&[u8]], args: &[&[u8]]) -> bool {
+    #[inline]
+    pub fn fits(&self, inputs: Inputs<'_>) -> bool {
+        self.bounds.fit_any_inputs() || self.fits_as_it_is_called(inputs)
+    }
+
+    fn fits_as_it_is_called(&self, Inputs { keys, args }: Inputs<'_>) -> bool {
         let Bounds { named_by, has_loop, turns, .. } = &self.bounds;
-        let arg = |place: u16| args.get(usize::from(place) - 1).copied();
+        let arg = |place: u16| args.get(usize::from(place) - 1);
         let publishes =
             |word: &[u8]| word.eq_ignore_ascii_case(b"PUBLISH") || word.eq_ignore_ascii_case(b"SPUBLISH");
         let is_small = |word: &[u8]| value::number(word).is_some_and(|turns| turns.abs() <= TURNS_MAX as f64);
@@ -85,46 +95,52 @@ impl Program {
             && (!has_loop || keys.len().max(args.len()) <= TURNS_MAX)
     }
 
+    /// Whether all its keys are among its KEYS.
+    #[inline]
+    pub fn names_no_other_keys(&self) -> bool {
+        !self.bounds.is_open && self.bounds.undeclared.is_empty()
+    }
+
     /// Keys that the script names without declaring them: literals, or ARGV in the place of a key. `None` where it makes
     /// keys as it runs, so that it may touch any.
-    pub fn undeclared<'a>(&'a self, args: &'a [&'a [u8]]) -> Option<impl Iterator<Item = &'a [u8]>> {
-        let keys = self.bounds.undeclared.iter().filter_map(|key| match key {
-            Undeclared::Argument(place) => args.get(usize::from(*place) - 1).copied(),
+    pub fn undeclared<'a>(&'a self, args: Words<'a>) -> Option<impl Iterator<Item = &'a [u8]>> {
+        let keys = self.bounds.undeclared.iter().filter_map(move |key| match key {
+            Undeclared::Argument(place) => args.get(usize::from(*place) - 1),
             Undeclared::Literal(text) => Some(&**text),
         });
         (!self.bounds.is_open).then_some(keys)
     }
 
-    /// Runs it, and answers with what it returns. To be called only where [`Program::fits`]. `fresh` is room for the
-    /// replies to its calls.
+    /// Runs it, and answers with what it returns. To be called only where [`Program::fits`]. `texts` is room for the
+    /// replies to its calls and for what it makes of them.
     ///
     /// # Errors
     /// [`Raised`] where a call failed, or Lua would have refused an operation.
     pub fn run(
         &self,
-        keys: &[&[u8]],
-        args: &[&[u8]],
+        inputs: Inputs<'_>,
         calls: &mut dyn Calls,
-        fresh: &mut Vec<u8>,
+        texts: &mut Vec<u8>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Raised> {
-        let mut run = Run {
-            script: &self.script,
-            keys,
-            args,
-            calls,
-            fresh,
-            slots: SmallVec::from_elem(Value::Nil, self.script.slots),
-            texts: SmallVec::new(),
-            lists: Vec::new(),
-            joined: 0,
-            kept: Mark::default(),
+        let (mut few, mut many) = ([Value::Nil; FEW_SLOTS], Vec::new());
+        let slots = match few.get_mut(..self.script.slots) {
+            Some(few) => few,
+            None => {
+                many.resize(self.script.slots, Value::Nil);
+                &mut many
+            }
         };
-        let value = match run.block(&self.script.body)? {
-            Flow::Return(value) => value,
-            Flow::Break | Flow::Next => Value::Nil,
-        };
-        run.write(value, reply);
+        let (joined, kept, lists) = Default::default();
+        let mut run = Run { script: &self.script, inputs, calls, slots, texts, lists, joined, kept };
+        match run.block(&self.script.body) {
+            Ok(Flow::Return(value)) => run.write(value, reply),
+            Ok(Flow::Break | Flow::Next) => run.write(Value::Nil, reply),
+            Err(raised) => return Err(*raised),
+        }
         Ok(())
     }
 }
+
+/// Locals for which no memory is asked for.
+const FEW_SLOTS: usize = 12;

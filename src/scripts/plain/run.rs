@@ -10,22 +10,19 @@ use smallvec::SmallVec;
 use super::parse::Parsed;
 use super::tree::{Call, Expression, Line, Slot, Statement};
 use super::value::{Span, Value, number, whole};
-use super::{Calls, Raised};
+use super::{Calls, Inputs, Raised};
 use crate::error::until_nul;
 use crate::number::double::Text;
-use crate::resp::Reply;
+use crate::resp::{Reply, Words};
 
 /// A script while it runs.
 pub(super) struct Run<'a> {
     pub(super) script: &'a Parsed,
-    pub(super) keys: &'a [&'a [u8]],
-    pub(super) args: &'a [&'a [u8]],
+    pub(super) inputs: Inputs<'a>,
     pub(super) calls: &'a mut dyn Calls,
-    /// The reply of the call that is being made.
-    pub(super) fresh: &'a mut Vec<u8>,
-    pub(super) slots: SmallVec<[Value<'a>; 12]>,
-    /// The bytes of all texts.
-    pub(super) texts: SmallVec<[u8; 256]>,
+    pub(super) slots: &'a mut [Value<'a>],
+    /// The bytes of all texts: what the script has made, and the replies to its calls as they came.
+    pub(super) texts: &'a mut Vec<u8>,
     pub(super) lists: Vec<Vec<Value<'a>>>,
     /// Bytes that the script has put together so far.
     pub(super) joined: usize,
@@ -48,10 +45,10 @@ pub(super) enum Flow<'a> {
 }
 
 /// A value, or the end of the script.
-pub(super) type Evaluated<'a> = Result<Value<'a>, Raised>;
+pub(super) type Evaluated<'a> = Result<Value<'a>, Box<Raised>>;
 
 impl<'a> Run<'a> {
-    pub(super) fn block(&mut self, block: &'a [Statement]) -> Result<Flow<'a>, Raised> {
+    pub(super) fn block(&mut self, block: &'a [Statement]) -> Result<Flow<'a>, Box<Raised>> {
         let opened = self.mark();
         for statement in block {
             let mark = self.mark();
@@ -72,7 +69,7 @@ impl<'a> Run<'a> {
         Ok(Flow::Next)
     }
 
-    fn statement(&mut self, statement: &'a Statement) -> Result<Flow<'a>, Raised> {
+    fn statement(&mut self, statement: &'a Statement) -> Result<Flow<'a>, Box<Raised>> {
         match statement {
             Statement::Assign { slot, value } => {
                 let value = self.evaluate(value)?;
@@ -115,7 +112,7 @@ impl<'a> Run<'a> {
         Ok(Flow::Next)
     }
 
-    fn bound(&mut self, expression: &'a Expression, refusal: &str, line: Line) -> Result<f64, Raised> {
+    fn bound(&mut self, expression: &'a Expression, refusal: &str, line: Line) -> Result<f64, Box<Raised>> {
         let value = self.evaluate(expression)?;
         self.to_number(value).ok_or_else(|| Raised::lua(refusal, line))
     }
@@ -125,7 +122,7 @@ impl<'a> Run<'a> {
         slot: Slot,
         (from, to, step): (f64, f64, f64),
         body: &'a [Statement],
-    ) -> Result<Flow<'a>, Raised> {
+    ) -> Result<Flow<'a>, Box<Raised>> {
         let mut at = from;
         while if step > 0.0 { at <= to } else { at >= to } {
             self.set(slot, Value::Number(at));
@@ -145,7 +142,7 @@ impl<'a> Run<'a> {
         list: &'a Expression,
         body: &'a [Statement],
         line: Line,
-    ) -> Result<Flow<'a>, Raised> {
+    ) -> Result<Flow<'a>, Box<Raised>> {
         let list = self.evaluate(list)?;
         if list.type_name() != "table" {
             return Err(Raised::argument(1, "ipairs", "table", list, line));
@@ -166,7 +163,7 @@ impl<'a> Run<'a> {
         Ok(Flow::Next)
     }
 
-    fn insert(&mut self, list: Value<'a>, value: Value<'a>, line: Line) -> Result<(), Raised> {
+    fn insert(&mut self, list: Value<'a>, value: Value<'a>, line: Line) -> Result<(), Box<Raised>> {
         let Value::List(place) = list else {
             return Err(Raised::argument(1, "insert", "table", list, line));
         };
@@ -179,6 +176,44 @@ impl<'a> Run<'a> {
 
     /// `redis.call`
     pub(super) fn call(&mut self, call: &'a Call) -> Evaluated<'a> {
+        let reply = if call.is_given { self.call_as_given(call) } else { self.call_with_values(call)? };
+        if !call.is_protected && self.texts.get(reply) == Some(&b'-') {
+            let line = &self.texts[reply + 1..];
+            let line = line.strip_suffix(b"\r\n").unwrap_or(line);
+            return Err(Raised { text: line.to_vec(), line: call.line }.into());
+        }
+        Ok(self.read_at(&mut { reply }, 0))
+    }
+
+    /// Calls with words that lie outside the texts: the reply comes right behind those. Where it begins.
+    fn call_as_given(&mut self, call: &'a Call) -> usize {
+        let reply = self.texts.len();
+        let mut words: SmallVec<[&[u8]; 6]> = SmallVec::new();
+        for word in &call.words {
+            match self.given(word) {
+                Some(word) => words.push(word),
+                None => {
+                    self.texts.extend_from_slice(UNFIT_WORD);
+                    return reply;
+                }
+            }
+        }
+        self.calls.call(call.listed, &words, self.texts);
+        reply
+    }
+
+    /// A word that the caller has given, or the script's text.
+    pub(super) fn given(&self, word: &'a Expression) -> Option<&'a [u8]> {
+        match word {
+            Expression::Argument(place) => self.inputs.args.get(usize::from(*place) - 1),
+            Expression::Key(place) => self.inputs.keys.get(usize::from(*place) - 1),
+            Expression::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Calls with words of which some are worked out first. Where the reply begins.
+    fn call_with_values(&mut self, call: &'a Call) -> Result<usize, Box<Raised>> {
         let mut values: SmallVec<[Value<'a>; 6]> = SmallVec::new();
         for word in &call.words {
             match word {
@@ -186,55 +221,49 @@ impl<'a> Run<'a> {
                 word => values.push(self.evaluate(word)?),
             }
         }
-        // Numbers become text, which lives here while the command runs.
-        let numbers: SmallVec<[Text; 1]> = values.iter().filter_map(digits).collect();
-        self.carry_out(&values, numbers.iter());
-        self.read(call)
-    }
-
-    fn carry_out<'t>(&mut self, values: &[Value<'a>], mut numbers: impl Iterator<Item = &'t Text>) {
-        let Self { texts, calls, fresh, .. } = self;
-        let mut words: SmallVec<[&[u8]; 6]> = SmallVec::with_capacity(values.len());
-        fresh.clear();
-        for value in values {
+        let reply = self.texts.len();
+        // Texts have to lie still while the reply is written behind them, and numbers become text.
+        let mut moved: SmallVec<[u8; 128]> = SmallVec::new();
+        for value in &mut values {
+            let start = moved.len();
             match *value {
-                Value::Given(bytes) => words.push(bytes),
-                Value::Number(_) => words.push(numbers.next().map(Text::as_bytes).unwrap_or_default()),
-                Value::Text(span) => words.push(&texts[span.start..span.end]),
-                _ => return fresh.extend_from_slice(UNFIT_WORD),
+                Value::Given(_) => continue,
+                Value::Number(number) => moved.extend_from_slice(Text::new(number).as_bytes()),
+                Value::Text(span) => moved.extend_from_slice(&self.texts[span.start..span.end]),
+                _ => {
+                    self.texts.extend_from_slice(UNFIT_WORD);
+                    return Ok(reply);
+                }
             }
+            *value = Value::Text(Span { start, end: moved.len() });
         }
-        calls.call(&words, fresh);
+        let word = |value: &Value<'a>| match *value {
+            Value::Given(bytes) => bytes,
+            Value::Text(span) => &moved[span.start..span.end],
+            _ => b"",
+        };
+        let words: SmallVec<[&[u8]; 6]> = values.iter().map(word).collect();
+        self.calls.call(call.listed, &words, self.texts);
+        Ok(reply)
     }
 
-    /// The reply that has come, as a value.
-    fn read(&mut self, call: &Call) -> Evaluated<'a> {
-        if let Some(line) = self.fresh.strip_prefix(b"-") {
-            let line = line.strip_suffix(b"\r\n").unwrap_or(line);
-            if !call.is_protected {
-                return Err(Raised { text: line.to_vec(), line: call.line });
-            }
-        }
-        let mut at = 0;
-        Ok(self.read_at(&mut at, 0))
-    }
-
+    /// The reply that has come there, as a value. Strings stay where they are.
     fn read_at(&mut self, at: &mut usize, depth: usize) -> Value<'a> {
-        let rest = self.fresh.get(*at..).unwrap_or_default();
+        let rest = self.texts.get(*at..).unwrap_or_default();
         let end = rest.iter().position(|byte| *byte == b'\r').unwrap_or(rest.len());
         let (kind, line) = (rest.first(), rest.get(1..end).unwrap_or_default());
+        let span = Span { start: *at + 1, end: *at + end };
         let start = *at + end + 2;
         *at = start;
         match kind {
             Some(b':') => Value::Number(crate::number::integer(line).unwrap_or(0) as f64),
-            Some(b'+') => Value::Status(keep_bytes(&mut self.texts, line)),
-            Some(b'-') => Value::Failure(keep_bytes(&mut self.texts, line)),
+            Some(b'+') => Value::Status(span),
+            Some(b'-') => Value::Failure(span),
             Some(b'$' | b'*') if line == b"-1" => Value::Boolean(false),
             Some(b'$') => {
                 let len = crate::number::integer(line).and_then(|len| usize::try_from(len).ok()).unwrap_or(0);
                 *at = start + len + 2;
-                let bytes = self.fresh.get(start..start + len).unwrap_or_default();
-                Value::Text(keep_bytes(&mut self.texts, bytes))
+                Value::Text(Span { start, end: start + len })
             }
             Some(b'*') if depth < DEPTH_MAX => {
                 let len = crate::number::integer(line).unwrap_or(0);
@@ -250,7 +279,7 @@ impl<'a> Run<'a> {
         list: &'a Expression,
         line: Line,
         into: &mut SmallVec<[Value<'a>; 6]>,
-    ) -> Result<(), Raised> {
+    ) -> Result<(), Box<Raised>> {
         let list = self.evaluate(list)?;
         if list.type_name() != "table" {
             return Err(Raised::argument(1, "unpack", "table", list, line));
@@ -273,10 +302,10 @@ impl<'a> Run<'a> {
     /// The element of a table, counted from 1.
     pub(super) fn item(&self, table: Value<'a>, at: usize) -> Value<'a> {
         let at = at.wrapping_sub(1);
-        let given = |words: &'a [&'a [u8]]| words.get(at).map_or(Value::Nil, |word| Value::Given(word));
+        let given = |words: Words<'a>| words.get(at).map_or(Value::Nil, Value::Given);
         match table {
-            Value::Arguments => given(self.args),
-            Value::Keys => given(self.keys),
+            Value::Arguments => given(self.inputs.args),
+            Value::Keys => given(self.inputs.keys),
             Value::List(place) => self.lists[place].get(at).copied().unwrap_or(Value::Nil),
             _ => Value::Nil,
         }
@@ -285,8 +314,8 @@ impl<'a> Run<'a> {
     /// `#` of a table; one with a nil inside ends where Lua's search for an end finds it.
     pub(super) fn length(&self, table: Value<'a>) -> usize {
         let items = match table {
-            Value::Arguments => return self.args.len(),
-            Value::Keys => return self.keys.len(),
+            Value::Arguments => return self.inputs.args.len(),
+            Value::Keys => return self.inputs.keys.len(),
             Value::List(place) => &self.lists[place],
             _ => return 0,
         };
@@ -302,7 +331,9 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn keep_text(&mut self, bytes: &[u8]) -> Span {
-        keep_bytes(&mut self.texts, bytes)
+        let start = self.texts.len();
+        self.texts.extend_from_slice(bytes);
+        Span { start, end: self.texts.len() }
     }
 
     /// The bytes of a string.
@@ -360,16 +391,6 @@ impl<'a> Run<'a> {
             }
         }
     }
-}
-
-fn keep_bytes(texts: &mut SmallVec<[u8; 256]>, bytes: &[u8]) -> Span {
-    let start = texts.len();
-    texts.extend_from_slice(bytes);
-    Span { start, end: texts.len() }
-}
-
-fn digits(value: &Value<'_>) -> Option<Text> {
-    if let Value::Number(number) = value { Some(Text::new(*number)) } else { None }
 }
 
 /// Arrays inside arrays, in a reply.

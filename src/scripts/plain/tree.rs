@@ -3,6 +3,8 @@
 //! Owns    the forms that a plain script may have; whatever has another is left to the interpreter.
 //! Rule    a local has a slot of its own for the whole script: there are no closures, and no function calls itself.
 
+use super::commands;
+
 /// The number of a line of the script's text, from 1.
 pub(super) type Line = u32;
 /// The place of a local among all locals of a script.
@@ -130,10 +132,28 @@ impl Field {
 pub(super) struct Call {
     /// `pcall`: an error is a value.
     pub(super) is_protected: bool,
+    /// The command's place among those that are listed, where the text names it.
+    pub(super) listed: Option<usize>,
+    /// Whether all words are to be had without a step of the script: KEYS, ARGV, strings.
+    pub(super) is_given: bool,
     /// The name of the command and its arguments.
     pub(super) words: Box<[Expression]>,
     /// Where its parenthesis stands.
     pub(super) line: Line,
+}
+
+impl Call {
+    /// A call of `words`, name first.
+    pub(super) fn new(is_protected: bool, words: Vec<Expression>, line: Line) -> Self {
+        let is_given = |word: &Expression| {
+            matches!(word, Expression::Argument(_) | Expression::Key(_) | Expression::Text(_))
+        };
+        let listed = match words.first() {
+            Some(Expression::Text(name)) => commands::find(name).map(|(place, _)| place),
+            _ => None,
+        };
+        Self { is_protected, listed, is_given: words.iter().all(is_given), words: words.into(), line }
+    }
 }
 
 /// A function of the script's own.

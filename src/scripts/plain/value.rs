@@ -81,7 +81,8 @@ pub(super) fn number(text: &[u8]) -> Option<f64> {
     double::parse_loosely(text)
 }
 
-/// A number as Redis hands it to the caller of a script: what does not fit an integer is the least one.
+/// A number as Redis hands it to the caller of a script, and Lua to a function that counts: what does not fit an integer
+/// is the least one.
 pub(super) fn whole(number: f64) -> i64 {
     const BOUND: f64 = 9_223_372_036_854_775_808.0;
     if (-BOUND..BOUND).contains(&number) { number as i64 } else { i64::MIN }
@@ -97,6 +98,8 @@ pub(super) fn unfit(operation: &str, expression: &Expression, value: Value<'_>) 
         Expression::Local { name, is_outer: true, .. } => {
             format!("attempt to {operation} upvalue '{name}' (a {kind} value)")
         }
+        Expression::Arguments => format!("attempt to {operation} global 'ARGV' (a {kind} value)"),
+        Expression::Keys => format!("attempt to {operation} global 'KEYS' (a {kind} value)"),
         Expression::Argument(_) | Expression::Index { .. } | Expression::Key(_) => {
             format!("attempt to {operation} field '?' (a {kind} value)")
         }

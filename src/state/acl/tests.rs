@@ -89,7 +89,7 @@ fn rules_for_commands_are_applied_in_order() {
     assert_eq!(allowed("-get +@read"), [0, 3]);
     assert_eq!(allowed("+set|X +get|y"), [1]);
     assert_eq!(allowed("+set|x -@read"), [1]);
-    assert_eq!(allowed("+set|x -@all"), []);
+    assert_eq!(allowed("+set|x -@all"), [0_u16; 0]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::scripts::lua::stack::Port;
 fn call(interpreter: &mut Interpreter, id: u32, name: &str) -> (Result<String, String>, u64) {
     let (mut out, mut echo) = (Vec::new(), Echo::default());
     let mut reply = Reply::new(&mut out, Protocol::Resp2);
-    let result = interpreter.call(id, name, &[], &[], &mut echo, Arc::new(Asleep), &mut reply);
+    let result = interpreter.call(id, name, Inputs::new(&[], &[]), &mut echo, Arc::new(Asleep), &mut reply);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (result.map(|()| text(&out)).map_err(|line| text(&line)), echo.calls)
 }
@@ -81,7 +81,7 @@ fn a_panic_of_a_command_is_caught_by_no_script_and_ends_its_calls() {
         let (mut out, mut broken) = (Vec::new(), Broken);
         let mut reply = Reply::new(&mut out, Protocol::Resp2);
         let panic = catch_unwind(AssertUnwindSafe(|| {
-            interpreter.run(source(text), &[], &[], &mut broken, Arc::new(Asleep), &mut reply)
+            interpreter.run(source(text), Inputs::new(&[], &[]), &mut broken, Arc::new(Asleep), &mut reply)
         }));
         assert_eq!(panic.unwrap_err().downcast_ref::<&str>(), Some(&"broken"), "{text}");
         assert_eq!(run(&mut interpreter, "return redis.call('PING')").as_deref(), Ok("*1\r\n$4\r\nPING\r\n"));

@@ -81,7 +81,7 @@ fn call(
 ) -> Result<String, String> {
     let (mut out, mut echo) = (Vec::new(), Echo::default());
     let mut reply = Reply::new(&mut out, Protocol::Resp2);
-    let result = interpreter.call(library, name, &[], &[], &mut echo, watchdog, &mut reply);
+    let result = interpreter.call(library, name, Inputs::new(&[], &[]), &mut echo, watchdog, &mut reply);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     result.map_err(|line| text(&line)).map(|()| text(&out))
 }

@@ -1,0 +1,125 @@
+//! A request as commands see it: words where they lie.
+//!
+//! Rule    nothing is copied: a word is looked up each time it is asked for.
+
+use std::ops::Range;
+
+/// Where an argument lies: offsets into the buffer the decoder was given, or into its own scratch for inline requests.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Span {
+    pub(super) start: u32,
+    pub(super) end: u32,
+}
+
+/// One request: a name and its arguments.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a>(Source<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Source<'a> {
+    /// As a client sent them.
+    Received { bytes: &'a [u8], spans: &'a [Span] },
+    /// As a script put them together.
+    Listed(&'a [&'a [u8]]),
+}
+
+impl<'a> Request<'a> {
+    /// The words that lie at `spans` in `bytes`.
+    pub(super) fn received(bytes: &'a [u8], spans: &'a [Span]) -> Self {
+        Self(Source::Received { bytes, spans })
+    }
+
+    /// The request of these words: what a script calls.
+    pub fn listed(words: &'a [&'a [u8]]) -> Self {
+        Self(Source::Listed(words))
+    }
+
+    /// How many words: the name and its arguments.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self.0 {
+            Source::Received { spans, .. } => spans.len(),
+            Source::Listed(words) => words.len(),
+        }
+    }
+
+    /// True of what `*0` or a blank line decodes to.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The word at `index`; the name is word 0.
+    ///
+    /// # Panics
+    /// When `index` is not below [`Request::len`].
+    #[inline]
+    pub fn word(&self, index: usize) -> &'a [u8] {
+        self.get(index).expect("a word of the request")
+    }
+
+    /// The word at `index`, if there is one.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        match self.0 {
+            Source::Received { bytes, spans } => {
+                let span = spans.get(index)?;
+                Some(&bytes[span.start as usize..span.end as usize])
+            }
+            Source::Listed(words) => words.get(index).copied(),
+        }
+    }
+
+    /// All words in order.
+    pub fn words(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.part(0..self.len()).iter()
+    }
+
+    /// The words of that range; fewer where there are fewer.
+    #[inline]
+    pub fn part(&self, range: Range<usize>) -> Words<'a> {
+        let end = range.end.min(self.len());
+        Words { request: *self, start: range.start.min(end), end }
+    }
+}
+
+/// Words of a request that follow one another.
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'a> {
+    request: Request<'a>,
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Words<'a> {
+    /// How many there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// True when there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The word at `index`, counted from 0, if there is one.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&'a [u8]> {
+        if index < self.len() { self.request.get(self.start + index) } else { None }
+    }
+
+    /// All of them in order.
+    #[inline]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let this = *self;
+        (this.start..this.end).map(move |index| this.request.word(index))
+    }
+}
+
+impl<'a> From<&'a [&'a [u8]]> for Words<'a> {
+    fn from(words: &'a [&'a [u8]]) -> Self {
+        Request::listed(words).part(0..words.len())
+    }
+}

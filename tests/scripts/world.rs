@@ -1,0 +1,190 @@
+//! An engine that runs one script at a time, and all that could be seen of what it did.
+//!
+//! Owns    what a run is compared by: the reply, keys, deadlines, effects, messages and statistics.
+//! Time    stands still: any two runs see one instant.
+
+use std::sync::{Arc, Mutex};
+
+use redlatch::clock::{Clock, LockTime, Now};
+use redlatch::commands::Shared;
+use redlatch::engine::{Engine, Flow};
+use redlatch::journal::{Journal, Mutation};
+use redlatch::keyspace::{Keyspace, Layout};
+use redlatch::resp::Decoder;
+use redlatch::scripts::plain::Program;
+use redlatch::state::clients::Client;
+use redlatch::state::session::Session;
+use redlatch::state::settings::Settings;
+
+/// Stands still: both runs see one instant.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Now {
+        Now { lock: LockTime::from_millis(1_000_000), wall_offset_ms: 1_700_000_000_000 }
+    }
+
+    fn micros(&self) -> u64 {
+        1_000_000_000
+    }
+
+    fn wall_micros(&self) -> u64 {
+        1_700_001_000_000_000
+    }
+}
+
+/// Keeps every effect.
+#[derive(Debug, Default)]
+struct Log(Mutex<Vec<String>>);
+
+impl Journal for Log {
+    fn append(&self, _: u64, mutations: &[Mutation]) {
+        self.0
+            .lock()
+            .expect("no test has panicked here")
+            .extend(mutations.iter().map(|mutation| format!("{mutation:?}")));
+    }
+}
+
+/// An engine with two sessions: one that calls, and one that hears every message.
+pub(crate) struct World {
+    engine: Engine,
+    session: Session,
+    listener: Session,
+    log: Arc<Log>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let log = Arc::new(Log::default());
+        let journal: Arc<dyn Journal> = log.clone();
+        let layout = Layout { shards: 4, databases: 4, seed: 7, journal: Some(journal) };
+        let keyspace = Keyspace::new(layout, || {});
+        let engine = Engine::new(Arc::new(Shared::new(keyspace, Settings::default(), Arc::new(Still), 7)));
+        let client = |id| Client::new(id, format!("127.0.0.1:{id}"), String::new(), false, Still.now().lock);
+        let [mut session, listener] = [1, 2].map(|id| engine.connect(client(id)));
+        session.may_be_held = true;
+        let mut world = Self { engine, session, listener, log };
+        world.swap();
+        world.send(&[b"PSUBSCRIBE", b"*"]);
+        world.send(&[b"SSUBSCRIBE", b"k1", b"k2", b"k3", b"k4", b"k5", b"mine", b"other"]);
+        world.swap();
+        world
+    }
+
+    fn swap(&mut self) {
+        std::mem::swap(&mut self.session, &mut self.listener);
+    }
+
+    pub(crate) fn send(&mut self, words: &[&[u8]]) -> Vec<u8> {
+        let mut request = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            request.extend_from_slice(word);
+            request.extend_from_slice(b"\r\n");
+        }
+        let (mut decoder, mut out, mut batch) = (Decoder::new(), Vec::new(), self.engine.batch());
+        decoder.next(&request, self.engine.trust(&self.session)).expect("a request").expect("a whole one");
+        let flow = self.engine.execute(&mut self.session, decoder.request(&request), &mut batch, &mut out);
+        assert_eq!(flow, Flow::Next);
+        self.engine.end_batch(&self.session, batch);
+        out
+    }
+
+    /// What the interpreter holds: nothing until a script that is not plain has come.
+    pub(crate) fn interpreter_bytes(&self) -> usize {
+        self.engine.shared().interpreter.memory()
+    }
+
+    /// Runs a script over a state: what it answered, what it left, and what it did.
+    pub(crate) fn run(
+        &mut self,
+        state: &[Vec<Vec<u8>>],
+        script: &[u8],
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> Seen {
+        self.send(&[b"FLUSHALL"]);
+        for command in state {
+            self.send(&command.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        }
+        self.send(&[b"CONFIG", b"RESETSTAT"]);
+        self.log.0.lock().expect("no test has panicked here").clear();
+        let count = keys.len().to_string();
+        let mut words: Vec<&[u8]> = vec![b"EVAL", script, count.as_bytes()];
+        words.extend_from_slice(keys);
+        words.extend_from_slice(args);
+        let reply = String::from_utf8_lossy(&self.send(&words)).into_owned();
+        let effects = std::mem::take(&mut *self.log.0.lock().expect("no test has panicked here"));
+        let mut messages = Vec::new();
+        self.listener.client.collect(&mut messages);
+        let mut left = vec![
+            self.send(&[b"DBSIZE"]),
+            without_times(&self.send(&[b"INFO", b"commandstats"])),
+            self.send(&[b"INFO", b"errorstats"]),
+        ];
+        for key in keys {
+            for words in LOOKS {
+                let words: Vec<&[u8]> =
+                    words.iter().map(|word| if *word == b"@" { *key } else { *word }).collect();
+                left.push(self.send(&words));
+            }
+        }
+        let show = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Seen {
+            reply: without_sha(&reply),
+            left: left.into_iter().map(show).collect(),
+            messages: show(messages),
+            effects,
+        }
+    }
+}
+
+/// What a key holds, whatever it is.
+const LOOKS: &[&[&[u8]]] = &[
+    &[b"TYPE", b"@"],
+    &[b"PTTL", b"@"],
+    &[b"GET", b"@"],
+    &[b"LRANGE", b"@", b"0", b"-1"],
+    &[b"HGETALL", b"@"],
+    &[b"ZRANGE", b"@", b"0", b"-1", b"WITHSCORES"],
+    &[b"SMEMBERS", b"@"],
+];
+
+/// What a run could be seen to do.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Seen {
+    reply: String,
+    left: Vec<String>,
+    messages: String,
+    effects: Vec<String>,
+}
+
+/// An error line names the script, which has another SHA-1 where it is to be interpreted.
+fn without_sha(reply: &str) -> String {
+    match reply.split_once(" script: ") {
+        Some((before, after)) => format!("{before} script: {}", after.get(40..).unwrap_or_default()),
+        None => reply.to_owned(),
+    }
+}
+
+/// How often each command was called, and failed, without how long it took.
+fn without_times(info: &[u8]) -> Vec<u8> {
+    let info = String::from_utf8_lossy(info);
+    let lines = info.lines().map(|line| match (line.find(",usec"), line.find(",rejected")) {
+        (Some(from), Some(to)) => format!("{}{}\n", &line[..from], &line[to..]),
+        _ => format!("{line}\n"),
+    });
+    // The length of the whole differs with the digits that were cut.
+    lines.skip(1).collect::<String>().into_bytes()
+}
+
+/// The same script, with a statement in front that no plain script has, and that does nothing.
+///
+/// # Panics
+/// Where it is plain all the same.
+pub(crate) fn detour(script: &[u8]) -> Vec<u8> {
+    let detour = [b"local unseen = function() end ", script].concat();
+    assert!(Program::read(&detour).is_none(), "plain: {}", detour.escape_ascii());
+    detour
+}
