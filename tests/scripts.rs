@@ -202,7 +202,11 @@ mod differential {
         scripts.extend(
             collected().unwrap_or_default().into_values().filter_map(|text| String::from_utf8(text).ok()),
         );
-        let plain = scripts.iter().filter(|script| Program::read(script.as_bytes()).is_some());
+        // A key that ends within the millisecond is there for one of two looks, and gone for the other.
+        let ends_by_chance = |script: &str| script.contains("'PX', 1)") || script.contains("\"PX\", 1)");
+        let plain = scripts
+            .iter()
+            .filter(|script| Program::read(script.as_bytes()).is_some() && !ends_by_chance(script));
         let cases: usize = plain.map(|script| redis.compare(script, 20)).sum();
         eprintln!("{} scripts, {cases} cases", scripts.len());
         assert!(cases > scripts.len(), "most scripts must have fitted");
