@@ -92,7 +92,7 @@ impl<'a> Args<'a> {
         is_next
     }
 
-    /// The next word as the name of an option, without taking it; to be compared with what [`option`] makes of names.
+    /// The next word as the name of an option, without taking it; to be compared with what `option` makes of names.
     #[inline]
     pub fn option(&self) -> u64 {
         self.peek().map_or(0, option)
