@@ -6,6 +6,7 @@
 //! Locks   in ascending index, all before the first look. A shard outside the view cannot be reached through it.
 //! Rule    whoever touches an expired key first removes it and emits its effects before anything else.
 
+mod expiry;
 mod survey;
 
 use std::sync::Arc;
@@ -13,17 +14,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::locked::{Hashed, Locked, Patience};
-use super::shard::EntryId;
 use super::{Changes, Counts, Editor, Entry, Held, Keyspace, Lease, Occupied, Ticket, Vacant};
-use crate::clock::{LockTime, Now};
+use crate::clock::Now;
 use crate::error::Refusal;
-use crate::journal::{Edit, Mutation};
+use crate::journal::Mutation;
 use crate::limits::SHARDS_MAX;
 use crate::state::audience::Audience;
 use crate::state::channels::Channels;
 use crate::state::clients::ClientId;
 use crate::state::settings::Events;
-use crate::state::tracking::{Cause, Tracking};
+use crate::state::tracking::Tracking;
 use crate::state::transaction::{Watch, Watching};
 use crate::types::{Seed, Typed};
 
@@ -498,29 +498,6 @@ impl<'k> View<'k> {
         })
     }
 
-    /// Removes what is due in the locked shard, at most `steps` steps of work; true when they did not suffice.
-    pub(super) fn expire_due(&mut self, steps: u32) -> bool {
-        let (now, keyspace) = (self.now.lock, self.keyspace);
-        let (locked, changes) = (&mut self.locked, &mut self.changes);
-        let mut more = false;
-        locked.each(|_, held| {
-            let mut budget = steps;
-            while let Some(id) = held.shard.due(now, &mut budget) {
-                let hash = keyspace.hash(held.shard.key(id));
-                held.settle(id, hash, now, ELEMENTS_PER_STEP, changes);
-            }
-            more |= budget == 0;
-        });
-        more
-    }
-
-    /// The earliest moment at which a locked shard has work.
-    pub(super) fn next_wakeup(&mut self) -> Option<LockTime> {
-        let mut next = None;
-        self.locked.each(|_, held| next = [next, held.shard.next_wakeup()].into_iter().flatten().min());
-        next
-    }
-
     pub(super) fn apply(&mut self, mutation: &Mutation) {
         match mutation {
             Mutation::Clear { database } => self.clear(*database),
@@ -553,55 +530,6 @@ impl<'k> View<'k> {
         }
     }
 }
-
-impl Held {
-    /// Rids an entry that is due of what has ended, of `elements_max` elements at most; `None` when nothing is left.
-    #[cold]
-    fn settle(
-        &mut self,
-        id: EntryId,
-        hash: u64,
-        now: LockTime,
-        elements_max: usize,
-        changes: &mut Changes,
-    ) -> Option<EntryId> {
-        if self.shard.deadline(id).is_some_and(|deadline| deadline.has_passed(now)) {
-            self.expire(id, hash, changes);
-            return None;
-        }
-        let (database, key) = (self.shard.db(id), Bytes::copy_from_slice(self.shard.key(id)));
-        let mut ended = 0;
-        while ended < elements_max
-            && let Some(edit) = self.shard.object_mut(id).and_then(|object| Edit::of_due(object, now))
-        {
-            changes.record(|| Mutation::Edit { database, key: key.clone(), edit });
-            ended += 1;
-        }
-        if ended > 0 {
-            changes.event(b'x', "hexpired", database, &key);
-            changes.touched(&mut self.observers, database, &key, Cause::Expiry);
-        }
-        if self.shard.object(id).is_some_and(|object| object.shape().is_empty()) {
-            changes.event(b'g', "del", database, &key);
-            changes.discard(self.shard.remove(id, hash));
-            changes.record(|| Mutation::Remove { database, key, expired: true });
-            return None;
-        }
-        Some(self.shard.rearm(id, hash))
-    }
-
-    fn expire(&mut self, id: EntryId, hash: u64, changes: &mut Changes) {
-        let (database, key) = (self.shard.db(id), self.shard.key(id));
-        changes.event(b'x', "expired", database, key);
-        changes.record(|| Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: true });
-        changes.touched(&mut self.observers, database, key, Cause::Expiry);
-        changes.discard(self.shard.remove(id, hash));
-        self.expired += 1;
-    }
-}
-
-/// Elements of one object that end in one step of expiry work.
-const ELEMENTS_PER_STEP: usize = 4;
 
 const _: () = assert!(SHARDS_MAX <= 1 << 16, "a shard is chosen by sixteen bits of the hash");
 

@@ -1,0 +1,86 @@
+//! What becomes of entries that have ended, in whole or in part.
+//!
+//! Rule    whoever meets what has ended first removes it, be that a command or the tick, and both tell of it alike.
+
+use bytes::Bytes;
+
+use super::View;
+use crate::clock::LockTime;
+use crate::journal::{Edit, Mutation};
+use crate::keyspace::shard::EntryId;
+use crate::keyspace::{Changes, Held};
+use crate::state::tracking::Cause;
+
+impl View<'_> {
+    /// Removes what is due in the locked shard, at most `steps` steps of work; true when they did not suffice.
+    pub(in crate::keyspace) fn expire_due(&mut self, steps: u32) -> bool {
+        let (now, keyspace) = (self.now.lock, self.keyspace);
+        let (locked, changes) = (&mut self.locked, &mut self.changes);
+        let mut more = false;
+        locked.each(|_, held| {
+            let mut budget = steps;
+            while let Some(id) = held.shard.due(now, &mut budget) {
+                let hash = keyspace.hash(held.shard.key(id));
+                held.settle(id, hash, now, ELEMENTS_PER_STEP, changes);
+            }
+            more |= budget == 0;
+        });
+        more
+    }
+
+    /// The earliest moment at which a locked shard has work.
+    pub(in crate::keyspace) fn next_wakeup(&mut self) -> Option<LockTime> {
+        let mut next = None;
+        self.locked.each(|_, held| next = [next, held.shard.next_wakeup()].into_iter().flatten().min());
+        next
+    }
+}
+
+impl Held {
+    /// Rids an entry that is due of what has ended, of `elements_max` elements at most; `None` when nothing is left.
+    #[cold]
+    pub(super) fn settle(
+        &mut self,
+        id: EntryId,
+        hash: u64,
+        now: LockTime,
+        elements_max: usize,
+        changes: &mut Changes,
+    ) -> Option<EntryId> {
+        if self.shard.deadline(id).is_some_and(|deadline| deadline.has_passed(now)) {
+            self.expire(id, hash, changes);
+            return None;
+        }
+        let (database, key) = (self.shard.db(id), Bytes::copy_from_slice(self.shard.key(id)));
+        let mut ended = 0;
+        while ended < elements_max
+            && let Some(edit) = self.shard.object_mut(id).and_then(|object| Edit::of_due(object, now))
+        {
+            changes.record(|| Mutation::Edit { database, key: key.clone(), edit });
+            ended += 1;
+        }
+        if ended > 0 {
+            changes.event(b'x', "hexpired", database, &key);
+            changes.touched(&mut self.observers, database, &key, Cause::Expiry);
+        }
+        if self.shard.object(id).is_some_and(|object| object.shape().is_empty()) {
+            changes.event(b'g', "del", database, &key);
+            changes.discard(self.shard.remove(id, hash));
+            changes.record(|| Mutation::Remove { database, key, expired: true });
+            return None;
+        }
+        Some(self.shard.rearm(id, hash))
+    }
+
+    fn expire(&mut self, id: EntryId, hash: u64, changes: &mut Changes) {
+        let (database, key) = (self.shard.db(id), self.shard.key(id));
+        changes.event(b'x', "expired", database, key);
+        changes.record(|| Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: true });
+        changes.touched(&mut self.observers, database, key, Cause::Expiry);
+        changes.discard(self.shard.remove(id, hash));
+        self.expired += 1;
+    }
+}
+
+/// Elements of one object that end in one step of expiry work.
+const ELEMENTS_PER_STEP: usize = 4;
