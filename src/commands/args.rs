@@ -92,16 +92,13 @@ impl<'a> Args<'a> {
         is_next
     }
 
-    /// The next word as the name of an option, without taking it; to be compared with what `option` makes of names.
+    /// The next word as the name of an option: to be compared with what `option` makes of names.
+    ///
+    /// # Errors
+    /// [`Refusal::Syntax`] when there is none.
     #[inline]
-    pub fn option(&self) -> u64 {
-        self.peek().map_or(0, option)
-    }
-
-    /// Leaves out the next word.
-    #[inline]
-    pub fn skip(&mut self) {
-        self.at += usize::from(!self.is_empty());
+    pub fn option(&mut self) -> Result<u64, Refusal> {
+        self.word().map(option)
     }
 
     /// How many are left.

@@ -3,7 +3,7 @@
 //! Source  Redis 7.0: `parseExtendedStringArgumentsOrReply`, `getExpireMillisecondsOrReply`.
 
 use super::Args;
-use super::args::option;
+use super::args::option as name;
 use super::row::{Arg, integer, one_of, token, unix_time};
 use crate::clock::{Deadline, Now};
 use crate::error::Refusal;
@@ -105,30 +105,26 @@ pub(super) enum LeaseOption<'a> {
 }
 
 impl<'a> LeaseOption<'a> {
-    /// Takes one of these options from the front of `args`; false when something else is there. An option may be
+    /// Takes `option` if it is one of these, with the number behind it; false when it is another. An option may be
     /// repeated, as in Redis, and the last number counts; two different ones contradict each other.
     ///
     /// # Errors
     /// [`Refusal::Syntax`] when the options contradict each other, or a number is missing.
-    pub(super) fn take(&mut self, args: &mut Args<'a>) -> Result<bool, Refusal> {
-        const KEEPTTL: u64 = option(b"KEEPTTL");
-        const PERSIST: u64 = option(b"PERSIST");
-        const EX: u64 = option(b"EX");
-        const PX: u64 = option(b"PX");
-        const EXAT: u64 = option(b"EXAT");
-        const PXAT: u64 = option(b"PXAT");
-        let option = args.option();
-        if !matches!(option, KEEPTTL | PERSIST | EX | PX | EXAT | PXAT) {
-            return Ok(false);
-        }
-        args.skip();
+    pub(super) fn take(&mut self, option: u64, args: &mut Args<'a>) -> Result<bool, Refusal> {
+        const KEEPTTL: u64 = name(b"KEEPTTL");
+        const PERSIST: u64 = name(b"PERSIST");
+        const EX: u64 = name(b"EX");
+        const PX: u64 = name(b"PX");
+        const EXAT: u64 = name(b"EXAT");
+        const PXAT: u64 = name(b"PXAT");
         let new = match option {
             KEEPTTL => Self::Keep,
             PERSIST => Self::Persist,
             EX => Self::Until(Unit::Secs, args.word()?),
             PX => Self::Until(Unit::Millis, args.word()?),
             EXAT => Self::Until(Unit::UnixSecs, args.word()?),
-            _ => Self::Until(Unit::UnixMillis, args.word()?),
+            PXAT => Self::Until(Unit::UnixMillis, args.word()?),
+            _ => return Ok(false),
         };
         match (*self, new) {
             (Self::Unsaid, _) => {}

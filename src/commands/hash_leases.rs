@@ -3,6 +3,7 @@
 //! Source  Valkey 9.1 `t_hash.c`: Redis 7.0 has none of it. The key's type is looked at before the number of a lease,
 //!         and the fields' conditions after it.
 
+use super::args::option as name;
 use super::expiry::{LEASE, LeaseOption, NEW_LEASE, Unit};
 use super::hash_expiry::{
     FIELDS, announce, deadline, has_come, take_count, words_behind_fields, wrong_count,
@@ -88,7 +89,8 @@ fn new_lease<'a>(args: &mut Args<'a>) -> Result<LeaseOption<'a>, Refusal> {
     let behind = words_behind_fields(args).ok_or_else(wrong_count)?;
     let mut option = LeaseOption::Unsaid;
     while args.len() > behind.saturating_add(1) {
-        if !option.take(args)? || option == LeaseOption::Keep {
+        let name = args.option()?;
+        if !option.take(name, args)? || option == LeaseOption::Keep {
             return Err(Refusal::Syntax);
         }
     }
@@ -151,12 +153,12 @@ enum Presence {
 }
 
 impl Presence {
-    /// Takes one of the two words; the same may come again, the other may not.
-    fn take(&mut self, args: &mut Args<'_>, absent: &str, present: &str) -> Result<bool, Refusal> {
-        let new = match () {
-            () if args.take(absent) => Self::Absent,
-            () if args.take(present) => Self::Present,
-            () => return Ok(false),
+    /// Takes `option` if it is one of the two; the same may come again, the other may not.
+    fn take(&mut self, option: u64, absent: u64, present: u64) -> Result<bool, Refusal> {
+        let new = match option {
+            option if option == absent => Self::Absent,
+            option if option == present => Self::Present,
+            _ => return Ok(false),
         };
         if *self != Self::Any && *self != new {
             return Err(Refusal::Syntax);
@@ -179,12 +181,17 @@ struct SetOptions<'a> {
 
 /// Takes what is said in front of FIELDS, and the word FIELDS itself.
 fn set_options<'a>(args: &mut Args<'a>) -> Result<SetOptions<'a>, Refusal> {
+    const NX: u64 = name(b"NX");
+    const XX: u64 = name(b"XX");
+    const FNX: u64 = name(b"FNX");
+    const FXX: u64 = name(b"FXX");
     let behind = words_behind_fields(args).ok_or_else(wrong_count)?;
     let mut options = SetOptions { key: Presence::Any, fields: Presence::Any, lease: LeaseOption::Unsaid };
     while args.len() > behind.saturating_add(1) {
-        let is_known = options.key.take(args, "NX", "XX")?
-            || options.fields.take(args, "FNX", "FXX")?
-            || options.lease.take(args)?;
+        let option = args.option()?;
+        let is_known = options.key.take(option, NX, XX)?
+            || options.fields.take(option, FNX, FXX)?
+            || options.lease.take(option, args)?;
         if !is_known || options.lease == LeaseOption::Persist {
             return Err(Refusal::Syntax);
         }

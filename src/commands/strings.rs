@@ -2,7 +2,7 @@
 //!
 //! Source  Redis 7.0 `t_string.c`; IFEQ, DELIFEQ of Valkey 8.1 / 9.0; IFNE and DELEX of Redis 8.4's documentation.
 
-use super::args::option;
+use super::args::option as name;
 use super::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
 use super::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
 use super::{Args, Call, Outcome};
@@ -187,23 +187,19 @@ impl Condition<'_> {
 }
 
 impl<'a> Condition<'a> {
-    /// Takes a condition from the front of `args`; false when something else is there. NX and XX may be repeated, as in
-    /// Redis; a comparison may not, as in Valkey.
-    fn take(&mut self, args: &mut Args<'a>) -> Result<bool, Refusal> {
-        const NX: u64 = option(b"NX");
-        const XX: u64 = option(b"XX");
-        const IFEQ: u64 = option(b"IFEQ");
-        const IFNE: u64 = option(b"IFNE");
-        let option = args.option();
-        if !matches!(option, NX | XX | IFEQ | IFNE) {
-            return Ok(false);
-        }
-        args.skip();
+    /// Takes `option` if it is a condition, with the value behind it; false when it is another. NX and XX may be repeated,
+    /// as in Redis; a comparison may not, as in Valkey.
+    fn take(&mut self, option: u64, args: &mut Args<'a>) -> Result<bool, Refusal> {
+        const NX: u64 = name(b"NX");
+        const XX: u64 = name(b"XX");
+        const IFEQ: u64 = name(b"IFEQ");
+        const IFNE: u64 = name(b"IFNE");
         let new = match option {
             NX => Self::Absent,
             XX => Self::Present,
             IFEQ => Self::Equal(args.word()?),
-            _ => Self::Unequal(args.word()?),
+            IFNE => Self::Unequal(args.word()?),
+            _ => return Ok(false),
         };
         if *self != Self::Always && (new.is_comparison() || new != *self) {
             return Err(Refusal::Syntax);
@@ -226,23 +222,18 @@ struct SetOptions<'a> {
 }
 
 fn set_options<'a>(args: &mut Args<'a>) -> Result<SetOptions<'a>, Refusal> {
+    const GET: u64 = name(b"GET");
     let mut options =
         SetOptions { condition: Condition::Always, returns_old: false, lease: LeaseOption::Unsaid };
     while !args.is_empty() {
-        let is_known = options.condition.take(args)? || options.lease.take(args)? || options.take_get(args);
-        if !is_known {
+        let option = args.option()?;
+        let is_known = options.condition.take(option, args)? || options.lease.take(option, args)?;
+        if !is_known && option != GET {
             return Err(Refusal::Syntax);
         }
+        options.returns_old |= option == GET;
     }
     Ok(options)
-}
-
-impl SetOptions<'_> {
-    fn take_get(&mut self, args: &mut Args<'_>) -> bool {
-        let is_next = args.take("GET");
-        self.returns_old |= is_next;
-        is_next
-    }
 }
 
 fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -361,7 +352,8 @@ fn getex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let mut option = LeaseOption::Unsaid;
     while !call.args.is_empty() {
-        if !option.take(&mut call.args)? || option == LeaseOption::Keep {
+        let name = call.args.option()?;
+        if !option.take(name, &mut call.args)? || option == LeaseOption::Keep {
             return Err(Refusal::Syntax);
         }
     }
@@ -445,8 +437,11 @@ pub(super) fn pairs<'a>(
 fn delex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let mut condition = Condition::Always;
-    if condition.take(&mut call.args)? && !condition.is_comparison() {
-        return Err(Refusal::Syntax);
+    if !call.args.is_empty() {
+        let option = call.args.option()?;
+        if !condition.take(option, &mut call.args)? || !condition.is_comparison() {
+            return Err(Refusal::Syntax);
+        }
     }
     call.args.finish()?;
 

@@ -188,16 +188,20 @@ impl Table {
     /// would leave holes of the old size behind, which this table, now larger, can never fill.
     fn rebuild(&mut self, homes: usize) {
         self.homes = homes.max(HOMES_MIN);
-        let words = self.words.iter().filter(|word| **word != EMPTY);
-        let needed = words.fold(0, |end, word| self.home(hash_of(*word)).max(end) + 1);
-        let needed = needed.max(self.homes);
-        let capacity = needed + TAIL_STEP.min(self.homes);
-        if needed > self.words.len() {
+        let tail = TAIL_STEP.min(self.homes);
+        let capacity = self.homes + tail;
+        if capacity > self.words.len() {
             self.words.reserve_exact(capacity - self.words.len());
-            self.words.resize(needed, EMPTY);
+            self.words.resize(capacity, EMPTY);
+        }
+        let (mut first, needed) = self.gather();
+        if needed > self.words.len() {
+            // More words than the tail takes have their homes at the end.
+            let more = needed - self.words.len();
+            self.words.splice(..0, std::iter::repeat_n(EMPTY, more));
+            first += more;
         }
 
-        let first = self.gather();
         let mut end = 0;
         for at in first..self.words.len() {
             let word = std::mem::replace(&mut self.words[at], EMPTY);
@@ -208,21 +212,24 @@ impl Table {
             self.words[to] = word;
             end = to + 1;
         }
-        self.words.truncate(needed);
-        self.words.shrink_to(capacity);
+        self.words.truncate(end.max(self.homes));
+        self.words.shrink_to(end.max(self.homes) + tail);
     }
 
-    /// Moves every entry to the end of the array, in order and without gaps, and returns where they begin.
-    fn gather(&mut self) -> usize {
-        let mut first = self.words.len();
-        for at in (0..self.words.len()).rev() {
+    /// Moves every entry to the end of the array, in order and without gaps. Returns where they begin, and how many words
+    /// they need when spread.
+    fn gather(&mut self) -> (usize, usize) {
+        let len = self.words.len();
+        let (mut first, mut needed) = (len, 0);
+        for at in (0..len).rev() {
             let word = std::mem::replace(&mut self.words[at], EMPTY);
-            if word != EMPTY {
-                first -= 1;
-                self.words[first] = word;
-            }
+            // An empty word is written as well, which costs less than to guess whether it is one.
+            let is_entry = usize::from(word != EMPTY);
+            self.words[first - 1] = word;
+            first -= is_entry;
+            needed = needed.max((self.home(hash_of(word)) + len - first) * is_entry);
         }
-        first
+        (first, needed)
     }
 
     /// The first word where a hash may lie; it grows with the hash.
