@@ -284,7 +284,7 @@ fn describe(reply: &mut Reply<'_>, command: &Command) {
 
 fn statuses(reply: &mut Reply<'_>, names: &[impl AsRef<str>]) {
     reply.set(names.len());
-    names.iter().for_each(|name| reply.status(name.as_ref()));
+    names.iter().for_each(|name| reply.status_bytes(name.as_ref().as_bytes()));
 }
 
 /// Flags in the order in which Redis lists them.

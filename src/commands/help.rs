@@ -30,7 +30,7 @@ fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     lines.extend(subcommands.iter().flat_map(about));
     call.reply.array(lines.len());
     for line in lines {
-        call.reply.status(&line);
+        call.reply.status_bytes(line.as_bytes());
     }
     Ok(Outcome::Replied)
 }

@@ -151,8 +151,8 @@ fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.status("OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
     for row in SUBCOMMANDS {
         let args: String = row.args.iter().map(|arg| format!(" <{}>", arg.name)).collect();
-        call.reply.status(&format!("{}{args}", row.name));
-        call.reply.status(&format!("    {}", row.summary));
+        call.reply.status_bytes(format!("{}{args}", row.name).as_bytes());
+        call.reply.status_bytes(format!("    {}", row.summary).as_bytes());
     }
     Ok(Outcome::Replied)
 }

@@ -135,9 +135,9 @@ impl Table {
     /// The command at `place` among the names, if it answers to `name`: what a client sent last, it often sends again.
     #[inline]
     pub fn at(&self, place: u16, name: &[u8]) -> Option<&Command> {
-        self.commands
-            .get(usize::from(place))
-            .filter(|command| name.eq_ignore_ascii_case(command.name.as_bytes()))
+        self.commands.get(usize::from(place)).filter(|command| {
+            name == command.row.name.as_bytes() || name.eq_ignore_ascii_case(command.row.name.as_bytes())
+        })
     }
 
     /// The command at that place among those that plain scripts may call.

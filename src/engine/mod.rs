@@ -359,10 +359,11 @@ impl Engine {
         let shared = &*self.shared;
         let mut keys = SmallVec::new();
         let reach = command.reach(request, &mut keys);
-        let view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
-        let Some(mut view) = view else { return self.later(session, batch) };
+        let mut view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
+        // A view is used where it was made: to move it would cost every request.
+        let Some(view) = &mut view else { return self.later(session, batch) };
         view.on_behalf_of(session.client.id);
-        let result = self.perform(session, command, request, &mut view, batch, out);
+        let result = self.perform(session, command, request, view, batch, out);
         let flow = match result {
             Err(Refusal::Occupied) => self.later(session, batch),
             Ok(Outcome::Replied) | Err(_) => Flow::Next,

@@ -128,9 +128,9 @@ impl<'k> View<'k> {
     }
 
     /// Serves the calls that waited for what was changed, numbers and passes on all changes, tells everybody concerned,
-    /// and lets the shards go.
+    /// and lets the shards go: there is nothing more to be done with this view.
     #[inline]
-    pub fn finish(mut self, audience: &Audience) {
+    pub fn finish(&mut self, audience: &Audience) {
         if self.changes.is_dirty {
             if self.changes.has_ready() {
                 self.serve_parked();
@@ -147,8 +147,8 @@ impl<'k> View<'k> {
             }
         }
         self.changes.tell(audience, self.author);
-        // The shards first: to drop a large object takes time.
-        drop(self.locked);
+        // What is dropped with the view may be large, and take time: not while the shards are locked.
+        self.locked = Locked::default();
     }
 
     /// From now on these events are asked for: a request of a transaction may have asked.

@@ -44,12 +44,16 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"+OK\r\n");
     }
 
-    /// A status line.
-    pub fn status(&mut self, text: &str) {
-        self.status_bytes(text.as_bytes());
+    /// A status line of the program's own words, none of which breaks a line.
+    #[inline]
+    pub fn status(&mut self, text: &'static str) {
+        debug_assert!(text.bytes().all(|byte| byte == unbroken(byte)), "{text:?}: breaks the line");
+        self.out.push(b'+');
+        self.out.extend_from_slice(text.as_bytes());
+        self.out.extend_from_slice(b"\r\n");
     }
 
-    /// A status line that a script has made.
+    /// A status line that somebody else has made, a script for one.
     pub fn status_bytes(&mut self, text: &[u8]) {
         self.out.push(b'+');
         self.line(text);
