@@ -139,9 +139,10 @@ impl Shard {
         object
     }
 
-    /// Replaces the value by a string; deadline and stamp stay. Returns the id of the entry from now on.
+    /// Replaces a string by another; deadline and stamp stay. Returns the id of the entry from now on. An object is the
+    /// caller's to take first, by [`Shard::take_object`].
     pub fn set_value(&mut self, id: EntryId, hash: u64, value: &[u8]) -> EntryId {
-        self.take_object(id);
+        debug_assert_ne!(self.form(id), Form::Object, "an object would be lost");
         let new = self.arena.resize(id.0, value.len(), 0, 0);
         self.arena.value_mut(new).copy_from_slice(value);
         self.arena.set_form(new, Form::Whole as u8);

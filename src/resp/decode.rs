@@ -26,6 +26,26 @@ pub struct Trust {
     pub authenticated: bool,
 }
 
+impl Trust {
+    /// Bytes of one argument, and of one request, beyond which it has to be looked at why.
+    #[inline]
+    fn bytes_max(self) -> (u64, u64) {
+        let unknown = if self.authenticated { u64::MAX } else { UNAUTHENTICATED_BULK_BYTES_MAX };
+        (self.bulk_bytes_max.min(unknown), self.request_bytes_max.min(REQUEST_BYTES_MAX as u64))
+    }
+
+    #[cold]
+    fn refuse(self, argument_bytes: u64) -> ProtocolError {
+        if argument_bytes > self.bulk_bytes_max {
+            ProtocolError::BulkLength
+        } else if argument_bytes > self.bytes_max().0 {
+            ProtocolError::UnauthenticatedBulk
+        } else {
+            ProtocolError::RequestTooLarge
+        }
+    }
+}
+
 /// Remembers how far into a request it has come.
 #[derive(Debug, Default)]
 pub struct Decoder {
@@ -135,18 +155,11 @@ impl Decoder {
             Some(length) => length,
             None => {
                 let Some(length) = self.bulk_length(buffer)? else { return Ok(false) };
-                if length > trust.bulk_bytes_max {
-                    return Err(ProtocolError::BulkLength);
+                let (bulk_max, request_max) = trust.bytes_max();
+                if length > bulk_max || length.saturating_add(self.position as u64 + 2) > request_max {
+                    return Err(trust.refuse(length));
                 }
-                if length > UNAUTHENTICATED_BULK_BYTES_MAX && !trust.authenticated {
-                    return Err(ProtocolError::UnauthenticatedBulk);
-                }
-                let length = length as usize;
-                if (self.position + length + 2) as u64 > trust.request_bytes_max.min(REQUEST_BYTES_MAX as u64)
-                {
-                    return Err(ProtocolError::RequestTooLarge);
-                }
-                length
+                length as usize
             }
         };
         let end = self.position + length;

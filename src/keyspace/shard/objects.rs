@@ -21,7 +21,7 @@ impl Shard {
         self.rearm(id, hash)
     }
 
-    /// Puts an object in place of the value; deadline and stamp stay. Returns the id of the entry from now on.
+    /// Puts an object in place of a string, as [`Shard::set_value`] does another string.
     pub fn set_object(&mut self, id: EntryId, hash: u64, object: Object) -> EntryId {
         let number = self.keep(object);
         let id = self.set_value(id, hash, &number);
@@ -46,15 +46,19 @@ impl Shard {
         Some(&mut self.objects[number])
     }
 
-    /// Takes the object out of an entry, which has an empty string afterwards.
+    /// Takes the object out of an entry, which has a string of no meaning afterwards.
+    #[inline]
     pub fn take_object(&mut self, id: EntryId) -> Option<Object> {
-        let number = self.number(id)?;
+        self.number(id).map(|number| self.take_numbered(id, number))
+    }
+
+    fn take_numbered(&mut self, id: EntryId, number: usize) -> Object {
         self.forget_inner(id);
         self.arena.set_form(id.0, Form::Whole as u8);
         self.close();
         let object = self.objects.remove(number);
         self.counted.bytes -= object.shape().heap_bytes();
-        Some(object)
+        object
     }
 
     /// Bytes that all objects hold, beside their places.
