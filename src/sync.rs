@@ -6,17 +6,17 @@
 #[cfg(not(shuttle))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 #[cfg(shuttle)]
-pub(crate) use scheduled::{AtomicBool, AtomicU64, Mutex, MutexGuard};
+pub(crate) use scheduled::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard};
 
 #[cfg(shuttle)]
 mod scheduled {
     use std::time::Duration;
 
     pub(crate) use shuttle::sync::MutexGuard;
-    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64};
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
     /// The scheduler's mutex, with parking_lot's way of locking it.
     #[derive(Debug, Default)]

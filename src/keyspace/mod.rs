@@ -56,7 +56,7 @@ use crate::limits::{DATABASES_MAX, SHARDS_MAX};
 use crate::state::audience::Audience;
 use crate::state::settings::Events;
 use crate::state::transaction::{Watch, Watching};
-use crate::sync::{AtomicU64, Mutex, MutexGuard};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard};
 use crate::types::Seed;
 use locked::Patience;
 use memory::Memory;
@@ -87,6 +87,8 @@ pub struct Keyspace {
     pub occupancy: Arc<Occupancy>,
     /// What is to be taken out of shards once a long call has let them go.
     leftovers: Mutex<Vec<Left>>,
+    /// The shard at which the next tick begins.
+    tick_from: AtomicUsize,
 }
 
 /// A shard and its counters, on cache lines of their own.
@@ -191,7 +193,9 @@ struct Alarm {
 }
 
 /// Steps of expiry work per lock of a shard: about 20 microseconds, so that nobody notices a million ends.
-const TICK_STEPS: u32 = 64;
+const STEPS_PER_LOCK: u32 = 64;
+/// Steps of expiry work per tick, or a few more: about 100 microseconds, after which whoever shares the thread has a turn.
+const STEPS_PER_TICK: u32 = 256;
 /// How long a thread waits for a shard before it asks whether a long call holds it.
 const PATIENCE: Duration = Duration::from_millis(1);
 /// Milliseconds until the ticker comes again after it has met a long call.
@@ -224,6 +228,7 @@ impl Keyspace {
             memory: Memory::default(),
             occupancy: Arc::default(),
             leftovers: Mutex::new(Vec::new()),
+            tick_from: AtomicUsize::new(0),
         }
     }
 
@@ -237,16 +242,24 @@ impl Keyspace {
         self.cells.len()
     }
 
-    /// Removes entries whose deadline has passed, a bounded number per shard.
+    /// Removes entries whose deadline has passed, a bounded number of them, beginning where the last tick ended.
     pub fn tick(&self, now: Now, events: Events, audience: &Audience) -> Due {
         // From here on every deadline set rings, so that none slips past a shard already looked at.
         self.alarm.sleeps_until_ms.store(u64::MAX, Ordering::SeqCst);
-        let (mut more, mut next) = (false, None::<LockTime>);
-        for index in 0..self.cells.len() {
+        let (mut next, mut steps) = (None::<LockTime>, 0);
+        let (first, mut more) = (self.tick_from.load(Ordering::Relaxed), false);
+        for index in (0..self.cells.len()).map(|offset| (first + offset) & (self.cells.len() - 1)) {
+            if steps >= STEPS_PER_TICK {
+                self.tick_from.store(index, Ordering::Relaxed);
+                return Due::More;
+            }
             let Some(mut view) = View::try_lock_shard(self, index, now, events) else {
                 return Due::Next(Some(now.lock + OCCUPIED_RETRY_MS));
             };
-            more |= view.expire_due(TICK_STEPS);
+            let mut budget = STEPS_PER_LOCK;
+            view.expire_due(&mut budget);
+            steps += STEPS_PER_LOCK - budget;
+            more |= budget == 0;
             let wakeup = view.next_wakeup();
             view.finish(audience);
             next = match (next, wakeup) {

@@ -12,20 +12,17 @@ use crate::keyspace::{Changes, Held};
 use crate::state::tracking::Cause;
 
 impl View<'_> {
-    /// Removes what is due in the locked shard, at most `steps` steps of work; true when they did not suffice.
-    pub(in crate::keyspace) fn expire_due(&mut self, steps: u32) -> bool {
+    /// Removes what is due in the locked shard. Every step of work takes one from `budget`; where that ends at zero, there
+    /// may be more to do.
+    pub(in crate::keyspace) fn expire_due(&mut self, budget: &mut u32) {
         let (now, keyspace) = (self.now.lock, self.keyspace);
         let (locked, changes) = (&mut self.locked, &mut self.changes);
-        let mut more = false;
         locked.each(|_, held| {
-            let mut budget = steps;
-            while let Some(id) = held.shard.due(now, &mut budget) {
+            while let Some(id) = held.shard.due(now, budget) {
                 let hash = keyspace.hash(held.shard.key(id));
                 held.settle(id, hash, now, ELEMENTS_PER_STEP, changes);
             }
-            more |= budget == 0;
         });
-        more
     }
 
     /// The earliest moment at which a locked shard has work.
