@@ -7,6 +7,9 @@
 //! is larger than the largest slot has a page of its own, which grows as a vector does. Memory of a page is
 //! touched as its slots are first used. A page without entries is given back, but for the last of its size.
 
+mod room;
+
+use room::Room;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -53,8 +56,9 @@ struct Header {
 
 #[derive(Debug)]
 struct Page {
-    /// The slots used so far; its capacity is that of the whole page.
-    bytes: Vec<u8>,
+    bytes: Room,
+    /// Bytes of the slots used so far; in a page of its own nothing.
+    used: u32,
     /// Bytes of one slot; in a page of its own all of them.
     stride: u32,
     /// Neighbours in the list of pages of this size that have a free slot.
@@ -248,7 +252,7 @@ impl Arena {
             }
         }
         for (number, page) in self.pages.iter().enumerate().filter(|(_, page)| page.class != OWN) {
-            let used = page.bytes.len() / page.stride as usize;
+            let used = page.used as usize / page.stride as usize;
             let mut free = 0;
             let mut slot = page.free;
             while slot != NO_SLOT {
@@ -337,7 +341,7 @@ impl Arena {
             return;
         }
         self.touched_bytes -= page.touched();
-        page.bytes.clear();
+        page.used = 0;
         page.free = NO_SLOT;
     }
 
@@ -368,11 +372,7 @@ impl Arena {
     fn resize_own(&mut self, id: u32, need: usize, keep: usize) {
         let page = &mut self.pages[(id >> SLOT_BITS) as usize];
         self.touched_bytes -= page.touched();
-        page.bytes.truncate(keep);
-        if page.bytes.capacity() / 2 > need {
-            page.bytes.shrink_to(need);
-        }
-        page.bytes.resize(need, 0);
+        page.bytes.resize(need, keep);
         page.stride = need as u32;
         self.touched_bytes += page.touched();
     }
@@ -445,20 +445,20 @@ impl Header {
 impl Page {
     fn of_class(class: usize) -> Self {
         let stride = STRIDES[class];
-        let bytes = Vec::with_capacity(slots_per_page(stride) * usize::from(stride));
+        let bytes = Room::of_zeros(slots_per_page(stride) * usize::from(stride));
         Self { bytes, stride: stride.into(), live: 0, class: class as u8, ..Self::vacant() }
     }
 
     /// A page for one entry of `need` bytes.
     fn own(need: usize) -> Self {
         let stride = u32::try_from(need).expect("an entry is smaller than 4 GiB");
-        Self { bytes: vec![0; need], stride, live: 1, ..Self::vacant() }
+        Self { bytes: Room::growing(need), stride, live: 1, ..Self::vacant() }
     }
 
     const fn vacant() -> Self {
-        let bytes = Vec::new();
         Self {
-            bytes,
+            bytes: Room::none(),
+            used: 0,
             stride: 0,
             roomy_prev: NO_PAGE,
             roomy_next: NO_PAGE,
@@ -474,9 +474,9 @@ impl Page {
         let stride = self.stride as usize;
         match self.free {
             NO_SLOT => {
-                let len = self.bytes.len();
-                self.bytes.resize(len + stride, 0);
-                ((len / stride) as u16, stride)
+                let slot = self.used / self.stride;
+                self.used += self.stride;
+                (slot as u16, stride)
             }
             slot => {
                 self.free = self.next_free(slot);
@@ -486,7 +486,8 @@ impl Page {
     }
 
     fn has_room(&self) -> bool {
-        self.free != NO_SLOT || self.bytes.len() < slots_per_page(self.stride as u16) * self.stride as usize
+        self.free != NO_SLOT
+            || (self.used as usize) < slots_per_page(self.stride as u16) * self.stride as usize
     }
 
     fn next_free(&self, slot: u16) -> u16 {
@@ -509,7 +510,7 @@ impl Page {
     }
 
     fn touched(&self) -> usize {
-        if self.class == OWN { self.bytes.capacity() } else { self.bytes.len() }
+        if self.class == OWN { self.bytes.capacity() } else { self.used as usize }
     }
 }
 

@@ -257,8 +257,8 @@ impl Keyspace {
                 return Due::Next(Some(now.lock + OCCUPIED_RETRY_MS));
             };
             let mut budget = STEPS_PER_LOCK;
-            view.expire_due(&mut budget);
-            steps += STEPS_PER_LOCK - budget;
+            let rebuilt = view.expire_due(&mut budget);
+            steps = rebuilt.saturating_add(steps + STEPS_PER_LOCK - budget);
             more |= budget == 0;
             let wakeup = view.next_wakeup();
             view.finish(audience);

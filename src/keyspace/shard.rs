@@ -316,6 +316,11 @@ impl Shard {
         self.arena.bytes(id.0) + size_of::<u64>() + self.object(id).map_or(0, object)
     }
 
+    /// Bytes of memory that the tables take.
+    pub fn table_bytes(&self) -> usize {
+        self.table_bytes
+    }
+
     /// Bytes of memory this shard has in use, tables and wheel included.
     pub fn used_bytes(&self) -> usize {
         let lists =

@@ -187,33 +187,35 @@ impl Table {
     /// A large allocation grows and shrinks where it is, or moves by its page tables. Copying to a new one
     /// would leave holes of the old size behind, which this table, now larger, can never fill.
     fn rebuild(&mut self, homes: usize) {
-        self.homes = homes.max(HOMES_MIN);
-        let tail = TAIL_STEP.min(self.homes);
-        let capacity = self.homes + tail;
-        if capacity > self.words.len() {
-            self.words.reserve_exact(capacity - self.words.len());
-            self.words.resize(capacity, EMPTY);
-        }
-        let (mut first, needed) = self.gather();
-        if needed > self.words.len() {
-            // More words than the tail takes have their homes at the end.
-            let more = needed - self.words.len();
-            self.words.splice(..0, std::iter::repeat_n(EMPTY, more));
-            first += more;
-        }
-
+        let before = std::mem::replace(&mut self.homes, homes.max(HOMES_MIN));
+        // With fewer homes each entry goes to where it is or before that. With more, they make room for it first.
+        let first = if self.homes > before { self.withdraw() } else { 0 };
         let mut end = 0;
         for at in first..self.words.len() {
             let word = std::mem::replace(&mut self.words[at], EMPTY);
-            // There is room for all, so each goes to where it is or before that, and overwrites none that
-            // follow.
-            let to = self.home(hash_of(word)).max(end);
+            let is_entry = word != EMPTY;
+            let to = if is_entry { self.home(hash_of(word)).max(end) } else { at };
             debug_assert!(to <= at, "{to} is behind {at}");
             self.words[to] = word;
-            end = to + 1;
+            end = if is_entry { to + 1 } else { end };
         }
         self.words.truncate(end.max(self.homes));
-        self.words.shrink_to(end.max(self.homes) + tail);
+        self.words.shrink_to(self.words.len() + TAIL_STEP.min(self.homes));
+    }
+
+    /// Lengthens the array for its new homes, and moves every entry so far to its end that none will have to overwrite one
+    /// behind it. Returns where they begin.
+    fn withdraw(&mut self) -> usize {
+        let len = self.homes + TAIL_STEP.min(self.homes);
+        if len > self.words.len() {
+            self.words.reserve_exact(len - self.words.len());
+            self.words.resize(len, EMPTY);
+        }
+        let (first, needed) = self.gather();
+        // More words than the tail takes may have their homes at the end.
+        let more = needed.saturating_sub(self.words.len());
+        self.words.splice(..0, std::iter::repeat_n(EMPTY, more));
+        first + more
     }
 
     /// Moves every entry to the end of the array, in order and without gaps. Returns where they begin, and how many words

@@ -13,16 +13,20 @@ use crate::state::tracking::Cause;
 
 impl View<'_> {
     /// Removes what is due in the locked shard. Every step of work takes one from `budget`; where that ends at zero, there
-    /// may be more to do.
-    pub(in crate::keyspace) fn expire_due(&mut self, budget: &mut u32) {
+    /// may be more to do. Returns the steps that a table cost which was built anew.
+    pub(in crate::keyspace) fn expire_due(&mut self, budget: &mut u32) -> u32 {
         let (now, keyspace) = (self.now.lock, self.keyspace);
         let (locked, changes) = (&mut self.locked, &mut self.changes);
+        let mut rebuilt_bytes = 0;
         locked.each(|_, held| {
+            let before = held.shard.table_bytes();
             while let Some(id) = held.shard.due(now, budget) {
                 let hash = keyspace.hash(held.shard.key(id));
                 held.settle(id, hash, now, ELEMENTS_PER_STEP, changes);
             }
+            rebuilt_bytes += if held.shard.table_bytes() == before { 0 } else { before };
         });
+        u32::try_from(rebuilt_bytes / TABLE_BYTES_PER_STEP).unwrap_or(u32::MAX)
     }
 
     /// The earliest moment at which a locked shard has work.
@@ -81,3 +85,5 @@ impl Held {
 
 /// Elements of one object that end in one step of expiry work.
 const ELEMENTS_PER_STEP: usize = 4;
+/// Bytes of a table that are moved in the time of one step.
+const TABLE_BYTES_PER_STEP: usize = 1024;
