@@ -187,51 +187,41 @@ impl Table {
     /// A large allocation grows and shrinks where it is, or moves by its page tables. Copying to a new one
     /// would leave holes of the old size behind, which this table, now larger, can never fill.
     fn rebuild(&mut self, homes: usize) {
-        let before = std::mem::replace(&mut self.homes, homes.max(HOMES_MIN));
-        // With fewer homes each entry goes to where it is or before that. With more, they make room for it first.
-        let first = if self.homes > before { self.withdraw() } else { 0 };
-        let mut end = 0;
-        for at in first..self.words.len() {
-            let word = std::mem::replace(&mut self.words[at], EMPTY);
-            let is_entry = word != EMPTY;
-            let to = if is_entry { self.home(hash_of(word)).max(end) } else { at };
-            debug_assert!(to <= at, "{to} is behind {at}");
-            self.words[to] = word;
-            end = if is_entry { to + 1 } else { end };
-        }
-        self.words.truncate(end.max(self.homes));
-        self.words.shrink_to(self.words.len() + TAIL_STEP.min(self.homes));
-    }
-
-    /// Lengthens the array for its new homes, and moves every entry so far to its end that none will have to overwrite one
-    /// behind it. Returns where they begin.
-    fn withdraw(&mut self) -> usize {
-        let len = self.homes + TAIL_STEP.min(self.homes);
+        self.homes = homes.max(HOMES_MIN);
+        let tail = TAIL_STEP.min(self.homes);
+        let len = self.homes + tail;
         if len > self.words.len() {
             self.words.reserve_exact(len - self.words.len());
             self.words.resize(len, EMPTY);
         }
-        let (first, needed) = self.gather();
-        // More words than the tail takes may have their homes at the end.
-        let more = needed.saturating_sub(self.words.len());
-        self.words.splice(..0, std::iter::repeat_n(EMPTY, more));
-        first + more
+
+        let (mut at, mut end) = (self.gather(), 0);
+        while at < self.words.len() {
+            let word = self.words[at];
+            let to = self.home(hash_of(word)).max(end);
+            if to > at {
+                // More entries than the tail takes have their homes at the end: they move on, to overwrite none.
+                self.words.splice(at..at, std::iter::repeat_n(EMPTY, to - at));
+                at = to;
+            }
+            self.words[at] = EMPTY;
+            self.words[to] = word;
+            (at, end) = (at + 1, to + 1);
+        }
+        self.words.truncate(end.max(self.homes));
+        self.words.shrink_to(self.words.len() + tail);
     }
 
-    /// Moves every entry to the end of the array, in order and without gaps. Returns where they begin, and how many words
-    /// they need when spread.
-    fn gather(&mut self) -> (usize, usize) {
-        let len = self.words.len();
-        let (mut first, mut needed) = (len, 0);
-        for at in (0..len).rev() {
+    /// Moves every entry to the end of the array, in order and without gaps, and returns where they begin.
+    fn gather(&mut self) -> usize {
+        let mut first = self.words.len();
+        for at in (0..self.words.len()).rev() {
             let word = std::mem::replace(&mut self.words[at], EMPTY);
-            // An empty word is written as well, which costs less than to guess whether it is one.
-            let is_entry = usize::from(word != EMPTY);
+            // An empty word is written as well, over another: that costs less than to guess what it is.
             self.words[first - 1] = word;
-            first -= is_entry;
-            needed = needed.max((self.home(hash_of(word)) + len - first) * is_entry);
+            first -= usize::from(word != EMPTY);
         }
-        (first, needed)
+        first
     }
 
     /// The first word where a hash may lie; it grows with the hash.

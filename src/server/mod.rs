@@ -165,7 +165,7 @@ impl Builder {
         self
     }
 
-    /// Shards of the keyspace, rounded up to a power of two; at most 1024. Default: four per core.
+    /// Shards of the keyspace, rounded up to a power of two; at most 1024. Default: eight per core.
     #[must_use]
     pub fn shards(self, shards: usize) -> Self {
         self.set("shards", shards.to_string())
@@ -433,7 +433,7 @@ fn write_whole(path: &std::path::Path, text: &str) -> io::Result<()> {
 fn shards(settings: &Settings) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     match settings.integer("shards") as usize {
-        0 => (cores() * 4).next_power_of_two().min(crate::limits::SHARDS_MAX),
+        0 => (cores() * 8).next_power_of_two().min(crate::limits::SHARDS_MAX),
         shards => shards.next_power_of_two(),
     }
 }
