@@ -144,8 +144,7 @@ fn eval(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let text = call.args.word()?;
     let inputs = inputs(&mut call.args)?;
 
-    let scripts = &call.shared.scripts;
-    match scripts.get(&digest(text)) {
+    match call.shared.scripts.of_text(text) {
         Some(script) => run(call, &script, inputs, Cached::Yes),
         None => run(call, &Arc::new(Script::read(text)?), inputs, Cached::NotYet),
     }
