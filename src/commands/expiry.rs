@@ -3,7 +3,7 @@
 //! Source  Redis 7.0: `parseExtendedStringArgumentsOrReply`, `getExpireMillisecondsOrReply`.
 
 use super::Args;
-use super::args::option as name;
+use super::args;
 use super::row::{Arg, integer, one_of, token, unix_time};
 use crate::clock::{Deadline, Now};
 use crate::error::Refusal;
@@ -111,12 +111,12 @@ impl<'a> LeaseOption<'a> {
     /// # Errors
     /// [`Refusal::Syntax`] when the options contradict each other, or a number is missing.
     pub(super) fn take(&mut self, option: u64, args: &mut Args<'a>) -> Result<bool, Refusal> {
-        const KEEPTTL: u64 = name(b"KEEPTTL");
-        const PERSIST: u64 = name(b"PERSIST");
-        const EX: u64 = name(b"EX");
-        const PX: u64 = name(b"PX");
-        const EXAT: u64 = name(b"EXAT");
-        const PXAT: u64 = name(b"PXAT");
+        const KEEPTTL: u64 = args::option(b"KEEPTTL");
+        const PERSIST: u64 = args::option(b"PERSIST");
+        const EX: u64 = args::option(b"EX");
+        const PX: u64 = args::option(b"PX");
+        const EXAT: u64 = args::option(b"EXAT");
+        const PXAT: u64 = args::option(b"PXAT");
         let new = match option {
             KEEPTTL => Self::Keep,
             PERSIST => Self::Persist,

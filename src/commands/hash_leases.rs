@@ -3,7 +3,7 @@
 //! Source  Valkey 9.1 `t_hash.c`: Redis 7.0 has none of it. The key's type is looked at before the number of a lease,
 //!         and the fields' conditions after it.
 
-use super::args::option as name;
+use super::args;
 use super::expiry::{LEASE, LeaseOption, NEW_LEASE, Unit};
 use super::hash_expiry::{
     FIELDS, announce, deadline, has_come, take_count, words_behind_fields, wrong_count,
@@ -89,8 +89,8 @@ fn new_lease<'a>(args: &mut Args<'a>) -> Result<LeaseOption<'a>, Refusal> {
     let behind = words_behind_fields(args).ok_or_else(wrong_count)?;
     let mut option = LeaseOption::Unsaid;
     while args.len() > behind.saturating_add(1) {
-        let name = args.option()?;
-        if !option.take(name, args)? || option == LeaseOption::Keep {
+        let said = args.option()?;
+        if !option.take(said, args)? || option == LeaseOption::Keep {
             return Err(Refusal::Syntax);
         }
     }
@@ -181,10 +181,10 @@ struct SetOptions<'a> {
 
 /// Takes what is said in front of FIELDS, and the word FIELDS itself.
 fn set_options<'a>(args: &mut Args<'a>) -> Result<SetOptions<'a>, Refusal> {
-    const NX: u64 = name(b"NX");
-    const XX: u64 = name(b"XX");
-    const FNX: u64 = name(b"FNX");
-    const FXX: u64 = name(b"FXX");
+    const NX: u64 = args::option(b"NX");
+    const XX: u64 = args::option(b"XX");
+    const FNX: u64 = args::option(b"FNX");
+    const FXX: u64 = args::option(b"FXX");
     let behind = words_behind_fields(args).ok_or_else(wrong_count)?;
     let mut options = SetOptions { key: Presence::Any, fields: Presence::Any, lease: LeaseOption::Unsaid };
     while args.len() > behind.saturating_add(1) {

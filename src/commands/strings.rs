@@ -2,7 +2,7 @@
 //!
 //! Source  Redis 7.0 `t_string.c`; IFEQ, DELIFEQ of Valkey 8.1 / 9.0; IFNE and DELEX of Redis 8.4's documentation.
 
-use super::args::option as name;
+use super::args;
 use super::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
 use super::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
 use super::{Args, Call, Outcome};
@@ -190,10 +190,10 @@ impl<'a> Condition<'a> {
     /// Takes `option` if it is a condition, with the value behind it; false when it is another. NX and XX may be repeated,
     /// as in Redis; a comparison may not, as in Valkey.
     fn take(&mut self, option: u64, args: &mut Args<'a>) -> Result<bool, Refusal> {
-        const NX: u64 = name(b"NX");
-        const XX: u64 = name(b"XX");
-        const IFEQ: u64 = name(b"IFEQ");
-        const IFNE: u64 = name(b"IFNE");
+        const NX: u64 = args::option(b"NX");
+        const XX: u64 = args::option(b"XX");
+        const IFEQ: u64 = args::option(b"IFEQ");
+        const IFNE: u64 = args::option(b"IFNE");
         let new = match option {
             NX => Self::Absent,
             XX => Self::Present,
@@ -222,7 +222,7 @@ struct SetOptions<'a> {
 }
 
 fn set_options<'a>(args: &mut Args<'a>) -> Result<SetOptions<'a>, Refusal> {
-    const GET: u64 = name(b"GET");
+    const GET: u64 = args::option(b"GET");
     let mut options =
         SetOptions { condition: Condition::Always, returns_old: false, lease: LeaseOption::Unsaid };
     while !args.is_empty() {
@@ -352,8 +352,8 @@ fn getex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let mut option = LeaseOption::Unsaid;
     while !call.args.is_empty() {
-        let name = call.args.option()?;
-        if !option.take(name, &mut call.args)? || option == LeaseOption::Keep {
+        let said = call.args.option()?;
+        if !option.take(said, &mut call.args)? || option == LeaseOption::Keep {
             return Err(Refusal::Syntax);
         }
     }
