@@ -109,7 +109,7 @@ impl Client {
     }
 
     /// Ends a call and makes another, with room for others between.
-    fn later<'v>(&'v self, view: View<'v>) -> View<'v> {
+    fn later<'v>(&'v self, mut view: View<'v>) -> View<'v> {
         view.finish(&Audience::default());
         (0..10).for_each(|_| thread::yield_now());
         self.view()

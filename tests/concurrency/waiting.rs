@@ -270,7 +270,7 @@ fn whoever_meets_a_long_call_is_told_when_it_is_over() {
         let long = {
             let keyspace = Arc::clone(&keyspace);
             thread::spawn(move || {
-                let view = View::lock(&keyspace, Reach::All, 0, at(1), Events::default());
+                let mut view = View::lock(&keyspace, Reach::All, 0, at(1), Events::default());
                 keyspace.occupancy.begin();
                 thread::yield_now();
                 view.finish(&Audience::default());
