@@ -14,7 +14,7 @@ pub fn may_run_long(text: &[u8]) -> bool {
     let Ok(lexemes) = tokens(text) else { return true };
     // How often each open block runs for every time that the script does, the script itself first.
     let mut rounds = vec![1_usize];
-    let mut length = 0_usize;
+    let (mut length, mut joints) = (0_usize, 0);
     let mut rest = lexemes.as_slice();
     while let Some((lexeme, behind)) = rest.split_first() {
         rest = behind;
@@ -31,11 +31,12 @@ pub fn may_run_long(text: &[u8]) -> bool {
             },
             Token::Mark("do" | "if") => rounds.push(now),
             Token::Mark("end") => drop(rounds.pop()),
+            Token::Mark("..") => joints += now,
             Token::Name(name) if is_long(name.as_bytes()) => return true,
             Token::Text(text) if is_long(text) => return true,
             _ => {}
         }
-        if length > TOKENS_MAX {
+        if length > TOKENS_MAX || joints > JOINTS_MAX {
             return true;
         }
     }
@@ -79,10 +80,16 @@ const LONG_NAMES: &[&[u8]] = &[
     b"loadstring",
     b"foreach",
     b"foreachi",
-    // The same table in many places is written as often.
+    // They take long for each byte, and what they read may come from anywhere; a table in many places is written as often.
+    b"cjson",
+    b"cmsgpack",
     b"encode",
+    b"decode",
     b"pack",
 ];
+
+/// How often a script may join texts: each time may double one, and what works in proportion to it then takes long.
+const JOINTS_MAX: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -94,6 +101,7 @@ mod tests {
             "local n = redis.call('incr', KEYS[1]) if n == 1 then return n end return ARGV[1]",
             "return redis.call('set', 'while', 'for') -- while true do end",
             "do local a = {} if a then return 1 elseif b then return 2 else return 3 end end",
+            "local t = {} t.key = 'lock:' .. KEYS[1] .. ':' .. ARGV[1] return redis.sha1hex(t.key)",
         ] {
             assert!(!may_run_long(text.as_bytes()), "{text}");
         }
@@ -129,6 +137,10 @@ mod tests {
             "return ('x'):rep(2^28)",
             "return string['rep']('x', 2^28)",
             "return cjson.encode(t)",
+            "return cjson['decode'](ARGV[1])",
+            "local library = cmsgpack return library.unpack(ARGV[1])",
+            "local s = '1,' for i = 1, 9 do s = s .. s end return redis.sha1hex(s)",
+            "local s = ARGV[1] .. 1 .. 2 .. 3 .. 4 .. 5 .. 6 .. 7 .. 8 .. 9 return s",
             "end end for",
             "return 'open",
         ] {
