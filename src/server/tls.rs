@@ -233,6 +233,8 @@ fn open(path: &str) -> io::Result<BufReader<File>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -240,7 +242,10 @@ mod tests {
     /// The setting's files, made for the test: a certificate that vouches for itself.
     fn tls() -> Tls {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-        let directory = std::env::temp_dir().join(format!("redlatch-tls-unit-{}", std::process::id()));
+        // Every call has a directory of its own: tests run beside each other.
+        static CALLS: AtomicUsize = AtomicUsize::new(0);
+        let (process, call) = (std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(format!("redlatch-tls-unit-{process}-{call}"));
         std::fs::create_dir_all(&directory).unwrap();
         let file = |name: &str, text: String| {
             let path = directory.join(name);
