@@ -14,10 +14,16 @@ pub const REQUEST_BYTES_MAX: usize = 1024 * 1024 * 1024;
 pub const UNAUTHENTICATED_ARGUMENTS_MAX: i64 = 10;
 /// Bytes of an argument from a client that has yet to authenticate.
 pub const UNAUTHENTICATED_BULK_BYTES_MAX: u64 = 16 * 1024;
+/// Bytes of the reply to one request, that to EXEC included; whoever asks for more is cut off. Redis has no such bound, and goes
+/// on for as long as it has memory.
+pub const REPLY_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Replies that pile up unread before a client's further requests wait, in bytes.
 pub const UNREAD_REPLY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The same for a client that has yet to authenticate; it is closed.
 pub const UNAUTHENTICATED_REPLY_BYTES_MAX: usize = 1024;
+/// Work that is carried out at once on a thread that serves others, in about nanoseconds: what may be more is done where a
+/// thread may be held.
+pub const WORK_MAX: u64 = 4_000_000;
 /// Databases a server can have.
 pub const DATABASES_MAX: u16 = 4096;
 /// Shards of one keyspace.

@@ -22,9 +22,9 @@ mod world;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use redlatch::scripts::Inputs;
-use redlatch::scripts::KNOWN;
+use redlatch::limits::WORK_MAX;
 use redlatch::scripts::plain::Program;
+use redlatch::scripts::{Inputs, KNOWN, Sizes};
 use shapes::shapes;
 
 /// The collected texts by their SHA-1, or a word on why there are none.
@@ -46,6 +46,17 @@ fn collected() -> Option<BTreeMap<String, Vec<u8>>> {
 mod corpus {
     use super::*;
 
+    /// With the keys and arguments of many clients at once, and values as large as those that locks have.
+    fn assert_little(program: &Program, name: &str) {
+        let (keys, args) = (
+            [b"a key of some length".as_slice(); 4],
+            [b"an argument of thirty six characters".as_slice(); 12],
+        );
+        let sizes = Sizes { largest: 8192, listeners: 1000 };
+        let work = program.work(Inputs::new(&keys, &args), sizes);
+        assert!(work <= WORK_MAX, "{name}: {work}");
+    }
+
     #[test]
     fn every_text_that_a_client_is_known_to_send_is_plain() {
         let Some(collected) = collected() else { return };
@@ -55,7 +66,9 @@ mod corpus {
                 absent.push(known.client);
                 continue;
             };
-            assert!(Program::read(text).is_some(), "{}: not plain", known.client);
+            let program = Program::read(text);
+            let program = program.unwrap_or_else(|| panic!("{}: not plain", known.client));
+            assert_little(&program, known.client);
         }
         eprintln!("{} texts checked, {} not collected: {absent:?}", collected.len(), absent.len());
     }
@@ -63,7 +76,8 @@ mod corpus {
     #[test]
     fn every_shape_is_plain() {
         for (name, script) in shapes() {
-            assert!(Program::read(script.as_bytes()).is_some(), "{name}: {script}");
+            let program = Program::read(script.as_bytes());
+            assert_little(&program.unwrap_or_else(|| panic!("{name}: not plain: {script}")), name);
         }
     }
 

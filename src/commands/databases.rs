@@ -48,6 +48,7 @@ fn flushall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     for database in 0..call.shared.keyspace.databases() {
         call.view.clear(database);
     }
+    call.view.forget_sizes();
 
     call.reply.ok();
     Ok(Outcome::Replied)

@@ -13,6 +13,7 @@ use super::{Args, Call, Command, Outcome, Shared, rights, table};
 use crate::clock::Now;
 use crate::error::Refusal;
 use crate::keyspace::View;
+use crate::limits::WORK_MAX;
 use crate::resp::{Protocol, Reply, Request};
 #[cfg(feature = "lua")]
 use crate::scripts::lua::Watchdog;
@@ -46,6 +47,14 @@ pub(super) struct Inside<'c, 'k> {
 /// would refuse everybody else.
 #[derive(Debug)]
 struct Watched<'k>(&'k Shared);
+
+impl Watched<'_> {
+    /// What comes next may take long: nobody is to wait for it with a thread.
+    fn takes_long(&self) {
+        self.0.keyspace.occupancy.begin();
+        self.0.running.note_long();
+    }
+}
 
 impl Drop for Watched<'_> {
     fn drop(&mut self) {
@@ -108,6 +117,12 @@ impl<'c, 'k> Inside<'c, 'k> {
         let mark = out.len();
         let result = self.admit(known, words).and_then(|command| {
             self.shared.stats[usize::from(command.index)].calls.add(1);
+            if let Some(watched) = &self.watched
+                && command.is_measured
+                && self.shared.keyspace.largest_bytes().saturating_mul(words.len() as u64) > WORK_MAX
+            {
+                watched.takes_long();
+            }
             let result = (command.row.run)(&mut Call {
                 view: &mut *self.view,
                 args: Args::new(Request::listed(words), command.name_words),

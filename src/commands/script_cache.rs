@@ -12,10 +12,10 @@ use dashmap::DashMap;
 use parking_lot::Mutex;
 use sha1::{Digest, Sha1};
 
-use super::table;
+use super::{Command, table};
 use crate::error::Refusal;
 use crate::scripts::plain::Program;
-use crate::scripts::{Flags as ScriptFlags, Header, header, may_run_long};
+use crate::scripts::{Effort, Flags as ScriptFlags, Header, effort, header};
 
 /// Hexadecimal digits of a SHA-1.
 pub(super) const SHA_DIGITS: usize = 40;
@@ -31,8 +31,8 @@ pub(super) struct Script {
     pub(super) program: Option<Program>,
     /// What its first line says.
     pub(super) flags: ScriptFlags,
-    /// Whether it could take long where it is interpreted.
-    pub(super) may_run_long: bool,
+    /// What it does at most where it is interpreted; `None` where that cannot be told.
+    pub(super) effort: Option<Effort>,
     text: Box<[u8]>,
     body: usize,
 }
@@ -47,9 +47,10 @@ impl Script {
         let sha = digest(text);
         let text = Box::<[u8]>::from(text);
         let is_known = |command: &'static str| table().find(command.as_bytes()).is_some();
-        let may_run_long = may_run_long(&text[body..]);
+        let is_brief = |command: &[u8]| table().find(command).is_none_or(Command::is_brief);
+        let effort = effort(&text[body..], is_brief);
         let program = Program::read(&text[body..]).filter(|program| program.commands().all(is_known));
-        Ok(Self { sha, program, flags, may_run_long, text, body })
+        Ok(Self { sha, program, flags, effort, text, body })
     }
 
     /// The SHA-1 of its text, as text.

@@ -17,9 +17,10 @@ use super::script_cache::{SHA_DIGITS, Script, digest};
 use super::{Args, Call, Outcome, Shared, help};
 use crate::error::Refusal;
 use crate::keyspace::Reach;
+use crate::limits::WORK_MAX;
 use crate::resp::Reply;
-use crate::scripts::Inputs;
 use crate::scripts::plain::{Program, Raised};
+use crate::scripts::{Inputs, Sizes};
 use crate::state::running::Unkillable;
 
 const SCRIPT: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE);
@@ -176,7 +177,7 @@ fn run(
     inputs: Inputs<'_>,
     cached: Cached,
 ) -> Result<Outcome, Refusal> {
-    let program = script.program.as_ref().filter(|program| program.fits(inputs));
+    let program = natively(call, script, inputs);
     match program {
         // Its keys are those that the request names: their shards are locked already.
         Some(program) if program.names_no_other_keys() => {}
@@ -187,7 +188,7 @@ fn run(
             }
             None => widen(call, Reach::All)?,
         },
-        None if script.may_run_long && !call.session.may_be_held => return Ok(Outcome::Aside),
+        None if is_much(call, script, inputs) && !call.session.may_be_held => return Ok(Outcome::Aside),
         // What an interpreted script touches cannot be known beforehand.
         None => widen(call, Reach::All)?,
     }
@@ -217,6 +218,33 @@ fn run(
     };
     inside.end();
     result.map(|()| Outcome::Replied)
+}
+
+/// The script as it is run natively, if it is plain and does little with these KEYS and ARGV. What may be much is left to the
+/// interpreter, which others see at work and can end.
+#[inline]
+fn natively<'s>(call: &mut Call<'_, '_>, script: &'s Script, inputs: Inputs<'_>) -> Option<&'s Program> {
+    let program = script.program.as_ref().filter(|program| program.fits(inputs))?;
+    let work = program.work(inputs, sizes(call.shared));
+    call.session.work = call.session.work.saturating_add(work);
+    (work <= WORK_MAX || !cfg!(feature = "lua")).then_some(program)
+}
+
+/// Whether a script that is interpreted may be more than a thread should be held by.
+fn is_much(call: &mut Call<'_, '_>, script: &Script, inputs: Inputs<'_>) -> bool {
+    let sizes = sizes(call.shared);
+    let work = script.effort.map_or(u64::MAX, |effort| effort.work(inputs, sizes));
+    let work = work.saturating_mul(INTERPRETED);
+    call.session.work = call.session.work.saturating_add(work);
+    work > WORK_MAX
+}
+
+/// How much longer the interpreter takes to look at a value.
+const INTERPRETED: u64 = 4;
+
+#[inline]
+fn sizes(shared: &Shared) -> Sizes {
+    Sizes { largest: shared.keyspace.largest_bytes(), listeners: shared.audience.channels.subscriptions() }
 }
 
 /// Has the view of a call hold what `reach` needs; inside EXEC it holds everything already.

@@ -197,6 +197,15 @@ impl Command {
         self.subcommands.iter().find(|sub| name.eq_ignore_ascii_case(sub.row.name.as_bytes()))
     }
 
+    /// Whether it takes no longer than it takes to look once at its words and at what their keys hold.
+    pub(super) fn is_brief(&self) -> bool {
+        let flags = self.row.flags;
+        let looks_further =
+            flags.has(Flags::ALL_SHARDS.with(Flags::SUMS).with(Flags::ASIDE).with(Flags::SCRIPT));
+        let is_bound = self.keys != Keys::Nowhere || (flags.has(Flags::FAST) && !flags.has(Flags::LINEAR));
+        !looks_further && is_bound && self.subcommands.is_empty()
+    }
+
     /// How it is written: `SET <key> <value> [NX | XX]`.
     pub fn usage(&self) -> String {
         format!("{}{}", self.name.to_ascii_uppercase().replace('|', " "), super::help::usage(self.row.args))

@@ -14,12 +14,14 @@ use crate::commands::row::{Flags, Group};
 use crate::commands::{self, Args, Call, Command, EXEC, Outcome, Shared, table};
 use crate::error::Refusal;
 use crate::keyspace::{Due, Ticket, View};
+use crate::limits::REPLY_BYTES_MAX;
 use crate::resp::{Reply, Request, Trust};
 use crate::state::clients::{Client, Wait};
 use crate::state::session::{Parked, Replies, Session};
 
 mod transaction;
 mod unknown;
+mod work;
 
 /// One server, ready to carry out requests.
 #[derive(Clone, Debug)]
@@ -129,7 +131,10 @@ impl Engine {
         }
         batch.commands += 1;
         if batch.commands.is_multiple_of(COMMANDS_PER_READING) {
-            batch.now = self.shared.clock.now();
+            let now = self.shared.clock.now();
+            let millis = now.lock.millis_since(batch.now.lock);
+            session.work = session.work.saturating_add(millis.saturating_mul(1_000_000));
+            batch.now = now;
         }
         let start = out.len();
         let flow = match self.admit(session, request, batch.now) {
@@ -155,6 +160,9 @@ impl Engine {
                 Flow::Next
             }
         };
+        if out.len() >= REPLY_BYTES_MAX {
+            return too_long(session, out, start);
+        }
         if session.replies != Replies::On {
             mute(session, out, start);
         } else if session.reads.matter() && flow == Flow::Next && session.client.has_mail() {
@@ -362,6 +370,13 @@ impl Engine {
         let mut view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
         // A view is used where it was made: to move it would cost every request.
         let Some(view) = &mut view else { return self.later(session, batch) };
+        let is_much = self.is_much(command, request, view);
+        if is_much && !session.may_be_held {
+            batch.commands -= 1;
+            return Flow::Aside;
+        }
+        // Until the shards have been let go.
+        let _during = is_much.then(|| shared.keyspace.occupancy.during());
         view.on_behalf_of(session.client.id);
         let result = self.perform(session, command, request, view, batch, out);
         let flow = match result {
@@ -425,6 +440,7 @@ impl Engine {
         if let Some(started) = started {
             let micros = shared.clock.micros().saturating_sub(started);
             shared.took(&session.client, command, request, micros);
+            session.work = session.work.saturating_add(micros.saturating_mul(1000));
             if micros >= 1000 {
                 batch.now = shared.clock.now();
             }
@@ -464,6 +480,16 @@ impl Engine {
         self.shared.metrics.error_codes.add(&refusal.text());
         Reply::new(out, session.protocol).error_bytes(&refusal.line());
     }
+}
+
+/// More has been asked for than anybody is sent: whatever was to be changed has been, and the client is cut off.
+#[cold]
+fn too_long(session: &Session, out: &mut Vec<u8>, start: usize) -> Flow {
+    tracing::warn!(client = session.client.id, "a reply is too long: the client is cut off");
+    out.truncate(start);
+    out.shrink_to_fit();
+    session.client.drop_behind();
+    Flow::Close
 }
 
 /// The session's call waits from now on, on its keys or for its time alone.

@@ -4,7 +4,7 @@
 //!         the look at the watches and the last request.
 //! Source  Redis 7.0 `multi.c`.
 
-use super::{Batch, Engine, Flow};
+use super::{Batch, Engine, Flow, work};
 use crate::commands::row::Flags;
 use crate::commands::{self, Command, EXEC, Outcome, Shared, table};
 use crate::error::Refusal;
@@ -37,6 +37,7 @@ pub(super) fn queue(
             return reply.error("ERR the requests of this transaction take too much memory");
         }
         transaction.runs_scripts |= command.row.flags.has(Flags::SCRIPT.with(Flags::ASIDE));
+        work::note(transaction, command, request);
         transaction.may_grow |= command.row.flags.has(Flags::DENYOOM);
         transaction.may_write |= commands::may_write(shared, command, request);
         transaction.queued.push(owned);
@@ -90,8 +91,9 @@ impl Engine {
         batch: &mut Batch,
         out: &mut Vec<u8>,
     ) -> Flow {
-        let may_take_long = |transaction: &Transaction| transaction.runs_scripts && !session.may_be_held;
-        if session.transaction.as_deref().is_some_and(may_take_long) {
+        let Some(gathered) = session.transaction.as_deref() else { return Flow::Next };
+        let is_much = self.is_much_together(gathered);
+        if (is_much || gathered.runs_scripts) && !session.may_be_held {
             batch.commands -= 1;
             return Flow::Aside;
         }
@@ -121,6 +123,8 @@ impl Engine {
         if let Some(watching) = &watching {
             view.unwatch(watching);
         }
+        let occupancy = &shared.keyspace.occupancy;
+        let _during = is_much.then(|| occupancy.during());
         let mut flow = Flow::Next;
         if is_broken {
             Reply::new(out, session.protocol).null_array();
@@ -128,6 +132,10 @@ impl Engine {
             Reply::new(out, session.protocol).array(steps.len());
             session.is_nested = true;
             for step in &steps {
+                if is_much {
+                    // A script among them says that it is over.
+                    occupancy.begin();
+                }
                 flow = self.step(session, *step, &mut view, batch, out, flow);
             }
             session.is_nested = false;

@@ -26,6 +26,8 @@ pub struct Changes {
     pub(super) is_dirty: bool,
     /// The earliest deadline set, in milliseconds; `u64::MAX` for none.
     pub(super) earliest_ms: u64,
+    /// Bytes of the largest value that it has left.
+    pub(super) largest: usize,
     aftermath: Option<Box<Aftermath>>,
 }
 
@@ -54,7 +56,7 @@ struct Happened {
 impl Changes {
     #[inline]
     pub(super) fn new(is_recorded: bool, events: Events) -> Self {
-        Self { is_recorded, events, is_dirty: false, earliest_ms: u64::MAX, aftermath: None }
+        Self { is_recorded, events, is_dirty: false, earliest_ms: u64::MAX, largest: 0, aftermath: None }
     }
 
     #[cold]
@@ -81,6 +83,12 @@ impl Changes {
         if let Some(deadline) = deadline {
             self.earliest_ms = self.earliest_ms.min(deadline.as_millis());
         }
+    }
+
+    /// A value takes that many bytes from now on.
+    #[inline]
+    pub(super) fn grew_to(&mut self, bytes: usize) {
+        self.largest = self.largest.max(bytes);
     }
 
     /// An event of the keyspace: its class's letter in `notify-keyspace-events`, its name, its key.

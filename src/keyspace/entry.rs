@@ -102,7 +102,9 @@ impl<'v> Entry<'v> {
         let (id, hash, shard) = (occupied.id, occupied.place.hash, &mut *occupied.place.shard);
         if let Some(object) = shard.object_mut(id) {
             edit.apply(object);
+            let bytes = object.shape().heap_bytes();
             shard.rearm(id, hash);
+            occupied.place.changes.grew_to(bytes);
         }
         occupied.place.changes.is_dirty = true;
     }
@@ -290,6 +292,23 @@ impl Occupied<'_> {
         self.place.changes.arm(shard.earliest_deadline(id));
         self.place.changes.record(|| put(shard, id, database, key));
         self.place.touched();
+        self.grew();
+    }
+
+    /// The value has another size than before.
+    #[inline]
+    pub(super) fn grew(&mut self) {
+        let bytes = self.value_bytes();
+        self.place.changes.grew_to(bytes);
+    }
+
+    /// Bytes that the value takes.
+    #[inline]
+    pub(super) fn value_bytes(&self) -> usize {
+        match self.place.shard.object(self.id) {
+            Some(object) => object.shape().heap_bytes(),
+            None => self.place.shard.value(self.id).len(),
+        }
     }
 }
 
@@ -336,6 +355,7 @@ impl<'v> Vacant<'v> {
         self.changes.record(|| put(shard, id, database, key));
         self.touched();
         let mut occupied = Occupied { place: self, id };
+        occupied.grew();
         occupied.announce();
         occupied
     }

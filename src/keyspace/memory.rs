@@ -1,9 +1,10 @@
-//! How much memory the shards have in use, as one number that anybody may read: for `maxmemory`.
+//! How much memory the shards have in use, as one number that anybody may read: for `maxmemory`; and how large the largest
+//! value is, for whoever is to tell how long a call may take.
 //!
 //! Rule    nobody pays for it before somebody asks. From then on a shard that was changed adds the difference when it is
 //!         let go, and a few bytes are no difference: a server that takes and releases locks writes nothing here.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use super::locked::Patience;
 use super::{Held, Keyspace};
@@ -13,6 +14,34 @@ use super::{Held, Keyspace};
 pub(super) struct Memory {
     is_asked_for: AtomicBool,
     used: AtomicU64,
+}
+
+/// The largest value that there has been, about: what the work of a call is measured by before it is done.
+#[derive(Debug)]
+pub(super) struct Largest(AtomicUsize);
+
+/// Bytes of a value that are not worth being noted.
+const SMALL_BYTES: usize = 1024;
+
+impl Default for Largest {
+    fn default() -> Self {
+        Self(AtomicUsize::new(SMALL_BYTES))
+    }
+}
+
+impl Largest {
+    /// A call has left a value of that many bytes, and none larger.
+    #[inline]
+    pub(super) fn learn(&self, bytes: usize) {
+        if bytes > SMALL_BYTES {
+            self.0.fetch_max(bytes, Relaxed);
+        }
+    }
+
+    /// Nothing is left.
+    pub(super) fn forget(&self) {
+        self.0.store(SMALL_BYTES, Relaxed);
+    }
 }
 
 /// Differences below this are kept back by the shard.
@@ -44,6 +73,13 @@ impl Keyspace {
             self.ask_all();
         }
         self.memory.used.load(Relaxed)
+    }
+
+    /// Bytes of the largest value that there has been since all were removed; an object counts with what its elements take.
+    /// At least a kibibyte.
+    #[inline]
+    pub fn largest_bytes(&self) -> u64 {
+        self.largest.0.load(Relaxed) as u64
     }
 
     /// Asks every shard for the first time; one that a long call holds tells when it is let go.

@@ -59,7 +59,7 @@ use crate::state::transaction::{Watch, Watching};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard};
 use crate::types::Seed;
 use locked::Patience;
-use memory::Memory;
+use memory::{Largest, Memory};
 use observers::Observers;
 use parked::Parked;
 
@@ -83,6 +83,7 @@ pub struct Keyspace {
     next_record: AtomicU64,
     alarm: Alarm,
     memory: Memory,
+    largest: Largest,
     /// Whether a long call holds every shard.
     pub occupancy: Arc<Occupancy>,
     /// What is to be taken out of shards once a long call has let them go.
@@ -226,6 +227,7 @@ impl Keyspace {
             next_record: AtomicU64::new(0),
             alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), ring: Box::new(ring) },
             memory: Memory::default(),
+            largest: Largest::default(),
             occupancy: Arc::default(),
             leftovers: Mutex::new(Vec::new()),
             tick_from: AtomicUsize::new(0),
@@ -323,6 +325,7 @@ impl Keyspace {
     pub fn apply(&self, mutation: &Mutation, now: Now) {
         let mut view = View::lock(self, Reach::All, 0, now, Events::default());
         view.apply(mutation);
+        view.tell_size();
     }
 
     /// Panics if a shard contradicts itself. For tests and simulation.

@@ -1,4 +1,4 @@
-//! A long call that holds every shard, and the clients who come again when it is over.
+//! A long call that holds shards, and the clients who come again when it is over.
 //!
 //! Rule    whoever meets a shard of a long call enters the list, or is told that the call is over, both under the
 //!         list's lock; the call ends by emptying the list under the same lock. Nobody is forgotten.
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use crate::state::clients::{Client, ClientId};
 use crate::sync::{AtomicBool, Mutex};
 
-/// Whether a long call holds every shard, and who waits for its end.
+/// Whether a long call holds shards, and who waits for its end.
 pub struct Occupancy {
     is_on: AtomicBool,
     later: Mutex<BTreeMap<ClientId, Arc<Client>>>,
@@ -24,13 +24,19 @@ impl Default for Occupancy {
 }
 
 impl Occupancy {
-    /// The call that holds every shard takes long: nobody is to wait for it with a thread. Said by the call itself, as
+    /// The call that holds these shards takes long: nobody is to wait for it with a thread. Said by the call itself, as
     /// often as it likes.
     pub fn begin(&self) {
         self.is_on.swap(true, AcqRel);
     }
 
-    /// The call is over and has let every shard go.
+    /// The same for as long as what it returns is kept.
+    pub fn during(self: &Arc<Self>) -> During {
+        self.begin();
+        During(Arc::clone(self))
+    }
+
+    /// The call is over and has let its shards go.
     pub fn end(&self) {
         let mut later = self.later.lock();
         self.is_on.swap(false, AcqRel);
@@ -39,7 +45,7 @@ impl Occupancy {
         clients.values().for_each(|client| client.wake());
     }
 
-    /// Whether a long call holds every shard.
+    /// Whether a long call holds shards.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on.load(Acquire)
@@ -53,6 +59,16 @@ impl Occupancy {
         }
         later.insert(client.id, Arc::clone(client));
         true
+    }
+}
+
+/// A long call, while it is held; to be dropped when the call has let its shards go.
+#[derive(Debug)]
+pub struct During(Arc<Occupancy>);
+
+impl Drop for During {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

@@ -141,6 +141,7 @@ impl<'k> View<'k> {
             if self.changes.earliest_ms != u64::MAX {
                 self.keyspace.rearm(self.changes.earliest_ms);
             }
+            self.tell_size();
             let memory = &self.keyspace.memory;
             if memory.is_asked_for() {
                 self.locked.each(|_, held| memory.learn(held));
@@ -149,6 +150,21 @@ impl<'k> View<'k> {
         self.changes.tell(audience, self.author);
         // What is dropped with the view may be large, and take time: not while the shards are locked.
         self.locked = Locked::default();
+    }
+
+    /// The keyspace learns how large a value has become.
+    #[inline]
+    pub(super) fn tell_size(&self) {
+        self.keyspace.largest.learn(self.changes.largest);
+    }
+
+    /// Bytes that the value under a key takes; zero where there is none. Nothing is counted, and the key does not count as
+    /// used.
+    pub fn value_bytes(&mut self, key: &[u8]) -> usize {
+        match self.entry_as_it_is(key) {
+            Entry::Occupied(occupied) => occupied.value_bytes(),
+            Entry::Vacant(_) => 0,
+        }
     }
 
     /// From now on these events are asked for: a request of a transaction may have asked.

@@ -3,6 +3,7 @@
 //! Rule    a status or error line never carries CR or LF, whatever is put into it.
 //! Source  RESP2 and RESP3 specifications; what each RESP3 type becomes in RESP2 is as in Redis 7.0.
 
+use crate::limits::REPLY_BYTES_MAX;
 use crate::number::double::Text;
 
 /// The version of RESP that a client speaks.
@@ -85,10 +86,13 @@ impl<'a> Reply<'a> {
         self.integer(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
-    /// A bulk string.
+    /// A bulk string. Left out of an output that has [`REPLY_BYTES_MAX`] already: nobody will be sent that.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.headed(b'$', bytes.len() as i64);
+        if self.out.len() >= REPLY_BYTES_MAX {
+            return;
+        }
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
     }
@@ -261,6 +265,14 @@ mod tests {
         assert_eq!(both(|r| r.verbatim("hi")), pair("$2|hi|", "=6|txt:hi|"));
         assert_eq!(both(|r| r.integer(-12)), pair(":-12|", ":-12|"));
         assert_eq!(both(|r| r.bulk(b"a\r\n")), pair("$3|a||", "$3|a||"));
+    }
+
+    #[test]
+    fn an_output_that_nobody_will_be_sent_grows_by_heads_alone() {
+        // The system gives no memory for zeros that nobody looks at.
+        let mut out = vec![0; REPLY_BYTES_MAX];
+        Reply::new(&mut out, Protocol::Resp2).bulk(&[b'x'; 100]);
+        assert_eq!(&out[REPLY_BYTES_MAX..], b"$100\r\n");
     }
 
     #[test]

@@ -1,46 +1,211 @@
-//! Whether a script could take long, as far as its words tell.
+//! How much a script could do, as far as its words tell, before it runs.
 //!
-//! Rule    a script that takes long may hold a thread, and has to be kept away from those that serve connections; to send it
-//!         away costs more than most scripts do. So the answer is yes whenever the words do not rule it out, and no only
-//!         where they do: no recursion, no search, no loop but one that counts to a number which stands there.
+//! Rule    a script that takes long may hold a thread, and has to be kept away from those that serve connections. So what the
+//!         words do not rule out counts as possible: no loop but one that counts to a number which stands there, nothing is
+//!         called but what is known to be short, by its own name, and no command but one that is named there.
+//! Unit    bytes: a nanosecond or a few for each. Whatever a script looks at is no larger than the largest value there is,
+//!         or than what it is given, or than what it has joined of them.
 //! Source  Lua 5.1 reference manual, section 2.4.
 
+use super::Inputs;
 use super::lexer::{Lexeme, TOKENS_MAX, Token, tokens};
 
-/// Whether a script could take long: written out without its loops, it would be longer than any script without loops that
-/// is looked at, or it has a function of its own, a loop whose end is not known, or calls what may work for long on little.
-/// One that hides its words, in a key of a table that it computes, is held by its budget all the same.
-pub fn may_run_long(text: &[u8]) -> bool {
-    let Ok(lexemes) = tokens(text) else { return true };
-    // How often each open block runs for every time that the script does, the script itself first.
-    let mut rounds = vec![1_usize];
-    let (mut length, mut joints) = (0_usize, 0);
-    let mut rest = lexemes.as_slice();
-    while let Some((lexeme, behind)) = rest.split_first() {
-        rest = behind;
-        let now = rounds.last().copied().unwrap_or(1);
-        length = length.saturating_add(now);
-        match &lexeme.token {
-            Token::Mark("while" | "repeat" | "function") => return true,
-            Token::Mark("for") => match Counted::read(behind) {
-                Some(Counted { rounds: more, behind }) => {
-                    rounds.push(now.saturating_mul(more));
-                    rest = behind;
-                }
-                None => return true,
-            },
-            Token::Mark("do" | "if") => rounds.push(now),
-            Token::Mark("end") => drop(rounds.pop()),
-            Token::Mark("..") => joints += now,
-            Token::Name(name) if is_long(name.as_bytes()) => return true,
-            Token::Text(text) if is_long(text) => return true,
-            _ => {}
-        }
-        if length > TOKENS_MAX || joints > JOINTS_MAX {
-            return true;
+/// What a script does at most, in proportion to values: each number counts how often.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Effort {
+    /// Values looked at: arguments of commands and functions, comparisons, joints.
+    pub touches: u64,
+    /// Messages published.
+    pub publications: u64,
+    /// Texts joined: each time may double one.
+    pub joints: u64,
+    /// Texts made of many: each time one may become as many times longer as there are values.
+    pub gathers: u64,
+    /// Whether a call takes as many arguments as a list has elements.
+    pub spreads: bool,
+}
+
+/// What an effort is in proportion to.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Bytes of the largest value.
+    pub largest: u64,
+    /// Who may hear a message.
+    pub listeners: u64,
+}
+
+/// Bytes that it is as much to look at as to tell one listener.
+const LISTENER_BYTES: u64 = 128;
+
+impl Effort {
+    /// Both.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            touches: self.touches.saturating_add(other.touches),
+            publications: self.publications.saturating_add(other.publications),
+            joints: self.joints.saturating_add(other.joints),
+            gathers: self.gathers.saturating_add(other.gathers),
+            spreads: self.spreads | other.spreads,
         }
     }
-    false
+
+    /// The same so many times.
+    #[must_use]
+    pub fn times(self, times: u64) -> Self {
+        Self {
+            touches: self.touches.saturating_mul(times),
+            publications: self.publications.saturating_mul(times),
+            joints: self.joints.saturating_mul(times),
+            gathers: self.gathers.saturating_mul(times),
+            ..self
+        }
+    }
+
+    /// The work that it may be on these KEYS and ARGV.
+    pub fn work(&self, inputs: Inputs<'_>, sizes: Sizes) -> u64 {
+        let given: u64 = inputs.keys.iter().chain(inputs.args.iter()).map(|word| word.len() as u64).sum();
+        let words = self.touches.saturating_add((inputs.keys.len() + inputs.args.len()) as u64);
+        let touches = self.touches.saturating_mul(if self.spreads { words } else { 1 });
+        self.work_on(touches, sizes.largest.saturating_add(given), sizes.listeners)
+    }
+
+    /// The same whatever the inputs, for a script that does little with each of them and needs no more than is said once.
+    #[inline]
+    pub fn work_of_little(&self, sizes: Sizes) -> u64 {
+        self.work_on(self.touches, sizes.largest, sizes.listeners)
+    }
+
+    #[inline]
+    fn work_on(&self, touches: u64, largest: u64, listeners: u64) -> u64 {
+        let published = self.publications.saturating_mul(listeners).saturating_mul(LISTENER_BYTES);
+        touches.saturating_mul(self.growth()).saturating_mul(largest).saturating_add(published)
+    }
+
+    /// How many times longer than what it is given a text may become.
+    fn growth(&self) -> u64 {
+        let doubled = 2_u64.saturating_pow(u32::try_from(self.joints).unwrap_or(u32::MAX));
+        let gathered = self.touches.saturating_pow(u32::try_from(self.gathers).unwrap_or(u32::MAX));
+        doubled.saturating_mul(gathered.max(1))
+    }
+}
+
+/// What the script does at most; `None` where its words do not tell. `is_brief` says of a command whether it looks at
+/// nothing but the keys that it is given, and leaves nothing larger than it found.
+pub fn effort(text: &[u8], is_brief: impl Fn(&[u8]) -> bool) -> Option<Effort> {
+    let lexemes = tokens(text).ok()?;
+    let mut reader = Reader { rounds: vec![1], length: 0, effort: Effort::default(), is_brief };
+    let mut at = 0;
+    while let Some((lexeme, behind)) = lexemes[at..].split_first() {
+        at = lexemes.len() - reader.token(&lexemes[..at], &lexeme.token, behind)?.len();
+    }
+    Some(reader.effort)
+}
+
+struct Reader<B> {
+    /// How often each open block runs for every time that the script does, the script itself first.
+    rounds: Vec<usize>,
+    /// Tokens, as if all loops were written out.
+    length: usize,
+    effort: Effort,
+    is_brief: B,
+}
+
+impl<B: Fn(&[u8]) -> bool> Reader<B> {
+    /// Takes a token between those `before` and `behind`; what is left to be read.
+    fn token<'t, 'a>(
+        &mut self,
+        before: &[Lexeme<'_>],
+        token: &Token<'_>,
+        behind: &'t [Lexeme<'a>],
+    ) -> Option<&'t [Lexeme<'a>]> {
+        let now = self.rounds.last().copied().unwrap_or(1);
+        self.length = self.length.saturating_add(now);
+        let last = before.last().map(|lexeme| &lexeme.token);
+        match token {
+            // A method is whatever its object says.
+            Token::Mark("while" | "repeat" | "function" | ":") => return None,
+            Token::Mark("for") => {
+                let Counted { rounds, behind } = Counted::read(behind)?;
+                self.rounds.push(now.saturating_mul(rounds));
+                return Some(behind);
+            }
+            Token::Mark("do" | "if") => self.rounds.push(now),
+            Token::Mark("end") => drop(self.rounds.pop()),
+            // `f "text"` and `f {}` are calls, too, and so is whatever stands before a parenthesis.
+            Token::Mark("(") if last.is_some_and(is_value) => return None,
+            Token::Mark("{") | Token::Text(_) if last.is_some_and(|last| is_value(last) || is_name(last)) => {
+                return None;
+            }
+            Token::Mark("..") => {
+                self.effort.joints += now as u64;
+                self.effort.touches += now as u64;
+            }
+            Token::Mark("(" | "," | "<" | ">" | "<=" | ">=") => self.effort.touches += now as u64,
+            Token::Name(name) => self.name(before, name, behind, now as u64)?,
+            _ => {}
+        }
+        (self.length <= TOKENS_MAX).then_some(behind)
+    }
+
+    /// A name. One that stands for a function is only ever called, a function of a library only by both their names: so
+    /// that no value of the script is a function.
+    fn name(&mut self, before: &[Lexeme<'_>], name: &str, behind: &[Lexeme<'_>], now: u64) -> Option<()> {
+        let is_called = behind.first().is_some_and(|next| next.token.is("("));
+        let is_field = |before: &[Lexeme<'_>]| before.last().is_some_and(|last| last.token.is("."));
+        let is_short = match before {
+            [owners @ .., Lexeme { token: Token::Name(library), .. }, dot]
+                if dot.token.is(".") && LIBRARIES.contains(library) && !is_field(owners) =>
+            {
+                if is_called {
+                    self.call(name, &behind[1..], now)
+                } else {
+                    is_constant(name)
+                }
+            }
+            _ if is_field(before) => !is_called,
+            _ if LIBRARIES.contains(&name) => behind.first().is_some_and(|next| next.token.is(".")),
+            _ if FUNCTIONS.contains(&name) => is_called,
+            _ => !is_called && !HIDDEN.contains(&name),
+        };
+        self.effort.spreads |= name == "unpack";
+        is_short.then_some(())
+    }
+
+    /// A call to a function of a library, with these `arguments` and what follows them; whether it is short.
+    fn call(&mut self, function: &str, arguments: &[Lexeme<'_>], now: u64) -> bool {
+        match function {
+            "call" | "pcall" => {
+                let [Lexeme { token: Token::Text(command), .. }, next, ..] = arguments else { return false };
+                if !next.token.is_any(&[",", ")"]) {
+                    return false;
+                }
+                let is =
+                    |names: &[&str]| names.iter().any(|name| command.eq_ignore_ascii_case(name.as_bytes()));
+                self.effort.publications += if is(&["PUBLISH", "SPUBLISH"]) { now } else { 0 };
+                !is(GROWING) && (self.is_brief)(command)
+            }
+            "concat" | "format" => {
+                self.effort.gathers += now;
+                true
+            }
+            function => SHORT.contains(&function),
+        }
+    }
+}
+
+/// Whether a token may be the end of a value, other than a name.
+fn is_value(token: &Token<'_>) -> bool {
+    matches!(token, Token::Text(_)) || token.is_any(&[")", "]", "}"])
+}
+
+fn is_name(token: &Token<'_>) -> bool {
+    matches!(token, Token::Name(_))
+}
+
+/// What libraries have beside functions.
+fn is_constant(field: &str) -> bool {
+    field.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_') || matches!(field, "huge" | "pi")
 }
 
 /// The head of a loop that counts from one numeral to another.
@@ -63,55 +228,95 @@ impl<'t, 'a> Counted<'t, 'a> {
     }
 }
 
-fn is_long(name: &[u8]) -> bool {
-    LONG_NAMES.contains(&name)
-}
+/// Commands that may leave more than they found, and more than they were given.
+const GROWING: &[&str] = &["APPEND", "SETRANGE"];
 
-/// Functions whose work is not in proportion to the script's text.
-const LONG_NAMES: &[&[u8]] = &[
-    b"find",
-    b"match",
-    b"gmatch",
-    b"gfind",
-    b"gsub",
-    b"rep",
-    b"sort",
-    b"load",
-    b"loadstring",
-    b"foreach",
-    b"foreachi",
-    // They take long for each byte, and what they read may come from anywhere; a table in many places is written as often.
-    b"cjson",
-    b"cmsgpack",
-    b"encode",
-    b"decode",
-    b"pack",
+/// Libraries with short functions.
+const LIBRARIES: &[&str] = &["bit", "math", "os", "redis", "server", "string", "table"];
+
+/// Their functions that take no longer than it takes to look once at what they are given, and answer with one value.
+const SHORT: &[&str] = &[
+    "abs",
+    "arshift",
+    "band",
+    "bnot",
+    "bor",
+    "bswap",
+    "bxor",
+    "ceil",
+    "clock",
+    "error_reply",
+    "floor",
+    "fmod",
+    "getn",
+    "insert",
+    "len",
+    "log",
+    "lower",
+    "lshift",
+    "max",
+    "min",
+    "mod",
+    "pow",
+    "random",
+    "randomseed",
+    "remove",
+    "replicate_commands",
+    "reverse",
+    "rol",
+    "ror",
+    "rshift",
+    "set_repl",
+    "setresp",
+    "sha1hex",
+    "sqrt",
+    "status_reply",
+    "sub",
+    "tobit",
+    "tohex",
+    "upper",
 ];
 
-/// How often a script may join texts: each time may double one, and what works in proportion to it then takes long.
-const JOINTS_MAX: usize = 8;
+/// Short functions that belong to no library.
+const FUNCTIONS: &[&str] = &["assert", "error", "select", "tonumber", "tostring", "type", "unpack"];
+
+/// What else a name of a script's world may stand for: ways to a function that its words do not show.
+const HIDDEN: &[&str] = &["_G", "cjson", "cmsgpack", "coroutine", "debug", "package"];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn is_told(text: &str) -> bool {
+        let is_brief = |name: &[u8]| !name.eq_ignore_ascii_case(b"KEYS");
+        effort(text.as_bytes(), is_brief).is_some()
+    }
+
+    fn of(text: &str) -> Effort {
+        effort(text.as_bytes(), |_| true).unwrap()
+    }
+
     #[test]
-    fn a_script_without_loops_and_searches_does_not_run_long() {
+    fn a_script_that_shows_what_it_calls_is_told_by_its_words() {
         for text in [
             "local n = redis.call('incr', KEYS[1]) if n == 1 then return n end return ARGV[1]",
             "return redis.call('set', 'while', 'for') -- while true do end",
             "do local a = {} if a then return 1 elseif b then return 2 else return 3 end end",
             "local t = {} t.key = 'lock:' .. KEYS[1] .. ':' .. ARGV[1] return redis.sha1hex(t.key)",
+            "redis.log(redis.LOG_WARNING, 'x') local max, len = math.huge, #KEYS return {max, len, (1 + 2) * 3}",
+            "redis.setresp(3) return {'find', server.pcall('GET', 'rep').x, type(nil)}",
+            "if redis.call('get', KEYS[1]) then (nil).x = 1 end",
         ] {
-            assert!(!may_run_long(text.as_bytes()), "{text}");
+            assert!(is_told(text), "{text}");
         }
     }
 
     #[test]
     fn a_loop_that_counts_to_a_small_number_is_as_good_as_written_out() {
-        let words = "for i = 1, 5 do if redis.call('get', KEYS[1]) then n = n + 1 end end";
-        assert!(!may_run_long(words.as_bytes()));
-        assert!(!may_run_long(b"for i = 1, 10 do for j = 1, 10 do n = n + 1 end end for i = 9, 1 do end"));
+        let once = of("redis.call('get', KEYS[1])");
+        assert_eq!(once, Effort { touches: 2, ..Effort::default() });
+        assert_eq!(of("for i = 1, 5 do redis.call('get', KEYS[1]) end"), once.times(5));
+        assert!(is_told("for i = 1, 10 do for j = 1, 10 do n = n + 1 end end for i = 9, 1 do end"));
         for text in [
             "for i = 1, 10 do for j = 1, 10 do for k = 1, 10 do n = n + 1 end end end",
             "for i = 1, 1e9 do end",
@@ -124,28 +329,60 @@ mod tests {
             "for i = 1, #KEYS do end",
             "for _, key in ipairs(KEYS) do end",
         ] {
-            assert!(may_run_long(text.as_bytes()), "{text}");
+            assert!(!is_told(text), "{text}");
         }
     }
 
     #[test]
-    fn what_is_not_known_to_be_short_may_be_long() {
+    fn what_is_not_known_to_be_short_is_not_told() {
         for text in [
             "while true do end",
             "repeat until false",
             "local function f() return f() end return f()",
             "return ('x'):rep(2^28)",
             "return string['rep']('x', 2^28)",
+            "return string.rep('x', 2^28)",
+            "local f = string.rep return f('x', 2^28)",
             "return cjson.encode(t)",
             "return cjson['decode'](ARGV[1])",
             "local library = cmsgpack return library.unpack(ARGV[1])",
-            "local s = '1,' for i = 1, 9 do s = s .. s end return redis.sha1hex(s)",
-            "local s = ARGV[1] .. 1 .. 2 .. 3 .. 4 .. 5 .. 6 .. 7 .. 8 .. 9 return s",
+            "return redis.call('keys', '*')",
+            "return redis.call('k' .. 'eys', '*')",
+            "return redis.call(ARGV[1], '*')",
+            "return redis.call 'KEYS'",
+            "local call = redis.call return call('keys', '*')",
+            "return redis[ARGV[1]]('keys', '*')",
+            "local r = redis return r.call('keys', '*')",
+            "local tonumber = redis[ARGV[1]] return tonumber('keys', '*')",
+            "return pcall(redis.call, 'keys', '*')",
+            "return _G.redis.call('keys', '*')",
+            "return getfenv(0)",
+            "local t, s = {}, '' t[ARGV[1]] = s[ARGV[2]] return t.len(s, 1e9)",
+            "return redis.call('append', KEYS[1], ARGV[1])",
+            "return (redis.call)('get', 'k')",
             "end end for",
             "return 'open",
         ] {
-            assert!(may_run_long(text.as_bytes()), "{text}");
+            assert!(!is_told(text), "{text}");
         }
-        assert!(may_run_long(" a = 1".repeat(TOKENS_MAX).as_bytes()));
+        assert!(!is_told(&" a = 1".repeat(TOKENS_MAX)));
+    }
+
+    #[test]
+    fn work_grows_with_what_is_looked_at_and_with_what_it_may_become() {
+        let inputs = Inputs::new(&[], &[]);
+        let sizes = Sizes { largest: 1000, listeners: 10 };
+        let work = |text: &str| of(text).work(inputs, sizes);
+        assert_eq!(work("return 1"), 0);
+        assert_eq!(work("redis.call('get', KEYS[1])"), 2000);
+        assert_eq!(work("for i = 1, 100 do redis.call('get', KEYS[1]) end"), 200_000);
+        assert_eq!(work("local s = ARGV[1] .. ARGV[1]"), 2000);
+        assert_eq!(work("s = s .. s s = s .. s s = s .. s"), 8 * 3000);
+        assert_eq!(work("redis.call('publish', KEYS[1], 'x')"), 3000 + 10 * LISTENER_BYTES);
+        assert_eq!(work("redis.call('mget', unpack(KEYS))"), 3 * 3000);
+        assert!(work("for i = 1, 99 do s = s .. s end") > 1 << 60);
+        assert!(work("for i = 1, 99 do s = table.concat(t) end") > 1 << 60);
+        let given = [b"ten bytes.".as_slice(); 3];
+        assert_eq!(of("redis.call('get', KEYS[1])").work(Inputs::new(&given, &[]), sizes), 2 * 1030);
     }
 }

@@ -4,7 +4,7 @@
 //! Knows   nothing of shards or connections: a script makes its calls through a trait, [`plain::Calls`] for a plain one.
 //! Source  Lua 5.1 reference manual; Redis 7.0 `script.c`, `script_lua.c` for conversions and error texts.
 
-mod effort;
+pub mod effort;
 mod header;
 mod known;
 mod lexer;
@@ -15,7 +15,7 @@ pub mod plain;
 
 use crate::resp::Words;
 
-pub use effort::may_run_long;
+pub use effort::{Effort, Sizes, effort};
 pub use header::{Flags, Header, header};
 pub use known::{KNOWN, Known};
 pub use lexer::{SCRIPT_BYTES_MAX, TOKENS_MAX};

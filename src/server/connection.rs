@@ -20,7 +20,7 @@ use tokio::time::Sleep;
 use super::desk::{Desk, INPUT_BYTES_KEPT, OUTPUT_BYTES_BATCH, READ_BYTES, State};
 use super::house::House;
 use crate::clock::LockTime;
-use crate::limits::{UNAUTHENTICATED_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX};
+use crate::limits::{UNAUTHENTICATED_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX, WORK_MAX};
 use crate::state::clients::Client;
 use crate::state::session::Session;
 
@@ -274,6 +274,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
         for _ in 0..ROUNDS_PER_TURN {
             if ready!(this.round(cx)).is_err() {
                 return Poll::Ready(());
+            }
+            if matches!(&this.place, Place::Here(desk) if desk.session.work >= WORK_MAX) {
+                break;
             }
         }
         // Whoever never pauses would otherwise keep the thread.

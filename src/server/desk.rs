@@ -12,6 +12,7 @@ use super::house::House;
 use crate::clock::LockTime;
 use crate::engine::Flow;
 use crate::error::ProtocolError;
+use crate::limits::WORK_MAX;
 use crate::resp::{Decoder, Reply};
 use crate::state::metrics::Metrics;
 use crate::state::session::Session;
@@ -88,7 +89,7 @@ impl Desk {
     }
 
     /// Carries out the requests in the input, as far as they are whole and may run now. True when it stopped for the
-    /// sake of the output, and more may follow once that is sent.
+    /// sake of the output, and more may follow once that is sent; or for the sake of others, whose turn it is.
     pub(super) fn carry_out(&mut self) -> bool {
         let engine = &self.house.engine;
         match self.state {
@@ -110,7 +111,8 @@ impl Desk {
         let enough = self.output.len() + OUTPUT_BYTES_BATCH;
         let mut batch = engine.batch();
         let (mut taken, mut more) = (0, true);
-        while self.state == State::Open && self.output.len() < enough {
+        self.session.work = 0;
+        while self.state == State::Open && self.output.len() < enough && self.session.work < WORK_MAX {
             let buffer = &self.input[taken..];
             match self.decoder.next(buffer, engine.trust(&self.session)) {
                 Ok(Some(bytes)) => {
@@ -199,5 +201,34 @@ fn refuse(error: ProtocolError, metrics: &Metrics, session: &Session, output: &m
         metrics.query_limit_disconnections.add(1);
     } else {
         Reply::new(output, session.protocol).error_bytes(&error.line());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::REPLY_BYTES_MAX;
+    use crate::server::Builder;
+    use crate::state::clients::Client;
+
+    #[tokio::test]
+    async fn whoever_asks_for_too_much_is_cut_off() {
+        let server = Builder::default().start().await.unwrap();
+        let house = server.house().clone();
+        let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
+        let mut desk = Desk::new(house.clone(), house.engine.connect(client));
+        desk.input.extend_from_slice(b"SET k 0123456789\r\nGET k\r\n");
+        desk.carry_out();
+        assert_eq!(desk.output, b"+OK\r\n$10\r\n0123456789\r\n");
+        // As if the same request had gathered so much; the system gives no memory for zeros that nobody looks at.
+        desk.output = vec![0; REPLY_BYTES_MAX - 10];
+        let mut batch = house.engine.batch();
+        desk.input.extend_from_slice(b"GET k\r\nGET k\r\n");
+        let bytes = desk.decoder.next(&desk.input, house.engine.trust(&desk.session)).unwrap();
+        assert_eq!(bytes, Some(7));
+        let request = desk.decoder.request(&desk.input);
+        let flow = house.engine.execute(&mut desk.session, request, &mut batch, &mut desk.output);
+        assert_eq!((flow, desk.output.len()), (Flow::Close, REPLY_BYTES_MAX - 10));
+        assert!(desk.session.client.is_cut());
     }
 }

@@ -42,6 +42,8 @@ pub struct Channels {
     listeners: PerKind<Listeners>,
     /// Subscriptions to patterns, so that a publication without any pays nothing for them.
     to_patterns: AtomicUsize,
+    /// Subscriptions of all kinds.
+    total: AtomicUsize,
 }
 
 impl Channels {
@@ -52,11 +54,13 @@ impl Channels {
         Self {
             listeners: Kind::ALL.map(|_| DashMap::with_hasher(hasher.clone())),
             to_patterns: AtomicUsize::new(0),
+            total: AtomicUsize::new(0),
         }
     }
 
     /// `client` listens to `name` from now on, which it did not before.
     pub fn subscribe(&self, kind: Kind, name: &Bytes, client: &Arc<Client>) {
+        self.total.fetch_add(1, Relaxed);
         if kind == Kind::Pattern {
             self.to_patterns.fetch_add(1, Relaxed);
         }
@@ -73,9 +77,16 @@ impl Channels {
             left = before - listening.len();
         }
         listeners.remove_if(name, |_, listening| listening.is_empty());
+        self.total.fetch_sub(left, Relaxed);
         if kind == Kind::Pattern {
             self.to_patterns.fetch_sub(left, Relaxed);
         }
+    }
+
+    /// How many subscriptions there are: to be told of one message takes no more work than so many.
+    #[inline]
+    pub fn subscriptions(&self) -> u64 {
+        self.total.load(Relaxed) as u64
     }
 
     /// Delivers `payload` to everybody who listens to `channel` or to a pattern that it fits; says to how many.

@@ -34,6 +34,8 @@ pub struct Session {
     pub parked: Option<Parked>,
     /// Whether what takes long may hold the thread that carries out its requests.
     pub may_be_held: bool,
+    /// Work done since the batch of requests began, in about nanoseconds; of what is known to be short none is counted.
+    pub work: u64,
     /// The requests since MULTI.
     pub transaction: Option<Box<Transaction>>,
     /// The keys it watches, for its next EXEC.
@@ -94,6 +96,7 @@ impl Session {
             authenticated,
             parked: None,
             may_be_held: true,
+            work: 0,
             transaction: None,
             watching: None,
             is_nested: false,

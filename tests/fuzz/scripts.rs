@@ -7,9 +7,9 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use redlatch::scripts::Inputs;
-use redlatch::scripts::SCRIPT_BYTES_MAX;
+use redlatch::limits::WORK_MAX;
 use redlatch::scripts::plain::Program;
+use redlatch::scripts::{Inputs, SCRIPT_BYTES_MAX, Sizes};
 
 use crate::draw::Draw;
 use crate::mutate;
@@ -47,7 +47,8 @@ impl Worlds {
             let keys = &KEYS[..draw.below(KEYS.len() + 1)];
             let args = draw.args(&String::from_utf8_lossy(text));
             let state = draw.state(keys);
-            if !program.fits(Inputs::new(keys, &args)) {
+            let inputs = Inputs::new(keys, &args);
+            if !program.fits(inputs) || program.work(inputs, SIZES) > WORK_MAX {
                 continue;
             }
             let expected = self.interpreted.run(&state, &detour, keys, &args);
@@ -71,6 +72,8 @@ fn read(text: &[u8]) -> Option<Program> {
     Some(program)
 }
 
+/// More than a script leaves behind that is not much work.
+const SIZES: Sizes = Sizes { largest: 64 * 1024, listeners: 16 };
 /// Runs of each plain script.
 const TURNS: usize = 3;
 const KEYS: &[&[u8]] = &[b"k1", b"k2", b"k3"];

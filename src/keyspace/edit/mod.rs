@@ -104,6 +104,8 @@ impl<'v, T: Typed> Editor<'v, T> {
 impl<T: Typed> Drop for Editor<'_, T> {
     fn drop(&mut self) {
         if self.is_changed {
+            let bytes = self.get().heap_bytes();
+            self.occupied.place.changes.grew_to(bytes);
             self.occupied.rearm();
             self.occupied.touch();
             self.occupied.place.touched();

@@ -20,6 +20,11 @@ impl View<'_> {
         self.changes.record(|| Mutation::Clear { database });
     }
 
+    /// Every database has been cleared: there is no value left that could take long.
+    pub fn forget_sizes(&mut self) {
+        self.keyspace.largest.forget();
+    }
+
     /// Two databases change places. The view must have locked all shards.
     pub fn swap(&mut self, a: u16, b: u16) {
         let (keyspace, changes) = (self.keyspace, &mut self.changes);

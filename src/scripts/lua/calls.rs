@@ -52,8 +52,8 @@ pub enum Level {
     Warning,
 }
 
-/// A call is about as much work as so many instructions.
-const STEPS_PER_CALL: usize = 100;
+/// A call is about as much work as so many steps, beside what it answers.
+const STEPS_PER_CALL: usize = 2000;
 /// Bytes of reply that are kept from one call to the next.
 const REPLY_BYTES_KEPT: usize = 64 * 1024;
 
@@ -73,6 +73,7 @@ impl Called for Server<'_> {
             return self.stopped(stack);
         }
         match self.carry_out(stack) {
+            Ok(()) if self.budget.charge(self.reply.len()).is_err() => self.stopped(stack),
             Ok(()) => self.answer(stack),
             Err(text) => self.failure(stack, text.as_bytes(), false),
         }

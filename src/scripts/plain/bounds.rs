@@ -1,4 +1,4 @@
-//! What a script may do, read off its tree before it runs: which commands, on which keys, how often.
+//! What a script may do, read off its tree before it runs: which commands, on which keys, how often, and how much that is.
 //!
 //! Owns    the rule by which a script is plain: it calls commands that are listed in `commands`, and its loops run over KEYS,
 //!         ARGV, lists of its own, or as often as a small number says.
@@ -7,10 +7,9 @@
 
 use super::commands::{self, Keys};
 use super::parse::Parsed;
+use super::toll::{LOOPS_MAX, Loop, TURNS_MAX, Toll, Turns};
 use super::tree::{Builtin, Call, Expression, Operator, Slot, Statement};
-
-/// The most KEYS, and the most ARGV, of a call to a script that has a loop, and the largest number that may bound one.
-pub(super) const TURNS_MAX: usize = 1_000;
+use crate::scripts::effort::Effort;
 
 /// What can be told of a script before it runs.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +26,8 @@ pub(super) struct Bounds {
     pub(super) has_loop: bool,
     /// Which ARGV say how often a loop runs.
     pub(super) turns: Vec<u16>,
+    /// How much that is.
+    pub(super) toll: Toll,
 }
 
 impl Bounds {
@@ -47,24 +48,20 @@ pub(super) enum Undeclared {
 
 /// The bounds of a script; `None` where it has none that can be told.
 pub(super) fn bounds(script: &Parsed) -> Option<Bounds> {
-    let mut reader =
-        Reader { origins: vec![Origin::Unset; script.slots], bounds: Bounds::default(), in_loop: false };
+    let origins = vec![Origin::Unset; script.slots];
+    let mut reader = Reader { origins, bounds: Bounds::default(), toll: Toll::default(), turn: None };
     for function in &script.functions {
         function.parameters.iter().for_each(|slot| reader.origins[usize::from(*slot)] = Origin::Many);
         reader.origins(&function.body);
     }
     reader.origins(&script.body);
-    let looping = script.functions.iter().map(|function| {
-        reader.in_loop = false;
-        let before = std::mem::take(&mut reader.bounds.has_loop);
+    let tolls = script.functions.iter().map(|function| {
         reader.block(&function.body, &[])?;
-        let loops = std::mem::replace(&mut reader.bounds.has_loop, before);
-        reader.bounds.has_loop |= loops;
-        Some(loops)
+        Some(std::mem::take(&mut reader.toll))
     });
-    let looping = looping.collect::<Option<Vec<bool>>>()?;
-    reader.block(&script.body, &looping)?;
-    Some(reader.bounds)
+    let tolls = tolls.collect::<Option<Vec<Toll>>>()?;
+    reader.block(&script.body, &tolls)?;
+    Some(Bounds { toll: reader.toll, ..reader.bounds })
 }
 
 /// Where the value of a local comes from.
@@ -82,7 +79,10 @@ enum Origin<'t> {
 struct Reader<'t> {
     origins: Vec<Origin<'t>>,
     bounds: Bounds,
-    in_loop: bool,
+    /// Of what is being read: a function, or the script itself.
+    toll: Toll,
+    /// The loop that is being read.
+    turn: Option<Loop>,
 }
 
 impl<'t> Reader<'t> {
@@ -115,86 +115,126 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Checks statements; `looping` tells of each function whether it has a loop, and is empty inside functions.
-    fn block(&mut self, block: &'t [Statement], looping: &[bool]) -> Option<()> {
+    /// Checks statements; `tolls` are those of the functions, and there are none inside functions.
+    fn block(&mut self, block: &'t [Statement], tolls: &[Toll]) -> Option<()> {
         for statement in block {
             match statement {
-                Statement::Assign { value, .. }
-                | Statement::Evaluate(value)
-                | Statement::Local { value, .. }
-                | Statement::Return(value) => self.value(value, looping)?,
+                Statement::Evaluate(value) | Statement::Local { value, .. } | Statement::Return(value) => {
+                    self.value(value, tolls)?;
+                }
+                Statement::Assign { value, .. } => {
+                    self.value(value, tolls)?;
+                    if let Some(turn) = &mut self.turn {
+                        turn.accumulates |= may_grow(value);
+                    }
+                }
                 Statement::Break => {}
-                Statement::Do(body) => self.block(body, looping)?,
+                Statement::Do(body) => self.block(body, tolls)?,
                 Statement::Each { list, body, .. } => {
-                    let is_short =
-                        matches!(list, Expression::Keys | Expression::Arguments) || self.is_own(list);
-                    is_short.then_some(())?;
-                    self.repeated(body, looping)?;
+                    let turns = match list {
+                        Expression::Keys | Expression::Arguments => Turns { inputs: 1, ..Turns::default() },
+                        list if self.is_own(list) => Turns { own: 1, ..Turns::default() },
+                        _ => return None,
+                    };
+                    self.repeated(turns, body, tolls)?;
                 }
                 Statement::For { from, to, body, .. } => {
-                    self.turns(from, 0)?;
-                    self.turns(to, 0)?;
-                    self.repeated(body, looping)?;
+                    let mut turns = Turns { said: 1, ..Turns::default() };
+                    self.turns(from, &mut turns, 0)?;
+                    self.turns(to, &mut turns, 0)?;
+                    self.repeated(turns, body, tolls)?;
                 }
                 Statement::If { arms, otherwise } => {
                     for (test, body) in arms {
-                        self.value(test, looping)?;
-                        self.block(body, looping)?;
+                        self.value(test, tolls)?;
+                        self.block(body, tolls)?;
                     }
-                    self.block(otherwise, looping)?;
+                    self.block(otherwise, tolls)?;
                 }
                 Statement::Insert { list, value, .. } => {
                     self.is_own(list).then_some(())?;
-                    self.argument(value, looping)?;
+                    self.argument(value, tolls)?;
+                    *self.inserts() += 1;
                 }
             }
         }
         Some(())
     }
 
-    fn repeated(&mut self, body: &'t [Statement], looping: &[bool]) -> Option<()> {
-        if self.in_loop {
+    fn repeated(&mut self, turns: Turns, body: &'t [Statement], tolls: &[Toll]) -> Option<()> {
+        if self.turn.is_some() || self.toll.loops.len() == LOOPS_MAX {
             return None;
         }
         self.bounds.has_loop = true;
-        self.in_loop = true;
-        self.block(body, looping)?;
-        self.in_loop = false;
-        Some(())
+        self.turn = Some(Loop { turns, ..Loop::default() });
+        self.block(body, tolls)?;
+        let turn = self.turn.take()?;
+        // A list that grows while it is gone through may never end.
+        let is_endless = turns.own > 0 && turn.inserts > 0;
+        self.toll.loops.push(turn);
+        (!is_endless).then_some(())
+    }
+
+    /// It does this, where it is being read.
+    fn spends(&mut self, effort: Effort) {
+        let sum = self.turn.as_mut().map_or(&mut self.toll.once, |turn| &mut turn.effort);
+        *sum = sum.with(effort);
+    }
+
+    /// It looks at so many values.
+    fn looks_at(&mut self, values: usize) {
+        self.spends(Effort { touches: values as u64, ..Effort::default() });
+    }
+
+    fn inserts(&mut self) -> &mut u64 {
+        self.turn.as_mut().map_or(&mut self.toll.inserts, |turn| &mut turn.inserts)
     }
 
     /// Checks a value of which one is taken.
-    fn value(&mut self, value: &'t Expression, looping: &[bool]) -> Option<()> {
+    fn value(&mut self, value: &'t Expression, tolls: &[Toll]) -> Option<()> {
         match value {
             Expression::Invoke { function, args } => {
-                let loops = *looping.get(usize::from(*function))?;
-                (!(loops && self.in_loop)).then_some(())?;
-                args.iter().try_for_each(|arg| self.argument(arg, looping))
+                let Toll { once, inserts, loops } = tolls.get(usize::from(*function))?;
+                let has_room = self.turn.is_none() && self.toll.loops.len() + loops.len() <= LOOPS_MAX;
+                (loops.is_empty() || has_room).then_some(())?;
+                self.toll.loops.extend(loops);
+                self.spends(*once);
+                *self.inserts() += inserts;
+                args.iter().try_for_each(|arg| self.argument(arg, tolls))
             }
-            value => self.argument(value, looping),
+            value => self.argument(value, tolls),
         }
     }
 
     /// Checks a value where Lua would take as many as there are: a function of the script may have none.
-    fn argument(&mut self, value: &'t Expression, looping: &[bool]) -> Option<()> {
+    fn argument(&mut self, value: &'t Expression, tolls: &[Toll]) -> Option<()> {
         match value {
             Expression::Invoke { .. } | Expression::Unpack { .. } => None,
             Expression::And(operands) | Expression::Or(operands) | Expression::Equal { operands, .. } => {
-                operands.iter().try_for_each(|operand| self.value(operand, looping))
+                self.looks_at(1);
+                operands.iter().try_for_each(|operand| self.value(operand, tolls))
             }
-            Expression::Arithmetic { operands, .. }
-            | Expression::Compare { operands, .. }
-            | Expression::Concatenate { operands, .. }
-            | Expression::Index { operands, .. } => {
-                operands.iter().try_for_each(|operand| self.argument(operand, looping))
+            Expression::Arithmetic { operands, .. } | Expression::Index { operands, .. } => {
+                operands.iter().try_for_each(|operand| self.argument(operand, tolls))
             }
-            Expression::Builtin { args, .. } | Expression::List(args) => {
-                args.iter().try_for_each(|arg| self.argument(arg, looping))
+            Expression::Compare { operands, .. } => {
+                self.looks_at(operands.len());
+                operands.iter().try_for_each(|operand| self.argument(operand, tolls))
             }
-            Expression::Call(call) => self.call(call, looping),
-            Expression::Not(of) => self.value(of, looping),
+            Expression::Concatenate { operands, .. } => {
+                self.spends(Effort { joints: 1, touches: 2, ..Effort::default() });
+                operands.iter().try_for_each(|operand| self.argument(operand, tolls))
+            }
+            Expression::Builtin { function, args, .. } => {
+                let gathers = u64::from(matches!(function, Builtin::Format));
+                self.spends(Effort { gathers, touches: args.len() as u64, ..Effort::default() });
+                args.iter().try_for_each(|arg| self.argument(arg, tolls))
+            }
+            Expression::List(args) => args.iter().try_for_each(|arg| self.argument(arg, tolls)),
+            Expression::Call(call) => self.call(call, tolls),
+            Expression::Not(of) => self.value(of, tolls),
             Expression::Field { of, .. } | Expression::Length { of, .. } | Expression::Negate { of, .. } => {
-                self.argument(of, looping)
+                self.argument(of, tolls)
             }
             Expression::Argument(_)
             | Expression::Arguments
@@ -208,17 +248,24 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn call(&mut self, call: &'t Call, looping: &[bool]) -> Option<()> {
+    fn call(&mut self, call: &'t Call, tolls: &[Toll]) -> Option<()> {
         let (name, words) = call.words.split_first()?;
+        self.looks_at(words.len());
         for word in words {
             match word {
-                Expression::Unpack { list, .. } => self.argument(list, looping)?,
-                word => self.argument(word, looping)?,
+                Expression::Unpack { list, .. } => {
+                    self.spends(Effort { spreads: true, ..Effort::default() });
+                    self.argument(list, tolls)?;
+                }
+                word => self.argument(word, tolls)?,
             }
         }
         let keys = match self.known(name, 0) {
             Expression::Text(name) => {
                 let (_, command) = commands::find(name)?;
+                if matches!(command.name, "PUBLISH" | "SPUBLISH") {
+                    self.publishes();
+                }
                 if !self.bounds.commands.contains(&command.name) {
                     self.bounds.commands.push(command.name);
                 }
@@ -226,6 +273,7 @@ impl<'t> Reader<'t> {
             }
             Expression::Argument(place) => {
                 self.bounds.named_by.push(*place);
+                self.publishes();
                 Keys::None
             }
             _ => return None,
@@ -243,6 +291,10 @@ impl<'t> Reader<'t> {
             Keys::None => {}
         }
         Some(())
+    }
+
+    fn publishes(&mut self) {
+        self.spends(Effort { publications: 1, ..Effort::default() });
     }
 
     fn key(&mut self, word: &'t Expression) {
@@ -286,27 +338,53 @@ impl<'t> Reader<'t> {
         matches!(self.known(list, 0), Expression::List(items) if items.is_empty())
     }
 
-    /// Checks a number that says where a loop begins or ends.
-    fn turns(&mut self, expression: &'t Expression, depth: usize) -> Option<()> {
+    /// Checks a number that says where a loop begins or ends, and adds to how often it runs.
+    fn turns(&mut self, expression: &'t Expression, turns: &mut Turns, depth: usize) -> Option<()> {
         if depth == CHAIN_MAX {
             return None;
         }
         match self.known(expression, 0) {
-            Expression::Number(number) => (number.abs() <= TURNS_MAX as f64).then_some(()),
+            Expression::Number(number) => {
+                turns.said += number.abs().ceil() as u64;
+                (number.abs() <= TURNS_MAX as f64).then_some(())
+            }
+            Expression::Length { of, .. } if matches!(**of, Expression::Keys | Expression::Arguments) => {
+                turns.inputs += 1;
+                Some(())
+            }
             Expression::Length { of, .. } => {
-                let is_short = matches!(**of, Expression::Keys | Expression::Arguments) || self.is_own(of);
-                is_short.then_some(())
+                turns.own += 1;
+                self.is_own(of).then_some(())
             }
             Expression::Argument(place) => {
+                turns.named += 1;
                 self.bounds.turns.push(*place);
                 Some(())
             }
-            Expression::Builtin { function: Builtin::ToNumber, args, .. } => self.turns(&args[0], depth + 1),
+            Expression::Builtin { function: Builtin::ToNumber, args, .. } => {
+                self.turns(&args[0], turns, depth + 1)
+            }
             Expression::Arithmetic { operator: Operator::Add | Operator::Subtract, operands, .. } => {
-                operands.iter().try_for_each(|operand| self.turns(operand, depth + 1))
+                operands.iter().try_for_each(|operand| self.turns(operand, turns, depth + 1))
             }
             _ => None,
         }
+    }
+}
+
+/// Whether a value that a loop assigns may be a text that it has made of what it assigned before.
+fn may_grow(value: &Expression) -> bool {
+    match value {
+        Expression::And(operands) | Expression::Or(operands) => operands.iter().any(may_grow),
+        Expression::Builtin { function, .. } => {
+            matches!(function, Builtin::Format | Builtin::Sub | Builtin::ToText)
+        }
+        Expression::Concatenate { .. }
+        | Expression::Field { .. }
+        | Expression::Index { .. }
+        | Expression::Invoke { .. }
+        | Expression::Local { .. } => true,
+        _ => false,
     }
 }
 

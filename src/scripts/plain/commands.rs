@@ -1,6 +1,7 @@
 //! The commands that a plain script may call, and where their keys are.
 //!
-//! Owns    that list. A script that calls another command is interpreted: none of these blocks, or looks beyond its keys.
+//! Owns    that list. A script that calls another command is interpreted: none of these blocks, looks beyond its
+//!         keys, or leaves more than it found and was given.
 
 /// Where the keys of a command are among its arguments.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -41,7 +42,6 @@ const LISTED: &[(Keys, &[&str])] = &[
     (
         Keys::First,
         &[
-            "APPEND",
             "DECR",
             "DECRBY",
             "EXPIRE",

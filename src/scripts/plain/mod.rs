@@ -13,13 +13,16 @@ mod evaluate;
 mod expressions;
 mod parse;
 mod run;
+mod toll;
 mod tree;
 mod value;
 
-use self::bounds::{Bounds, TURNS_MAX, Undeclared};
+use self::bounds::{Bounds, Undeclared};
 use self::parse::Parsed;
 use self::run::{Flow, Run};
+use self::toll::TURNS_MAX;
 use self::value::Value;
+use super::effort::Sizes;
 use super::{Inputs, lexer};
 use crate::resp::{Reply, Words};
 
@@ -93,6 +96,17 @@ impl Program {
         named_by.iter().all(|place| arg(*place).is_some_and(publishes))
             && turns.iter().all(|place| arg(*place).is_some_and(is_small))
             && (!has_loop || keys.len().max(args.len()) <= TURNS_MAX)
+    }
+
+    /// The work that it may be with these KEYS and ARGV.
+    #[inline]
+    pub fn work(&self, inputs: Inputs<'_>, sizes: Sizes) -> u64 {
+        let toll = &self.bounds.toll;
+        if toll.is_little() {
+            toll.once.work_of_little(sizes)
+        } else {
+            toll.effort(inputs).work(inputs, sizes)
+        }
     }
 
     /// Whether all its keys are among its KEYS.

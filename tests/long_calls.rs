@@ -1,8 +1,8 @@
-//! Scripts that take long, as their neighbours see them.
+//! Scripts, transactions and commands that take long, as their neighbours see them.
 //!
-//! Belongs here  that nobody's thread is held by somebody else's script: others are served, are told in time, and may
-//!               end it.
-//! Time          manual clocks, moved by the test. A script that has begun says so by a message.
+//! Belongs here  that nobody's thread is held by what somebody else asks for: others are served, are told in time, and may
+//!               end a script.
+//! Time          manual clocks, moved by the test. What has begun says so by a message.
 
 #![cfg(feature = "lua")]
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
@@ -62,6 +62,25 @@ impl Client {
         self.begin(server, &["EVAL", &script, "1", "k"]).await;
     }
 
+    /// Makes a set that takes milliseconds to go through, and seconds to go through [`OFTEN`].
+    async fn make_large_set(&mut self) {
+        for hundred in 0..300 {
+            let members: Vec<String> = (0..100).map(|member| format!("member {hundred} {member}")).collect();
+            let words: Vec<&str> =
+                ["SADD", "large"].into_iter().chain(members.iter().map(String::as_str)).collect();
+            assert_eq!(self.ask(&words).await, ":100");
+        }
+    }
+
+    /// Whether no answer has come yet.
+    async fn has_no_answer(&mut self) -> bool {
+        tokio::select! {
+            biased;
+            _ = self.0.fill_buf() => false,
+            () = std::future::ready(()) => true,
+        }
+    }
+
     /// Sends a request that says when it has begun, and returns when it has.
     async fn begin(&mut self, server: &Server, words: &[&str]) {
         let mut listener = Self::of(server);
@@ -102,6 +121,9 @@ const BUSY_SCRIPT: &str =
 const BUSY_FUNCTION: &str =
     "-BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.";
 const NONE_RUNS: &str = "-NOTBUSY No scripts in execution right now.";
+
+/// How often a large set is looked at where that is to take long.
+const OFTEN: usize = 1000;
 
 /// All connections on one thread: whoever holds it holds them all.
 async fn server() -> Server {
@@ -240,4 +262,83 @@ async fn scripts_behind_a_long_one_have_their_turn_in_order() {
     }
     assert_eq!(server.keys().get("n").as_deref(), Some(&b"80"[..]));
     server.assert_laws();
+}
+
+#[tokio::test]
+async fn many_calls_for_much_are_ended_by_a_neighbour_whatever_loop_they_stand_in() {
+    let server = server().await;
+    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+    other.make_large_set().await;
+    let begun = "redis.call('publish', 'begun', 'yes')";
+    for script in [
+        // Natively: with a loop that counts, over KEYS, over a list of its own; a key that is declared, and one that is not.
+        format!("{begun} for i = 1, {OFTEN} do redis.call('smembers', KEYS[1]) end"),
+        format!("{begun} for i = 1, {OFTEN} do redis.call('sunion', 'large', 'large') end"),
+        format!("{begun} for i, k in ipairs(ARGV) do redis.call('smembers', KEYS[1]) end"),
+        format!(
+            "{begun} local l = {{}} for i, k in ipairs(ARGV) do table.insert(l, k) end \
+             for i, k in ipairs(l) do redis.call('smembers', KEYS[1]) end"
+        ),
+        // By the interpreter: in a loop that counts, written out, and in one that is not known to end.
+        format!("{begun} local t = {{}} for i = 1, 300 do t.x = redis.call('smembers', KEYS[1]) end"),
+        format!("{begun} local t = {{}} {}", "t.x = redis.call('smembers', KEYS[1]) ".repeat(300)),
+        format!("{begun} local n = 0 while n < {OFTEN} do n = n + 1 redis.call('smembers', KEYS[1]) end"),
+    ] {
+        let args = ["x"; OFTEN];
+        let words: Vec<&str> = ["EVAL", &script, "1", "large"].into_iter().chain(args).collect();
+        runner.begin(&server, &words).await;
+        assert_eq!(other.kill().await, "+OK", "{script}");
+        assert!(runner.line().await.contains("Script killed by user"), "{script}");
+    }
+    server.assert_laws();
+}
+
+#[tokio::test]
+async fn a_transaction_and_a_command_of_much_work_let_neighbours_be_served() {
+    let server = server().await;
+    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+    other.make_large_set().await;
+    assert_eq!(runner.ask(&["MULTI"]).await, "+OK");
+    assert_eq!(runner.ask(&["PUBLISH", "begun", "yes"]).await, "+QUEUED");
+    for _ in 0..OFTEN / 2 {
+        assert_eq!(runner.ask(&["SINTERCARD", "2", "large", "large"]).await, "+QUEUED");
+    }
+    runner.begin(&server, &["EXEC"]).await;
+    assert_eq!(other.ask(&["PING"]).await, "+PONG");
+    assert_eq!(
+        other.ask(&["SET", "beside", "x"]).await,
+        "+OK",
+        "its shard may be free, or it waits without a thread"
+    );
+    assert_eq!(runner.line().await, format!("*{}", OFTEN / 2 + 1));
+    assert_eq!(runner.line().await, ":1");
+    for _ in 0..OFTEN / 2 {
+        assert_eq!(runner.line().await, ":30000");
+    }
+    let union: Vec<&str> = ["SUNIONSTORE", "union"].into_iter().chain(["large"; OFTEN / 5]).collect();
+    runner.say(&union).await;
+    assert_eq!(other.ask(&["PING"]).await, "+PONG");
+    assert!(runner.has_no_answer().await, "who came later was not held up");
+    assert_eq!(runner.line().await, ":30000");
+    server.assert_laws();
+}
+
+#[tokio::test]
+async fn a_pipeline_of_much_work_lets_neighbours_have_their_turn() {
+    // What each command has taken is measured by a clock that runs.
+    let server = Server::builder().start().await.unwrap();
+    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+    other.make_large_set().await;
+    let request = b"*4\r\n$10\r\nSINTERCARD\r\n$1\r\n2\r\n$5\r\nlarge\r\n$5\r\nlarge\r\n";
+    runner.0.get_mut().write_all(&request.repeat(OFTEN / 5)).await.unwrap();
+    assert_eq!(other.ask(&["PING"]).await, "+PONG");
+    let mut before = 0;
+    while !runner.has_no_answer().await {
+        assert_eq!(runner.line().await, ":30000");
+        before += 1;
+    }
+    assert!(before < OFTEN / 5, "{before} answers came first");
+    for _ in before..OFTEN / 5 {
+        assert_eq!(runner.line().await, ":30000");
+    }
 }

@@ -1,0 +1,59 @@
+//! Requests that may be much work, told before it is done: a thread that serves others is not to be held by them.
+//!
+//! Rule    whatever a command looks at is under its keys, and no larger than the largest value there is; where that is too
+//!         little to tell, its keys are looked up.
+
+use super::Engine;
+use crate::commands::row::{Flags, Group};
+use crate::commands::{Command, Keys};
+use crate::keyspace::View;
+use crate::limits::WORK_MAX;
+use crate::resp::Request;
+use crate::state::transaction::Transaction;
+
+/// What one key is as much work as, where every key is looked at.
+const KEY_WORK: u64 = 64;
+
+impl Engine {
+    /// Whether a request may be more than a thread should be held by, which has locked the shards of its keys.
+    #[inline]
+    pub(super) fn is_much(&self, command: &Command, request: Request<'_>, view: &mut View<'_>) -> bool {
+        command.is_measured && self.is_much_as_measured(command, request, view)
+    }
+
+    fn is_much_as_measured(&self, command: &Command, request: Request<'_>, view: &mut View<'_>) -> bool {
+        if looks_at_all(command) {
+            let keys = view.size(view.database()).map_or(0, |(keys, _)| keys as u64);
+            return keys.saturating_mul(KEY_WORK) > WORK_MAX;
+        }
+        let largest = self.shared.keyspace.largest_bytes();
+        if command.keys == Keys::Nowhere || largest.saturating_mul(request.len() as u64) <= WORK_MAX {
+            return false;
+        }
+        let bytes = |at| view.value_bytes(request.word(at)) as u64;
+        command.positions(request).map(bytes).fold(0, u64::saturating_add) > WORK_MAX
+    }
+
+    /// The same for all requests of a transaction, before any shard is locked.
+    pub(super) fn is_much_together(&self, transaction: &Transaction) -> bool {
+        // What one request leaves the next one may look at.
+        let largest = self.shared.keyspace.largest_bytes().saturating_add(transaction.bytes as u64);
+        transaction.looks_at_all || transaction.touches.saturating_mul(largest) / TOUCHES_PER_WORD > WORK_MAX
+    }
+}
+
+/// Counts a request that a transaction has gathered.
+pub(super) fn note(transaction: &mut Transaction, command: &Command, request: Request<'_>) {
+    let touches = if command.is_measured { TOUCHES_PER_WORD } else { 1 };
+    let words = request.len() as u64;
+    transaction.touches = transaction.touches.saturating_add(words.saturating_mul(touches));
+    transaction.looks_at_all |= looks_at_all(command) || command.row.flags.has(Flags::SUMS);
+}
+
+/// How much longer it takes to go through a value, for each of its bytes, than to copy it.
+const TOUCHES_PER_WORD: u64 = 16;
+
+/// Whether a command looks at every key there is.
+fn looks_at_all(command: &Command) -> bool {
+    command.row.flags.has(Flags::ALL_SHARDS) && command.row.group != Group::Scripting
+}
