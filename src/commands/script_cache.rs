@@ -15,7 +15,7 @@ use sha1::{Digest, Sha1};
 use super::{Command, table};
 use crate::error::Refusal;
 use crate::scripts::plain::Program;
-use crate::scripts::{Effort, Flags as ScriptFlags, Header, effort, header};
+use crate::scripts::{Brief, Effort, Flags as ScriptFlags, Header, effort, header};
 
 /// Hexadecimal digits of a SHA-1.
 pub(super) const SHA_DIGITS: usize = 40;
@@ -47,8 +47,8 @@ impl Script {
         let sha = digest(text);
         let text = Box::<[u8]>::from(text);
         let is_known = |command: &'static str| table().find(command.as_bytes()).is_some();
-        let is_brief = |command: &[u8]| table().find(command).is_none_or(Command::is_brief);
-        let effort = effort(&text[body..], is_brief);
+        let brief = |command: &[u8]| table().find(command).map_or(Brief::FewKeys, Command::brief);
+        let effort = effort(&text[body..], brief);
         let program = Program::read(&text[body..]).filter(|program| program.commands().all(is_known));
         Ok(Self { sha, program, flags, effort, text, body })
     }

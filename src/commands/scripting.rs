@@ -225,7 +225,12 @@ fn run(
 #[inline]
 fn natively<'s>(call: &mut Call<'_, '_>, script: &'s Script, inputs: Inputs<'_>) -> Option<&'s Program> {
     let program = script.program.as_ref().filter(|program| program.fits(inputs))?;
-    let work = program.work(inputs, sizes(call.shared));
+    let mut work = program.work(inputs, sizes(call.shared));
+    if work > WORK_MAX && program.names_no_other_keys() {
+        // There is something large somewhere; perhaps not here.
+        let largest = inputs.keys.iter().map(|key| call.view.value_bytes(key) as u64).max().unwrap_or(0);
+        work = program.work(inputs, Sizes { largest, ..sizes(call.shared) });
+    }
     call.session.work = call.session.work.saturating_add(work);
     (work <= WORK_MAX || !cfg!(feature = "lua")).then_some(program)
 }

@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 use super::row::{Arg, Flags, Kind, Row};
 use super::{FAMILIES, Request};
 use crate::keyspace::Reach;
+use crate::scripts::Brief;
 use crate::scripts::plain::listed_commands;
 
 /// A row and what follows from it.
@@ -197,13 +198,17 @@ impl Command {
         self.subcommands.iter().find(|sub| name.eq_ignore_ascii_case(sub.row.name.as_bytes()))
     }
 
-    /// Whether it takes no longer than it takes to look once at its words and at what their keys hold.
-    pub(super) fn is_brief(&self) -> bool {
+    /// What a script may do by calling it.
+    pub(super) fn brief(&self) -> Brief {
         let flags = self.row.flags;
         let looks_further =
             flags.has(Flags::ALL_SHARDS.with(Flags::SUMS).with(Flags::ASIDE).with(Flags::SCRIPT));
         let is_bound = self.keys != Keys::Nowhere || (flags.has(Flags::FAST) && !flags.has(Flags::LINEAR));
-        !looks_further && is_bound && self.subcommands.is_empty()
+        match self.keys {
+            _ if looks_further || !is_bound || !self.subcommands.is_empty() => Brief::No,
+            keys if keys == Keys::Nowhere || keys.is_single() => Brief::FewKeys,
+            _ => Brief::AnyKeys,
+        }
     }
 
     /// How it is written: `SET <key> <value> [NX | XX]`.

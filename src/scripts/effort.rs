@@ -13,16 +13,45 @@ use super::lexer::{Lexeme, TOKENS_MAX, Token, tokens};
 /// What a script does at most, in proportion to values: each number counts how often.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Effort {
-    /// Values looked at: arguments of commands and functions, comparisons, joints.
-    pub touches: u64,
+    /// Values looked at under their keys.
+    pub values: u64,
+    /// KEYS and ARGV looked at: arguments of commands and functions.
+    pub inputs: u64,
+    /// Texts looked at that it has from commands or has joined: arguments, comparisons, joints.
+    pub texts: u64,
     /// Messages published.
     pub publications: u64,
-    /// Texts joined: each time may double one.
+    /// Texts joined, other than with one that stands in the script: each time may double one.
     pub joints: u64,
     /// Texts made of many: each time one may become as many times longer as there are values.
     pub gathers: u64,
-    /// Whether a call takes as many arguments as a list has elements.
-    pub spreads: bool,
+    /// Values that are joined to one text at most, where that is known; a text counts as one at least.
+    pub longest: u64,
+    /// Which lists are keys of a call.
+    pub spread: Spread,
+}
+
+/// Which lists a script hands to a command that takes any number of keys, the longest kind.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Spread {
+    /// None.
+    #[default]
+    None,
+    /// KEYS, ARGV, or a list of its own.
+    Given,
+    /// A reply, perhaps.
+    Any,
+}
+
+/// What a script may do by one call of a command.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Brief {
+    /// More than to look once at the words and at what their keys hold.
+    No,
+    /// That, with a number of keys that does not depend on how many words there are.
+    FewKeys,
+    /// That, with any number of keys.
+    AnyKeys,
 }
 
 /// What an effort is in proportion to.
@@ -34,6 +63,8 @@ pub struct Sizes {
     pub listeners: u64,
 }
 
+/// Bytes that an element of a value takes at least.
+const ELEMENT_BYTES: u64 = 16;
 /// Bytes that it is as much to look at as to tell one listener.
 const LISTENER_BYTES: u64 = 128;
 
@@ -42,11 +73,14 @@ impl Effort {
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self {
-            touches: self.touches.saturating_add(other.touches),
+            values: self.values.saturating_add(other.values),
+            inputs: self.inputs.saturating_add(other.inputs),
+            texts: self.texts.saturating_add(other.texts),
             publications: self.publications.saturating_add(other.publications),
             joints: self.joints.saturating_add(other.joints),
             gathers: self.gathers.saturating_add(other.gathers),
-            spreads: self.spreads | other.spreads,
+            longest: self.longest.max(other.longest),
+            spread: self.spread.max(other.spread),
         }
     }
 
@@ -54,7 +88,9 @@ impl Effort {
     #[must_use]
     pub fn times(self, times: u64) -> Self {
         Self {
-            touches: self.touches.saturating_mul(times),
+            values: self.values.saturating_mul(times),
+            inputs: self.inputs.saturating_mul(times),
+            texts: self.texts.saturating_mul(times),
             publications: self.publications.saturating_mul(times),
             joints: self.joints.saturating_mul(times),
             gathers: self.gathers.saturating_mul(times),
@@ -65,39 +101,51 @@ impl Effort {
     /// The work that it may be on these KEYS and ARGV.
     pub fn work(&self, inputs: Inputs<'_>, sizes: Sizes) -> u64 {
         let given: u64 = inputs.keys.iter().chain(inputs.args.iter()).map(|word| word.len() as u64).sum();
-        let words = self.touches.saturating_add((inputs.keys.len() + inputs.args.len()) as u64);
-        let touches = self.touches.saturating_mul(if self.spreads { words } else { 1 });
-        self.work_on(touches, sizes.largest.saturating_add(given), sizes.listeners)
+        let words = self.inputs.saturating_add(self.texts).saturating_add(inputs.len() as u64);
+        let keys = match self.spread {
+            Spread::None => 1,
+            Spread::Given => words,
+            Spread::Any => words.saturating_add(sizes.largest / ELEMENT_BYTES),
+        };
+        let spread = Self { values: self.values.saturating_mul(keys), ..*self };
+        spread.work_on(given, sizes)
     }
 
-    /// The same whatever the inputs, for a script that does little with each of them and needs no more than is said once.
+    /// The same whatever the inputs, for a script that looks at few of them.
     #[inline]
     pub fn work_of_little(&self, sizes: Sizes) -> u64 {
-        self.work_on(self.touches, sizes.largest, sizes.listeners)
+        self.work_on(0, sizes)
     }
 
     #[inline]
-    fn work_on(&self, touches: u64, largest: u64, listeners: u64) -> u64 {
-        let published = self.publications.saturating_mul(listeners).saturating_mul(LISTENER_BYTES);
-        touches.saturating_mul(self.growth()).saturating_mul(largest).saturating_add(published)
+    fn work_on(&self, given: u64, sizes: Sizes) -> u64 {
+        let values = self.values.saturating_mul(sizes.largest);
+        let inputs = self.inputs.saturating_mul(given);
+        let longest = sizes.largest.saturating_add(given).saturating_mul(self.growth());
+        let texts = self.texts.saturating_mul(longest);
+        let published = self.publications.saturating_mul(sizes.listeners).saturating_mul(LISTENER_BYTES);
+        values.saturating_add(inputs).saturating_add(texts).saturating_add(published)
     }
 
     /// How many times longer than what it is given a text may become.
     fn growth(&self) -> u64 {
         let doubled = 2_u64.saturating_pow(u32::try_from(self.joints).unwrap_or(u32::MAX));
-        let gathered = self.touches.saturating_pow(u32::try_from(self.gathers).unwrap_or(u32::MAX));
-        doubled.saturating_mul(gathered.max(1))
+        let gathered = self.texts.saturating_pow(u32::try_from(self.gathers).unwrap_or(u32::MAX));
+        doubled.saturating_mul(gathered.max(1)).saturating_mul(self.longest.max(1))
     }
 }
 
-/// What the script does at most; `None` where its words do not tell. `is_brief` says of a command whether it looks at
-/// nothing but the keys that it is given, and leaves nothing larger than it found.
-pub fn effort(text: &[u8], is_brief: impl Fn(&[u8]) -> bool) -> Option<Effort> {
+/// What the script does at most; `None` where its words do not tell. `brief` says what a command of that name is.
+pub fn effort(text: &[u8], brief: impl Fn(&[u8]) -> Brief) -> Option<Effort> {
     let lexemes = tokens(text).ok()?;
-    let mut reader = Reader { rounds: vec![1], length: 0, effort: Effort::default(), is_brief };
+    let mut reader =
+        Reader { rounds: vec![1], length: 0, effort: Effort::default(), takes_any_keys: false, brief };
     let mut at = 0;
     while let Some((lexeme, behind)) = lexemes[at..].split_first() {
         at = lexemes.len() - reader.token(&lexemes[..at], &lexeme.token, behind)?.len();
+    }
+    if !reader.takes_any_keys {
+        reader.effort.spread = Spread::None;
     }
     Some(reader.effort)
 }
@@ -108,10 +156,12 @@ struct Reader<B> {
     /// Tokens, as if all loops were written out.
     length: usize,
     effort: Effort,
-    is_brief: B,
+    /// Whether one of its commands does.
+    takes_any_keys: bool,
+    brief: B,
 }
 
-impl<B: Fn(&[u8]) -> bool> Reader<B> {
+impl<B: Fn(&[u8]) -> Brief> Reader<B> {
     /// Takes a token between those `before` and `behind`; what is left to be read.
     fn token<'t, 'a>(
         &mut self,
@@ -138,10 +188,10 @@ impl<B: Fn(&[u8]) -> bool> Reader<B> {
                 return None;
             }
             Token::Mark("..") => {
-                self.effort.joints += now as u64;
-                self.effort.touches += now as u64;
+                self.effort.joints += if adds_what_is_said(before, behind) { 0 } else { now as u64 };
+                self.effort.texts += now as u64;
             }
-            Token::Mark("(" | "," | "<" | ">" | "<=" | ">=") => self.effort.touches += now as u64,
+            Token::Mark("(" | "," | "<" | ">" | "<=" | ">=") => self.effort.texts += now as u64,
             Token::Name(name) => self.name(before, name, behind, now as u64)?,
             _ => {}
         }
@@ -168,7 +218,11 @@ impl<B: Fn(&[u8]) -> bool> Reader<B> {
             _ if FUNCTIONS.contains(&name) => is_called,
             _ => !is_called && !HIDDEN.contains(&name),
         };
-        self.effort.spreads |= name == "unpack";
+        if name == "unpack" {
+            let is_given = matches!(behind, [open, Lexeme { token: Token::Name("KEYS" | "ARGV"), .. }, close, ..]
+                if open.token.is("(") && close.token.is(")"));
+            self.effort.spread = self.effort.spread.max(if is_given { Spread::Given } else { Spread::Any });
+        }
         is_short.then_some(())
     }
 
@@ -183,7 +237,10 @@ impl<B: Fn(&[u8]) -> bool> Reader<B> {
                 let is =
                     |names: &[&str]| names.iter().any(|name| command.eq_ignore_ascii_case(name.as_bytes()));
                 self.effort.publications += if is(&["PUBLISH", "SPUBLISH"]) { now } else { 0 };
-                !is(GROWING) && (self.is_brief)(command)
+                let brief = (self.brief)(command);
+                self.effort.values += now;
+                self.takes_any_keys |= brief == Brief::AnyKeys;
+                !is(GROWING) && brief != Brief::No
             }
             "concat" | "format" => {
                 self.effort.gathers += now;
@@ -191,6 +248,16 @@ impl<B: Fn(&[u8]) -> bool> Reader<B> {
             }
             function => SHORT.contains(&function),
         }
+    }
+}
+
+/// Whether what is joined on either side of `..` stands in the script: on the right, or on the left with nothing before it.
+fn adds_what_is_said(before: &[Lexeme<'_>], behind: &[Lexeme<'_>]) -> bool {
+    let is_said = |lexeme: &Lexeme<'_>| matches!(lexeme.token, Token::Number(_) | Token::Text(_));
+    match (before, behind) {
+        (_, [right, ..]) if is_said(right) => true,
+        ([.., joint, left], _) => is_said(left) && !joint.token.is(".."),
+        _ => false,
     }
 }
 
@@ -288,12 +355,19 @@ mod tests {
     use super::*;
 
     fn is_told(text: &str) -> bool {
-        let is_brief = |name: &[u8]| !name.eq_ignore_ascii_case(b"KEYS");
-        effort(text.as_bytes(), is_brief).is_some()
+        effort(text.as_bytes(), brief).is_some()
     }
 
     fn of(text: &str) -> Effort {
-        effort(text.as_bytes(), |_| true).unwrap()
+        effort(text.as_bytes(), brief).unwrap()
+    }
+
+    fn brief(name: &[u8]) -> Brief {
+        match name.to_ascii_uppercase().as_slice() {
+            b"KEYS" => Brief::No,
+            b"DEL" | b"MGET" => Brief::AnyKeys,
+            _ => Brief::FewKeys,
+        }
     }
 
     #[test]
@@ -314,7 +388,7 @@ mod tests {
     #[test]
     fn a_loop_that_counts_to_a_small_number_is_as_good_as_written_out() {
         let once = of("redis.call('get', KEYS[1])");
-        assert_eq!(once, Effort { touches: 2, ..Effort::default() });
+        assert_eq!(once, Effort { values: 1, texts: 2, ..Effort::default() });
         assert_eq!(of("for i = 1, 5 do redis.call('get', KEYS[1]) end"), once.times(5));
         assert!(is_told("for i = 1, 10 do for j = 1, 10 do n = n + 1 end end for i = 9, 1 do end"));
         for text in [
@@ -374,15 +448,19 @@ mod tests {
         let sizes = Sizes { largest: 1000, listeners: 10 };
         let work = |text: &str| of(text).work(inputs, sizes);
         assert_eq!(work("return 1"), 0);
-        assert_eq!(work("redis.call('get', KEYS[1])"), 2000);
-        assert_eq!(work("for i = 1, 100 do redis.call('get', KEYS[1]) end"), 200_000);
+        assert_eq!(work("redis.call('get', KEYS[1])"), 3000);
+        assert_eq!(work("for i = 1, 100 do redis.call('get', KEYS[1]) end"), 300_000);
         assert_eq!(work("local s = ARGV[1] .. ARGV[1]"), 2000);
+        assert_eq!(work("local s = '{' .. ARGV[1] .. '}:' .. 1"), 3000);
+        assert_eq!(work("s = s .. '-' .. s"), 2 * 2000);
         assert_eq!(work("s = s .. s s = s .. s s = s .. s"), 8 * 3000);
-        assert_eq!(work("redis.call('publish', KEYS[1], 'x')"), 3000 + 10 * LISTENER_BYTES);
-        assert_eq!(work("redis.call('mget', unpack(KEYS))"), 3 * 3000);
+        assert_eq!(work("redis.call('publish', KEYS[1], 'x')"), 4000 + 10 * LISTENER_BYTES);
+        assert_eq!(work("redis.call('mget', unpack(KEYS))"), 6000);
+        assert_eq!(work("redis.call('hmget', 'h', unpack(t))"), 5000);
+        assert_eq!(work("redis.call('mget', unpack(t))"), 3000 + (3 + 1000 / ELEMENT_BYTES) * 1000);
         assert!(work("for i = 1, 99 do s = s .. s end") > 1 << 60);
         assert!(work("for i = 1, 99 do s = table.concat(t) end") > 1 << 60);
         let given = [b"ten bytes.".as_slice(); 3];
-        assert_eq!(of("redis.call('get', KEYS[1])").work(Inputs::new(&given, &[]), sizes), 2 * 1030);
+        assert_eq!(of("redis.call('get', KEYS[1])").work(Inputs::new(&given, &[]), sizes), 1000 + 2 * 1030);
     }
 }

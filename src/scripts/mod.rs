@@ -15,7 +15,7 @@ pub mod plain;
 
 use crate::resp::Words;
 
-pub use effort::{Effort, Sizes, effort};
+pub use effort::{Brief, Effort, Sizes, effort};
 pub use header::{Flags, Header, header};
 pub use known::{KNOWN, Known};
 pub use lexer::{SCRIPT_BYTES_MAX, TOKENS_MAX};
@@ -30,6 +30,17 @@ pub struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
+    /// How many there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.keys.len() + self.args.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// These KEYS and ARGV.
     pub fn new(keys: &'a [&'a [u8]], args: &'a [&'a [u8]]) -> Self {
         Self { keys: keys.into(), args: args.into() }

@@ -3,12 +3,16 @@
 //! Owns    small random states of a few keys, and two engines that start from the same one.
 //! Rule    a script is made to be interpreted by a statement before it that changes nothing, but is not plain.
 
-use redlatch::scripts::Inputs;
+use redlatch::limits::WORK_MAX;
 use redlatch::scripts::plain::Program;
+use redlatch::scripts::{Inputs, Sizes};
 
 use super::draw::Draw;
 use super::world::{World, detour};
 use super::{collected, mutate, shapes};
+
+/// More than any of the values drawn, and more listeners than there are.
+const SIZES: Sizes = Sizes { largest: 4096, listeners: 16 };
 
 /// Two engines, one of which interprets what the other runs natively.
 struct Pair {
@@ -34,7 +38,8 @@ impl Pair {
             let args = self.draw.args(script);
             let state = self.draw.state(keys);
             self.drawn += 1;
-            if !program.fits(Inputs::new(keys, &args)) {
+            let inputs = Inputs::new(keys, &args);
+            if !program.fits(inputs) || program.work(inputs, SIZES) > WORK_MAX {
                 continue;
             }
             self.cases += 1;

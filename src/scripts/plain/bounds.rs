@@ -9,7 +9,7 @@ use super::commands::{self, Keys};
 use super::parse::Parsed;
 use super::toll::{LOOPS_MAX, Loop, TURNS_MAX, Toll, Turns};
 use super::tree::{Builtin, Call, Expression, Operator, Slot, Statement};
-use crate::scripts::effort::Effort;
+use crate::scripts::effort::{Effort, Spread};
 
 /// What can be told of a script before it runs.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +67,8 @@ pub(super) fn bounds(script: &Parsed) -> Option<Bounds> {
 /// Where the value of a local comes from.
 #[derive(Clone, Copy, Debug)]
 enum Origin<'t> {
+    /// A number that a loop counts, or one of ARGV.
+    Given,
     /// One of KEYS.
     Key,
     /// More than one place.
@@ -92,13 +94,16 @@ impl<'t> Reader<'t> {
                 Statement::Assign { slot, .. } => self.origins[usize::from(*slot)] = Origin::Many,
                 Statement::Do(body) => self.origins(body),
                 Statement::Each { index, value, list, body, .. } => {
-                    self.origins[usize::from(*index)] = Origin::Many;
-                    let is_key = matches!(list, Expression::Keys);
-                    self.origins[usize::from(*value)] = if is_key { Origin::Key } else { Origin::Many };
+                    self.origins[usize::from(*index)] = Origin::Given;
+                    self.origins[usize::from(*value)] = match list {
+                        Expression::Arguments => Origin::Given,
+                        Expression::Keys => Origin::Key,
+                        _ => Origin::Many,
+                    };
                     self.origins(body);
                 }
                 Statement::For { slot, body, .. } => {
-                    self.origins[usize::from(*slot)] = Origin::Many;
+                    self.origins[usize::from(*slot)] = Origin::Given;
                     self.origins(body);
                 }
                 Statement::If { arms, otherwise } => {
@@ -138,10 +143,14 @@ impl<'t> Reader<'t> {
                     };
                     self.repeated(turns, body, tolls)?;
                 }
-                Statement::For { from, to, body, .. } => {
+                Statement::For { from, to, step, body, .. } => {
                     let mut turns = Turns { said: 1, ..Turns::default() };
-                    self.turns(from, &mut turns, 0)?;
-                    self.turns(to, &mut turns, 0)?;
+                    let (low, high) = if *step > 0.0 { (from, to) } else { (to, from) };
+                    self.turns(high, &mut turns, 0)?;
+                    // Who begins above zero does not come by more often for it.
+                    let mut fewer = Turns::default();
+                    let is_above = matches!(low, Expression::Number(number) if *number >= 0.0);
+                    self.turns(low, if is_above { &mut fewer } else { &mut turns }, 0)?;
                     self.repeated(turns, body, tolls)?;
                 }
                 Statement::If { arms, otherwise } => {
@@ -181,9 +190,58 @@ impl<'t> Reader<'t> {
         *sum = sum.with(effort);
     }
 
-    /// It looks at so many values.
-    fn looks_at(&mut self, values: usize) {
-        self.spends(Effort { touches: values as u64, ..Effort::default() });
+    /// It looks at what these are: nothing new, where they stand in the script.
+    fn looks_at(&mut self, words: &'t [Expression]) {
+        for word in words {
+            self.spends(match self.known(word, 0) {
+                Expression::Boolean(_) | Expression::Nil | Expression::Number(_) | Expression::Text(_) => {
+                    continue;
+                }
+                Expression::Argument(_) | Expression::Key(_) => Effort { inputs: 1, ..Effort::default() },
+                Expression::Index { operands, .. } if is_given(&operands[0]) => {
+                    Effort { inputs: 1, ..Effort::default() }
+                }
+                Expression::Unpack { list, .. } if is_given(list) => {
+                    Effort { inputs: 1, ..Effort::default() }
+                }
+                _ => Effort { texts: 1, ..Effort::default() },
+            });
+        }
+    }
+
+    /// It joins a text, which is `grown` where that may be done to what has been joined before.
+    fn joins(&mut self, text: &'t Expression, grown: Effort) {
+        self.spends(match self.length(text, 0) {
+            Some(longest) => Effort { longest, texts: 1, ..Effort::default() },
+            None => Effort { texts: 1, ..grown },
+        });
+    }
+
+    /// Of how many values a text is joined at most; `None` where it may be joined of what is not known.
+    fn length(&self, text: &'t Expression, depth: usize) -> Option<u64> {
+        let sum = |parts: &'t [Expression]| {
+            parts.iter().try_fold(0_u64, |sum, part| Some(sum + self.length(part, depth)?))
+        };
+        match text {
+            Expression::Concatenate { operands, .. } => sum(&**operands),
+            Expression::And(operands) | Expression::Or(operands) => sum(&**operands),
+            Expression::Builtin {
+                function: Builtin::Format | Builtin::Sub | Builtin::ToText, args, ..
+            } => sum(args),
+            Expression::Number(_) | Expression::Text(_) => Some(0),
+            Expression::Local { slot, .. } if depth < CHAIN_MAX => match self.origin(*slot) {
+                Origin::Once(origin) => self.length(origin, depth + 1),
+                Origin::Given | Origin::Key => Some(1),
+                Origin::Many | Origin::Unset => None,
+            },
+            Expression::Index { operands, .. } => {
+                let table = self.known(&operands[0], 0);
+                matches!(table, Expression::Arguments | Expression::Keys | Expression::Call(_)).then_some(1)
+            }
+            Expression::Field { .. } | Expression::Invoke { .. } => None,
+            Expression::Local { .. } => None,
+            _ => Some(1),
+        }
     }
 
     fn inserts(&mut self) -> &mut u64 {
@@ -210,24 +268,30 @@ impl<'t> Reader<'t> {
     fn argument(&mut self, value: &'t Expression, tolls: &[Toll]) -> Option<()> {
         match value {
             Expression::Invoke { .. } | Expression::Unpack { .. } => None,
-            Expression::And(operands) | Expression::Or(operands) | Expression::Equal { operands, .. } => {
-                self.looks_at(1);
+            Expression::And(operands) | Expression::Or(operands) => {
+                operands.iter().try_for_each(|operand| self.value(operand, tolls))
+            }
+            Expression::Equal { operands, .. } => {
+                self.looks_at(&**operands);
                 operands.iter().try_for_each(|operand| self.value(operand, tolls))
             }
             Expression::Arithmetic { operands, .. } | Expression::Index { operands, .. } => {
                 operands.iter().try_for_each(|operand| self.argument(operand, tolls))
             }
             Expression::Compare { operands, .. } => {
-                self.looks_at(operands.len());
+                self.looks_at(&**operands);
                 operands.iter().try_for_each(|operand| self.argument(operand, tolls))
             }
             Expression::Concatenate { operands, .. } => {
-                self.spends(Effort { joints: 1, touches: 2, ..Effort::default() });
+                self.joins(value, Effort { joints: 1, ..Effort::default() });
                 operands.iter().try_for_each(|operand| self.argument(operand, tolls))
             }
-            Expression::Builtin { function, args, .. } => {
-                let gathers = u64::from(matches!(function, Builtin::Format));
-                self.spends(Effort { gathers, touches: args.len() as u64, ..Effort::default() });
+            Expression::Builtin { function: Builtin::Format, args, .. } => {
+                self.joins(value, Effort { gathers: 1, ..Effort::default() });
+                args.iter().try_for_each(|arg| self.argument(arg, tolls))
+            }
+            Expression::Builtin { args, .. } => {
+                self.looks_at(args);
                 args.iter().try_for_each(|arg| self.argument(arg, tolls))
             }
             Expression::List(args) => args.iter().try_for_each(|arg| self.argument(arg, tolls)),
@@ -250,13 +314,10 @@ impl<'t> Reader<'t> {
 
     fn call(&mut self, call: &'t Call, tolls: &[Toll]) -> Option<()> {
         let (name, words) = call.words.split_first()?;
-        self.looks_at(words.len());
+        self.looks_at(words);
         for word in words {
             match word {
-                Expression::Unpack { list, .. } => {
-                    self.spends(Effort { spreads: true, ..Effort::default() });
-                    self.argument(list, tolls)?;
-                }
+                Expression::Unpack { list, .. } => self.argument(list, tolls)?,
                 word => self.argument(word, tolls)?,
             }
         }
@@ -278,6 +339,14 @@ impl<'t> Reader<'t> {
             }
             _ => return None,
         };
+        self.spends(match keys {
+            Keys::First => Effort { values: 1, ..Effort::default() },
+            Keys::None => Effort::default(),
+            Keys::All | Keys::EveryOther => {
+                let spread = words.iter().map(|word| self.spread(word)).max().unwrap_or_default();
+                Effort { values: words.len() as u64, spread, ..Effort::default() }
+            }
+        });
         match keys {
             Keys::All => words.iter().for_each(|word| self.key(word)),
             Keys::EveryOther => {
@@ -291,6 +360,15 @@ impl<'t> Reader<'t> {
             Keys::None => {}
         }
         Some(())
+    }
+
+    /// What becomes keys where a word of a call does.
+    fn spread(&self, word: &Expression) -> Spread {
+        match word {
+            Expression::Unpack { list, .. } if is_given(list) || self.is_own(list) => Spread::Given,
+            Expression::Unpack { .. } => Spread::Any,
+            _ => Spread::None,
+        }
     }
 
     fn publishes(&mut self) {
@@ -348,7 +426,7 @@ impl<'t> Reader<'t> {
                 turns.said += number.abs().ceil() as u64;
                 (number.abs() <= TURNS_MAX as f64).then_some(())
             }
-            Expression::Length { of, .. } if matches!(**of, Expression::Keys | Expression::Arguments) => {
+            Expression::Length { of, .. } if is_given(of) => {
                 turns.inputs += 1;
                 Some(())
             }
@@ -370,6 +448,11 @@ impl<'t> Reader<'t> {
             _ => None,
         }
     }
+}
+
+/// KEYS or ARGV.
+fn is_given(list: &Expression) -> bool {
+    matches!(list, Expression::Arguments | Expression::Keys)
 }
 
 /// Whether a value that a loop assigns may be a text that it has made of what it assigned before.

@@ -4,7 +4,7 @@
 //!         follows from those.
 
 use crate::scripts::Inputs;
-use crate::scripts::effort::Effort;
+use crate::scripts::effort::{Effort, Spread};
 
 /// What a script, or a function of it, does at most.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +54,9 @@ impl Toll {
     /// Whether it does so little with each of KEYS and ARGV that their length does not count beside receiving them.
     #[inline]
     pub(super) fn is_little(&self) -> bool {
-        self.loops.is_empty() && !self.once.spreads && self.once.touches <= LITTLE
+        self.loops.is_empty()
+            && self.once.spread == Spread::None
+            && self.once.inputs + self.once.texts <= LITTLE
     }
 
     /// What it comes to with these KEYS and ARGV.
@@ -71,7 +73,7 @@ impl Toll {
             total = total.with(Effort { joints: grown.joints, gathers: grown.gathers, ..all });
             elements = elements.saturating_add(turns.saturating_mul(*inserts));
         }
-        total.touches = total.touches.saturating_add(if total.spreads { elements } else { 0 });
+        total.inputs = total.inputs.saturating_add(if total.spread == Spread::None { 0 } else { elements });
         total
     }
 }
