@@ -27,7 +27,9 @@ pub struct Effort {
     pub gathers: u64,
     /// Values that are joined to one text at most, where that is known; a text counts as one at least.
     pub longest: u64,
-    /// Which lists are keys of a call.
+    /// Lists whose elements are keys of a call.
+    pub lists: u64,
+    /// Which lists those are.
     pub spread: Spread,
 }
 
@@ -80,6 +82,7 @@ impl Effort {
             joints: self.joints.saturating_add(other.joints),
             gathers: self.gathers.saturating_add(other.gathers),
             longest: self.longest.max(other.longest),
+            lists: self.lists.saturating_add(other.lists),
             spread: self.spread.max(other.spread),
         }
     }
@@ -91,6 +94,7 @@ impl Effort {
             values: self.values.saturating_mul(times),
             inputs: self.inputs.saturating_mul(times),
             texts: self.texts.saturating_mul(times),
+            lists: self.lists.saturating_mul(times),
             publications: self.publications.saturating_mul(times),
             joints: self.joints.saturating_mul(times),
             gathers: self.gathers.saturating_mul(times),
@@ -103,12 +107,12 @@ impl Effort {
         let given: u64 = inputs.keys.iter().chain(inputs.args.iter()).map(|word| word.len() as u64).sum();
         let words = self.inputs.saturating_add(self.texts).saturating_add(inputs.len() as u64);
         let keys = match self.spread {
-            Spread::None => 1,
+            Spread::None => 0,
             Spread::Given => words,
             Spread::Any => words.saturating_add(sizes.largest / ELEMENT_BYTES),
         };
-        let spread = Self { values: self.values.saturating_mul(keys), ..*self };
-        spread.work_on(given, sizes)
+        let values = self.values.saturating_add(self.lists.saturating_mul(keys));
+        Self { values, ..*self }.work_on(given, sizes)
     }
 
     /// The same whatever the inputs, for a script that looks at few of them.
@@ -144,10 +148,11 @@ pub fn effort(text: &[u8], brief: impl Fn(&[u8]) -> Brief) -> Option<Effort> {
     while let Some((lexeme, behind)) = lexemes[at..].split_first() {
         at = lexemes.len() - reader.token(&lexemes[..at], &lexeme.token, behind)?.len();
     }
-    if !reader.takes_any_keys {
-        reader.effort.spread = Spread::None;
-    }
-    Some(reader.effort)
+    let effort = reader.effort;
+    // Which call a list is for is not looked at.
+    let takes_lists = reader.takes_any_keys && effort.spread != Spread::None;
+    let (lists, spread) = if takes_lists { (effort.values, effort.spread) } else { Default::default() };
+    Some(Effort { lists, spread, ..effort })
 }
 
 struct Reader<B> {
@@ -455,9 +460,9 @@ mod tests {
         assert_eq!(work("s = s .. '-' .. s"), 2 * 2000);
         assert_eq!(work("s = s .. s s = s .. s s = s .. s"), 8 * 3000);
         assert_eq!(work("redis.call('publish', KEYS[1], 'x')"), 4000 + 10 * LISTENER_BYTES);
-        assert_eq!(work("redis.call('mget', unpack(KEYS))"), 6000);
+        assert_eq!(work("redis.call('mget', unpack(KEYS))"), 7000);
         assert_eq!(work("redis.call('hmget', 'h', unpack(t))"), 5000);
-        assert_eq!(work("redis.call('mget', unpack(t))"), 3000 + (3 + 1000 / ELEMENT_BYTES) * 1000);
+        assert_eq!(work("redis.call('mget', unpack(t))"), 4000 + (3 + 1000 / ELEMENT_BYTES) * 1000);
         assert!(work("for i = 1, 99 do s = s .. s end") > 1 << 60);
         assert!(work("for i = 1, 99 do s = table.concat(t) end") > 1 << 60);
         let given = [b"ten bytes.".as_slice(); 3];

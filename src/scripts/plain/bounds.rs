@@ -343,8 +343,11 @@ impl<'t> Reader<'t> {
             Keys::First => Effort { values: 1, ..Effort::default() },
             Keys::None => Effort::default(),
             Keys::All | Keys::EveryOther => {
-                let spread = words.iter().map(|word| self.spread(word)).max().unwrap_or_default();
-                Effort { values: words.len() as u64, spread, ..Effort::default() }
+                let spreads =
+                    words.iter().map(|word| self.spread(word)).filter(|spread| *spread != Spread::None);
+                let (lists, spread) =
+                    spreads.fold((0, Spread::None), |(n, most), one| (n + 1, most.max(one)));
+                Effort { values: words.len() as u64, lists, spread, ..Effort::default() }
             }
         });
         match keys {
@@ -435,9 +438,8 @@ impl<'t> Reader<'t> {
                 self.is_own(of).then_some(())
             }
             Expression::Argument(place) => {
-                turns.named += 1;
                 self.bounds.turns.push(*place);
-                Some(())
+                turns.name(*place)
             }
             Expression::Builtin { function: Builtin::ToNumber, args, .. } => {
                 self.turns(&args[0], turns, depth + 1)

@@ -3,6 +3,7 @@
 //! Rule    a list that the script makes is as long as the loops before it can make it: how often a loop over one runs
 //!         follows from those.
 
+use super::value::number;
 use crate::scripts::Inputs;
 use crate::scripts::effort::{Effort, Spread};
 
@@ -39,8 +40,28 @@ pub(super) struct Turns {
     pub(super) inputs: u64,
     /// Once for each element of a list of the script's own; how often that counts.
     pub(super) own: u64,
-    /// As often as one of ARGV says; how many of them do.
-    pub(super) named: u64,
+    /// As often as these of ARGV say, counted from 1; 0: none.
+    pub(super) named: [u16; 2],
+}
+
+impl Turns {
+    /// It runs as often as one of ARGV says, beside all else; `None` where too many do already.
+    pub(super) fn name(&mut self, place: u16) -> Option<()> {
+        *self.named.iter_mut().find(|named| **named == 0)? = place;
+        Some(())
+    }
+
+    /// How often that is at most.
+    fn most(&self, inputs: Inputs<'_>, elements: u64) -> u64 {
+        let given = inputs.keys.len().max(inputs.args.len()) as u64;
+        let named = |place: &u16| {
+            let word = inputs.args.get(usize::from(place.checked_sub(1)?))?;
+            number(word).map(|turns| turns.abs().ceil() as u64)
+        };
+        let named: u64 = self.named.iter().filter_map(named).fold(0, u64::saturating_add);
+        let listed = self.own.saturating_mul(elements);
+        (self.said + self.inputs * given).saturating_add(named).saturating_add(listed)
+    }
 }
 
 /// The most KEYS, and the most ARGV, of a call to a script that has a loop, and the largest number that may bound one.
@@ -61,12 +82,9 @@ impl Toll {
 
     /// What it comes to with these KEYS and ARGV.
     pub(super) fn effort(&self, inputs: Inputs<'_>) -> Effort {
-        let given = inputs.keys.len().max(inputs.args.len()) as u64;
         let (mut total, mut elements) = (self.once, self.inserts);
         for Loop { turns, effort, inserts, accumulates } in &self.loops {
-            let lists = turns.own.saturating_mul(elements);
-            let turns =
-                (turns.said + turns.inputs * given + turns.named * TURNS_MAX as u64).saturating_add(lists);
+            let turns = turns.most(inputs, elements);
             let all = effort.times(turns);
             // What each turn joins anew is no longer than what one joins.
             let grown = if *accumulates { &all } else { effort };
