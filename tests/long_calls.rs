@@ -342,3 +342,141 @@ async fn a_pipeline_of_much_work_lets_neighbours_have_their_turn() {
         assert_eq!(runner.line().await, ":30000");
     }
 }
+
+/// A runtime whose only thread that may be held is held by the test, until it lets go.
+fn held_up(test: impl AsyncFnOnce(Box<dyn FnOnce()>)) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+    let (let_go, held) = std::sync::mpsc::channel::<()>();
+    runtime.block_on(async {
+        let blocking = tokio::task::spawn_blocking(move || held.recv().is_err());
+        test(Box::new(move || drop(let_go))).await;
+        assert!(blocking.await.unwrap(), "it was let go");
+    });
+}
+
+#[test]
+fn a_loop_that_turns_out_to_be_short_needs_no_other_thread_and_one_that_does_not_begins_again_there() {
+    held_up(async |let_go| {
+        let server = server().await;
+        let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+        let count = "local n = 0 while n < tonumber(ARGV[1]) do n = n + 1 redis.call('incr', KEYS[1]) end \
+                     return redis.call('get', KEYS[1])";
+        for round in 1..=3 {
+            assert_eq!(
+                runner.ask(&["EVAL", count, "1", "n", "5"]).await,
+                "$".to_owned() + if round < 2 { "1" } else { "2" }
+            );
+            assert_eq!(runner.line().await, (5 * round).to_string());
+        }
+        runner.say(&["EVAL", count, "1", "n", "30000"]).await;
+        assert_eq!(
+            other.ask(&["GET", "n"]).await,
+            "$2",
+            "what it has done is taken back until it begins again"
+        );
+        assert_eq!(other.line().await, "15");
+        assert!(runner.has_no_answer().await);
+        let_go();
+        assert_eq!(runner.line().await, "$5");
+        assert_eq!(runner.line().await, "30015", "everything is done once");
+        server.assert_laws();
+    });
+}
+
+#[test]
+fn what_others_would_see_at_once_is_not_tried_out() {
+    held_up(async |let_go| {
+        let server = server().await;
+        let (mut runner, mut listener) = (Client::of(&server), Client::of(&server));
+        assert_eq!(listener.ask(&["SUBSCRIBE", "c"]).await, "*3");
+        for line in ["$9", "subscribe", "$1", "c", ":1"] {
+            assert_eq!(listener.line().await, line);
+        }
+        let script = "local n = 0 while n < 3 do n = n + 1 redis.call('incr', KEYS[1]) redis.call('publish', 'c', n) end";
+        runner.say(&["EVAL", script, "1", "n"]).await;
+        assert_eq!(Client::of(&server).ask(&["EXISTS", "n"]).await, ":0");
+        let_go();
+        for message in ["1", "2", "3"] {
+            for line in ["*3", "$7", "message", "$1", "c", "$1", message] {
+                assert_eq!(listener.line().await, line, "each is sent once");
+            }
+        }
+        assert_eq!(runner.line().await, "$-1");
+    });
+}
+
+/// Statements on a few keys of every type; some cannot be taken back.
+const STATEMENTS: &[&str] = &[
+    "redis.call('incr', 'a')",
+    "redis.call('set', 'b', n, 'px', 100000 + n)",
+    "redis.call('append', 'c', 'x')",
+    "redis.call('del', 'a')",
+    "redis.call('getdel', 'b')",
+    "redis.call('mset', 'a', '1', 'b', '2', 'c', '3')",
+    "redis.call('pexpire', 'a', 50000 + n)",
+    "redis.call('persist', 'b')",
+    "redis.pcall('rename', 'a', 'b')",
+    "redis.call('rpush', 'l', n)",
+    "redis.call('lpop', 'l')",
+    "redis.call('lmove', 'l', 'm', 'LEFT', 'RIGHT')",
+    "redis.call('ltrim', 'm', 0, 3)",
+    "redis.call('hset', 'h', n % 7, n)",
+    "redis.call('hpexpire', 'h', 90000, 'FIELDS', 1, '3')",
+    "redis.call('hdel', 'h', n % 5)",
+    "redis.call('sadd', 's', n % 9)",
+    "redis.call('smove', 's', 't', n % 4)",
+    "redis.call('zadd', 'z', n, n % 6)",
+    "redis.call('zpopmin', 'z')",
+    "redis.call('zunionstore', 'y', 2, 'z', 's')",
+    "redis.call('xadd', 'x', n .. '-1', 'f', 'v')",
+    "redis.pcall('incr', 'l')",
+    "redis.call('select', n % 2)",
+    "redis.call('publish', 'c', n)",
+    "redis.call('copy', 'a', 'd', 'DB', 1)",
+    "redis.call('move', 'b', 1)",
+    "redis.call('flushdb')",
+    "if n == 2 then error('enough') end",
+];
+
+/// What is to be seen of all of them, by the interpreter and in one answer.
+const EVERYTHING: &str = "local all = {} for db = 0, 1 do redis.call('select', db) \
+    for _, k in ipairs({'a','b','c','d','l','m','h','s','t','z','y','x'}) do local t = redis.call('type', k).ok \
+    all[#all + 1] = db .. k .. t .. redis.call('pttl', k) .. (redis.call('object', 'encoding', k) or '') \
+    local v = t == 'string' and {redis.call('get', k)} or t == 'list' and redis.call('lrange', k, 0, -1) \
+    or t == 'hash' and redis.call('hgetall', k) or t == 'set' and redis.call('smembers', k) \
+    or t == 'zset' and redis.call('zrange', k, 0, -1, 'withscores') or {} \
+    if t == 'set' then table.sort(v) end all[#all + 1] = table.concat(v, ',') \
+    if t == 'hash' then all[#all + 1] = cjson.encode(redis.call('hpttl', k, 'FIELDS', 1, '3')) end \
+    end end return redis.sha1hex(table.concat(all, ' '))";
+
+/// `SEED=17 cargo test --test long_calls whatever_is_tried_out` runs the scripts of seed 17.
+#[tokio::test]
+async fn whatever_is_tried_out_does_what_it_does_elsewhere() {
+    let tried = server().await;
+    // Where events are asked for, nothing that changes keys is tried out.
+    let elsewhere =
+        Server::builder().manual_clock(START).set("notify-keyspace-events", "KEA").start().await.unwrap();
+    let (mut one, mut other) = (Client::of(&tried), Client::of(&elsewhere));
+    let mut seed: u64 = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let mut draw = |end: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % end
+    };
+    for _ in 0..300 {
+        let statements: Vec<&str> = (0..1 + draw(6)).map(|_| STATEMENTS[draw(STATEMENTS.len())]).collect();
+        let turns = [1, 3, 10, 200][draw(4)];
+        let script =
+            format!("local n = 0 while n < {turns} do n = n + 1 {} end return n", statements.join(" "));
+        let words = ["EVAL", script.as_str(), "0"];
+        assert_eq!(one.ask(&words).await, other.ask(&words).await, "{script}");
+        let everything = ["EVAL", EVERYTHING, "0"];
+        for _ in 0..2 {
+            let (seen, expected) = (one.ask(&everything).await, other.ask(&everything).await);
+            assert_eq!(seen, "$40", "it is an answer");
+            assert_eq!(seen, expected);
+            assert_eq!(one.line().await, other.line().await, "{script}");
+        }
+    }
+    tried.assert_laws();
+}

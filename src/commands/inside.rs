@@ -8,10 +8,14 @@ use std::sync::Arc;
 
 use super::row::Flags;
 #[cfg(feature = "lua")]
+use super::table::Effects;
+#[cfg(feature = "lua")]
 use super::watchdog::Guard;
 use super::{Args, Call, Command, Outcome, Shared, rights, table};
 use crate::clock::Now;
 use crate::error::Refusal;
+#[cfg(feature = "lua")]
+use crate::keyspace::Trial;
 use crate::keyspace::View;
 use crate::limits::WORK_MAX;
 use crate::resp::{Protocol, Reply, Request};
@@ -37,6 +41,9 @@ pub(super) struct Inside<'c, 'k> {
     pub(super) may_grow: bool,
     /// While it is interpreted: others may see it, and end it.
     watched: Option<Watched<'k>>,
+    /// What it has changed, as long as it may turn out to take long.
+    #[cfg(feature = "lua")]
+    trial: Option<Trial>,
     /// The database of whoever called the script: what a script selects does not outlive it.
     database: u16,
     /// Whether the script itself is a part of EXEC.
@@ -46,21 +53,25 @@ pub(super) struct Inside<'c, 'k> {
 /// A script that others may see. Over when dropped, however that comes about: a server that believed it to run for ever
 /// would refuse everybody else.
 #[derive(Debug)]
-struct Watched<'k>(&'k Shared);
+struct Watched<'k> {
+    shared: &'k Shared,
+    #[cfg(feature = "lua")]
+    guard: Arc<Guard>,
+}
 
 impl Watched<'_> {
     /// What comes next may take long: nobody is to wait for it with a thread.
     fn takes_long(&self) {
-        self.0.keyspace.occupancy.begin();
-        self.0.running.note_long();
+        self.shared.keyspace.occupancy.begin();
+        self.shared.running.note_long();
     }
 }
 
 impl Drop for Watched<'_> {
     fn drop(&mut self) {
         // The shards are let go in a moment: whoever comes again now finds them free, or nearly.
-        if self.0.running.end() {
-            self.0.keyspace.occupancy.end();
+        if self.shared.running.end() {
+            self.shared.keyspace.occupancy.end();
         }
     }
 }
@@ -76,7 +87,19 @@ impl<'c, 'k> Inside<'c, 'k> {
         let (now, database) = (view.now(), session.database);
         let may_grow = !session.is_short_of_memory;
         let was_nested = std::mem::replace(&mut session.is_nested, true);
-        Self { view, now, session, shared, only_reads, may_grow, watched: None, database, was_nested }
+        Self {
+            view,
+            now,
+            session,
+            shared,
+            only_reads,
+            may_grow,
+            watched: None,
+            #[cfg(feature = "lua")]
+            trial: None,
+            database,
+            was_nested,
+        }
     }
 
     /// Room for replies, to be given back.
@@ -99,11 +122,53 @@ impl<'c, 'k> Inside<'c, 'k> {
     /// Somebody looks after the script from here on, and others may see it.
     #[cfg(feature = "lua")]
     pub(super) fn watch(&mut self, function: Option<Function>) -> Arc<dyn Watchdog> {
-        self.watched = Some(Watched(self.shared));
         let since = self.shared.clock.now().lock;
+        let guard = Arc::new(Guard::new(self.shared, since, self.trial.is_some()));
+        self.watched = Some(Watched { shared: self.shared, guard: Arc::clone(&guard) });
         let client = Arc::clone(&self.session.client);
         self.shared.running.begin(Running { since, function, client });
-        Arc::new(Guard::new(self.shared, since))
+        guard
+    }
+
+    /// It runs where others wait for it, to see whether it is short; false where what it changes could not be taken back.
+    #[cfg(feature = "lua")]
+    pub(super) fn try_out(&mut self) -> bool {
+        let nobody_is_told = self.session.account.is_unlimited() && !self.session.reads.matter();
+        self.trial = nobody_is_told.then(|| self.view.trial()).flatten();
+        self.trial.is_some()
+    }
+
+    /// Whether it has turned out not to be short: then it is as if it had not run.
+    #[cfg(feature = "lua")]
+    pub(super) fn is_taken_back(&mut self) -> bool {
+        let is_over = self.watched.as_ref().is_some_and(|watched| watched.guard.has_given_up());
+        match self.trial.take() {
+            Some(trial) if is_over => {
+                self.view.take_back(trial);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Keeps what a command is about to change. It gives up where that cannot be taken back, or takes long.
+    #[cfg(feature = "lua")]
+    fn is_kept(&mut self, command: &Command, words: &[&[u8]]) -> bool {
+        let (Some(trial), Some(watched)) = (&mut self.trial, &self.watched) else { return true };
+        let work = self.shared.keyspace.largest_bytes().saturating_mul(words.len() as u64);
+        let is_kept = watched.guard.allows(work)
+            && match command.trial() {
+                Effects::None => true,
+                Effects::OfKeys => {
+                    let mut keys = command.positions_among(words.len(), |at| words.get(at).copied());
+                    keys.all(|at| words.get(at).is_some_and(|key| self.view.keep(trial, key)))
+                }
+                Effects::Others => false,
+            };
+        if !is_kept {
+            watched.guard.give_up();
+        }
+        is_kept
     }
 
     /// Carries out one command, `known` if its caller knows which it is, and appends its answer, a refusal included.
@@ -116,6 +181,11 @@ impl<'c, 'k> Inside<'c, 'k> {
     ) {
         let mark = out.len();
         let result = self.admit(known, words).and_then(|command| {
+            #[cfg(feature = "lua")]
+            if !self.is_kept(command, words) {
+                // Nobody will see this.
+                return Err(Refusal::Occupied);
+            }
             self.shared.stats[usize::from(command.index)].calls.add(1);
             if let Some(watched) = &self.watched
                 && command.is_measured
@@ -190,6 +260,19 @@ impl<'c, 'k> Inside<'c, 'k> {
     }
 }
 
+#[cfg(not(feature = "lua"))]
+impl Inside<'_, '_> {
+    /// Without an interpreter there is nothing to be tried out.
+    pub(super) fn try_out(&mut self) -> bool {
+        false
+    }
+
+    /// Nothing has been.
+    pub(super) fn is_taken_back(&mut self) -> bool {
+        false
+    }
+}
+
 impl Calls for Inside<'_, '_> {
     fn call(&mut self, listed: Option<usize>, words: &[&[u8]], reply: &mut Vec<u8>) {
         self.carry_out(listed.and_then(|place| table().listed(place)), words, Protocol::Resp2, reply);
@@ -200,6 +283,10 @@ impl Calls for Inside<'_, '_> {
 impl crate::scripts::lua::Commands for Inside<'_, '_> {
     fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>) {
         self.carry_out(None, words, protocol, reply);
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.watched.as_ref().is_some_and(|watched| watched.guard.has_given_up())
     }
 
     fn limits(&self) -> Option<crate::scripts::lua::Limits> {

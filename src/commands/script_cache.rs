@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
 use ahash::RandomState;
 use dashmap::DashMap;
@@ -35,7 +35,12 @@ pub(super) struct Script {
     pub(super) effort: Option<Effort>,
     text: Box<[u8]>,
     body: usize,
+    /// Runs that are not to begin where others wait for them: it has turned out not to be short.
+    runs_elsewhere: AtomicU8,
 }
+
+/// How many runs a script begins elsewhere at once after one that turned out not to be short.
+const RUNS_ELSEWHERE: u8 = 100;
 
 impl Script {
     /// Reads a script; it is not compiled.
@@ -50,7 +55,19 @@ impl Script {
         let brief = |command: &[u8]| table().find(command).map_or(Brief::FewKeys, Command::brief);
         let effort = effort(&text[body..], brief);
         let program = Program::read(&text[body..]).filter(|program| program.commands().all(is_known));
-        Ok(Self { sha, program, flags, effort, text, body })
+        let runs_elsewhere = AtomicU8::new(0);
+        Ok(Self { sha, program, flags, effort, text, body, runs_elsewhere })
+    }
+
+    /// Whether it may turn out to be short, where its words do not tell; one run fewer until it may again.
+    pub(super) fn is_worth_a_trial(&self) -> bool {
+        let fewer = |runs: u8| runs.checked_sub(1);
+        self.effort.is_none() && self.runs_elsewhere.fetch_update(Relaxed, Relaxed, fewer).is_err()
+    }
+
+    /// It has not been short.
+    pub(super) fn was_not_short(&self) {
+        self.runs_elsewhere.store(RUNS_ELSEWHERE, Relaxed);
     }
 
     /// The SHA-1 of its text, as text.

@@ -178,6 +178,7 @@ fn run(
     cached: Cached,
 ) -> Result<Outcome, Refusal> {
     let program = natively(call, script, inputs);
+    let mut is_trial = false;
     match program {
         // Its keys are those that the request names: their shards are locked already.
         Some(program) if program.names_no_other_keys() => {}
@@ -188,7 +189,13 @@ fn run(
             }
             None => widen(call, Reach::All)?,
         },
-        None if is_much(call, script, inputs) && !call.session.may_be_held => return Ok(Outcome::Aside),
+        None if is_much(call, script, inputs) && !call.session.may_be_held => {
+            if !script.is_worth_a_trial() {
+                return Ok(Outcome::Aside);
+            }
+            is_trial = true;
+            widen(call, Reach::All)?;
+        }
         // What an interpreted script touches cannot be known beforehand.
         None => widen(call, Reach::All)?,
     }
@@ -208,6 +215,10 @@ fn run(
     let only_reads = script.flags.no_writes || is_read;
     let mut inside = Inside::new(call.view, call.session, call.shared, only_reads);
     inside.may_grow |= script.flags.allow_oom;
+    if is_trial && !inside.try_out() {
+        inside.end();
+        return Ok(Outcome::Aside);
+    }
     let result = match program {
         Some(program) => run_natively(program, inputs, &mut inside, &mut call.reply)
             .map_err(|raised| refusal(script, &raised)),
@@ -216,7 +227,12 @@ fn run(
             call.shared.interpreter.run(run, &mut inside, &mut call.reply)
         }
     };
+    let is_taken_back = inside.is_taken_back();
     inside.end();
+    if is_taken_back {
+        script.was_not_short();
+        return Ok(Outcome::Aside);
+    }
     result.map(|()| Outcome::Replied)
 }
 

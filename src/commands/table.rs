@@ -73,6 +73,18 @@ impl Keys {
     }
 }
 
+/// What a command may change.
+#[cfg(feature = "lua")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Effects {
+    /// Nothing.
+    None,
+    /// What its keys hold, in the database that is selected.
+    OfKeys,
+    /// More than that, or what others see at once.
+    Others,
+}
+
 /// All commands.
 #[derive(Debug)]
 pub struct Table {
@@ -196,6 +208,20 @@ impl Command {
     /// The subcommand of that name, in any letter case.
     pub fn subcommand(&self, name: &[u8]) -> Option<&Command> {
         self.subcommands.iter().find(|sub| name.eq_ignore_ascii_case(sub.row.name.as_bytes()))
+    }
+
+    /// What has to be kept to take back what it does.
+    #[cfg(feature = "lua")]
+    pub(super) fn trial(&self) -> Effects {
+        let flags = self.row.flags;
+        let is_bound = self.keys != Keys::Nowhere && !flags.has(Flags::ALL_SHARDS.with(Flags::BLOCKING));
+        match (flags.has(Flags::WRITE), flags.has(Flags::READONLY)) {
+            // These two reach into other databases.
+            (true, _) if is_bound && !matches!(self.row.name, "COPY" | "MOVE") => Effects::OfKeys,
+            (false, true) => Effects::None,
+            (false, false) if flags.has(Flags::FAST) && !flags.has(Flags::REPLICATED) => Effects::None,
+            _ => Effects::Others,
+        }
     }
 
     /// What a script may do by calling it.

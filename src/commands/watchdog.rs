@@ -1,11 +1,12 @@
 //! Looks after an interpreted script: notes that it takes long, and ends it when somebody asks for that.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::Shared;
 use crate::clock::{Clock, LockTime};
 use crate::keyspace::Occupancy;
+use crate::limits::WORK_MAX;
 use crate::scripts::lua::{Verdict, Watchdog};
 use crate::state::running::Running;
 
@@ -13,6 +14,9 @@ use crate::state::running::Running;
 const LONG_MS: u64 = 2;
 /// Polls after which it does although no time has passed: a clock that is moved by hand may stand still.
 const LONG_POLLS: u32 = 20_000;
+
+/// Polls after which a script that is tried out is not short: some tenths of a millisecond.
+const TRIAL_POLLS: u32 = 20;
 
 /// Looks after one run of a script.
 pub(super) struct Guard {
@@ -22,18 +26,49 @@ pub(super) struct Guard {
     since: LockTime,
     /// Polls so far; [`LONG_POLLS`] once it takes long.
     polls: AtomicU32,
+    /// Whether the script runs where others wait for it, and is to begin again elsewhere when it is not short.
+    is_trial: bool,
+    has_given_up: AtomicBool,
+    /// Work of its commands so far, in about nanoseconds.
+    work: AtomicU64,
 }
 
 impl Guard {
     /// A guard over a script that begins now.
-    pub(super) fn new(shared: &Shared, since: LockTime) -> Self {
+    pub(super) fn new(shared: &Shared, since: LockTime, is_trial: bool) -> Self {
         Self {
             running: Arc::clone(&shared.running),
             occupancy: Arc::clone(&shared.keyspace.occupancy),
             clock: Arc::clone(&shared.clock),
             since,
             polls: AtomicU32::new(0),
+            is_trial,
+            has_given_up: AtomicBool::new(false),
+            work: AtomicU64::new(0),
         }
+    }
+
+    /// The script has turned out not to be short.
+    pub(super) fn give_up(&self) {
+        self.has_given_up.store(true, Relaxed);
+    }
+
+    /// Whether it has.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.has_given_up.load(Relaxed)
+    }
+
+    /// Whether a script that is tried out may do so much more.
+    pub(super) fn allows(&self, work: u64) -> bool {
+        let work = self.work.load(Relaxed).saturating_add(work);
+        self.work.store(work, Relaxed);
+        work <= WORK_MAX
+    }
+}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").field("since", &self.since).finish_non_exhaustive()
     }
 }
 
@@ -41,6 +76,10 @@ impl Watchdog for Guard {
     fn poll(&self) -> Verdict {
         if self.running.is_killed() {
             return Verdict::Kill;
+        }
+        if self.is_trial && (self.has_given_up() || self.polls.load(Relaxed) >= TRIAL_POLLS) {
+            self.give_up();
+            return Verdict::Leave;
         }
         // One thread polls: the counter is atomic because the interpreter shares it.
         let polls = self.polls.load(Relaxed);

@@ -69,6 +69,17 @@ impl Changes {
         self.events = events;
     }
 
+    /// The events that are asked for.
+    pub(super) fn events(&self) -> Events {
+        self.events
+    }
+
+    /// Whether nothing has been done yet, and nobody will be told of what is.
+    pub(super) fn can_be_forgotten(&self) -> bool {
+        let nobody_listens = !self.is_recorded && self.events.is_empty();
+        nobody_listens && !self.is_dirty && self.aftermath.is_none()
+    }
+
     /// Records an effect; `mutation` is built only when somebody listens.
     #[inline]
     pub(super) fn record(&mut self, mutation: impl FnOnce() -> Mutation) {

@@ -257,6 +257,16 @@ impl Occupied<'_> {
         self.place.shard.stamp(self.id)
     }
 
+    /// Bytes of the value, which mean something where it is a string.
+    pub(super) fn raw(&self) -> &[u8] {
+        self.place.shard.value(self.id)
+    }
+
+    /// The key counts as last used in that second of lock time.
+    pub(super) fn stamp(&mut self, secs: u32) {
+        self.place.shard.set_stamp(self.id, secs);
+    }
+
     /// Says how the string came to be what it is.
     pub fn set_form(&mut self, form: Form) {
         self.place.shard.set_form(self.id, form);

@@ -8,6 +8,7 @@
 
 mod expiry;
 mod survey;
+mod trial;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ use crate::state::transaction::{Watch, Watching};
 use crate::types::{Seed, Typed};
 
 pub use survey::Standing;
+pub use trial::Trial;
 
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]

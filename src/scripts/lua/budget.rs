@@ -29,6 +29,8 @@ pub enum Verdict {
     GoOn,
     /// The script ends now: SCRIPT KILL.
     Kill,
+    /// The script ends now, and begins again elsewhere.
+    Leave,
 }
 
 /// A watchdog that never ends a script.
@@ -171,6 +173,7 @@ impl Budget {
         let watchdog = self.watchdog.lock().clone();
         match watchdog.map(|watchdog| watchdog.poll()) {
             Some(Verdict::Kill) => Err(self.stop(Stop::Killed)),
+            Some(Verdict::Leave) => Err(self.stop(Stop::Left)),
             Some(Verdict::GoOn) | None => Ok(()),
         }
     }

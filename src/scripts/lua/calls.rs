@@ -19,6 +19,11 @@ pub trait Commands {
     /// Carries out a command and appends its answer, in `protocol`, to `reply`. An error is an answer, too.
     fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>);
 
+    /// Whether the script goes on after that; if not, its watchdog says why.
+    fn goes_on(&self) -> bool {
+        true
+    }
+
     /// What the script's user may send of the commands that there are; `None`: all.
     fn limits(&self) -> Option<Limits> {
         None
@@ -73,6 +78,7 @@ impl Called for Server<'_> {
             return self.stopped(stack);
         }
         match self.carry_out(stack) {
+            Ok(()) if !self.commands.goes_on() && self.budget.poll().is_err() => self.stopped(stack),
             Ok(()) if self.budget.charge(self.reply.len()).is_err() => self.stopped(stack),
             Ok(()) => self.answer(stack),
             Err(text) => self.failure(stack, text.as_bytes(), false),

@@ -41,6 +41,9 @@ pub enum Stop {
     /// Somebody asked for it: SCRIPT KILL.
     #[error("ERR Script killed by user with SCRIPT KILL...")]
     Killed,
+    /// It is to begin again elsewhere, and nobody is told of this end.
+    #[error("ERR the script begins again elsewhere")]
+    Left,
     /// It asked for more memory than a script may have, in bytes.
     #[error("ERR the script needs more memory than its limit of {0} bytes")]
     Memory(usize),
