@@ -147,7 +147,12 @@ impl<'c, 'k> Inside<'c, 'k> {
                 self.view.take_back(trial);
                 true
             }
-            _ => false,
+            Some(_) => {
+                let work = self.watched.as_ref().map_or(0, |watched| watched.guard.work());
+                self.session.work = self.session.work.saturating_add(work);
+                false
+            }
+            None => false,
         }
     }
 

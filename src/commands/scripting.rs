@@ -253,9 +253,8 @@ fn natively<'s>(call: &mut Call<'_, '_>, script: &'s Script, inputs: Inputs<'_>)
 
 /// Whether a script that is interpreted may be more than a thread should be held by.
 fn is_much(call: &mut Call<'_, '_>, script: &Script, inputs: Inputs<'_>) -> bool {
-    let sizes = sizes(call.shared);
-    let work = script.effort.map_or(u64::MAX, |effort| effort.work(inputs, sizes));
-    let work = work.saturating_mul(INTERPRETED);
+    let Some(effort) = script.effort else { return true };
+    let work = effort.work(inputs, sizes(call.shared)).saturating_mul(INTERPRETED);
     call.session.work = call.session.work.saturating_add(work);
     work > WORK_MAX
 }

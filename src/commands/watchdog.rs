@@ -18,6 +18,9 @@ const LONG_POLLS: u32 = 20_000;
 /// Polls after which a script that is tried out is not short: some tenths of a millisecond.
 const TRIAL_POLLS: u32 = 20;
 
+/// What a script does between two polls, in about nanoseconds.
+const POLL_WORK: u64 = 10_000;
+
 /// Looks after one run of a script.
 pub(super) struct Guard {
     running: Arc<Running>,
@@ -56,6 +59,12 @@ impl Guard {
     /// Whether it has.
     pub(super) fn has_given_up(&self) -> bool {
         self.has_given_up.load(Relaxed)
+    }
+
+    /// The work of the script so far, in about nanoseconds.
+    pub(super) fn work(&self) -> u64 {
+        let polls = u64::from(self.polls.load(Relaxed));
+        self.work.load(Relaxed).saturating_add(polls.saturating_mul(POLL_WORK))
     }
 
     /// Whether a script that is tried out may do so much more.

@@ -115,6 +115,14 @@ impl Call<'_> {
         self.budget.charge(steps)
     }
 
+    /// Bytes that are about to be held for the script.
+    ///
+    /// # Errors
+    /// The stop of a script that may not hold so many.
+    pub(super) fn reserve(&self, bytes: usize) -> Result<()> {
+        self.budget.reserve(self.lua, bytes)
+    }
+
     /// Lifts the limit of memory, see [`Budget::lift`]: only for what takes a bounded amount of it.
     pub(super) fn lift(&self) -> Unlimited<'_> {
         self.budget.lift(self.lua)

@@ -19,7 +19,7 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use mlua::{Function, IntoLua, Lua, ffi, lua_State};
+use mlua::{Function, IntoLua, Lua, Value, ffi, lua_State};
 use parking_lot::Mutex;
 
 use super::budget::Unlimited;
@@ -70,6 +70,34 @@ pub(super) fn with<R>(lua: &Lua, body: impl FnOnce(&mut Stack<'_>) -> R) -> R {
         let mut stack = Cleared { stack: Stack { state, top, room: top, lua: PhantomData }, top };
         body(&mut stack.stack)
     })
+}
+
+/// Gives `body` a stack of its own with `value` on it, for use inside a function that Lua has called: what it says, and what
+/// it leaves on top.
+///
+/// # Errors
+/// Where mlua has no room for that.
+pub(super) fn above<R>(
+    lua: &Lua,
+    value: impl IntoLua,
+    _: &Unlimited<'_>,
+    body: impl FnOnce(&mut Stack<'_>) -> R,
+) -> mlua::Result<(R, Value)> {
+    let mut said = None;
+    // SAFETY: mlua has pushed the value, gives a state with room for as many values as a function has, and calls this under
+    // protection; without a limit of memory nothing here raises an error that would skip something.
+    let value = unsafe {
+        lua.exec_raw::<Value>(value, |state| {
+            let top = ffi::lua_gettop(state);
+            let mut stack = Stack { state, top, room: ROOM_OF_A_CALL, lua: PhantomData };
+            said = Some(body(&mut stack));
+            if stack.top > 1 {
+                ffi::lua_replace(state, 1);
+                ffi::lua_settop(state, 1);
+            }
+        })?
+    };
+    said.map(|said| (said, value)).ok_or(mlua::Error::StackError)
 }
 
 /// A stack that is as it was when dropped, also where a panic passes.
@@ -125,6 +153,13 @@ impl Stack<'_> {
         unsafe { ffi::lua_pushboolean(self.state, c_int::from(is_so)) };
     }
 
+    /// Pushes what JSON calls null: a pointer to nothing.
+    pub(super) fn push_null(&mut self) {
+        self.admit();
+        // SAFETY: as for nil.
+        unsafe { ffi::lua_pushlightuserdata(self.state, ptr::null_mut()) };
+    }
+
     pub(super) fn push_number(&mut self, number: f64) {
         self.admit();
         // SAFETY: as for nil.
@@ -168,6 +203,31 @@ impl Stack<'_> {
             ffi::LUA_TSTRING => Kind::String,
             ffi::LUA_TTABLE => Kind::Table,
             _ => Kind::Other,
+        }
+    }
+
+    /// Whether the value at `at` is a pointer to nothing.
+    pub(super) fn is_null(&self, at: c_int) -> bool {
+        let at = self.place(at);
+        // SAFETY: the place holds a value.
+        unsafe {
+            ffi::lua_type(self.state, at) == ffi::LUA_TLIGHTUSERDATA
+                && ffi::lua_touserdata(self.state, at).is_null()
+        }
+    }
+
+    /// What Lua calls the type of the value at `at`.
+    pub(super) fn type_name(&self, at: c_int) -> &'static str {
+        // SAFETY: the place holds a value.
+        match unsafe { ffi::lua_type(self.state, self.place(at)) } {
+            ffi::LUA_TNIL => "nil",
+            ffi::LUA_TBOOLEAN => "boolean",
+            ffi::LUA_TNUMBER => "number",
+            ffi::LUA_TSTRING => "string",
+            ffi::LUA_TTABLE => "table",
+            ffi::LUA_TFUNCTION => "function",
+            ffi::LUA_TTHREAD => "thread",
+            _ => "userdata",
         }
     }
 

@@ -2,10 +2,14 @@
 //!
 //! Rule    a NUL ends the text wherever it stands, as the end of a C string does.
 
-use mlua::{LuaString, MultiValue, Result, Table, Value};
+use std::ffi::c_int;
+
+use mlua::{MultiValue, Result};
 
 use super::super::auxiliary::{BYTES_PER_STEP, Call, Output, STACK_SLOTS_MAX, one};
-use super::{Settings, number};
+use super::super::budget::Unlimited;
+use super::super::stack::{self, Stack};
+use super::{Done, Refused, Settings, number};
 
 /// The value of the only argument.
 ///
@@ -20,15 +24,18 @@ pub(super) fn decode(call: &Call<'_>, settings: &Settings) -> Result<MultiValue>
     if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {
         return Err(call.error("JSON parser does not support UTF-16 or UTF-32"));
     }
-    // What a short text becomes is a few times its size at most.
-    let _unlimited = (text.len() <= SHORT_BYTES).then(|| call.lift());
     let reads_invalid = settings.decode_invalid == 1;
     let lexer = Lexer { text: &text, at: 0, start: 0, reads_invalid, unescaped: call.output() };
-    Ok(one(Decoder { call, settings, lexer, charged: 0, slots: 1, open: Vec::new() }.run()?))
+    // What is made is asked of the budget before it is made.
+    let unlimited = call.lift();
+    let (result, value) = stack::above(call.lua, false, &unlimited, |stack| {
+        let unlimited = &unlimited;
+        Decoder { call, settings, lexer, stack, unlimited, charged: 0, made: 0, slots: 1, open: Vec::new() }
+            .run()
+    })?;
+    result.map_err(|refused| refused.said_by(call))?;
+    Ok(one(value))
 }
-
-/// Bytes of a text that takes so little memory that its limit need not be kept meanwhile.
-const SHORT_BYTES: usize = 16 * 1024;
 
 /// A word of JSON.
 enum Token {
@@ -68,159 +75,175 @@ impl Token {
     }
 }
 
-struct Decoder<'c, 'l, 't> {
+struct Decoder<'c, 'l, 't, 's, 'k> {
     call: &'c Call<'l>,
     settings: &'c Settings,
     lexer: Lexer<'t>,
+    /// The tables that the decoder is in, with the key behind them whose value comes next.
+    stack: &'s mut Stack<'k>,
+    unlimited: &'s Unlimited<'c>,
     /// Bytes of the text that have been charged.
     charged: usize,
+    /// Bytes that have been made, since the budget was asked for them.
+    made: usize,
     /// Slots of the stack that the C code would be using.
     slots: usize,
-    /// The tables that the decoder is in, outermost first.
+    /// Those tables, outermost first.
     open: Vec<Open>,
 }
 
 /// A table that is not yet complete.
-enum Open {
-    /// With so many items.
-    Array(Table, usize),
-    /// With the key whose value comes next.
-    Object(Table, LuaString),
+struct Open {
+    /// Its place.
+    table: c_int,
+    /// How many items it has, if it is an array.
+    items: Option<c_int>,
 }
 
-impl Decoder<'_, '_, '_> {
-    fn run(&mut self) -> Result<Value> {
+/// Bytes that a table takes, at least.
+const TABLE_BYTES: usize = 64;
+/// Bytes that a string takes beside its text.
+const STRING_BYTES: usize = 32;
+/// Bytes that an item takes, with the room that its array has for more.
+const ITEM_BYTES: usize = 32;
+/// Bytes that a field takes, with the room that its table has for more.
+const FIELD_BYTES: usize = 80;
+/// Bytes that are made before the budget is asked.
+const ASKED_BYTES: usize = 64 * 1024;
+
+impl Decoder<'_, '_, '_, '_, '_> {
+    /// Leaves the value on top.
+    fn run(mut self) -> Done<()> {
         let mut token = self.lexer.next()?;
         loop {
-            let value = match token {
+            match token {
                 Token::ArrayStart => {
-                    let table = self.descend(2)?;
+                    self.descend(2)?;
                     token = self.lexer.next()?;
                     if !matches!(token, Token::ArrayEnd) {
                         self.slots += 1;
-                        self.open.push(Open::Array(table, 0));
+                        self.open.push(Open { table: self.stack.len(), items: Some(0) });
                         continue;
                     }
-                    Value::Table(table)
                 }
                 Token::ObjectStart => {
-                    let table = self.descend(3)?;
+                    self.descend(3)?;
                     token = self.lexer.next()?;
                     if !matches!(token, Token::ObjectEnd) {
                         self.slots += 2;
-                        let key = self.key(&token)?;
-                        self.open.push(Open::Object(table, key));
+                        self.open.push(Open { table: self.stack.len(), items: None });
+                        self.key(&token)?;
                         token = self.lexer.next()?;
                         continue;
                     }
-                    Value::Table(table)
                 }
                 scalar => self.scalar(&scalar)?,
-            };
-            match self.put(value)? {
-                Put::Next(next) => token = next,
-                Put::Whole(value) => return Ok(value),
+            }
+            match self.put()? {
+                Some(next) => token = next,
+                None => return Ok(()),
             }
         }
     }
 
-    /// Goes into a table, for which the C code needs that many slots of its stack.
-    fn descend(&self, slots: usize) -> Result<Table> {
+    /// Goes into a table, for which the C code, as this, needs that many slots of its stack.
+    fn descend(&mut self, slots: usize) -> Done<()> {
         let depth = self.open.len() + 1;
-        if depth > self.settings.decode_depth_max as usize || self.slots + slots > STACK_SLOTS_MAX {
+        let is_too_deep =
+            depth > self.settings.decode_depth_max as usize || self.slots + slots > STACK_SLOTS_MAX;
+        if is_too_deep || !self.stack.reserve(slots as c_int, self.unlimited) {
             let at = self.lexer.at;
-            let text = format!("Found too many nested data structures ({depth}) at character {at}");
-            return Err(self.call.error(&text));
+            return Err(Refused::Text(format!(
+                "Found too many nested data structures ({depth}) at character {at}"
+            )));
         }
-        self.call.lua.create_table()
+        self.makes(TABLE_BYTES)?;
+        self.stack.push_table(0, 0, self.unlimited);
+        Ok(())
     }
 
-    /// Puts a value where it belongs, and every table that it completes; what comes next begins a value.
-    fn put(&mut self, mut value: Value) -> Result<Put> {
+    /// Puts the value on top where it belongs, and every table that it completes; what begins the next value, or `None`
+    /// where that was all.
+    fn put(&mut self) -> Done<Option<Token>> {
         loop {
             self.call.charge(1 + (self.lexer.at - self.charged) / BYTES_PER_STEP)?;
             self.charged = self.lexer.at;
-            match self.open.last_mut() {
-                None => {
-                    return match self.lexer.next()? {
-                        Token::End => Ok(Put::Whole(value)),
-                        other => Err(self.unexpected("the end", &other)),
-                    };
+            let Some(Open { table, items }) = self.open.last_mut() else {
+                return match self.lexer.next()? {
+                    Token::End => Ok(None),
+                    other => Err(self.unexpected("the end", &other)),
+                };
+            };
+            let table = *table;
+            if let Some(items) = items {
+                *items += 1;
+                let items = *items;
+                // An array that is full moves to one of twice its size.
+                self.makes(if items & (items - 1) == 0 { items as usize * ITEM_BYTES } else { 0 })?;
+                self.stack.set_element(table, items, self.unlimited);
+                match self.lexer.next()? {
+                    Token::ArrayEnd => self.slots -= 1,
+                    Token::Comma => return Ok(Some(self.lexer.next()?)),
+                    other => return Err(self.unexpected("comma or array end", &other)),
                 }
-                Some(Open::Array(table, len)) => {
-                    *len += 1;
-                    table.raw_set(*len, value)?;
-                    match self.lexer.next()? {
-                        Token::ArrayEnd => {}
-                        Token::Comma => return Ok(Put::Next(self.lexer.next()?)),
-                        other => return Err(self.unexpected("comma or array end", &other)),
+            } else {
+                self.makes(FIELD_BYTES)?;
+                self.stack.set_field(table, self.unlimited);
+                match self.lexer.next()? {
+                    Token::ObjectEnd => self.slots -= 2,
+                    Token::Comma => {
+                        let token = self.lexer.next()?;
+                        self.key(&token)?;
+                        return Ok(Some(self.lexer.next()?));
                     }
-                }
-                Some(Open::Object(table, key)) => {
-                    table.raw_set(&*key, value)?;
-                    match self.lexer.next()? {
-                        Token::ObjectEnd => {}
-                        Token::Comma => return self.next_key().map(Put::Next),
-                        other => return Err(self.unexpected("comma or object end", &other)),
-                    }
+                    other => return Err(self.unexpected("comma or object end", &other)),
                 }
             }
-            value = match self.open.pop() {
-                Some(Open::Array(table, _)) => {
-                    self.slots -= 1;
-                    Value::Table(table)
-                }
-                Some(Open::Object(table, _)) => {
-                    self.slots -= 2;
-                    Value::Table(table)
-                }
-                None => Value::Nil,
-            };
+            self.open.pop();
         }
-    }
-
-    /// Behind a comma of an object; answers what its value begins with.
-    fn next_key(&mut self) -> Result<Token> {
-        let token = self.lexer.next()?;
-        let next = self.key(&token)?;
-        if let Some(Open::Object(_, key)) = self.open.last_mut() {
-            *key = next;
-        }
-        self.lexer.next()
     }
 
     /// A key and its colon.
-    fn key(&mut self, token: &Token) -> Result<LuaString> {
+    fn key(&mut self, token: &Token) -> Done<()> {
         let Token::String(place) = token else { return Err(self.unexpected("object key string", token)) };
-        let key = self.call.lua.create_string(self.lexer.string(*place))?;
+        self.text(*place)?;
         match self.lexer.next()? {
-            Token::Colon => Ok(key),
+            Token::Colon => Ok(()),
             other => Err(self.unexpected("colon", &other)),
         }
     }
 
-    fn scalar(&self, token: &Token) -> Result<Value> {
-        Ok(match token {
-            Token::Boolean(value) => Value::Boolean(*value),
-            Token::Null => Value::NULL,
-            Token::Number(number) => Value::Number(*number),
-            Token::String(place) => Value::String(self.call.lua.create_string(self.lexer.string(*place))?),
+    fn scalar(&mut self, token: &Token) -> Done<()> {
+        match token {
+            Token::Boolean(value) => self.stack.push_boolean(*value),
+            Token::Null => self.stack.push_null(),
+            Token::Number(number) => self.stack.push_number(*number),
+            Token::String(place) => self.text(*place)?,
             other => return Err(self.unexpected("value", other)),
-        })
+        }
+        Ok(())
     }
 
-    fn unexpected(&self, expected: &str, found: &Token) -> mlua::Error {
+    fn text(&mut self, place: Option<(usize, usize)>) -> Done<()> {
+        self.makes(self.lexer.string(place).len() + STRING_BYTES)?;
+        self.stack.push_bytes(self.lexer.string(place), self.unlimited);
+        Ok(())
+    }
+
+    /// So many bytes are about to be made.
+    fn makes(&mut self, bytes: usize) -> Done<()> {
+        self.made += bytes;
+        if self.made >= ASKED_BYTES {
+            let made = std::mem::take(&mut self.made);
+            self.call.reserve(made)?;
+        }
+        Ok(())
+    }
+
+    fn unexpected(&self, expected: &str, found: &Token) -> Refused {
         let (found, at) = (found.name(), self.lexer.start + 1);
-        self.call.error(format!("Expected {expected} but found {found} at character {at}"))
+        Refused::Text(format!("Expected {expected} but found {found} at character {at}"))
     }
-}
-
-/// Where a value went.
-enum Put {
-    /// Into a table; this begins the next one.
-    Next(Token),
-    /// Nowhere: it is all there was.
-    Whole(Value),
 }
 
 struct Lexer<'t> {

@@ -1,9 +1,13 @@
 //! Lua's values as JSON.
 
-use mlua::{Function, MultiValue, Result, Table, Value};
+use std::ffi::c_int;
+
+use mlua::{MultiValue, Result};
 
 use super::super::auxiliary::{Call, Output, STACK_SLOTS_MAX};
-use super::{Settings, number};
+use super::super::budget::Unlimited;
+use super::super::stack::{self, Kind, Stack};
+use super::{Done, Refused, Settings, number};
 
 /// The text of the only argument.
 ///
@@ -13,88 +17,107 @@ pub(super) fn encode(call: &Call<'_>, settings: &Settings) -> Result<MultiValue>
     if call.len() != 1 {
         return Err(call.bad(1, "expected 1 argument"));
     }
-    let mut encoder = Encoder { call, settings, out: call.output(), slots: 1, open: Vec::new() };
+    let mut out = call.output();
     {
         // Until the text is handed to Lua, it grows in an output, which has a bound of its own.
-        let _unlimited = call.lift();
-        encoder.run(call.value(1).clone())?;
+        let unlimited = call.lift();
+        let value = call.value(1).clone();
+        let (result, _) = stack::above(call.lua, value, &unlimited, |stack| {
+            let encoder = Encoder {
+                call,
+                settings,
+                stack,
+                out: &mut out,
+                slots: 1,
+                open: Vec::new(),
+                unlimited: &unlimited,
+            };
+            encoder.run()
+        })?;
+        result.map_err(|refused| refused.said_by(call))?;
     }
-    encoder.out.finish()
+    out.finish()
 }
 
-struct Encoder<'c, 'l> {
+struct Encoder<'c, 'l, 's, 'k> {
     call: &'c Call<'l>,
     settings: &'c Settings,
-    out: Output<'c>,
+    /// The value to be written is on top, above the tables that the encoder is in.
+    stack: &'s mut Stack<'k>,
+    out: &'s mut Output<'c>,
     /// Slots of the stack that the C code would be using.
     slots: usize,
-    /// The tables that the encoder is in, outermost first.
     open: Vec<Open>,
+    unlimited: &'s Unlimited<'c>,
 }
 
 /// A table with some of its values written.
+#[derive(Clone, Copy)]
 struct Open {
-    table: Table,
+    /// Its place.
+    table: c_int,
     at: Place,
 }
 
+#[derive(Clone, Copy)]
 enum Place {
     /// The place written last, and the last one.
-    Array(i64, i64),
-    /// The key written last.
-    Object(Value),
+    Array(c_int, c_int),
+    /// Behind the key on top; whether that is the first one.
+    Object(bool),
 }
 
-impl Encoder<'_, '_> {
-    fn run(&mut self, value: Value) -> Result<()> {
-        let mut next: Function = self.call.lua.globals().raw_get("next")?;
-        let mut inner = self.value(value)?;
-        loop {
-            if let Some(table) = inner.take() {
-                self.open(table)?;
-            }
-            let Some(mut open) = self.open.pop() else { return Ok(()) };
-            inner = match &mut open.at {
-                Place::Array(at, end) => self.array(&open.table, at, *end)?,
-                Place::Object(key) => self.object(&open.table, key, &mut next)?,
+/// Values that the stack has at once above a table.
+const ROOM: c_int = 3;
+
+impl Encoder<'_, '_, '_, '_> {
+    fn run(mut self) -> Done<()> {
+        if !self.value()? {
+            return Ok(());
+        }
+        self.open()?;
+        while let Some(open) = self.open.last().copied() {
+            let is_inner = match open.at {
+                Place::Array(..) => self.array(open)?,
+                Place::Object(_) => self.object(open)?,
             };
-            if inner.is_some() {
-                self.open.push(open);
+            if is_inner {
+                self.open()?;
             } else {
-                let (end, slots) = match open.at {
-                    Place::Array(..) => (b"]", 1),
-                    Place::Object(_) => (b"}", 2),
-                };
-                self.slots -= slots;
-                self.out.push(end)?;
+                self.close(open)?;
             }
         }
+        Ok(())
     }
 
-    /// Writes a value, or hands back the table that has to be gone into.
-    fn value(&mut self, value: Value) -> Result<Option<Table>> {
-        match value {
-            Value::Table(table) => return Ok(Some(table)),
-            Value::Nil => self.out.push(b"null")?,
-            Value::LightUserData(pointer) if pointer.0.is_null() => self.out.push(b"null")?,
-            Value::Boolean(true) => self.out.push(b"true")?,
-            Value::Boolean(false) => self.out.push(b"false")?,
-            Value::Integer(number) => self.number(number as f64)?,
-            Value::Number(number) => self.number(number)?,
-            Value::String(text) => self.string(&text.as_bytes())?,
-            other => return Err(self.refused(type_name(&other), "type not supported")),
+    /// Writes the value on top; true where it is a table, which has to be gone into.
+    fn value(&mut self) -> Done<bool> {
+        match self.stack.kind(-1) {
+            Kind::Table => return Ok(true),
+            Kind::Nil => self.out.push(b"null")?,
+            Kind::Boolean => self.out.push(if self.stack.is_true(-1) { b"true" } else { b"false" })?,
+            Kind::Number => self.number(self.stack.number(-1))?,
+            Kind::String => string(self.out, self.stack.bytes(-1).unwrap_or_default())?,
+            Kind::Other if self.stack.is_null(-1) => self.out.push(b"null")?,
+            Kind::Other => return Err(refused(self.stack.type_name(-1), "type not supported")),
         }
-        Ok(None)
+        Ok(false)
     }
 
-    fn open(&mut self, table: Table) -> Result<()> {
+    /// Goes into the table on top.
+    fn open(&mut self) -> Done<()> {
         let depth = self.open.len() + 1;
-        if depth > self.settings.encode_depth_max as usize || self.slots + 3 > STACK_SLOTS_MAX {
-            return Err(self.call.error(format!("Cannot serialise, excessive nesting ({depth})")));
+        let is_too_deep = depth > self.settings.encode_depth_max as usize || self.slots + 3 > STACK_SLOTS_MAX;
+        if is_too_deep || !self.stack.reserve(ROOM, self.unlimited) {
+            return Err(Refused::Text(format!("Cannot serialise, excessive nesting ({depth})")));
         }
-        let at = match self.array_len(&table)? {
+        let table = self.stack.len();
+        let at = match self.array_len(table)? {
             Some(len) if len > 0 => Place::Array(0, len),
-            _ => Place::Object(Value::Nil),
+            _ => {
+                self.stack.push_nil();
+                Place::Object(true)
+            }
         };
         let (start, slots) = match at {
             Place::Array(..) => (b"[", 1),
@@ -106,16 +129,29 @@ impl Encoder<'_, '_> {
         Ok(())
     }
 
+    /// Leaves a table, which is on top then.
+    fn close(&mut self, open: Open) -> Done<()> {
+        let (end, slots) = match open.at {
+            Place::Array(..) => (b"]", 1),
+            Place::Object(_) => (b"}", 2),
+        };
+        self.slots -= slots;
+        self.open.pop();
+        // What it was a value of goes on behind it.
+        self.stack.truncate(open.table - 1);
+        self.out.push(end)?;
+        Ok(())
+    }
+
     /// The last place of an array; `None` where the table is none, or one with too many holes.
-    fn array_len(&self, table: &Table) -> Result<Option<i64>> {
+    fn array_len(&mut self, table: c_int) -> Done<Option<c_int>> {
         let (mut items, mut max) = (0_i64, 0_i32);
-        for pair in table.pairs::<Value, Value>() {
-            let key = match pair?.0 {
-                Value::Integer(key) => key as f64,
-                Value::Number(key) => key,
-                _ => return Ok(None),
-            };
-            if key.fract() != 0.0 || key < 1.0 {
+        self.stack.push_nil();
+        while self.stack.next(table) {
+            self.stack.pop(1);
+            let key = self.stack.number(-1);
+            if self.stack.kind(-1) != Kind::Number || key.fract() != 0.0 || key < 1.0 {
+                self.stack.pop(1);
                 return Ok(None);
             }
             if key > f64::from(max) {
@@ -125,112 +161,107 @@ impl Encoder<'_, '_> {
             items += 1;
             self.call.charge(1)?;
         }
-        let (settings, max) = (self.settings, i64::from(max));
+        let (settings, last) = (self.settings, i64::from(max));
         let ratio = i64::from(settings.encode_sparse_ratio);
-        if ratio > 0 && max > items.saturating_mul(ratio) && max > i64::from(settings.encode_sparse_safe) {
+        if ratio > 0 && last > items.saturating_mul(ratio) && last > i64::from(settings.encode_sparse_safe) {
             if settings.encode_sparse_converts == 0 {
-                return Err(self.refused("table", "excessively sparse array"));
+                return Err(refused("table", "excessively sparse array"));
             }
             return Ok(None);
         }
         Ok(Some(max))
     }
 
-    fn array(&mut self, table: &Table, at: &mut i64, end: i64) -> Result<Option<Table>> {
-        while *at < end {
-            if *at > 0 {
+    /// Goes on with an array; true where a table is on top.
+    fn array(&mut self, Open { table, at }: Open) -> Done<bool> {
+        let Place::Array(from, end) = at else { return Ok(false) };
+        for place in from + 1..=end {
+            if place > 1 {
                 self.out.push(b",")?;
             }
-            *at += 1;
-            let inner = self.value(table.raw_get(*at)?)?;
-            if inner.is_some() {
-                return Ok(inner);
+            self.stack.push_element(table, place);
+            if self.value()? {
+                self.goes_on_at(Place::Array(place, end));
+                return Ok(true);
             }
+            self.stack.pop(1);
         }
-        Ok(None)
+        Ok(false)
     }
 
-    fn object(&mut self, table: &Table, last: &mut Value, next: &mut Function) -> Result<Option<Table>> {
-        if last.is_nil() {
-            // An iteration cannot be taken up again once another table has come in between; `next` can.
-            for (place, pair) in table.pairs::<Value, Value>().enumerate() {
-                let (key, value) = pair?;
-                if place > 0 {
-                    self.out.push(b",")?;
-                }
-                self.key(&key)?;
-                let inner = self.value(value)?;
-                if inner.is_some() {
-                    *last = key;
-                    return Ok(inner);
-                }
+    /// Goes on with an object, whose last key is on top; true where a table is.
+    fn object(&mut self, Open { table, at }: Open) -> Done<bool> {
+        let mut is_first = matches!(at, Place::Object(true));
+        while self.stack.next(table) {
+            if !std::mem::take(&mut is_first) {
+                self.out.push(b",")?;
             }
-            return Ok(None);
+            self.key()?;
+            if self.value()? {
+                self.goes_on_at(Place::Object(false));
+                return Ok(true);
+            }
+            self.stack.pop(1);
         }
-        loop {
-            let (key, value): (Value, Value) = next.call((table, &*last))?;
-            if key.is_nil() {
-                return Ok(None);
-            }
-            self.out.push(b",")?;
-            self.key(&key)?;
-            let inner = self.value(value)?;
-            *last = key;
-            if inner.is_some() {
-                return Ok(inner);
-            }
+        Ok(false)
+    }
+
+    fn goes_on_at(&mut self, place: Place) {
+        if let Some(open) = self.open.last_mut() {
+            open.at = place;
         }
     }
 
-    fn key(&mut self, key: &Value) -> Result<()> {
-        match key {
-            Value::String(text) => self.string(&text.as_bytes())?,
-            Value::Integer(_) | Value::Number(_) => {
+    /// The key below the value on top.
+    fn key(&mut self) -> Done<()> {
+        match self.stack.kind(-2) {
+            Kind::String => string(self.out, self.stack.bytes(-2).unwrap_or_default())?,
+            Kind::Number => {
                 self.out.push(b"\"")?;
-                self.value(key.clone())?;
+                self.number(self.stack.number(-2))?;
                 self.out.push(b"\"")?;
             }
-            other => return Err(self.refused(type_name(other), "table key must be a number or string")),
+            _ => return Err(refused(self.stack.type_name(-2), "table key must be a number or string")),
         }
-        self.out.push(b":")
+        Ok(self.out.push(b":")?)
     }
 
-    fn number(&mut self, number: f64) -> Result<()> {
+    fn number(&mut self, number: f64) -> Done<()> {
         if !number.is_finite() {
             match self.settings.encode_invalid {
-                0 => return Err(self.refused("number", "must not be NaN or Inf")),
-                1 if number.is_nan() => return self.out.push(b"nan"),
+                0 => return Err(refused("number", "must not be NaN or Inf")),
+                1 if number.is_nan() => return Ok(self.out.push(b"nan")?),
                 1 => {}
-                _ => return self.out.push(b"null"),
+                _ => return Ok(self.out.push(b"null")?),
             }
         }
-        self.out.push(number::text(number, self.settings.encode_digits as usize).as_bytes())
-    }
-
-    fn string(&mut self, text: &[u8]) -> Result<()> {
-        self.out.push(b"\"")?;
-        let mut rest = text;
-        while let Some(place) = rest.iter().position(|byte| escape(*byte) != Escape::None) {
-            self.out.push(&rest[..place])?;
-            match escape(rest[place]) {
-                Escape::Code => self.out.push(format!("\\u{:04x}", rest[place]).as_bytes())?,
-                Escape::Letter(letter) => self.out.push(&[b'\\', letter])?,
-                Escape::None => {}
-            }
-            rest = &rest[place + 1..];
+        let mut whole = itoa::Buffer::new();
+        match number::whole(number, self.settings.encode_digits as usize) {
+            Some(number) => self.out.push(whole.format(number).as_bytes())?,
+            None => self.out.push(number::text(number, self.settings.encode_digits as usize).as_bytes())?,
         }
-        self.out.push(rest)?;
-        self.out.push(b"\"")
-    }
-
-    fn refused(&self, kind: &str, why: &str) -> mlua::Error {
-        self.call.error(format!("Cannot serialise {kind}: {why}"))
+        Ok(())
     }
 }
 
-/// What Lua calls the type of a value: light userdata has no name of its own.
-fn type_name(value: &Value) -> &'static str {
-    if value.is_light_userdata() { "userdata" } else { value.type_name() }
+fn string(out: &mut Output<'_>, text: &[u8]) -> Result<()> {
+    out.push(b"\"")?;
+    let mut rest = text;
+    while let Some(place) = rest.iter().position(|byte| escape(*byte) != Escape::None) {
+        out.push(&rest[..place])?;
+        match escape(rest[place]) {
+            Escape::Code => out.push(format!("\\u{:04x}", rest[place]).as_bytes())?,
+            Escape::Letter(letter) => out.push(&[b'\\', letter])?,
+            Escape::None => {}
+        }
+        rest = &rest[place + 1..];
+    }
+    out.push(rest)?;
+    out.push(b"\"")
+}
+
+fn refused(kind: &str, why: &str) -> Refused {
+    Refused::Text(format!("Cannot serialise {kind}: {why}"))
 }
 
 /// How a byte is written.

@@ -10,7 +10,7 @@ mod number;
 
 use std::sync::Arc;
 
-use mlua::{Lua, MultiValue, Result, Table, Value};
+use mlua::{Error, Lua, MultiValue, Result, Table, Value};
 use parking_lot::Mutex;
 
 use super::auxiliary::{Call, Library, one};
@@ -46,6 +46,33 @@ pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
     library.table.raw_set("_NAME", "cjson")?;
     library.table.raw_set("_VERSION", "2.1.0")?;
     Ok(library.table)
+}
+
+/// Why a text or a value is refused.
+enum Refused {
+    /// It is not what it should be: what the script is told, behind the place where it called.
+    Text(String),
+    /// The script has to end.
+    Stop(Error),
+}
+
+/// What becomes of a text or a value.
+type Done<T> = std::result::Result<T, Refused>;
+
+impl Refused {
+    /// What the function raises.
+    fn said_by(self, call: &Call<'_>) -> Error {
+        match self {
+            Self::Text(text) => call.error(text),
+            Self::Stop(stop) => stop,
+        }
+    }
+}
+
+impl From<Error> for Refused {
+    fn from(stop: Error) -> Self {
+        Self::Stop(stop)
+    }
 }
 
 /// What a script can set. An enumeration is the place of its word among those that it may be.

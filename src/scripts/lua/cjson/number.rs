@@ -2,11 +2,16 @@
 //!
 //! Source  C99: `printf("%.*g")`, `strtod` in the locale "C".
 
+/// The number as an integer, where `%.{digits}g` writes it as one; not zero, which may be -0.
+pub(super) fn whole(number: f64, digits: usize) -> Option<i64> {
+    let whole = number as i64;
+    let is_short = whole.unsigned_abs() < 10_u64.pow(digits.min(15) as u32);
+    (whole as f64 == number && is_short && whole != 0).then_some(whole)
+}
+
 /// What `%.{digits}g` makes of a number.
 pub(super) fn text(number: f64, digits: usize) -> String {
-    // Nearly all numbers are whole, and short enough to be written as such; zero may be -0.
-    let whole = number as i64;
-    if whole as f64 == number && whole.unsigned_abs() < 10_u64.pow(digits.min(15) as u32) && whole != 0 {
+    if let Some(whole) = whole(number, digits) {
         return itoa::Buffer::new().format(whole).to_owned();
     }
     if number.is_nan() {

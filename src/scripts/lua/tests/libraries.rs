@@ -52,10 +52,23 @@ fn what_is_nested_too_deep_is_an_error() {
     for (text, expected) in [
         ("local t = {} t[1] = t return cjson.encode(t)", "Cannot serialise, excessive nesting (1001)"),
         ("return cjson.decode(('['):rep(1e6))", "Found too many nested data structures (1001)"),
-        ("cjson.decode_max_depth(1e6) return cjson.decode(('['):rep(1e6))", "stack overflow"),
-        ("cjson.decode_max_depth(1e6) return cjson.decode(('{\"a\":'):rep(1e6))", "stack overflow"),
-        ("cjson.encode_max_depth(1e6) local t = {} t[1] = t return cjson.encode(t)", "stack overflow"),
-        ("cjson.encode_max_depth(1e6) local t = {} t.a = t return cjson.encode(t)", "stack overflow"),
+        // As in Redis, to the level.
+        (
+            "cjson.decode_max_depth(1e6) return cjson.decode(('['):rep(1e6))",
+            "Found too many nested data structures (7999) at character 7999",
+        ),
+        (
+            "cjson.decode_max_depth(1e6) return cjson.decode(('{\"a\":'):rep(1e6))",
+            "Found too many nested data structures (4000) at character 19996",
+        ),
+        (
+            "cjson.encode_max_depth(1e6) local t = {} t[1] = t return cjson.encode(t)",
+            "Cannot serialise, excessive nesting (7998)",
+        ),
+        (
+            "cjson.encode_max_depth(1e6) local t = {} t.a = t return cjson.encode(t)",
+            "Cannot serialise, excessive nesting (4000)",
+        ),
         ("return cmsgpack.unpack(('\\145'):rep(1e6))", "stack overflow (in function mp_decode_to_lua_array)"),
         ("return cmsgpack.unpack(('\\129a'):rep(1e6))", "stack overflow"),
         ("return cmsgpack.unpack(('\\161a'):rep(1e6))", "stack overflow"),
