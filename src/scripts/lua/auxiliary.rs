@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
+use mlua::{Error, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, Value};
 
 use super::budget::{Budget, Unlimited};
 use super::fault::{self, Fault};
@@ -181,8 +181,8 @@ impl Output<'_> {
     ///
     /// # Errors
     /// Where Lua has no room for it.
-    pub(super) fn finish(self) -> Result<MultiValue> {
-        Ok(one(Value::String(self.lua.create_string(&self.bytes)?)))
+    pub(super) fn finish(self) -> Result<LuaString> {
+        self.lua.create_string(&self.bytes)
     }
 
     #[inline]
@@ -201,7 +201,7 @@ impl Output<'_> {
 }
 
 /// Bytes that are reserved at the first need.
-const RESERVED_MIN: usize = 64;
+const RESERVED_MIN: usize = 256;
 
 /// A number, or a text that reads as one.
 pub(super) fn to_number(lua: &Lua, value: &Value) -> Option<f64> {
@@ -234,9 +234,10 @@ impl<'l> Library<'l> {
     ///
     /// # Errors
     /// As [`Library::new`].
-    pub(super) fn add<F>(&self, name: &str, run: F) -> Result<()>
+    pub(super) fn add<F, R>(&self, name: &str, run: F) -> Result<()>
     where
-        F: Fn(&Call<'_>) -> Result<MultiValue> + Send + 'static,
+        F: Fn(&Call<'_>) -> Result<R> + Send + 'static,
+        R: IntoLuaMulti,
     {
         let budget = Arc::clone(self.budget);
         let function = self.lua.create_function(move |lua, args| {
@@ -249,11 +250,6 @@ impl<'l> Library<'l> {
         })?;
         self.table.raw_set(name, function)
     }
-}
-
-/// One value as what a function returns.
-pub(super) fn one(value: Value) -> MultiValue {
-    MultiValue::from_vec(vec![value])
 }
 
 /// A double as C's `long`: without its fraction, and the least one for what does not fit.

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use mlua::{Lua, MultiValue, Result, Table, Value};
+use mlua::{Lua, LuaString, Result, Table};
 
-use super::auxiliary::{Call, Library, one, to_number};
+use super::auxiliary::{Call, Library, to_number};
 use super::budget::Budget;
 
 /// The table `bit`.
@@ -37,11 +37,11 @@ fn word(call: &Call<'_>, at: usize) -> Result<u32> {
     }
 }
 
-fn bits(word: u32) -> MultiValue {
-    one(Value::Number(f64::from(word as i32)))
+fn bits(word: u32) -> f64 {
+    f64::from(word as i32)
 }
 
-fn fold(call: &Call<'_>, combine: fn(u32, u32) -> u32) -> Result<MultiValue> {
+fn fold(call: &Call<'_>, combine: fn(u32, u32) -> u32) -> Result<f64> {
     let mut result = word(call, 1)?;
     // From the last one on, which decides whose error is told.
     for at in (2..=call.len()).rev() {
@@ -50,17 +50,17 @@ fn fold(call: &Call<'_>, combine: fn(u32, u32) -> u32) -> Result<MultiValue> {
     Ok(bits(result))
 }
 
-fn shift(call: &Call<'_>, shift: fn(u32, u32) -> u32) -> Result<MultiValue> {
+fn shift(call: &Call<'_>, shift: fn(u32, u32) -> u32) -> Result<f64> {
     let number = word(call, 1)?;
     let by = word(call, 2)? & 31;
     Ok(bits(shift(number, by)))
 }
 
 /// The last digits in hexadecimal: eight, or as many as asked for; in capitals for a negative number of digits.
-fn tohex(call: &Call<'_>) -> Result<MultiValue> {
+fn tohex(call: &Call<'_>) -> Result<LuaString> {
     let number = word(call, 1)?;
     let count = if call.len() < 2 { 8 } else { word(call, 2)? as i32 };
     let text = if count < 0 { format!("{number:08X}") } else { format!("{number:08x}") };
     let count = count.unsigned_abs().min(8) as usize;
-    Ok(one(Value::String(call.lua.create_string(&text.as_bytes()[8 - count..])?)))
+    call.lua.create_string(&text.as_bytes()[8 - count..])
 }

@@ -30,7 +30,7 @@ pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
 /// Tables within tables that are packed; those further in become nil, which also ends circles.
 const NESTING_MAX: usize = 16;
 
-fn pack(call: &Call<'_>) -> Result<MultiValue> {
+fn pack(call: &Call<'_>) -> Result<LuaString> {
     if call.len() == 0 {
         return Err(call.bad(0, "MessagePack pack needs input."));
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 
-use super::auxiliary::{Call, Library, STACK_SLOTS_MAX, c_long, c_unsigned_long, one, to_number};
+use super::auxiliary::{Call, Library, STACK_SLOTS_MAX, c_long, c_unsigned_long, to_number};
 use super::budget::Budget;
 
 /// The table `struct`.
@@ -123,7 +123,7 @@ impl<'c, 'l> Format<'c, 'l> {
     }
 }
 
-fn pack(call: &Call<'_>) -> Result<MultiValue> {
+fn pack(call: &Call<'_>) -> Result<LuaString> {
     let text = call.string(1)?;
     let letters = text.as_bytes();
     let mut format = Format::new(call, &letters);
@@ -254,7 +254,7 @@ fn integer(bytes: &[u8], is_big_endian: bool, is_signed: bool) -> f64 {
     value as i64 as f64
 }
 
-fn size(call: &Call<'_>) -> Result<MultiValue> {
+fn size(call: &Call<'_>) -> Result<f64> {
     let text = call.string(1)?;
     let letters = text.as_bytes();
     let mut format = Format::new(call, &letters);
@@ -269,5 +269,5 @@ fn size(call: &Call<'_>) -> Result<MultiValue> {
         }
         position = position.saturating_add(item.size);
     }
-    Ok(one(Value::Number(position as f64)))
+    Ok(position as f64)
 }

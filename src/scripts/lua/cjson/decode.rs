@@ -4,9 +4,10 @@
 
 use std::ffi::c_int;
 
-use mlua::{MultiValue, Result};
+use mlua::{Result, Value};
+use smallvec::SmallVec;
 
-use super::super::auxiliary::{BYTES_PER_STEP, Call, Output, STACK_SLOTS_MAX, one};
+use super::super::auxiliary::{BYTES_PER_STEP, Call, Output, STACK_SLOTS_MAX};
 use super::super::budget::Unlimited;
 use super::super::stack::{self, Stack};
 use super::{Done, Refused, Settings, number};
@@ -15,7 +16,7 @@ use super::{Done, Refused, Settings, number};
 ///
 /// # Errors
 /// lua-cjson's, for what is not JSON, with the place where that was seen.
-pub(super) fn decode(call: &Call<'_>, settings: &Settings) -> Result<MultiValue> {
+pub(super) fn decode(call: &Call<'_>, settings: &Settings) -> Result<Value> {
     if call.len() != 1 {
         return Err(call.bad(1, "expected 1 argument"));
     }
@@ -30,11 +31,21 @@ pub(super) fn decode(call: &Call<'_>, settings: &Settings) -> Result<MultiValue>
     let unlimited = call.lift();
     let (result, value) = stack::above(call.lua, false, &unlimited, |stack| {
         let unlimited = &unlimited;
-        Decoder { call, settings, lexer, stack, unlimited, charged: 0, made: 0, slots: 1, open: Vec::new() }
-            .run()
+        Decoder {
+            call,
+            settings,
+            lexer,
+            stack,
+            unlimited,
+            charged: 0,
+            made: 0,
+            slots: 1,
+            open: SmallVec::new(),
+        }
+        .run()
     })?;
     result.map_err(|refused| refused.said_by(call))?;
-    Ok(one(value))
+    Ok(value)
 }
 
 /// A word of JSON.
@@ -89,7 +100,7 @@ struct Decoder<'c, 'l, 't, 's, 'k> {
     /// Slots of the stack that the C code would be using.
     slots: usize,
     /// Those tables, outermost first.
-    open: Vec<Open>,
+    open: SmallVec<[Open; 8]>,
 }
 
 /// A table that is not yet complete.

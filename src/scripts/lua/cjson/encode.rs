@@ -2,7 +2,8 @@
 
 use std::ffi::c_int;
 
-use mlua::{MultiValue, Result};
+use mlua::{LuaString, Result};
+use smallvec::SmallVec;
 
 use super::super::auxiliary::{Call, Output, STACK_SLOTS_MAX};
 use super::super::budget::Unlimited;
@@ -13,7 +14,7 @@ use super::{Done, Refused, Settings, number};
 ///
 /// # Errors
 /// lua-cjson's, for what JSON cannot say.
-pub(super) fn encode(call: &Call<'_>, settings: &Settings) -> Result<MultiValue> {
+pub(super) fn encode(call: &Call<'_>, settings: &Settings) -> Result<LuaString> {
     if call.len() != 1 {
         return Err(call.bad(1, "expected 1 argument"));
     }
@@ -29,7 +30,7 @@ pub(super) fn encode(call: &Call<'_>, settings: &Settings) -> Result<MultiValue>
                 stack,
                 out: &mut out,
                 slots: 1,
-                open: Vec::new(),
+                open: SmallVec::new(),
                 unlimited: &unlimited,
             };
             encoder.run()
@@ -47,7 +48,7 @@ struct Encoder<'c, 'l, 's, 'k> {
     out: &'s mut Output<'c>,
     /// Slots of the stack that the C code would be using.
     slots: usize,
-    open: Vec<Open>,
+    open: SmallVec<[Open; 8]>,
     unlimited: &'s Unlimited<'c>,
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use mlua::{Error, Lua, MultiValue, Result, Table, Value};
 use parking_lot::Mutex;
 
-use super::auxiliary::{Call, Library, one};
+use super::auxiliary::{Call, Library};
 use super::budget::Budget;
 
 /// The table `cjson`.
@@ -25,8 +25,9 @@ pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
     library.add("encode", move |call| encode::encode(call, &kept.lock()))?;
     let kept = Arc::clone(&settings);
     library.add("decode", move |call| decode::decode(call, &kept.lock()))?;
-    let setters: [(&str, Setter); 7] = [
-        ("encode_sparse_array", encode_sparse_array),
+    let kept = Arc::clone(&settings);
+    library.add("encode_sparse_array", move |call| encode_sparse_array(call, &mut kept.lock()))?;
+    let setters: [(&str, Setter); 6] = [
         ("encode_max_depth", |call, settings| lone(call, &mut settings.encode_depth_max, 1, i32::MAX)),
         ("decode_max_depth", |call, settings| lone(call, &mut settings.decode_depth_max, 1, i32::MAX)),
         ("encode_number_precision", |call, settings| lone(call, &mut settings.encode_digits, 1, DIGITS_MAX)),
@@ -41,7 +42,7 @@ pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
         library.add(name, move |call| set(call, &mut kept.lock()))?;
     }
     let kept = Arc::clone(budget);
-    library.add("new", move |call| Ok(one(Value::Table(install(call.lua, &kept)?))))?;
+    library.add("new", move |call| install(call.lua, &kept))?;
     library.table.raw_set("null", Value::NULL)?;
     library.table.raw_set("_NAME", "cjson")?;
     library.table.raw_set("_VERSION", "2.1.0")?;
@@ -114,7 +115,7 @@ impl Default for Settings {
 }
 
 /// One function that sets and tells.
-type Setter = fn(&Call<'_>, &mut Settings) -> Result<MultiValue>;
+type Setter = fn(&Call<'_>, &mut Settings) -> Result<Value>;
 
 /// Significant digits of a number at most.
 const DIGITS_MAX: i32 = 14;
@@ -131,15 +132,15 @@ fn encode_sparse_array(call: &Call<'_>, settings: &mut Settings) -> Result<Multi
 }
 
 /// The only argument sets an integer.
-fn lone(call: &Call<'_>, setting: &mut i32, min: i32, max: i32) -> Result<MultiValue> {
+fn lone(call: &Call<'_>, setting: &mut i32, min: i32, max: i32) -> Result<Value> {
     at_most(call, 1)?;
-    Ok(one(integer(call, 1, setting, min, max)?))
+    integer(call, 1, setting, min, max)
 }
 
 /// The only argument sets an enumeration.
-fn choice(call: &Call<'_>, setting: &mut i32, words: &[&str]) -> Result<MultiValue> {
+fn choice(call: &Call<'_>, setting: &mut i32, words: &[&str]) -> Result<Value> {
     at_most(call, 1)?;
-    Ok(one(enumeration(call, setting, words)?))
+    enumeration(call, setting, words)
 }
 
 fn at_most(call: &Call<'_>, count: usize) -> Result<()> {
