@@ -72,33 +72,42 @@ pub(super) fn with<R>(lua: &Lua, body: impl FnOnce(&mut Stack<'_>) -> R) -> R {
     })
 }
 
-/// Gives `body` a stack of its own with `value` on it, for use inside a function that Lua has called: what it says, and what
-/// it leaves on top.
+/// Gives `body` the stack of the function that Lua has called, with `value` on it if there is one: what it says, and what it
+/// leaves on top.
 ///
 /// # Errors
 /// Where mlua has no room for that.
 pub(super) fn above<R>(
     lua: &Lua,
-    value: impl IntoLua,
-    _: &Unlimited<'_>,
+    value: Option<&Value>,
+    limit: &Unlimited<'_>,
     body: impl FnOnce(&mut Stack<'_>) -> R,
 ) -> mlua::Result<(R, Value)> {
-    let mut said = None;
-    // SAFETY: mlua has pushed the value, gives a state with room for as many values as a function has, and calls this under
-    // protection; without a limit of memory nothing here raises an error that would skip something.
-    let value = unsafe {
-        lua.exec_raw::<Value>(value, |state| {
+    lua.exec_raw_lua(|raw| {
+        let state = raw.state();
+        // SAFETY: mlua holds its lock and gives the state of Lua that is current, which is a function's that has just been
+        // called and has room for more values than one.
+        let top = unsafe {
             let top = ffi::lua_gettop(state);
-            let mut stack = Stack { state, top, room: ROOM_OF_A_CALL, lua: PhantomData };
-            said = Some(body(&mut stack));
-            if stack.top > 1 {
-                ffi::lua_replace(state, 1);
-                ffi::lua_settop(state, 1);
-            }
-        })?
-    };
-    said.map(|said| (said, value)).ok_or(mlua::Error::StackError)
+            value.map_or(Ok(()), |value| raw.push_value(value))?;
+            top
+        };
+        let given = top + c_int::from(value.is_some());
+        let stack = Stack { state, top: given, room: given, lua: PhantomData };
+        let mut own = Cleared { stack, top };
+        if !own.stack.reserve(ROOM_ABOVE, limit) {
+            return Err(mlua::Error::StackError);
+        }
+        let said = body(&mut own.stack);
+        own.stack.keep_highest(top);
+        own.stack.top = top;
+        // SAFETY: there is a value on top, and room for a copy; it is not among those of the stack any more.
+        Ok((said, unsafe { raw.pop_value() }))
+    })
 }
+
+/// Values that [`above`] makes room for.
+const ROOM_ABOVE: c_int = 2;
 
 /// A stack that is as it was when dropped, also where a panic passes.
 struct Cleared<'l> {
@@ -139,6 +148,19 @@ impl Stack<'_> {
     /// Takes the highest `count` away.
     pub(super) fn pop(&mut self, count: c_int) {
         self.truncate(self.top - count);
+    }
+
+    /// Takes away all that is above the lowest `len` but the highest value; nil, where there is none.
+    fn keep_highest(&mut self, len: c_int) {
+        if self.top <= len {
+            return self.push_nil();
+        }
+        if self.top > len + 1 {
+            // SAFETY: the place holds a value, which the highest one takes the place of.
+            unsafe { ffi::lua_replace(self.state, len + 1) };
+            self.top -= 1;
+        }
+        self.truncate(len + 1);
     }
 
     pub(super) fn push_nil(&mut self) {

@@ -29,7 +29,7 @@ pub(super) fn decode(call: &Call<'_>, settings: &Settings) -> Result<Value> {
     let lexer = Lexer { text: &text, at: 0, start: 0, reads_invalid, unescaped: call.output() };
     // What is made is asked of the budget before it is made.
     let unlimited = call.lift();
-    let (result, value) = stack::above(call.lua, false, &unlimited, |stack| {
+    let (result, value) = stack::above(call.lua, None, &unlimited, |stack| {
         let unlimited = &unlimited;
         Decoder {
             call,

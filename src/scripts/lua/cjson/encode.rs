@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use mlua::{LuaString, Result};
+use mlua::{Result, Value};
 use smallvec::SmallVec;
 
 use super::super::auxiliary::{Call, Output, STACK_SLOTS_MAX};
@@ -14,30 +14,18 @@ use super::{Done, Refused, Settings, number};
 ///
 /// # Errors
 /// lua-cjson's, for what JSON cannot say.
-pub(super) fn encode(call: &Call<'_>, settings: &Settings) -> Result<LuaString> {
+pub(super) fn encode(call: &Call<'_>, settings: &Settings) -> Result<Value> {
     if call.len() != 1 {
         return Err(call.bad(1, "expected 1 argument"));
     }
-    let mut out = call.output();
-    {
-        // Until the text is handed to Lua, it grows in an output, which has a bound of its own.
-        let unlimited = call.lift();
-        let value = call.value(1).clone();
-        let (result, _) = stack::above(call.lua, value, &unlimited, |stack| {
-            let encoder = Encoder {
-                call,
-                settings,
-                stack,
-                out: &mut out,
-                slots: 1,
-                open: SmallVec::new(),
-                unlimited: &unlimited,
-            };
-            encoder.run()
-        })?;
-        result.map_err(|refused| refused.said_by(call))?;
-    }
-    out.finish()
+    // The text grows in an output, which has a bound of its own, and is asked of the budget again before Lua has it.
+    let unlimited = call.lift();
+    let (result, text) = stack::above(call.lua, Some(call.value(1)), &unlimited, |stack| {
+        let (out, unlimited, open) = (call.output(), &unlimited, SmallVec::new());
+        Encoder { call, settings, stack, out, slots: 1, open, unlimited }.run()
+    })?;
+    result.map_err(|refused| refused.said_by(call))?;
+    Ok(text)
 }
 
 struct Encoder<'c, 'l, 's, 'k> {
@@ -45,7 +33,7 @@ struct Encoder<'c, 'l, 's, 'k> {
     settings: &'c Settings,
     /// The value to be written is on top, above the tables that the encoder is in.
     stack: &'s mut Stack<'k>,
-    out: &'s mut Output<'c>,
+    out: Output<'c>,
     /// Slots of the stack that the C code would be using.
     slots: usize,
     open: SmallVec<[Open; 8]>,
@@ -69,14 +57,14 @@ enum Place {
 }
 
 /// Values that the stack has at once above a table.
-const ROOM: c_int = 3;
+const ROOM: c_int = 2;
 
 impl Encoder<'_, '_, '_, '_> {
+    /// Leaves the text on top.
     fn run(mut self) -> Done<()> {
-        if !self.value()? {
-            return Ok(());
+        if self.value()? {
+            self.open()?;
         }
-        self.open()?;
         while let Some(open) = self.open.last().copied() {
             let is_inner = match open.at {
                 Place::Array(..) => self.array(open)?,
@@ -88,6 +76,9 @@ impl Encoder<'_, '_, '_, '_> {
                 self.close(open)?;
             }
         }
+        let text = self.out.bytes();
+        self.call.reserve(text.len())?;
+        self.stack.push_bytes(text, self.unlimited);
         Ok(())
     }
 
@@ -98,7 +89,7 @@ impl Encoder<'_, '_, '_, '_> {
             Kind::Nil => self.out.push(b"null")?,
             Kind::Boolean => self.out.push(if self.stack.is_true(-1) { b"true" } else { b"false" })?,
             Kind::Number => self.number(self.stack.number(-1))?,
-            Kind::String => string(self.out, self.stack.bytes(-1).unwrap_or_default())?,
+            Kind::String => string(&mut self.out, self.stack.bytes(-1).unwrap_or_default())?,
             Kind::Other if self.stack.is_null(-1) => self.out.push(b"null")?,
             Kind::Other => return Err(refused(self.stack.type_name(-1), "type not supported")),
         }
@@ -216,7 +207,7 @@ impl Encoder<'_, '_, '_, '_> {
     /// The key below the value on top.
     fn key(&mut self) -> Done<()> {
         match self.stack.kind(-2) {
-            Kind::String => string(self.out, self.stack.bytes(-2).unwrap_or_default())?,
+            Kind::String => string(&mut self.out, self.stack.bytes(-2).unwrap_or_default())?,
             Kind::Number => {
                 self.out.push(b"\"")?;
                 self.number(self.stack.number(-2))?;
