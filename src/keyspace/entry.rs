@@ -137,6 +137,7 @@ impl Occupied<'_> {
     pub fn put(&mut self, value: &[u8], lease: Lease) {
         self.discard_object();
         self.id = self.place.shard.set_value(self.id, self.place.hash, value);
+        self.place.changes.grew_to(value.len());
         self.set_lease(lease);
         self.changed();
     }
@@ -144,6 +145,7 @@ impl Occupied<'_> {
     /// Stores an object in place of the value.
     pub fn put_object(&mut self, object: Object, lease: Lease) {
         self.discard_object();
+        self.place.changes.grew_to(object.shape().heap_bytes());
         self.id = self.place.shard.set_object(self.id, self.place.hash, object);
         self.set_lease(lease);
         self.changed();
@@ -154,7 +156,9 @@ impl Occupied<'_> {
     pub fn append(&mut self, tail: &[u8]) -> usize {
         self.id = self.place.shard.append(self.id, self.place.hash, tail);
         self.changed();
-        self.place.shard.value(self.id).len()
+        let len = self.place.shard.value(self.id).len();
+        self.place.changes.grew_to(len);
+        len
     }
 
     /// Writes `bytes` into the string at `offset`, with zeros up to it if it was shorter; returns its length.
@@ -162,6 +166,7 @@ impl Occupied<'_> {
         let len = self.place.shard.value(self.id).len().max(offset + bytes.len());
         self.id = self.place.shard.resize(self.id, self.place.hash, len);
         self.place.shard.value_mut(self.id)[offset..offset + bytes.len()].copy_from_slice(bytes);
+        self.place.changes.grew_to(len);
         self.changed();
         len
     }
@@ -302,18 +307,9 @@ impl Occupied<'_> {
         self.place.changes.arm(shard.earliest_deadline(id));
         self.place.changes.record(|| put(shard, id, database, key));
         self.place.touched();
-        self.grew();
-    }
-
-    /// The value has another size than before.
-    #[inline]
-    pub(super) fn grew(&mut self) {
-        let bytes = self.value_bytes();
-        self.place.changes.grew_to(bytes);
     }
 
     /// Bytes that the value takes.
-    #[inline]
     pub(super) fn value_bytes(&self) -> usize {
         match self.place.shard.object(self.id) {
             Some(object) => object.shape().heap_bytes(),
@@ -341,11 +337,13 @@ impl<'v> Vacant<'v> {
     /// Stores a string under the key. [`Lease::Keep`] has nothing to keep: the key lives for ever.
     pub fn insert(self, value: &[u8], lease: Lease) -> Occupied<'v> {
         let id = self.shard.insert(self.database, self.hash, self.key, value, lease.deadline(), self.stamp);
+        self.changes.grew_to(value.len());
         self.inserted(id)
     }
 
     /// Stores an object under the key, as [`Vacant::insert`] does a string.
     pub fn insert_object(self, object: Object, lease: Lease) -> Occupied<'v> {
+        self.changes.grew_to(object.shape().heap_bytes());
         let Occupied { place, id } = self.insert_unseen(object, lease);
         place.inserted(id)
     }
@@ -365,7 +363,6 @@ impl<'v> Vacant<'v> {
         self.changes.record(|| put(shard, id, database, key));
         self.touched();
         let mut occupied = Occupied { place: self, id };
-        occupied.grew();
         occupied.announce();
         occupied
     }

@@ -65,6 +65,25 @@ pub struct Sizes {
     pub listeners: u64,
 }
 
+/// The effort of a script that looks at few of its inputs.
+#[derive(Clone, Copy, Debug)]
+pub struct Little {
+    /// How often it goes through as much as the largest value.
+    values: u64,
+    /// Bytes for each listener.
+    listeners: u64,
+}
+
+impl Little {
+    /// The work that it may be.
+    #[inline]
+    pub fn work(&self, sizes: Sizes) -> u64 {
+        self.values
+            .saturating_mul(sizes.largest)
+            .saturating_add(self.listeners.saturating_mul(sizes.listeners))
+    }
+}
+
 /// Bytes that an element of a value takes at least.
 const ELEMENT_BYTES: u64 = 16;
 /// Bytes that it is as much to look at as to tell one listener.
@@ -115,13 +134,12 @@ impl Effort {
         Self { values, ..*self }.work_on(given, sizes)
     }
 
-    /// The same whatever the inputs, for a script that looks at few of them.
-    #[inline]
-    pub fn work_of_little(&self, sizes: Sizes) -> u64 {
-        self.work_on(0, sizes)
+    /// The same worked out as far as it can be, whatever the inputs: for a script that looks at few of them.
+    pub fn little(&self) -> Little {
+        let values = self.values.saturating_add(self.texts.saturating_mul(self.growth()));
+        Little { values, listeners: self.publications.saturating_mul(LISTENER_BYTES) }
     }
 
-    #[inline]
     fn work_on(&self, given: u64, sizes: Sizes) -> u64 {
         let values = self.values.saturating_mul(sizes.largest);
         let inputs = self.inputs.saturating_mul(given);

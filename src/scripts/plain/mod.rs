@@ -22,7 +22,7 @@ use self::parse::Parsed;
 use self::run::{Flow, Run};
 use self::toll::TURNS_MAX;
 use self::value::Value;
-use super::effort::Sizes;
+use super::effort::{Little, Sizes};
 use super::{Inputs, lexer};
 use crate::resp::{Reply, Words};
 
@@ -66,6 +66,8 @@ impl Raised {
 pub struct Program {
     script: Parsed,
     bounds: Bounds,
+    /// What it does, where that is little with each of KEYS and ARGV.
+    little: Option<Little>,
 }
 
 impl Program {
@@ -73,7 +75,8 @@ impl Program {
     pub fn read(text: &[u8]) -> Option<Self> {
         let script = parse::parse(&lexer::tokens(text).ok()?)?;
         let bounds = bounds::bounds(&script)?;
-        Some(Self { script, bounds })
+        let little = bounds.toll.is_little().then(|| bounds.toll.once.little());
+        Some(Self { script, bounds, little })
     }
 
     /// The commands that it calls by name, in upper case, each once. A server that lacks one of them must not run it.
@@ -101,11 +104,9 @@ impl Program {
     /// The work that it may be with these KEYS and ARGV.
     #[inline]
     pub fn work(&self, inputs: Inputs<'_>, sizes: Sizes) -> u64 {
-        let toll = &self.bounds.toll;
-        if toll.is_little() {
-            toll.once.work_of_little(sizes)
-        } else {
-            toll.effort(inputs).work(inputs, sizes)
+        match &self.little {
+            Some(little) => little.work(sizes),
+            None => self.bounds.toll.effort(inputs).work(inputs, sizes),
         }
     }
 

@@ -73,7 +73,6 @@ pub(super) const LOOPS_MAX: usize = 64;
 
 impl Toll {
     /// Whether it does so little with each of KEYS and ARGV that their length does not count beside receiving them.
-    #[inline]
     pub(super) fn is_little(&self) -> bool {
         self.loops.is_empty()
             && self.once.spread == Spread::None
