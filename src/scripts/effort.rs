@@ -194,6 +194,9 @@ impl<B: Fn(&[u8]) -> Brief> Reader<B> {
     ) -> Option<&'t [Lexeme<'a>]> {
         let now = self.rounds.last().copied().unwrap_or(1);
         self.length = self.length.saturating_add(now);
+        if self.length > TOKENS_MAX {
+            return None;
+        }
         let last = before.last().map(|lexeme| &lexeme.token);
         match token {
             // A method is whatever its object says.
@@ -218,7 +221,7 @@ impl<B: Fn(&[u8]) -> Brief> Reader<B> {
             Token::Name(name) => self.name(before, name, behind, now as u64)?,
             _ => {}
         }
-        (self.length <= TOKENS_MAX).then_some(behind)
+        Some(behind)
     }
 
     /// A name. One that stands for a function is only ever called, a function of a library only by both their names: so
@@ -419,6 +422,7 @@ mod tests {
             "for i = 1, 1e9 do end",
             "for i = 1, 99999999999999999999 do end",
             "for i = 1, 18446744073709551615 do for j = 1, 18446744073709551615 do end end",
+            "local n = #KEYS for i = 1, 18446744073709551615 do n = redis.call('incr', KEYS[1]) .. n .. n end",
             "for i = 1, 5000 do end",
             "for i = 1, n do end",
             "for i = 1, 5, 0 do end",

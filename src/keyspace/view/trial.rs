@@ -1,7 +1,8 @@
 //! Changes that can be taken back: of a call that may turn out to take long, and then begins again elsewhere.
 //!
 //! Rule    only as long as nobody has been told of them: no journal, no event asked for, nobody who watches a key or keeps a
-//!         copy. What has expired and was removed by a look stays removed, which nobody can tell from a later look.
+//!         copy. What has expired and was removed by a look stays removed, which nobody can tell from a later look. What was
+//!         counted stays counted.
 //! Bounds  few keys, and small values.
 
 use bytes::Bytes;

@@ -49,7 +49,9 @@ pub(super) enum Undeclared {
 /// The bounds of a script; `None` where it has none that can be told.
 pub(super) fn bounds(script: &Parsed) -> Option<Bounds> {
     let origins = vec![Origin::Unset; script.slots];
-    let mut reader = Reader { origins, bounds: Bounds::default(), toll: Toll::default(), turn: None };
+    let lengths = vec![None; script.slots];
+    let mut reader =
+        Reader { origins, lengths, bounds: Bounds::default(), toll: Toll::default(), turn: None };
     for function in &script.functions {
         function.parameters.iter().for_each(|slot| reader.origins[usize::from(*slot)] = Origin::Many);
         reader.origins(&function.body);
@@ -80,6 +82,8 @@ enum Origin<'t> {
 
 struct Reader<'t> {
     origins: Vec<Origin<'t>>,
+    /// Of how many values the text in a local is joined, where that is known.
+    lengths: Vec<Option<u64>>,
     bounds: Bounds,
     /// Of what is being read: a function, or the script itself.
     toll: Toll,
@@ -124,8 +128,10 @@ impl<'t> Reader<'t> {
     fn block(&mut self, block: &'t [Statement], tolls: &[Toll]) -> Option<()> {
         for statement in block {
             match statement {
-                Statement::Evaluate(value) | Statement::Local { value, .. } | Statement::Return(value) => {
+                Statement::Evaluate(value) | Statement::Return(value) => self.value(value, tolls)?,
+                Statement::Local { slot, value } => {
                     self.value(value, tolls)?;
+                    self.lengths[usize::from(*slot)] = self.length(value);
                 }
                 Statement::Assign { value, .. } => {
                     self.value(value, tolls)?;
@@ -211,16 +217,16 @@ impl<'t> Reader<'t> {
 
     /// It joins a text, which is `grown` where that may be done to what has been joined before.
     fn joins(&mut self, text: &'t Expression, grown: Effort) {
-        self.spends(match self.length(text, 0) {
+        self.spends(match self.length(text) {
             Some(longest) => Effort { longest, texts: 1, ..Effort::default() },
             None => Effort { texts: 1, ..grown },
         });
     }
 
     /// Of how many values a text is joined at most; `None` where it may be joined of what is not known.
-    fn length(&self, text: &'t Expression, depth: usize) -> Option<u64> {
-        let sum = |parts: &'t [Expression]| {
-            parts.iter().try_fold(0_u64, |sum, part| Some(sum + self.length(part, depth)?))
+    fn length(&self, text: &Expression) -> Option<u64> {
+        let sum = |parts: &[Expression]| {
+            parts.iter().try_fold(0_u64, |sum, part| Some(sum.saturating_add(self.length(part)?)))
         };
         match text {
             Expression::Concatenate { operands, .. } => sum(&**operands),
@@ -229,8 +235,8 @@ impl<'t> Reader<'t> {
                 function: Builtin::Format | Builtin::Sub | Builtin::ToText, args, ..
             } => sum(args),
             Expression::Number(_) | Expression::Text(_) => Some(0),
-            Expression::Local { slot, .. } if depth < CHAIN_MAX => match self.origin(*slot) {
-                Origin::Once(origin) => self.length(origin, depth + 1),
+            Expression::Local { slot, .. } => match self.origin(*slot) {
+                Origin::Once(_) => self.lengths[usize::from(*slot)],
                 Origin::Given | Origin::Key => Some(1),
                 Origin::Many | Origin::Unset => None,
             },
@@ -239,7 +245,6 @@ impl<'t> Reader<'t> {
                 matches!(table, Expression::Arguments | Expression::Keys | Expression::Call(_)).then_some(1)
             }
             Expression::Field { .. } | Expression::Invoke { .. } => None,
-            Expression::Local { .. } => None,
             _ => Some(1),
         }
     }
