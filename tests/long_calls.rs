@@ -480,3 +480,75 @@ async fn whatever_is_tried_out_does_what_it_does_elsewhere() {
     }
     tried.assert_laws();
 }
+
+/// What has come on a socket so far: how many lines.
+fn lines_so_far(socket: &mut std::net::TcpStream) -> usize {
+    use std::io::Read;
+    socket.set_nonblocking(true).unwrap();
+    let (mut lines, mut bytes) = (0, [0; 4096]);
+    while let Ok(len @ 1..) = socket.read(&mut bytes) {
+        lines += bytes[..len].iter().filter(|byte| **byte == b'\n').count();
+    }
+    lines
+}
+
+#[test]
+fn a_pipeline_of_much_work_lets_other_sockets_have_their_turn() {
+    use std::io::{BufRead, Read, Write};
+    let server = Server::builder().start_blocking().unwrap();
+    let connect = || std::net::TcpStream::connect(server.addr()).unwrap();
+    let (mut runner, mut other) = (connect(), connect());
+    let mut request = b"*30002\r\n$4\r\nSADD\r\n$1\r\ns\r\n".to_vec();
+    (0..30_000).for_each(|member| request.extend_from_slice(format!("$7\r\nm{:06}\r\n", member).as_bytes()));
+    other.write_all(&request).unwrap();
+    let mut answers = std::io::BufReader::new(other.try_clone().unwrap());
+    let mut line = String::new();
+    answers.read_line(&mut line).unwrap();
+    assert_eq!(line, ":30000\r\n");
+    const REQUESTS: usize = 40;
+    runner.write_all(&b"SINTERCARD 1 s\r\n".repeat(REQUESTS)).unwrap();
+    // Once it has begun, whoever asks for little is answered before it is through.
+    runner.read_exact(&mut [0; 8]).unwrap();
+    other.write_all(b"PING\r\n").unwrap();
+    line.clear();
+    answers.read_line(&mut line).unwrap();
+    assert_eq!(line, "+PONG\r\n");
+    let before = 1 + lines_so_far(&mut runner);
+    assert!(before < REQUESTS, "{before} answers came first");
+}
+
+#[test]
+fn a_message_to_many_patterns_is_sent_where_it_keeps_nobody_waiting() {
+    held_up(async |let_go| {
+        let server = server().await;
+        let (mut runner, mut listener) = (Client::of(&server), Client::of(&server));
+        let patterns: Vec<String> = (0..5000).map(|n| format!("c*{n}")).collect();
+        let words: Vec<&str> =
+            ["PSUBSCRIBE"].into_iter().chain(patterns.iter().map(String::as_str)).collect();
+        listener.say(&words).await;
+        for _ in 0..6 * patterns.len() {
+            listener.line().await;
+        }
+        runner.say(&["PUBLISH", "c-17", "m"]).await;
+        assert_eq!(Client::of(&server).ask(&["PING"]).await, "+PONG");
+        assert!(runner.has_no_answer().await);
+        let_go();
+        assert_eq!(runner.line().await, ":2", "c*7 and c*17");
+        for line in ["*4", "$8", "pmessage"] {
+            assert_eq!(listener.line().await, line);
+        }
+    });
+}
+
+#[test]
+fn a_string_that_is_filled_up_far_is_filled_where_it_keeps_nobody_waiting() {
+    held_up(async |let_go| {
+        let server = server().await;
+        let mut runner = Client::of(&server);
+        runner.say(&["SETRANGE", "k", "20000000", "x"]).await;
+        assert_eq!(Client::of(&server).ask(&["PING"]).await, "+PONG");
+        assert!(runner.has_no_answer().await);
+        let_go();
+        assert_eq!(runner.line().await, ":20000001");
+    });
+}

@@ -52,7 +52,7 @@ mod corpus {
             [b"a key of some length".as_slice(); 4],
             [b"an argument of thirty six characters".as_slice(); 12],
         );
-        let sizes = Sizes { largest: 3 * 1024, listeners: 1000 };
+        let sizes = Sizes { largest: 3 * 1024, message: 128000 };
         let work = program.work(Inputs::new(&keys, &args), sizes);
         assert!(work <= WORK_MAX, "{name}: {work}");
     }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::row::{Flags, Group, Row, channel, channel_pattern, pattern, text};
 use super::{Call, Outcome, Shared, help};
 use crate::error::Refusal;
+use crate::limits::WORK_MAX;
 use crate::state::channels::Kind;
 use crate::state::session::{Replies, Session};
 
@@ -224,13 +225,23 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let channel = call.args.word()?;
     let message = call.args.word()?;
 
+    if is_much(call) {
+        return Ok(Outcome::Aside);
+    }
     call.view.tell_events(&call.shared.audience.channels);
     let receivers = call.shared.audience.channels.publish(channel, message);
+    call.session.work = call.session.work.saturating_add(call.shared.audience.channels.work_of(receivers));
     // Who listens to itself hears the message before it is told how many did.
     catch_up(call);
 
     call.reply.count(receivers);
     Ok(Outcome::Replied)
+}
+
+/// Whether so many may listen that a thread that serves others should not be held by telling them.
+fn is_much(call: &Call<'_, '_>) -> bool {
+    let may_be_held = call.session.may_be_held || call.session.is_nested;
+    !may_be_held && call.shared.audience.channels.message_work() > WORK_MAX
 }
 
 fn publish_to_shard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

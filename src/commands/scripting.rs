@@ -264,7 +264,7 @@ const INTERPRETED: u64 = 4;
 
 #[inline]
 fn sizes(shared: &Shared) -> Sizes {
-    Sizes { largest: shared.keyspace.largest_bytes(), listeners: shared.audience.channels.subscriptions() }
+    Sizes { largest: shared.keyspace.largest_bytes(), message: shared.audience.channels.message_work() }
 }
 
 /// Has the view of a call hold what `reach` needs; inside EXEC it holds everything already.

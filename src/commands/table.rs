@@ -216,8 +216,10 @@ impl Command {
         let flags = self.row.flags;
         let is_bound = self.keys != Keys::Nowhere && !flags.has(Flags::ALL_SHARDS.with(Flags::BLOCKING));
         match (flags.has(Flags::WRITE), flags.has(Flags::READONLY)) {
-            // These two reach into other databases.
-            (true, _) if is_bound && !matches!(self.row.name, "COPY" | "MOVE") => Effects::OfKeys,
+            // Two reach into other databases, and one may take long on little.
+            (true, _) if is_bound && !matches!(self.row.name, "COPY" | "MOVE" | "SETRANGE") => {
+                Effects::OfKeys
+            }
             (false, true) => Effects::None,
             (false, false) if flags.has(Flags::FAST) && !flags.has(Flags::REPLICATED) => Effects::None,
             _ => Effects::Others,

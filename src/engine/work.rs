@@ -8,6 +8,7 @@ use crate::commands::row::{Flags, Group};
 use crate::commands::{Command, Keys};
 use crate::keyspace::View;
 use crate::limits::WORK_MAX;
+use crate::number::integer;
 use crate::resp::Request;
 use crate::state::transaction::Transaction;
 
@@ -26,6 +27,9 @@ impl Engine {
             let keys = view.size(view.database()).map_or(0, |(keys, _)| keys as u64);
             return keys.saturating_mul(KEY_WORK) > WORK_MAX;
         }
+        if reached(command, request) > WORK_MAX {
+            return true;
+        }
         let largest = self.shared.keyspace.largest_bytes();
         if command.keys == Keys::Nowhere || largest.saturating_mul(request.len() as u64) <= WORK_MAX {
             return false;
@@ -38,8 +42,16 @@ impl Engine {
     pub(super) fn is_much_together(&self, transaction: &Transaction) -> bool {
         // What one request leaves the next one may look at.
         let largest = self.shared.keyspace.largest_bytes().saturating_add(transaction.bytes as u64);
-        transaction.looks_at_all || transaction.touches.saturating_mul(largest) / TOUCHES_PER_WORD > WORK_MAX
+        let published = transaction.publications.saturating_mul(self.shared.audience.channels.message_work());
+        let work = transaction.touches.saturating_mul(largest) / TOUCHES_PER_WORD;
+        transaction.is_much || work.saturating_add(published) > WORK_MAX
     }
+}
+
+/// Bytes that a request may have a value grow to, whatever it was and however little it brings.
+fn reached(command: &Command, request: Request<'_>) -> u64 {
+    let offset = || request.get(2).and_then(integer).unwrap_or(0);
+    if command.row.name == "SETRANGE" { offset().unsigned_abs() } else { 0 }
 }
 
 /// Counts a request that a transaction has gathered.
@@ -47,7 +59,10 @@ pub(super) fn note(transaction: &mut Transaction, command: &Command, request: Re
     let touches = if command.is_measured { TOUCHES_PER_WORD } else { 1 };
     let words = request.len() as u64;
     transaction.touches = transaction.touches.saturating_add(words.saturating_mul(touches));
-    transaction.looks_at_all |= looks_at_all(command) || command.row.flags.has(Flags::SUMS);
+    let is_much =
+        looks_at_all(command) || command.row.flags.has(Flags::SUMS) || reached(command, request) > WORK_MAX;
+    transaction.is_much |= is_much;
+    transaction.publications += u64::from(command.row.group == Group::PubSub);
 }
 
 /// How much longer it takes to go through a value, for each of its bytes, than to copy it.

@@ -61,8 +61,8 @@ pub enum Brief {
 pub struct Sizes {
     /// Bytes of the largest value.
     pub largest: u64,
-    /// Who may hear a message.
-    pub listeners: u64,
+    /// The work of publishing one message.
+    pub message: u64,
 }
 
 /// The effort of a script that looks at few of its inputs.
@@ -70,24 +70,21 @@ pub struct Sizes {
 pub struct Little {
     /// How often it goes through as much as the largest value.
     values: u64,
-    /// Bytes for each listener.
-    listeners: u64,
+    /// Messages published.
+    publications: u64,
 }
 
 impl Little {
     /// The work that it may be.
     #[inline]
     pub fn work(&self, sizes: Sizes) -> u64 {
-        self.values
-            .saturating_mul(sizes.largest)
-            .saturating_add(self.listeners.saturating_mul(sizes.listeners))
+        let published = self.publications.saturating_mul(sizes.message);
+        self.values.saturating_mul(sizes.largest).saturating_add(published)
     }
 }
 
 /// Bytes that an element of a value takes at least.
 const ELEMENT_BYTES: u64 = 16;
-/// Bytes that it is as much to look at as to tell one listener.
-const LISTENER_BYTES: u64 = 128;
 
 impl Effort {
     /// Both.
@@ -137,7 +134,7 @@ impl Effort {
     /// The same worked out as far as it can be, whatever the inputs: for a script that looks at few of them.
     pub fn little(&self) -> Little {
         let values = self.values.saturating_add(self.texts.saturating_mul(self.growth()));
-        Little { values, listeners: self.publications.saturating_mul(LISTENER_BYTES) }
+        Little { values, publications: self.publications }
     }
 
     fn work_on(&self, given: u64, sizes: Sizes) -> u64 {
@@ -145,7 +142,7 @@ impl Effort {
         let inputs = self.inputs.saturating_mul(given);
         let longest = sizes.largest.saturating_add(given).saturating_mul(self.growth());
         let texts = self.texts.saturating_mul(longest);
-        let published = self.publications.saturating_mul(sizes.listeners).saturating_mul(LISTENER_BYTES);
+        let published = self.publications.saturating_mul(sizes.message);
         values.saturating_add(inputs).saturating_add(texts).saturating_add(published)
     }
 
@@ -472,7 +469,7 @@ mod tests {
     #[test]
     fn work_grows_with_what_is_looked_at_and_with_what_it_may_become() {
         let inputs = Inputs::new(&[], &[]);
-        let sizes = Sizes { largest: 1000, listeners: 10 };
+        let sizes = Sizes { largest: 1000, message: 10 };
         let work = |text: &str| of(text).work(inputs, sizes);
         assert_eq!(work("return 1"), 0);
         assert_eq!(work("redis.call('get', KEYS[1])"), 3000);
@@ -481,7 +478,7 @@ mod tests {
         assert_eq!(work("local s = '{' .. ARGV[1] .. '}:' .. 1"), 3000);
         assert_eq!(work("s = s .. '-' .. s"), 2 * 2000);
         assert_eq!(work("s = s .. s s = s .. s s = s .. s"), 8 * 3000);
-        assert_eq!(work("redis.call('publish', KEYS[1], 'x')"), 4000 + 10 * LISTENER_BYTES);
+        assert_eq!(work("redis.call('publish', KEYS[1], 'x')"), 4010);
         assert_eq!(work("redis.call('mget', unpack(KEYS))"), 7000);
         assert_eq!(work("redis.call('hmget', 'h', unpack(t))"), 5000);
         assert_eq!(work("redis.call('mget', unpack(t))"), 4000 + (3 + 1000 / ELEMENT_BYTES) * 1000);

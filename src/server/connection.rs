@@ -279,9 +279,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
                 break;
             }
         }
-        // Whoever never pauses would otherwise keep the thread.
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        // Whoever never pauses would otherwise keep the thread. It comes again once the runtime has looked who else is ready.
+        pin!(tokio::task::yield_now()).poll(cx)
     }
 }
 
@@ -345,6 +344,7 @@ mod tests {
         let mut connection = Connection::new(Tireless, house.clone(), session);
         for turn in 1..=3 {
             assert!(Pin::new(&mut connection).poll(&mut Context::from_waker(&waker)).is_pending());
+            tokio::task::yield_now().await;
             assert_eq!(woken.0.load(SeqCst), turn, "and asks for its next one");
         }
         assert!(house.engine.shared().metrics.commands.get() > 3);

@@ -36,6 +36,11 @@ pub type PerKind<V> = [V; 3];
 
 type Listeners = DashMap<Bytes, Vec<Arc<Client>>, RandomState>;
 
+/// The work of telling one listener, in about nanoseconds.
+const LISTENER_WORK: u64 = 128;
+/// The work of comparing a channel with one pattern.
+const PATTERN_WORK: u64 = 1000;
+
 /// The registry of channels and patterns.
 #[derive(Debug, Default)]
 pub struct Channels {
@@ -83,10 +88,17 @@ impl Channels {
         }
     }
 
-    /// How many subscriptions there are: to be told of one message takes no more work than so many.
+    /// The work of publishing a message, in about nanoseconds, whoever listens: each pattern is compared, and each listener told.
     #[inline]
-    pub fn subscriptions(&self) -> u64 {
-        self.total.load(Relaxed) as u64
+    pub fn message_work(&self) -> u64 {
+        self.work_of(self.total.load(Relaxed))
+    }
+
+    /// The same of a message that so many were told of.
+    #[inline]
+    pub fn work_of(&self, receivers: usize) -> u64 {
+        let patterns = (self.to_patterns.load(Relaxed) as u64).saturating_mul(PATTERN_WORK);
+        (receivers as u64).saturating_mul(LISTENER_WORK).saturating_add(patterns)
     }
 
     /// Delivers `payload` to everybody who listens to `channel` or to a pattern that it fits; says to how many.

@@ -72,8 +72,8 @@ fn read(text: &[u8]) -> Option<Program> {
     Some(program)
 }
 
-/// More than any of these values, and more listeners than there are.
-const SIZES: Sizes = Sizes { largest: 4096, listeners: 16 };
+/// More than any of these values, and a message to more listeners than there are.
+const SIZES: Sizes = Sizes { largest: 4096, message: 2048 };
 /// Runs of each plain script.
 const TURNS: usize = 3;
 const KEYS: &[&[u8]] = &[b"k1", b"k2", b"k3"];

@@ -11,8 +11,8 @@ use super::draw::Draw;
 use super::world::{World, detour};
 use super::{collected, mutate, shapes};
 
-/// More than any of the values drawn, and more listeners than there are.
-const SIZES: Sizes = Sizes { largest: 4096, listeners: 16 };
+/// More than any of the values drawn, and a message to more listeners than there are.
+const SIZES: Sizes = Sizes { largest: 4096, message: 2048 };
 
 /// Two engines, one of which interprets what the other runs natively.
 struct Pair {
