@@ -88,7 +88,8 @@ impl Channels {
         }
     }
 
-    /// The work of publishing a message, in about nanoseconds, whoever listens: each pattern is compared, and each listener told.
+    /// The work of publishing a message, in about nanoseconds, whoever listens: each pattern is compared, each listener
+    /// told.
     #[inline]
     pub fn message_work(&self) -> u64 {
         self.work_of(self.total.load(Relaxed))
