@@ -497,7 +497,7 @@ fn a_pipeline_of_much_work_lets_other_sockets_have_their_turn() {
     use std::io::{BufRead, Read, Write};
     let server = Server::builder().start_blocking().unwrap();
     let connect = || std::net::TcpStream::connect(server.addr()).unwrap();
-    let (mut runner, mut other) = (connect(), connect());
+    let mut other = connect();
     let mut request = b"*30002\r\n$4\r\nSADD\r\n$1\r\ns\r\n".to_vec();
     (0..30_000).for_each(|member| request.extend_from_slice(format!("$7\r\nm{:06}\r\n", member).as_bytes()));
     other.write_all(&request).unwrap();
@@ -505,16 +505,20 @@ fn a_pipeline_of_much_work_lets_other_sockets_have_their_turn() {
     let mut line = String::new();
     answers.read_line(&mut line).unwrap();
     assert_eq!(line, ":30000\r\n");
+    // A machine that is busy may let the server come to its end first; a server that looks at nobody else always does.
     const REQUESTS: usize = 40;
-    runner.write_all(&b"SINTERCARD 1 s\r\n".repeat(REQUESTS)).unwrap();
-    // Once it has begun, whoever asks for little is answered before it is through.
-    runner.read_exact(&mut [0; 8]).unwrap();
-    other.write_all(b"PING\r\n").unwrap();
-    line.clear();
-    answers.read_line(&mut line).unwrap();
-    assert_eq!(line, "+PONG\r\n");
-    let before = 1 + lines_so_far(&mut runner);
-    assert!(before < REQUESTS, "{before} answers came first");
+    let is_served_meanwhile = (0..20).any(|_| {
+        let mut runner = connect();
+        runner.write_all(&b"SINTERCARD 1 s\r\n".repeat(REQUESTS)).unwrap();
+        // It has begun.
+        runner.read_exact(&mut [0; 8]).unwrap();
+        other.write_all(b"PING\r\n").unwrap();
+        line.clear();
+        answers.read_line(&mut line).unwrap();
+        assert_eq!(line, "+PONG\r\n");
+        1 + lines_so_far(&mut runner) < REQUESTS
+    });
+    assert!(is_served_meanwhile, "who asks for little is answered before the others are through");
 }
 
 #[test]
