@@ -138,9 +138,9 @@ impl<'c, 'k> Inside<'c, 'k> {
         self.trial.is_some()
     }
 
-    /// Whether it has turned out not to be short: then it is as if it had not run.
+    /// Ends the trial, if it was one. True where the script has turned out not to be short: then it is as if it had not run.
     #[cfg(feature = "lua")]
-    pub(super) fn is_taken_back(&mut self) -> bool {
+    pub(super) fn ends_trial(&mut self) -> bool {
         let is_over = self.watched.as_ref().is_some_and(|watched| watched.guard.has_given_up());
         match self.trial.take() {
             Some(trial) if is_over => {
@@ -149,7 +149,7 @@ impl<'c, 'k> Inside<'c, 'k> {
             }
             Some(_) => {
                 let work = self.watched.as_ref().map_or(0, |watched| watched.guard.work());
-                self.session.work = self.session.work.saturating_add(work);
+                self.session.worked(work);
                 false
             }
             None => false,
@@ -158,11 +158,10 @@ impl<'c, 'k> Inside<'c, 'k> {
 
     /// Keeps what a command is about to change. It gives up where that cannot be taken back, or takes long.
     #[cfg(feature = "lua")]
-    fn is_kept(&mut self, command: &Command, words: &[&[u8]]) -> bool {
+    fn keeps(&mut self, command: &Command, words: &[&[u8]]) -> bool {
         let (Some(trial), Some(watched)) = (&mut self.trial, &self.watched) else { return true };
-        let work = self.shared.keyspace.largest_bytes().saturating_mul(words.len() as u64);
-        let is_kept = watched.guard.allows(work)
-            && match command.trial() {
+        let is_kept = watched.guard.allows(self.shared.keyspace.work_of(words.len()))
+            && match command.effects() {
                 Effects::None => true,
                 Effects::OfKeys => {
                     let mut keys = command.positions_among(words.len(), |at| words.get(at).copied());
@@ -187,14 +186,14 @@ impl<'c, 'k> Inside<'c, 'k> {
         let mark = out.len();
         let result = self.admit(known, words).and_then(|command| {
             #[cfg(feature = "lua")]
-            if !self.is_kept(command, words) {
+            if !self.keeps(command, words) {
                 // Nobody will see this.
                 return Err(Refusal::Occupied);
             }
             self.shared.stats[usize::from(command.index)].calls.add(1);
             if let Some(watched) = &self.watched
                 && command.is_measured
-                && self.shared.keyspace.largest_bytes().saturating_mul(words.len() as u64) > WORK_MAX
+                && self.shared.keyspace.work_of(words.len()) > WORK_MAX
             {
                 watched.takes_long();
             }
@@ -273,7 +272,7 @@ impl Inside<'_, '_> {
     }
 
     /// Nothing has been.
-    pub(super) fn is_taken_back(&mut self) -> bool {
+    pub(super) fn ends_trial(&mut self) -> bool {
         false
     }
 }

@@ -230,7 +230,7 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     call.view.tell_events(&call.shared.audience.channels);
     let receivers = call.shared.audience.channels.publish(channel, message);
-    call.session.work = call.session.work.saturating_add(call.shared.audience.channels.work_of(receivers));
+    call.session.worked(call.shared.audience.channels.work_of(receivers));
     // Who listens to itself hears the message before it is told how many did.
     catch_up(call);
 

@@ -189,15 +189,14 @@ fn run(
             }
             None => widen(call, Reach::All)?,
         },
-        None if is_much(call, script, inputs) && !call.session.may_be_held => {
-            if !script.is_worth_a_trial() {
+        None => {
+            is_trial = is_much(call, script, inputs) && !call.session.may_be_held;
+            if is_trial && !script.is_worth_a_trial() {
                 return Ok(Outcome::Aside);
             }
-            is_trial = true;
+            // What an interpreted script touches cannot be known beforehand.
             widen(call, Reach::All)?;
         }
-        // What an interpreted script touches cannot be known beforehand.
-        None => widen(call, Reach::All)?,
     }
     if cached == Cached::NotYet {
         if script.program.is_none() {
@@ -227,9 +226,9 @@ fn run(
             call.shared.interpreter.run(run, &mut inside, &mut call.reply)
         }
     };
-    let is_taken_back = inside.is_taken_back();
+    let was_long = inside.ends_trial();
     inside.end();
-    if is_taken_back {
+    if was_long {
         script.was_not_short();
         return Ok(Outcome::Aside);
     }
@@ -247,7 +246,7 @@ fn natively<'s>(call: &mut Call<'_, '_>, script: &'s Script, inputs: Inputs<'_>)
         let largest = inputs.keys.iter().map(|key| call.view.value_bytes(key) as u64).max().unwrap_or(0);
         work = program.work(inputs, Sizes { largest, ..sizes(call.shared) });
     }
-    call.session.work = call.session.work.saturating_add(work);
+    call.session.worked(work);
     (work <= WORK_MAX || !cfg!(feature = "lua")).then_some(program)
 }
 
@@ -255,7 +254,7 @@ fn natively<'s>(call: &mut Call<'_, '_>, script: &'s Script, inputs: Inputs<'_>)
 fn is_much(call: &mut Call<'_, '_>, script: &Script, inputs: Inputs<'_>) -> bool {
     let Some(effort) = script.effort else { return true };
     let work = effort.work(inputs, sizes(call.shared)).saturating_mul(INTERPRETED);
-    call.session.work = call.session.work.saturating_add(work);
+    call.session.worked(work);
     work > WORK_MAX
 }
 

@@ -212,7 +212,7 @@ impl Command {
 
     /// What has to be kept to take back what it does.
     #[cfg(feature = "lua")]
-    pub(super) fn trial(&self) -> Effects {
+    pub(super) fn effects(&self) -> Effects {
         let flags = self.row.flags;
         let is_bound = self.keys != Keys::Nowhere && !flags.has(Flags::ALL_SHARDS.with(Flags::BLOCKING));
         match (flags.has(Flags::WRITE), flags.has(Flags::READONLY)) {

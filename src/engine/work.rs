@@ -30,8 +30,7 @@ impl Engine {
         if reached(command, request) > WORK_MAX {
             return true;
         }
-        let largest = self.shared.keyspace.largest_bytes();
-        if command.keys == Keys::Nowhere || largest.saturating_mul(request.len() as u64) <= WORK_MAX {
+        if command.keys == Keys::Nowhere || self.shared.keyspace.work_of(request.len()) <= WORK_MAX {
             return false;
         }
         let bytes = |at| view.value_bytes(request.word(at)) as u64;

@@ -82,6 +82,12 @@ impl Keyspace {
         self.largest.0.load(Relaxed) as u64
     }
 
+    /// The work of looking once at what so many keys hold, at most.
+    #[inline]
+    pub fn work_of(&self, keys: usize) -> u64 {
+        self.largest_bytes().saturating_mul(keys as u64)
+    }
+
     /// Asks every shard for the first time; one that a long call holds tells when it is let go.
     #[cold]
     fn ask_all(&self) {

@@ -26,7 +26,7 @@
 //!    and the union locked in order. Serving one call may be what another waits for: all of it happens in one hold.
 //! 8. A transaction asks whether a watched key has changed with the shards of all watched keys locked, and keeps them
 //!    until its last request is done.
-//! 9. A script that takes long says so while it holds every shard. Whoever meets it gives its thread to others, and is
+//! 9. A call that takes long says so while it holds its shards. Whoever meets it gives its thread to others, and is
 //!    woken, or comes in time to see for itself.
 
 mod arena;
@@ -84,7 +84,7 @@ pub struct Keyspace {
     alarm: Alarm,
     memory: Memory,
     largest: Largest,
-    /// Whether a long call holds every shard.
+    /// Whether a long call holds shards.
     pub occupancy: Arc<Occupancy>,
     /// What is to be taken out of shards once a long call has let them go.
     leftovers: Mutex<Vec<Left>>,

@@ -91,6 +91,7 @@ impl Desk {
     /// Carries out the requests in the input, as far as they are whole and may run now. True when it stopped for the
     /// sake of the output, and more may follow once that is sent; or for the sake of others, whose turn it is.
     pub(super) fn carry_out(&mut self) -> bool {
+        self.session.work = 0;
         let engine = &self.house.engine;
         match self.state {
             State::Held(until) if until > engine.shared().clock.now().lock && engine.is_paused() => {
@@ -111,7 +112,6 @@ impl Desk {
         let enough = self.output.len() + OUTPUT_BYTES_BATCH;
         let mut batch = engine.batch();
         let (mut taken, mut more) = (0, true);
-        self.session.work = 0;
         while self.state == State::Open && self.output.len() < enough && self.session.work < WORK_MAX {
             let buffer = &self.input[taken..];
             match self.decoder.next(buffer, engine.trust(&self.session)) {

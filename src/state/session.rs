@@ -108,6 +108,12 @@ impl Session {
         }
     }
 
+    /// So much work has been done, in about nanoseconds.
+    #[inline]
+    pub fn worked(&mut self, work: u64) {
+        self.work = self.work.saturating_add(work);
+    }
+
     /// It sends in this user's name from now on.
     pub fn enter_as(&mut self, account: Arc<Account>, authenticated: bool) {
         self.client.show_account(&account);
