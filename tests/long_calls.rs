@@ -384,6 +384,48 @@ fn a_loop_that_turns_out_to_be_short_needs_no_other_thread_and_one_that_does_not
     });
 }
 
+/// A function that keeps what it has done in variables and tables of its library.
+const KEEPS: &str = "#!lua name=keeps
+local count, seen = 0, { list = {} }
+local function note(n)
+    count = count + 1
+    seen.list[#seen.list + 1] = n
+    seen[n] = true
+end
+redis.register_function('notes', function(keys, args)
+    for n = 1, tonumber(args[1]) do
+        note(n)
+        redis.call('incr', keys[1])
+    end
+    local fields = 0
+    for _ in pairs(seen) do fields = fields + 1 end
+    return count .. ' ' .. #seen.list .. ' ' .. fields .. ' ' .. redis.call('get', keys[1])
+end)";
+
+#[test]
+fn a_function_that_begins_again_finds_what_it_has_kept_as_it_was() {
+    held_up(async |let_go| {
+        let server = server().await;
+        let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+        other.say(&["FUNCTION", "LOAD", KEEPS]).await;
+        assert!(other.has_no_answer().await, "a library is loaded by another thread");
+        let_go();
+        assert_eq!(other.line().await, "$5");
+        assert_eq!(other.line().await, "keeps");
+        for expected in ["5 5 6 5", "10 10 6 10"] {
+            runner.say(&["FCALL", "notes", "1", "n", "5"]).await;
+            runner.line().await;
+            assert_eq!(runner.line().await, expected);
+        }
+        runner.say(&["FCALL", "notes", "1", "n", "30000"]).await;
+        runner.line().await;
+        assert_eq!(runner.line().await, "30010 30010 30001 30010", "everything is done once");
+        assert_eq!(runner.ask(&["FCALL", "notes", "1", "n", "5"]).await, "$23");
+        assert_eq!(runner.line().await, "30015 30015 30001 30015", "what keeps much is not tried out");
+        server.assert_laws();
+    });
+}
+
 #[test]
 fn what_others_would_see_at_once_is_not_tried_out() {
     held_up(async |let_go| {

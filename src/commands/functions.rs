@@ -9,11 +9,12 @@ use super::interpreter::Invocation;
 use super::libraries::Library;
 use super::row::{Flags, Group, Row, key, key_count, one_of, pattern, text, token};
 use super::scripting::{busy, counted, end_running, widen};
-use super::{Call, Outcome, help};
+use super::{Args, Call, Outcome, help};
 use crate::error::Refusal;
 use crate::keyspace::Reach;
 use crate::number;
-use crate::resp::Reply;
+use crate::resp::{Reply, Request};
+use crate::scripts::Inputs;
 use crate::scripts::library::{Function, library};
 use crate::types::glob;
 
@@ -28,7 +29,7 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Calls a function.",
         since: "7.0.0",
         group: Group::Scripting,
-        flags: CALLS.with(Flags::ASIDE),
+        flags: CALLS,
         args: &[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
         subcommands: &[],
         run: fcall,
@@ -38,7 +39,7 @@ pub(super) const ROWS: &[Row] = &[
         summary: "Calls a function that only reads.",
         since: "7.0.0",
         group: Group::Scripting,
-        flags: CALLS.with(Flags::READONLY).with(Flags::ASIDE),
+        flags: CALLS.with(Flags::READONLY),
         args: &[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
         subcommands: &[],
         run: fcall,
@@ -122,19 +123,28 @@ const SUBCOMMANDS: &[Row] = &[
     Row { since: "7.0.0", ..help::row(Group::Scripting) },
 ];
 
-fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let not_found = || Refusal::said("ERR Function not found");
-    let name = call.args.word()?;
-    let libraries = &call.shared.libraries;
-    libraries.function(name).ok_or_else(not_found)?;
-    let count = number::integer(call.args.word()?);
+/// The keys and arguments of a function, and the request that calls it.
+fn called<'a>(args: &mut Args<'a>) -> Result<(Inputs<'a>, Request<'a>), Refusal> {
+    let count = number::integer(args.word()?);
     let count = count.ok_or_else(|| Refusal::said("ERR Bad number of keys provided"))?;
-    let inputs = counted(&mut call.args, count)?;
-    let request = call.args.request();
-    widen(call, Reach::All)?;
+    Ok((counted(args, count)?, args.request()))
+}
 
-    // Looked up while nothing can take its library away.
-    let callable = libraries.function(name).ok_or_else(not_found)?;
+fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let called = called(&mut call.args);
+    if called.is_ok() {
+        // While nothing can take its library away.
+        widen(call, Reach::All)?;
+    }
+    let callable = call.shared.libraries.function(name);
+    let callable = callable.ok_or_else(|| Refusal::said("ERR Function not found"))?;
+    let (inputs, request) = called?;
+    // What a function calls its words do not show.
+    let is_trial = !call.session.may_be_held;
+    if is_trial && !callable.trials().is_worth_one() {
+        return Ok(Outcome::Aside);
+    }
     let function = callable.function();
     let must_only_read = call.command.row.flags.has(Flags::READONLY);
     if must_only_read && !function.only_reads() {
@@ -146,9 +156,18 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     let mut inside = Inside::new(call.view, call.session, call.shared, only_reads);
     inside.may_grow |= may_grow;
+    if is_trial && !inside.try_out(inputs) {
+        inside.end();
+        return Ok(Outcome::Aside);
+    }
     let invocation = Invocation { library: callable.library.id, name: &function.name, inputs, request };
     let result = call.shared.interpreter.call(invocation, &mut inside, &mut call.reply);
+    let was_long = inside.ends_trial();
     inside.end();
+    if was_long {
+        callable.trials().was_not_short();
+        return Ok(Outcome::Aside);
+    }
     result.map(|()| Outcome::Replied)
 }
 
@@ -288,7 +307,7 @@ fn stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             call.reply.bulk(b"name");
             call.reply.bulk(function.name.as_bytes());
             call.reply.bulk(b"command");
-            call.reply.bulks(&function.command);
+            call.reply.bulks(&function.command.request().words().collect::<Vec<_>>());
             call.reply.bulk(b"duration_ms");
             let now_ms = call.shared.clock.now().lock.as_millis();
             call.reply.integer(now_ms.saturating_sub(since.as_millis()) as i64);

@@ -19,6 +19,7 @@ use crate::keyspace::Trial;
 use crate::keyspace::View;
 use crate::limits::WORK_MAX;
 use crate::resp::{Protocol, Reply, Request};
+use crate::scripts::Inputs;
 #[cfg(feature = "lua")]
 use crate::scripts::lua::Watchdog;
 use crate::scripts::plain::Calls;
@@ -27,6 +28,10 @@ use crate::state::running::{Function, Script as Running};
 use crate::state::session::Session;
 #[cfg(feature = "lua")]
 use crate::state::settings::Settings;
+
+/// What it takes to hand a word to a script, beside its bytes.
+#[cfg(feature = "lua")]
+const INPUT_WORK: u64 = 64;
 
 /// A script's view of the server.
 #[derive(Debug)]
@@ -130,9 +135,13 @@ impl<'c, 'k> Inside<'c, 'k> {
         guard
     }
 
-    /// It runs where others wait for it, to see whether it is short; false where what it changes could not be taken back.
+    /// It runs on these inputs where others wait for it, to see whether it is short; false where they are too many for that, or
+    /// what it changes could not be taken back.
     #[cfg(feature = "lua")]
-    pub(super) fn try_out(&mut self) -> bool {
+    pub(super) fn try_out(&mut self, inputs: Inputs<'_>) -> bool {
+        if inputs.bytes() + INPUT_WORK * inputs.len() as u64 > WORK_MAX {
+            return false;
+        }
         let nobody_is_told = self.session.account.is_unlimited() && !self.session.reads.matter();
         self.trial = nobody_is_told.then(|| self.view.trial()).flatten();
         self.trial.is_some()
@@ -267,7 +276,7 @@ impl<'c, 'k> Inside<'c, 'k> {
 #[cfg(not(feature = "lua"))]
 impl Inside<'_, '_> {
     /// Without an interpreter there is nothing to be tried out.
-    pub(super) fn try_out(&mut self) -> bool {
+    pub(super) fn try_out(&mut self, _: Inputs<'_>) -> bool {
         false
     }
 
@@ -291,6 +300,14 @@ impl crate::scripts::lua::Commands for Inside<'_, '_> {
 
     fn goes_on(&self) -> bool {
         !self.watched.as_ref().is_some_and(|watched| watched.guard.has_given_up())
+    }
+
+    fn is_trial(&self) -> bool {
+        self.trial.is_some()
+    }
+
+    fn has_left(&mut self) {
+        self.watched.iter().for_each(|watched| watched.guard.give_up());
     }
 
     fn limits(&self) -> Option<crate::scripts::lua::Limits> {

@@ -34,16 +34,7 @@ pub(super) struct Invocation<'a> {
     pub(super) request: Request<'a>,
 }
 
-#[cfg(feature = "lua")]
-impl Invocation<'_> {
-    /// The request as FUNCTION STATS shows it: of a long one the beginning, of long words theirs.
-    fn request(&self) -> Vec<Vec<u8>> {
-        let words = self.request.words().take(WORDS_SHOWN);
-        words.map(|word| word[..word.len().min(WORD_BYTES_SHOWN)].to_vec()).collect()
-    }
-}
-
-/// Words of a request that are kept while its function runs.
+/// Words of a request that are kept while its function runs: as FUNCTION STATS shows it.
 #[cfg(feature = "lua")]
 const WORDS_SHOWN: usize = 32;
 /// Bytes of each of them.
@@ -60,7 +51,8 @@ mod with_lua {
     use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
     use super::super::{VERSION, table};
-    use super::{Inside, Invocation, Refusal, Reply, Run, Script, Settings};
+    use super::{Inside, Invocation, Refusal, Reply, Run, Script, Settings, WORD_BYTES_SHOWN, WORDS_SHOWN};
+    use crate::resp::OwnedRequest;
     use crate::scripts::library::Loaded;
     use crate::scripts::lua::{self, Host, Source};
     use crate::state::running::Function;
@@ -147,7 +139,8 @@ mod with_lua {
         ) -> Result<(), Refusal> {
             let mut interpreter = self.ready(inside.settings())?;
             let name = call.name;
-            let watchdog = inside.watch(Some(Function { name: name.to_owned(), command: call.request() }));
+            let command = OwnedRequest::beginning(call.request, WORDS_SHOWN, WORD_BYTES_SHOWN);
+            let watchdog = inside.watch(Some(Function { name: name.to_owned(), command }));
             let result = interpreter.call(call.library, name, call.inputs, inside, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::script_cache::Trials;
 use crate::error::Refusal;
 use crate::scripts::library::Function;
 
@@ -23,6 +24,8 @@ pub(super) struct Library {
     pub(super) functions: Vec<Function>,
     /// All of its text.
     pub(super) text: Box<[u8]>,
+    /// How trials of its functions have ended, in the same order.
+    trials: Vec<Trials>,
 }
 
 /// A function and the library that it is from.
@@ -39,6 +42,11 @@ impl Callable {
     pub(super) fn function(&self) -> &Function {
         &self.library.functions[self.place]
     }
+
+    /// How trials of it have ended.
+    pub(super) fn trials(&self) -> &Trials {
+        &self.library.trials[self.place]
+    }
 }
 
 /// The libraries of one server.
@@ -49,21 +57,27 @@ pub struct Libraries(Mutex<Registry>);
 struct Registry {
     libraries: BTreeMap<String, Arc<Library>>,
     /// By their names in lower case.
-    functions: BTreeMap<String, Callable>,
+    functions: BTreeMap<Vec<u8>, Callable>,
 }
 
 impl Library {
     /// A library out of its text and what came of running that.
     pub(super) fn new(name: String, id: u32, functions: Vec<Function>, text: &[u8]) -> Self {
-        Self { name, id, functions, text: text.into() }
+        let trials = functions.iter().map(|_| Trials::default()).collect();
+        Self { name, id, functions, text: text.into(), trials }
     }
 }
 
 impl Libraries {
     /// The function of that name.
     pub(super) fn function(&self, name: &[u8]) -> Option<Callable> {
-        let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
-        self.0.lock().functions.get(&name).cloned()
+        let is_lower = !name.iter().any(u8::is_ascii_uppercase);
+        let registry = self.0.lock();
+        let found = match is_lower {
+            true => registry.functions.get(name),
+            false => registry.functions.get(&name.to_ascii_lowercase()),
+        };
+        found.cloned()
     }
 
     /// Whether there is a library of that name.
@@ -78,7 +92,7 @@ impl Libraries {
     pub(super) fn enter(&self, library: Library) -> Result<Option<Arc<Library>>, Refusal> {
         let mut registry = self.0.lock();
         for function in &library.functions {
-            let found = registry.functions.get(&function.name.to_ascii_lowercase());
+            let found = registry.functions.get(&in_lower_case(function));
             if found.is_some_and(|found| found.library.name != library.name) {
                 return Err(Refusal::said(format!("ERR Function {} already exists", function.name)));
             }
@@ -88,7 +102,7 @@ impl Libraries {
         for (place, function) in library.functions.iter().enumerate() {
             let callable = Callable { library: Arc::clone(&library), place };
             // Of two that differ by their letter case alone, the first can be called.
-            registry.functions.entry(function.name.to_ascii_lowercase()).or_insert(callable);
+            registry.functions.entry(in_lower_case(function)).or_insert(callable);
         }
         registry.libraries.insert(library.name.clone(), library);
         Ok(old)
@@ -124,6 +138,10 @@ impl Registry {
         self.functions.retain(|_, callable| !Arc::ptr_eq(&callable.library, &library));
         Some(library)
     }
+}
+
+fn in_lower_case(function: &Function) -> Vec<u8> {
+    function.name.to_ascii_lowercase().into_bytes()
 }
 
 #[cfg(test)]

@@ -35,12 +35,29 @@ pub(super) struct Script {
     pub(super) effort: Option<Effort>,
     text: Box<[u8]>,
     body: usize,
-    /// Runs that are not to begin where others wait for them: it has turned out not to be short.
-    runs_elsewhere: AtomicU8,
+    /// How its trials have ended.
+    trials: Trials,
 }
 
-/// How many runs a script begins elsewhere at once after one that turned out not to be short.
+/// How often a script or a function is not to begin where others wait for it: it has turned out not to be short.
+#[derive(Debug, Default)]
+pub(super) struct Trials(AtomicU8);
+
+/// How many runs begin elsewhere at once after one that turned out not to be short.
 const RUNS_ELSEWHERE: u8 = 100;
+
+impl Trials {
+    /// Whether the next run may turn out to be short; one fewer until it may again.
+    pub(super) fn is_worth_one(&self) -> bool {
+        let fewer = |runs: u8| runs.checked_sub(1);
+        self.0.fetch_update(Relaxed, Relaxed, fewer).is_err()
+    }
+
+    /// A run has not been short.
+    pub(super) fn was_not_short(&self) {
+        self.0.store(RUNS_ELSEWHERE, Relaxed);
+    }
+}
 
 impl Script {
     /// Reads a script; it is not compiled.
@@ -55,19 +72,17 @@ impl Script {
         let brief = |command: &[u8]| table().find(command).map_or(Brief::FewKeys, Command::brief);
         let effort = effort(&text[body..], brief);
         let program = Program::read(&text[body..]).filter(|program| program.commands().all(is_known));
-        let runs_elsewhere = AtomicU8::new(0);
-        Ok(Self { sha, program, flags, effort, text, body, runs_elsewhere })
+        Ok(Self { sha, program, flags, effort, text, body, trials: Trials::default() })
     }
 
-    /// Whether it may turn out to be short, where its words do not tell; one run fewer until it may again.
+    /// Whether it may turn out to be short, where its words do not tell.
     pub(super) fn is_worth_a_trial(&self) -> bool {
-        let fewer = |runs: u8| runs.checked_sub(1);
-        self.effort.is_none() && self.runs_elsewhere.fetch_update(Relaxed, Relaxed, fewer).is_err()
+        self.effort.is_none() && self.trials.is_worth_one()
     }
 
     /// It has not been short.
     pub(super) fn was_not_short(&self) {
-        self.runs_elsewhere.store(RUNS_ELSEWHERE, Relaxed);
+        self.trials.was_not_short();
     }
 
     /// The SHA-1 of its text, as text.

@@ -214,7 +214,7 @@ fn run(
     let only_reads = script.flags.no_writes || is_read;
     let mut inside = Inside::new(call.view, call.session, call.shared, only_reads);
     inside.may_grow |= script.flags.allow_oom;
-    if is_trial && !inside.try_out() {
+    if is_trial && !inside.try_out(inputs) {
         inside.end();
         return Ok(Outcome::Aside);
     }

@@ -84,6 +84,8 @@ impl std::fmt::Debug for Guard {
 impl Watchdog for Guard {
     fn poll(&self) -> Verdict {
         if self.running.is_killed() {
+            // It does not begin again.
+            self.has_given_up.store(false, Relaxed);
             return Verdict::Kill;
         }
         if self.is_trial && (self.has_given_up() || self.polls.load(Relaxed) >= TRIAL_POLLS) {

@@ -12,9 +12,15 @@ pub struct OwnedRequest {
 impl OwnedRequest {
     /// A copy of `request`.
     pub fn of(request: Request<'_>) -> Self {
-        let mut bytes = Vec::with_capacity(request.words().map(<[u8]>::len).sum());
-        let mut spans = Vec::with_capacity(request.len());
-        for word in request.words() {
+        Self::beginning(request, usize::MAX, usize::MAX)
+    }
+
+    /// A copy of the beginning of `request`: of no more words than that, and no more bytes of each.
+    pub fn beginning(request: Request<'_>, words_max: usize, word_bytes_max: usize) -> Self {
+        let words = || request.words().take(words_max).map(|word| &word[..word.len().min(word_bytes_max)]);
+        let mut bytes = Vec::with_capacity(words().map(<[u8]>::len).sum());
+        let mut spans = Vec::with_capacity(request.len().min(words_max));
+        for word in words() {
             let start = bytes.len() as u32;
             bytes.extend_from_slice(word);
             spans.push(Span { start, end: bytes.len() as u32 });

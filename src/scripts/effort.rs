@@ -120,7 +120,7 @@ impl Effort {
 
     /// The work that it may be on these KEYS and ARGV.
     pub fn work(&self, inputs: Inputs<'_>, sizes: Sizes) -> u64 {
-        let given: u64 = inputs.keys.iter().chain(inputs.args.iter()).map(|word| word.len() as u64).sum();
+        let given = inputs.bytes();
         let words = self.inputs.saturating_add(self.texts).saturating_add(inputs.len() as u64);
         let keys = match self.spread {
             Spread::None => 0,

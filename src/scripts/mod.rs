@@ -41,6 +41,11 @@ impl<'a> Inputs<'a> {
         self.len() == 0
     }
 
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> u64 {
+        self.keys.iter().chain(self.args.iter()).map(|word| word.len() as u64).sum()
+    }
+
     /// These KEYS and ARGV.
     pub fn new(keys: &'a [&'a [u8]], args: &'a [&'a [u8]]) -> Self {
         Self { keys: keys.into(), args: args.into() }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::clients::Client;
 use crate::clock::LockTime;
+use crate::resp::OwnedRequest;
 
 /// The script that runs now, if one does.
 #[derive(Debug, Default)]
@@ -40,7 +41,7 @@ pub struct Function {
     /// Its name.
     pub name: String,
     /// The request that called it.
-    pub command: Vec<Vec<u8>>,
+    pub command: OwnedRequest,
 }
 
 /// Why a script was not ended.

@@ -24,6 +24,14 @@ pub trait Commands {
         true
     }
 
+    /// Whether the script may have to end before it is over, to begin again as if for the first time.
+    fn is_trial(&self) -> bool {
+        false
+    }
+
+    /// It has had to.
+    fn has_left(&mut self) {}
+
     /// What the script's user may send of the commands that there are; `None`: all.
     fn limits(&self) -> Option<Limits> {
         None
@@ -108,7 +116,9 @@ impl Server<'_> {
         for (at, text) in &numbers {
             words[*at] = text.as_bytes();
         }
-        self.log();
+        if !self.commands.is_trial() {
+            self.log();
+        }
         self.reply.clear();
         self.reply.shrink_to(REPLY_BYTES_KEPT);
         self.commands.command(&words, self.shared.protocol(), self.reply);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::budget::{Unlimited, Watchdog};
 use super::calls::{Commands, Server};
 use super::fault::Stop;
+use super::library_state::LibraryState;
 use super::stack::{self, Kept, Kind, Stack};
 use super::{Failure, Interpreter, convert};
 use crate::resp::{Reply, Words};
@@ -28,7 +29,7 @@ pub(super) struct Run<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Body<'a> {
     /// The function of that name in the library of that number, which has KEYS and ARGV as its arguments.
-    Function(u32, &'a str),
+    Function { library: u32, name: &'a str, is_trial: bool },
     /// The script at that place among the compiled ones, which has them as globals.
     Script(c_int),
 }
@@ -56,7 +57,11 @@ impl Interpreter {
                 Err(failure) => Err(failure),
             })
         });
-        server.log();
+        if self.budget.stopped() == Some(Stop::Left) {
+            server.commands.has_left();
+        } else {
+            server.log();
+        }
         self.reply = kept;
         self.budget.end(&self.lua);
         result
@@ -94,12 +99,26 @@ impl Interpreter {
                 set(stack, globals, args, None, &limit);
                 (is_fine, limit)
             }
-            Body::Function(library, name) => {
+            Body::Function { library, name, is_trial } => {
                 self.libraries.push(stack, library, name, &limit);
+                let function = stack.len();
+                let state = match is_trial {
+                    true => LibraryState::of(stack, function, self.libraries.known, &limit),
+                    false => Some(LibraryState::default()),
+                };
+                let Some(state) = state else {
+                    self.budget.stop(Stop::Left);
+                    return Err(self.ended());
+                };
+                stack.push_copy(function);
                 push_list(stack, run.inputs.keys, &limit);
                 push_list(stack, run.inputs.args, &limit);
                 let is_fine = stack.call(2, handler, limit);
-                (is_fine, self.budget.lift(&self.lua))
+                let limit = self.budget.lift(&self.lua);
+                if self.budget.stopped() == Some(Stop::Left) {
+                    state.put_back(stack, &limit);
+                }
+                (is_fine, limit)
             }
         };
         if is_fine { Ok(limit) } else { Err(self.told(stack, run.name, &limit)) }

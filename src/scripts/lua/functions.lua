@@ -1,7 +1,8 @@
 -- The world that libraries of functions live in: the scripts' own once they are loaded, next to nothing until then.
 --
 -- Gets     `real`, what is global to scripts; `protect`, which makes stand-ins; the tables `redis` of both times.
--- Gives    the environment, and a function for each time that begins.
+-- Gives    the environment, a function for each time that begins, and what is found in both, as keys of a table: none of it
+--          changes.
 
 local real, protect, redis, loading = ...
 
@@ -32,4 +33,20 @@ local function run()
     sight.__index = running
 end
 
-return environment, load, run
+local known = {}
+
+local function know(value)
+    local kind = type(value)
+    if known[value] or kind ~= 'table' and kind ~= 'function' then return end
+    known[value] = true
+    if kind == 'table' then
+        for _, inner in real.pairs(value) do
+            know(inner)
+        end
+    end
+end
+
+know(environment)
+know(stand_in)
+
+return environment, load, run, known

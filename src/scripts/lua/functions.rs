@@ -34,6 +34,8 @@ pub(super) struct Functions {
     /// Of each library, by its number, what is called by which name.
     callbacks: Table,
     callbacks_kept: Kept,
+    /// What libraries find around them, as keys of a table.
+    pub(super) known: Kept,
     /// What each holds outside of Lua's memory, in bytes.
     held: BTreeMap<u32, usize>,
     next: u32,
@@ -75,11 +77,13 @@ impl Functions {
         let register = lua.create_function(move |lua, args| register(lua, &budget, &kept, &args))?;
         bare.raw_set("register_function", register)?;
         let chunk = lua.load(include_str!("functions.lua")).set_name(OWN_CHUNK);
-        let (environment, load, run) = chunk.call((&sandbox.real, &sandbox.protect, redis, bare))?;
+        let (environment, load, run, known): (_, _, _, Table) =
+            chunk.call((&sandbox.real, &sandbox.protect, redis, bare))?;
+        let known = stack::keep(lua, known)?;
         let callbacks = lua.create_table()?;
         let callbacks_kept = stack::keep(lua, &callbacks)?;
         let (held, next) = (BTreeMap::new(), 0);
-        Ok(Self { environment, load, run, callbacks, callbacks_kept, held, next, loading })
+        Ok(Self { environment, load, run, callbacks, callbacks_kept, known, held, next, loading })
     }
 
     /// Pushes the function of that name in the library `id`, or nil.
@@ -171,7 +175,8 @@ impl Interpreter {
         watchdog: Arc<dyn Watchdog>,
         reply: &mut Reply<'_>,
     ) -> std::result::Result<(), Failure> {
-        self.execute(Run { name, body: Body::Function(id, name), inputs }, commands, watchdog, reply)
+        let body = Body::Function { library: id, name, is_trial: commands.is_trial() };
+        self.execute(Run { name, body, inputs }, commands, watchdog, reply)
     }
 }
 

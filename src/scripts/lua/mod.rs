@@ -17,6 +17,7 @@ mod execute;
 mod fault;
 mod functions;
 mod library;
+mod library_state;
 mod patterns;
 mod random;
 mod sandbox;

@@ -345,6 +345,86 @@ impl Stack<'_> {
         is_there
     }
 
+    /// Whether the value at `at` is a function.
+    pub(super) fn is_function(&self, at: c_int) -> bool {
+        // SAFETY: the place holds a value.
+        unsafe { ffi::lua_type(self.state, self.place(at)) == ffi::LUA_TFUNCTION }
+    }
+
+    /// What tells the table or function at `at` from all others as long as it lives.
+    pub(super) fn identity(&self, at: c_int) -> usize {
+        // SAFETY: the place holds a value; what it points to is not looked at.
+        unsafe { ffi::lua_topointer(self.state, self.place(at)) }.addr()
+    }
+
+    /// Pushes upvalue `number`, from 1, of the function at `at`; false where it has no such.
+    pub(super) fn push_upvalue(&mut self, at: c_int, number: c_int) -> bool {
+        assert!(self.is_function(at), "a function is there");
+        let function = self.place(at);
+        self.admit();
+        // SAFETY: the place holds a function, and there is room for what is pushed, if anything is.
+        let is_there = unsafe { !ffi::lua_getupvalue(self.state, function, number).is_null() };
+        if !is_there {
+            self.top -= 1;
+        }
+        is_there
+    }
+
+    /// Makes the value on top upvalue `number` of the function at `at`, which has one of that number.
+    pub(super) fn set_upvalue(&mut self, at: c_int, number: c_int) {
+        assert!(self.is_function(at), "a function is there");
+        // SAFETY: the place holds a function below the top. Where it has no such upvalue, the value stays.
+        let is_set = unsafe { !ffi::lua_setupvalue(self.state, self.place(at), number).is_null() };
+        if is_set {
+            self.top -= 1;
+        } else {
+            self.pop(1);
+        }
+    }
+
+    /// Whether the table at `at` has a metatable.
+    pub(super) fn has_metatable(&mut self, at: c_int) -> bool {
+        let table = self.table(at);
+        self.admit();
+        // SAFETY: the place holds a table, and there is room for what is pushed, if anything is.
+        let has_one = unsafe { ffi::lua_getmetatable(self.state, table) } != 0;
+        if has_one {
+            self.pop(1);
+        } else {
+            self.top -= 1;
+        }
+        has_one
+    }
+
+    /// Takes all fields and the metatable of the table at `at` away.
+    pub(super) fn empty(&mut self, at: c_int, limit: &Unlimited<'_>) {
+        let table = self.table(at);
+        self.push_nil();
+        // SAFETY: the place holds a table, which is to have none instead of a metatable.
+        unsafe { ffi::lua_setmetatable(self.state, table) };
+        self.top -= 1;
+        self.push_nil();
+        loop {
+            // A key goes when the one behind it is known, which is found by it.
+            self.push_copy(-1);
+            let is_there = self.next(table);
+            if is_there {
+                self.pop(1);
+            } else {
+                self.push_nil();
+            }
+            self.push_copy(-2);
+            self.push_nil();
+            self.set_field(table, limit);
+            // SAFETY: the place below the top holds a value, which the one on top takes the place of.
+            unsafe { ffi::lua_replace(self.state, self.top - 1) };
+            self.top -= 1;
+            if !is_there {
+                return self.pop(1);
+            }
+        }
+    }
+
     /// Calls the function below the highest `count` values with these, under its limit of memory: `handler` says what
     /// becomes of an error. In their place is the first result, or what became of the error; which, is returned.
     pub(super) fn call(&mut self, count: c_int, handler: c_int, limit: Unlimited<'_>) -> bool {
