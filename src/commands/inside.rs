@@ -135,11 +135,12 @@ impl<'c, 'k> Inside<'c, 'k> {
         guard
     }
 
-    /// It runs on these inputs where others wait for it, to see whether it is short; false where they are too many for that, or
-    /// what it changes could not be taken back.
+    /// It runs on these inputs where others wait for it, to see whether it is short; false where they are too many for
+    /// that, or what it changes could not be taken back.
     #[cfg(feature = "lua")]
     pub(super) fn try_out(&mut self, inputs: Inputs<'_>) -> bool {
-        if inputs.bytes() + INPUT_WORK * inputs.len() as u64 > WORK_MAX {
+        let words = (inputs.len() as u64).saturating_mul(INPUT_WORK);
+        if inputs.bytes().saturating_add(words) > WORK_MAX {
             return false;
         }
         let nobody_is_told = self.session.account.is_unlimited() && !self.session.reads.matter();

@@ -1,6 +1,6 @@
 //! Lua's own stack: what every script needs of it, without a handle and a protected call for every value.
 //!
-//! Owns    every `unsafe` of the interpreter. What is done here for each script and each `redis.call`, mlua does too, at a
+//! Owns    every `unsafe` of the interpreter, with [`port`]. What is done here for each script and each `redis.call`, mlua does too, at a
 //!         multiple of the price: `benches/README.md` has the figures.
 //! Rule    nothing here raises an error of Lua, which would leave Rust by a jump: values are checked before Lua looks at
 //!         them, room is made before it is used, and whatever takes memory wants to see that the limit is lifted
@@ -10,19 +10,18 @@
 //! Source  Lua 5.1 reference manual, chapter 3.
 #![allow(unsafe_code)]
 
-use std::any::Any;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::slice;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use mlua::{Function, IntoLua, Lua, Value, ffi, lua_State};
-use parking_lot::Mutex;
+use mlua::{IntoLua, Lua, Value, ffi, lua_State};
 
 use super::budget::Unlimited;
+
+mod port;
+
+pub(super) use port::{Answer, Called, Port};
 
 /// The values that a function, or the world outside of all functions, has in hand: 1 is the lowest, -1 the highest.
 pub(super) struct Stack<'l> {
@@ -49,9 +48,6 @@ pub(super) enum Kind {
     /// A function, a coroutine, something of ours.
     Other,
 }
-
-/// Values that a function finds room for when Lua calls it.
-const ROOM_OF_A_CALL: c_int = ffi::LUA_MINSTACK;
 
 /// Keeps a value of mlua's, so that [`Stack::push_kept`] finds it.
 pub(super) fn keep(lua: &Lua, value: impl IntoLua) -> mlua::Result<Kept> {
@@ -459,142 +455,3 @@ impl Stack<'_> {
 
 /// Elements or fields that a table is made with room for; it grows all the same.
 const TABLE_ROOM_MAX: usize = 1 << 16;
-
-/// Who answers when a script calls.
-pub(super) trait Called {
-    /// Works on the arguments, which are all that is on the stack, and leaves on top what [`Answer`] says.
-    fn call(&mut self, stack: &mut Stack<'_>) -> Answer;
-}
-
-/// What a call has left on top of the stack.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Answer {
-    /// An error, which is raised or returned, as the function is that was called.
-    Failure,
-    /// An error that is raised in either case.
-    Raised,
-    /// What the function returns.
-    Value,
-}
-
-/// Where two functions of Lua find who answers their calls: one that raises failures, and one that returns them.
-///
-/// The functions stay the same for the life of the interpreter; who answers changes from script to script, and is nobody
-/// between scripts.
-#[derive(Debug, Default)]
-pub(super) struct Port {
-    /// A `&mut dyn Called` on the stack of [`Port::open`], while that runs and no call is being answered.
-    called: AtomicPtr<c_void>,
-    /// What has passed a call as a panic, and goes on its way where the script ends.
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
-}
-
-impl Port {
-    /// Makes the functions, first the one that raises.
-    pub(super) fn install(lua: &Lua) -> mlua::Result<(Arc<Self>, Function, Function)> {
-        let port = Arc::new(Self::default());
-        // The state lets go of this when it is closed: the functions do not outlive what they point to.
-        lua.set_app_data(Installed(Arc::clone(&port)));
-        let at = Arc::as_ptr(&port).cast_mut().cast::<c_void>();
-        let make = |function: ffi::lua_CFunction| {
-            // SAFETY: the closure only pushes, under the protection of mlua and onto room for three values.
-            unsafe {
-                lua.exec_raw::<Function>((), |state| {
-                    ffi::lua_pushlightuserdata(state, at);
-                    ffi::lua_pushcclosure(state, function, 1);
-                })
-            }
-        };
-        let (raising, returning) = (make(raising)?, make(returning)?);
-        Ok((port, raising, returning))
-    }
-
-    /// Lets `called` answer while `body` runs.
-    pub(super) fn open<R>(&self, mut called: &mut dyn Called, body: impl FnOnce() -> R) -> R {
-        let called: *mut &mut dyn Called = &mut called;
-        self.called.store(called.cast(), Relaxed);
-        let closed = Closed(self);
-        let result = body();
-        drop(closed);
-        let panic = self.panic.lock().take();
-        match panic {
-            Some(panic) => resume_unwind(panic),
-            None => result,
-        }
-    }
-
-    /// Answers one call on `state`; `None` where nobody is there to answer.
-    ///
-    /// # Safety
-    /// `state` is that of a function of Lua in C that has just been called, and whose first upvalue points to a live port.
-    unsafe fn answer(state: *mut lua_State) -> Option<Answer> {
-        // SAFETY: the upvalue is what `install` has put there, and Installed keeps it alive.
-        let port = unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<Self>() };
-        // Nobody else finds it meanwhile: there is one reference to it, and this is where it is.
-        let slot = port.called.swap(ptr::null_mut(), Relaxed);
-        if slot.is_null() {
-            return None;
-        }
-        // SAFETY: not null only while `open` runs, below which the script runs that calls: what it points to lives, and
-        // nobody else uses it. The lifetime that the cast forgets is longer than this function.
-        let called = unsafe { &mut *slot.cast::<&mut dyn Called>() };
-        // SAFETY: the state lives while it calls.
-        let top = unsafe { ffi::lua_gettop(state) };
-        let mut stack = Stack { state, top, room: top + ROOM_OF_A_CALL, lua: PhantomData };
-        let answer = catch_unwind(AssertUnwindSafe(|| {
-            let answer = called.call(&mut stack);
-            assert!(stack.top > 0, "a call leaves something");
-            answer
-        }));
-        match answer {
-            Ok(answer) => {
-                port.called.store(slot, Relaxed);
-                Some(answer)
-            }
-            // Nobody answers from here on, whatever the script does with the error.
-            Err(panic) => {
-                *port.panic.lock() = Some(panic);
-                None
-            }
-        }
-    }
-}
-
-/// Keeps a port for as long as the state whose functions point to it.
-struct Installed(#[expect(dead_code, reason = "held, not read")] Arc<Port>);
-
-/// A port that nobody answers at any more when this is dropped, however that comes about.
-struct Closed<'p>(&'p Port);
-
-impl Drop for Closed<'_> {
-    fn drop(&mut self) {
-        self.0.called.store(ptr::null_mut(), Relaxed);
-    }
-}
-
-/// `redis.call`
-unsafe extern "C-unwind" fn raising(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalue that `install` gave it. Nothing here has a destructor when an error is raised.
-    unsafe {
-        match Port::answer(state) {
-            Some(Answer::Value) => 1,
-            Some(Answer::Failure | Answer::Raised) => ffi::lua_error(state),
-            None => ffi::luaL_error(state, OUTSIDE.as_ptr()),
-        }
-    }
-}
-
-/// `redis.pcall`
-unsafe extern "C-unwind" fn returning(state: *mut lua_State) -> c_int {
-    // SAFETY: as above.
-    unsafe {
-        match Port::answer(state) {
-            Some(Answer::Value | Answer::Failure) => 1,
-            Some(Answer::Raised) => ffi::lua_error(state),
-            None => ffi::luaL_error(state, OUTSIDE.as_ptr()),
-        }
-    }
-}
-
-/// What a function says where no script runs; a format of Lua's without a place to fill.
-const OUTSIDE: &std::ffi::CStr = c"redis.call can only be called inside a script invocation";
