@@ -141,7 +141,7 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let callable = callable.ok_or_else(|| Refusal::said("ERR Function not found"))?;
     let (inputs, request) = called?;
     // What a function calls its words do not show.
-    let is_trial = !call.session.may_be_held;
+    let is_trial = call.session.may_leave();
     if is_trial && !callable.trials().is_worth_one() {
         return Ok(Outcome::Aside);
     }

@@ -143,8 +143,8 @@ impl<'c, 'k> Inside<'c, 'k> {
         if inputs.bytes().saturating_add(words) > WORK_MAX {
             return false;
         }
-        let nobody_is_told = self.session.account.is_unlimited() && !self.session.reads.matter();
-        self.trial = nobody_is_told.then(|| self.view.trial()).flatten();
+        // What its client reads is remembered at once.
+        self.trial = (!self.session.reads.matter()).then(|| self.view.trial()).flatten();
         self.trial.is_some()
     }
 
@@ -250,8 +250,7 @@ impl<'c, 'k> Inside<'c, 'k> {
         } else if flags.has(Flags::NOSCRIPT) {
             Err(Refusal::said("ERR This Redis command is not allowed from script"))
         } else if !self.session.account.is_unlimited()
-            && let Err(refusal) =
-                rights::check_inside(self.session, self.shared, command, Request::listed(words))
+            && let Err(refusal) = self.check_rights(command, Request::listed(words))
         {
             Err(refusal)
         } else if self.only_reads && flags.has(Flags::WRITE.with(Flags::REPLICATED)) {
@@ -265,6 +264,18 @@ impl<'c, 'k> Inside<'c, 'k> {
             }
             Ok(command)
         }
+    }
+
+    fn check_rights(&self, command: &'static Command, request: Request<'_>) -> Result<(), Refusal> {
+        #[cfg(feature = "lua")]
+        if let (Some(_), Some(watched)) = (&self.trial, &self.watched)
+            && !rights::allow(self.session, command, request)
+        {
+            // What is refused is logged, and is to be once.
+            watched.guard.give_up();
+            return Err(Refusal::Occupied);
+        }
+        rights::check_inside(self.session, self.shared, command, request)
     }
 
     /// How the server is set.

@@ -75,7 +75,7 @@ pub use metrics::prometheus;
 pub(crate) use pausing::may_write;
 pub(crate) use pubsub::leave_all;
 pub(crate) use rights::{check, check_again};
-pub(crate) use scripting::busy;
+pub(crate) use scripting::{busy, work_in_transaction};
 pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
 pub(crate) use transactions::{EXEC, discard_all};

@@ -240,8 +240,7 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 /// Whether so many may listen that a thread that serves others should not be held by telling them.
 fn is_much(call: &Call<'_, '_>) -> bool {
-    let may_be_held = call.session.may_be_held || call.session.is_nested;
-    !may_be_held && call.shared.audience.channels.message_work() > WORK_MAX
+    call.session.may_leave() && call.shared.audience.channels.message_work() > WORK_MAX
 }
 
 fn publish_to_shard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

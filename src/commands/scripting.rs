@@ -14,11 +14,11 @@ use super::inside::Inside;
 use super::interpreter::Run;
 use super::row::{Flags, Group, Row, key, key_count, one_of, text, token};
 use super::script_cache::{SHA_DIGITS, Script, digest};
-use super::{Args, Call, Outcome, Shared, help};
+use super::{Args, Call, Command, Outcome, Shared, help};
 use crate::error::Refusal;
 use crate::keyspace::Reach;
 use crate::limits::WORK_MAX;
-use crate::resp::Reply;
+use crate::resp::{Reply, Request};
 use crate::scripts::plain::{Program, Raised};
 use crate::scripts::{Inputs, Sizes};
 use crate::state::running::Unkillable;
@@ -190,7 +190,7 @@ fn run(
             None => widen(call, Reach::All)?,
         },
         None => {
-            is_trial = is_much(call, script, inputs) && !call.session.may_be_held;
+            is_trial = is_much(call, script, inputs) && call.session.may_leave();
             if is_trial && !script.is_worth_a_trial() {
                 return Ok(Outcome::Aside);
             }
@@ -256,6 +256,30 @@ fn is_much(call: &mut Call<'_, '_>, script: &Script, inputs: Inputs<'_>) -> bool
     let work = effort.work(inputs, sizes(call.shared)).saturating_mul(INTERPRETED);
     call.session.worked(work);
     work > WORK_MAX
+}
+
+/// The work that a request for a script may be, which EXEC carries out among others that leave `largest` bytes under a key;
+/// `None` where it cannot be told.
+pub(crate) fn work_in_transaction(
+    shared: &Shared,
+    command: &Command,
+    request: Request<'_>,
+    largest: u64,
+) -> Option<u64> {
+    let mut args = Args::new(request, command.name_words);
+    let text = args.word().ok()?;
+    let script = match command.row.name {
+        "EVAL" | "EVAL_RO" => shared.scripts.of_text(text),
+        "EVALSHA" | "EVALSHA_RO" => shared.scripts.find(text),
+        // What a function does its name does not tell.
+        _ => None,
+    }?;
+    let inputs = inputs(&mut args).ok()?;
+    let sizes = Sizes { largest, ..sizes(shared) };
+    match script.program.as_ref().filter(|program| program.fits(inputs)) {
+        Some(program) => Some(program.work(inputs, sizes)),
+        None => Some(script.effort?.work(inputs, sizes).saturating_mul(INTERPRETED)),
+    }
 }
 
 /// How much longer the interpreter takes to look at a value.

@@ -93,7 +93,8 @@ impl Engine {
     ) -> Flow {
         let Some(gathered) = session.transaction.as_deref() else { return Flow::Next };
         let is_much = self.is_much_together(gathered);
-        if (is_much || gathered.runs_scripts) && !session.may_be_held {
+        let is_long = is_much || (gathered.runs_scripts && self.scripts_are_much(gathered));
+        if is_long && !session.may_be_held {
             batch.commands -= 1;
             return Flow::Aside;
         }
@@ -178,7 +179,7 @@ impl Engine {
 }
 
 /// The command that a gathered request names; every one of them was found when it came.
-fn step(owned: &OwnedRequest) -> Option<Step<'_>> {
+pub(super) fn step(owned: &OwnedRequest) -> Option<Step<'_>> {
     let request = owned.request();
     let command = table().find(request.word(0))?;
     let subcommand = request.get(1).and_then(|name| command.subcommand(name));

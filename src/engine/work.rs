@@ -5,7 +5,7 @@
 
 use super::Engine;
 use crate::commands::row::{Flags, Group};
-use crate::commands::{Command, Keys};
+use crate::commands::{self, Command, Keys};
 use crate::keyspace::View;
 use crate::limits::WORK_MAX;
 use crate::number::integer;
@@ -44,6 +44,23 @@ impl Engine {
         let published = transaction.publications.saturating_mul(self.shared.audience.channels.message_work());
         let work = transaction.touches.saturating_mul(largest) / TOUCHES_PER_WORD;
         transaction.is_much || work.saturating_add(published) > WORK_MAX
+    }
+
+    /// The same for its scripts, of which one may do more than its words tell, and for what always takes long.
+    pub(super) fn scripts_are_much(&self, transaction: &Transaction) -> bool {
+        let largest = self.shared.keyspace.largest_bytes().saturating_add(transaction.bytes as u64);
+        let works =
+            transaction.queued.iter().filter_map(super::transaction::step).map(|(command, request)| {
+                match command.row.flags {
+                    flags if flags.has(Flags::ASIDE) => None,
+                    flags if flags.has(Flags::SCRIPT) => {
+                        commands::work_in_transaction(&self.shared, command, request, largest)
+                    }
+                    _ => Some(0),
+                }
+            });
+        let work = works.fold(Some(0), |sum: Option<u64>, work| Some(sum?.saturating_add(work?)));
+        work.is_none_or(|work| work > WORK_MAX)
     }
 }
 

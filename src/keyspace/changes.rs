@@ -4,6 +4,7 @@
 //! Rule    with no journal and no events asked for, each change costs one branch.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -44,6 +45,16 @@ struct Aftermath {
     flushed: Option<usize>,
     /// Objects that are no more: dropped when the shards are let go.
     garbage: Vec<Object>,
+    /// Which of the mutations, events and keys above time alone has brought about, in order.
+    by_time: Vec<(Extent, Extent)>,
+}
+
+/// How much there is to be told at some moment of a call.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Extent {
+    mutations: usize,
+    happened: usize,
+    stale: usize,
 }
 
 #[derive(Debug)]
@@ -69,15 +80,37 @@ impl Changes {
         self.events = events;
     }
 
-    /// The events that are asked for.
-    pub(super) fn events(&self) -> Events {
-        self.events
+    /// Whether nothing has been done yet.
+    pub(super) fn are_none(&self) -> bool {
+        !self.is_dirty && self.extent() == Extent::default()
     }
 
-    /// Whether nothing has been done yet, and nobody will be told of what is.
-    pub(super) fn can_be_forgotten(&self) -> bool {
-        let nobody_listens = !self.is_recorded && self.events.is_empty();
-        nobody_listens && !self.is_dirty && self.aftermath.is_none()
+    /// How much there is to be told so far.
+    pub(super) fn extent(&self) -> Extent {
+        self.aftermath.as_ref().map_or_else(Extent::default, |aftermath| aftermath.extent())
+    }
+
+    /// What has come since then, time alone has brought about.
+    pub(super) fn came_by_time(&mut self, since: Extent) {
+        if let Some(aftermath) = &mut self.aftermath {
+            let until = aftermath.extent();
+            match aftermath.by_time.last_mut() {
+                Some((_, last)) if *last == since => *last = until,
+                _ => aftermath.by_time.push((since, until)),
+            }
+        }
+    }
+
+    /// Nobody is to be told of anything but of what time alone has brought about.
+    pub(super) fn forget(&mut self) {
+        (self.largest, self.is_dirty) = (0, false);
+        let Some(aftermath) = &mut self.aftermath else { return };
+        let by_time = std::mem::take(&mut aftermath.by_time);
+        keep(&mut aftermath.mutations, by_time.iter().map(|(since, until)| since.mutations..until.mutations));
+        keep(&mut aftermath.happened, by_time.iter().map(|(since, until)| since.happened..until.happened));
+        keep(&mut aftermath.stale, by_time.iter().map(|(since, until)| since.stale..until.stale));
+        aftermath.ready.clear();
+        self.is_dirty = self.extent() != Extent::default();
     }
 
     /// Records an effect; `mutation` is built only when somebody listens.
@@ -169,6 +202,13 @@ impl Changes {
         (!mutations.is_empty()).then_some(mutations)
     }
 
+    /// The events that are to be told, and their keys.
+    #[cfg(test)]
+    pub(super) fn told_events(&self) -> Vec<(&'static str, Bytes)> {
+        let happened = self.aftermath.iter().flat_map(|aftermath| &aftermath.happened);
+        happened.map(|happened| (happened.event, happened.key.clone())).collect()
+    }
+
     /// Tells everybody concerned: events to the key's channel, then to the event's, as Redis does; then who keeps copies.
     #[inline]
     pub(super) fn tell(&mut self, audience: &Audience, author: ClientId) {
@@ -187,7 +227,18 @@ impl Changes {
     }
 }
 
+/// Keeps those items whose places are in one of the ranges, which are in order.
+fn keep<T>(items: &mut Vec<T>, ranges: impl Iterator<Item = Range<usize>>) {
+    let (mut places, mut next) = (ranges.flatten().peekable(), 0..);
+    items.retain(|_| next.next().is_some_and(|place| places.next_if_eq(&place).is_some()));
+}
+
 impl Aftermath {
+    fn extent(&self) -> Extent {
+        let Self { mutations, happened, stale, .. } = self;
+        Extent { mutations: mutations.len(), happened: happened.len(), stale: stale.len() }
+    }
+
     #[cold]
     fn tell_events(&mut self, events: Events, channels: &Channels) {
         for Happened { event, database, key } in self.happened.drain(..) {

@@ -90,6 +90,15 @@ impl<'v> Entry<'v> {
         }
     }
 
+    /// Whether anybody watches the key, or keeps a copy of its value.
+    pub(super) fn is_observed(&self) -> bool {
+        let place = match self {
+            Self::Occupied(occupied) => &occupied.place,
+            Self::Vacant(vacant) => vacant,
+        };
+        place.observers.observe(place.database, place.key)
+    }
+
     /// Carries out an edit of a journal; an object is made if the key is not there.
     pub(super) fn apply(self, edit: &Edit) {
         let occupied = match self {

@@ -108,6 +108,12 @@ impl Session {
         }
     }
 
+    /// Whether what is being carried out may begin again elsewhere, if it takes long here. What is a part of something else
+    /// may not.
+    pub fn may_leave(&self) -> bool {
+        !self.may_be_held && !self.is_nested
+    }
+
     /// So much work has been done, in about nanoseconds.
     #[inline]
     pub fn worked(&mut self, work: u64) {

@@ -1,8 +1,8 @@
 //! Changes that can be taken back: of a call that may turn out to take long, and then begins again elsewhere.
 //!
-//! Rule    only as long as nobody has been told of them: no journal, no event asked for, nobody who watches a key or keeps a
-//!         copy. What has expired and was removed by a look stays removed, which nobody can tell from a later look. What was
-//!         counted stays counted.
+//! Rule    only as long as nobody has been told of them: the journal and listeners are when a call is over, but whoever
+//!         watches a key or keeps a copy is at once, so that such keys are not changed. What has expired and was removed by a
+//!         look stays removed, and is told. What was counted stays counted.
 //! Bounds  few keys, and small values.
 
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::View;
 use crate::clock::Deadline;
 use crate::keyspace::shard::Form;
-use crate::keyspace::{Changes, Entry, Lease, Occupied};
+use crate::keyspace::{Entry, Lease, Occupied};
 use crate::types::Object;
 
 /// The most keys whose values are kept.
@@ -39,14 +39,12 @@ enum Value {
 }
 
 impl View<'_> {
-    /// Begins a trial; `None` where somebody would be told of what is changed, or has already been.
-    pub fn trial(&mut self) -> Option<Trial> {
-        let mut is_observed = false;
-        self.locked.each(|_, held| is_observed |= !held.observers.is_empty());
-        (!is_observed && self.changes.can_be_forgotten()).then(Trial::default)
+    /// Begins a trial; `None` where something has been changed already.
+    pub fn trial(&self) -> Option<Trial> {
+        self.changes.are_none().then(Trial::default)
     }
 
-    /// Keeps what a key holds, which is about to be changed; false where that is too much.
+    /// Keeps what a key holds, which is about to be changed; false where that is too much, or somebody would be told.
     pub fn keep(&mut self, trial: &mut Trial, key: &[u8]) -> bool {
         let database = self.database;
         if trial.before.iter().any(|(known, name, _)| *known == database && name == key) {
@@ -55,7 +53,11 @@ impl View<'_> {
         if trial.before.len() == KEYS_MAX || self.value_bytes(key) > VALUE_BYTES_MAX {
             return false;
         }
-        let before = self.entry(key).occupied().map(|occupied| Before::of(&occupied));
+        let entry = self.entry(key);
+        if entry.is_observed() {
+            return false;
+        }
+        let before = entry.occupied().map(|occupied| Before::of(&occupied));
         trial.before.push((database, Bytes::copy_from_slice(key), before));
         true
     }
@@ -72,7 +74,7 @@ impl View<'_> {
             }
         }
         self.select(home);
-        self.changes = Changes::new(false, self.changes.events());
+        self.changes.forget();
     }
 }
 
@@ -107,10 +109,14 @@ impl Before {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::clock::{LockTime, Now};
+    use crate::journal::{Journal, Mutation};
     use crate::keyspace::{Keyspace, Layout, Reach};
     use crate::state::settings::Events;
+    use crate::state::transaction::Watch;
     use crate::types::list::End;
     use crate::types::{Hash, List, Set, SortedSet};
 
@@ -189,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_keeps_little_and_begins_where_nobody_listens() {
+    fn a_trial_keeps_little_and_nothing_that_somebody_observes() {
         let keyspace = filled();
         let mut view = view(&keyspace);
         let mut trial = view.trial().unwrap();
@@ -200,9 +206,53 @@ mod tests {
         }
         assert!(view.keep(&mut trial, b"0") && !view.keep(&mut trial, b"one more"));
         assert!(view.trial().is_none(), "something has been changed already");
-        let events = Events::parse("KEA").unwrap();
-        let now = view.now();
+
+        let watch = Arc::new(Watch::new());
+        view.watch(&Bytes::from_static(b"string"), &watch);
+        for (database, is_kept) in [(0, false), (1, true)] {
+            view.select(database);
+            assert_eq!(view.keep(&mut Trial::default(), b"string"), is_kept);
+        }
+        assert!(!watch.is_broken());
+    }
+
+    #[test]
+    fn what_is_taken_back_nobody_is_told_of_but_of_what_has_expired() {
+        let journal: Arc<dyn Journal> = Arc::new(Silent);
+        let layout = Layout { shards: 4, databases: 2, seed: 7, journal: Some(journal) };
+        let keyspace = Keyspace::new(layout, || {});
+        let mut view = view(&keyspace);
+        for (key, millis) in [("soon", 10), ("sooner", 8), ("late", 1000)] {
+            let lease = Lease::Until(Deadline::at(LockTime::from_millis(millis)));
+            view.entry(key.as_bytes()).put(b"value", lease);
+        }
         drop(view);
-        assert!(View::lock(&keyspace, Reach::All, 0, now, events).trial().is_none());
+        let now = Now { lock: LockTime::from_millis(500), wall_offset_ms: 0 };
+        let mut view = View::lock(&keyspace, Reach::All, 0, now, Events::parse("KEA").unwrap());
+        let mut trial = view.trial().unwrap();
+        for key in ["late", "soon", "new", "sooner"] {
+            assert!(view.keep(&mut trial, key.as_bytes()));
+            view.entry(key.as_bytes()).put(b"changed", Lease::Never);
+            view.event(b'$', "set", key.as_bytes());
+        }
+        view.take_back(trial);
+        let told: Vec<_> = view.changes.mutations().into_iter().flatten().collect();
+        let [
+            Mutation::Remove { key: first, expired: true, .. },
+            Mutation::Remove { key: second, expired: true, .. },
+        ] = told[..]
+        else {
+            panic!("{told:?}")
+        };
+        assert_eq!([first, second], ["soon", "sooner"]);
+        assert_eq!(view.changes.told_events(), [("expired", "soon".into()), ("expired", "sooner".into())]);
+    }
+
+    /// A journal that keeps nothing.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Journal for Silent {
+        fn append(&self, _: u64, _: &[Mutation]) {}
     }
 }

@@ -13,6 +13,8 @@ use redlatch::Server;
 use redlatch::clock::WallTime;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
+mod trials;
+
 const START: WallTime = WallTime::from_millis(1_700_000_000_000);
 /// Longer than `busy-reply-threshold` by default.
 const TOO_LONG: Duration = Duration::from_secs(6);
@@ -34,6 +36,14 @@ impl Client {
         let mut line = String::new();
         self.0.read_line(&mut line).await.unwrap();
         line.trim_end().to_owned()
+    }
+
+    async fn lines<const COUNT: usize>(&mut self) -> [String; COUNT] {
+        let mut lines = [const { String::new() }; COUNT];
+        for line in &mut lines {
+            *line = self.line().await;
+        }
+        lines
     }
 
     async fn ask(&mut self, words: &[&str]) -> String {
@@ -356,171 +366,42 @@ fn held_up(test: impl AsyncFnOnce(Box<dyn FnOnce()>)) {
 }
 
 #[test]
-fn a_loop_that_turns_out_to_be_short_needs_no_other_thread_and_one_that_does_not_begins_again_there() {
+fn a_transaction_needs_another_thread_for_scripts_that_may_be_long_alone() {
+    const RELEASE: &str =
+        "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+    const INTERPRETED: &str = "local t = {} t.n = redis.call('incr', KEYS[1]) return t.n";
+    const LOOP: &str = "local n = 0 while n < 3 do n = n + 1 end return n";
     held_up(async |let_go| {
         let server = server().await;
-        let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
-        let count = "local n = 0 while n < tonumber(ARGV[1]) do n = n + 1 redis.call('incr', KEYS[1]) end \
-                     return redis.call('get', KEYS[1])";
-        for round in 1..=3 {
-            assert_eq!(
-                runner.ask(&["EVAL", count, "1", "n", "5"]).await,
-                "$".to_owned() + if round < 2 { "1" } else { "2" }
-            );
-            assert_eq!(runner.line().await, (5 * round).to_string());
-        }
-        runner.say(&["EVAL", count, "1", "n", "30000"]).await;
-        assert_eq!(
-            other.ask(&["GET", "n"]).await,
-            "$2",
-            "what it has done is taken back until it begins again"
-        );
-        assert_eq!(other.line().await, "15");
-        assert!(runner.has_no_answer().await);
-        let_go();
-        assert_eq!(runner.line().await, "$5");
-        assert_eq!(runner.line().await, "30015", "everything is done once");
-        server.assert_laws();
-    });
-}
-
-/// A function that keeps what it has done in variables and tables of its library.
-const KEEPS: &str = "#!lua name=keeps
-local count, seen = 0, { list = {} }
-local function note(n)
-    count = count + 1
-    seen.list[#seen.list + 1] = n
-    seen[n] = true
-end
-redis.register_function('notes', function(keys, args)
-    for n = 1, tonumber(args[1]) do
-        note(n)
-        redis.call('incr', keys[1])
-    end
-    local fields = 0
-    for _ in pairs(seen) do fields = fields + 1 end
-    return count .. ' ' .. #seen.list .. ' ' .. fields .. ' ' .. redis.call('get', keys[1])
-end)";
-
-#[test]
-fn a_function_that_begins_again_finds_what_it_has_kept_as_it_was() {
-    held_up(async |let_go| {
-        let server = server().await;
-        let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
-        other.say(&["FUNCTION", "LOAD", KEEPS]).await;
-        assert!(other.has_no_answer().await, "a library is loaded by another thread");
-        let_go();
-        assert_eq!(other.line().await, "$5");
-        assert_eq!(other.line().await, "keeps");
-        for expected in ["5 5 6 5", "10 10 6 10"] {
-            runner.say(&["FCALL", "notes", "1", "n", "5"]).await;
+        let mut runner = Client::of(&server);
+        for script in [RELEASE, INTERPRETED, LOOP] {
+            runner.say(&["SCRIPT", "LOAD", script]).await;
+            assert_eq!(runner.line().await, "$40");
             runner.line().await;
-            assert_eq!(runner.line().await, expected);
         }
-        runner.say(&["FCALL", "notes", "1", "n", "30000"]).await;
-        runner.line().await;
-        assert_eq!(runner.line().await, "30010 30010 30001 30010", "everything is done once");
-        assert_eq!(runner.ask(&["FCALL", "notes", "1", "n", "5"]).await, "$23");
-        assert_eq!(runner.line().await, "30015 30015 30001 30015", "what keeps much is not tried out");
-        server.assert_laws();
-    });
-}
-
-#[test]
-fn what_others_would_see_at_once_is_not_tried_out() {
-    held_up(async |let_go| {
-        let server = server().await;
-        let (mut runner, mut listener) = (Client::of(&server), Client::of(&server));
-        assert_eq!(listener.ask(&["SUBSCRIBE", "c"]).await, "*3");
-        for line in ["$9", "subscribe", "$1", "c", ":1"] {
-            assert_eq!(listener.line().await, line);
-        }
-        let script = "local n = 0 while n < 3 do n = n + 1 redis.call('incr', KEYS[1]) redis.call('publish', 'c', n) end";
-        runner.say(&["EVAL", script, "1", "n"]).await;
-        assert_eq!(Client::of(&server).ask(&["EXISTS", "n"]).await, ":0");
-        let_go();
-        for message in ["1", "2", "3"] {
-            for line in ["*3", "$7", "message", "$1", "c", "$1", message] {
-                assert_eq!(listener.line().await, line, "each is sent once");
+        for scripts in [&[RELEASE, INTERPRETED][..], &[INTERPRETED; 9], &[INTERPRETED, LOOP]] {
+            assert_eq!(runner.ask(&["SET", "k", "7"]).await, "+OK");
+            assert_eq!(runner.ask(&["MULTI"]).await, "+OK");
+            for script in scripts {
+                assert_eq!(runner.ask(&["EVAL", script, "1", "k", "7"]).await, "+QUEUED");
+            }
+            runner.say(&["EXEC"]).await;
+            if scripts.contains(&LOOP) {
+                break;
+            }
+            assert_eq!(runner.line().await, format!("*{}", scripts.len()));
+            for n in 0..scripts.len() {
+                let expected = if scripts[0] == RELEASE { 1 } else { 8 + n };
+                assert_eq!(runner.line().await, format!(":{expected}"));
             }
         }
-        assert_eq!(runner.line().await, "$-1");
-    });
-}
-
-/// Statements on a few keys of every type; some cannot be taken back.
-const STATEMENTS: &[&str] = &[
-    "redis.call('incr', 'a')",
-    "redis.call('set', 'b', n, 'px', 100000 + n)",
-    "redis.call('append', 'c', 'x')",
-    "redis.call('del', 'a')",
-    "redis.call('getdel', 'b')",
-    "redis.call('mset', 'a', '1', 'b', '2', 'c', '3')",
-    "redis.call('pexpire', 'a', 50000 + n)",
-    "redis.call('persist', 'b')",
-    "redis.pcall('rename', 'a', 'b')",
-    "redis.call('rpush', 'l', n)",
-    "redis.call('lpop', 'l')",
-    "redis.call('lmove', 'l', 'm', 'LEFT', 'RIGHT')",
-    "redis.call('ltrim', 'm', 0, 3)",
-    "redis.call('hset', 'h', n % 7, n)",
-    "redis.call('hpexpire', 'h', 90000, 'FIELDS', 1, '3')",
-    "redis.call('hdel', 'h', n % 5)",
-    "redis.call('sadd', 's', n % 9)",
-    "redis.call('smove', 's', 't', n % 4)",
-    "redis.call('zadd', 'z', n, n % 6)",
-    "redis.call('zpopmin', 'z')",
-    "redis.call('zunionstore', 'y', 2, 'z', 's')",
-    "redis.call('xadd', 'x', n .. '-1', 'f', 'v')",
-    "redis.pcall('incr', 'l')",
-    "redis.call('select', n % 2)",
-    "redis.call('publish', 'c', n)",
-    "redis.call('copy', 'a', 'd', 'DB', 1)",
-    "redis.call('move', 'b', 1)",
-    "redis.call('flushdb')",
-    "if n == 2 then error('enough') end",
-];
-
-/// What is to be seen of all of them, by the interpreter and in one answer.
-const EVERYTHING: &str = "local all = {} for db = 0, 1 do redis.call('select', db) \
-    for _, k in ipairs({'a','b','c','d','l','m','h','s','t','z','y','x'}) do local t = redis.call('type', k).ok \
-    all[#all + 1] = db .. k .. t .. redis.call('pttl', k) .. (redis.call('object', 'encoding', k) or '') \
-    local v = t == 'string' and {redis.call('get', k)} or t == 'list' and redis.call('lrange', k, 0, -1) \
-    or t == 'hash' and redis.call('hgetall', k) or t == 'set' and redis.call('smembers', k) \
-    or t == 'zset' and redis.call('zrange', k, 0, -1, 'withscores') or {} \
-    if t == 'set' then table.sort(v) end all[#all + 1] = table.concat(v, ',') \
-    if t == 'hash' then all[#all + 1] = cjson.encode(redis.call('hpttl', k, 'FIELDS', 1, '3')) end \
-    end end return redis.sha1hex(table.concat(all, ' '))";
-
-/// `SEED=17 cargo test --test long_calls whatever_is_tried_out` runs the scripts of seed 17.
-#[tokio::test]
-async fn whatever_is_tried_out_does_what_it_does_elsewhere() {
-    let tried = server().await;
-    // Where events are asked for, nothing that changes keys is tried out.
-    let elsewhere =
-        Server::builder().manual_clock(START).set("notify-keyspace-events", "KEA").start().await.unwrap();
-    let (mut one, mut other) = (Client::of(&tried), Client::of(&elsewhere));
-    let mut seed: u64 = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let mut draw = |end: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) as usize % end
-    };
-    for _ in 0..300 {
-        let statements: Vec<&str> = (0..1 + draw(6)).map(|_| STATEMENTS[draw(STATEMENTS.len())]).collect();
-        let turns = [1, 3, 10, 200][draw(4)];
-        let script =
-            format!("local n = 0 while n < {turns} do n = n + 1 {} end return n", statements.join(" "));
-        let words = ["EVAL", script.as_str(), "0"];
-        assert_eq!(one.ask(&words).await, other.ask(&words).await, "{script}");
-        let everything = ["EVAL", EVERYTHING, "0"];
-        for _ in 0..2 {
-            let (seen, expected) = (one.ask(&everything).await, other.ask(&everything).await);
-            assert_eq!(seen, "$40", "it is an answer");
-            assert_eq!(seen, expected);
-            assert_eq!(one.line().await, other.line().await, "{script}");
+        assert_eq!(Client::of(&server).ask(&["GET", "k"]).await, "$1");
+        assert!(runner.has_no_answer().await, "nobody knows how long a loop is");
+        let_go();
+        for line in ["*2", ":8", ":3"] {
+            assert_eq!(runner.line().await, line);
         }
-    }
-    tried.assert_laws();
+    });
 }
 
 /// What has come on a socket so far: how many lines.

@@ -1,0 +1,277 @@
+//! What is tried out where it came in: it is as if it had been done elsewhere, or not at all until it is done there.
+
+use std::sync::{Arc, Mutex};
+
+use redlatch::journal::{Journal, Mutation};
+
+use super::*;
+
+#[test]
+fn a_loop_that_turns_out_to_be_short_needs_no_other_thread_and_one_that_does_not_begins_again_there() {
+    a_loop_is_tried_out_on(server);
+}
+
+#[test]
+fn a_loop_that_a_journal_and_listeners_are_told_of_is_tried_out_as_well() {
+    a_loop_is_tried_out_on(async || World::new().await.server);
+}
+
+fn a_loop_is_tried_out_on(server: impl AsyncFn() -> Server) {
+    held_up(async |let_go| {
+        let server = server().await;
+        let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+        let count = "local n = 0 while n < tonumber(ARGV[1]) do n = n + 1 redis.call('incr', KEYS[1]) end \
+                     return redis.call('get', KEYS[1])";
+        for round in 1..=3 {
+            assert_eq!(
+                runner.ask(&["EVAL", count, "1", "n", "5"]).await,
+                "$".to_owned() + if round < 2 { "1" } else { "2" }
+            );
+            assert_eq!(runner.line().await, (5 * round).to_string());
+        }
+        runner.say(&["EVAL", count, "1", "n", "30000"]).await;
+        assert_eq!(
+            other.ask(&["GET", "n"]).await,
+            "$2",
+            "what it has done is taken back until it begins again"
+        );
+        assert_eq!(other.line().await, "15");
+        assert!(runner.has_no_answer().await);
+        let_go();
+        assert_eq!(runner.line().await, "$5");
+        assert_eq!(runner.line().await, "30015", "everything is done once");
+        server.assert_laws();
+    });
+}
+
+/// A function that keeps what it has done in variables and tables of its library.
+const KEEPS: &str = "#!lua name=keeps
+local count, seen = 0, { list = {} }
+local function note(n)
+    count = count + 1
+    seen.list[#seen.list + 1] = n
+    seen[n] = true
+end
+redis.register_function('notes', function(keys, args)
+    for n = 1, tonumber(args[1]) do
+        note(n)
+        redis.call('incr', keys[1])
+    end
+    local fields = 0
+    for _ in pairs(seen) do fields = fields + 1 end
+    return count .. ' ' .. #seen.list .. ' ' .. fields .. ' ' .. redis.call('get', keys[1])
+end)";
+
+#[test]
+fn a_function_that_begins_again_finds_what_it_has_kept_as_it_was() {
+    held_up(async |let_go| {
+        let server = server().await;
+        let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+        other.say(&["FUNCTION", "LOAD", KEEPS]).await;
+        assert!(other.has_no_answer().await, "a library is loaded by another thread");
+        let_go();
+        assert_eq!(other.line().await, "$5");
+        assert_eq!(other.line().await, "keeps");
+        for expected in ["5 5 6 5", "10 10 6 10"] {
+            runner.say(&["FCALL", "notes", "1", "n", "5"]).await;
+            runner.line().await;
+            assert_eq!(runner.line().await, expected);
+        }
+        runner.say(&["FCALL", "notes", "1", "n", "30000"]).await;
+        runner.line().await;
+        assert_eq!(runner.line().await, "30010 30010 30001 30010", "everything is done once");
+        assert_eq!(runner.ask(&["FCALL", "notes", "1", "n", "5"]).await, "$23");
+        assert_eq!(runner.line().await, "30015 30015 30001 30015", "what keeps much is not tried out");
+        server.assert_laws();
+    });
+}
+
+#[test]
+fn what_others_would_see_at_once_is_not_tried_out() {
+    held_up(async |let_go| {
+        let server = server().await;
+        let (mut runner, mut listener) = (Client::of(&server), Client::of(&server));
+        assert_eq!(listener.ask(&["SUBSCRIBE", "c"]).await, "*3");
+        for line in ["$9", "subscribe", "$1", "c", ":1"] {
+            assert_eq!(listener.line().await, line);
+        }
+        let script = "local n = 0 while n < 3 do n = n + 1 redis.call('incr', KEYS[1]) redis.call('publish', 'c', n) end";
+        runner.say(&["EVAL", script, "1", "n"]).await;
+        assert_eq!(Client::of(&server).ask(&["EXISTS", "n"]).await, ":0");
+        let_go();
+        for message in ["1", "2", "3"] {
+            for line in ["*3", "$7", "message", "$1", "c", "$1", message] {
+                assert_eq!(listener.line().await, line, "each is sent once");
+            }
+        }
+        assert_eq!(runner.line().await, "$-1");
+    });
+}
+
+/// Statements on a few keys of every type; some cannot be taken back.
+const STATEMENTS: &[&str] = &[
+    "redis.call('incr', 'a')",
+    "redis.call('set', 'b', n, 'px', 100000 + n)",
+    "redis.call('append', 'c', 'x')",
+    "redis.call('del', 'a')",
+    "redis.call('getdel', 'b')",
+    "redis.call('mset', 'a', '1', 'b', '2', 'c', '3')",
+    "redis.call('pexpire', 'a', 50000 + n)",
+    "redis.call('persist', 'b')",
+    "redis.pcall('rename', 'a', 'b')",
+    "redis.call('rpush', 'l', n)",
+    "redis.call('lpop', 'l')",
+    "redis.call('lmove', 'l', 'm', 'LEFT', 'RIGHT')",
+    "redis.call('ltrim', 'm', 0, 3)",
+    "redis.call('hset', 'h', n % 7, n)",
+    "redis.call('hpexpire', 'h', 90000, 'FIELDS', 1, '3')",
+    "redis.call('hdel', 'h', n % 5)",
+    "redis.call('sadd', 's', n % 9)",
+    "redis.call('smove', 's', 't', n % 4)",
+    "redis.call('zadd', 'z', n, n % 6)",
+    "redis.call('zpopmin', 'z')",
+    "redis.call('zunionstore', 'y', 2, 'z', 's')",
+    "redis.call('xadd', 'x', n .. '-1', 'f', 'v')",
+    "redis.pcall('incr', 'l')",
+    "redis.call('select', n % 2)",
+    "redis.call('publish', 'c', n)",
+    "redis.call('copy', 'a', 'd', 'DB', 1)",
+    "redis.call('move', 'b', 1)",
+    "redis.call('flushdb')",
+    "if n == 2 then error('enough') end",
+];
+
+/// What is to be seen of all of them, by the interpreter and in one answer.
+const EVERYTHING: &str = "local all = {} for db = 0, 1 do redis.call('select', db) \
+    for _, k in ipairs({'a','b','c','d','l','m','h','s','t','z','y','x'}) do local t = redis.call('type', k).ok \
+    all[#all + 1] = db .. k .. t .. redis.call('pttl', k) .. (redis.call('object', 'encoding', k) or '') \
+    local v = t == 'string' and {redis.call('get', k)} or t == 'list' and redis.call('lrange', k, 0, -1) \
+    or t == 'hash' and redis.call('hgetall', k) or t == 'set' and redis.call('smembers', k) \
+    or t == 'zset' and redis.call('zrange', k, 0, -1, 'withscores') or {} \
+    if t == 'set' then table.sort(v) end all[#all + 1] = table.concat(v, ',') \
+    if t == 'hash' then all[#all + 1] = cjson.encode(redis.call('hpttl', k, 'FIELDS', 1, '3')) end \
+    end end return redis.sha1hex(table.concat(all, ' '))";
+
+/// A journal that keeps what it hears of.
+#[derive(Debug, Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl Journal for Heard {
+    fn append(&self, _: u64, mutations: &[Mutation]) {
+        self.0.lock().unwrap().extend(mutations.iter().map(|mutation| format!("{mutation:?}")));
+    }
+}
+
+/// A server, somebody who runs scripts there, and somebody who hears of all events.
+struct World {
+    server: Server,
+    heard: Arc<Heard>,
+    runner: Client,
+    listener: Client,
+}
+
+impl World {
+    async fn new() -> Self {
+        let heard = Arc::new(Heard::default());
+        let journal = Arc::clone(&heard) as Arc<dyn Journal>;
+        let builder = Server::builder().manual_clock(START).journal(journal);
+        let builder = builder.set("notify-keyspace-events", "KEA").set("enable-debug-command", "yes");
+        let server = builder.start().await.unwrap();
+        let (mut runner, mut listener) = (Client::of(&server), Client::of(&server));
+        assert_eq!(runner.ask(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await, "+OK");
+        listener.say(&["PSUBSCRIBE", "*"]).await;
+        while listener.line().await != ":1" {}
+        Self { server, heard, runner, listener }
+    }
+
+    /// A server where nothing is tried out: its runner is to be told of whatever it has read.
+    async fn elsewhere() -> Self {
+        let mut world = Self::new().await;
+        assert_eq!(world.runner.ask(&["CLIENT", "TRACKING", "ON"]).await, "+OK");
+        world
+    }
+
+    /// Has the runner go on as somebody who may not do everything.
+    async fn limit(&mut self) {
+        let user = ["ACL", "SETUSER", "limited", "on", "nopass", "~*", "&*", "+@all", "-sadd", "-shutdown"];
+        assert_eq!(self.runner.ask(&user).await, "+OK");
+        assert_eq!(self.runner.ask(&["AUTH", "limited", "x"]).await, "+OK");
+    }
+
+    /// How often a command has been refused to somebody.
+    async fn refused(&mut self) -> String {
+        let script = "return string.match(redis.call('info', 'stats'), 'acl_access_denied_cmd:(%d+)')";
+        self.runner.ask(&["EVAL", script, "0"]).await;
+        self.runner.line().await
+    }
+
+    /// What a script answers, or a function of the same text.
+    async fn run(&mut self, script: &str, is_function: bool) -> String {
+        if !is_function {
+            return self.runner.ask(&["EVAL", script, "0"]).await;
+        }
+        let library = format!("#!lua name=tried\nredis.register_function('tried', function() {script} end)");
+        assert_eq!(self.runner.ask(&["FUNCTION", "LOAD", "REPLACE", &library]).await, "$5");
+        assert_eq!(self.runner.line().await, "tried");
+        self.runner.ask(&["FCALL", "tried", "0"]).await
+    }
+
+    /// A digest of all that is there, all that the journal heard of and all events, since this was last asked. Each key's in
+    /// their order: what has expired may be told of before what began before it was found.
+    async fn seen(&mut self) -> (String, Vec<String>, Vec<String>) {
+        assert_eq!(self.runner.ask(&["EVAL", EVERYTHING, "0"]).await, "$40", "it is an answer");
+        let digest = self.runner.line().await;
+        assert_eq!(self.runner.ask(&["PUBLISH", "end", "of all"]).await, ":1");
+        let mut told = Vec::new();
+        while told.last().is_none_or(|line| line != "end: of all") {
+            let lines: [String; 9] = self.listener.lines().await;
+            told.push(format!("{}: {}", lines[6], lines[8]));
+        }
+        told.sort_by_key(|line| line.split(':').nth(1).map(str::to_owned));
+        let mut heard = std::mem::take(&mut *self.heard.0.lock().unwrap());
+        heard.sort_by_key(|line| {
+            line.split_once("key: ").map(|(_, key)| key.split(',').next().map(str::to_owned))
+        });
+        for mutation in &mut heard {
+            // Each server has a seed of its own.
+            *mutation = without_seeds(mutation);
+        }
+        (digest, heard, told)
+    }
+}
+
+fn without_seeds(text: &str) -> String {
+    let mut parts = text.split("Seed(");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.trim_start_matches(|digit: char| digit.is_ascii_digit()))
+}
+
+/// `SEED=17 cargo test --test long_calls whatever_is_tried_out` runs the scripts of seed 17.
+#[tokio::test]
+async fn whatever_is_tried_out_does_what_it_does_elsewhere() {
+    let (mut tried, mut elsewhere) = (World::new().await, World::elsewhere().await);
+    let mut seed: u64 = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let mut draw = |end: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % end
+    };
+    for round in 0..300 {
+        if round == 200 {
+            tried.limit().await;
+            elsewhere.limit().await;
+        }
+        let statements: Vec<&str> = (0..1 + draw(6)).map(|_| STATEMENTS[draw(STATEMENTS.len())]).collect();
+        let (turns, is_function) = ([1, 3, 10, 200][draw(4)], draw(2) == 0);
+        let script =
+            format!("local n = 0 while n < {turns} do n = n + 1 {} end return n", statements.join(" "));
+        let answer = tried.run(&script, is_function).await;
+        assert_eq!(answer, elsewhere.run(&script, is_function).await, "{script}");
+        assert_eq!(tried.seen().await, elsewhere.seen().await, "{script}");
+        let passed = Duration::from_millis([0, 7, 60_000][draw(3)]);
+        tried.server.clock().advance(passed).await;
+        elsewhere.server.clock().advance(passed).await;
+    }
+    let refused = tried.refused().await;
+    assert!(refused != "0" && refused == elsewhere.refused().await, "{refused}");
+    tried.server.assert_laws();
+}
