@@ -8,8 +8,8 @@ use super::inside::Inside;
 use super::interpreter::Invocation;
 use super::libraries::Library;
 use super::row::{Flags, Group, Row, key, key_count, one_of, pattern, text, token};
-use super::scripting::{busy, counted, end_running, widen};
-use super::{Args, Call, Outcome, help};
+use super::scripting::{busy, counted, end_running, may_leave, widen};
+use super::{Args, Call, Command, Outcome, help};
 use crate::error::Refusal;
 use crate::keyspace::Reach;
 use crate::number;
@@ -123,6 +123,11 @@ const SUBCOMMANDS: &[Row] = &[
     Row { since: "7.0.0", ..help::row(Group::Scripting) },
 ];
 
+/// Whether a command calls a function.
+pub(crate) fn is_function(command: &Command) -> bool {
+    matches!(command.row.name, "FCALL" | "FCALL_RO")
+}
+
 /// The keys and arguments of a function, and the request that calls it.
 fn called<'a>(args: &mut Args<'a>) -> Result<(Inputs<'a>, Request<'a>), Refusal> {
     let count = number::integer(args.word()?);
@@ -141,7 +146,7 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let callable = callable.ok_or_else(|| Refusal::said("ERR Function not found"))?;
     let (inputs, request) = called?;
     // What a function calls its words do not show.
-    let is_trial = call.session.may_leave();
+    let is_trial = may_leave(call);
     if is_trial && !callable.trials().is_worth_one() {
         return Ok(Outcome::Aside);
     }

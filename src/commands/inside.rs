@@ -8,14 +8,10 @@ use std::sync::Arc;
 
 use super::row::Flags;
 #[cfg(feature = "lua")]
-use super::table::Effects;
-#[cfg(feature = "lua")]
 use super::watchdog::Guard;
 use super::{Args, Call, Command, Outcome, Shared, rights, table};
 use crate::clock::Now;
 use crate::error::Refusal;
-#[cfg(feature = "lua")]
-use crate::keyspace::Trial;
 use crate::keyspace::View;
 use crate::limits::WORK_MAX;
 use crate::resp::{Protocol, Reply, Request};
@@ -30,7 +26,6 @@ use crate::state::session::Session;
 use crate::state::settings::Settings;
 
 /// What it takes to hand a word to a script, beside its bytes.
-#[cfg(feature = "lua")]
 const INPUT_WORK: u64 = 64;
 
 /// A script's view of the server.
@@ -46,9 +41,10 @@ pub(super) struct Inside<'c, 'k> {
     pub(super) may_grow: bool,
     /// While it is interpreted: others may see it, and end it.
     watched: Option<Watched<'k>>,
-    /// What it has changed, as long as it may turn out to take long.
-    #[cfg(feature = "lua")]
-    trial: Option<Trial>,
+    /// Whether it may turn out to take long, and to begin again.
+    is_trial: bool,
+    /// Whether it is alone in that, and no part of EXEC.
+    owns_trial: bool,
     /// The database of whoever called the script: what a script selects does not outlive it.
     database: u16,
     /// Whether the script itself is a part of EXEC.
@@ -100,8 +96,8 @@ impl<'c, 'k> Inside<'c, 'k> {
             only_reads,
             may_grow,
             watched: None,
-            #[cfg(feature = "lua")]
-            trial: None,
+            is_trial: false,
+            owns_trial: false,
             database,
             was_nested,
         }
@@ -128,7 +124,7 @@ impl<'c, 'k> Inside<'c, 'k> {
     #[cfg(feature = "lua")]
     pub(super) fn watch(&mut self, function: Option<Function>) -> Arc<dyn Watchdog> {
         let since = self.shared.clock.now().lock;
-        let guard = Arc::new(Guard::new(self.shared, since, self.trial.is_some()));
+        let guard = Arc::new(Guard::new(self.shared, since, self.is_trial));
         self.watched = Some(Watched { shared: self.shared, guard: Arc::clone(&guard) });
         let client = Arc::clone(&self.session.client);
         self.shared.running.begin(Running { since, function, client });
@@ -137,52 +133,69 @@ impl<'c, 'k> Inside<'c, 'k> {
 
     /// It runs on these inputs where others wait for it, to see whether it is short; false where they are too many for
     /// that, or what it changes could not be taken back.
-    #[cfg(feature = "lua")]
     pub(super) fn try_out(&mut self, inputs: Inputs<'_>) -> bool {
         let words = (inputs.len() as u64).saturating_mul(INPUT_WORK);
-        if inputs.bytes().saturating_add(words) > WORK_MAX {
+        // What its client reads is remembered at once.
+        if inputs.bytes().saturating_add(words) > WORK_MAX || self.session.reads.matter() {
             return false;
         }
-        // What its client reads is remembered at once.
-        self.trial = (!self.session.reads.matter()).then(|| self.view.trial()).flatten();
-        self.trial.is_some()
+        self.owns_trial = self.view.try_out();
+        self.is_trial = self.view.is_tried_out();
+        self.is_trial
     }
 
-    /// Ends the trial, if it was one. True where the script has turned out not to be short: then it is as if it had not run.
-    #[cfg(feature = "lua")]
+    /// Ends the trial, if it was one. True where the script has turned out not to be short: then it is as if it had not run,
+    /// or will be when EXEC has taken back what it has done.
     pub(super) fn ends_trial(&mut self) -> bool {
-        let is_over = self.watched.as_ref().is_some_and(|watched| watched.guard.has_given_up());
-        match self.trial.take() {
-            Some(trial) if is_over => {
-                self.view.take_back(trial);
-                true
-            }
-            Some(_) => {
-                let work = self.watched.as_ref().map_or(0, |watched| watched.guard.work());
-                self.session.worked(work);
-                false
-            }
-            None => false,
+        let has_left = self.view.has_given_up();
+        match self.owns_trial {
+            true if has_left => self.view.take_back(),
+            true => self.view.end_trial(),
+            false => {}
         }
+        #[cfg(feature = "lua")]
+        if let Some(watched) = &self.watched
+            && self.is_trial
+            && !has_left
+        {
+            self.session.worked(watched.guard.work());
+        }
+        has_left
     }
 
-    /// Keeps what a command is about to change. It gives up where that cannot be taken back, or takes long.
-    #[cfg(feature = "lua")]
+    /// Keeps what a command is about to change, while that is tried out. It gives up where that cannot be taken back, or
+    /// takes long.
     fn keeps(&mut self, command: &Command, words: &[&[u8]]) -> bool {
-        let (Some(trial), Some(watched)) = (&mut self.trial, &self.watched) else { return true };
-        let is_kept = watched.guard.allows(self.shared.keyspace.work_of(words.len()))
-            && match command.effects() {
-                Effects::None => true,
-                Effects::OfKeys => {
-                    let mut keys = command.positions_among(words.len(), |at| words.get(at).copied());
-                    keys.all(|at| words.get(at).is_some_and(|key| self.view.keep(trial, key)))
-                }
-                Effects::Others => false,
-            };
+        if !self.view.is_tried_out() {
+            return true;
+        }
+        if self.view.has_given_up() || !self.has_time(words) {
+            self.give_up();
+            return false;
+        }
+        let is_kept = command.keep(Request::listed(words), self.view);
         if !is_kept {
-            watched.guard.give_up();
+            self.give_up();
         }
         is_kept
+    }
+
+    /// Whether a command of so many words is not too much for what is tried out.
+    #[cfg(feature = "lua")]
+    fn has_time(&self, words: &[&[u8]]) -> bool {
+        let work = self.shared.keyspace.work_of(words.len());
+        self.watched.as_ref().is_none_or(|watched| !self.is_trial || watched.guard.allows(work))
+    }
+
+    /// What is tried out is to begin again.
+    fn give_up(&mut self) {
+        self.view.give_up();
+        #[cfg(feature = "lua")]
+        if let Some(watched) = &self.watched
+            && self.is_trial
+        {
+            watched.guard.give_up();
+        }
     }
 
     /// Carries out one command, `known` if its caller knows which it is, and appends its answer, a refusal included.
@@ -195,7 +208,6 @@ impl<'c, 'k> Inside<'c, 'k> {
     ) {
         let mark = out.len();
         let result = self.admit(known, words).and_then(|command| {
-            #[cfg(feature = "lua")]
             if !self.keeps(command, words) {
                 // Nobody will see this.
                 return Err(Refusal::Occupied);
@@ -266,13 +278,10 @@ impl<'c, 'k> Inside<'c, 'k> {
         }
     }
 
-    fn check_rights(&self, command: &'static Command, request: Request<'_>) -> Result<(), Refusal> {
-        #[cfg(feature = "lua")]
-        if let (Some(_), Some(watched)) = (&self.trial, &self.watched)
-            && !rights::allow(self.session, command, request)
-        {
+    fn check_rights(&mut self, command: &'static Command, request: Request<'_>) -> Result<(), Refusal> {
+        if self.view.is_tried_out() && !rights::allow(self.session, command, request) {
             // What is refused is logged, and is to be once.
-            watched.guard.give_up();
+            self.give_up();
             return Err(Refusal::Occupied);
         }
         rights::check_inside(self.session, self.shared, command, request)
@@ -287,14 +296,9 @@ impl<'c, 'k> Inside<'c, 'k> {
 
 #[cfg(not(feature = "lua"))]
 impl Inside<'_, '_> {
-    /// Without an interpreter there is nothing to be tried out.
-    pub(super) fn try_out(&mut self, _: Inputs<'_>) -> bool {
-        false
-    }
-
-    /// Nothing has been.
-    pub(super) fn ends_trial(&mut self) -> bool {
-        false
+    /// What is not interpreted is short.
+    fn has_time(&self, _: &[&[u8]]) -> bool {
+        true
     }
 }
 
@@ -315,11 +319,11 @@ impl crate::scripts::lua::Commands for Inside<'_, '_> {
     }
 
     fn is_trial(&self) -> bool {
-        self.trial.is_some()
+        self.is_trial
     }
 
     fn has_left(&mut self) {
-        self.watched.iter().for_each(|watched| watched.guard.give_up());
+        self.give_up();
     }
 
     fn limits(&self) -> Option<crate::scripts::lua::Limits> {

@@ -71,6 +71,7 @@ mod watchdog;
 
 pub use args::Args;
 pub(crate) use client_tracking::{end as end_tracking, remember};
+pub(crate) use functions::is_function;
 pub use metrics::prometheus;
 pub(crate) use pausing::may_write;
 pub(crate) use pubsub::leave_all;

@@ -155,7 +155,6 @@ pub(crate) fn check_again(
 }
 
 /// Whether the session's user may send this; nobody is told where it may not.
-#[cfg(feature = "lua")]
 pub(super) fn allow(session: &Session, command: &Command, request: Request<'_>) -> bool {
     session.account.user().check(&asked(command, request)).is_ok()
 }

@@ -190,7 +190,7 @@ fn run(
             None => widen(call, Reach::All)?,
         },
         None => {
-            is_trial = is_much(call, script, inputs) && call.session.may_leave();
+            is_trial = is_much(call, script, inputs) && may_leave(call);
             if is_trial && !script.is_worth_a_trial() {
                 return Ok(Outcome::Aside);
             }
@@ -248,6 +248,11 @@ fn natively<'s>(call: &mut Call<'_, '_>, script: &'s Script, inputs: Inputs<'_>)
     }
     call.session.worked(work);
     (work <= WORK_MAX || !cfg!(feature = "lua")).then_some(program)
+}
+
+/// Whether what takes long may begin again elsewhere: a part of EXEC may if all of EXEC does.
+pub(super) fn may_leave(call: &Call<'_, '_>) -> bool {
+    call.session.may_leave() || call.view.is_tried_out()
 }
 
 /// Whether a script that is interpreted may be more than a thread should be held by.

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use super::row::{Arg, Flags, Kind, Row};
 use super::{FAMILIES, Request};
-use crate::keyspace::Reach;
+use crate::keyspace::{Reach, View};
 use crate::scripts::Brief;
 use crate::scripts::plain::listed_commands;
 
@@ -74,7 +74,6 @@ impl Keys {
 }
 
 /// What a command may change.
-#[cfg(feature = "lua")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Effects {
     /// Nothing.
@@ -84,6 +83,9 @@ pub(super) enum Effects {
     /// More than that, or what others see at once.
     Others,
 }
+
+/// Flags of commands that change more than what is in the keyspace.
+const CHANGES_MORE: Flags = Flags::REPLICATED.with(Flags::NOSCRIPT);
 
 /// All commands.
 #[derive(Debug)]
@@ -211,9 +213,12 @@ impl Command {
     }
 
     /// What has to be kept to take back what it does.
-    #[cfg(feature = "lua")]
     pub(super) fn effects(&self) -> Effects {
         let flags = self.row.flags;
+        // What a script does is kept when it calls.
+        if flags.has(Flags::SCRIPT) {
+            return Effects::None;
+        }
         let is_bound = self.keys != Keys::Nowhere && !flags.has(Flags::ALL_SHARDS.with(Flags::BLOCKING));
         match (flags.has(Flags::WRITE), flags.has(Flags::READONLY)) {
             // Two reach into other databases, and one may take long on little.
@@ -221,9 +226,23 @@ impl Command {
                 Effects::OfKeys
             }
             (false, true) => Effects::None,
-            (false, false) if flags.has(Flags::FAST) && !flags.has(Flags::REPLICATED) => Effects::None,
+            (false, false) if flags.has(Flags::FAST) && !flags.has(CHANGES_MORE) => Effects::None,
             _ => Effects::Others,
         }
+    }
+
+    /// Keeps what `request` is about to change, where that is only tried out; false, and the trial is given up, where it
+    /// could not be taken back.
+    pub(crate) fn keep(&self, request: Request<'_>, view: &mut View<'_>) -> bool {
+        let is_kept = match self.effects() {
+            Effects::None => true,
+            Effects::OfKeys => self.positions(request).all(|at| view.keep(request.word(at))),
+            Effects::Others => false,
+        };
+        if !is_kept {
+            view.give_up();
+        }
+        is_kept
     }
 
     /// What a script may do by calling it.

@@ -83,14 +83,13 @@ impl std::fmt::Debug for Guard {
 
 impl Watchdog for Guard {
     fn poll(&self) -> Verdict {
-        if self.running.is_killed() {
-            // It does not begin again.
-            self.has_given_up.store(false, Relaxed);
-            return Verdict::Kill;
-        }
+        // Where it begins again it can still be killed.
         if self.is_trial && (self.has_given_up() || self.polls.load(Relaxed) >= TRIAL_POLLS) {
             self.give_up();
             return Verdict::Leave;
+        }
+        if self.running.is_killed() {
+            return Verdict::Kill;
         }
         // One thread polls: the counter is atomic because the interpreter shares it.
         let polls = self.polls.load(Relaxed);

@@ -4,7 +4,8 @@
 //!         the look at the watches and the last request.
 //! Source  Redis 7.0 `multi.c`.
 
-use super::{Batch, Engine, Flow, work};
+use super::work::{self, Scripts};
+use super::{Batch, Engine, Flow};
 use crate::commands::row::Flags;
 use crate::commands::{self, Command, EXEC, Outcome, Shared, table};
 use crate::error::Refusal;
@@ -16,6 +17,24 @@ use crate::state::transaction::Transaction;
 
 /// A request of a transaction, and the command it names.
 type Step<'a> = (&'static Command, Request<'a>);
+
+/// Where a transaction is carried out.
+enum Place {
+    /// Where it came in.
+    Here,
+    /// There, up to that request to see whether it is short.
+    OnTrial { until: usize },
+    /// Where a thread may be held.
+    Elsewhere,
+}
+
+/// How it is.
+#[derive(Clone, Copy)]
+struct Manner {
+    is_much: bool,
+    /// The request with which its trial ends, if it is one.
+    tries_until: Option<usize>,
+}
 
 /// Gathers a request for EXEC.
 #[cold]
@@ -93,11 +112,14 @@ impl Engine {
     ) -> Flow {
         let Some(gathered) = session.transaction.as_deref() else { return Flow::Next };
         let is_much = self.is_much_together(gathered);
-        let is_long = is_much || (gathered.runs_scripts && self.scripts_are_much(gathered));
-        if is_long && !session.may_be_held {
-            batch.commands -= 1;
-            return Flow::Aside;
-        }
+        let tries_until = match self.placed(session, gathered, is_much) {
+            Place::Elsewhere => {
+                batch.commands -= 1;
+                return Flow::Aside;
+            }
+            Place::Here => None,
+            Place::OnTrial { until } => Some(until),
+        };
         let Some(transaction) = session.transaction.take() else { return Flow::Next };
         if transaction.is_aborted {
             crate::commands::discard_all(session, &self.shared);
@@ -119,33 +141,89 @@ impl Engine {
             return self.later(session, batch);
         };
         view.on_behalf_of(session.client.id);
-        self.count((command.index, 1));
         let is_broken = watching.as_ref().is_some_and(|watching| watching.watch.is_broken());
         if let Some(watching) = &watching {
             view.unwatch(watching);
         }
         let occupancy = &shared.keyspace.occupancy;
         let _during = is_much.then(|| occupancy.during());
-        let mut flow = Flow::Next;
-        if is_broken {
+        let mark = out.len();
+        let flow = if is_broken {
             Reply::new(out, session.protocol).null_array();
+            Some(Flow::Next)
         } else {
-            Reply::new(out, session.protocol).array(steps.len());
-            session.is_nested = true;
-            for step in &steps {
-                if is_much {
-                    // A script among them says that it is over.
-                    occupancy.begin();
-                }
-                flow = self.step(session, *step, &mut view, batch, out, flow);
+            self.carry_out(session, &steps, &mut view, Manner { is_much, tries_until }, batch, out)
+        };
+        let Some(flow) = flow else {
+            out.truncate(mark);
+            if let Some(watching) = &watching {
+                view.watch_again(watching);
             }
-            session.is_nested = false;
-        }
+            session.watching = watching;
+            session.transaction = Some(transaction);
+            view.finish(&shared.audience);
+            batch.commands -= 1;
+            return Flow::Aside;
+        };
+        self.count((command.index, 1));
         session.reads = session.reads.after_next();
         session.client.show_queued(None, 0);
         session.client.show_watching(None);
         view.finish(&shared.audience);
         flow
+    }
+
+    /// Where a transaction is carried out.
+    fn placed(&self, session: &Session, gathered: &Transaction, is_much: bool) -> Place {
+        if session.may_be_held {
+            return Place::Here;
+        }
+        match gathered.runs_scripts.then(|| self.scripts(gathered)) {
+            _ if is_much => Place::Elsewhere,
+            None | Some(Scripts::Little) => Place::Here,
+            // What the session reads is remembered at once.
+            Some(Scripts::Unknown { until }) if !session.reads.matter() => Place::OnTrial { until },
+            Some(Scripts::Unknown { .. } | Scripts::Much) => Place::Elsewhere,
+        }
+    }
+
+    /// Carries out the requests of a transaction; `None`, and it is as if nothing had been done, where what was tried out is
+    /// to begin again elsewhere.
+    fn carry_out<'k>(
+        &'k self,
+        session: &mut Session,
+        steps: &[Step<'_>],
+        view: &mut View<'k>,
+        manner: Manner,
+        batch: &mut Batch,
+        out: &mut Vec<u8>,
+    ) -> Option<Flow> {
+        let (mut flow, database) = (Flow::Next, session.database);
+        Reply::new(out, session.protocol).array(steps.len());
+        session.is_nested = true;
+        if manner.tries_until.is_some() {
+            view.try_out();
+        }
+        for (at, step) in steps.iter().enumerate() {
+            if manner.is_much {
+                // A script among them says that it is over.
+                self.shared.keyspace.occupancy.begin();
+            }
+            if !view.is_tried_out() || step.0.keep(step.1, view) {
+                flow = self.step(session, *step, view, batch, out, flow);
+            }
+            if view.has_given_up() {
+                view.take_back();
+                session.is_nested = false;
+                session.database = database;
+                return None;
+            }
+            if manner.tries_until == Some(at) {
+                view.end_trial();
+            }
+        }
+        session.is_nested = false;
+        Some(flow)
     }
 
     /// Carries out one request of a transaction. Nothing in a transaction waits: what would is answered at once, as if
@@ -172,7 +250,9 @@ impl Engine {
         match result {
             Ok(Outcome::Park { answer, .. }) => out.extend_from_slice(&answer),
             Ok(Outcome::Close) => return Flow::Close,
-            Ok(Outcome::Replied | Outcome::Aside) | Err(_) => {}
+            // Only what is tried out asks for that.
+            Ok(Outcome::Aside) => view.give_up(),
+            Ok(Outcome::Replied) | Err(_) => {}
         }
         flow
     }

@@ -47,21 +47,41 @@ impl Engine {
     }
 
     /// The same for its scripts, of which one may do more than its words tell, and for what always takes long.
-    pub(super) fn scripts_are_much(&self, transaction: &Transaction) -> bool {
+    pub(super) fn scripts(&self, transaction: &Transaction) -> Scripts {
         let largest = self.shared.keyspace.largest_bytes().saturating_add(transaction.bytes as u64);
-        let works =
-            transaction.queued.iter().filter_map(super::transaction::step).map(|(command, request)| {
-                match command.row.flags {
-                    flags if flags.has(Flags::ASIDE) => None,
-                    flags if flags.has(Flags::SCRIPT) => {
-                        commands::work_in_transaction(&self.shared, command, request, largest)
-                    }
-                    _ => Some(0),
-                }
-            });
-        let work = works.fold(Some(0), |sum: Option<u64>, work| Some(sum?.saturating_add(work?)));
-        work.is_none_or(|work| work > WORK_MAX)
+        let (mut work, mut last_unknown, mut keeps_more) = (0_u64, None, false);
+        let steps = transaction.queued.iter().filter_map(super::transaction::step);
+        for (at, (command, request)) in steps.enumerate() {
+            if command.row.flags.has(Flags::ASIDE) {
+                return Scripts::Much;
+            }
+            if !command.row.flags.has(Flags::SCRIPT) {
+                continue;
+            }
+            match commands::work_in_transaction(&self.shared, command, request, largest) {
+                Some(more) => work = work.saturating_add(more),
+                // What a function's library keeps is not put back once the function is over.
+                None if keeps_more => return Scripts::Much,
+                None => (last_unknown, keeps_more) = (Some(at), commands::is_function(command)),
+            }
+        }
+        match last_unknown {
+            _ if work > WORK_MAX => Scripts::Much,
+            Some(until) => Scripts::Unknown { until },
+            None => Scripts::Little,
+        }
     }
+}
+
+/// How much work the scripts of a transaction may be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Scripts {
+    /// Little, or there are none.
+    Little,
+    /// Nobody knows before they have run, the last of them as the request at that place.
+    Unknown { until: usize },
+    /// More than a thread should be held by.
+    Much,
 }
 
 /// Bytes that a request may have a value grow to, whatever it was and however little it brings.

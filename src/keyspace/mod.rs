@@ -70,7 +70,7 @@ pub use occupancy::Occupancy;
 pub use parked::{Serve, Ticket};
 pub use shard::Form;
 use shard::Shard;
-pub use view::{Reach, Standing, Trial, View};
+pub use view::{Reach, Standing, View};
 
 /// Every key of one server.
 pub struct Keyspace {

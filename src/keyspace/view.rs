@@ -29,7 +29,7 @@ use crate::state::transaction::{Watch, Watching};
 use crate::types::{Seed, Typed};
 
 pub use survey::Standing;
-pub use trial::Trial;
+use trial::Trial;
 
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +55,8 @@ pub struct View<'k> {
     now: Now,
     database: u16,
     author: ClientId,
+    /// While what is done may turn out to take long.
+    trial: Option<Box<Trial>>,
 }
 
 impl<'k> View<'k> {
@@ -116,7 +118,8 @@ impl<'k> View<'k> {
     ) -> Self {
         let instant = locked.advance(now.lock);
         let changes = Changes::new(keyspace.journal.is_some(), events);
-        Self { keyspace, locked, hashed, changes, now: now.no_earlier_than(instant), database, author: 0 }
+        let now = now.no_earlier_than(instant);
+        Self { keyspace, locked, hashed, changes, now, database, author: 0, trial: None }
     }
 
     /// What finds the elements of this keyspace's objects is seeded by.
@@ -209,6 +212,14 @@ impl<'k> View<'k> {
         for (database, key) in &watching.keys {
             let index = self.keyspace.shard_of(self.keyspace.hash(key));
             self.locked.held(index).observers.unwatch(*database, key, &watching.watch);
+        }
+    }
+
+    /// It goes on watching them.
+    pub fn watch_again(&mut self, watching: &Watching) {
+        for (database, key) in &watching.keys {
+            let index = self.keyspace.shard_of(self.keyspace.hash(key));
+            self.locked.held(index).observers.watch(*database, key, &watching.watch);
         }
     }
 

@@ -365,45 +365,6 @@ fn held_up(test: impl AsyncFnOnce(Box<dyn FnOnce()>)) {
     });
 }
 
-#[test]
-fn a_transaction_needs_another_thread_for_scripts_that_may_be_long_alone() {
-    const RELEASE: &str =
-        "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
-    const INTERPRETED: &str = "local t = {} t.n = redis.call('incr', KEYS[1]) return t.n";
-    const LOOP: &str = "local n = 0 while n < 3 do n = n + 1 end return n";
-    held_up(async |let_go| {
-        let server = server().await;
-        let mut runner = Client::of(&server);
-        for script in [RELEASE, INTERPRETED, LOOP] {
-            runner.say(&["SCRIPT", "LOAD", script]).await;
-            assert_eq!(runner.line().await, "$40");
-            runner.line().await;
-        }
-        for scripts in [&[RELEASE, INTERPRETED][..], &[INTERPRETED; 9], &[INTERPRETED, LOOP]] {
-            assert_eq!(runner.ask(&["SET", "k", "7"]).await, "+OK");
-            assert_eq!(runner.ask(&["MULTI"]).await, "+OK");
-            for script in scripts {
-                assert_eq!(runner.ask(&["EVAL", script, "1", "k", "7"]).await, "+QUEUED");
-            }
-            runner.say(&["EXEC"]).await;
-            if scripts.contains(&LOOP) {
-                break;
-            }
-            assert_eq!(runner.line().await, format!("*{}", scripts.len()));
-            for n in 0..scripts.len() {
-                let expected = if scripts[0] == RELEASE { 1 } else { 8 + n };
-                assert_eq!(runner.line().await, format!(":{expected}"));
-            }
-        }
-        assert_eq!(Client::of(&server).ask(&["GET", "k"]).await, "$1");
-        assert!(runner.has_no_answer().await, "nobody knows how long a loop is");
-        let_go();
-        for line in ["*2", ":8", ":3"] {
-            assert_eq!(runner.line().await, line);
-        }
-    });
-}
-
 /// What has come on a socket so far: how many lines.
 fn lines_so_far(socket: &mut std::net::TcpStream) -> usize {
     use std::io::Read;

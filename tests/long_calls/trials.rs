@@ -86,6 +86,56 @@ fn a_function_that_begins_again_finds_what_it_has_kept_as_it_was() {
     });
 }
 
+/// A transaction of these scripts, each of them on `k` and with `7`.
+async fn exec(client: &mut Client, scripts: &[&str]) {
+    assert_eq!(client.ask(&["MULTI"]).await, "+OK");
+    for script in scripts {
+        assert_eq!(client.ask(&["EVAL", script, "1", "k", "7"]).await, "+QUEUED");
+    }
+    client.say(&["EXEC"]).await;
+}
+
+#[test]
+fn a_transaction_stays_where_it_is_until_one_of_its_scripts_turns_out_to_be_long() {
+    const RELEASE: &str =
+        "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+    const INTERPRETED: &str = "local t = {} t.n = redis.call('incr', KEYS[1]) return t.n";
+    const LOOP: &str =
+        "local n = 0 while n < tonumber(ARGV[1]) do n = n + 1 redis.call('incr', KEYS[1]) end return n";
+    held_up(async |let_go| {
+        let server = server().await;
+        let mut runner = Client::of(&server);
+        for scripts in [&[RELEASE, INTERPRETED][..], &[INTERPRETED; 9], &[INTERPRETED, LOOP, RELEASE, LOOP]] {
+            assert_eq!(runner.ask(&["SET", "k", "7"]).await, "+OK");
+            assert_eq!(runner.ask(&["WATCH", "k"]).await, "+OK");
+            exec(&mut runner, scripts).await;
+            assert_eq!(runner.line().await, format!("*{}", scripts.len()));
+            for (n, script) in scripts.iter().enumerate() {
+                let expected = match *script {
+                    INTERPRETED if scripts[0] == RELEASE => 1,
+                    INTERPRETED => 8 + n,
+                    LOOP => 7,
+                    _ => usize::from(n == 0),
+                };
+                assert_eq!(runner.line().await, format!(":{expected}"));
+            }
+        }
+        assert_eq!(runner.ask(&["SET", "k", "7"]).await, "+OK");
+        assert_eq!(runner.ask(&["WATCH", "k"]).await, "+OK");
+        exec(&mut runner, &[INTERPRETED, LOOP, INTERPRETED, "while true do redis.call('incr', KEYS[1]) end"])
+            .await;
+        let mut other = Client::of(&server);
+        assert_eq!(other.ask(&["GET", "k"]).await, "$1");
+        assert_eq!(other.line().await, "7", "all that it has done is taken back");
+        assert_eq!(other.ask(&["SET", "k", "8"]).await, "+OK");
+        assert!(runner.has_no_answer().await);
+        let_go();
+        assert_eq!(runner.line().await, "*-1", "it goes on watching its keys until it begins again");
+        assert_eq!(runner.ask(&["GET", "k"]).await, "$1");
+        server.assert_laws();
+    });
+}
+
 #[test]
 fn what_others_would_see_at_once_is_not_tried_out() {
     held_up(async |let_go| {
@@ -162,6 +212,14 @@ impl Journal for Heard {
     }
 }
 
+/// How a script is sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum How {
+    Script,
+    Function,
+    Transaction,
+}
+
 /// A server, somebody who runs scripts there, and somebody who hears of all events.
 struct World {
     server: Server,
@@ -205,15 +263,39 @@ impl World {
         self.runner.line().await
     }
 
-    /// What a script answers, or a function of the same text.
-    async fn run(&mut self, script: &str, is_function: bool) -> String {
-        if !is_function {
-            return self.runner.ask(&["EVAL", script, "0"]).await;
+    /// What a script answers, a function of the same text, or both in a transaction behind something else.
+    async fn run(&mut self, script: &str, how: How) -> Vec<String> {
+        if how != How::Script {
+            let library =
+                format!("#!lua name=tried\nredis.register_function('tried', function() {script} end)");
+            assert_eq!(self.runner.ask(&["FUNCTION", "LOAD", "REPLACE", &library]).await, "$5");
+            assert_eq!(self.runner.line().await, "tried");
         }
-        let library = format!("#!lua name=tried\nredis.register_function('tried', function() {script} end)");
-        assert_eq!(self.runner.ask(&["FUNCTION", "LOAD", "REPLACE", &library]).await, "$5");
-        assert_eq!(self.runner.line().await, "tried");
-        self.runner.ask(&["FCALL", "tried", "0"]).await
+        let requests: &[&[&str]] = match how {
+            How::Script => &[&["EVAL", script, "0"]],
+            How::Function => &[&["FCALL", "tried", "0"]],
+            How::Transaction => &[
+                &["WATCH", "a", "watched"],
+                &["MULTI"],
+                &["APPEND", "a", "0"],
+                &["SELECT", "1"],
+                &["RPUSH", "l", "1"],
+                &["EVAL", script, "0"],
+                &["SELECT", "0"],
+                &["FCALL", "tried", "0"],
+                &["PUBLISH", "c", "behind"],
+                &["EXEC"],
+            ],
+        };
+        for request in requests {
+            self.runner.say(request).await;
+        }
+        let mut lines = Vec::new();
+        self.runner.say(&["PING"]).await;
+        while lines.last().is_none_or(|line| line != "+PONG") {
+            lines.push(self.runner.line().await);
+        }
+        lines
     }
 
     /// A digest of all that is there, all that the journal heard of and all events, since this was last asked. Each key's in
@@ -227,11 +309,13 @@ impl World {
             let lines: [String; 9] = self.listener.lines().await;
             told.push(format!("{}: {}", lines[6], lines[8]));
         }
-        told.sort_by_key(|line| line.split(':').nth(1).map(str::to_owned));
+        told.sort_by_key(|line| line.rsplit_once(": ").map(|(channel, _)| channel.to_owned()));
         let mut heard = std::mem::take(&mut *self.heard.0.lock().unwrap());
-        heard.sort_by_key(|line| {
-            line.split_once("key: ").map(|(_, key)| key.split(',').next().map(str::to_owned))
-        });
+        // `Put { database: 0, key: b"a", ...`
+        let key = |line: &str| {
+            line.split_once('{').map(|(_, fields)| fields.split(',').take(2).collect::<String>())
+        };
+        heard.sort_by_key(|line| key(line));
         for mutation in &mut heard {
             // Each server has a seed of its own.
             *mutation = without_seeds(mutation);
@@ -261,11 +345,12 @@ async fn whatever_is_tried_out_does_what_it_does_elsewhere() {
             elsewhere.limit().await;
         }
         let statements: Vec<&str> = (0..1 + draw(6)).map(|_| STATEMENTS[draw(STATEMENTS.len())]).collect();
-        let (turns, is_function) = ([1, 3, 10, 200][draw(4)], draw(2) == 0);
+        let turns = [1, 3, 10, 200][draw(4)];
+        let how = [How::Script, How::Function, How::Transaction][draw(3)];
         let script =
             format!("local n = 0 while n < {turns} do n = n + 1 {} end return n", statements.join(" "));
-        let answer = tried.run(&script, is_function).await;
-        assert_eq!(answer, elsewhere.run(&script, is_function).await, "{script}");
+        let answer = tried.run(&script, how).await;
+        assert_eq!(answer, elsewhere.run(&script, how).await, "{how:?}: {script}");
         assert_eq!(tried.seen().await, elsewhere.seen().await, "{script}");
         let passed = Duration::from_millis([0, 7, 60_000][draw(3)]);
         tried.server.clock().advance(passed).await;

@@ -20,8 +20,9 @@ const VALUE_BYTES_MAX: usize = 2048;
 
 /// What keys held before they were changed, in the order in which that came about.
 #[derive(Debug, Default)]
-pub struct Trial {
+pub(super) struct Trial {
     before: Vec<(u16, Bytes, Option<Before>)>,
+    has_given_up: bool,
 }
 
 /// A key that was there.
@@ -39,13 +40,40 @@ enum Value {
 }
 
 impl View<'_> {
-    /// Begins a trial; `None` where something has been changed already.
-    pub fn trial(&self) -> Option<Trial> {
-        self.changes.are_none().then(Trial::default)
+    /// Begins a trial; false where something has been changed already, or one is under way.
+    pub fn try_out(&mut self) -> bool {
+        let may_begin = self.trial.is_none() && self.changes.are_none();
+        if may_begin {
+            self.trial = Some(Box::default());
+        }
+        may_begin
+    }
+
+    /// Whether a trial is under way.
+    #[inline]
+    pub fn is_tried_out(&self) -> bool {
+        self.trial.is_some()
+    }
+
+    /// What is tried out is not short, or cannot be taken back from here on.
+    pub fn give_up(&mut self) {
+        self.trial.iter_mut().for_each(|trial| trial.has_given_up = true);
+    }
+
+    /// Whether it has been given up.
+    pub fn has_given_up(&self) -> bool {
+        self.trial.as_ref().is_some_and(|trial| trial.has_given_up)
     }
 
     /// Keeps what a key holds, which is about to be changed; false where that is too much, or somebody would be told.
-    pub fn keep(&mut self, trial: &mut Trial, key: &[u8]) -> bool {
+    pub fn keep(&mut self, key: &[u8]) -> bool {
+        let Some(mut trial) = self.trial.take() else { return false };
+        let is_kept = self.keep_in(&mut trial, key);
+        self.trial = Some(trial);
+        is_kept
+    }
+
+    fn keep_in(&mut self, trial: &mut Trial, key: &[u8]) -> bool {
         let database = self.database;
         if trial.before.iter().any(|(known, name, _)| *known == database && name == key) {
             return true;
@@ -62,8 +90,14 @@ impl View<'_> {
         true
     }
 
-    /// Puts back what the keys held: it is as if nothing had been done since the trial began.
-    pub fn take_back(&mut self, trial: Trial) {
+    /// Ends a trial: what has been done stays.
+    pub fn end_trial(&mut self) {
+        self.trial = None;
+    }
+
+    /// Ends a trial and puts back what the keys held: it is as if nothing had been done since it began.
+    pub fn take_back(&mut self) {
+        let Some(trial) = self.trial.take() else { return };
         let home = self.database;
         for (database, key, before) in trial.before.into_iter().rev() {
             self.select(database);
@@ -176,16 +210,16 @@ mod tests {
         let before = standing(&mut view);
         for first in 0..8 {
             for second in 0..8 {
-                let mut trial = view.trial().unwrap();
+                assert!(view.try_out());
                 for key in KEYS {
                     for (database, how) in [(0, first), (1, second), (0, second)] {
                         view.select(database);
-                        assert!(view.keep(&mut trial, key.as_bytes()));
+                        assert!(view.keep(key.as_bytes()));
                         change(&mut view, key.as_bytes(), how);
                     }
                 }
                 assert_ne!(standing(&mut view), before);
-                view.take_back(trial);
+                view.take_back();
                 assert_eq!(standing(&mut view), before, "after changes {first} and {second}");
                 assert_eq!(view.database(), 0);
             }
@@ -198,20 +232,25 @@ mod tests {
     fn a_trial_keeps_little_and_nothing_that_somebody_observes() {
         let keyspace = filled();
         let mut view = view(&keyspace);
-        let mut trial = view.trial().unwrap();
+        assert!(view.try_out() && !view.try_out());
         view.entry(b"large").put(&[0; VALUE_BYTES_MAX + 1], Lease::Never);
-        assert!(!view.keep(&mut trial, b"large"));
+        assert!(!view.keep(b"large"));
         for n in 0..KEYS_MAX {
-            assert!(view.keep(&mut trial, format!("{n}").as_bytes()));
+            assert!(view.keep(format!("{n}").as_bytes()));
         }
-        assert!(view.keep(&mut trial, b"0") && !view.keep(&mut trial, b"one more"));
-        assert!(view.trial().is_none(), "something has been changed already");
+        assert!(view.keep(b"0") && !view.keep(b"one more"));
+        view.end_trial();
+        assert!(!view.try_out(), "something has been changed already");
+        drop(view);
 
+        let mut view = self::view(&keyspace);
         let watch = Arc::new(Watch::new());
         view.watch(&Bytes::from_static(b"string"), &watch);
         for (database, is_kept) in [(0, false), (1, true)] {
             view.select(database);
-            assert_eq!(view.keep(&mut Trial::default(), b"string"), is_kept);
+            assert!(view.try_out());
+            assert_eq!(view.keep(b"string"), is_kept);
+            view.take_back();
         }
         assert!(!watch.is_broken());
     }
@@ -229,13 +268,13 @@ mod tests {
         drop(view);
         let now = Now { lock: LockTime::from_millis(500), wall_offset_ms: 0 };
         let mut view = View::lock(&keyspace, Reach::All, 0, now, Events::parse("KEA").unwrap());
-        let mut trial = view.trial().unwrap();
+        assert!(view.try_out());
         for key in ["late", "soon", "new", "sooner"] {
-            assert!(view.keep(&mut trial, key.as_bytes()));
+            assert!(view.keep(key.as_bytes()));
             view.entry(key.as_bytes()).put(b"changed", Lease::Never);
             view.event(b'$', "set", key.as_bytes());
         }
-        view.take_back(trial);
+        view.take_back();
         let told: Vec<_> = view.changes.mutations().into_iter().flatten().collect();
         let [
             Mutation::Remove { key: first, expired: true, .. },
