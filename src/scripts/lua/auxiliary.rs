@@ -22,6 +22,13 @@ pub(super) struct Call<'l> {
     budget: &'l Budget,
 }
 
+impl<'l> Call<'l> {
+    /// One whose arguments are elsewhere.
+    pub(super) fn without_args(lua: &'l Lua, budget: &'l Budget) -> Self {
+        Self { lua, args: MultiValue::new(), budget }
+    }
+}
+
 impl Call<'_> {
     /// How many arguments there are.
     pub(super) fn len(&self) -> usize {

@@ -12,9 +12,9 @@ use super::budget::Budget;
 /// The table `bit`.
 pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
     let library = Library::new(lua, budget)?;
-    library.add("tobit", |call| Ok(bits(word(call, 1)?)))?;
-    library.add("bnot", |call| Ok(bits(!word(call, 1)?)))?;
-    library.add("bswap", |call| Ok(bits(word(call, 1)?.swap_bytes())))?;
+    library.add("tobit", |call| Ok(signed(word(call, 1)?)))?;
+    library.add("bnot", |call| Ok(signed(!word(call, 1)?)))?;
+    library.add("bswap", |call| Ok(signed(word(call, 1)?.swap_bytes())))?;
     library.add("band", |call| fold(call, |left, right| left & right))?;
     library.add("bor", |call| fold(call, |left, right| left | right))?;
     library.add("bxor", |call| fold(call, |left, right| left ^ right))?;
@@ -27,17 +27,20 @@ pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
     Ok(library.table)
 }
 
-/// Argument `at` modulo 2^32, rounded to the nearest integer where it has a fraction.
+/// Argument `at` as a word.
 fn word(call: &Call<'_>, at: usize) -> Result<u32> {
-    // Adding 2^52 + 2^51 moves the integer's lowest 32 bits to the lowest of the double.
-    const MAGIC: f64 = 6_755_399_441_055_744.0;
-    match to_number(call.lua, call.value(at)) {
-        Some(number) => Ok((number + MAGIC).to_bits() as u32),
-        None => Err(call.wrong_type(at, "number")),
-    }
+    to_number(call.lua, call.value(at)).map(low_word).ok_or_else(|| call.wrong_type(at, "number"))
 }
 
-fn bits(word: u32) -> f64 {
+/// A number modulo 2^32, rounded to the nearest integer where it has a fraction.
+pub(super) fn low_word(number: f64) -> u32 {
+    // Adding 2^52 + 2^51 moves the integer's lowest 32 bits to the lowest of the double.
+    const MAGIC: f64 = 6_755_399_441_055_744.0;
+    (number + MAGIC).to_bits() as u32
+}
+
+/// A word as the number that scripts see.
+pub(super) fn signed(word: u32) -> f64 {
     f64::from(word as i32)
 }
 
@@ -47,13 +50,13 @@ fn fold(call: &Call<'_>, combine: fn(u32, u32) -> u32) -> Result<f64> {
     for at in (2..=call.len()).rev() {
         result = combine(result, word(call, at)?);
     }
-    Ok(bits(result))
+    Ok(signed(result))
 }
 
 fn shift(call: &Call<'_>, shift: fn(u32, u32) -> u32) -> Result<f64> {
     let number = word(call, 1)?;
     let by = word(call, 2)? & 31;
-    Ok(bits(shift(number, by)))
+    Ok(signed(shift(number, by)))
 }
 
 /// The last digits in hexadecimal: eight, or as many as asked for; in capitals for a negative number of digits.

@@ -4,12 +4,15 @@
 //! Knows   commands only through [`Commands`].
 //! Source  Redis 7.0 `script_lua.c`, `luaRedisGenericCommand`.
 
+use std::ffi::c_int;
+
 use mlua::Lua;
 use smallvec::SmallVec;
 
 use super::budget::Budget;
 use super::convert;
 use super::sandbox::Shared;
+use super::shortcuts::SHORTCUTS;
 use super::stack::{Answer, Called, Kind, Stack};
 use crate::number::double::Text;
 use crate::resp::Protocol;
@@ -91,6 +94,10 @@ impl Called for Server<'_> {
             Ok(()) => self.answer(stack),
             Err(text) => self.failure(stack, text.as_bytes(), false),
         }
+    }
+
+    fn shorten(&mut self, number: usize, stack: &mut Stack<'_>) -> Option<c_int> {
+        SHORTCUTS.get(number).and_then(|shortcut| (shortcut.run)(self, stack))
     }
 }
 

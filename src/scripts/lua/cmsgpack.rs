@@ -3,12 +3,15 @@
 //! Bounds  packing goes [`NESTING_MAX`] tables deep; unpacking does not recurse, and ends where Redis' stack would.
 //! Source  lua-cmsgpack 0.4.0 as Redis 7.0 has it.
 
+use std::ffi::c_int;
 use std::sync::Arc;
 
 use mlua::{Lua, LuaString, MultiValue, Result, Table, Value};
 
 use super::auxiliary::{Call, Library, Output, STACK_SLOTS_MAX};
-use super::budget::Budget;
+use super::budget::{Budget, Unlimited};
+use super::calls::Server;
+use super::stack::{self, Kind, Stack};
 
 /// The table `cmsgpack`.
 pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
@@ -37,12 +40,34 @@ fn pack(call: &Call<'_>) -> Result<LuaString> {
     if 2 * call.len() > STACK_SLOTS_MAX {
         return Err(call.bad(0, "Too many arguments for MessagePack pack."));
     }
-    let mut packer = Packer { call, out: call.output() };
+    let (mut packer, limit) = (Packer { call, out: call.output() }, call.lift());
     for value in call.args.iter() {
-        packer.value(value, 0)?;
+        stack::above(call.lua, Some(value), &limit, |stack| packer.value(stack, &limit, 0))?.0?;
     }
+    drop(limit);
     packer.out.finish()
 }
+
+/// `pack`, above its arguments on the stack; `None` where these are not as they should be.
+pub(super) fn pack_shortly(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
+    let call = Call::without_args(server.lua, server.budget);
+    let (mut packer, limit) = (Packer { call: &call, out: call.output() }, call.lift());
+    let count = stack.len();
+    if !(1..=ARGUMENTS_SHORTLY_MAX).contains(&count) {
+        return None;
+    }
+    for at in 1..=count {
+        stack.push_copy(at);
+        packer.value(stack, &limit, 0).ok()?;
+        stack.pop(1);
+    }
+    call.reserve(packer.out.bytes().len()).ok()?;
+    stack.push_bytes(packer.out.bytes(), &limit);
+    Some(1)
+}
+
+/// Arguments for which there is room beside them.
+const ARGUMENTS_SHORTLY_MAX: c_int = 8;
 
 struct Packer<'c, 'l> {
     call: &'c Call<'l>,
@@ -50,13 +75,15 @@ struct Packer<'c, 'l> {
 }
 
 impl Packer<'_, '_> {
-    fn value(&mut self, value: &Value, depth: usize) -> Result<()> {
-        match value {
-            Value::Boolean(value) => self.out.push(&[if *value { 0xc3 } else { 0xc2 }]),
-            Value::Integer(number) => self.integer(*number),
-            Value::Number(number) => self.number(*number),
-            Value::String(text) => self.string(&text.as_bytes()),
-            Value::Table(table) if depth < NESTING_MAX => self.table(table, depth + 1),
+    /// Packs the value on top, which stays there.
+    fn value(&mut self, stack: &mut Stack<'_>, limit: &Unlimited<'_>, depth: usize) -> Result<()> {
+        match stack.kind(-1) {
+            Kind::Boolean => self.out.push(&[if stack.is_true(-1) { 0xc3 } else { 0xc2 }]),
+            Kind::Number => self.number(stack.number(-1)),
+            Kind::String => self.string(stack.bytes(-1).unwrap_or_default()),
+            Kind::Table if depth < NESTING_MAX && stack.reserve(ROOM, limit) => {
+                self.table(stack, limit, depth + 1)
+            }
             _ => self.out.push(&[0xc0]),
         }
     }
@@ -99,20 +126,26 @@ impl Packer<'_, '_> {
         self.out.push(text)
     }
 
-    fn table(&mut self, table: &Table, depth: usize) -> Result<()> {
-        match shape(self.call, table)? {
+    fn table(&mut self, stack: &mut Stack<'_>, limit: &Unlimited<'_>, depth: usize) -> Result<()> {
+        let table = stack.len();
+        match shape(self.call, stack)? {
             Shape::Array(len) => {
-                self.count(len, 0x90, 0xdc)?;
+                self.count(len as usize, 0x90, 0xdc)?;
                 for at in 1..=len {
-                    self.value(&table.raw_get(at)?, depth)?;
+                    stack.push_element(table, at);
+                    self.value(stack, limit, depth)?;
+                    stack.pop(1);
                 }
             }
             Shape::Map(len) => {
                 self.count(len, 0x80, 0xde)?;
-                for pair in table.pairs::<Value, Value>() {
-                    let (key, value) = pair?;
-                    self.value(&key, depth)?;
-                    self.value(&value, depth)?;
+                stack.push_nil();
+                while stack.next(table) {
+                    stack.push_copy(-2);
+                    self.value(stack, limit, depth)?;
+                    stack.pop(1);
+                    self.value(stack, limit, depth)?;
+                    stack.pop(1);
                 }
             }
         }
@@ -134,27 +167,30 @@ impl Packer<'_, '_> {
     }
 }
 
+/// Values that the stack has at once above a table.
+const ROOM: c_int = 4;
+
 /// What a table is packed as, with its length.
 enum Shape {
-    Array(usize),
+    Array(c_int),
     Map(usize),
 }
 
-/// An array has the keys from 1 to its length and no others.
-fn shape(call: &Call<'_>, table: &Table) -> Result<Shape> {
-    let (mut count, mut max, mut is_array) = (0_usize, 0_i64, true);
-    for pair in table.pairs::<Value, Value>() {
-        let key = match pair?.0 {
-            Value::Integer(key) => key,
-            Value::Number(key) if key.fract() == 0.0 => key as i64,
-            _ => 0,
-        };
-        is_array &= (1..=i64::from(i32::MAX)).contains(&key);
+/// What the table on top is: an array has the keys from 1 to its length and no others.
+fn shape(call: &Call<'_>, stack: &mut Stack<'_>) -> Result<Shape> {
+    let (table, mut count, mut max, mut is_array) = (stack.len(), 0_usize, 0_i32, true);
+    stack.push_nil();
+    while stack.next(table) {
+        stack.pop(1);
+        let key = stack.number(-1);
+        let key =
+            if key.fract() == 0.0 && (1.0..=f64::from(i32::MAX)).contains(&key) { key as i32 } else { 0 };
+        is_array &= key > 0;
         max = max.max(key);
         count += 1;
         call.charge(1)?;
     }
-    Ok(if is_array && max == count as i64 { Shape::Array(count) } else { Shape::Map(count) })
+    Ok(if is_array && max as usize == count { Shape::Array(max) } else { Shape::Map(count) })
 }
 
 /// At most `count` values from byte `from` on, led by where the next one starts; 0 of both: all, without that.
@@ -173,14 +209,16 @@ fn unpack(call: &Call<'_>, slots: usize, from: i64, count: i64) -> Result<MultiV
     }
     let is_all = from == 0 && count == 0;
     let count = if is_all { usize::MAX } else { count as usize };
-    let mut unpacker = Unpacker { call, data: &data, at: from as usize, slots, open: Vec::new() };
+    let reader = Reader { data: &data, at: from as usize };
+    let mut unpacker = Unpacker { call, reader, slots, open: Vec::new() };
     let mut results = Vec::new();
-    while unpacker.at < len && results.len() < count {
+    while unpacker.reader.at < len && results.len() < count {
         results.push(unpacker.run()?);
         unpacker.slots += 1;
     }
     if !is_all {
-        let next = if unpacker.at == len { -1.0 } else { unpacker.at as f64 };
+        let at = unpacker.reader.at;
+        let next = if at == len { -1.0 } else { at as f64 };
         results.insert(0, Value::Number(next));
     }
     Ok(MultiValue::from_vec(results))
@@ -188,8 +226,7 @@ fn unpack(call: &Call<'_>, slots: usize, from: i64, count: i64) -> Result<MultiV
 
 struct Unpacker<'c, 'l, 'd> {
     call: &'c Call<'l>,
-    data: &'d [u8],
-    at: usize,
+    reader: Reader<'d>,
     /// Slots of the stack that the C code would be using.
     slots: usize,
     /// The tables that it is in, outermost first.
@@ -205,13 +242,22 @@ enum Open {
 }
 
 /// What a head says.
-enum Head {
+enum Head<'d> {
     Array(usize),
+    Boolean(bool),
     Map(usize),
-    Value(Value),
+    Nil,
+    Number(f64),
+    String(&'d [u8]),
 }
 
-impl Unpacker<'_, '_, '_> {
+/// Bytes, from one head to the next.
+struct Reader<'d> {
+    data: &'d [u8],
+    at: usize,
+}
+
+impl<'d> Unpacker<'_, '_, 'd> {
     /// The next value.
     fn run(&mut self) -> Result<Value> {
         loop {
@@ -229,7 +275,10 @@ impl Unpacker<'_, '_, '_> {
                     self.slots += 1;
                     None
                 }
-                Head::Value(value) => Some(value),
+                Head::Nil => Some(Value::Nil),
+                Head::Boolean(is_true) => Some(Value::Boolean(is_true)),
+                Head::Number(number) => Some(Value::Number(number)),
+                Head::String(text) => Some(Value::String(self.call.lua.create_string(text)?)),
             };
             // A value that is complete may complete those around it.
             loop {
@@ -285,67 +334,11 @@ impl Unpacker<'_, '_, '_> {
         Ok(None)
     }
 
-    fn head(&mut self) -> Result<Head> {
-        let head = self.take(1)?[0];
-        self.has_slot("too many return values at once; use unpack_one or unpack_limit instead.")?;
-        Ok(match head {
-            0x00..=0x7f | 0xe0..=0xff => number(f64::from(head as i8)),
-            0x80..=0x8f => Head::Map(usize::from(head & 15)),
-            0x90..=0x9f => Head::Array(usize::from(head & 15)),
-            0xa0..=0xbf => self.string(usize::from(head & 31))?,
-            0xc0 => Head::Value(Value::Nil),
-            0xc2 | 0xc3 => Head::Value(Value::Boolean(head == 0xc3)),
-            0xca => number(f64::from(f32::from_be_bytes(self.array()?))),
-            0xcb => number(f64::from_be_bytes(self.array()?)),
-            0xcc => number(f64::from(u8::from_be_bytes(self.array()?))),
-            0xcd => number(f64::from(u16::from_be_bytes(self.array()?))),
-            0xce => number(f64::from(u32::from_be_bytes(self.array()?))),
-            // Unsigned, but from 2^63 on the C code reads it as negative.
-            0xcf => number(i64::from_be_bytes(self.array()?) as f64),
-            0xd0 => number(f64::from(i8::from_be_bytes(self.array()?))),
-            0xd1 => number(f64::from(i16::from_be_bytes(self.array()?))),
-            0xd2 => number(f64::from(i32::from_be_bytes(self.array()?))),
-            0xd3 => number(i64::from_be_bytes(self.array()?) as f64),
-            0xd9 => {
-                let len = usize::from(u8::from_be_bytes(self.array()?));
-                self.string(len)?
-            }
-            0xda => {
-                let len = usize::from(u16::from_be_bytes(self.array()?));
-                self.string(len)?
-            }
-            0xdb => {
-                let len = u32::from_be_bytes(self.array()?) as usize;
-                self.string(len)?
-            }
-            0xdc => Head::Array(usize::from(u16::from_be_bytes(self.array()?))),
-            0xdd => Head::Array(u32::from_be_bytes(self.array()?) as usize),
-            0xde => Head::Map(usize::from(u16::from_be_bytes(self.array()?))),
-            0xdf => Head::Map(u32::from_be_bytes(self.array()?) as usize),
-            0xc1 | 0xc4..=0xc9 | 0xd4..=0xd8 => return Err(self.call.error("Bad data format in input.")),
-        })
-    }
-
-    fn string(&mut self, len: usize) -> Result<Head> {
-        let text: LuaString = self.call.lua.create_string(self.take(len)?)?;
-        Ok(Head::Value(Value::String(text)))
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let mut array = [0; N];
-        array.copy_from_slice(self.take(N)?);
-        Ok(array)
-    }
-
-    fn take(&mut self, len: usize) -> Result<&[u8]> {
-        let end = self.at.checked_add(len);
-        match end.and_then(|end| self.data.get(self.at..end)) {
-            Some(bytes) => {
-                self.at += len;
-                Ok(bytes)
-            }
-            None => Err(self.call.error("Missing bytes in input.")),
+    fn head(&mut self) -> Result<Head<'d>> {
+        if self.reader.at < self.reader.data.len() {
+            self.has_slot("too many return values at once; use unpack_one or unpack_limit instead.")?;
         }
+        self.reader.head().map_err(|text| self.call.error(text))
     }
 
     fn has_slot(&self, why: &str) -> Result<()> {
@@ -356,6 +349,126 @@ impl Unpacker<'_, '_, '_> {
     }
 }
 
-fn number(number: f64) -> Head {
-    Head::Value(Value::Number(number))
+impl<'d> Reader<'d> {
+    /// The next head, with its value where it has one.
+    ///
+    /// # Errors
+    /// What the script is told.
+    fn head(&mut self) -> std::result::Result<Head<'d>, &'static str> {
+        let head = self.take(1)?[0];
+        Ok(match head {
+            0x00..=0x7f | 0xe0..=0xff => Head::Number(f64::from(head as i8)),
+            0x80..=0x8f => Head::Map(usize::from(head & 15)),
+            0x90..=0x9f => Head::Array(usize::from(head & 15)),
+            0xa0..=0xbf => Head::String(self.take(usize::from(head & 31))?),
+            0xc0 => Head::Nil,
+            0xc2 | 0xc3 => Head::Boolean(head == 0xc3),
+            0xca => Head::Number(f64::from(f32::from_be_bytes(self.array()?))),
+            0xcb => Head::Number(f64::from_be_bytes(self.array()?)),
+            0xcc => Head::Number(f64::from(u8::from_be_bytes(self.array()?))),
+            0xcd => Head::Number(f64::from(u16::from_be_bytes(self.array()?))),
+            0xce => Head::Number(f64::from(u32::from_be_bytes(self.array()?))),
+            // Unsigned, but from 2^63 on the C code reads it as negative.
+            0xcf => Head::Number(i64::from_be_bytes(self.array()?) as f64),
+            0xd0 => Head::Number(f64::from(i8::from_be_bytes(self.array()?))),
+            0xd1 => Head::Number(f64::from(i16::from_be_bytes(self.array()?))),
+            0xd2 => Head::Number(f64::from(i32::from_be_bytes(self.array()?))),
+            0xd3 => Head::Number(i64::from_be_bytes(self.array()?) as f64),
+            0xd9 => Head::String(self.counted(1)?),
+            0xda => Head::String(self.counted(2)?),
+            0xdb => Head::String(self.counted(4)?),
+            0xdc => Head::Array(self.length(2)?),
+            0xdd => Head::Array(self.length(4)?),
+            0xde => Head::Map(self.length(2)?),
+            0xdf => Head::Map(self.length(4)?),
+            0xc1 | 0xc4..=0xc9 | 0xd4..=0xd8 => return Err("Bad data format in input."),
+        })
+    }
+
+    /// A length of so many bytes.
+    fn length(&mut self, bytes: usize) -> std::result::Result<usize, &'static str> {
+        let digits = self.take(bytes)?;
+        Ok(digits.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)))
+    }
+
+    /// A text behind its length.
+    fn counted(&mut self, bytes: usize) -> std::result::Result<&'d [u8], &'static str> {
+        let len = self.length(bytes)?;
+        self.take(len)
+    }
+
+    fn array<const N: usize>(&mut self) -> std::result::Result<[u8; N], &'static str> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+
+    fn take(&mut self, len: usize) -> std::result::Result<&'d [u8], &'static str> {
+        let end = self.at.checked_add(len);
+        let bytes = end.and_then(|end| self.data.get(self.at..end)).ok_or("Missing bytes in input.")?;
+        self.at += len;
+        Ok(bytes)
+    }
+}
+
+/// `unpack` of all there is, above its argument on the stack; `None` where that is not as it should be, or is much.
+pub(super) fn unpack_shortly(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
+    let data = if stack.len() == 1 { stack.bytes(1)? } else { return None };
+    let data = if data.len() <= BYTES_SHORTLY_MAX { data.to_vec() } else { return None };
+    let (mut reader, mut count) = (Reader { data: &data, at: 0 }, 0);
+    let limit = server.budget.lift(server.lua);
+    while reader.at < data.len() {
+        push(server, &mut reader, stack, &limit, 0)?;
+        count += 1;
+        if count > VALUES_SHORTLY_MAX {
+            return None;
+        }
+    }
+    Some(count)
+}
+
+/// Bytes, results and nesting of what is unpacked without asking for its memory.
+const BYTES_SHORTLY_MAX: usize = 16 * 1024;
+const VALUES_SHORTLY_MAX: c_int = 8;
+
+/// Pushes the next value.
+fn push(
+    server: &Server<'_>,
+    reader: &mut Reader<'_>,
+    stack: &mut Stack<'_>,
+    limit: &Unlimited<'_>,
+    depth: usize,
+) -> Option<()> {
+    server.budget.charge(1).ok()?;
+    if depth > NESTING_MAX || !stack.reserve(ROOM, limit) {
+        return None;
+    }
+    match reader.head().ok()? {
+        Head::Nil => stack.push_nil(),
+        Head::Boolean(is_true) => stack.push_boolean(is_true),
+        Head::Number(number) => stack.push_number(number),
+        Head::String(text) => stack.push_bytes(text, limit),
+        Head::Array(len) => {
+            let len = c_int::try_from(len).ok().filter(|len| *len as usize <= reader.data.len())?;
+            stack.push_table(len as usize, 0, limit);
+            for at in 1..=len {
+                push(server, reader, stack, limit, depth + 1)?;
+                stack.set_element(-2, at, limit);
+            }
+        }
+        Head::Map(len) => {
+            stack.push_table(0, if len <= reader.data.len() { len } else { return None }, limit);
+            for _ in 0..len {
+                push(server, reader, stack, limit, depth + 1)?;
+                let is_key = match stack.kind(-1) {
+                    Kind::Nil => false,
+                    Kind::Number => !stack.number(-1).is_nan(),
+                    _ => true,
+                };
+                push(server, reader, stack, limit, depth + 1).filter(|()| is_key)?;
+                stack.set_field(-3, limit);
+            }
+        }
+    }
+    Some(())
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use mlua::{Lua, MultiValue, Table, Value};
+use mlua::{Lua, LuaString, MultiValue, Table, Value};
 use sha1::{Digest, Sha1};
 
 use super::calls::Level;
@@ -65,11 +65,14 @@ fn error_reply(lua: &Lua, args: MultiValue) -> mlua::Result<Table> {
     let Some(text) = only_string(&args) else {
         return error_table(lua, b"ERR wrong number or type of arguments", false);
     };
-    let text = text.as_bytes();
-    let text = crate::error::until_nul(text.strip_prefix(b"-").unwrap_or(&text));
+    error_table(lua, &error_line(&text.as_bytes()), false)
+}
+
+/// The line of an error reply with that text.
+pub(super) fn error_line(text: &[u8]) -> Vec<u8> {
+    let text = crate::error::until_nul(text.strip_prefix(b"-").unwrap_or(text));
     // A text of one word has no code.
-    let line = if text.contains(&b' ') { text.to_vec() } else { [b"ERR ", text].concat() };
-    error_table(lua, &line, false)
+    if text.contains(&b' ') { text.to_vec() } else { [b"ERR ", text].concat() }
 }
 
 fn status_reply(lua: &Lua, args: MultiValue) -> mlua::Result<Table> {
@@ -81,11 +84,11 @@ fn status_reply(lua: &Lua, args: MultiValue) -> mlua::Result<Table> {
     Ok(table)
 }
 
-fn only_string(args: &MultiValue) -> Option<&mlua::LuaString> {
+fn only_string(args: &MultiValue) -> Option<&LuaString> {
     if args.len() == 1 { args.front()?.as_string() } else { None }
 }
 
-fn sha1hex(lua: &Lua, args: MultiValue) -> mlua::Result<String> {
+fn sha1hex(lua: &Lua, args: MultiValue) -> mlua::Result<LuaString> {
     if args.len() != 1 {
         return Err(refused("wrong number of arguments"));
     }
@@ -94,7 +97,13 @@ fn sha1hex(lua: &Lua, args: MultiValue) -> mlua::Result<String> {
         Some(text) => Sha1::digest(&*text.as_bytes()),
         None => Sha1::digest(b""),
     };
-    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    lua.create_string(hexadecimal(&digest))
+}
+
+/// Bytes as hexadecimal digits.
+pub(super) fn hexadecimal(bytes: &[u8]) -> Vec<u8> {
+    let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 fn set_repl(lua: &Lua, args: MultiValue) -> mlua::Result<()> {

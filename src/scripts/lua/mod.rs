@@ -21,6 +21,7 @@ mod library_state;
 mod patterns;
 mod random;
 mod sandbox;
+mod shortcuts;
 mod stack;
 mod strings;
 mod structs;

@@ -2,7 +2,7 @@
 --
 -- Gets     `own`, functions in Rust; `real`, a table with what is to be global. Gives back what Rust needs of it.
 -- Rule     a script never gets hold of a table of `real` itself: it sees stand-ins, which are empty and look things up there.
--- Rule     an error that a script catches passes `own.caught`, which raises again what no script may catch.
+-- Rule     an error that a script catches passes `own.passed`, which raises again what no script may catch.
 
 local own, real = ...
 
@@ -12,7 +12,7 @@ local setmetatable, tostring, type, unpack, xpcall = setmetatable, tostring, typ
 local collectgarbage, tonumber = collectgarbage, tonumber
 local concat, insert, sort = table.concat, table.insert, table.sort
 local resume, create = coroutine.resume, coroutine.create
-local caught, is_native, poll, passed = own.caught, own.is_native, own.poll, own.passed
+local is_native, for_plain_tables, poll, passed = own.is_native, own.for_plain_tables, own.poll, own.passed
 
 local READONLY = 'Attempt to modify a readonly table'
 
@@ -38,59 +38,41 @@ local function bad_argument(number, name, reason)
     error("bad argument #" .. number .. " to '" .. name .. "' (" .. reason .. ')', 3)
 end
 
-local function want_table(name, value, ...)
-    if type(value) ~= 'table' then
-        error("bad argument #1 to '" .. name .. "' (table expected, got " .. typename(..., value) .. ')', 3)
-    end
-end
-
 -- Tables.
 
-function real.next(table, key)
+real.next = for_plain_tables(next, function(table, key)
     if stands_for[table] then return next(stands_for[table], key) end
     return next(table, key)
-end
+end)
 
-function real.pairs(...)
-    local table = ...
-    want_table('pairs', table, select('#', ...))
+real.pairs = for_plain_tables(pairs, function(table)
     if stands_for[table] then return real.next, table, nil end
     return next, table, nil
-end
+end)
 
-function real.rawget(table, key)
+real.rawget = for_plain_tables(rawget, function(table, key)
     return rawget(stands_for[table] or table, key)
-end
+end)
 
-function real.rawset(table, key, value)
+real.rawset = for_plain_tables(rawset, function(table, key, value)
     if stands_for[table] then error(READONLY, 0) end
     return rawset(table, key, value)
-end
+end)
 
-function real.setmetatable(table, metatable)
+real.setmetatable = for_plain_tables(setmetatable, function(table, metatable)
     if stands_for[table] then error(READONLY, 0) end
     return setmetatable(table, metatable)
-end
+end)
 
 function real.getmetatable(object)
     if stands_for[object] then return shown[object] end
     return getmetatable(object)
 end
 
-function real.table.insert(...)
-    local table, position, value = ...
-    local count = select('#', ...)
-    want_table('insert', table, count)
+real.table.insert = for_plain_tables(insert, function(table, ...)
     if stands_for[table] then error(READONLY, 0) end
-    if count == 2 then
-        return insert(table, position)
-    elseif count ~= 3 then
-        error("wrong number of arguments to 'insert'", 2)
-    elseif not tonumber(position) then
-        bad_argument(2, 'insert', 'number expected, got ' .. type(position))
-    end
-    return insert(table, position, value)
-end
+    return insert(table, ...)
+end)
 
 -- Lua's own sort can take a quadratic number of steps. Where it compares by itself no hook sees them; a function in Lua
 -- that compares is seen.
@@ -100,18 +82,14 @@ local function is_less(a, b)
     return a < b
 end
 
-function real.table.sort(...)
-    local table, compare = ...
-    want_table('sort', table, select('#', ...))
+real.table.sort = for_plain_tables(sort, function(table, compare)
     if compare == nil then
         return sort(table, #table > FEW and is_less or nil)
-    elseif type(compare) ~= 'function' then
-        bad_argument(2, 'sort', 'function expected, got ' .. type(compare))
-    elseif is_native(compare) then
+    elseif type(compare) == 'function' and is_native(compare) then
         return sort(table, function(a, b) return (compare(a, b)) end)
     end
     return sort(table, compare)
-end
+end, FEW)
 
 -- Errors that are caught.
 
@@ -128,21 +106,7 @@ local function rest(_, ...)
     return ...
 end
 
--- What is called has no name here, so that its errors do not tell one.
-local function act(...)
-    return pack((...)(rest(...)))
-end
-
-local function settle(is_fine, packed, ...)
-    if not is_fine then return false, caught(packed) end
-    if packed then return true, unpack(packed, 1, packed.count) end
-    return true, ...
-end
-
-function real.pcall(...)
-    if select('#', ...) == 0 then bad_argument(1, 'pcall', 'value expected') end
-    return settle(pcall(act, ...))
-end
+real.pcall = own.pcall
 
 local function settle_value(is_fine, packed, ...)
     if not is_fine then return false, passed(packed) end

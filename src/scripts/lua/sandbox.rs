@@ -15,6 +15,7 @@ use super::calls::{Level, Limits};
 use super::fault::{self, Fault, OUT_OF_MEMORY, OWN_CHUNK, Place, Stop};
 use super::library::Host;
 use super::random::{self, Random};
+use super::shortcuts::SHORTCUTS;
 use super::stack::{self, Kept, Port};
 use super::{bit, cjson, cmsgpack, library, strings, structs};
 use crate::resp::Protocol;
@@ -48,6 +49,8 @@ pub(super) struct Shared {
     resp3: AtomicBool,
     lines: Mutex<Vec<(Level, Vec<u8>)>>,
     limits: Mutex<Option<Limits>>,
+    /// What scripts have set of `cjson`.
+    pub(super) json: Arc<Mutex<cjson::Settings>>,
 }
 
 impl Shared {
@@ -133,16 +136,22 @@ impl Sandbox {
         ))?;
         strings::install(lua, &globals.raw_get("string")?, budget, &guarded)?;
         globals.raw_set("bit", bit::install(lua, budget)?)?;
-        globals.raw_set("cjson", cjson::install(lua, budget)?)?;
+        let (json, settings) = cjson::install(lua, budget)?;
+        globals.raw_set("cjson", json)?;
         globals.raw_set("cmsgpack", cmsgpack::install(lua, budget)?)?;
         globals.raw_set("struct", structs::install(lua, budget)?)?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared { json: settings, ..Shared::default() });
         let (port, call, pcall) = Port::install(lua)?;
         let redis = lua.create_table()?;
         redis.raw_set("call", call)?;
         redis.raw_set("pcall", pcall)?;
         library::install(lua, &redis, &shared, host)?;
         globals.raw_set("redis", &redis)?;
+        for (number, shortcut) in SHORTCUTS.iter().enumerate() {
+            let library: Table = globals.raw_get(shortcut.library)?;
+            let slow: Function = library.raw_get(shortcut.name)?;
+            library.raw_set(shortcut.name, port.shortened(lua, &slow, number)?)?;
+        }
         // Valkey's name for the same.
         globals.raw_set("server", &redis)?;
         let own = own(lua, budget)?;
@@ -175,7 +184,13 @@ fn own(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Table> {
         },
         other => Ok(other),
     };
-    own.raw_set("caught", lua.create_function(caught)?)?;
+    let caught = lua.create_function(caught)?;
+    own.raw_set("pcall", stack::pcall(lua, &caught)?)?;
+    own.raw_set("caught", caught)?;
+    let for_plain_tables = |lua: &Lua, (own, ours, few): (Function, Function, Option<u32>)| {
+        stack::for_plain_tables(lua, &own, &ours, few)
+    };
+    own.raw_set("for_plain_tables", lua.create_function(for_plain_tables)?)?;
     let kept = Arc::clone(budget);
     own.raw_set("passed", lua.create_function(move |lua, error: Value| passed(lua, &kept, error))?)?;
     let kept = Arc::clone(budget);

@@ -1,7 +1,7 @@
 //! Lua's own stack: what every script needs of it, without a handle and a protected call for every value.
 //!
-//! Owns    every `unsafe` of the interpreter, with [`port`]. What is done here for each script and each `redis.call`, mlua
-//!         does too, at a multiple of the price: `benches/README.md` has the figures.
+//! Owns    every `unsafe` of the interpreter, with [`port`] and [`native`]. What is done here for each script and each
+//!         `redis.call`, mlua does too, at a multiple of the price: `benches/README.md` has the figures.
 //! Rule    nothing here raises an error of Lua, which would leave Rust by a jump: values are checked before Lua looks at
 //!         them, room is made before it is used, and whatever takes memory wants to see that the limit is lifted
 //!         ([`Unlimited`]). The one exception is the last statement of the functions that Lua calls, where nothing is left
@@ -12,6 +12,7 @@
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr;
 use std::slice;
 
@@ -19,8 +20,10 @@ use mlua::{IntoLua, Lua, Value, ffi, lua_State};
 
 use super::budget::Unlimited;
 
+mod native;
 mod port;
 
+pub(super) use native::{for_plain_tables, pcall};
 pub(super) use port::{Answer, Called, Port};
 
 /// The values that a function, or the world outside of all functions, has in hand: 1 is the lowest, -1 the highest.
@@ -188,6 +191,16 @@ impl Stack<'_> {
         self.admit();
         // SAFETY: there is room, Lua copies the bytes, and no limit makes it fail.
         unsafe { ffi::lua_pushlstring_(self.state, bytes.as_ptr().cast(), bytes.len()) };
+    }
+
+    /// Pushes a part of the string at `at`; false where it has no such part.
+    pub(super) fn push_part(&mut self, at: c_int, part: Range<usize>, _: &Unlimited<'_>) -> bool {
+        let Some(bytes) = self.bytes(at).and_then(|bytes| bytes.get(part)) else { return false };
+        let (start, len) = (bytes.as_ptr(), bytes.len());
+        self.admit();
+        // SAFETY: there is room, and the string stays on the stack while Lua copies a part of it.
+        unsafe { ffi::lua_pushlstring_(self.state, start.cast(), len) };
+        true
     }
 
     /// Pushes an empty table with room for so many elements and fields.

@@ -131,23 +131,53 @@ fn gsub(lua: &Lua, budget: &Budget, guarded: &Function, args: &MultiValue) -> ml
     };
     let (bytes, pattern) = (subject.as_bytes(), pattern.as_bytes());
     let max = integer(lua, args, 4, Some(bytes.len() as i64 + 1))?;
-    let (is_anchored, rest) = anchored(&pattern);
-    let mut matcher = Matcher::new(&bytes, rest, |steps| budget.charge(steps));
-    let (mut out, mut at, mut count) = (Vec::new(), 0, 0);
-    while count < max {
-        let found = matcher.at(at).map_err(|broken| explained(lua, broken))?;
-        if let Some(found) = &found {
-            count += 1;
+    let mut out = Vec::new();
+    let count = substitute(
+        &bytes,
+        &pattern,
+        max,
+        |steps| budget.charge(steps),
+        &mut out,
+        |found, out| {
             let len = out.len();
-            replace(lua, guarded, &replacement, &bytes, found, &mut out)?;
+            replace(lua, guarded, &replacement, &bytes, found, out)?;
             // Looked at in steps, so that many small ones do not cost a look each.
             if out.len() / RESERVED_STEP != len / RESERVED_STEP {
                 budget.reserve(lua, out.len().saturating_mul(2))?;
             }
+            Ok(())
+        },
+    );
+    let count = count.map_err(|broken| explained(lua, broken))?;
+    budget.reserve(lua, out.len())?;
+    Ok((lua.create_string(out)?, count as f64))
+}
+
+/// Appends `subject` to `out`, with what `replace` appends for each match in its place, `max` of them at most: how many
+/// there were.
+///
+/// # Errors
+/// As [`Matcher::at`], and those of `replace`.
+pub(super) fn substitute<E>(
+    subject: &[u8],
+    pattern: &[u8],
+    max: i64,
+    charge: impl FnMut(usize) -> Result<(), E>,
+    out: &mut Vec<u8>,
+    mut replace: impl FnMut(&Match, &mut Vec<u8>) -> Result<(), E>,
+) -> Result<i64, Broken<E>> {
+    let (is_anchored, rest) = anchored(pattern);
+    let mut matcher = Matcher::new(subject, rest, charge);
+    let (mut at, mut count) = (0, 0);
+    while count < max {
+        let found = matcher.at(at)?;
+        if let Some(found) = &found {
+            count += 1;
+            replace(found, out).map_err(Broken::Refused)?;
         }
         match found {
             Some(found) if !found.whole.is_empty() => at = found.whole.end,
-            _ => match bytes.get(at) {
+            _ => match subject.get(at) {
                 Some(byte) => {
                     out.push(*byte);
                     at += 1;
@@ -159,9 +189,8 @@ fn gsub(lua: &Lua, budget: &Budget, guarded: &Function, args: &MultiValue) -> ml
             break;
         }
     }
-    out.extend_from_slice(bytes.get(at..).unwrap_or_default());
-    budget.reserve(lua, out.len())?;
-    Ok((lua.create_string(out)?, count as f64))
+    out.extend_from_slice(subject.get(at..).unwrap_or_default());
+    Ok(count)
 }
 
 /// Bytes of a result that grow between two looks at what is left of the memory.
@@ -176,7 +205,9 @@ fn replace(
     out: &mut Vec<u8>,
 ) -> mlua::Result<()> {
     let value = match replacement {
-        Replacement::Text(text) => return expand(lua, &text.as_bytes(), subject, found, out),
+        Replacement::Text(text) => {
+            return expand(&text.as_bytes(), subject, found, out).map_err(|text| raised(lua, text));
+        }
         Replacement::Table(table) => {
             let key = captures(lua, subject, found)?.pop_front().unwrap_or(Value::Nil);
             table.get::<Value>(key)?
@@ -205,7 +236,15 @@ fn replace(
 }
 
 /// A replacement text with the captures where it asks for them.
-fn expand(lua: &Lua, text: &[u8], subject: &[u8], found: &Match, out: &mut Vec<u8>) -> mlua::Result<()> {
+///
+/// # Errors
+/// Lua's text, for a capture that there is not.
+pub(super) fn expand(
+    text: &[u8],
+    subject: &[u8],
+    found: &Match,
+    out: &mut Vec<u8>,
+) -> Result<(), &'static str> {
     let mut bytes = text.iter();
     while let Some(&byte) = bytes.next() {
         match byte {
@@ -222,8 +261,8 @@ fn expand(lua: &Lua, text: &[u8], subject: &[u8], found: &Match, out: &mut Vec<u
                         None if index == 0 && found.captures.is_empty() => {
                             out.extend_from_slice(&subject[found.whole.clone()]);
                         }
-                        Some(Capture::Open(_)) => return Err(raised(lua, "unfinished capture")),
-                        None => return Err(raised(lua, "invalid capture index")),
+                        Some(Capture::Open(_)) => return Err("unfinished capture"),
+                        None => return Err("invalid capture index"),
                     }
                 }
                 other => out.push(other),
@@ -258,12 +297,13 @@ fn explained(lua: &Lua, broken: Broken<mlua::Error>) -> mlua::Error {
     }
 }
 
-fn anchored(pattern: &[u8]) -> (bool, &[u8]) {
+/// Whether a pattern is anchored, and the rest of it.
+pub(super) fn anchored(pattern: &[u8]) -> (bool, &[u8]) {
     pattern.strip_prefix(b"^").map_or((false, pattern), |rest| (true, rest))
 }
 
 /// Whether a pattern is more than the bytes it is made of. Lua looks at it as C does.
-fn has_specials(pattern: &[u8]) -> bool {
+pub(super) fn has_specials(pattern: &[u8]) -> bool {
     crate::error::until_nul(pattern).iter().any(|byte| b"^$*+?.([%-".contains(byte))
 }
 

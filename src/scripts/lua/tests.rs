@@ -9,6 +9,7 @@ use crate::resp::Protocol;
 mod calls;
 mod libraries;
 mod library_state;
+mod shortcuts;
 
 /// A server that answers every command with its words, and counts them.
 #[derive(Default)]

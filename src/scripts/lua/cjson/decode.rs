@@ -21,31 +21,30 @@ pub(super) fn decode(call: &Call<'_>, settings: &Settings) -> Result<Value> {
         return Err(call.bad(1, "expected 1 argument"));
     }
     let text = call.string(1)?;
-    let text = text.as_bytes();
-    if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {
-        return Err(call.error("JSON parser does not support UTF-16 or UTF-32"));
-    }
-    let reads_invalid = settings.decode_invalid == 1;
-    let lexer = Lexer { text: &text, at: 0, start: 0, reads_invalid, unescaped: call.output() };
     // What is made is asked of the budget before it is made.
     let unlimited = call.lift();
     let (result, value) = stack::above(call.lua, None, &unlimited, |stack| {
-        let unlimited = &unlimited;
-        Decoder {
-            call,
-            settings,
-            lexer,
-            stack,
-            unlimited,
-            charged: 0,
-            made: 0,
-            slots: 1,
-            open: SmallVec::new(),
-        }
-        .run()
+        above(call, settings, &text.as_bytes(), stack, &unlimited)
     })?;
     result.map_err(|refused| refused.said_by(call))?;
     Ok(value)
+}
+
+/// Leaves the value of a text on top.
+pub(super) fn above<'c>(
+    call: &'c Call<'_>,
+    settings: &Settings,
+    text: &[u8],
+    stack: &mut Stack<'_>,
+    unlimited: &Unlimited<'c>,
+) -> Done<()> {
+    if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {
+        return Err(Refused::Text("JSON parser does not support UTF-16 or UTF-32".to_owned()));
+    }
+    let reads_invalid = settings.decode_invalid == 1;
+    let lexer = Lexer { text, at: 0, start: 0, reads_invalid, unescaped: call.output() };
+    let (charged, made, slots, open) = (0, 0, 1, SmallVec::new());
+    Decoder { call, settings, lexer, stack, unlimited, charged, made, slots, open }.run()
 }
 
 /// A word of JSON.

@@ -20,12 +20,21 @@ pub(super) fn encode(call: &Call<'_>, settings: &Settings) -> Result<Value> {
     }
     // The text grows in an output, which has a bound of its own, and is asked of the budget again before Lua has it.
     let unlimited = call.lift();
-    let (result, text) = stack::above(call.lua, Some(call.value(1)), &unlimited, |stack| {
-        let (out, unlimited, open) = (call.output(), &unlimited, SmallVec::new());
-        Encoder { call, settings, stack, out, slots: 1, open, unlimited }.run()
-    })?;
+    let value = Some(call.value(1));
+    let (result, text) =
+        stack::above(call.lua, value, &unlimited, |stack| above(call, settings, stack, &unlimited))?;
     result.map_err(|refused| refused.said_by(call))?;
     Ok(text)
+}
+
+/// Leaves the text of the value on top in its place.
+pub(super) fn above<'c>(
+    call: &'c Call<'_>,
+    settings: &Settings,
+    stack: &mut Stack<'_>,
+    unlimited: &Unlimited<'c>,
+) -> Done<()> {
+    Encoder { call, settings, stack, out: call.output(), slots: 1, open: SmallVec::new(), unlimited }.run()
 }
 
 struct Encoder<'c, 'l, 's, 'k> {

@@ -8,6 +8,7 @@ mod decode;
 mod encode;
 mod number;
 
+use std::ffi::c_int;
 use std::sync::Arc;
 
 use mlua::{Error, Lua, MultiValue, Result, Table, Value};
@@ -15,9 +16,11 @@ use parking_lot::Mutex;
 
 use super::auxiliary::{Call, Library};
 use super::budget::Budget;
+use super::calls::Server;
+use super::stack::Stack;
 
-/// The table `cjson`.
-pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
+/// The table `cjson`, and its settings.
+pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<(Table, Arc<Mutex<Settings>>)> {
     let library = Library::new(lua, budget)?;
     let settings = Arc::new(Mutex::new(Settings::default()));
 
@@ -42,11 +45,28 @@ pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
         library.add(name, move |call| set(call, &mut kept.lock()))?;
     }
     let kept = Arc::clone(budget);
-    library.add("new", move |call| install(call.lua, &kept))?;
+    library.add("new", move |call| install(call.lua, &kept).map(|(table, _)| table))?;
     library.table.raw_set("null", Value::NULL)?;
     library.table.raw_set("_NAME", "cjson")?;
     library.table.raw_set("_VERSION", "2.1.0")?;
-    Ok(library.table)
+    Ok((library.table, settings))
+}
+
+/// `encode`, above its argument on the stack; `None` where that is not as it should be.
+pub(super) fn encode_shortly(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
+    let call = Call::without_args(server.lua, server.budget);
+    if stack.len() != 1 {
+        return None;
+    }
+    stack.push_copy(1);
+    encode::above(&call, &server.shared.json.lock(), stack, &call.lift()).ok().map(|()| 1)
+}
+
+/// `decode`, in the same way.
+pub(super) fn decode_shortly(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
+    let call = Call::without_args(server.lua, server.budget);
+    let text = if stack.len() == 1 { stack.bytes(1)?.to_vec() } else { return None };
+    decode::above(&call, &server.shared.json.lock(), &text, stack, &call.lift()).ok().map(|()| 1)
 }
 
 /// Why a text or a value is refused.
@@ -77,7 +97,8 @@ impl From<Error> for Refused {
 }
 
 /// What a script can set. An enumeration is the place of its word among those that it may be.
-struct Settings {
+#[derive(Debug)]
+pub(super) struct Settings {
     /// Tables within tables that are encoded.
     encode_depth_max: i32,
     /// Significant digits of a number, from 1 to [`DIGITS_MAX`].

@@ -23,6 +23,10 @@ const ROOM_OF_A_CALL: c_int = ffi::LUA_MINSTACK;
 pub(in super::super) trait Called {
     /// Works on the arguments, which are all that is on the stack, and leaves on top what [`Answer`] says.
     fn call(&mut self, stack: &mut Stack<'_>) -> Answer;
+
+    /// Does what the library function of that number does, on the arguments, which are all that is on the stack: how many
+    /// results it leaves on top; `None`, where that is left to the function itself.
+    fn shorten(&mut self, number: usize, stack: &mut Stack<'_>) -> Option<c_int>;
 }
 
 /// What a call has left on top of the stack.
@@ -82,13 +86,46 @@ impl Port {
         }
     }
 
-    /// Answers one call on `state`; `None` where nobody is there to answer.
+    /// A function of Lua that does what `slow` does, another in Rust, in a shorter way where [`Called::shorten`] does so
+    /// for `number`.
+    pub(in super::super) fn shortened(
+        &self,
+        lua: &Lua,
+        slow: &Function,
+        number: usize,
+    ) -> mlua::Result<Function> {
+        let at = ptr::from_ref(self).cast_mut().cast::<c_void>();
+        // SAFETY: mlua has pushed the function and calls this under protection, onto room for what is pushed. The closure
+        // that is made has the one upvalue of the other in the same place, so that it may become that.
+        unsafe {
+            lua.exec_raw::<Function>(slow, |state| {
+                let function = ffi::lua_tocfunction(state, 1);
+                let is_callback =
+                    !ffi::lua_getupvalue(state, 1, 1).is_null() && ffi::lua_getupvalue(state, 1, 2).is_null();
+                assert!(is_callback, "a function that mlua has made has one upvalue");
+                ffi::lua_pushlightuserdata(state, at);
+                ffi::lua_pushinteger(state, number as ffi::lua_Integer);
+                ffi::lua_pushlightuserdata(
+                    state,
+                    function.map_or(ptr::null_mut(), |function| function as *mut c_void),
+                );
+                ffi::lua_pushcclosure(state, shortened, 4);
+                super::native::alone(state);
+            })
+        }
+    }
+
+    /// Has whoever answers answer on `state`; `None` where nobody is there.
     ///
     /// # Safety
-    /// `state` is that of a function of Lua in C that has just been called, and whose first upvalue points to a live port.
-    unsafe fn answer(state: *mut lua_State) -> Option<Answer> {
+    /// `state` is that of a function of Lua in C that has just been called, and whose upvalue `at` points to a live port.
+    unsafe fn answer<R>(
+        state: *mut lua_State,
+        at: c_int,
+        body: impl FnOnce(&mut dyn Called, &mut Stack<'_>) -> R,
+    ) -> Option<R> {
         // SAFETY: the upvalue is what `install` has put there, and Installed keeps it alive.
-        let port = unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<Self>() };
+        let port = unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(at)).cast::<Self>() };
         // Nobody else finds it meanwhile: there is one reference to it, and this is where it is.
         let slot = port.called.swap(ptr::null_mut(), Relaxed);
         if slot.is_null() {
@@ -100,12 +137,7 @@ impl Port {
         // SAFETY: the state lives while it calls.
         let top = unsafe { ffi::lua_gettop(state) };
         let mut stack = Stack { state, top, room: top + ROOM_OF_A_CALL, lua: PhantomData };
-        let answer = catch_unwind(AssertUnwindSafe(|| {
-            let answer = called.call(&mut stack);
-            assert!(stack.top > 0, "a call leaves something");
-            answer
-        }));
-        match answer {
+        match catch_unwind(AssertUnwindSafe(|| body(&mut **called, &mut stack))) {
             Ok(answer) => {
                 port.called.store(slot, Relaxed);
                 Some(answer)
@@ -117,6 +149,12 @@ impl Port {
             }
         }
     }
+}
+
+fn call(called: &mut dyn Called, stack: &mut Stack<'_>) -> Answer {
+    let answer = called.call(stack);
+    assert!(stack.top > 0, "a call leaves something");
+    answer
 }
 
 /// Keeps a port for as long as the state whose functions point to it.
@@ -135,7 +173,7 @@ impl Drop for Closed<'_> {
 unsafe extern "C-unwind" fn raising(state: *mut lua_State) -> c_int {
     // SAFETY: Lua calls this, with the upvalue that `install` gave it. Nothing here has a destructor when an error is raised.
     unsafe {
-        match Port::answer(state) {
+        match Port::answer(state, 1, call) {
             Some(Answer::Value) => 1,
             Some(Answer::Failure | Answer::Raised) => ffi::lua_error(state),
             None => ffi::luaL_error(state, OUTSIDE.as_ptr()),
@@ -147,11 +185,30 @@ unsafe extern "C-unwind" fn raising(state: *mut lua_State) -> c_int {
 unsafe extern "C-unwind" fn returning(state: *mut lua_State) -> c_int {
     // SAFETY: as above.
     unsafe {
-        match Port::answer(state) {
+        match Port::answer(state, 1, call) {
             Some(Answer::Value | Answer::Failure) => 1,
             Some(Answer::Raised) => ffi::lua_error(state),
             None => ffi::luaL_error(state, OUTSIDE.as_ptr()),
         }
+    }
+}
+
+/// A library function that may be shortened.
+unsafe extern "C-unwind" fn shortened(state: *mut lua_State) -> c_int {
+    // SAFETY: Lua calls this, with the upvalues that `shortened` of a port gave it: the second points to the port, the last
+    // is a function that finds its own upvalue and its arguments as if it had been called itself.
+    unsafe {
+        let top = ffi::lua_gettop(state);
+        let number = ffi::lua_tointeger(state, ffi::lua_upvalueindex(3)) as usize;
+        let results = Port::answer(state, 2, |called, stack| called.shorten(number, stack));
+        if let Some(Some(results)) = results {
+            return results;
+        }
+        ffi::lua_settop(state, top);
+        let function = ffi::lua_touserdata(state, ffi::lua_upvalueindex(4));
+        std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn(*mut lua_State) -> c_int>(function)(
+            state,
+        )
     }
 }
 
