@@ -9,6 +9,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::observers::Observers;
+use super::view::Trial;
 use crate::clock::Deadline;
 use crate::journal::Mutation;
 use crate::state::audience::Audience;
@@ -47,6 +48,8 @@ struct Aftermath {
     garbage: Vec<Object>,
     /// Which of the mutations, events and keys above time alone has brought about, in order.
     by_time: Vec<(Extent, Extent)>,
+    /// While what is done may turn out to take long: here, where a call that is not tried out pays nothing for it.
+    trial: Option<Trial>,
 }
 
 /// How much there is to be told at some moment of a call.
@@ -83,6 +86,17 @@ impl Changes {
     /// Whether nothing has been done yet.
     pub(super) fn are_none(&self) -> bool {
         !self.is_dirty && self.extent() == Extent::default()
+    }
+
+    /// The trial that is under way.
+    #[inline]
+    pub(super) fn trial(&self) -> Option<&Trial> {
+        self.aftermath.as_ref()?.trial.as_ref()
+    }
+
+    /// The same, to be changed, begun or ended.
+    pub(super) fn trial_mut(&mut self) -> &mut Option<Trial> {
+        &mut self.aftermath().trial
     }
 
     /// How much there is to be told so far.

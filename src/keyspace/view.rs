@@ -29,7 +29,7 @@ use crate::state::transaction::{Watch, Watching};
 use crate::types::{Seed, Typed};
 
 pub use survey::Standing;
-use trial::Trial;
+pub(super) use trial::Trial;
 
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +55,6 @@ pub struct View<'k> {
     now: Now,
     database: u16,
     author: ClientId,
-    /// While what is done may turn out to take long.
-    trial: Option<Box<Trial>>,
 }
 
 impl<'k> View<'k> {
@@ -118,8 +116,7 @@ impl<'k> View<'k> {
     ) -> Self {
         let instant = locked.advance(now.lock);
         let changes = Changes::new(keyspace.journal.is_some(), events);
-        let now = now.no_earlier_than(instant);
-        Self { keyspace, locked, hashed, changes, now, database, author: 0, trial: None }
+        Self { keyspace, locked, hashed, changes, now: now.no_earlier_than(instant), database, author: 0 }
     }
 
     /// What finds the elements of this keyspace's objects is seeded by.

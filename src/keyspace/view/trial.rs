@@ -20,7 +20,7 @@ const VALUE_BYTES_MAX: usize = 2048;
 
 /// What keys held before they were changed, in the order in which that came about.
 #[derive(Debug, Default)]
-pub(super) struct Trial {
+pub(in crate::keyspace) struct Trial {
     before: Vec<(u16, Bytes, Option<Before>)>,
     has_given_up: bool,
 }
@@ -42,9 +42,9 @@ enum Value {
 impl View<'_> {
     /// Begins a trial; false where something has been changed already, or one is under way.
     pub fn try_out(&mut self) -> bool {
-        let may_begin = self.trial.is_none() && self.changes.are_none();
+        let may_begin = !self.is_tried_out() && self.changes.are_none();
         if may_begin {
-            self.trial = Some(Box::default());
+            *self.changes.trial_mut() = Some(Trial::default());
         }
         may_begin
     }
@@ -52,24 +52,24 @@ impl View<'_> {
     /// Whether a trial is under way.
     #[inline]
     pub fn is_tried_out(&self) -> bool {
-        self.trial.is_some()
+        self.changes.trial().is_some()
     }
 
     /// What is tried out is not short, or cannot be taken back from here on.
     pub fn give_up(&mut self) {
-        self.trial.iter_mut().for_each(|trial| trial.has_given_up = true);
+        self.changes.trial_mut().iter_mut().for_each(|trial| trial.has_given_up = true);
     }
 
     /// Whether it has been given up.
     pub fn has_given_up(&self) -> bool {
-        self.trial.as_ref().is_some_and(|trial| trial.has_given_up)
+        self.changes.trial().is_some_and(|trial| trial.has_given_up)
     }
 
     /// Keeps what a key holds, which is about to be changed; false where that is too much, or somebody would be told.
     pub fn keep(&mut self, key: &[u8]) -> bool {
-        let Some(mut trial) = self.trial.take() else { return false };
+        let Some(mut trial) = self.changes.trial_mut().take() else { return false };
         let is_kept = self.keep_in(&mut trial, key);
-        self.trial = Some(trial);
+        *self.changes.trial_mut() = Some(trial);
         is_kept
     }
 
@@ -92,12 +92,12 @@ impl View<'_> {
 
     /// Ends a trial: what has been done stays.
     pub fn end_trial(&mut self) {
-        self.trial = None;
+        *self.changes.trial_mut() = None;
     }
 
     /// Ends a trial and puts back what the keys held: it is as if nothing had been done since it began.
     pub fn take_back(&mut self) {
-        let Some(trial) = self.trial.take() else { return };
+        let Some(trial) = self.changes.trial_mut().take() else { return };
         let home = self.database;
         for (database, key, before) in trial.before.into_iter().rev() {
             self.select(database);
