@@ -49,7 +49,7 @@ impl Engine {
     /// The same for its scripts, of which one may do more than its words tell, and for what always takes long.
     pub(super) fn scripts(&self, transaction: &Transaction) -> Scripts {
         let largest = self.shared.keyspace.largest_bytes().saturating_add(transaction.bytes as u64);
-        let (mut work, mut last_unknown, mut keeps_more) = (0_u64, None, false);
+        let (mut work, mut unknown, mut last_unknown, mut keeps_more) = (0_u64, 0, None, false);
         let steps = transaction.queued.iter().filter_map(super::transaction::step);
         for (at, (command, request)) in steps.enumerate() {
             if command.row.flags.has(Flags::ASIDE) {
@@ -61,8 +61,11 @@ impl Engine {
             match commands::work_in_transaction(&self.shared, command, request, largest) {
                 Some(more) => work = work.saturating_add(more),
                 // What a function's library keeps is not put back once the function is over.
-                None if keeps_more => return Scripts::Much,
-                None => (last_unknown, keeps_more) = (Some(at), commands::is_function(command)),
+                None if keeps_more || unknown == UNKNOWN_MAX => return Scripts::Much,
+                None => {
+                    unknown += 1;
+                    (last_unknown, keeps_more) = (Some(at), commands::is_function(command));
+                }
             }
         }
         match last_unknown {
@@ -72,6 +75,9 @@ impl Engine {
         }
     }
 }
+
+/// Scripts that are tried out one after the other: each may take its time before it is given up.
+const UNKNOWN_MAX: usize = 4;
 
 /// How much work the scripts of a transaction may be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

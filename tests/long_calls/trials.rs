@@ -124,12 +124,16 @@ fn a_transaction_stays_where_it_is_until_one_of_its_scripts_turns_out_to_be_long
         assert_eq!(runner.ask(&["WATCH", "k"]).await, "+OK");
         exec(&mut runner, &[INTERPRETED, LOOP, INTERPRETED, "while true do redis.call('incr', KEYS[1]) end"])
             .await;
+        let mut many = Client::of(&server);
+        exec(&mut many, &["local n = 0 while n < 3 do n = n + 1 end return n"; 5]).await;
         let mut other = Client::of(&server);
         assert_eq!(other.ask(&["GET", "k"]).await, "$1");
         assert_eq!(other.line().await, "7", "all that it has done is taken back");
+        assert!(many.has_no_answer().await, "so many are not tried out");
         assert_eq!(other.ask(&["SET", "k", "8"]).await, "+OK");
         assert!(runner.has_no_answer().await);
         let_go();
+        assert_eq!(many.lines().await, ["*5", ":3", ":3", ":3", ":3", ":3"]);
         assert_eq!(runner.line().await, "*-1", "it goes on watching its keys until it begins again");
         assert_eq!(runner.ask(&["GET", "k"]).await, "$1");
         server.assert_laws();

@@ -200,7 +200,11 @@ unsafe extern "C-unwind" fn shortened(state: *mut lua_State) -> c_int {
     unsafe {
         let top = ffi::lua_gettop(state);
         let number = ffi::lua_tointeger(state, ffi::lua_upvalueindex(3)) as usize;
-        let results = Port::answer(state, 2, |called, stack| called.shorten(number, stack));
+        let results = Port::answer(state, 2, |called, stack| {
+            let results = called.shorten(number, stack);
+            assert!(results.is_none_or(|results| (0..=stack.top).contains(&results)), "they are there");
+            results
+        });
         if let Some(Some(results)) = results {
             return results;
         }
