@@ -161,19 +161,9 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     let mut inside = Inside::new(call.view, call.session, call.shared, only_reads);
     inside.may_grow |= may_grow;
-    if is_trial && !inside.try_out(inputs) {
-        inside.end();
-        return Ok(Outcome::Aside);
-    }
     let invocation = Invocation { library: callable.library.id, name: &function.name, inputs, request };
-    let result = call.shared.interpreter.call(invocation, &mut inside, &mut call.reply);
-    let was_long = inside.ends_trial();
-    inside.end();
-    if was_long {
-        callable.trials().was_not_short();
-        return Ok(Outcome::Aside);
-    }
-    result.map(|()| Outcome::Replied)
+    let trial = is_trial.then(|| (inputs, callable.trials()));
+    inside.run(trial, |inside| call.shared.interpreter.call(invocation, inside, &mut call.reply))
 }
 
 fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use super::row::Flags;
+use super::script_cache::Trials;
 #[cfg(feature = "lua")]
 use super::watchdog::Guard;
 use super::{Args, Call, Command, Outcome, Shared, rights, table};
@@ -120,6 +121,31 @@ impl<'c, 'k> Inside<'c, 'k> {
         self.view.select(self.database);
     }
 
+    /// Runs the script as `body` does, to its end. With inputs and its record for a `trial` it is tried out, and to come
+    /// again elsewhere where it cannot be, or has turned out not to be short.
+    ///
+    /// # Errors
+    /// What `body` refuses.
+    #[inline]
+    pub(super) fn run(
+        mut self,
+        trial: Option<(Inputs<'_>, &Trials)>,
+        body: impl FnOnce(&mut Self) -> Result<(), Refusal>,
+    ) -> Result<Outcome, Refusal> {
+        if trial.is_some_and(|(inputs, _)| !self.try_out(inputs)) {
+            self.end();
+            return Ok(Outcome::Aside);
+        }
+        let result = body(&mut self);
+        let has_left = self.ends_trial();
+        self.end();
+        if has_left {
+            trial.iter().for_each(|(_, trials)| trials.was_not_short());
+            return Ok(Outcome::Aside);
+        }
+        result.map(|()| Outcome::Replied)
+    }
+
     /// Somebody looks after the script from here on, and others may see it.
     #[cfg(feature = "lua")]
     pub(super) fn watch(&mut self, function: Option<Function>) -> Arc<dyn Watchdog> {
@@ -133,7 +159,7 @@ impl<'c, 'k> Inside<'c, 'k> {
 
     /// It runs on these inputs where others wait for it, to see whether it is short; false where they are too many for
     /// that, or what it changes could not be taken back.
-    pub(super) fn try_out(&mut self, inputs: Inputs<'_>) -> bool {
+    fn try_out(&mut self, inputs: Inputs<'_>) -> bool {
         let words = (inputs.len() as u64).saturating_mul(INPUT_WORK);
         // What its client reads is remembered at once.
         if inputs.bytes().saturating_add(words) > WORK_MAX || self.session.reads.matter() {
@@ -146,7 +172,7 @@ impl<'c, 'k> Inside<'c, 'k> {
 
     /// Ends the trial, if it was one. True where the script has turned out not to be short: then it is as if it had not run,
     /// or will be when EXEC has taken back what it has done.
-    pub(super) fn ends_trial(&mut self) -> bool {
+    fn ends_trial(&mut self) -> bool {
         let has_left = self.view.has_given_up();
         match self.owns_trial {
             true if has_left => self.view.take_back(),
@@ -169,11 +195,9 @@ impl<'c, 'k> Inside<'c, 'k> {
         if !self.view.is_tried_out() {
             return true;
         }
-        if self.view.has_given_up() || !self.has_time(words) {
-            self.give_up();
-            return false;
-        }
-        let is_kept = command.keep(Request::listed(words), self.view);
+        let is_kept = !self.view.has_given_up()
+            && self.has_time(words)
+            && command.keep(Request::listed(words), self.view);
         if !is_kept {
             self.give_up();
         }

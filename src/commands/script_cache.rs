@@ -10,17 +10,11 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 use ahash::RandomState;
 use dashmap::DashMap;
 use parking_lot::Mutex;
-use sha1::{Digest, Sha1};
 
 use super::{Command, table};
 use crate::error::Refusal;
 use crate::scripts::plain::Program;
-use crate::scripts::{Brief, Effort, Flags as ScriptFlags, Header, effort, header};
-
-/// Hexadecimal digits of a SHA-1.
-pub(super) const SHA_DIGITS: usize = 40;
-/// The SHA-1 of a script's text, in hexadecimal and lower case: as clients send it.
-pub(super) type Sha = [u8; SHA_DIGITS];
+use crate::scripts::{Brief, Effort, Flags as ScriptFlags, Header, Sha, digest, effort, header};
 
 /// A script that has been read.
 #[derive(Debug)]
@@ -36,7 +30,7 @@ pub(super) struct Script {
     text: Box<[u8]>,
     body: usize,
     /// How its trials have ended.
-    trials: Trials,
+    pub(super) trials: Trials,
 }
 
 /// How often a script or a function is not to begin where others wait for it: it has turned out not to be short.
@@ -78,11 +72,6 @@ impl Script {
     /// Whether it may turn out to be short, where its words do not tell.
     pub(super) fn is_worth_a_trial(&self) -> bool {
         self.effort.is_none() && self.trials.is_worth_one()
-    }
-
-    /// It has not been short.
-    pub(super) fn was_not_short(&self) {
-        self.trials.was_not_short();
     }
 
     /// The SHA-1 of its text, as text.
@@ -208,15 +197,6 @@ impl ScriptCache {
     }
 }
 
-/// The SHA-1 of a script's text.
-pub(super) fn digest(text: &[u8]) -> Sha {
-    let mut sha = [0; SHA_DIGITS];
-    for (digits, byte) in sha.as_chunks_mut().0.iter_mut().zip(Sha1::digest(text)) {
-        *digits = [byte >> 4, byte & 15].map(|digit| b"0123456789abcdef"[usize::from(digit)]);
-    }
-    sha
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -263,10 +243,5 @@ mod tests {
         {
             assert!(cache.find(unknown.as_bytes()).is_none());
         }
-    }
-
-    #[test]
-    fn a_digest_is_the_sha1_in_hexadecimal() {
-        assert_eq!(&digest(b"abc"), b"a9993e364706816aba3e25717850c26c9cd0d89d");
     }
 }

@@ -13,14 +13,14 @@ use smallvec::SmallVec;
 use super::inside::Inside;
 use super::interpreter::Run;
 use super::row::{Flags, Group, Row, key, key_count, one_of, text, token};
-use super::script_cache::{SHA_DIGITS, Script, digest};
+use super::script_cache::Script;
 use super::{Args, Call, Command, Outcome, Shared, help};
 use crate::error::Refusal;
 use crate::keyspace::Reach;
 use crate::limits::WORK_MAX;
 use crate::resp::{Reply, Request};
 use crate::scripts::plain::{Program, Raised};
-use crate::scripts::{Inputs, Sizes};
+use crate::scripts::{Inputs, SHA_DIGITS, Sizes, digest};
 use crate::state::running::Unkillable;
 
 const SCRIPT: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE);
@@ -214,25 +214,13 @@ fn run(
     let only_reads = script.flags.no_writes || is_read;
     let mut inside = Inside::new(call.view, call.session, call.shared, only_reads);
     inside.may_grow |= script.flags.allow_oom;
-    if is_trial && !inside.try_out(inputs) {
-        inside.end();
-        return Ok(Outcome::Aside);
-    }
-    let result = match program {
-        Some(program) => run_natively(program, inputs, &mut inside, &mut call.reply)
-            .map_err(|raised| refusal(script, &raised)),
-        None => {
-            let run = Run { script, inputs };
-            call.shared.interpreter.run(run, &mut inside, &mut call.reply)
+    let trial = is_trial.then_some((inputs, &script.trials));
+    inside.run(trial, |inside| match program {
+        Some(program) => {
+            run_natively(program, inputs, inside, &mut call.reply).map_err(|raised| refusal(script, &raised))
         }
-    };
-    let was_long = inside.ends_trial();
-    inside.end();
-    if was_long {
-        script.was_not_short();
-        return Ok(Outcome::Aside);
-    }
-    result.map(|()| Outcome::Replied)
+        None => call.shared.interpreter.run(Run { script, inputs }, inside, &mut call.reply),
+    })
 }
 
 /// The script as it is run natively, if it is plain and does little with these KEYS and ARGV. What may be much is left to the

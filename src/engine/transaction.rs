@@ -4,7 +4,7 @@
 //!         the look at the watches and the last request.
 //! Source  Redis 7.0 `multi.c`.
 
-use super::work::{self, Scripts};
+use super::work::{self, Place};
 use super::{Batch, Engine, Flow};
 use crate::commands::row::Flags;
 use crate::commands::{self, Command, EXEC, Outcome, Shared, table};
@@ -18,17 +18,7 @@ use crate::state::transaction::Transaction;
 /// A request of a transaction, and the command it names.
 type Step<'a> = (&'static Command, Request<'a>);
 
-/// Where a transaction is carried out.
-enum Place {
-    /// Where it came in.
-    Here,
-    /// There, up to that request to see whether it is short.
-    OnTrial { until: usize },
-    /// Where a thread may be held.
-    Elsewhere,
-}
-
-/// How it is.
+/// How a transaction is carried out.
 #[derive(Clone, Copy)]
 struct Manner {
     is_much: bool,
@@ -178,12 +168,14 @@ impl Engine {
         if session.may_be_held {
             return Place::Here;
         }
-        match gathered.runs_scripts.then(|| self.scripts(gathered)) {
-            _ if is_much => Place::Elsewhere,
-            None | Some(Scripts::Little) => Place::Here,
-            // What the session reads is remembered at once.
-            Some(Scripts::Unknown { until }) if !session.reads.matter() => Place::OnTrial { until },
-            Some(Scripts::Unknown { .. } | Scripts::Much) => Place::Elsewhere,
+        match is_much {
+            true => Place::Elsewhere,
+            false if !gathered.runs_scripts => Place::Here,
+            false => match self.place(gathered) {
+                // What the session reads is remembered at once.
+                Place::OnTrial { .. } if session.reads.matter() => Place::Elsewhere,
+                place => place,
+            },
         }
     }
 

@@ -39,21 +39,21 @@ impl Engine {
 
     /// The same for all requests of a transaction, before any shard is locked.
     pub(super) fn is_much_together(&self, transaction: &Transaction) -> bool {
-        // What one request leaves the next one may look at.
-        let largest = self.shared.keyspace.largest_bytes().saturating_add(transaction.bytes as u64);
+        let largest = self.largest_for(transaction);
         let published = transaction.publications.saturating_mul(self.shared.audience.channels.message_work());
         let work = transaction.touches.saturating_mul(largest) / TOUCHES_PER_WORD;
         transaction.is_much || work.saturating_add(published) > WORK_MAX
     }
 
-    /// The same for its scripts, of which one may do more than its words tell, and for what always takes long.
-    pub(super) fn scripts(&self, transaction: &Transaction) -> Scripts {
-        let largest = self.shared.keyspace.largest_bytes().saturating_add(transaction.bytes as u64);
+    /// Where a transaction goes with its scripts, of which one may do more than its words tell, and with what always takes
+    /// long.
+    pub(super) fn place(&self, transaction: &Transaction) -> Place {
+        let largest = self.largest_for(transaction);
         let (mut work, mut unknown, mut last_unknown, mut keeps_more) = (0_u64, 0, None, false);
         let steps = transaction.queued.iter().filter_map(super::transaction::step);
         for (at, (command, request)) in steps.enumerate() {
             if command.row.flags.has(Flags::ASIDE) {
-                return Scripts::Much;
+                return Place::Elsewhere;
             }
             if !command.row.flags.has(Flags::SCRIPT) {
                 continue;
@@ -61,7 +61,7 @@ impl Engine {
             match commands::work_in_transaction(&self.shared, command, request, largest) {
                 Some(more) => work = work.saturating_add(more),
                 // What a function's library keeps is not put back once the function is over.
-                None if keeps_more || unknown == UNKNOWN_MAX => return Scripts::Much,
+                None if keeps_more || unknown == UNKNOWN_MAX => return Place::Elsewhere,
                 None => {
                     unknown += 1;
                     (last_unknown, keeps_more) = (Some(at), commands::is_function(command));
@@ -69,25 +69,31 @@ impl Engine {
             }
         }
         match last_unknown {
-            _ if work > WORK_MAX => Scripts::Much,
-            Some(until) => Scripts::Unknown { until },
-            None => Scripts::Little,
+            _ if work > WORK_MAX => Place::Elsewhere,
+            Some(until) => Place::OnTrial { until },
+            None => Place::Here,
         }
+    }
+
+    /// Bytes of the largest value there may be while a transaction is carried out: what one request leaves the next one may
+    /// look at.
+    fn largest_for(&self, transaction: &Transaction) -> u64 {
+        self.shared.keyspace.largest_bytes().saturating_add(transaction.bytes as u64)
     }
 }
 
 /// Scripts that are tried out one after the other: each may take its time before it is given up.
 const UNKNOWN_MAX: usize = 4;
 
-/// How much work the scripts of a transaction may be.
+/// Where a transaction is carried out.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Scripts {
-    /// Little, or there are none.
-    Little,
-    /// Nobody knows before they have run, the last of them as the request at that place.
-    Unknown { until: usize },
-    /// More than a thread should be held by.
-    Much,
+pub(super) enum Place {
+    /// Where it came in.
+    Here,
+    /// There, up to that request to see whether it is short: the last script of unknown length.
+    OnTrial { until: usize },
+    /// Where a thread may be held.
+    Elsewhere,
 }
 
 /// Bytes that a request may have a value grow to, whatever it was and however little it brings.

@@ -324,7 +324,9 @@ impl<'k> View<'k> {
         if let Some(found) = id
             && held.shard.is_due(found, now)
         {
+            let so_far = self.changes.extent();
             id = held.settle(found, hash, now, usize::MAX, &mut self.changes);
+            self.changes.came_by_time(so_far);
         }
         count(held, id.is_some());
         let stamp = (now.as_millis() / 1000) as u32;

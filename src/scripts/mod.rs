@@ -12,6 +12,7 @@ pub mod library;
 #[cfg(feature = "lua")]
 pub mod lua;
 pub mod plain;
+mod sha;
 
 use crate::resp::Words;
 
@@ -19,6 +20,7 @@ pub use effort::{Brief, Effort, Sizes, effort};
 pub use header::{Flags, Header, header};
 pub use known::{KNOWN, Known};
 pub use lexer::{SCRIPT_BYTES_MAX, TOKENS_MAX};
+pub use sha::{SHA_DIGITS, Sha, digest};
 
 /// What a script or a function is called on.
 #[derive(Clone, Copy, Debug)]

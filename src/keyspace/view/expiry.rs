@@ -48,20 +48,6 @@ impl Held {
         elements_max: usize,
         changes: &mut Changes,
     ) -> Option<EntryId> {
-        let so_far = changes.extent();
-        let left = self.remove_ended(id, hash, now, elements_max, changes);
-        changes.came_by_time(so_far);
-        left
-    }
-
-    fn remove_ended(
-        &mut self,
-        id: EntryId,
-        hash: u64,
-        now: LockTime,
-        elements_max: usize,
-        changes: &mut Changes,
-    ) -> Option<EntryId> {
         if self.shard.deadline(id).is_some_and(|deadline| deadline.has_passed(now)) {
             self.expire(id, hash, changes);
             return None;

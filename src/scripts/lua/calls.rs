@@ -97,7 +97,7 @@ impl Called for Server<'_> {
     }
 
     fn shorten(&mut self, number: usize, stack: &mut Stack<'_>) -> Option<c_int> {
-        SHORTCUTS.get(number).and_then(|shortcut| (shortcut.run)(self, stack))
+        SHORTCUTS.get(number).and_then(|(.., shortcut)| shortcut(self, stack))
     }
 }
 

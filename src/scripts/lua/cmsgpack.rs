@@ -460,13 +460,8 @@ fn push(
             stack.push_table(0, if len <= reader.data.len() { len } else { return None }, limit);
             for _ in 0..len {
                 push(server, reader, stack, limit, depth + 1)?;
-                let is_key = match stack.kind(-1) {
-                    Kind::Nil => false,
-                    Kind::Number => !stack.number(-1).is_nan(),
-                    _ => true,
-                };
-                push(server, reader, stack, limit, depth + 1).filter(|()| is_key)?;
-                stack.set_field(-3, limit);
+                push(server, reader, stack, limit, depth + 1)?;
+                stack.set_field(-3, limit).then_some(())?;
             }
         }
     }

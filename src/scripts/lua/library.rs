@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
-use sha1::{Digest, Sha1};
 
 use super::calls::Level;
 use super::fault::{error_table, refused};
 use super::sandbox::Shared;
 use crate::number::double::Text;
 use crate::resp::Protocol;
+use crate::scripts::digest;
 
 /// What a script can learn of the server it runs in.
 #[derive(Clone, Copy, Debug)]
@@ -93,17 +93,8 @@ fn sha1hex(lua: &Lua, args: MultiValue) -> mlua::Result<LuaString> {
         return Err(refused("wrong number of arguments"));
     }
     let text = args.front().and_then(|value| lua.coerce_string(value.clone()).transpose()).transpose()?;
-    let digest = match &text {
-        Some(text) => Sha1::digest(&*text.as_bytes()),
-        None => Sha1::digest(b""),
-    };
-    lua.create_string(hexadecimal(&digest))
-}
-
-/// Bytes as hexadecimal digits.
-pub(super) fn hexadecimal(bytes: &[u8]) -> Vec<u8> {
-    let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    let digest = text.map_or_else(|| digest(b""), |text| digest(&text.as_bytes()));
+    lua.create_string(digest)
 }
 
 fn set_repl(lua: &Lua, args: MultiValue) -> mlua::Result<()> {

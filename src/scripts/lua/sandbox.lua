@@ -7,9 +7,9 @@
 local own, real = ...
 
 local error, getmetatable, load, loadstring, next, pairs = error, getmetatable, load, loadstring, next, pairs
-local pcall, rawequal, rawget, rawset, select, setfenv = pcall, rawequal, rawget, rawset, select, setfenv
+local rawget, rawset, select, setfenv = rawget, rawset, select, setfenv
 local setmetatable, tostring, type, unpack, xpcall = setmetatable, tostring, type, unpack, xpcall
-local collectgarbage, tonumber = collectgarbage, tonumber
+local collectgarbage = collectgarbage
 local concat, insert, sort = table.concat, table.insert, table.sort
 local resume, create = coroutine.resume, coroutine.create
 local is_native, for_plain_tables, poll, passed = own.is_native, own.for_plain_tables, own.poll, own.passed
@@ -93,17 +93,13 @@ end, FEW)
 
 -- Errors that are caught.
 
--- Lua's pcall has room for few results; more of them go in a table.
+-- Lua's xpcall has room for few results; more of them go in a table.
 local FEW_RESULTS = 15
 
 local function pack(...)
     local count = select('#', ...)
     if count <= FEW_RESULTS then return nil, ... end
     return { count = count, ... }
-end
-
-local function rest(_, ...)
-    return ...
 end
 
 real.pcall = own.pcall

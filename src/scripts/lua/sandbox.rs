@@ -147,10 +147,10 @@ impl Sandbox {
         redis.raw_set("pcall", pcall)?;
         library::install(lua, &redis, &shared, host)?;
         globals.raw_set("redis", &redis)?;
-        for (number, shortcut) in SHORTCUTS.iter().enumerate() {
-            let library: Table = globals.raw_get(shortcut.library)?;
-            let slow: Function = library.raw_get(shortcut.name)?;
-            library.raw_set(shortcut.name, port.shortened(lua, &slow, number)?)?;
+        for (number, (library, name, _)) in SHORTCUTS.iter().enumerate() {
+            let library: Table = globals.raw_get(*library)?;
+            let slow: Function = library.raw_get(*name)?;
+            library.raw_set(*name, port.shortened(lua, &slow, number)?)?;
         }
         // Valkey's name for the same.
         globals.raw_set("server", &redis)?;
@@ -184,9 +184,7 @@ fn own(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Table> {
         },
         other => Ok(other),
     };
-    let caught = lua.create_function(caught)?;
-    own.raw_set("pcall", stack::pcall(lua, &caught)?)?;
-    own.raw_set("caught", caught)?;
+    own.raw_set("pcall", stack::pcall(lua, &lua.create_function(caught)?)?)?;
     let for_plain_tables = |lua: &Lua, (own, ours, few): (Function, Function, Option<u32>)| {
         stack::for_plain_tables(lua, &own, &ours, few)
     };

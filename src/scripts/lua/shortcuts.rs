@@ -5,52 +5,37 @@
 
 use std::ffi::c_int;
 
-use sha1::{Digest, Sha1};
-
+use super::auxiliary::BYTES_PER_STEP;
 use super::calls::Server;
-use super::patterns::{Capture, Match, Matcher};
+use super::patterns::Capture;
 use super::stack::{Kind, Stack};
-use super::strings::{anchored, expand, has_specials, substitute};
+use super::strings::{Mode, expand, first_match, substitute};
 use super::{bit, cjson, cmsgpack, convert, library};
+use crate::scripts::digest;
 
-/// A function and its shorter way.
-pub(super) struct Shortcut {
-    /// The library that it is in.
-    pub(super) library: &'static str,
-    /// Its name.
-    pub(super) name: &'static str,
-    /// Leaves the results on top, above the arguments: how many; `None`, where the function itself is to do it.
-    pub(super) run: fn(&Server<'_>, &mut Stack<'_>) -> Option<c_int>,
-}
+/// Leaves the results of a function on top, above the arguments: how many; `None`, where the function itself is to do it.
+pub(super) type Shortcut = fn(&Server<'_>, &mut Stack<'_>) -> Option<c_int>;
 
-type Run = fn(&Server<'_>, &mut Stack<'_>) -> Option<c_int>;
-
-const fn shortcut(library: &'static str, name: &'static str, run: Run) -> Shortcut {
-    Shortcut { library, name, run }
-}
-
-/// All of them.
-pub(super) const SHORTCUTS: &[Shortcut] = &[
-    shortcut("string", "find", |server, stack| search(server, stack, true)),
-    shortcut("string", "match", |server, stack| search(server, stack, false)),
-    shortcut("string", "gsub", replaced),
-    shortcut("string", "rep", repeated),
-    shortcut("bit", "band", |_, stack| combined(stack, |left, right| left & right)),
-    shortcut("bit", "bor", |_, stack| combined(stack, |left, right| left | right)),
-    shortcut("bit", "bxor", |_, stack| combined(stack, |left, right| left ^ right)),
-    shortcut("bit", "lshift", |_, stack| combined(stack, |word, by| word << (by & 31))),
-    shortcut("bit", "rshift", |_, stack| combined(stack, |word, by| word >> (by & 31))),
-    shortcut("cjson", "encode", cjson::encode_shortly),
-    shortcut("cjson", "decode", cjson::decode_shortly),
-    shortcut("cmsgpack", "pack", cmsgpack::pack_shortly),
-    shortcut("cmsgpack", "unpack", cmsgpack::unpack_shortly),
-    shortcut("redis", "sha1hex", sha1hex),
-    shortcut("redis", "status_reply", status_reply),
-    shortcut("redis", "error_reply", error_reply),
+/// All of them: library, name, and the shorter way.
+pub(super) const SHORTCUTS: &[(&str, &str, Shortcut)] = &[
+    ("string", "find", |server, stack| search(server, stack, true)),
+    ("string", "match", |server, stack| search(server, stack, false)),
+    ("string", "gsub", replaced),
+    ("string", "rep", repeated),
+    ("bit", "band", |_, stack| combined(stack, |left, right| left & right)),
+    ("bit", "bor", |_, stack| combined(stack, |left, right| left | right)),
+    ("bit", "bxor", |_, stack| combined(stack, |left, right| left ^ right)),
+    ("bit", "lshift", |_, stack| combined(stack, |word, by| word << (by & 31))),
+    ("bit", "rshift", |_, stack| combined(stack, |word, by| word >> (by & 31))),
+    ("cjson", "encode", cjson::encode_shortly),
+    ("cjson", "decode", cjson::decode_shortly),
+    ("cmsgpack", "pack", cmsgpack::pack_shortly),
+    ("cmsgpack", "unpack", cmsgpack::unpack_shortly),
+    ("redis", "sha1hex", sha1hex),
+    ("redis", "status_reply", status_reply),
+    ("redis", "error_reply", error_reply),
 ];
 
-/// Bytes of copying that are about one instruction.
-const BYTES_PER_STEP: usize = 64;
 /// The longest text that is made here; what is longer is asked of the budget first.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
@@ -62,18 +47,8 @@ fn search(server: &Server<'_>, stack: &mut Stack<'_>, is_find: bool) -> Option<c
         _ => return None,
     };
     let (subject, pattern) = (stack.bytes(1)?, stack.bytes(2)?);
-    // Below zero it counts from the end.
-    let first = if first < 0 { first.saturating_add_unsigned(subject.len() as u64 + 1) } else { first };
-    let start = usize::try_from(first.saturating_sub(1)).unwrap_or(0).min(subject.len());
-    let found = if is_find && !has_specials(pattern) {
-        server.budget.charge((subject.len() - start + pattern.len()) / BYTES_PER_STEP).ok()?;
-        let at = place(&subject[start..], pattern).map(|at| start + at);
-        at.map(|at| Match { whole: at..at + pattern.len(), captures: Default::default() })
-    } else {
-        let (is_anchored, rest) = anchored(pattern);
-        let mut matcher = Matcher::new(subject, rest, |steps| server.budget.charge(steps));
-        matcher.from(start, is_anchored).ok()?
-    };
+    let mode = Mode { is_find, is_plain: false };
+    let found = first_match(subject, pattern, first, mode, |steps| server.budget.charge(steps)).ok()?;
     let limit = server.budget.lift(server.lua);
     let Some(found) = found else {
         stack.push_nil();
@@ -98,18 +73,6 @@ fn search(server: &Server<'_>, stack: &mut Stack<'_>, is_find: bool) -> Option<c
     }
     Some(stack.len() - floor)
 }
-
-/// Where `part` is first.
-fn place(text: &[u8], part: &[u8]) -> Option<usize> {
-    // To prepare a fast search takes longer than a slow one of so little.
-    if part.is_empty() || text.len() > FEW_BYTES {
-        return memchr::memmem::find(text, part);
-    }
-    text.windows(part.len()).position(|window| window == part)
-}
-
-/// Bytes that are searched in no time.
-const FEW_BYTES: usize = 64;
 
 /// `gsub` with a text.
 fn replaced(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
@@ -159,8 +122,7 @@ fn combined(stack: &mut Stack<'_>, combine: fn(u32, u32) -> u32) -> Option<c_int
 fn sha1hex(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
     let text = if stack.len() == 1 { stack.bytes(1)? } else { return None };
     server.budget.charge(text.len()).ok()?;
-    let digits = library::hexadecimal(&Sha1::digest(text));
-    stack.push_bytes(&digits, &server.budget.lift(server.lua));
+    stack.push_bytes(&digest(text), &server.budget.lift(server.lua));
     Some(1)
 }
 

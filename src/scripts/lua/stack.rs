@@ -314,8 +314,9 @@ impl Stack<'_> {
         self.top -= 1;
     }
 
-    /// Puts the value on top into the table at `at`, under the key below it; a key that no table can have is passed over.
-    pub(super) fn set_field(&mut self, at: c_int, _: &Unlimited<'_>) {
+    /// Puts the value on top into the table at `at`, under the key below it; false, and it is passed over, for a key that no
+    /// table can have.
+    pub(super) fn set_field(&mut self, at: c_int, _: &Unlimited<'_>) -> bool {
         let table = self.table(at);
         let is_key = match self.kind(-2) {
             Kind::Nil => false,
@@ -323,11 +324,13 @@ impl Stack<'_> {
             _ => true,
         };
         if !is_key || table + 2 > self.top {
-            return self.pop(2);
+            self.pop(2);
+            return false;
         }
         // SAFETY: the place holds a table below key and value, the key is neither nil nor NaN; no limit makes it fail.
         unsafe { ffi::lua_rawset(self.state, table) };
         self.top -= 2;
+        true
     }
 
     /// Replaces the key on top by the one that follows in the table at `at`, and its value; takes it away after the last.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
 
+use super::auxiliary::BYTES_PER_STEP;
 use super::budget::Budget;
 use super::fault::{bad_argument, raised};
 use super::patterns::{Broken, Capture, Match, Matcher};
@@ -37,9 +38,6 @@ pub(super) fn install(
     string.raw_set("rep", lua.create_function(move |lua, args| rep(lua, &own, &args))?)
 }
 
-/// Bytes of copying that are about one instruction.
-const BYTES_PER_STEP: usize = 64;
-
 fn rep(lua: &Lua, budget: &Budget, args: &MultiValue) -> mlua::Result<LuaString> {
     let text = string(lua, args, 1)?;
     let count = integer(lua, args, 2, None)?;
@@ -58,19 +56,10 @@ fn search(lua: &Lua, budget: &Budget, args: &MultiValue, is_find: bool) -> mlua:
     let pattern = string(lua, args, 2)?;
     let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());
     let start = integer(lua, args, 3, Some(1))?;
-    // Below zero it counts from the end.
-    let start = if start < 0 { start.saturating_add_unsigned(subject.len() as u64 + 1) } else { start };
-    let start = usize::try_from(start.saturating_sub(1)).unwrap_or(0).min(subject.len());
-    if is_find && (args.get(3).is_some_and(truth) || !has_specials(&pattern)) {
-        budget.charge((subject.len() - start + pattern.len()) / BYTES_PER_STEP)?;
-        return match memchr::memmem::find(&subject[start..], &pattern) {
-            Some(at) => span(start + at, start + at + pattern.len()),
-            None => Ok(MultiValue::from_iter([Value::Nil])),
-        };
-    }
-    let (is_anchored, rest) = anchored(&pattern);
-    let mut matcher = Matcher::new(&subject, rest, |steps| budget.charge(steps));
-    let Some(found) = matcher.from(start, is_anchored).map_err(|broken| explained(lua, broken))? else {
+    let is_plain = is_find && args.get(3).is_some_and(truth);
+    let mode = Mode { is_find, is_plain };
+    let found = first_match(&subject, &pattern, start, mode, |steps| budget.charge(steps));
+    let Some(found) = found.map_err(|broken| explained(lua, broken))? else {
         return Ok(MultiValue::from_iter([Value::Nil]));
     };
     if !is_find {
@@ -82,6 +71,49 @@ fn search(lua: &Lua, budget: &Budget, args: &MultiValue, is_find: bool) -> mlua:
     }
     Ok(values)
 }
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mode {
+    /// A place: `find`; not what is there.
+    pub(super) is_find: bool,
+    /// The pattern as it is written.
+    pub(super) is_plain: bool,
+}
+
+/// The first match from byte `first` on, counted from 1, and from the end below zero.
+///
+/// # Errors
+/// As [`Matcher::at`].
+pub(super) fn first_match<E>(
+    subject: &[u8],
+    pattern: &[u8],
+    first: i64,
+    mode: Mode,
+    mut charge: impl FnMut(usize) -> Result<(), E>,
+) -> Result<Option<Match>, Broken<E>> {
+    let first = if first < 0 { first.saturating_add_unsigned(subject.len() as u64 + 1) } else { first };
+    let start = usize::try_from(first.saturating_sub(1)).unwrap_or(0).min(subject.len());
+    if mode.is_find && (mode.is_plain || !has_specials(pattern)) {
+        charge((subject.len() - start + pattern.len()) / BYTES_PER_STEP).map_err(Broken::Refused)?;
+        let at = place(&subject[start..], pattern).map(|at| start + at);
+        return Ok(at.map(|at| Match { whole: at..at + pattern.len(), captures: Default::default() }));
+    }
+    let (is_anchored, rest) = anchored(pattern);
+    Matcher::new(subject, rest, charge).from(start, is_anchored)
+}
+
+/// Where `part` is first.
+fn place(text: &[u8], part: &[u8]) -> Option<usize> {
+    // To prepare a fast search takes longer than a slow one of so little.
+    if part.is_empty() || text.len() > FEW_BYTES {
+        return memchr::memmem::find(text, part);
+    }
+    text.windows(part.len()).position(|window| window == part)
+}
+
+/// Bytes that are searched in no time.
+const FEW_BYTES: usize = 64;
 
 fn span(start: usize, end: usize) -> mlua::Result<MultiValue> {
     Ok(MultiValue::from_iter([Value::Number(start as f64 + 1.0), Value::Number(end as f64)]))
@@ -298,12 +330,12 @@ fn explained(lua: &Lua, broken: Broken<mlua::Error>) -> mlua::Error {
 }
 
 /// Whether a pattern is anchored, and the rest of it.
-pub(super) fn anchored(pattern: &[u8]) -> (bool, &[u8]) {
+fn anchored(pattern: &[u8]) -> (bool, &[u8]) {
     pattern.strip_prefix(b"^").map_or((false, pattern), |rest| (true, rest))
 }
 
 /// Whether a pattern is more than the bytes it is made of. Lua looks at it as C does.
-pub(super) fn has_specials(pattern: &[u8]) -> bool {
+fn has_specials(pattern: &[u8]) -> bool {
     crate::error::until_nul(pattern).iter().any(|byte| b"^$*+?.([%-".contains(byte))
 }
 

@@ -26,14 +26,38 @@ pub(in super::super) fn for_plain_tables(
                 ffi::lua_pushnil(state);
             }
             ffi::lua_pushvalue(state, 2);
-            let function = ffi::lua_tocfunction(state, 1);
-            let address = function.map_or(ptr::null_mut(), |function| function as *mut c_void);
-            assert!(!address.is_null(), "a function in C");
-            ffi::lua_pushlightuserdata(state, address);
+            push_address(state);
             ffi::lua_pushinteger(state, few.map_or(ANY, |few| few as ffi::lua_Integer));
             ffi::lua_pushcclosure(state, plainly, 4);
             alone(state);
         })
+    }
+}
+
+/// Pushes the address of the function in C that is the lowest value.
+///
+/// # Safety
+/// There is such a value, and room for another.
+pub(super) unsafe fn push_address(state: *mut lua_State) {
+    // SAFETY: as the caller says.
+    unsafe {
+        let function = ffi::lua_tocfunction(state, 1);
+        let address = function.map_or(ptr::null_mut(), |function| function as *mut c_void);
+        assert!(!address.is_null(), "a function in C");
+        ffi::lua_pushlightuserdata(state, address);
+    }
+}
+
+/// Calls the function whose address is upvalue `at`, as if Lua had called it.
+///
+/// # Safety
+/// `state` is that of a function of Lua in C that has its arguments on the stack, and whose upvalue `push_address` has
+/// pushed. What the function finds among its upvalues is there, too. An error of Lua passes this.
+pub(super) unsafe fn become_upvalue(state: *mut lua_State, at: c_int) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe {
+        let address = ffi::lua_touserdata(state, ffi::lua_upvalueindex(at));
+        transmute::<*mut c_void, ffi::lua_CFunction>(address)(state)
     }
 }
 
@@ -61,8 +85,7 @@ unsafe extern "C-unwind" fn plainly(state: *mut lua_State) -> c_int {
         let is_odd = || few != ANY && ffi::lua_iscfunction(state, 2) != 0;
         let is_plain = || ffi::lua_getmetatable(state, 1) == 0 && is_few() && !is_odd();
         if ffi::lua_type(state, 1) != ffi::LUA_TTABLE || is_plain() {
-            let address = ffi::lua_touserdata(state, ffi::lua_upvalueindex(3));
-            return transmute::<*mut c_void, ffi::lua_CFunction>(address)(state);
+            return become_upvalue(state, 3);
         }
         // Without the metatable.
         ffi::lua_settop(state, top);

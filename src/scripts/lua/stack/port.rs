@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use mlua::{Function, Lua, ffi, lua_State};
 use parking_lot::Mutex;
 
-use super::Stack;
+use super::{Stack, native};
 
 /// Values that a function finds room for when Lua calls it.
 const ROOM_OF_A_CALL: c_int = ffi::LUA_MINSTACK;
@@ -99,18 +99,14 @@ impl Port {
         // that is made has the one upvalue of the other in the same place, so that it may become that.
         unsafe {
             lua.exec_raw::<Function>(slow, |state| {
-                let function = ffi::lua_tocfunction(state, 1);
                 let is_callback =
                     !ffi::lua_getupvalue(state, 1, 1).is_null() && ffi::lua_getupvalue(state, 1, 2).is_null();
                 assert!(is_callback, "a function that mlua has made has one upvalue");
                 ffi::lua_pushlightuserdata(state, at);
                 ffi::lua_pushinteger(state, number as ffi::lua_Integer);
-                ffi::lua_pushlightuserdata(
-                    state,
-                    function.map_or(ptr::null_mut(), |function| function as *mut c_void),
-                );
+                native::push_address(state);
                 ffi::lua_pushcclosure(state, shortened, 4);
-                super::native::alone(state);
+                native::alone(state);
             })
         }
     }
@@ -209,10 +205,7 @@ unsafe extern "C-unwind" fn shortened(state: *mut lua_State) -> c_int {
             return results;
         }
         ffi::lua_settop(state, top);
-        let function = ffi::lua_touserdata(state, ffi::lua_upvalueindex(4));
-        std::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn(*mut lua_State) -> c_int>(function)(
-            state,
-        )
+        native::become_upvalue(state, 4)
     }
 }
 
