@@ -99,6 +99,7 @@ struct Cell(Mutex<Held>);
 
 /// What a shard's mutex guards.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Held {
     pub(crate) shard: Shard,
     observers: Observers,

@@ -20,8 +20,11 @@ use crate::types::{Object, Seed};
 use crate::wheel::{Step, Timers, Wheel};
 
 /// One shard.
+// In this order, for a script looks at the time of every shard, and finds it beside the lock.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Shard {
+    time: LockTime,
     arena: Arena,
     wheel: Wheel,
     /// Values that are not strings, by the number that their entries hold.
@@ -36,7 +39,6 @@ pub struct Shard {
     table_of: Vec<u16>,
     /// The database of each table.
     database_of: Vec<u16>,
-    time: LockTime,
 }
 
 /// An entry of one shard, valid until the entry is removed or gets another id.
@@ -71,6 +73,7 @@ impl Shard {
         assert!((1..=DATABASES_MAX).contains(&databases), "{databases} databases");
         let numbers: Vec<u16> = (0..databases as u16).collect();
         Self {
+            time: LockTime::from_millis(0),
             arena: Arena::new(),
             wheel: Wheel::new(),
             objects: Slab::new(),
@@ -80,7 +83,6 @@ impl Shard {
             tables: std::iter::repeat_with(Keys::default).take(databases).collect(),
             table_of: numbers.clone(),
             database_of: numbers,
-            time: LockTime::from_millis(0),
         }
     }
 

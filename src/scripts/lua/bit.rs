@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use mlua::{Lua, LuaString, Result, Table};
+use smallvec::SmallVec;
 
 use super::auxiliary::{Call, Library, to_number};
 use super::budget::Budget;
@@ -59,11 +60,19 @@ fn shift(call: &Call<'_>, shift: fn(u32, u32) -> u32) -> Result<f64> {
     Ok(signed(shift(number, by)))
 }
 
-/// The last digits in hexadecimal: eight, or as many as asked for; in capitals for a negative number of digits.
+/// The last digits in hexadecimal: eight, or as many as asked for.
 fn tohex(call: &Call<'_>) -> Result<LuaString> {
     let number = word(call, 1)?;
-    let count = if call.len() < 2 { 8 } else { word(call, 2)? as i32 };
-    let text = if count < 0 { format!("{number:08X}") } else { format!("{number:08x}") };
-    let count = count.unsigned_abs().min(8) as usize;
-    call.lua.create_string(&text.as_bytes()[8 - count..])
+    let count = if call.len() < 2 { HEX_DIGITS } else { word(call, 2)? as i32 };
+    call.lua.create_string(hex(number, count))
+}
+
+/// Digits of a word in hexadecimal.
+pub(super) const HEX_DIGITS: i32 = 8;
+
+/// The last `count` digits of a word, all of them at most; in capitals for a negative number of digits.
+pub(super) fn hex(word: u32, count: i32) -> SmallVec<[u8; HEX_DIGITS as usize]> {
+    let digits = if count < 0 { b"0123456789ABCDEF" } else { b"0123456789abcdef" };
+    let count = count.unsigned_abs().min(HEX_DIGITS as u32);
+    (0..count).rev().map(|place| digits[(word >> (4 * place)) as usize & 0xf]).collect()
 }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::budget::Budget;
 use super::convert;
 use super::sandbox::Shared;
-use super::shortcuts::SHORTCUTS;
+use super::shortcuts::{self, SHORTCUTS};
 use super::stack::{Answer, Called, Kind, Stack};
 use crate::number::double::Text;
 use crate::resp::Protocol;
@@ -97,7 +97,10 @@ impl Called for Server<'_> {
     }
 
     fn shorten(&mut self, number: usize, stack: &mut Stack<'_>) -> Option<c_int> {
-        SHORTCUTS.get(number).and_then(|(.., shortcut)| shortcut(self, stack))
+        match SHORTCUTS.get(number) {
+            Some((.., shortcut)) => shortcut(self, stack),
+            None => shortcuts::next_match(self, stack),
+        }
     }
 }
 

@@ -134,7 +134,6 @@ impl Sandbox {
                 Ok(Value::Error(Box::new(Fault::Raised { value: error, place: fault::place(lua) }.into())))
             })?,
         ))?;
-        strings::install(lua, &globals.raw_get("string")?, budget, &guarded)?;
         globals.raw_set("bit", bit::install(lua, budget)?)?;
         let (json, settings) = cjson::install(lua, budget)?;
         globals.raw_set("cjson", json)?;
@@ -142,6 +141,7 @@ impl Sandbox {
         globals.raw_set("struct", structs::install(lua, budget)?)?;
         let shared = Arc::new(Shared { json: settings, ..Shared::default() });
         let (port, call, pcall) = Port::install(lua)?;
+        strings::install(lua, &globals.raw_get("string")?, budget, &guarded, &port)?;
         let redis = lua.create_table()?;
         redis.raw_set("call", call)?;
         redis.raw_set("pcall", pcall)?;

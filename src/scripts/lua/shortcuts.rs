@@ -7,10 +7,10 @@ use std::ffi::c_int;
 
 use super::auxiliary::BYTES_PER_STEP;
 use super::calls::Server;
-use super::patterns::Capture;
+use super::patterns::{Capture, Match};
 use super::stack::{Kind, Stack};
-use super::strings::{Mode, expand, first_match, substitute};
-use super::{bit, cjson, cmsgpack, convert, library};
+use super::strings::{Mode, expand, first_match, match_from, substitute};
+use super::{bit, cjson, cmsgpack, convert, library, structs};
 use crate::scripts::digest;
 
 /// Leaves the results of a function on top, above the arguments: how many; `None`, where the function itself is to do it.
@@ -27,14 +27,20 @@ pub(super) const SHORTCUTS: &[(&str, &str, Shortcut)] = &[
     ("bit", "bxor", |_, stack| combined(stack, |left, right| left ^ right)),
     ("bit", "lshift", |_, stack| combined(stack, |word, by| word << (by & 31))),
     ("bit", "rshift", |_, stack| combined(stack, |word, by| word >> (by & 31))),
+    ("bit", "tohex", to_hex),
     ("cjson", "encode", cjson::encode_shortly),
     ("cjson", "decode", cjson::decode_shortly),
     ("cmsgpack", "pack", cmsgpack::pack_shortly),
     ("cmsgpack", "unpack", cmsgpack::unpack_shortly),
+    ("struct", "pack", structs::pack_shortly),
+    ("struct", "unpack", structs::unpack_shortly),
     ("redis", "sha1hex", sha1hex),
     ("redis", "status_reply", status_reply),
     ("redis", "error_reply", error_reply),
 ];
+
+/// The number of what goes on in a text for `gmatch`: the one behind them.
+pub(super) const NEXT_MATCH: usize = SHORTCUTS.len();
 
 /// The longest text that is made here; what is longer is asked of the budget first.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
@@ -49,19 +55,41 @@ fn search(server: &Server<'_>, stack: &mut Stack<'_>, is_find: bool) -> Option<c
     let (subject, pattern) = (stack.bytes(1)?, stack.bytes(2)?);
     let mode = Mode { is_find, is_plain: false };
     let found = first_match(subject, pattern, first, mode, |steps| server.budget.charge(steps)).ok()?;
-    let limit = server.budget.lift(server.lua);
     let Some(found) = found else {
         stack.push_nil();
         return Some(1);
     };
-    let floor = stack.len();
-    if !stack.reserve(2 + found.captures.len() as c_int, &limit) {
+    if !is_find {
+        return push_captures(server, stack, found);
+    }
+    stack.push_number(found.whole.start as f64 + 1.0);
+    stack.push_number(found.whole.end as f64);
+    let captures = if found.captures.is_empty() { 0 } else { push_captures(server, stack, found)? };
+    Some(2 + captures)
+}
+
+/// What a function of `gmatch` does, of text, pattern and how far it is: its results, and how far it is then.
+pub(super) fn next_match(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
+    let (subject, pattern) = (stack.bytes(1)?, stack.bytes(2)?);
+    let found = match_from(subject, pattern, stack.number(3) as usize, |steps| server.budget.charge(steps));
+    let (results, end) = match found.ok()? {
+        Some((found, end)) => (push_captures(server, stack, found)?, end as f64),
+        None => {
+            stack.push_nil();
+            (1, f64::INFINITY)
+        }
+    };
+    stack.push_number(end);
+    Some(results + 1)
+}
+
+/// Pushes the captures of a match in the text that is the lowest value, or all of the match where it has none.
+fn push_captures(server: &Server<'_>, stack: &mut Stack<'_>, found: Match) -> Option<c_int> {
+    let (floor, limit) = (stack.len(), server.budget.lift(server.lua));
+    if !stack.reserve(found.captures.len() as c_int + 2, &limit) {
         return None;
     }
-    if is_find {
-        stack.push_number(found.whole.start as f64 + 1.0);
-        stack.push_number(found.whole.end as f64);
-    } else if found.captures.is_empty() {
+    if found.captures.is_empty() {
         stack.push_part(1, found.whole, &limit);
     }
     for capture in &found.captures {
@@ -116,6 +144,20 @@ fn combined(stack: &mut Stack<'_>, combine: fn(u32, u32) -> u32) -> Option<c_int
     }
     let [left, right] = [1, 2].map(|at| bit::low_word(stack.number(at)));
     stack.push_number(bit::signed(combine(left, right)));
+    Some(1)
+}
+
+fn to_hex(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
+    let count = match stack.len() {
+        1 => bit::HEX_DIGITS,
+        2 if stack.kind(2) == Kind::Number => bit::low_word(stack.number(2)) as i32,
+        _ => return None,
+    };
+    if stack.kind(1) != Kind::Number {
+        return None;
+    }
+    let digits = bit::hex(bit::low_word(stack.number(1)), count);
+    stack.push_bytes(&digits, &server.budget.lift(server.lua));
     Some(1)
 }
 

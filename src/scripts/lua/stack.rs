@@ -1,6 +1,6 @@
 //! Lua's own stack: what every script needs of it, without a handle and a protected call for every value.
 //!
-//! Owns    every `unsafe` of the interpreter, with [`port`] and [`native`]. What is done here for each script and each
+//! Owns    every `unsafe` of the interpreter, with [`port`], [`native`] and [`iterator`]. What is done here for each script and each
 //!         `redis.call`, mlua does too, at a multiple of the price: `benches/README.md` has the figures.
 //! Rule    nothing here raises an error of Lua, which would leave Rust by a jump: values are checked before Lua looks at
 //!         them, room is made before it is used, and whatever takes memory wants to see that the limit is lifted
@@ -20,6 +20,7 @@ use mlua::{IntoLua, Lua, Value, ffi, lua_State};
 
 use super::budget::Unlimited;
 
+mod iterator;
 mod native;
 mod port;
 
@@ -123,6 +124,9 @@ impl Drop for Cleared<'_> {
 impl Stack<'_> {
     /// Makes room for so many values more; false where Lua has none.
     pub(super) fn reserve(&mut self, values: c_int, _: &Unlimited<'_>) -> bool {
+        if self.top + values <= self.room {
+            return true;
+        }
         // SAFETY: the state lives; without a limit of memory the stack grows or is too long, and no error is raised.
         let is_fine = unsafe { ffi::lua_checkstack(self.state, values) } != 0;
         if is_fine {
@@ -222,6 +226,11 @@ impl Stack<'_> {
         self.admit();
         // SAFETY: the place holds a value, and there is room for another.
         unsafe { ffi::lua_pushvalue(self.state, at) };
+    }
+
+    /// The place of argument `number`, if there is one.
+    pub(super) fn argument(&self, number: usize) -> Option<c_int> {
+        c_int::try_from(number).ok().filter(|at| (1..=self.top).contains(at))
     }
 
     /// What the value at `at` is.

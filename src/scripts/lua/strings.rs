@@ -12,6 +12,8 @@ use super::auxiliary::BYTES_PER_STEP;
 use super::budget::Budget;
 use super::fault::{bad_argument, raised};
 use super::patterns::{Broken, Capture, Match, Matcher};
+use super::shortcuts::NEXT_MATCH;
+use super::stack::Port;
 
 /// Puts them into `string`. `guarded` calls a function: true and its first result, or false and
 /// its error as one of ours.
@@ -20,6 +22,7 @@ pub(super) fn install(
     string: &Table,
     budget: &Arc<Budget>,
     guarded: &Function,
+    port: &Port,
 ) -> mlua::Result<()> {
     let own = Arc::clone(budget);
     let find = lua.create_function(move |lua, args| search(lua, &own, &args, true))?;
@@ -29,6 +32,13 @@ pub(super) fn install(
     string.raw_set("match", matching)?;
     let own = Arc::clone(budget);
     let each = lua.create_function(move |lua, args| gmatch(lua, &own, &args))?;
+    let own = Arc::clone(budget);
+    let step = lua.create_function(move |lua, (subject, pattern, start): (LuaString, LuaString, f64)| {
+        let (mut results, at) = next_match(lua, &own, &subject, &pattern, start as usize)?;
+        results.push_back(Value::Number(at as f64));
+        Ok(results)
+    })?;
+    let each = port.iterator(lua, &each, &step, NEXT_MATCH)?;
     string.raw_set("gmatch", &each)?;
     string.raw_set("gfind", each)?;
     let (own, guarded) = (Arc::clone(budget), guarded.clone());
@@ -125,22 +135,47 @@ fn gmatch(lua: &Lua, budget: &Arc<Budget>, args: &MultiValue) -> mlua::Result<Fu
     let budget = Arc::clone(budget);
     let next = AtomicUsize::new(0);
     lua.create_function(move |lua, ()| {
-        let bytes = subject.as_bytes();
-        let start = next.load(Relaxed);
-        if start > bytes.len() {
-            return Ok(MultiValue::from_iter([Value::Nil]));
-        }
-        let pattern = pattern.as_bytes();
-        let mut matcher = Matcher::new(&bytes, &pattern, |steps| budget.charge(steps));
-        let Some(found) = matcher.from(start, false).map_err(|broken| explained(lua, broken))? else {
-            next.store(usize::MAX, Relaxed);
-            return Ok(MultiValue::from_iter([Value::Nil]));
-        };
+        let (results, at) = next_match(lua, &budget, &subject, &pattern, next.load(Relaxed))?;
+        next.store(at, Relaxed);
+        Ok(results)
+    })
+}
+
+/// What there is from `start` on, nil for nothing, and where to go on.
+fn next_match(
+    lua: &Lua,
+    budget: &Budget,
+    subject: &LuaString,
+    pattern: &LuaString,
+    start: usize,
+) -> mlua::Result<(MultiValue, usize)> {
+    let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());
+    let found = match_from(&subject, &pattern, start, |steps| budget.charge(steps));
+    match found.map_err(|broken| explained(lua, broken))? {
+        Some((found, end)) => Ok((captures(lua, &subject, &found)?, end)),
+        None => Ok((MultiValue::from_iter([Value::Nil]), usize::MAX)),
+    }
+}
+
+/// The first match from byte `start` on, counted from 0, and where the one after it may begin.
+///
+/// # Errors
+/// As [`Matcher::at`].
+pub(super) fn match_from<E>(
+    subject: &[u8],
+    pattern: &[u8],
+    start: usize,
+    charge: impl FnMut(usize) -> Result<(), E>,
+) -> Result<Option<(Match, usize)>, Broken<E>> {
+    if start > subject.len() {
+        return Ok(None);
+    }
+    let found = Matcher::new(subject, pattern, charge).from(start, false)?;
+    Ok(found.map(|found| {
         // A match of nothing moves on by one, so that it does not come again.
         let end = found.whole.end + usize::from(found.whole.is_empty());
-        next.store(end, Relaxed);
-        captures(lua, &bytes, &found)
-    })
+        (found, end)
+    }))
 }
 
 /// What `gsub` puts in the place of a match.

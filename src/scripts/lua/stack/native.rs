@@ -26,7 +26,7 @@ pub(in super::super) fn for_plain_tables(
                 ffi::lua_pushnil(state);
             }
             ffi::lua_pushvalue(state, 2);
-            push_address(state);
+            push_address(state, 1);
             ffi::lua_pushinteger(state, few.map_or(ANY, |few| few as ffi::lua_Integer));
             ffi::lua_pushcclosure(state, plainly, 4);
             alone(state);
@@ -34,14 +34,14 @@ pub(in super::super) fn for_plain_tables(
     }
 }
 
-/// Pushes the address of the function in C that is the lowest value.
+/// Pushes the address of the function in C that is at `at`.
 ///
 /// # Safety
 /// There is such a value, and room for another.
-pub(super) unsafe fn push_address(state: *mut lua_State) {
+pub(super) unsafe fn push_address(state: *mut lua_State, at: c_int) {
     // SAFETY: as the caller says.
     unsafe {
-        let function = ffi::lua_tocfunction(state, 1);
+        let function = ffi::lua_tocfunction(state, at);
         let address = function.map_or(ptr::null_mut(), |function| function as *mut c_void);
         assert!(!address.is_null(), "a function in C");
         ffi::lua_pushlightuserdata(state, address);

@@ -103,11 +103,33 @@ impl Port {
                     !ffi::lua_getupvalue(state, 1, 1).is_null() && ffi::lua_getupvalue(state, 1, 2).is_null();
                 assert!(is_callback, "a function that mlua has made has one upvalue");
                 ffi::lua_pushlightuserdata(state, at);
-                ffi::lua_pushinteger(state, number as ffi::lua_Integer);
-                native::push_address(state);
+                ffi::lua_pushlightuserdata(state, ptr::without_provenance_mut(number));
+                native::push_address(state, 1);
                 ffi::lua_pushcclosure(state, shortened, 4);
                 native::alone(state);
             })
+        }
+    }
+
+    /// Has whoever answers do shortly what a library function does that has its number as upvalue 3: how many results are on
+    /// top of the stack; `None`, and the stack is as it was, where the function itself is to do it.
+    ///
+    /// # Safety
+    /// As [`Port::answer`], with the port as upvalue 2.
+    pub(super) unsafe fn shorten(state: *mut lua_State) -> Option<c_int> {
+        // SAFETY: as the caller says; to take values from the stack takes no memory.
+        unsafe {
+            let top = ffi::lua_gettop(state);
+            let number = ffi::lua_touserdata(state, ffi::lua_upvalueindex(3)).addr();
+            let results = Self::answer(state, 2, |called, stack| {
+                let results = called.shorten(number, stack);
+                assert!(results.is_none_or(|results| (0..=stack.top).contains(&results)), "they are there");
+                results
+            });
+            if !matches!(results, Some(Some(_))) {
+                ffi::lua_settop(state, top);
+            }
+            results.flatten()
         }
     }
 
@@ -122,11 +144,13 @@ impl Port {
     ) -> Option<R> {
         // SAFETY: the upvalue is what `install` has put there, and Installed keeps it alive.
         let port = unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(at)).cast::<Self>() };
-        // Nobody else finds it meanwhile: there is one reference to it, and this is where it is.
-        let slot = port.called.swap(ptr::null_mut(), Relaxed);
+        // Nobody else finds it meanwhile: there is one reference to it, and this is where it is. The script's thread is the
+        // only one that looks here while the script runs.
+        let slot = port.called.load(Relaxed);
         if slot.is_null() {
             return None;
         }
+        port.called.store(ptr::null_mut(), Relaxed);
         // SAFETY: not null only while `open` runs, below which the script runs that calls: what it points to lives, and
         // nobody else uses it. The lifetime that the cast forgets is longer than this function.
         let called = unsafe { &mut *slot.cast::<&mut dyn Called>() };
@@ -194,18 +218,10 @@ unsafe extern "C-unwind" fn shortened(state: *mut lua_State) -> c_int {
     // SAFETY: Lua calls this, with the upvalues that `shortened` of a port gave it: the second points to the port, the last
     // is a function that finds its own upvalue and its arguments as if it had been called itself.
     unsafe {
-        let top = ffi::lua_gettop(state);
-        let number = ffi::lua_tointeger(state, ffi::lua_upvalueindex(3)) as usize;
-        let results = Port::answer(state, 2, |called, stack| {
-            let results = called.shorten(number, stack);
-            assert!(results.is_none_or(|results| (0..=stack.top).contains(&results)), "they are there");
-            results
-        });
-        if let Some(Some(results)) = results {
-            return results;
+        match Port::shorten(state) {
+            Some(results) => results,
+            None => native::become_upvalue(state, 4),
         }
-        ffi::lua_settop(state, top);
-        native::become_upvalue(state, 4)
     }
 }
 

@@ -25,6 +25,12 @@ for _, s in ipairs(texts) do
             same('find', function() return string.find(s, p, init) end, function() return string.find(s, p, init, nil) end)
             same('match', function() return string.match(s, p, init) end, function() return string.match(s, p, init, nil) end)
         end
+        local function all(...)
+            local found = {}
+            for a, b, c in string.gmatch(...) do found[#found + 1] = told(a, b, c) end
+            return table.concat(found, ';')
+        end
+        same('gmatch', function() return all(s, p) end, function() return all(s, p, nil) end)
         for _, r in ipairs({ '', '-', '<%0>', '%1', '%2%1', '%%', '%9', '%x', 17 }) do
             same('gsub', function() return string.gsub(s, p, r) end, function() return string.gsub(s, p, r, nil) end)
         end
@@ -40,8 +46,26 @@ for _, s in ipairs(texts) do
     same('pack', function() return cmsgpack.pack(s, count) end,
         function() return (cmsgpack.pack(s, count, 1, 2, 3, 4, 5, 6, 7, 8):sub(1, -9)) end)
 end
+local formats = { '', 'b', '>I2', '<i3', 'Hb', '!4 b I4', '>!i', 'd', 'f', 'L', '>l', 's', 'Bc0', 'c3', 'x x', 'i33', '!3', 'y', 'ss',
+    'I2c2s', 'c0', 'i8i16', 'bs>Lc1' }
+for _, f in ipairs(formats) do
+    for _, a in ipairs({ 0, 5, -1, 1.5, 2 ^ 40, 'text', '\\0\\1', '7', false }) do
+        for _, b in ipairs({ 3, 'abc', '', 2 ^ 63 }) do
+            same('pack', function() return struct.pack(f, a, b) end,
+                function() return struct.pack(f, a, b, nil, nil, nil, nil, nil, nil, nil) end)
+        end
+        same('pack', function() return struct.pack(f, a) end, function() return struct.pack(f, a, unpack({}, 1, 8)) end)
+    end
+    for _, s in ipairs(texts) do
+        for _, at in ipairs({ 1, 2, 3, 0, -1, 100 }) do
+            same('unpack', function() return struct.unpack(f, s, at) end, function() return struct.unpack(f, s, at, nil) end)
+        end
+        same('unpack', function() return struct.unpack(f, s) end, function() return struct.unpack(f, s, 1, nil) end)
+    end
+end
 for _, a in ipairs({ 0, 1, -1, 2 ^ 31, 2 ^ 32, -2 ^ 31 - 1, 1.5, 2 ^ 53, 0xff }) do
     for _, b in ipairs({ 0, 1, 31, 32, 33, -1, 0.4 }) do
+        same('tohex', function() return bit.tohex(a, b * 5) end, function() return bit.tohex(a, b * 5, nil) end)
         same('band', function() return bit.band(a, b) end, function() return bit.band(a, b, -1) end)
         same('bor', function() return bit.bor(a, b) end, function() return bit.bor(a, b, 0) end)
         same('bxor', function() return bit.bxor(a, b) end, function() return bit.bxor(a, b, 0) end)
