@@ -288,15 +288,16 @@ fn stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let (libraries, functions) = call.shared.libraries.counts();
     // To a server with one thread a short call is over before anybody can ask.
-    let running = call.shared.running.long_since().and_then(|_| call.shared.running.script());
-    if running.as_ref().is_some_and(|script| script.function.is_none()) {
+    let since = call.shared.running.long_since();
+    let running = since.and_then(|since| Some((since, call.shared.running.script()?)));
+    if running.as_ref().is_some_and(|(_, script)| script.function.is_none()) {
         // Of a script that is no function there is nothing to tell.
         return Err(busy(false));
     }
 
     call.reply.map(2);
     call.reply.bulk(b"running_script");
-    match running.and_then(|script| Some((script.since, script.function?))) {
+    match running.and_then(|(since, script)| Some((since, script.function?))) {
         Some((since, function)) => {
             call.reply.map(3);
             call.reply.bulk(b"name");

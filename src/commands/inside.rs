@@ -58,14 +58,14 @@ pub(super) struct Inside<'c, 'k> {
 struct Watched<'k> {
     shared: &'k Shared,
     #[cfg(feature = "lua")]
-    guard: Arc<Guard>,
+    guard: &'k Guard,
 }
 
 impl Watched<'_> {
     /// What comes next may take long: nobody is to wait for it with a thread.
     fn takes_long(&self) {
-        self.shared.keyspace.occupancy.begin();
-        self.shared.running.note_long();
+        #[cfg(feature = "lua")]
+        self.guard.takes_long();
     }
 }
 
@@ -149,12 +149,12 @@ impl<'c, 'k> Inside<'c, 'k> {
     /// Somebody looks after the script from here on, and others may see it.
     #[cfg(feature = "lua")]
     pub(super) fn watch(&mut self, function: Option<Function>) -> Arc<dyn Watchdog> {
-        let since = self.shared.clock.now().lock;
-        let guard = Arc::new(Guard::new(self.shared, since, self.is_trial));
-        self.watched = Some(Watched { shared: self.shared, guard: Arc::clone(&guard) });
+        let shared = self.shared;
+        shared.guard.begin(self.is_trial);
+        self.watched = Some(Watched { shared, guard: &shared.guard });
         let client = Arc::clone(&self.session.client);
-        self.shared.running.begin(Running { since, function, client });
-        guard
+        shared.running.begin(Running { function, client });
+        Arc::clone(&shared.guard) as Arc<dyn Watchdog>
     }
 
     /// It runs on these inputs where others wait for it, to see whether it is short; false where they are too many for

@@ -7,6 +7,8 @@ use super::interpreter::Interpreter;
 use super::libraries::Libraries;
 use super::row::Flags;
 use super::script_cache::ScriptCache;
+#[cfg(feature = "lua")]
+use super::watchdog::Guard;
 use super::{Command, table};
 use crate::clock::{Clock, LockTime, Probe, Process};
 use crate::error::Refusal;
@@ -45,6 +47,9 @@ pub struct Shared {
     pub interpreter: Interpreter,
     /// The script that runs.
     pub running: Arc<Running>,
+    /// What looks after it.
+    #[cfg(feature = "lua")]
+    pub(super) guard: Arc<Guard>,
     /// Libraries of functions that have been loaded.
     pub libraries: Libraries,
     /// Commands that were slow.
@@ -135,6 +140,9 @@ impl Shared {
     pub fn new(keyspace: Keyspace, settings: Settings, clock: Arc<dyn Clock>, seed: u64) -> Self {
         let started = clock.now().lock;
         let acl = Acl::new(settings.text("requirepass").as_bytes(), terms(&settings));
+        let running: Arc<Running> = Arc::default();
+        #[cfg(feature = "lua")]
+        let guard = Guard::new(Arc::clone(&running), Arc::clone(&keyspace.occupancy), Arc::clone(&clock));
         let shared = Self {
             keyspace,
             audience: Audience::new(seed),
@@ -143,7 +151,9 @@ impl Shared {
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
             scripts: ScriptCache::new(seed),
             interpreter: Interpreter::default(),
-            running: Arc::default(),
+            running,
+            #[cfg(feature = "lua")]
+            guard: Arc::new(guard),
             libraries: Libraries::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::Shared;
 use crate::clock::{Clock, LockTime};
 use crate::keyspace::Occupancy;
 use crate::limits::WORK_MAX;
@@ -21,33 +20,59 @@ const TRIAL_POLLS: u32 = 20;
 /// What a script does between two polls, in about nanoseconds.
 const POLL_WORK: u64 = 10_000;
 
-/// Looks after one run of a script.
+/// Looks after the script that runs; there is one at a time.
 pub(super) struct Guard {
     running: Arc<Running>,
     occupancy: Arc<Occupancy>,
     clock: Arc<dyn Clock>,
-    since: LockTime,
+    /// When it was looked at first, in milliseconds of lock time; zero: not yet. Most are over before.
+    since_ms: AtomicU64,
     /// Polls so far; [`LONG_POLLS`] once it takes long.
     polls: AtomicU32,
     /// Whether the script runs where others wait for it, and is to begin again elsewhere when it is not short.
-    is_trial: bool,
+    is_trial: AtomicBool,
     has_given_up: AtomicBool,
     /// Work of its commands so far, in about nanoseconds.
     work: AtomicU64,
 }
 
 impl Guard {
-    /// A guard over a script that begins now.
-    pub(super) fn new(shared: &Shared, since: LockTime, is_trial: bool) -> Self {
+    pub(super) fn new(running: Arc<Running>, occupancy: Arc<Occupancy>, clock: Arc<dyn Clock>) -> Self {
         Self {
-            running: Arc::clone(&shared.running),
-            occupancy: Arc::clone(&shared.keyspace.occupancy),
-            clock: Arc::clone(&shared.clock),
-            since,
+            running,
+            occupancy,
+            clock,
+            since_ms: AtomicU64::new(0),
             polls: AtomicU32::new(0),
-            is_trial,
+            is_trial: AtomicBool::new(false),
             has_given_up: AtomicBool::new(false),
             work: AtomicU64::new(0),
+        }
+    }
+
+    /// A script begins. Called with every shard locked, so that there is only one.
+    pub(super) fn begin(&self, is_trial: bool) {
+        self.since_ms.store(0, Relaxed);
+        self.polls.store(0, Relaxed);
+        self.is_trial.store(is_trial, Relaxed);
+        self.has_given_up.store(false, Relaxed);
+        self.work.store(0, Relaxed);
+    }
+
+    /// The script takes long, or what it does next may: nobody is to wait for it with a thread.
+    pub(super) fn takes_long(&self) {
+        self.occupancy.begin();
+        self.running.note_long(self.since(self.clock.now().lock));
+    }
+
+    /// When it was looked at first; `now`, if it has not been.
+    fn since(&self, now: LockTime) -> LockTime {
+        match self.since_ms.load(Relaxed) {
+            0 => {
+                self.since_ms.store(now.as_millis(), Relaxed);
+                now
+            }
+            since_ms => LockTime::from_millis(since_ms),
         }
     }
 
@@ -77,14 +102,14 @@ impl Guard {
 
 impl std::fmt::Debug for Guard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Guard").field("since", &self.since).finish_non_exhaustive()
+        f.debug_struct("Guard").field("since_ms", &self.since_ms).finish_non_exhaustive()
     }
 }
 
 impl Watchdog for Guard {
     fn poll(&self) -> Verdict {
         // Where it begins again it can still be killed.
-        if self.is_trial && (self.has_given_up() || self.polls.load(Relaxed) >= TRIAL_POLLS) {
+        if self.is_trial.load(Relaxed) && (self.has_given_up() || self.polls.load(Relaxed) >= TRIAL_POLLS) {
             self.give_up();
             return Verdict::Leave;
         }
@@ -94,12 +119,12 @@ impl Watchdog for Guard {
         // One thread polls: the counter is atomic because the interpreter shares it.
         let polls = self.polls.load(Relaxed);
         if polls < LONG_POLLS {
-            let is_long = self.clock.now().lock.millis_since(self.since) >= LONG_MS;
+            let now = self.clock.now().lock;
+            let is_long = now.millis_since(self.since(now)) >= LONG_MS;
             let polls = if is_long { LONG_POLLS } else { polls.saturating_add(1) };
             self.polls.store(polls, Relaxed);
             if polls == LONG_POLLS {
-                self.occupancy.begin();
-                self.running.note_long();
+                self.takes_long();
             }
         }
         Verdict::GoOn

@@ -27,8 +27,6 @@ pub struct Running {
 /// A script that runs.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// When it began.
-    pub since: LockTime,
     /// The name of the function, if it is one; EVAL has none.
     pub function: Option<Function>,
     /// Whose call it is.
@@ -58,21 +56,24 @@ pub enum Unkillable {
 impl Running {
     /// A script begins. Called with every shard locked, so that there is only one.
     pub fn begin(&self, script: Script) {
-        self.is_killed.store(false, SeqCst);
-        self.has_written.store(false, SeqCst);
-        *self.script.lock() = Some(script);
+        let mut slot = self.script.lock();
+        // Whoever ends a script looks with the slot locked.
+        self.is_killed.store(false, Relaxed);
+        self.has_written.store(false, Relaxed);
+        *slot = Some(script);
     }
 
     /// It is over; true when it took long.
     pub fn end(&self) -> bool {
         *self.script.lock() = None;
-        self.long_since_ms.swap(0, SeqCst) != 0
+        // Only the script's own thread says that it takes long.
+        self.long_since_ms.load(Relaxed) != 0 && self.long_since_ms.swap(0, SeqCst) != 0
     }
 
-    /// It takes long.
-    pub fn note_long(&self) {
+    /// It takes long, and has run since about then.
+    pub fn note_long(&self, since: LockTime) {
         if let Some(script) = &*self.script.lock() {
-            self.long_since_ms.store(script.since.as_millis().max(1), SeqCst);
+            self.long_since_ms.store(since.as_millis().max(1), SeqCst);
             // Whoever waits for this client to settle need not wait any longer.
             script.client.wake();
         }

@@ -9,7 +9,7 @@
 //! much work as on a small state. What could do more (patterns, `string.rep`, `table.sort`) is replaced.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use mlua::{HookTriggers, Lua, VmState};
 use parking_lot::Mutex;
@@ -55,6 +55,8 @@ pub(super) struct Budget {
     watchdog: Mutex<Option<Arc<dyn Watchdog>>>,
     /// The stop that was given: from then on every poll says the same.
     stop: Mutex<Option<Stop>>,
+    /// Whether there is one, for most scripts are given none.
+    is_stopped: AtomicBool,
     /// Bytes that a script may hold, the interpreter's own included.
     memory_max: AtomicUsize,
     /// Steps taken since the last poll.
@@ -92,6 +94,7 @@ impl Budget {
         let budget = Arc::new(Self {
             watchdog: Mutex::new(None),
             stop: Mutex::new(None),
+            is_stopped: AtomicBool::new(false),
             memory_max: AtomicUsize::new(memory_max),
             steps: AtomicU32::new(0),
             interval: AtomicU32::new(0),
@@ -128,7 +131,10 @@ impl Budget {
     /// A script begins, looked after by `watchdog`.
     pub(super) fn begin(&self, watchdog: Arc<dyn Watchdog>) {
         *self.watchdog.lock() = Some(watchdog);
-        *self.stop.lock() = None;
+        if self.is_stopped.load(Relaxed) {
+            self.is_stopped.store(false, Relaxed);
+            *self.stop.lock() = None;
+        }
         self.steps.store(0, Relaxed);
     }
 
@@ -153,12 +159,13 @@ impl Budget {
 
     /// The stop that was given, if one was.
     pub(super) fn stopped(&self) -> Option<Stop> {
-        self.stop.lock().clone()
+        if self.is_stopped.load(Relaxed) { self.stop.lock().clone() } else { None }
     }
 
     /// Ends the script: this error, and every poll from here on.
     pub(super) fn stop(&self, stop: Stop) -> mlua::Error {
         self.stop.lock().get_or_insert_with(|| stop.clone());
+        self.is_stopped.store(true, Relaxed);
         Fault::Stop(stop).into()
     }
 

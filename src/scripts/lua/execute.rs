@@ -9,9 +9,9 @@ use super::budget::{Unlimited, Watchdog};
 use super::calls::{Commands, Server};
 use super::fault::Stop;
 use super::library_state::LibraryState;
-use super::stack::{self, Kept, Kind, Stack};
+use super::stack::{self, Kind, Stack};
 use super::{Failure, Interpreter, convert};
-use crate::resp::{Reply, Words};
+use crate::resp::Reply;
 use crate::scripts::Inputs;
 
 /// What is run, and on what.
@@ -89,14 +89,18 @@ impl Interpreter {
                 stack.push_kept(self.sandbox.globals);
                 let globals = stack.len();
                 let [keys, args] = self.sandbox.inputs;
-                set(stack, globals, keys, Some(run.inputs.keys), &limit);
-                set(stack, globals, args, Some(run.inputs.args), &limit);
+                for (name, words) in [(keys, run.inputs.keys), (args, run.inputs.args)] {
+                    stack.push_texts(words.iter(), &limit);
+                    stack.set_known(globals, name, &limit);
+                }
                 stack.push_kept(self.functions_kept);
                 stack.push_element(-1, index);
                 let is_fine = stack.call(0, handler, limit);
                 let limit = self.budget.lift(&self.lua);
-                set(stack, globals, keys, None, &limit);
-                set(stack, globals, args, None, &limit);
+                for name in [keys, args] {
+                    stack.push_nil();
+                    stack.set_known(globals, name, &limit);
+                }
                 (is_fine, limit)
             }
             Body::Function { library, name, is_trial } => {
@@ -111,8 +115,8 @@ impl Interpreter {
                     return Err(self.ended());
                 };
                 stack.push_copy(function);
-                push_list(stack, run.inputs.keys, &limit);
-                push_list(stack, run.inputs.args, &limit);
+                stack.push_texts(run.inputs.keys.iter(), &limit);
+                stack.push_texts(run.inputs.args.iter(), &limit);
                 let is_fine = stack.call(2, handler, limit);
                 let limit = self.budget.lift(&self.lua);
                 if self.budget.stopped() == Some(Stop::Left) {
@@ -158,23 +162,5 @@ impl Interpreter {
     fn ended(&self) -> Failure {
         let stop = self.budget.stopped().unwrap_or(Stop::Memory(self.budget.memory_max()));
         stop.to_string().into_bytes()
-    }
-}
-
-/// Gives a global its value: the list of `words`, or nil.
-fn set(stack: &mut Stack<'_>, globals: c_int, name: Kept, words: Option<Words<'_>>, limit: &Unlimited<'_>) {
-    stack.push_kept(name);
-    match words {
-        Some(words) => push_list(stack, words, limit),
-        None => stack.push_nil(),
-    }
-    stack.set_field(globals, limit);
-}
-
-fn push_list(stack: &mut Stack<'_>, words: Words<'_>, limit: &Unlimited<'_>) {
-    stack.push_table(words.len(), 0, limit);
-    for (word, at) in words.iter().zip(1..) {
-        stack.push_bytes(word, limit);
-        stack.set_element(-2, at, limit);
     }
 }

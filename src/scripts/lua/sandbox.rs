@@ -48,7 +48,11 @@ pub(super) struct Sandbox {
 pub(super) struct Shared {
     resp3: AtomicBool,
     lines: Mutex<Vec<(Level, Vec<u8>)>>,
+    /// Whether there are any, for most scripts log none.
+    has_lines: AtomicBool,
     limits: Mutex<Option<Limits>>,
+    /// Whether there are any, for most users have none.
+    has_limits: AtomicBool,
     /// What scripts have set of `cjson`.
     pub(super) json: Arc<Mutex<cjson::Settings>>,
 }
@@ -56,9 +60,12 @@ pub(super) struct Shared {
 impl Shared {
     /// A script begins.
     pub(super) fn begin(&self, limits: Option<Limits>) {
-        *self.limits.lock() = limits;
+        if limits.is_some() || self.has_limits.load(Relaxed) {
+            self.has_limits.store(limits.is_some(), Relaxed);
+            *self.limits.lock() = limits;
+        }
         self.resp3.store(false, Relaxed);
-        self.lines.lock().clear();
+        self.take_lines();
     }
 
     /// Whether the script's user may send a command that there is: `redis.acl_check_cmd`.
@@ -78,6 +85,7 @@ impl Shared {
 
     /// `redis.log`: kept until the script calls or ends.
     pub(super) fn log(&self, level: Level, mut line: Vec<u8>) {
+        self.has_lines.store(true, Relaxed);
         let mut lines = self.lines.lock();
         if lines.len() < LINES_MAX {
             line.truncate(LINE_BYTES_MAX);
@@ -87,7 +95,13 @@ impl Shared {
 
     /// What was logged since this was last asked.
     pub(super) fn take_lines(&self) -> Vec<(Level, Vec<u8>)> {
-        std::mem::take(&mut *self.lines.lock())
+        match self.has_lines.load(Relaxed) {
+            true => {
+                self.has_lines.store(false, Relaxed);
+                std::mem::take(&mut *self.lines.lock())
+            }
+            false => Vec::new(),
+        }
     }
 }
 

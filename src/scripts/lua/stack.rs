@@ -215,6 +215,36 @@ impl Stack<'_> {
         unsafe { ffi::lua_createtable(self.state, elements, fields) };
     }
 
+    /// Pushes a table whose elements are these texts.
+    pub(super) fn push_texts<'w>(
+        &mut self,
+        texts: impl ExactSizeIterator<Item = &'w [u8]>,
+        limit: &Unlimited<'_>,
+    ) {
+        self.push_table(texts.len(), 0, limit);
+        for (text, at) in texts.zip(1..) {
+            self.push_bytes(text, limit);
+            // SAFETY: the table is the value below the text; no limit makes it fail.
+            unsafe { ffi::lua_rawseti_(self.state, -2, at) };
+            self.top -= 1;
+        }
+    }
+
+    /// Puts the value on top into the table at `at`, under a name.
+    pub(super) fn set_known(&mut self, at: c_int, name: Kept, _: &Unlimited<'_>) {
+        let table = self.table(at);
+        assert!(table < self.top, "the value is not the table");
+        self.push_kept(name);
+        assert!(self.kind(-1) == Kind::String, "a name");
+        // SAFETY: the place holds a table below the value and its name, which change places: the name is no nil. No limit
+        // makes it fail.
+        unsafe {
+            ffi::lua_insert(self.state, -2);
+            ffi::lua_rawset(self.state, table);
+        }
+        self.top -= 2;
+    }
+
     pub(super) fn push_kept(&mut self, kept: Kept) {
         self.admit();
         // SAFETY: there is room; the registry is a table, and a number that it does not have gives nil.
