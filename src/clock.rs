@@ -146,6 +146,8 @@ pub struct Process {
     pub system: String,
     /// The file it was started from.
     pub executable: String,
+    /// What its allocator is called.
+    pub allocator: &'static str,
     /// Memory it has in RAM, in bytes.
     pub resident_bytes: u64,
     /// Most memory it has had in RAM, in bytes.

@@ -13,13 +13,16 @@ use crate::server::{Builder, Server};
 use crate::state::proposal::Proposal;
 use crate::state::settings::{SettingError, Settings};
 
+/// What the program has its memory from: see `main.rs`.
+const ALLOCATOR: &str = "mimalloc";
+
 /// Serves until a signal or SHUTDOWN ends it.
 ///
 /// # Errors
 /// Whatever keeps the server from starting.
 pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     let settings = Settings::default();
-    let mut builder = Builder::new();
+    let mut builder = Builder::new().allocator(ALLOCATOR);
     for (name, value) in &gathered.settings {
         settings.set(name, value).map_err(|refused| refused.to_string())?;
         builder = builder.set(*name, value);

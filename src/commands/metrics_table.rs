@@ -141,7 +141,7 @@ const MEMORY: &[Metric] = &[
     fact("mem_clients_normal", |seen| show(seen.buffer_bytes)),
     zero("mem_cluster_links"),
     zero("mem_aof_buffer"),
-    fact("mem_allocator", |_| show("libc")),
+    fact("mem_allocator", |seen| show(seen.process.allocator)),
     zero("active_defrag_running"),
     zero("lazyfree_pending_objects"),
     zero("lazyfreed_objects"),

@@ -78,6 +78,7 @@ pub struct Builder {
     journal: Option<Arc<dyn Journal>>,
     seed: Option<u64>,
     config_file: Option<String>,
+    allocator: &'static str,
 }
 
 impl fmt::Debug for Builder {
@@ -109,6 +110,7 @@ impl Builder {
             journal: None,
             seed: None,
             config_file: None,
+            allocator: "libc",
         }
     }
 
@@ -162,6 +164,13 @@ impl Builder {
     #[must_use]
     pub fn config_file(mut self, path: impl Into<String>) -> Self {
         self.config_file = Some(path.into());
+        self
+    }
+
+    /// What INFO says of the program's allocator, which is the program's to choose. Default: `libc`.
+    #[must_use]
+    pub fn allocator(mut self, name: &'static str) -> Self {
+        self.allocator = name;
         self
     }
 
@@ -278,8 +287,8 @@ impl Builder {
         };
         let ring = Arc::clone(&bell);
         let keyspace = Keyspace::new(layout, move || ring.notify_one());
-        let shared =
-            Shared::new(keyspace, settings, clock.shared(), seed).with_probe(Arc::new(probe::SystemProbe));
+        let shared = Shared::new(keyspace, settings, clock.shared(), seed)
+            .with_probe(Arc::new(probe::SystemProbe(self.allocator)));
         let shared = match shared.settings.text("aclfile") {
             name if name.is_empty() => shared,
             name => shared.with_acl_file(Arc::new(users::UserFile::new(name))),

@@ -7,9 +7,9 @@ use std::io::Read;
 
 use crate::clock::{Probe, Process};
 
-/// Reads /proc, whenever it is asked.
+/// Reads /proc, whenever it is asked; knows what the program's allocator is called.
 #[derive(Debug)]
-pub(super) struct SystemProbe;
+pub(super) struct SystemProbe(pub(super) &'static str);
 
 /// Clock ticks a second in /proc/self/stat: a constant of Linux' interface, whatever the kernel counts in.
 const TICKS_PER_SEC: u64 = 100;
@@ -23,6 +23,7 @@ impl Probe for SystemProbe {
             id: std::process::id(),
             system: system(),
             executable: executable.map(|path| path.display().to_string()).unwrap_or_default(),
+            allocator: self.0,
             resident_bytes: kibibytes(&status, "VmRSS:"),
             resident_peak_bytes: kibibytes(&status, "VmHWM:"),
             machine_bytes: kibibytes(&read("/proc/meminfo"), "MemTotal:"),
@@ -78,6 +79,6 @@ mod tests {
 
     #[test]
     fn a_process_knows_its_number() {
-        assert_eq!(SystemProbe.look().id, std::process::id());
+        assert_eq!(SystemProbe("libc").look().id, std::process::id());
     }
 }

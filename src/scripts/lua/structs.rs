@@ -143,7 +143,7 @@ fn pack(call: &Call<'_>) -> Result<LuaString> {
 
 /// `pack`, above its arguments on the stack; `None` where these are not as they should be.
 pub(super) fn pack_shortly(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
-    if stack.len() > ARGUMENTS_SHORTLY_MAX {
+    if !(1..=ARGUMENTS_SHORTLY_MAX).contains(&stack.len()) {
         return None;
     }
     let call = Call::without_args(server.lua, server.budget);

@@ -46,8 +46,18 @@ for _, s in ipairs(texts) do
     same('pack', function() return cmsgpack.pack(s, count) end,
         function() return (cmsgpack.pack(s, count, 1, 2, 3, 4, 5, 6, 7, 8):sub(1, -9)) end)
 end
-local formats = { '', 'b', '>I2', '<i3', 'Hb', '!4 b I4', '>!i', 'd', 'f', 'L', '>l', 's', 'Bc0', 'c3', 'x x', 'i33', '!3', 'y', 'ss',
-    'I2c2s', 'c0', 'i8i16', 'bs>Lc1' }
+-- Whatever they are given, the script goes on.
+local functions = { string.find, string.match, string.gsub, string.rep, string.gmatch, bit.band, bit.lshift, bit.tohex,
+    cjson.encode, cjson.decode, struct.pack, struct.unpack, cmsgpack.pack, cmsgpack.unpack, redis.sha1hex,
+    redis.status_reply, redis.error_reply }
+local arguments = { { {}, {}, {} }, { false, 'x', 1 }, { nil, 'x' }, { 'x', {}, 'x' }, { 1, 2, {} }, { 'x', 'x', -1 } }
+for _, f in ipairs(functions) do
+    for _, given in ipairs(arguments) do
+        for n = 0, 3 do pcall(f, unpack(given, 1, n)) end
+    end
+end
+local formats = { '', 'b', '>I2', '<i3', 'Hb', '!4 b I4', '>!i', 'd', 'f', 'L', '>l', 's', 'Bc0', 'c3', 'x x', 'i33',
+    '!3', 'y', 'ss', 'I2c2s', 'c0', 'i8i16', 'bs>Lc1' }
 for _, f in ipairs(formats) do
     for _, a in ipairs({ 0, 5, -1, 1.5, 2 ^ 40, 'text', '\\0\\1', '7', false }) do
         for _, b in ipairs({ 3, 'abc', '', 2 ^ 63 }) do
