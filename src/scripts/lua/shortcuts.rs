@@ -42,8 +42,8 @@ pub(super) const SHORTCUTS: &[(&str, &str, Shortcut)] = &[
 /// The number of what goes on in a text for `gmatch`: the one behind them.
 pub(super) const NEXT_MATCH: usize = SHORTCUTS.len();
 
-/// The longest text that is made here; what is longer is asked of the budget first.
-const TEXT_BYTES_MAX: usize = 64 * 1024;
+/// The longest text that is made or copied here; what is longer is asked of the budget first.
+pub(super) const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// `find` and `match`.
 fn search(server: &Server<'_>, stack: &mut Stack<'_>, is_find: bool) -> Option<c_int> {
@@ -85,6 +85,13 @@ pub(super) fn next_match(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c
 
 /// Pushes the captures of a match in the text that is the lowest value, or all of the match where it has none.
 fn push_captures(server: &Server<'_>, stack: &mut Stack<'_>, found: Match) -> Option<c_int> {
+    let len = |capture: &Capture| match *capture {
+        Capture::Bytes { start, end } => end - start,
+        Capture::Place(_) | Capture::Open(_) => 0,
+    };
+    if found.whole.len() + found.captures.iter().map(len).sum::<usize>() > TEXT_BYTES_MAX {
+        return None;
+    }
     let (floor, limit) = (stack.len(), server.budget.lift(server.lua));
     if !stack.reserve(found.captures.len() as c_int + 2, &limit) {
         return None;
@@ -108,6 +115,9 @@ fn replaced(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
         return None;
     }
     let (subject, pattern, text) = (stack.bytes(1)?, stack.bytes(2)?, stack.bytes(3)?);
+    if subject.len() > TEXT_BYTES_MAX {
+        return None;
+    }
     let mut out = Vec::with_capacity(subject.len());
     let charge = |steps| server.budget.charge(steps).map_err(drop);
     let count = substitute(subject, pattern, i64::MAX, charge, &mut out, |found, out| {
@@ -182,6 +192,9 @@ fn status_reply(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
 
 fn error_reply(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
     let text = if stack.len() == 1 { stack.bytes(1)? } else { return None };
+    if text.len() > TEXT_BYTES_MAX {
+        return None;
+    }
     let line = library::error_line(text);
     convert::push_error(stack, &line, false, &server.budget.lift(server.lua));
     Some(1)

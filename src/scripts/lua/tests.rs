@@ -144,6 +144,9 @@ fn no_script_holds_more_memory_than_it_may() {
         "while true do coroutine.resume(coroutine.create(function() local s = 'x' while true do s = s .. s end end)) end",
         "while true do pcall(coroutine.wrap(function() local s = 'x' while true do s = s .. s end end)) end",
         "local s = ('x '):rep(2^22) local t = {} for w in s:gmatch('x') do t[#t + 1] = {w} end",
+        "local s = ('x'):rep(2^20) return (s:match(('(.'):rep(30) .. '.*' .. (')'):rep(30)))",
+        "local s = ('x'):rep(2^20) return (s:find(('(.'):rep(30) .. '.*' .. (')'):rep(30)))",
+        "local s = ('x'):rep(2^20) for w in s:gmatch(('(.'):rep(30) .. '.*' .. (')'):rep(30)) do return w end",
         "return loadstring('return {' .. ('{},'):rep(700000) .. '}')",
         "local t, y = {}, ('y'):rep(25) for i = 1, 1000000 do t[i] = i .. y end return t",
     ] {
