@@ -4,6 +4,7 @@
 //! Knows   the server through its builder and its handle; nothing of commands or keys.
 //! Rule    whatever is wrong at the start is said in one sentence on the error stream, and the process exits with 1.
 
+mod allocator;
 mod descriptors;
 mod directives;
 mod file;
@@ -17,6 +18,7 @@ mod sources;
 use std::io::Write;
 use std::process::ExitCode;
 
+pub use allocator::Allocator;
 use flags::Wish;
 
 /// Runs the binary with the arguments and the environment of this process; returns how it is to exit.

@@ -13,7 +13,7 @@ use crate::server::{Builder, Server};
 use crate::state::proposal::Proposal;
 use crate::state::settings::{SettingError, Settings};
 
-/// What the program has its memory from: see `main.rs`.
+/// What the program has its small memory from.
 const ALLOCATOR: &str = "mimalloc";
 
 /// Serves until a signal or SHUTDOWN ends it.
