@@ -168,14 +168,16 @@ impl Engine {
         if session.may_be_held {
             return Place::Here;
         }
-        match is_much {
-            true => Place::Elsewhere,
-            false if !gathered.runs_scripts => Place::Here,
-            false => match self.place(gathered) {
-                // What the session reads is remembered at once.
-                Place::OnTrial { .. } if session.reads.matter() => Place::Elsewhere,
-                place => place,
-            },
+        if is_much {
+            return Place::Elsewhere;
+        }
+        if !gathered.runs_scripts {
+            return Place::Here;
+        }
+        match self.place(gathered) {
+            // What the session reads is remembered at once.
+            Place::OnTrial { .. } if session.reads.matter() => Place::Elsewhere,
+            place => place,
         }
     }
 

@@ -43,7 +43,12 @@ pub(super) const SHORTCUTS: &[(&str, &str, Shortcut)] = &[
 pub(super) const NEXT_MATCH: usize = SHORTCUTS.len();
 
 /// The longest text that is made or copied here; what is longer is asked of the budget first.
-pub(super) const TEXT_BYTES_MAX: usize = 64 * 1024;
+const TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// The text at `at`, if it is no longer than that.
+pub(super) fn short_text<'s>(stack: &'s Stack<'_>, at: c_int) -> Option<&'s [u8]> {
+    stack.bytes(at).filter(|text| text.len() <= TEXT_BYTES_MAX)
+}
 
 /// `find` and `match`.
 fn search(server: &Server<'_>, stack: &mut Stack<'_>, is_find: bool) -> Option<c_int> {
@@ -114,10 +119,7 @@ fn replaced(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
     if stack.len() != 3 {
         return None;
     }
-    let (subject, pattern, text) = (stack.bytes(1)?, stack.bytes(2)?, stack.bytes(3)?);
-    if subject.len() > TEXT_BYTES_MAX {
-        return None;
-    }
+    let (subject, pattern, text) = (short_text(stack, 1)?, stack.bytes(2)?, stack.bytes(3)?);
     let mut out = Vec::with_capacity(subject.len());
     let charge = |steps| server.budget.charge(steps).map_err(drop);
     let count = substitute(subject, pattern, i64::MAX, charge, &mut out, |found, out| {
@@ -191,10 +193,7 @@ fn status_reply(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
 }
 
 fn error_reply(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
-    let text = if stack.len() == 1 { stack.bytes(1)? } else { return None };
-    if text.len() > TEXT_BYTES_MAX {
-        return None;
-    }
+    let text = if stack.len() == 1 { short_text(stack, 1)? } else { return None };
     let line = library::error_line(text);
     convert::push_error(stack, &line, false, &server.budget.lift(server.lua));
     Some(1)

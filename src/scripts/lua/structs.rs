@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::auxiliary::{Call, Library, Output, STACK_SLOTS_MAX, c_long, c_unsigned_long, to_number};
 use super::budget::{Budget, Unlimited};
 use super::calls::Server;
-use super::shortcuts::TEXT_BYTES_MAX;
+use super::shortcuts::short_text;
 use super::stack::{Kind, Stack};
 
 /// The table `struct`.
@@ -249,9 +249,7 @@ pub(super) fn unpack_shortly(server: &Server<'_>, stack: &mut Stack<'_>) -> Opti
     };
     let call = Call::without_args(server.lua, server.budget);
     let letters: SmallVec<[u8; LETTERS_SHORTLY]> = stack.bytes(1)?.into();
-    if stack.bytes(2)?.len() > TEXT_BYTES_MAX {
-        return None;
-    }
+    short_text(stack, 2)?;
     let limit = call.lift();
     let mut results = UnpackedShortly { stack, floor: count, limit: &limit };
     unpacked(&mut Format::new(&call, &letters), position, &mut results).ok()?;

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::auxiliary::{Call, Library};
 use super::budget::Budget;
 use super::calls::Server;
-use super::shortcuts::TEXT_BYTES_MAX;
+use super::shortcuts::short_text;
 use super::stack::Stack;
 
 /// The table `cjson`, and its settings.
@@ -66,8 +66,7 @@ pub(super) fn encode_shortly(server: &Server<'_>, stack: &mut Stack<'_>) -> Opti
 /// `decode`, in the same way.
 pub(super) fn decode_shortly(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
     let call = Call::without_args(server.lua, server.budget);
-    let text = if stack.len() == 1 { stack.bytes(1)? } else { return None };
-    let text = if text.len() <= TEXT_BYTES_MAX { text.to_vec() } else { return None };
+    let text = if stack.len() == 1 { short_text(stack, 1)?.to_vec() } else { return None };
     decode::above(&call, &server.shared.json.lock(), &text, stack, &call.lift()).ok().map(|()| 1)
 }
 
