@@ -23,7 +23,7 @@ pub fn integer(text: &[u8]) -> Option<i64> {
         if digit > 9 {
             return None;
         }
-        magnitude = magnitude * 10 + u64::from(digit);
+        magnitude = magnitude.wrapping_mul(10).wrapping_add(u64::from(digit));
     }
     if negative { 0_i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
 }

@@ -31,6 +31,10 @@ mod scheduled {
             self.0.lock().expect("a panic ends the whole schedule")
         }
 
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
+        }
+
         /// Tries once, and lets others run before it gives up: the scheduler has no time.
         pub(crate) fn try_lock_for(&self, _: Duration) -> Option<MutexGuard<'_, T>> {
             let held = self.0.try_lock().ok();

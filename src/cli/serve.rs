@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::sources::Gathered;
 use super::{Fault, descriptors, directives, log};
-use crate::server::{Builder, Server};
+use crate::server::{self, Builder, Server};
 use crate::state::proposal::Proposal;
 use crate::state::settings::{SettingError, Settings};
 
@@ -53,8 +53,7 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
+    let runtime = server::runtime().map_err(|error| format!("cannot start: {error}"))?;
     // A signal is registered with the runtime that waits for it.
     let entered = runtime.enter();
     let cannot = |error| format!("cannot catch signals: {error}");

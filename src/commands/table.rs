@@ -306,6 +306,16 @@ impl Command {
         }
     }
 
+    /// The word of `request` that is its first key, if it has any.
+    #[inline]
+    pub fn first_key<'a>(&self, request: Request<'a>) -> Option<&'a [u8]> {
+        match self.keys {
+            Keys::Nowhere => None,
+            Keys::Range { first, .. } => request.get(first),
+            Keys::Counted { target, count } => request.get(target.unwrap_or(count + 1)),
+        }
+    }
+
     /// Where the keys of `request` are. A count that cannot be right names no key: the command will refuse it.
     pub fn positions(&self, request: Request<'_>) -> Positions {
         self.positions_among(request.len(), |at| request.get(at))

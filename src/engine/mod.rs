@@ -19,6 +19,7 @@ use crate::resp::{Reply, Request, Trust};
 use crate::state::clients::{Client, Wait};
 use crate::state::session::{Parked, Replies, Session};
 
+mod ahead;
 mod transaction;
 mod unknown;
 mod work;

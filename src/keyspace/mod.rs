@@ -29,6 +29,7 @@
 //! 9. A call that takes long says so while it holds its shards. Whoever meets it gives its thread to others, and is
 //!    woken, or comes in time to see for itself.
 
+mod ahead;
 mod arena;
 mod changes;
 mod edit;
@@ -58,6 +59,7 @@ use crate::state::settings::Events;
 use crate::state::transaction::{Watch, Watching};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard};
 use crate::types::Seed;
+use ahead::Hint;
 use locked::Patience;
 use memory::{Largest, Memory};
 use observers::Observers;
@@ -95,7 +97,11 @@ pub struct Keyspace {
 /// A shard and its counters, on cache lines of their own.
 #[repr(align(128))]
 #[derive(Debug)]
-struct Cell(Mutex<Held>);
+struct Cell {
+    held: Mutex<Held>,
+    /// Of the table that was last changed.
+    hint: Hint,
+}
 
 /// What a shard's mutex guards.
 #[derive(Debug)]
@@ -215,7 +221,8 @@ impl Keyspace {
             let shard = Shard::new(usize::from(layout.databases), seed);
             let (observers, parked) = Default::default();
             let (told_bytes, hits, misses, expired) = (0, 0, 0, 0);
-            Cell(Mutex::new(Held { shard, observers, parked, told_bytes, hits, misses, expired }))
+            let held = Held { shard, observers, parked, told_bytes, hits, misses, expired };
+            Cell { held: Mutex::new(held), hint: Hint::default() }
         };
         let [a, b, c, d] = [1_u64, 2, 3, 4]
             .map(|n| layout.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(n as u32) ^ n);
@@ -284,7 +291,7 @@ impl Keyspace {
 
     /// Sums over all shards, one after the other.
     pub fn counts(&self) -> Counts {
-        self.cells.iter().fold(Counts::default(), |sum, cell| sum.with(&cell.0.lock()))
+        self.cells.iter().fold(Counts::default(), |sum, cell| sum.with(&cell.held.lock()))
     }
 
     /// A call that was parked on those keys no longer waits; its claim has been taken.
@@ -311,13 +318,13 @@ impl Keyspace {
 
     /// How many calls are parked, each counted once per key.
     pub fn parked(&self) -> usize {
-        self.cells.iter().map(|cell| cell.0.lock().parked.len()).sum()
+        self.cells.iter().map(|cell| cell.held.lock().parked.len()).sum()
     }
 
     /// Keys of a database, and how many of them have a deadline; one shard after the other.
     pub fn size(&self, database: u16) -> (usize, usize) {
         self.cells.iter().fold((0, 0), |(keys, deadlines), cell| {
-            let held = cell.0.lock();
+            let held = cell.held.lock();
             (keys + held.shard.len(database), deadlines + held.shard.deadlines(database))
         })
     }
@@ -333,7 +340,7 @@ impl Keyspace {
     #[doc(hidden)]
     pub fn assert_laws(&self) {
         for cell in &self.cells {
-            cell.0.lock().shard.assert_laws(|key| self.hash(key));
+            cell.held.lock().shard.assert_laws(|key| self.hash(key));
         }
     }
 
@@ -356,7 +363,7 @@ impl Keyspace {
         }
         loop {
             // Others hold a shard for microseconds; only a long call does for longer, and says so.
-            if let Some(held) = self.cells[index].0.try_lock_for(PATIENCE) {
+            if let Some(held) = self.cells[index].held.try_lock_for(PATIENCE) {
                 return Some(held);
             }
             if self.occupancy.is_on() {
@@ -367,7 +374,7 @@ impl Keyspace {
 
     /// Locks a shard, however long that takes.
     fn hold_on(&self, index: usize) -> MutexGuard<'_, Held> {
-        self.cells[index].0.lock()
+        self.cells[index].held.lock()
     }
 
     /// Gives a finished call's effects their number and passes them on. The shards are still locked.

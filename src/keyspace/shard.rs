@@ -234,6 +234,18 @@ impl Shard {
         table.find(hash as u32, |id| self.arena.key(id) == key).map(EntryId)
     }
 
+    /// Has the entry with this hash fetched, or one that might be it.
+    pub(super) fn fetch(&self, db: u16, hash: u64) {
+        if let Some(id) = self.keys(db).table.find(hash as u32, |_| true) {
+            self.arena.fetch(id);
+        }
+    }
+
+    /// Where the words of a database's table are, and how many homes it has.
+    pub(super) fn words(&self, db: u16) -> (usize, usize) {
+        self.keys(db).table.words()
+    }
+
     /// The key of an entry.
     pub fn key(&self, id: EntryId) -> &[u8] {
         self.arena.key(id.0)

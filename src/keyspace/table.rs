@@ -81,6 +81,12 @@ impl Table {
         self.position(hash, is_it).map(|at| id_of(self.words[at]))
     }
 
+    /// The address of the words, and how many homes there are: see [`home`].
+    #[inline]
+    pub(super) fn words(&self) -> (usize, usize) {
+        (self.words.as_ptr().addr(), self.homes)
+    }
+
     /// One step of a walk: visits the entries of the first hash from `cursor` on, and returns where to go on.
     ///
     /// A walk begins at 0 and has ended when 0 comes back. Cursors are below 2^32. An entry that is in the
@@ -224,10 +230,15 @@ impl Table {
         first
     }
 
-    /// The first word where a hash may lie; it grows with the hash.
     fn home(&self, hash: u32) -> usize {
-        ((u64::from(hash) * self.homes as u64) >> 32) as usize
+        home(hash, self.homes)
     }
+}
+
+/// The first word where a hash may lie among so many homes; it grows with the hash.
+#[inline]
+pub(super) fn home(hash: u32, homes: usize) -> usize {
+    ((u64::from(hash) * homes as u64) >> 32) as usize
 }
 
 const fn word(hash: u32, id: u32) -> u64 {

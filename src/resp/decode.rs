@@ -8,7 +8,7 @@ use super::inline;
 use super::request::{Request, Span};
 use crate::error::ProtocolError;
 use crate::limits::{
-    ARGUMENTS_MAX, LINE_BYTES_MAX, REQUEST_BYTES_MAX, UNAUTHENTICATED_ARGUMENTS_MAX,
+    ARGUMENTS_MAX, LINE_BYTES_MAX, REQUEST_BYTES_MAX, REQUESTS_AHEAD_MAX, UNAUTHENTICATED_ARGUMENTS_MAX,
     UNAUTHENTICATED_BULK_BYTES_MAX,
 };
 
@@ -16,7 +16,7 @@ use crate::limits::{
 const TLS_HANDSHAKE: &[u8] = &[0x16, 3];
 
 /// How much a client may ask for: less before it has authenticated.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Trust {
     /// Bytes of one argument: `proto-max-bulk-len`.
     pub bulk_bytes_max: u64,
@@ -46,11 +46,20 @@ impl Trust {
     }
 }
 
-/// Remembers how far into a request it has come.
+/// Remembers how far into a request it has come, and what it has found behind it.
 #[derive(Debug, Default)]
 pub struct Decoder {
+    /// Where arguments lie, each in its own request: those of all requests found, then those received of the next one.
     spans: Vec<Span>,
-    /// The next byte to look at.
+    /// Whole requests, the front of the buffer first.
+    found: Vec<Found>,
+    /// How many of them have been asked for.
+    asked: usize,
+    /// What is wrong behind them.
+    broken: Option<ProtocolError>,
+    /// What all of that was read by.
+    trust: Trust,
+    /// The next byte to look at, in the request being received.
     position: usize,
     /// Bytes already searched for the end of the current line.
     searched: usize,
@@ -58,10 +67,22 @@ pub struct Decoder {
     missing: u32,
     /// Length of the argument being received, once its line is read.
     bulk: Option<usize>,
-    /// The unquoted arguments of an inline request, back to back.
+    /// The unquoted arguments of inline requests, back to back.
     scratch: Vec<u8>,
+}
+
+/// A whole request.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    /// Where its arguments begin and end among the spans.
+    spans: (u32, u32),
+    /// How long it is.
+    bytes: usize,
     is_inline: bool,
 }
+
+/// Bytes of a request that no limit of a [`Trust`] speaks against, as long as its arguments are short.
+const SHORT_BYTES_MAX: usize = UNAUTHENTICATED_BULK_BYTES_MAX as usize;
 
 impl Decoder {
     /// A decoder at the start of a request.
@@ -78,34 +99,127 @@ impl Decoder {
     /// # Errors
     /// [`ProtocolError`]; the connection cannot go on.
     pub fn next(&mut self, buffer: &[u8], trust: Trust) -> Result<Option<usize>, ProtocolError> {
+        if !self.is_read_by(trust) {
+            self.forget_ahead();
+        }
+        if self.asked == self.found.len() {
+            if let Some(error) = self.broken.take() {
+                return Err(error);
+            }
+            self.forget_asked();
+            if self.whole(buffer, trust)? == 0 {
+                return Ok(None);
+            }
+        }
+        self.asked += 1;
+        Ok(Some(self.found[self.asked - 1].bytes))
+    }
+
+    /// Looks for whole requests at the front of `buffer`, up to [`REQUESTS_AHEAD_MAX`], if none are known: how many it has
+    /// found. [`Decoder::next`] gives one after the other, and says then what is wrong behind them.
+    #[inline]
+    pub fn look_ahead(&mut self, buffer: &[u8], trust: Trust) -> usize {
+        if self.asked < self.found.len() || self.broken.is_some() {
+            return 0;
+        }
+        self.forget_asked();
+        self.trust = trust;
+        let mut rest = buffer;
+        while self.found.len() < REQUESTS_AHEAD_MAX {
+            match self.whole(rest, trust) {
+                Ok(0) => break,
+                Ok(bytes) => rest = &rest[bytes..],
+                Err(error) => {
+                    self.broken = Some(error);
+                    break;
+                }
+            }
+        }
+        self.found.len()
+    }
+
+    /// The requests at the front of `buffer` that have been found and not asked for.
+    pub fn ahead<'a>(&'a self, buffer: &'a [u8]) -> impl ExactSizeIterator<Item = Request<'a>> {
+        let mut rest = buffer;
+        self.found[self.asked..].iter().map(move |found| {
+            let request = self.at(found, rest);
+            rest = &rest[found.bytes..];
+            request
+        })
+    }
+
+    /// The request that [`Decoder::next`] gave last is not done with: it will be given again.
+    pub fn again(&mut self) {
+        self.asked = self.asked.saturating_sub(1);
+    }
+
+    /// The request that [`Decoder::next`] found in `buffer`.
+    pub fn request<'a>(&'a self, buffer: &'a [u8]) -> Request<'a> {
+        self.at(&self.found[self.asked - 1], buffer)
+    }
+
+    #[inline]
+    fn at<'a>(&'a self, found: &Found, buffer: &'a [u8]) -> Request<'a> {
+        let bytes = if found.is_inline { &self.scratch } else { buffer };
+        Request::received(bytes, &self.spans[found.spans.0 as usize..found.spans.1 as usize])
+    }
+
+    /// Whether what was found ahead would be the same with this trust.
+    #[inline]
+    fn is_read_by(&self, trust: Trust) -> bool {
+        (self.asked == self.found.len() && self.broken.is_none()) || trust == self.trust
+    }
+
+    /// What was found and not asked for will be looked for again.
+    #[cold]
+    fn forget_ahead(&mut self) {
+        self.found.truncate(self.asked);
+        self.spans.truncate(self.begun());
+        (self.broken, self.bulk) = (None, None);
+        (self.missing, self.searched) = (0, 0);
+    }
+
+    /// Room for the next requests. Those that were found have been asked for.
+    fn forget_asked(&mut self) {
+        let begun = self.begun();
+        self.found.clear();
+        self.asked = 0;
+        if self.missing > 0 {
+            self.spans.drain(..begun);
+            return;
+        }
+        self.spans.clear();
+        self.scratch.clear();
+        self.trim();
+    }
+
+    /// Where among the spans those of the request being received begin.
+    fn begun(&self) -> usize {
+        self.found.last().map_or(0, |found| found.spans.1 as usize)
+    }
+
+    /// Looks for one whole request at the front of `buffer`, or goes on looking: how many bytes it has, or zero where more
+    /// are needed.
+    #[inline]
+    fn whole(&mut self, buffer: &[u8], trust: Trust) -> Result<usize, ProtocolError> {
         if self.missing == 0 {
             self.position = 0;
-            self.trim();
-            self.spans.clear();
-            self.is_inline = false;
             match buffer.first() {
-                None => return Ok(None),
+                None => return Ok(0),
                 Some(b'*') => match self.count(buffer, trust)? {
-                    None => return Ok(None),
-                    Some(0) => return Ok(Some(self.whole())),
+                    None => return Ok(0),
                     Some(count) => self.missing = count,
                 },
                 Some(_) => return self.inline(buffer),
             }
         }
         while self.missing > 0 {
-            if !self.argument(buffer, trust)? {
-                return Ok(None);
+            self.short_arguments(buffer);
+            if self.missing > 0 && !self.argument(buffer, trust)? {
+                return Ok(0);
             }
-            self.missing -= 1;
         }
-        Ok(Some(self.whole()))
-    }
-
-    /// The request that [`Decoder::next`] found in `buffer`.
-    pub fn request<'a>(&'a self, buffer: &'a [u8]) -> Request<'a> {
-        let bytes = if self.is_inline { &self.scratch } else { buffer };
-        Request::received(bytes, &self.spans)
+        Ok(self.complete(false))
     }
 
     /// How many more bytes the argument being received needs, if that is known: what to make room for next.
@@ -117,23 +231,30 @@ impl Decoder {
     pub fn trim(&mut self) {
         const SPANS_KEPT: usize = 1024;
         const SCRATCH_BYTES_KEPT: usize = 4096;
-        if self.missing == 0 && self.spans.capacity() > SPANS_KEPT {
-            self.spans = Vec::new();
+        let is_empty = self.missing == 0 && self.asked == self.found.len();
+        if is_empty && self.spans.capacity() > SPANS_KEPT {
+            (self.found, self.spans, self.asked) = Default::default();
         }
-        if self.scratch.capacity() > SCRATCH_BYTES_KEPT {
+        if is_empty && self.scratch.capacity() > SCRATCH_BYTES_KEPT {
             self.scratch = Vec::new();
         }
     }
 
     /// A request is whole: the next one is searched from its own start.
-    fn whole(&mut self) -> usize {
+    #[inline]
+    fn complete(&mut self, is_inline: bool) -> usize {
         self.searched = 0;
+        let spans = (self.begun() as u32, self.spans.len() as u32);
+        self.found.push(Found { spans, bytes: self.position, is_inline });
         self.position
     }
 
     fn count(&mut self, buffer: &[u8], trust: Trust) -> Result<Option<u32>, ProtocolError> {
-        let count = match self.short(buffer, b'*') {
-            Some(count) => count,
+        let count = match short_line(b'*', &buffer[self.position..]) {
+            Some((head, count)) => {
+                self.position += head;
+                count as i64
+            }
             None => {
                 let Some(line) = self.line(buffer, ProtocolError::CountLine)? else { return Ok(None) };
                 integer(&buffer[line.0 + 1..line.1]).ok_or(ProtocolError::ArgumentCount)?
@@ -170,40 +291,39 @@ impl Decoder {
         // Offsets fit: REQUEST_BYTES_MAX is far below 4 GiB.
         self.spans.push(Span { start: self.position as u32, end: end as u32 });
         self.position = end + 2;
+        self.missing -= 1;
         self.bulk = None;
         Ok(true)
     }
 
-    /// The length that an argument announces, once its line has arrived.
+    /// Takes arguments for as long as they are what they nearly always are: of less than a hundred bytes, and all here.
+    /// Whatever else it meets is left to a closer look.
     #[inline]
-    fn bulk_length(&mut self, buffer: &[u8]) -> Result<Option<u64>, ProtocolError> {
-        let length = match self.short(buffer, b'$') {
-            Some(length) => length,
-            None => {
-                let Some(line) = self.line(buffer, ProtocolError::BulkLine)? else { return Ok(None) };
-                if buffer[line.0] != b'$' {
-                    return Err(ProtocolError::ExpectedBulk(buffer[line.0]));
-                }
-                integer(&buffer[line.0 + 1..line.1]).ok_or(ProtocolError::BulkLength)?
-            }
-        };
-        u64::try_from(length).map(Some).map_err(|_| ProtocolError::BulkLength)
+    fn short_arguments(&mut self, buffer: &[u8]) {
+        if self.bulk.is_some() {
+            return;
+        }
+        let end = buffer.len().min(SHORT_BYTES_MAX);
+        let mut rest = buffer.get(self.position..end).unwrap_or_default();
+        while self.missing > 0 {
+            let Some((head, length)) = short_line(b'$', rest) else { break };
+            let Some(behind) = rest.get(head + length + 2..) else { break };
+            let start = (end - rest.len() + head) as u32;
+            self.spans.push(Span { start, end: start + length as u32 });
+            self.missing -= 1;
+            rest = behind;
+        }
+        self.position = self.position.max(end - rest.len());
     }
 
-    /// The number in the line at `position`, stepped over, when it is as nearly always: the mark, a digit or two, CRLF, all
-    /// here. `None` says nothing but that a closer look is needed.
-    #[inline]
-    fn short(&mut self, buffer: &[u8], mark: u8) -> Option<i64> {
-        let digit = |byte: u8| byte.is_ascii_digit().then(|| i64::from(byte - b'0'));
-        let (number, bytes) = match buffer[self.position..] {
-            [first, ones, b'\r', _, ..] if first == mark => (digit(ones)?, 4),
-            [first, tens @ b'1'..=b'9', ones, b'\r', _, ..] if first == mark => {
-                (10 * digit(tens)? + digit(ones)?, 5)
-            }
-            _ => return None,
-        };
-        self.position += bytes;
-        Some(number)
+    /// The length that an argument announces, once its line has arrived.
+    fn bulk_length(&mut self, buffer: &[u8]) -> Result<Option<u64>, ProtocolError> {
+        let Some(line) = self.line(buffer, ProtocolError::BulkLine)? else { return Ok(None) };
+        if buffer[line.0] != b'$' {
+            return Err(ProtocolError::ExpectedBulk(buffer[line.0]));
+        }
+        let length = integer(&buffer[line.0 + 1..line.1]).ok_or(ProtocolError::BulkLength)?;
+        u64::try_from(length).map(Some).map_err(|_| ProtocolError::BulkLength)
     }
 
     /// The line at `position`, as offsets without its CRLF, once it has all arrived; steps over it.
@@ -232,22 +352,34 @@ impl Decoder {
         }
     }
 
-    fn inline(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
+    fn inline(&mut self, buffer: &[u8]) -> Result<usize, ProtocolError> {
         if buffer.starts_with(TLS_HANDSHAKE) {
             return Err(ProtocolError::Tls);
         }
         let from = self.searched;
         let Some(found) = buffer[from..].iter().position(|byte| *byte == b'\n') else {
             self.searched = buffer.len();
-            return if buffer.len() > LINE_BYTES_MAX { Err(ProtocolError::InlineLine) } else { Ok(None) };
+            return if buffer.len() > LINE_BYTES_MAX { Err(ProtocolError::InlineLine) } else { Ok(0) };
         };
         let end = from + found;
         let line = buffer[..end].strip_suffix(b"\r").unwrap_or(&buffer[..end]);
-        self.is_inline = true;
-        self.scratch.clear();
         inline::split(line, &mut self.scratch, &mut self.spans)?;
         self.position = end + 1;
-        Ok(Some(self.whole()))
+        Ok(self.complete(true))
+    }
+}
+
+/// How long the line in front is, and the number in it, when it is as nearly always: the mark, a digit or two, CRLF, all
+/// here. `None` says nothing but that a closer look is needed.
+#[inline]
+fn short_line(mark: u8, bytes: &[u8]) -> Option<(usize, usize)> {
+    let digit = |byte: u8| usize::from(byte - b'0');
+    match *bytes {
+        [first, ones @ b'0'..=b'9', b'\r', _, ..] if first == mark => Some((4, digit(ones))),
+        [first, tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', _, ..] if first == mark => {
+            Some((5, 10 * digit(tens) + digit(ones)))
+        }
+        _ => None,
     }
 }
 
@@ -266,6 +398,7 @@ mod tests {
 
     const OPEN: Trust = Trust { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };
     const CLOSED: Trust = Trust { authenticated: false, ..OPEN };
+    const NARROW: Trust = Trust { bulk_bytes_max: 100, ..OPEN };
 
     /// Feeds `bytes` in pieces; whole requests are dropped from the front of the buffer, as a connection does.
     fn all(bytes: &[u8], piece: usize) -> Result<Vec<Vec<Vec<u8>>>, ProtocolError> {
@@ -292,6 +425,45 @@ mod tests {
         for piece in 1..bytes.len() {
             assert_eq!(all(bytes, piece).unwrap(), whole, "in pieces of {piece}");
         }
+    }
+
+    #[test]
+    fn what_is_found_ahead_is_given_in_order_and_an_error_behind_it() {
+        let bytes = b"*1\r\n$4\r\nPING\r\nECHO 'a b'\r\n*0\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*1\r\n:1\r\n";
+        let mut decoder = Decoder::new();
+        assert_eq!(decoder.look_ahead(bytes, OPEN), 4);
+        let names: Vec<_> = decoder.ahead(bytes).map(|request| request.get(0).map(<[u8]>::to_vec)).collect();
+        assert_eq!(names, [Some(b"PING".to_vec()), Some(b"ECHO".to_vec()), None, Some(b"GET".to_vec())]);
+        let mut rest = &bytes[..];
+        for words in [&["PING"][..], &["ECHO", "a b"], &[], &["GET", "k"]] {
+            // Looked for again, or given again, it is the same.
+            assert_eq!(decoder.look_ahead(rest, OPEN), 0);
+            let taken = decoder.next(rest, OPEN).unwrap().unwrap();
+            decoder.again();
+            assert_eq!(decoder.next(rest, OPEN), Ok(Some(taken)));
+            let request = decoder.request(rest);
+            assert!(request.words().eq(words.iter().map(|word| word.as_bytes())), "{words:?}");
+            rest = &rest[taken..];
+        }
+        assert_eq!(decoder.next(rest, OPEN), Err(ProtocolError::ExpectedBulk(b':')));
+    }
+
+    #[test]
+    fn what_is_found_ahead_is_looked_for_again_under_other_limits() {
+        let long = [&b"*2\r\n$4\r\nECHO\r\n$200\r\n"[..], &[b'x'; 200], b"\r\n"].concat();
+        let bytes = [&b"*1\r\n$4\r\nPING\r\n"[..], &long, b"*2\r\n$4\r\nECHO\r\n$1"].concat();
+        for (less, expected) in [(OPEN, Ok(Some(long.len()))), (NARROW, Err(ProtocolError::BulkLength))] {
+            let mut decoder = Decoder::new();
+            assert_eq!(decoder.look_ahead(&bytes, OPEN), 2);
+            let taken = decoder.next(&bytes, OPEN).unwrap().unwrap();
+            assert_eq!(decoder.next(&bytes[taken..], less), expected);
+        }
+        // The other way round: what was too much is not, any more.
+        let mut decoder = Decoder::new();
+        assert_eq!(decoder.look_ahead(&bytes, NARROW), 1);
+        let taken = decoder.next(&bytes, NARROW).unwrap().unwrap();
+        assert_eq!(decoder.next(&bytes[taken..], OPEN), Ok(Some(long.len())));
+        assert_eq!(decoder.next(&bytes[taken + long.len()..], OPEN), Ok(None));
     }
 
     #[test]

@@ -113,18 +113,24 @@ impl Desk {
         let mut batch = engine.batch();
         let (mut taken, mut more) = (0, true);
         while self.state == State::Open && self.output.len() < enough && self.session.work < WORK_MAX {
-            let buffer = &self.input[taken..];
-            match self.decoder.next(buffer, engine.trust(&self.session)) {
+            let (buffer, trust) = (&self.input[taken..], engine.trust(&self.session));
+            // Whoever has yet to say who it is may ask for more behind that.
+            if trust.authenticated && self.decoder.look_ahead(buffer, trust) > 1 {
+                engine.foresee(&self.session, self.decoder.ahead(buffer));
+            }
+            match self.decoder.next(buffer, trust) {
                 Ok(Some(bytes)) => {
                     let request = self.decoder.request(buffer);
                     match engine.execute(&mut self.session, request, &mut batch, &mut self.output) {
                         Flow::Next => {}
                         Flow::Close => self.state = State::Closing,
                         Flow::Again(until) => {
+                            self.decoder.again();
                             self.state = State::Held(until);
                             break;
                         }
                         Flow::Aside => {
+                            self.decoder.again();
                             self.state = State::Aside(self.busy_from());
                             break;
                         }
@@ -230,5 +236,27 @@ mod tests {
         let flow = house.engine.execute(&mut desk.session, request, &mut batch, &mut desk.output);
         assert_eq!((flow, desk.output.len()), (Flow::Close, REPLY_BYTES_MAX - 10));
         assert!(desk.session.client.is_cut());
+    }
+
+    #[tokio::test]
+    async fn a_limit_holds_for_what_stands_behind_it() {
+        let server = Builder::default().start().await.unwrap();
+        let house = server.house().clone();
+        let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
+        let mut desk = Desk::new(house.clone(), house.engine.connect(client));
+        let long = vec![b'x'; (1 << 20) + 1];
+        let echo = [format!("*2\r\n$4\r\nECHO\r\n${}\r\n", long.len()).as_bytes(), &long, b"\r\n"].concat();
+        desk.input.extend_from_slice(
+            b"SET k v\r\nCONFIG REWRITE\r\nCONFIG SET proto-max-bulk-len 1mb\r\nGET k\r\n",
+        );
+        desk.input.extend_from_slice(&echo);
+        desk.carry_out();
+        assert_eq!(desk.output, b"+OK\r\n");
+        assert!(matches!(desk.state, State::Aside(_)), "to write a file may take long");
+        desk.carry_out_aside();
+        let expected = "+OK\r\n-ERR The server is running without a config file\r\n+OK\r\n$1\r\nv\r\n\
+                        -ERR Protocol error: invalid bulk length\r\n";
+        assert_eq!(String::from_utf8_lossy(&desk.output), expected);
+        assert_eq!(desk.state, State::Closing);
     }
 }

@@ -26,9 +26,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
 
 use crate::clock::WallTime;
@@ -240,7 +241,6 @@ impl Builder {
     }
 
     fn start_among(self, here: Option<Handle>, threads: usize) -> Result<Server, StartError> {
-        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtimes: Vec<_> = std::iter::repeat_with(runtime).take(threads).collect::<Result<_, _>>()?;
         let others = runtimes.iter().map(|runtime| runtime.handle().clone());
         let handles: Vec<_> = here.into_iter().chain(others).collect();
@@ -452,3 +452,15 @@ fn system_entropy() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())
 }
+
+/// One thread's runtime, with threads that may be held beside it for as long as they are needed.
+///
+/// # Errors
+/// When the system has no descriptor left for it.
+pub(crate) fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().thread_keep_alive(ASIDE_KEPT).enable_all().build()
+}
+
+/// How long a thread that may be held waits for more: with a second thread in the process, the system charges each read and
+/// write for sharing files.
+const ASIDE_KEPT: Duration = Duration::from_millis(100);

@@ -129,3 +129,31 @@ fn every_key_is_drawn_sooner_or_later_and_from_its_own_database() {
     assert_eq!(drawn.len(), 20);
     assert!(!drawn.contains(b"other".as_slice()));
 }
+
+#[test]
+fn to_foresee_keys_waits_for_nobody_and_changes_nothing() {
+    let keyspace = keyspace(2);
+    let names: Vec<String> = (0..70_000).map(|n| format!("key {n}")).collect();
+    for name in &names {
+        put(&keyspace, 1, name, Lease::Until(at(0).deadline_in(10)));
+    }
+    let foresee = || {
+        for database in [1, 0] {
+            keyspace.foresee(database, names.iter().rev().map(String::as_bytes));
+        }
+    };
+    // All shards are held by this very thread.
+    let view = View::lock(&keyspace, Reach::All, 0, at(5), Events::default());
+    foresee();
+    drop(view);
+    foresee();
+    assert_eq!(keyspace.size(1), (70_000, 70_000));
+    assert_eq!(keyspace.counts(), Counts { bytes: keyspace.counts().bytes, ..Counts::default() });
+    // The tables have moved, or are gone.
+    let mut view = View::lock(&keyspace, Reach::All, 1, at(5), Events::default());
+    view.clear(1);
+    foresee();
+    drop(view);
+    foresee();
+    assert_eq!(keyspace.size(1), (0, 0));
+}
