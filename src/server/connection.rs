@@ -3,6 +3,9 @@
 //! Owns    the stream, and the desk while it is here.
 //! Rule    per batch one read and one write. Nobody is read from while more than
 //!         [`UNREAD_REPLY_BYTES_MAX`] of replies to it lie unread.
+//! Rule    replies are sent when all who were ready together have had their requests carried out, as in Redis: a client
+//!         that waits for several connections is woken once, and not by each. Whoever does not wait for replies has
+//!         them at once, and others their turn after that.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -53,12 +56,15 @@ struct Line<S> {
     client: Arc<Client>,
     sleep: Option<(LockTime, Pin<Box<Sleep>>)>,
     watching: Option<Waker>,
+    /// Nothing had come when it was last looked for: the peer waits for its replies, and leaves others their time.
+    has_paused: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(stream: S, house: House, session: Session) -> Self {
         let client = Arc::clone(&session.client);
-        let line = Line { stream, house: house.clone(), client, sleep: None, watching: None };
+        let line =
+            Line { stream, house: house.clone(), client, sleep: None, watching: None, has_paused: true };
         Self { line, place: Place::Here(Box::new(Desk::new(house, session))), permit: None }
     }
 
@@ -206,7 +212,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             desk.state = State::Closing;
         }
         let was_full = desk.unread() >= UNREAD_REPLY_BYTES_MAX;
+        let so_far = desk.output.len();
         let more = !was_full && desk.carry_out();
+        let has_replied = desk.output.len() > so_far && desk.state == State::Open;
+        if has_replied && !more && self.has_paused {
+            self.has_paused = false;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         if self.client.is_cut() {
             return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
         }
@@ -246,6 +259,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             if let Poll::Ready(received) = self.receive(desk, cx) {
                 return Poll::Ready(received);
             }
+            self.has_paused = true;
             if desk.input.is_empty() {
                 desk.decoder.trim();
                 if desk.input.capacity() > INPUT_BYTES_KEPT {
@@ -348,6 +362,61 @@ mod tests {
             assert_eq!(woken.0.load(SeqCst), turn, "and asks for its next one");
         }
         assert!(house.engine.shared().metrics.commands.get() > 3);
+    }
+
+    /// A peer that sends one request and waits for its reply.
+    #[derive(Default)]
+    struct Patient {
+        has_sent: bool,
+        received: Vec<u8>,
+    }
+
+    impl AsyncRead for Patient {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            to: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            if std::mem::replace(&mut self.has_sent, true) {
+                return Poll::Pending;
+            }
+            to.put_slice(b"PING\r\n");
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Patient {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.received.extend_from_slice(bytes);
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reply_is_sent_when_others_have_had_their_requests_carried_out() {
+        let server = Builder::default().start().await.unwrap();
+        let house = server.house().clone();
+        let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
+        let session = house.engine.connect(client);
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut connection = Connection::new(Patient::default(), house.clone(), session);
+        for (wakes, received) in [(1, &b""[..]), (1, b"+PONG\r\n")] {
+            assert!(Pin::new(&mut connection).poll(&mut Context::from_waker(&waker)).is_pending());
+            assert_eq!((woken.0.load(SeqCst), &connection.line.stream.received[..]), (wakes, received));
+        }
     }
 
     #[derive(Default)]
