@@ -19,6 +19,8 @@ pub(super) enum Broken<E> {
 pub(super) const CAPTURES_MAX: usize = 32;
 /// Items of a pattern that can be tried in several ways, one inside the other.
 const DEPTH_MAX: usize = 220;
+/// Bytes of a set that are looked through in one step.
+const LONG_SET: usize = 4;
 /// Steps between two charges.
 const STEPS_PER_CHARGE: usize = 1_000;
 
@@ -43,22 +45,29 @@ pub(super) struct Match {
 }
 
 /// A pattern on its subject.
-pub(super) struct Matcher<'a, C> {
+pub(super) struct Matcher<'a, C, E> {
     subject: &'a [u8],
     pattern: &'a [u8],
     captures: smallvec::SmallVec<[Capture; 4]>,
     depth: usize,
     steps: usize,
     charge: C,
+    /// Why it has halted.
+    why: Option<Broken<E>>,
 }
 
-type Found<E> = Result<Option<usize>, Broken<E>>;
+/// The matcher goes no further; it knows why. Without a reason of its own an answer fits into two registers.
+#[derive(Debug)]
+struct Halt;
 
-impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
+/// Where a match ends, if there is one.
+type Found = Result<Option<usize>, Halt>;
+
+impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C, E> {
     /// `pattern` without the `^` that anchors it. `charge` is told of every step, many at a time.
     pub(super) fn new(subject: &'a [u8], pattern: &'a [u8], charge: C) -> Self {
-        let pattern = crate::error::until_nul(pattern);
-        Self { subject, pattern, captures: smallvec::SmallVec::new(), depth: 0, steps: 0, charge }
+        let pattern = memchr::memchr(0, pattern).map_or(pattern, |end| &pattern[..end]);
+        Self { subject, pattern, captures: smallvec::SmallVec::new(), depth: 0, steps: 0, charge, why: None }
     }
 
     /// The match that begins at `start`, if there is one.
@@ -68,8 +77,13 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
     pub(super) fn at(&mut self, start: usize) -> Result<Option<Match>, Broken<E>> {
         self.captures.clear();
         self.depth = 0;
-        let Some(end) = self.run(start, 0)? else { return Ok(None) };
-        Ok(Some(Match { whole: start..end, captures: self.captures.clone() }))
+        match self.run(start, 0) {
+            Ok(Some(end)) => {
+                Ok(Some(Match { whole: start..end, captures: std::mem::take(&mut self.captures) }))
+            }
+            Ok(None) => Ok(None),
+            Err(Halt) => Err(self.why.take().expect("whoever halts says why")),
+        }
     }
 
     /// The first match at `start` or behind it; only at `start` where the pattern is anchored.
@@ -86,19 +100,32 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
         Ok(None)
     }
 
-    fn step(&mut self, steps: usize) -> Result<(), Broken<E>> {
+    #[inline]
+    fn step(&mut self, steps: usize) -> Result<(), Halt> {
         self.steps += steps;
-        if self.steps >= STEPS_PER_CHARGE {
-            let steps = std::mem::take(&mut self.steps);
-            (self.charge)(steps).map_err(Broken::Refused)?;
-        }
-        Ok(())
+        if self.steps < STEPS_PER_CHARGE { Ok(()) } else { self.charge() }
+    }
+
+    #[cold]
+    fn charge(&mut self) -> Result<(), Halt> {
+        let steps = std::mem::take(&mut self.steps);
+        (self.charge)(steps).map_err(|refused| self.halt(Broken::Refused(refused)))
+    }
+
+    #[cold]
+    fn halt(&mut self, why: Broken<E>) -> Halt {
+        self.why = Some(why);
+        Halt
+    }
+
+    fn malformed(&mut self, text: &'static str) -> Halt {
+        self.halt(Broken::Malformed(text))
     }
 
     /// One level down: an item that can be tried in several ways.
-    fn deeper(&mut self, at: usize, item: usize) -> Found<E> {
+    fn deeper(&mut self, at: usize, item: usize) -> Found {
         if self.depth == DEPTH_MAX {
-            return Err(Broken::Malformed("pattern too complex"));
+            return Err(self.malformed("pattern too complex"));
         }
         self.depth += 1;
         let found = self.run(at, item);
@@ -107,11 +134,18 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
     }
 
     /// Where the match ends of what follows `item` in the pattern and `at` in the subject.
-    fn run(&mut self, mut at: usize, mut item: usize) -> Found<E> {
+    fn run(&mut self, mut at: usize, mut item: usize) -> Found {
         loop {
             self.step(1)?;
             let Some(&first) = self.pattern.get(item) else { return Ok(Some(at)) };
             let second = self.pattern.get(item + 1).copied();
+            if !SPECIAL[usize::from(first)] && !second.is_some_and(is_quantifier) {
+                if self.subject.get(at) != Some(&first) {
+                    return Ok(None);
+                }
+                (at, item) = (at + 1, item + 1);
+                continue;
+            }
             match (first, second) {
                 (b'(', Some(b')')) => return self.open(Capture::Place(at), at, item + 2),
                 (b'(', _) => return self.open(Capture::Open(at), at, item + 1),
@@ -150,9 +184,9 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
         }
     }
 
-    fn open(&mut self, capture: Capture, at: usize, item: usize) -> Found<E> {
+    fn open(&mut self, capture: Capture, at: usize, item: usize) -> Found {
         if self.captures.len() == CAPTURES_MAX {
-            return Err(Broken::Malformed("too many captures"));
+            return Err(self.malformed("too many captures"));
         }
         let level = self.captures.len();
         self.captures.push(capture);
@@ -163,12 +197,12 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
         Ok(found)
     }
 
-    fn close(&mut self, at: usize, item: usize) -> Found<E> {
+    fn close(&mut self, at: usize, item: usize) -> Found {
         let open = self.captures.iter().enumerate().rev().find_map(|(level, capture)| match capture {
             Capture::Open(start) => Some((level, *start)),
             _ => None,
         });
-        let (level, start) = open.ok_or(Broken::Malformed("invalid pattern capture"))?;
+        let Some((level, start)) = open else { return Err(self.malformed("invalid pattern capture")) };
         self.captures[level] = Capture::Bytes { start, end: at };
         let found = self.deeper(at, item)?;
         if found.is_none() {
@@ -178,9 +212,9 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
     }
 
     /// `%bxy`: where the balance ends that begins at `at`.
-    fn balanced(&mut self, at: usize, item: usize) -> Found<E> {
+    fn balanced(&mut self, at: usize, item: usize) -> Found {
         let &[open, close, ..] = self.pattern.get(item..).unwrap_or_default() else {
-            return Err(Broken::Malformed("unbalanced pattern"));
+            return Err(self.malformed("unbalanced pattern"));
         };
         if self.subject.get(at) != Some(&open) {
             return Ok(None);
@@ -201,9 +235,9 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
     }
 
     /// `%f[set]`: where the pattern goes on, if a run of the set begins at `at`.
-    fn frontier(&mut self, at: usize, item: usize) -> Found<E> {
+    fn frontier(&mut self, at: usize, item: usize) -> Found {
         if self.pattern.get(item) != Some(&b'[') {
-            return Err(Broken::Malformed("missing '[' after '%f' in pattern"));
+            return Err(self.malformed("missing '[' after '%f' in pattern"));
         }
         let end = self.item_end(item)?;
         self.step(2 * (end - item))?;
@@ -214,11 +248,11 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
     }
 
     /// `%1`: where that capture ends when it is there once more.
-    fn again(&mut self, at: usize, digit: u8) -> Found<E> {
+    fn again(&mut self, at: usize, digit: u8) -> Found {
         let index = usize::from(digit).checked_sub(usize::from(b'1'));
         let capture = index.and_then(|index| self.captures.get(index)).copied();
         let captured = match capture {
-            None | Some(Capture::Open(_)) => return Err(Broken::Malformed("invalid capture index")),
+            None | Some(Capture::Open(_)) => return Err(self.malformed("invalid capture index")),
             // A place has no bytes to come again.
             Some(Capture::Place(_)) => return Ok(None),
             Some(Capture::Bytes { start, end }) => &self.subject[start..end],
@@ -230,35 +264,43 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
     }
 
     /// Where the single-character item ends that begins at `item`.
-    fn item_end(&self, item: usize) -> Result<usize, Broken<E>> {
+    #[inline]
+    fn item_end(&mut self, item: usize) -> Result<usize, Halt> {
         match self.pattern[item] {
             b'%' if item + 1 == self.pattern.len() => {
-                Err(Broken::Malformed("malformed pattern (ends with '%')"))
+                Err(self.malformed("malformed pattern (ends with '%')"))
             }
             b'%' => Ok(item + 2),
-            b'[' => {
-                let mut at = item + 1;
-                at += usize::from(self.pattern.get(at) == Some(&b'^'));
-                // A bracket that comes first stands for itself.
-                loop {
-                    let missing = Broken::Malformed("malformed pattern (missing ']')");
-                    let byte = *self.pattern.get(at).ok_or(missing)?;
-                    at += 1;
-                    if byte == b'%' && at < self.pattern.len() {
-                        at += 1;
-                    }
-                    if self.pattern.get(at) == Some(&b']') {
-                        return Ok(at + 1);
-                    }
-                }
-            }
+            b'[' => self.set_end(item),
             _ => Ok(item + 1),
         }
     }
 
-    fn fits(&mut self, at: usize, item: usize, end: usize) -> Result<bool, Broken<E>> {
-        // A long set is looked through for every byte.
-        self.step((end - item) / 4)?;
+    /// The same for a set.
+    fn set_end(&mut self, item: usize) -> Result<usize, Halt> {
+        let mut at = item + 1;
+        at += usize::from(self.pattern.get(at) == Some(&b'^'));
+        // A bracket that comes first stands for itself.
+        loop {
+            let Some(&byte) = self.pattern.get(at) else {
+                return Err(self.malformed("malformed pattern (missing ']')"));
+            };
+            at += 1;
+            if byte == b'%' && at < self.pattern.len() {
+                at += 1;
+            }
+            if self.pattern.get(at) == Some(&b']') {
+                return Ok(at + 1);
+            }
+        }
+    }
+
+    #[inline]
+    fn fits(&mut self, at: usize, item: usize, end: usize) -> Result<bool, Halt> {
+        if end - item >= LONG_SET {
+            // It is looked through for every byte.
+            self.step((end - item) / LONG_SET)?;
+        }
         let Some(&byte) = self.subject.get(at) else { return Ok(false) };
         Ok(match self.pattern[item] {
             b'.' => true,
@@ -269,7 +311,7 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
     }
 
     /// As many as there are, then fewer.
-    fn longest(&mut self, at: usize, item: usize, end: usize) -> Found<E> {
+    fn longest(&mut self, at: usize, item: usize, end: usize) -> Found {
         let mut count = 0;
         while self.fits(at + count, item, end)? {
             self.step(1)?;
@@ -287,7 +329,7 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
     }
 
     /// None, then more.
-    fn shortest(&mut self, mut at: usize, item: usize, end: usize) -> Found<E> {
+    fn shortest(&mut self, mut at: usize, item: usize, end: usize) -> Found {
         loop {
             if let Some(found) = self.deeper(at, end + 1)? {
                 return Ok(Some(found));
@@ -298,6 +340,22 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C> {
             at += 1;
         }
     }
+}
+
+/// Bytes of a pattern that stand for more than themselves.
+const SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let (bytes, mut at) = (b"()%$.[", 0);
+    while at < bytes.len() {
+        special[bytes[at] as usize] = true;
+        at += 1;
+    }
+    special
+};
+
+/// Whether this byte says how often the item before it may come.
+fn is_quantifier(byte: u8) -> bool {
+    matches!(byte, b'?' | b'*' | b'+' | b'-')
 }
 
 /// Whether a byte is of the class `%a`, `%d`, ...; an upper-case letter means all others.
