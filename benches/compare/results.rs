@@ -112,19 +112,24 @@ impl Results {
 impl Figure {
     /// The median over the rounds of a server; `None` if it has none.
     pub(crate) fn median(&self, server: &str) -> Option<f64> {
-        let mut values = self.values.get(server)?.clone();
-        values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        match values.len() {
-            0 => None,
-            count if count % 2 == 1 => Some(values[middle]),
-            _ => Some(f64::midpoint(values[middle - 1], values[middle])),
-        }
+        median(self.values.get(server)?.clone())
     }
 
-    /// How many times `server`'s figure the one of `other` is.
+    /// How many times `server`'s figure the one of `other` is: the median of what it is in each round. Who shares a round
+    /// shares its disturbances.
     pub(crate) fn multiple(&self, other: &str, server: &str) -> Option<f64> {
-        let (own, other) = self.median(server).zip(self.median(other))?;
-        (own > 0.0).then(|| other / own)
+        let (own, other) = self.values.get(server).zip(self.values.get(other))?;
+        let rounds = own.iter().zip(other).filter(|(own, _)| **own > 0.0);
+        median(rounds.map(|(own, other)| other / own).collect())
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        count if count % 2 == 1 => Some(values[middle]),
+        _ => Some(f64::midpoint(values[middle - 1], values[middle])),
     }
 }
