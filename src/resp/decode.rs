@@ -81,6 +81,10 @@ struct Found {
     is_inline: bool,
 }
 
+/// Spans that there is room for between requests.
+const SPANS_KEPT: usize = 1024;
+/// Bytes of inline requests that there is room for between them.
+const SCRATCH_BYTES_KEPT: usize = 4096;
 /// Bytes of a request that no limit of a [`Trust`] speaks against, as long as its arguments are short.
 const SHORT_BYTES_MAX: usize = UNAUTHENTICATED_BULK_BYTES_MAX as usize;
 
@@ -98,34 +102,38 @@ impl Decoder {
     ///
     /// # Errors
     /// [`ProtocolError`]; the connection cannot go on.
+    #[inline]
     pub fn next(&mut self, buffer: &[u8], trust: Trust) -> Result<Option<usize>, ProtocolError> {
-        if !self.is_read_by(trust) {
+        if !self.knows_more() {
+            self.gather(buffer, trust, 1);
+        } else if trust != self.trust {
             self.forget_ahead();
+            self.gather(buffer, trust, 1);
         }
-        if self.asked == self.found.len() {
-            if let Some(error) = self.broken.take() {
-                return Err(error);
-            }
-            self.forget_asked();
-            if self.whole(buffer, trust)? == 0 {
-                return Ok(None);
-            }
-        }
+        let Some(found) = self.found.get(self.asked) else {
+            return self.broken.take().map_or(Ok(None), Err);
+        };
         self.asked += 1;
-        Ok(Some(self.found[self.asked - 1].bytes))
+        Ok(Some(found.bytes))
     }
 
     /// Looks for whole requests at the front of `buffer`, up to [`REQUESTS_AHEAD_MAX`], if none are known: how many it has
     /// found. [`Decoder::next`] gives one after the other, and says then what is wrong behind them.
     #[inline]
     pub fn look_ahead(&mut self, buffer: &[u8], trust: Trust) -> usize {
-        if self.asked < self.found.len() || self.broken.is_some() {
+        if self.knows_more() {
             return 0;
         }
+        self.gather(buffer, trust, REQUESTS_AHEAD_MAX);
+        self.found.len()
+    }
+
+    /// Looks for up to `max` whole requests at the front of `buffer`. Those that were found have been asked for.
+    fn gather(&mut self, buffer: &[u8], trust: Trust, max: usize) {
         self.forget_asked();
         self.trust = trust;
         let mut rest = buffer;
-        while self.found.len() < REQUESTS_AHEAD_MAX {
+        while self.found.len() < max {
             match self.whole(rest, trust) {
                 Ok(0) => break,
                 Ok(bytes) => rest = &rest[bytes..],
@@ -135,7 +143,6 @@ impl Decoder {
                 }
             }
         }
-        self.found.len()
     }
 
     /// The requests at the front of `buffer` that have been found and not asked for.
@@ -164,10 +171,10 @@ impl Decoder {
         Request::received(bytes, &self.spans[found.spans.0 as usize..found.spans.1 as usize])
     }
 
-    /// Whether what was found ahead would be the same with this trust.
+    /// Whether something has been found that was not asked for.
     #[inline]
-    fn is_read_by(&self, trust: Trust) -> bool {
-        (self.asked == self.found.len() && self.broken.is_none()) || trust == self.trust
+    fn knows_more(&self) -> bool {
+        self.asked < self.found.len() || self.broken.is_some()
     }
 
     /// What was found and not asked for will be looked for again.
@@ -179,18 +186,20 @@ impl Decoder {
         (self.missing, self.searched) = (0, 0);
     }
 
-    /// Room for the next requests. Those that were found have been asked for.
+    /// Makes room for the next requests.
+    #[inline]
     fn forget_asked(&mut self) {
-        let begun = self.begun();
+        if self.missing > 0 {
+            self.spans.drain(..self.begun());
+        } else {
+            self.spans.clear();
+            self.scratch.clear();
+        }
         self.found.clear();
         self.asked = 0;
-        if self.missing > 0 {
-            self.spans.drain(..begun);
-            return;
+        if self.spans.capacity() > SPANS_KEPT || self.scratch.capacity() > SCRATCH_BYTES_KEPT {
+            self.trim();
         }
-        self.spans.clear();
-        self.scratch.clear();
-        self.trim();
     }
 
     /// Where among the spans those of the request being received begin.
@@ -229,8 +238,6 @@ impl Decoder {
 
     /// Gives back memory that an unusually large request left behind.
     pub fn trim(&mut self) {
-        const SPANS_KEPT: usize = 1024;
-        const SCRATCH_BYTES_KEPT: usize = 4096;
         let is_empty = self.missing == 0 && self.asked == self.found.len();
         if is_empty && self.spans.capacity() > SPANS_KEPT {
             (self.found, self.spans, self.asked) = Default::default();
@@ -305,14 +312,16 @@ impl Decoder {
         }
         let end = buffer.len().min(SHORT_BYTES_MAX);
         let mut rest = buffer.get(self.position..end).unwrap_or_default();
-        while self.missing > 0 {
+        let mut missing = self.missing;
+        while missing > 0 {
             let Some((head, length)) = short_line(b'$', rest) else { break };
             let Some(behind) = rest.get(head + length + 2..) else { break };
             let start = (end - rest.len() + head) as u32;
             self.spans.push(Span { start, end: start + length as u32 });
-            self.missing -= 1;
+            missing -= 1;
             rest = behind;
         }
+        self.missing = missing;
         self.position = self.position.max(end - rest.len());
     }
 
