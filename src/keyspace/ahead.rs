@@ -4,6 +4,7 @@
 //! instructions. Of requests that are known before their turn all words are fetched at once, and then all entries.
 //!
 //! Rule    nothing is changed, waited for or relied upon: whoever looks later finds what he would have found.
+//!         What that is worth, `benches/README.md` says.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -319,73 +319,28 @@ mod tests {
     use crate::server::Builder;
     use crate::state::clients::Client;
 
-    /// A peer that always has another request at hand and always takes what it is sent.
-    struct Tireless;
-
-    impl AsyncRead for Tireless {
-        fn poll_read(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            to: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            to.put_slice(b"PING\r\n");
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    impl AsyncWrite for Tireless {
-        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-            Poll::Ready(Ok(bytes.len()))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    #[tokio::test]
-    async fn a_client_that_never_pauses_gives_others_their_turn() {
-        let server = Builder::default().start().await.unwrap();
-        let house = server.house().clone();
-        let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
-        let session = house.engine.connect(client);
-        let woken = Arc::new(Woken::default());
-        let waker = Waker::from(Arc::clone(&woken));
-        let mut connection = Connection::new(Tireless, house.clone(), session);
-        for turn in 1..=3 {
-            assert!(Pin::new(&mut connection).poll(&mut Context::from_waker(&waker)).is_pending());
-            tokio::task::yield_now().await;
-            assert_eq!(woken.0.load(SeqCst), turn, "and asks for its next one");
-        }
-        assert!(house.engine.shared().metrics.commands.get() > 3);
-    }
-
-    /// A peer that sends one request and waits for its reply.
+    /// A peer that always takes what it is sent, and waits for replies or not.
     #[derive(Default)]
-    struct Patient {
-        has_sent: bool,
+    struct Peer {
+        /// Requests that it has yet to send.
+        left: usize,
         received: Vec<u8>,
     }
 
-    impl AsyncRead for Patient {
+    impl AsyncRead for Peer {
         fn poll_read(
             mut self: Pin<&mut Self>,
             _: &mut Context<'_>,
             to: &mut ReadBuf<'_>,
         ) -> Poll<io::Result<()>> {
-            if std::mem::replace(&mut self.has_sent, true) {
-                return Poll::Pending;
-            }
+            let Some(left) = self.left.checked_sub(1) else { return Poll::Pending };
+            self.left = left;
             to.put_slice(b"PING\r\n");
             Poll::Ready(Ok(()))
         }
     }
 
-    impl AsyncWrite for Patient {
+    impl AsyncWrite for Peer {
         fn poll_write(
             mut self: Pin<&mut Self>,
             _: &mut Context<'_>,
@@ -404,19 +359,37 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_reply_is_sent_when_others_have_had_their_requests_carried_out() {
+    /// Lets such a connection have so many turns: after each one, how often it has asked for another, and what its peer has
+    /// received.
+    async fn turns(requests: usize, turns: usize) -> Vec<(usize, String)> {
         let server = Builder::default().start().await.unwrap();
         let house = server.house().clone();
         let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
         let session = house.engine.connect(client);
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
-        let mut connection = Connection::new(Patient::default(), house.clone(), session);
-        for (wakes, received) in [(1, &b""[..]), (1, b"+PONG\r\n")] {
+        let peer = Peer { left: requests, ..Peer::default() };
+        let mut connection = Connection::new(peer, house, session);
+        let mut seen = Vec::new();
+        for _ in 0..turns {
             assert!(Pin::new(&mut connection).poll(&mut Context::from_waker(&waker)).is_pending());
-            assert_eq!((woken.0.load(SeqCst), &connection.line.stream.received[..]), (wakes, received));
+            tokio::task::yield_now().await;
+            let received = String::from_utf8_lossy(&connection.line.stream.received).into_owned();
+            seen.push((woken.0.load(SeqCst), received));
         }
+        seen
+    }
+
+    #[tokio::test]
+    async fn a_client_that_never_pauses_gives_others_their_turn() {
+        let seen = turns(usize::MAX, 3).await;
+        assert!(seen.iter().map(|(wakes, _)| *wakes).eq([1, 2, 3]), "and asks for its next one: {seen:?}");
+        assert!(seen[2].1.starts_with("+PONG\r\n+PONG\r\n+PONG\r\n"), "{seen:?}");
+    }
+
+    #[tokio::test]
+    async fn a_reply_is_sent_when_others_have_had_their_requests_carried_out() {
+        assert_eq!(turns(1, 2).await, [(1, String::new()), (1, "+PONG\r\n".to_owned())]);
     }
 
     #[derive(Default)]
