@@ -5,6 +5,7 @@
 //! Source  texts as Redis 7.0 gives them; client libraries branch on the first word.
 
 use std::borrow::Cow;
+use std::ffi::CStr;
 
 /// Why a command was not carried out. The first word of its text is what client libraries branch on.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -100,7 +101,7 @@ impl Refusal {
 
 /// What C sees of `word`: the bytes before its first NUL.
 pub fn until_nul(word: &[u8]) -> &[u8] {
-    word.split(|byte| *byte == 0).next().unwrap_or_default()
+    CStr::from_bytes_until_nul(word).map_or(word, CStr::to_bytes)
 }
 
 /// A broken frame: the client is told once and its connection closed.

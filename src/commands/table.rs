@@ -147,12 +147,23 @@ impl Table {
         }
     }
 
-    /// The command at `place` among the names, if it answers to `name`: what a client sent last, it often sends again.
+    /// The command that answers to `name`. It is looked for at place `last` first, which becomes its own: what a client sent
+    /// last, it often sends again.
     #[inline]
-    pub fn at(&self, place: u16, name: &[u8]) -> Option<&Command> {
-        self.commands.get(usize::from(place)).filter(|command| {
-            name == command.row.name.as_bytes() || name.eq_ignore_ascii_case(command.row.name.as_bytes())
-        })
+    pub fn find_from(&self, last: &mut u16, name: &[u8]) -> Option<&Command> {
+        match self.commands.get(usize::from(*last)) {
+            Some(command)
+                if name == command.row.name.as_bytes()
+                    || name.eq_ignore_ascii_case(command.row.name.as_bytes()) =>
+            {
+                Some(command)
+            }
+            _ => {
+                let command = self.find(name)?;
+                *last = command.place;
+                Some(command)
+            }
+        }
     }
 
     /// The command at that place among those that plain scripts may call.
@@ -303,16 +314,6 @@ impl Command {
                     many => Reach::Keys(many),
                 }
             }
-        }
-    }
-
-    /// The word of `request` that is its first key, if it has any.
-    #[inline]
-    pub fn first_key<'a>(&self, request: Request<'a>) -> Option<&'a [u8]> {
-        match self.keys {
-            Keys::Nowhere => None,
-            Keys::Range { first, .. } => request.get(first),
-            Keys::Counted { target, count } => request.get(target.unwrap_or(count + 1)),
         }
     }
 

@@ -13,13 +13,8 @@ impl Engine {
         let table = table();
         let mut last = session.last_row;
         let keys = requests.filter_map(|request| {
-            let name = request.get(0)?;
-            let command = match table.at(last, name) {
-                Some(command) => command,
-                None => table.find(name)?,
-            };
-            last = command.place;
-            command.first_key(request)
+            let command = table.find_from(&mut last, request.get(0)?)?;
+            command.positions(request).next().map(|at| request.word(at))
         });
         self.shared.keyspace.foresee(session.database, keys);
     }

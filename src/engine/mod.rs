@@ -251,14 +251,8 @@ impl Engine {
         if !session.authenticated && !self.shared.acl.is_open() {
             self.admit_stranger(request)?;
         }
-        let command = match table.at(session.last_row, name) {
-            Some(command) => command,
-            None => {
-                let command = table.find(name).ok_or_else(|| (unknown::command(request), None))?;
-                session.last_row = command.place;
-                command
-            }
-        };
+        let command = table.find_from(&mut session.last_row, name);
+        let command = command.ok_or_else(|| (unknown::command(request), None))?;
         let command = self.subcommand(command, request)?;
         if !command.fits(request.len()) {
             return Err((Refusal::Arity(command.name.as_str().into()), Some(command)));

@@ -214,15 +214,22 @@ fn refuse(error: ProtocolError, metrics: &Metrics, session: &Session, output: &m
 mod tests {
     use super::*;
     use crate::limits::REPLY_BYTES_MAX;
-    use crate::server::Builder;
+    use crate::server::{Builder, Server};
     use crate::state::clients::Client;
 
-    #[tokio::test]
-    async fn whoever_asks_for_too_much_is_cut_off() {
+    /// A server, which ends when it is dropped, and the desk of its only client.
+    async fn desk() -> (Server, Desk) {
         let server = Builder::default().start().await.unwrap();
         let house = server.house().clone();
         let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
-        let mut desk = Desk::new(house.clone(), house.engine.connect(client));
+        let session = house.engine.connect(client);
+        (server, Desk::new(house, session))
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_for_too_much_is_cut_off() {
+        let (_server, mut desk) = desk().await;
+        let house = desk.house.clone();
         desk.input.extend_from_slice(b"SET k 0123456789\r\nGET k\r\n");
         desk.carry_out();
         assert_eq!(desk.output, b"+OK\r\n$10\r\n0123456789\r\n");
@@ -240,10 +247,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_limit_holds_for_what_stands_behind_it() {
-        let server = Builder::default().start().await.unwrap();
-        let house = server.house().clone();
-        let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
-        let mut desk = Desk::new(house.clone(), house.engine.connect(client));
+        let (_server, mut desk) = desk().await;
         let long = vec![b'x'; (1 << 20) + 1];
         let echo = [format!("*2\r\n$4\r\nECHO\r\n${}\r\n", long.len()).as_bytes(), &long, b"\r\n"].concat();
         desk.input.extend_from_slice(

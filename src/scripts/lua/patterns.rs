@@ -66,7 +66,7 @@ type Found = Result<Option<usize>, Halt>;
 impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C, E> {
     /// `pattern` without the `^` that anchors it. `charge` is told of every step, many at a time.
     pub(super) fn new(subject: &'a [u8], pattern: &'a [u8], charge: C) -> Self {
-        let pattern = memchr::memchr(0, pattern).map_or(pattern, |end| &pattern[..end]);
+        let pattern = crate::error::until_nul(pattern);
         Self { subject, pattern, captures: smallvec::SmallVec::new(), depth: 0, steps: 0, charge, why: None }
     }
 
