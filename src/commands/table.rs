@@ -31,7 +31,7 @@ pub struct Command {
     pub index: u16,
     /// Whether its runs are measured: it is neither fast nor about a single key, or it says that it takes long.
     pub is_measured: bool,
-    /// Its place among the commands, for [`Table::at`]; of a subcommand that of its container.
+    /// Its place among the commands, for [`Table::find_from`]; of a subcommand that of its container.
     pub place: u16,
     /// How many words name it: one, of a subcommand two.
     pub name_words: usize,
