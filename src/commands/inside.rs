@@ -28,6 +28,8 @@ use crate::state::settings::Settings;
 
 /// What it takes to hand a word to a script, beside its bytes.
 const INPUT_WORK: u64 = 64;
+/// The share of all work for which the keys of a command are not looked up.
+const WORK_SHARE: u64 = 256;
 
 /// A script's view of the server.
 #[derive(Debug)]
@@ -161,8 +163,7 @@ impl<'c, 'k> Inside<'c, 'k> {
     /// that, or what it changes could not be taken back.
     fn try_out(&mut self, inputs: Inputs<'_>) -> bool {
         let words = (inputs.len() as u64).saturating_mul(INPUT_WORK);
-        // What its client reads is remembered at once.
-        if inputs.bytes().saturating_add(words) > WORK_MAX || self.session.reads.matter() {
+        if inputs.bytes().saturating_add(words) > WORK_MAX {
             return false;
         }
         self.owns_trial = self.view.try_out();
@@ -176,7 +177,7 @@ impl<'c, 'k> Inside<'c, 'k> {
         let has_left = self.view.has_given_up();
         match self.owns_trial {
             true if has_left => self.view.take_back(),
-            true => self.view.end_trial(),
+            true => self.view.end_trial(&self.shared.audience.tracking),
             false => {}
         }
         #[cfg(feature = "lua")]
@@ -196,7 +197,7 @@ impl<'c, 'k> Inside<'c, 'k> {
             return true;
         }
         let is_kept = !self.view.has_given_up()
-            && self.has_time(words)
+            && self.has_time(command, words)
             && command.keep(Request::listed(words), self.view);
         if !is_kept {
             self.give_up();
@@ -204,11 +205,15 @@ impl<'c, 'k> Inside<'c, 'k> {
         is_kept
     }
 
-    /// Whether a command of so many words is not too much for what is tried out.
+    /// Whether a command with these words is not too much for what is tried out.
     #[cfg(feature = "lua")]
-    fn has_time(&self, words: &[&[u8]]) -> bool {
-        let work = self.shared.keyspace.work_of(words.len());
-        self.watched.as_ref().is_none_or(|watched| !self.is_trial || watched.guard.allows(work))
+    fn has_time(&mut self, command: &Command, words: &[&[u8]]) -> bool {
+        let Some(watched) = self.watched.as_ref().filter(|_| self.is_trial) else { return true };
+        let most = self.shared.keyspace.work_of(words.len());
+        // Where some value is large it need not be one of these.
+        let is_told = most <= WORK_MAX / WORK_SHARE;
+        let work = if is_told { most } else { command.looks_at(Request::listed(words), self.view) };
+        watched.guard.allows(work)
     }
 
     /// What is tried out is to begin again.
@@ -321,7 +326,7 @@ impl<'c, 'k> Inside<'c, 'k> {
 #[cfg(not(feature = "lua"))]
 impl Inside<'_, '_> {
     /// What is not interpreted is short.
-    fn has_time(&self, _: &[&[u8]]) -> bool {
+    fn has_time(&self, _: &Command, _: &[&[u8]]) -> bool {
         true
     }
 }

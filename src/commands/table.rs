@@ -256,6 +256,15 @@ impl Command {
         is_kept
     }
 
+    /// Bytes that `request` looks at, about, beside its own: of an object only where it may look at all of it.
+    pub(crate) fn looks_at(&self, request: Request<'_>, view: &mut View<'_>) -> u64 {
+        let bytes = |at| match self.is_measured {
+            true => view.value_bytes(request.word(at)) as u64,
+            false => view.string_bytes(request.word(at)) as u64,
+        };
+        self.positions(request).map(bytes).fold(request.len() as u64, u64::saturating_add)
+    }
+
     /// What a script may do by calling it.
     pub(super) fn brief(&self) -> Brief {
         let flags = self.row.flags;

@@ -174,11 +174,7 @@ impl Engine {
         if !gathered.runs_scripts {
             return Place::Here;
         }
-        match self.place(gathered) {
-            // What the session reads is remembered at once.
-            Place::OnTrial { .. } if session.reads.matter() => Place::Elsewhere,
-            place => place,
-        }
+        self.place(gathered)
     }
 
     /// Carries out the requests of a transaction; `None`, and it is as if nothing had been done, where what was tried out is
@@ -213,7 +209,7 @@ impl Engine {
                 return None;
             }
             if manner.tries_until == Some(at) {
-                view.end_trial();
+                view.end_trial(&self.shared.audience.tracking);
             }
         }
         session.is_nested = false;

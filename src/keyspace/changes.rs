@@ -94,7 +94,13 @@ impl Changes {
         self.aftermath.as_ref()?.trial.as_ref()
     }
 
-    /// The same, to be changed, begun or ended.
+    /// The same, to be changed.
+    #[inline]
+    pub(super) fn trial_under_way(&mut self) -> Option<&mut Trial> {
+        self.aftermath.as_mut()?.trial.as_mut()
+    }
+
+    /// The same, to be begun or ended.
     pub(super) fn trial_mut(&mut self) -> &mut Option<Trial> {
         &mut self.aftermath().trial
     }
@@ -160,13 +166,24 @@ impl Changes {
     /// A key has changed, or is over: those who watch it or keep a copy are to know.
     #[inline]
     pub(super) fn touched(&mut self, observers: &mut Observers, database: u16, key: &[u8], cause: Cause) {
-        if !observers.is_empty() || self.events.wants_names() {
+        if !observers.is_empty() || self.events.wants_names() || self.remembers_later() {
             self.touch(observers, database, key, cause);
         }
     }
 
+    /// Whether a client that has read something is not among the observers yet.
+    #[inline]
+    fn remembers_later(&self) -> bool {
+        self.trial().is_some_and(Trial::remembers)
+    }
+
     #[cold]
     fn touch(&mut self, observers: &mut Observers, database: u16, key: &[u8], cause: Cause) {
+        if cause == Cause::Change
+            && let Some(trial) = self.trial_under_way()
+        {
+            return trial.touch(database, key);
+        }
         match observers.touch(database, key) {
             Some((key, readers)) => self.aftermath().stale.push(Stale { key, readers, cause }),
             None if self.events.wants_names() => {
@@ -200,6 +217,18 @@ impl Changes {
     /// keeps one.
     pub(super) fn flush(&mut self, tracked: usize) {
         *self.aftermath().flushed.get_or_insert(0) += tracked;
+    }
+
+    /// An object is no longer under its key.
+    #[inline]
+    pub(super) fn replaced(&mut self, database: u16, key: &[u8], object: Option<Object>) {
+        if let Some(object) = object {
+            let left = match self.trial_under_way() {
+                Some(trial) => trial.keep_object(database, key, object),
+                None => Some(object),
+            };
+            self.discard(left);
+        }
     }
 
     /// An object is no more.

@@ -8,6 +8,7 @@ use super::Changes;
 use super::observers::Observers;
 use super::parked::Parked;
 use super::shard::{EntryId, Form, Shard};
+use super::view::Undo;
 use crate::clock::Deadline;
 use crate::error::Refusal;
 use crate::journal::{Edit, Mutation};
@@ -81,22 +82,22 @@ impl<'v> Entry<'v> {
     }
 
     /// Stores an object, whatever was there.
-    pub fn put_object(self, object: Object, lease: Lease) {
+    pub fn put_object(self, object: Object, lease: Lease) -> Occupied<'v> {
         match self {
-            Self::Occupied(mut occupied) => occupied.put_object(object, lease),
-            Self::Vacant(vacant) => {
-                vacant.insert_object(object, lease);
+            Self::Occupied(mut occupied) => {
+                occupied.put_object(object, lease);
+                occupied
             }
+            Self::Vacant(vacant) => vacant.insert_object(object, lease),
         }
     }
 
-    /// Whether anybody watches the key, or keeps a copy of its value.
-    pub(super) fn is_observed(&self) -> bool {
-        let place = match self {
-            Self::Occupied(occupied) => &occupied.place,
+    /// The place of the key, be it there or not.
+    pub(super) fn into_place(self) -> Vacant<'v> {
+        match self {
+            Self::Occupied(occupied) => occupied.place,
             Self::Vacant(vacant) => vacant,
-        };
-        place.observers.observe(place.database, place.key)
+        }
     }
 
     /// Carries out an edit of a journal; an object is made if the key is not there.
@@ -200,8 +201,8 @@ impl Occupied<'_> {
 
     pub(super) fn remove_entry(&mut self) {
         let object = self.place.shard.remove(self.id, self.place.hash);
-        self.place.changes.discard(object);
         let (database, key) = (self.place.database, self.place.key);
+        self.place.changes.replaced(database, key, object);
         let removed = || Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: false };
         self.place.changes.record(removed);
         self.place.touched();
@@ -214,6 +215,14 @@ impl Occupied<'_> {
         if !place.parked.is_empty() && place.shard.object(self.id).is_some() {
             place.changes.ready(place.database, Bytes::copy_from_slice(place.key));
         }
+    }
+
+    /// Takes changes of the object back, the last one first.
+    pub(super) fn undo(&mut self, undos: Vec<Undo>) {
+        if let Some(object) = self.place.shard.object_mut(self.id) {
+            undos.into_iter().rev().for_each(|Undo(undo)| undo(object));
+        }
+        self.rearm();
     }
 
     /// Sees to it that the entry is looked at when the first element of its object ends.
@@ -296,7 +305,7 @@ impl Occupied<'_> {
         self.place.shard.bytes(self.id)
     }
 
-    fn set_lease(&mut self, lease: Lease) {
+    pub(super) fn set_lease(&mut self, lease: Lease) {
         match lease {
             Lease::Keep => {}
             Lease::Never => self.place.shard.set_deadline(self.id, None),
@@ -306,7 +315,8 @@ impl Occupied<'_> {
     }
 
     fn discard_object(&mut self) {
-        self.place.changes.discard(self.place.shard.take_object(self.id));
+        let object = self.place.shard.take_object(self.id);
+        self.place.changes.replaced(self.place.database, self.place.key, object);
     }
 
     /// Records the value and deadline as they are now.

@@ -81,11 +81,6 @@ impl Observers {
         self.watches.is_empty() && self.readers.is_empty()
     }
 
-    /// Whether anybody observes that key.
-    pub(super) fn observe(&self, database: u16, key: &[u8]) -> bool {
-        self.watches.get(database, key).is_some() || self.readers.contains_key(key)
-    }
-
     pub(super) fn watch(&mut self, database: u16, key: &Bytes, watch: &Arc<Watch>) {
         self.watches.entry(database, key).push(Arc::clone(watch));
     }

@@ -29,7 +29,7 @@ use crate::state::transaction::{Watch, Watching};
 use crate::types::{Seed, Typed};
 
 pub use survey::Standing;
-pub(super) use trial::Trial;
+pub(super) use trial::{Trial, Undo};
 
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]
@@ -171,6 +171,14 @@ impl<'k> View<'k> {
         }
     }
 
+    /// The same, where it is a string.
+    pub fn string_bytes(&mut self, key: &[u8]) -> usize {
+        match self.entry_as_it_is(key) {
+            Entry::Occupied(occupied) if occupied.object().is_none() => occupied.value_bytes(),
+            _ => 0,
+        }
+    }
+
     /// From now on these events are asked for: a request of a transaction may have asked.
     pub fn attend(&mut self, events: Events) {
         self.changes.attend(events);
@@ -225,6 +233,9 @@ impl<'k> View<'k> {
     /// A client has read a key, and keeps a copy of what it holds. Of more than `keys_max` keys some are given up; zero:
     /// there is room for all.
     pub fn remember(&mut self, key: &[u8], reader: ClientId, tracking: &Tracking, keys_max: usize) {
+        if let Some(trial) = self.changes.trial_under_way() {
+            return trial.remember(self.database, key, reader, keys_max);
+        }
         let index = self.keyspace.shard_of(self.hash(key));
         let observers = &mut self.locked.held(index).observers;
         for (key, readers) in observers.remember(key, reader, tracking, keys_max) {

@@ -8,6 +8,7 @@ mod size;
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use super::Shape;
 pub use node::Entry;
@@ -68,7 +69,8 @@ pub enum Keep {
 /// Entries ordered by their ids.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stream {
-    nodes: VecDeque<Node>,
+    /// Shared with copies of the stream until they are changed.
+    nodes: VecDeque<Arc<Node>>,
     len: usize,
     last_id: StreamId,
     /// Bytes of all nodes together.
@@ -85,6 +87,7 @@ impl Stream {
     pub fn append(&mut self, id: StreamId, words: &[&[u8]]) {
         match self.nodes.back_mut().filter(|node| node.has_room(words)) {
             Some(node) => {
+                let node = Arc::make_mut(node);
                 let before = node.heap_bytes();
                 node.push(id, words);
                 self.node_bytes += node.heap_bytes() - before;
@@ -92,7 +95,7 @@ impl Stream {
             None => {
                 let node = Node::new(id, words);
                 self.node_bytes += node.heap_bytes();
-                self.nodes.push_back(node);
+                self.nodes.push_back(Arc::new(node));
             }
         }
         self.len += 1;
@@ -103,6 +106,7 @@ impl Stream {
     pub fn delete(&mut self, id: StreamId) -> bool {
         let at = self.nodes.partition_point(|node| node.last < id);
         let Some(node) = self.nodes.get_mut(at) else { return false };
+        let node = Arc::make_mut(node);
         if node.delete(1, |entry| entry == id) == 0 {
             return false;
         }
@@ -137,6 +141,7 @@ impl Stream {
                 continue;
             }
             if !trim.is_approximate {
+                let node = Arc::make_mut(node);
                 let gone = match trim.keep {
                     Keep::Last(_) => node.delete(surplus, |_| true),
                     Keep::From(id) => node.delete(usize::MAX, |entry| entry < id),
@@ -177,6 +182,11 @@ impl Stream {
         most - left
     }
 
+    /// Whether a copy of it, which shares its nodes, is made soon.
+    pub fn is_light(&self) -> bool {
+        self.nodes.len() <= LIGHT_NODES_MAX
+    }
+
     /// The id of the entry that was added last, deleted or not; [`StreamId::MIN`] when there was none.
     pub fn last_id(&self) -> StreamId {
         self.last_id
@@ -197,7 +207,7 @@ impl Shape for Stream {
     }
 
     fn heap_bytes(&self) -> usize {
-        self.nodes.capacity() * size_of::<Node>() + self.node_bytes
+        self.nodes.len() * size_of::<Node>() + self.nodes.capacity() * size_of::<usize>() + self.node_bytes
     }
 
     fn is_empty(&self) -> bool {
@@ -205,6 +215,8 @@ impl Shape for Stream {
     }
 }
 
+/// Nodes of a stream that is copied soon.
+const LIGHT_NODES_MAX: usize = 4096;
 /// Entries that trimming with `~` takes away at most, if it is not told otherwise.
 pub const TRIM_LIMIT: u64 = 100 * node::NODE_ENTRIES_MAX as u64;
 

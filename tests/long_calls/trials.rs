@@ -13,7 +13,7 @@ fn a_loop_that_turns_out_to_be_short_needs_no_other_thread_and_one_that_does_not
 
 #[test]
 fn a_loop_that_a_journal_and_listeners_are_told_of_is_tried_out_as_well() {
-    a_loop_is_tried_out_on(async || World::new().await.server);
+    a_loop_is_tried_out_on(async || World::new("here").await.server);
 }
 
 fn a_loop_is_tried_out_on(server: impl AsyncFn() -> Server) {
@@ -162,6 +162,48 @@ fn what_others_would_see_at_once_is_not_tried_out() {
     });
 }
 
+#[test]
+fn what_is_read_on_trial_is_remembered_as_soon_as_it_stays() {
+    held_up(async |let_go| {
+        let server = server().await;
+        let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+        runner.say(&["HELLO", "3"]).await;
+        while runner.line().await != "*0" {}
+        assert_eq!(runner.ask(&["CLIENT", "TRACKING", "ON"]).await, "+OK");
+        let script = "local n = 0 while n < tonumber(ARGV[1]) do n = n + 1 redis.call('get', 'read') \
+                      redis.call('get', 'changed') redis.call('incr', 'changed') redis.call('get', 'both') end return n";
+        let invalidated = |key: &str| {
+            [
+                ">2".to_owned(),
+                "$10".into(),
+                "invalidate".into(),
+                "*1".into(),
+                format!("${}", key.len()),
+                key.into(),
+            ]
+        };
+        assert_eq!(runner.ask(&["EVAL", script, "0", "1"]).await, ":1");
+        assert_eq!(runner.lines().await, invalidated("changed"), "it has read it before it changed it");
+        for (key, is_told) in [("changed", false), ("read", true), ("read", false), ("both", true)] {
+            assert_eq!(other.ask(&["SET", key, "7"]).await, "+OK");
+            if is_told {
+                assert_eq!(runner.lines().await, invalidated(key));
+            }
+            assert!(runner.has_no_answer().await, "{key}");
+        }
+        runner.say(&["EVAL", script, "0", "30000"]).await;
+        assert!(runner.has_no_answer().await, "it begins again where a thread may be held");
+        assert_eq!(other.ask(&["SET", "read", "8"]).await, "+OK");
+        assert!(runner.has_no_answer().await, "what it has read until then counts as not read");
+        let_go();
+        assert_eq!(runner.line().await, ":30000");
+        for _ in 0..30_000 {
+            assert_eq!(runner.lines().await, invalidated("changed"));
+        }
+        server.assert_laws();
+    });
+}
+
 /// Statements on a few keys of every type; some cannot be taken back.
 const STATEMENTS: &[&str] = &[
     "redis.call('incr', 'a')",
@@ -187,13 +229,29 @@ const STATEMENTS: &[&str] = &[
     "redis.call('zunionstore', 'y', 2, 'z', 's')",
     "redis.call('xadd', 'x', n .. '-1', 'f', 'v')",
     "redis.pcall('incr', 'l')",
+    "redis.call('linsert', 'l', 'BEFORE', 'element ' .. n, n)",
+    "redis.call('lrem', 'm', 2 - n % 4, 'element ' .. n % 9)",
+    "redis.pcall('lset', 'l', n, 'set')",
+    "redis.call('hset', 'h', 'element ' .. n % 30, n)",
+    "redis.call('hdel', 'h', 'element ' .. n % 40)",
+    "redis.call('spop', 't', 1000)",
+    "redis.call('srem', 's', 'element ' .. n % 50)",
+    "redis.call('zrem', 'z', 'element ' .. n % 60)",
+    "redis.call('zremrangebyscore', 'z', n, n + 3)",
+    "redis.call('zincrby', 'z', 5, 'element ' .. n % 70)",
+    "redis.call('xadd', 'x', 'MAXLEN', '~', 150, n + 1000 .. '-1', 'f', 'v')",
     "redis.call('select', n % 2)",
     "redis.call('publish', 'c', n)",
     "redis.call('copy', 'a', 'd', 'DB', 1)",
     "redis.call('move', 'b', 1)",
-    "redis.call('flushdb')",
+    "redis.call('exists', 'a', 'b', 'h') redis.call('flushdb')",
     "if n == 2 then error('enough') end",
 ];
+
+/// Makes values large, of which no copies are kept.
+const ENLARGE: &str = "redis.call('del', 'l', 'm', 'h', 's', 'z', 'c') redis.call('set', 'c', string.rep('c', 5000)) \
+    for n = 1, 600 do local e = 'element ' .. n % 250 redis.call('rpush', n % 2 == 0 and 'l' or 'm', e) \
+    redis.call('hset', 'h', e, n) redis.call('zadd', 'z', n, e) redis.pcall('sadd', 's', e) end";
 
 /// What is to be seen of all of them, by the interpreter and in one answer.
 const EVERYTHING: &str = "local all = {} for db = 0, 1 do redis.call('select', db) \
@@ -230,10 +288,15 @@ struct World {
     heard: Arc<Heard>,
     runner: Client,
     listener: Client,
+    /// The argument of its scripts.
+    place: &'static str,
 }
 
+/// What scripts begin with: it changes nothing, but could take long, and is never tried out.
+const PROLOGUE: &str = "if ARGV[1] == 'elsewhere' then redis.call('setrange', 'missing', 0, '') end ";
+
 impl World {
-    async fn new() -> Self {
+    async fn new(place: &'static str) -> Self {
         let heard = Arc::new(Heard::default());
         let journal = Arc::clone(&heard) as Arc<dyn Journal>;
         let builder = Server::builder().manual_clock(START).journal(journal);
@@ -243,14 +306,7 @@ impl World {
         assert_eq!(runner.ask(&["DEBUG", "SET-ACTIVE-EXPIRE", "0"]).await, "+OK");
         listener.say(&["PSUBSCRIBE", "*"]).await;
         while listener.line().await != ":1" {}
-        Self { server, heard, runner, listener }
-    }
-
-    /// A server where nothing is tried out: its runner is to be told of whatever it has read.
-    async fn elsewhere() -> Self {
-        let mut world = Self::new().await;
-        assert_eq!(world.runner.ask(&["CLIENT", "TRACKING", "ON"]).await, "+OK");
-        world
+        Self { server, heard, runner, listener, place }
     }
 
     /// Has the runner go on as somebody who may not do everything.
@@ -269,24 +325,26 @@ impl World {
 
     /// What a script answers, a function of the same text, or both in a transaction behind something else.
     async fn run(&mut self, script: &str, how: How) -> Vec<String> {
+        let script = &[PROLOGUE, script].concat();
         if how != How::Script {
-            let library =
-                format!("#!lua name=tried\nredis.register_function('tried', function() {script} end)");
+            let library = format!(
+                "#!lua name=tried\nredis.register_function('tried', function(KEYS, ARGV) {script} end)"
+            );
             assert_eq!(self.runner.ask(&["FUNCTION", "LOAD", "REPLACE", &library]).await, "$5");
             assert_eq!(self.runner.line().await, "tried");
         }
         let requests: &[&[&str]] = match how {
-            How::Script => &[&["EVAL", script, "0"]],
-            How::Function => &[&["FCALL", "tried", "0"]],
+            How::Script => &[&["EVAL", script, "0", self.place]],
+            How::Function => &[&["FCALL", "tried", "0", self.place]],
             How::Transaction => &[
                 &["WATCH", "a", "watched"],
                 &["MULTI"],
                 &["APPEND", "a", "0"],
                 &["SELECT", "1"],
                 &["RPUSH", "l", "1"],
-                &["EVAL", script, "0"],
+                &["EVAL", script, "0", self.place],
                 &["SELECT", "0"],
-                &["FCALL", "tried", "0"],
+                &["FCALL", "tried", "0", self.place],
                 &["PUBLISH", "c", "behind"],
                 &["EXEC"],
             ],
@@ -337,7 +395,7 @@ fn without_seeds(text: &str) -> String {
 /// `SEED=17 cargo test --test long_calls whatever_is_tried_out` runs the scripts of seed 17.
 #[tokio::test]
 async fn whatever_is_tried_out_does_what_it_does_elsewhere() {
-    let (mut tried, mut elsewhere) = (World::new().await, World::elsewhere().await);
+    let (mut tried, mut elsewhere) = (World::new("here").await, World::new("elsewhere").await);
     let mut seed: u64 = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let mut draw = |end: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -347,6 +405,9 @@ async fn whatever_is_tried_out_does_what_it_does_elsewhere() {
         if round == 200 {
             tried.limit().await;
             elsewhere.limit().await;
+        }
+        if round % 20 == 7 {
+            assert_eq!(tried.run(ENLARGE, How::Script).await, elsewhere.run(ENLARGE, How::Script).await);
         }
         let statements: Vec<&str> = (0..1 + draw(6)).map(|_| STATEMENTS[draw(STATEMENTS.len())]).collect();
         let turns = [1, 3, 10, 200][draw(4)];

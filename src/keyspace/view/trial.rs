@@ -1,28 +1,50 @@
 //! Changes that can be taken back: of a call that may turn out to take long, and then begins again elsewhere.
 //!
-//! Rule    only as long as nobody has been told of them: the journal and listeners are when a call is over, but whoever
-//!         watches a key or keeps a copy is at once, so that such keys are not changed. What has expired and was removed by a
-//!         look stays removed, and is told. What was counted stays counted.
-//! Bounds  few keys, and small values.
+//! Owns    what the keys held before: a copy where it is small, or else the object itself and what undoes each change of it.
+//! Rule    nobody is told of what is tried out: the journal and listeners are when a call is over, whoever watches a key or
+//!         keeps a copy when the trial is, and what is read is remembered then. What has expired and was removed by a look
+//!         stays removed, and is told. What was counted stays counted.
+//! Bounds  some keys, some changes of them, and strings that are copied soon.
 
+use std::hash::{Hash, Hasher};
+
+use ahash::RandomState;
 use bytes::Bytes;
+use indexmap::{Equivalent, IndexMap};
 
 use super::View;
 use crate::clock::Deadline;
 use crate::keyspace::shard::Form;
 use crate::keyspace::{Entry, Lease, Occupied};
-use crate::types::Object;
+use crate::state::clients::ClientId;
+use crate::state::tracking::Tracking;
+use crate::types::{Object, Typed};
 
-/// The most keys whose values are kept.
-const KEYS_MAX: usize = 32;
-/// The most bytes of a value that is.
-const VALUE_BYTES_MAX: usize = 2048;
+/// The most keys that may be changed.
+const KEYS_MAX: usize = 1024;
+/// The most changes of large objects.
+const UNDOS_MAX: usize = 4096;
+/// Bytes up to which an object is copied.
+const OBJECT_BYTES_MAX: usize = 2048;
+/// Bytes up to which a string is, and beyond which it may not be changed.
+const STRING_BYTES_MAX: usize = 64 * 1024;
 
 /// What keys held before they were changed, in the order in which that came about.
 #[derive(Debug, Default)]
 pub(in crate::keyspace) struct Trial {
-    before: Vec<(u16, Bytes, Option<Before>)>,
+    before: IndexMap<(u16, Bytes), Option<Before>, RandomState>,
+    undos: usize,
+    /// What observers are to know of, in its order, should it stay.
+    observed: Vec<(u16, Bytes, Observed)>,
     has_given_up: bool,
+}
+
+/// What was done to a key that somebody may keep a copy of.
+#[derive(Debug)]
+enum Observed {
+    Changed,
+    /// Somebody has read it, who is to be told of its next change, if there are no more such keys than that.
+    Read(ClientId, usize),
 }
 
 /// A key that was there.
@@ -35,8 +57,108 @@ struct Before {
 
 #[derive(Debug)]
 enum Value {
-    Object(Object),
     String(Bytes, Form),
+    /// A copy.
+    Object(Object),
+    /// It is under its key, unless it has been `taken` away; what undoes the changes of it, the first one's first.
+    Edited {
+        undos: Vec<Undo>,
+        taken: Option<Object>,
+    },
+}
+
+/// Takes a change of an object back. All that came behind it have been.
+pub(in crate::keyspace) struct Undo(pub(in crate::keyspace) Box<dyn FnOnce(&mut Object) + Send + Sync>);
+
+impl Undo {
+    pub(in crate::keyspace) fn of<T: Typed>(undo: impl FnOnce(&mut T) + Send + Sync + 'static) -> Self {
+        Self(Box::new(|object| {
+            if let Some(shape) = T::of_mut(object) {
+                undo(shape);
+            }
+        }))
+    }
+}
+
+impl std::fmt::Debug for Undo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Undo")
+    }
+}
+
+/// A key of a database that is looked for.
+struct Name<'a>(u16, &'a [u8]);
+
+impl Hash for Name<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.0, self.1).hash(state);
+    }
+}
+
+impl Equivalent<(u16, Bytes)> for Name<'_> {
+    fn equivalent(&self, (database, key): &(u16, Bytes)) -> bool {
+        (self.0, self.1) == (*database, key)
+    }
+}
+
+impl Trial {
+    /// What undoes the changes of an object that is not copied.
+    fn edited(&mut self, database: u16, key: &[u8]) -> Option<(&mut Vec<Undo>, &mut Option<Object>)> {
+        match &mut self.before.get_mut(&Name(database, key))?.as_mut()?.value {
+            Value::Edited { undos, taken } => Some((undos, taken)),
+            _ => None,
+        }
+    }
+
+    /// Whether each change of the object under a key is to be kept.
+    #[cold]
+    pub(in crate::keyspace) fn keeps_edits(&mut self, database: u16, key: &[u8]) -> bool {
+        self.edited(database, key).is_some_and(|(_, taken)| taken.is_none())
+    }
+
+    /// Keeps what undoes a change.
+    #[cold]
+    pub(in crate::keyspace) fn keep_undo(&mut self, database: u16, key: &[u8], undo: Undo) {
+        if let Some((undos, _)) = self.edited(database, key) {
+            undos.push(undo);
+            self.undos += 1;
+            self.has_given_up |= self.undos > UNDOS_MAX;
+        }
+    }
+
+    /// Keeps an object that was taken away from its key, if it was there when the trial began; or else gives it back.
+    #[cold]
+    pub(in crate::keyspace) fn keep_object(
+        &mut self,
+        database: u16,
+        key: &[u8],
+        object: Object,
+    ) -> Option<Object> {
+        match self.edited(database, key) {
+            Some((_, taken @ None)) => {
+                *taken = Some(object);
+                None
+            }
+            _ => Some(object),
+        }
+    }
+
+    /// Whether anybody has read a key and is to be told of its next change.
+    pub(in crate::keyspace) fn remembers(&self) -> bool {
+        !self.observed.is_empty()
+    }
+
+    /// The observers of a key are to know of a change.
+    #[cold]
+    pub(in crate::keyspace) fn touch(&mut self, database: u16, key: &[u8]) {
+        self.observed.push((database, Bytes::copy_from_slice(key), Observed::Changed));
+    }
+
+    /// A client has read a key, and keeps a copy of what it holds.
+    #[cold]
+    pub(super) fn remember(&mut self, database: u16, key: &[u8], reader: ClientId, keys_max: usize) {
+        self.observed.push((database, Bytes::copy_from_slice(key), Observed::Read(reader, keys_max)));
+    }
 }
 
 impl View<'_> {
@@ -65,7 +187,7 @@ impl View<'_> {
         self.changes.trial().is_some_and(|trial| trial.has_given_up)
     }
 
-    /// Keeps what a key holds, which is about to be changed; false where that is too much, or somebody would be told.
+    /// Keeps what a key holds, which is about to be changed; false where that is too much.
     pub fn keep(&mut self, key: &[u8]) -> bool {
         let Some(mut trial) = self.changes.trial_mut().take() else { return false };
         let is_kept = self.keep_in(&mut trial, key);
@@ -75,31 +197,44 @@ impl View<'_> {
 
     fn keep_in(&mut self, trial: &mut Trial, key: &[u8]) -> bool {
         let database = self.database;
-        if trial.before.iter().any(|(known, name, _)| *known == database && name == key) {
+        if trial.before.contains_key(&Name(database, key)) {
             return true;
         }
-        if trial.before.len() == KEYS_MAX || self.value_bytes(key) > VALUE_BYTES_MAX {
+        if trial.before.len() == KEYS_MAX {
             return false;
         }
-        let entry = self.entry(key);
-        if entry.is_observed() {
-            return false;
-        }
-        let before = entry.occupied().map(|occupied| Before::of(&occupied));
-        trial.before.push((database, Bytes::copy_from_slice(key), before));
+        let before = match self.entry(key).occupied().map(|occupied| Before::of(&occupied)) {
+            Some(None) => return false,
+            before => before.flatten(),
+        };
+        trial.before.insert((database, Bytes::copy_from_slice(key)), before);
         true
     }
 
     /// Ends a trial: what has been done stays.
-    pub fn end_trial(&mut self) {
-        *self.changes.trial_mut() = None;
+    pub fn end_trial(&mut self, tracking: &Tracking) {
+        let Some(trial) = self.changes.trial_mut().take() else { return };
+        let home = self.database;
+        for (database, key, what) in trial.observed {
+            self.select(database);
+            match what {
+                Observed::Changed => self.entry_as_it_is(&key).into_place().touched(),
+                Observed::Read(reader, keys_max) => self.remember(&key, reader, tracking, keys_max),
+            }
+        }
+        self.select(home);
+        for before in trial.before.into_values().flatten() {
+            if let Value::Edited { taken, .. } = before.value {
+                self.changes.discard(taken);
+            }
+        }
     }
 
     /// Ends a trial and puts back what the keys held: it is as if nothing had been done since it began.
     pub fn take_back(&mut self) {
-        let Some(trial) = self.changes.trial_mut().take() else { return };
-        let home = self.database;
-        for (database, key, before) in trial.before.into_iter().rev() {
+        let Some(trial) = self.changes.trial_under_way() else { return };
+        let (before, home) = (std::mem::take(&mut trial.before), self.database);
+        for ((database, key), before) in before.into_iter().rev() {
             self.select(database);
             match (self.entry_as_it_is(&key), before) {
                 (entry, Some(before)) => before.put_back(entry),
@@ -108,30 +243,43 @@ impl View<'_> {
             }
         }
         self.select(home);
+        // Up to here it has kept from observers what was put back, too.
+        *self.changes.trial_mut() = None;
         self.changes.forget();
     }
 }
 
 impl Before {
-    fn of(occupied: &Occupied<'_>) -> Self {
+    /// What a key holds; `None` where it is too much.
+    fn of(occupied: &Occupied<'_>) -> Option<Self> {
         let value = match occupied.object() {
-            Some(object) => Value::Object(object.clone()),
+            Some(object) if object.shape().heap_bytes() <= OBJECT_BYTES_MAX || object.is_light() => {
+                Value::Object(object.clone())
+            }
+            Some(Object::Stream(_)) => return None,
+            Some(_) => Value::Edited { undos: Vec::new(), taken: None },
+            None if occupied.raw().len() > STRING_BYTES_MAX => return None,
             None => Value::String(Bytes::copy_from_slice(occupied.raw()), occupied.form()),
         };
-        Self { value, deadline: occupied.deadline(), stamp: occupied.last_used_secs() }
+        Some(Self { value, deadline: occupied.deadline(), stamp: occupied.last_used_secs() })
     }
 
     fn put_back(self, entry: Entry<'_>) {
         let lease = self.deadline.map_or(Lease::Never, Lease::Until);
-        let mut occupied = match self.value {
-            Value::Object(object) => match entry {
-                Entry::Occupied(mut occupied) => {
-                    occupied.put_object(object, lease);
-                    occupied
-                }
-                Entry::Vacant(vacant) => vacant.insert_object(object, lease),
-            },
-            Value::String(text, form) => {
+        let mut occupied = match (self.value, entry) {
+            (Value::Edited { undos, taken: None }, Entry::Occupied(mut occupied)) => {
+                occupied.undo(undos);
+                occupied.set_lease(lease);
+                occupied
+            }
+            // It has ended meanwhile, by itself.
+            (Value::Edited { taken: None, .. }, Entry::Vacant(_)) => return,
+            (Value::Edited { undos, taken: Some(mut object) }, entry) => {
+                undos.into_iter().rev().for_each(|Undo(undo)| undo(&mut object));
+                entry.put_object(object, lease)
+            }
+            (Value::Object(object), entry) => entry.put_object(object, lease),
+            (Value::String(text, form), entry) => {
                 let mut occupied = entry.put(&text, lease);
                 occupied.set_form(form);
                 occupied
@@ -142,156 +290,4 @@ impl Before {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::clock::{LockTime, Now};
-    use crate::journal::{Journal, Mutation};
-    use crate::keyspace::{Keyspace, Layout, Reach};
-    use crate::state::settings::Events;
-    use crate::state::transaction::Watch;
-    use crate::types::list::End;
-    use crate::types::{Hash, List, Set, SortedSet};
-
-    const KEYS: [&str; 8] = ["string", "edited", "hash", "list", "set", "sorted set", "absent", "leased"];
-
-    fn view(keyspace: &Keyspace) -> View<'_> {
-        let now = Now { lock: LockTime::from_millis(5), wall_offset_ms: 0 };
-        View::lock(keyspace, Reach::All, 0, now, Events::default())
-    }
-
-    fn filled() -> Keyspace {
-        let keyspace = Keyspace::new(Layout { shards: 4, databases: 2, seed: 7, journal: None }, || {});
-        let mut all = view(&keyspace);
-        all.entry(b"string").put(b"value", Lease::Never);
-        all.entry(b"edited").put(b"value", Lease::Never).append(b"d");
-        all.entry(b"leased").put(b"value", Lease::Until(Deadline::at(LockTime::from_millis(1000))));
-        all.open::<Hash>(b"hash").unwrap().set(b"field", b"value");
-        all.open::<List>(b"list").unwrap().push(End::Tail, b"element");
-        all.open::<Set>(b"set").unwrap().insert(b"member");
-        all.open::<SortedSet>(b"sorted set").unwrap().insert(b"member", 1.5);
-        all.select(1);
-        all.entry(b"string").put(b"in another database", Lease::Never);
-        all.select(0);
-        drop(all);
-        keyspace
-    }
-
-    /// Everything that is there, in order.
-    fn standing(view: &mut View<'_>) -> Vec<String> {
-        let mut found = Vec::new();
-        for database in [1, 0] {
-            view.select(database);
-            view.survey(|standing| found.push(format!("{database} {standing:?}")));
-        }
-        found.sort();
-        found
-    }
-
-    /// What can be done to a key, each by its number.
-    fn change(view: &mut View<'_>, key: &[u8], how: usize) {
-        match how {
-            0 => drop(view.remove(key)),
-            1 => drop(view.entry(key).put(b"another", Lease::Until(Deadline::at(LockTime::from_millis(77))))),
-            2 => view.entry(key).put_object(List::new().into(), Lease::Never),
-            3 => view.entry(key).occupied().into_iter().for_each(|mut key| key.set_deadline(None)),
-            4 => drop(view.open::<Hash>(key).map(|mut hash| hash.set(b"field", b"other"))),
-            5 => drop(view.open::<List>(key).map(|mut list| list.push(End::Head, b"new"))),
-            6 => drop(view.open::<Set>(key).map(|mut set| set.remove(b"member"))),
-            _ => drop(view.open::<SortedSet>(key).map(|mut set| set.insert(b"member", 3.0))),
-        }
-    }
-
-    #[test]
-    fn what_is_taken_back_leaves_no_trace() {
-        let keyspace = filled();
-        let mut view = view(&keyspace);
-        let before = standing(&mut view);
-        for first in 0..8 {
-            for second in 0..8 {
-                assert!(view.try_out());
-                for key in KEYS {
-                    for (database, how) in [(0, first), (1, second), (0, second)] {
-                        view.select(database);
-                        assert!(view.keep(key.as_bytes()));
-                        change(&mut view, key.as_bytes(), how);
-                    }
-                }
-                assert_ne!(standing(&mut view), before);
-                view.take_back();
-                assert_eq!(standing(&mut view), before, "after changes {first} and {second}");
-                assert_eq!(view.database(), 0);
-            }
-        }
-        drop(view);
-        keyspace.assert_laws();
-    }
-
-    #[test]
-    fn a_trial_keeps_little_and_nothing_that_somebody_observes() {
-        let keyspace = filled();
-        let mut view = view(&keyspace);
-        assert!(view.try_out() && !view.try_out());
-        view.entry(b"large").put(&[0; VALUE_BYTES_MAX + 1], Lease::Never);
-        assert!(!view.keep(b"large"));
-        for n in 0..KEYS_MAX {
-            assert!(view.keep(format!("{n}").as_bytes()));
-        }
-        assert!(view.keep(b"0") && !view.keep(b"one more"));
-        view.end_trial();
-        assert!(!view.try_out(), "something has been changed already");
-        drop(view);
-
-        let mut view = self::view(&keyspace);
-        let watch = Arc::new(Watch::new());
-        view.watch(&Bytes::from_static(b"string"), &watch);
-        for (database, is_kept) in [(0, false), (1, true)] {
-            view.select(database);
-            assert!(view.try_out());
-            assert_eq!(view.keep(b"string"), is_kept);
-            view.take_back();
-        }
-        assert!(!watch.is_broken());
-    }
-
-    #[test]
-    fn what_is_taken_back_nobody_is_told_of_but_of_what_has_expired() {
-        let journal: Arc<dyn Journal> = Arc::new(Silent);
-        let layout = Layout { shards: 4, databases: 2, seed: 7, journal: Some(journal) };
-        let keyspace = Keyspace::new(layout, || {});
-        let mut view = view(&keyspace);
-        for (key, millis) in [("soon", 10), ("sooner", 8), ("late", 1000)] {
-            let lease = Lease::Until(Deadline::at(LockTime::from_millis(millis)));
-            view.entry(key.as_bytes()).put(b"value", lease);
-        }
-        drop(view);
-        let now = Now { lock: LockTime::from_millis(500), wall_offset_ms: 0 };
-        let mut view = View::lock(&keyspace, Reach::All, 0, now, Events::parse("KEA").unwrap());
-        assert!(view.try_out());
-        for key in ["late", "soon", "new", "sooner"] {
-            assert!(view.keep(key.as_bytes()));
-            view.entry(key.as_bytes()).put(b"changed", Lease::Never);
-            view.event(b'$', "set", key.as_bytes());
-        }
-        view.take_back();
-        let told: Vec<_> = view.changes.mutations().into_iter().flatten().collect();
-        let [
-            Mutation::Remove { key: first, expired: true, .. },
-            Mutation::Remove { key: second, expired: true, .. },
-        ] = told[..]
-        else {
-            panic!("{told:?}")
-        };
-        assert_eq!([first, second], ["soon", "sooner"]);
-        assert_eq!(view.changes.told_events(), [("expired", "soon".into()), ("expired", "sooner".into())]);
-    }
-
-    /// A journal that keeps nothing.
-    #[derive(Debug)]
-    struct Silent;
-
-    impl Journal for Silent {
-        fn append(&self, _: u64, _: &[Mutation]) {}
-    }
-}
+mod tests;

@@ -27,7 +27,7 @@ fn entries(stream: &Stream) -> Model {
     reversed.reverse();
     assert_eq!(reversed, ids);
     assert!(ids.is_sorted());
-    let bytes: usize = stream.nodes.iter().map(Node::heap_bytes).sum();
+    let bytes: usize = stream.nodes.iter().map(|node| node.heap_bytes()).sum();
     assert_eq!(stream.node_bytes, bytes);
     found
 }
