@@ -30,8 +30,16 @@ pub(super) struct Run<'a> {
 pub(super) enum Body<'a> {
     /// The function of that name in the library of that number, which has KEYS and ARGV as its arguments.
     Function { library: u32, name: &'a str, is_trial: bool },
-    /// The script at that place among the compiled ones, which has them as globals.
-    Script(c_int),
+    /// A script, which has them as globals.
+    Script(Compiled),
+}
+
+/// Where the compiled form of a script is among all of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Compiled {
+    pub(super) index: c_int,
+    /// Whether it finds the libraries themselves around it.
+    pub(super) is_direct: bool,
 }
 
 /// Values that a run has on the stack at once before its reply is written.
@@ -71,8 +79,9 @@ impl Interpreter {
     ///
     /// # Errors
     /// How it failed.
-    pub(super) fn execute_alone(&self, body: c_int) -> Result<(), Failure> {
-        let run = Run { name: "", body: Body::Script(body), inputs: Inputs::new(&[], &[]) };
+    pub(super) fn execute_alone(&self, index: c_int) -> Result<(), Failure> {
+        let body = Body::Script(Compiled { index, is_direct: false });
+        let run = Run { name: "", body, inputs: Inputs::new(&[], &[]) };
         stack::with(&self.lua, |stack| self.perform(stack, run).map(drop))
     }
 
@@ -85,8 +94,8 @@ impl Interpreter {
         stack.push_kept(self.sandbox.failed);
         let handler = stack.len();
         let (is_fine, limit) = match run.body {
-            Body::Script(index) => {
-                stack.push_kept(self.sandbox.globals);
+            Body::Script(Compiled { index, is_direct }) => {
+                stack.push_kept(if is_direct { self.sandbox.direct.1 } else { self.sandbox.globals });
                 let globals = stack.len();
                 let [keys, args] = self.sandbox.inputs;
                 for (name, words) in [(keys, run.inputs.keys), (args, run.inputs.args)] {

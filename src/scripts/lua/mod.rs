@@ -38,9 +38,10 @@ pub use fault::Stop;
 pub use library::Host;
 
 use super::Inputs;
+use super::direct::is_direct;
 use crate::resp::Reply;
 use budget::Budget;
-use execute::{Body, Run};
+use execute::{Body, Compiled, Run};
 use fault::Fault;
 use functions::Functions;
 use sandbox::Sandbox;
@@ -72,7 +73,7 @@ pub struct Interpreter {
     sandbox: Sandbox,
     libraries: Functions,
     /// Where in `functions` the compiled form of a script is.
-    compiled: BTreeMap<Box<str>, c_int>,
+    compiled: BTreeMap<Box<str>, Compiled>,
     /// Compiled scripts: in a table of Lua's, for handles on this side are few. At [`LIBRARY`] the library that is loaded.
     functions: Table,
     functions_kept: Kept,
@@ -161,9 +162,9 @@ impl Interpreter {
     }
 
     /// Where the compiled form of a script is.
-    fn function(&mut self, source: Source<'_>) -> Result<c_int, Failure> {
-        if let Some(index) = self.compiled.get(source.name) {
-            return Ok(*index);
+    fn function(&mut self, source: Source<'_>) -> Result<Compiled, Failure> {
+        if let Some(compiled) = self.compiled.get(source.name) {
+            return Ok(*compiled);
         }
         if self.compiled.len() >= COMPILED_MAX
             || self.compiled_bytes.saturating_add(source.text.len()) > COMPILED_BYTES_MAX
@@ -172,8 +173,11 @@ impl Interpreter {
         }
         let chunk =
             self.lua.load(source.text).set_name("@user_script").set_mode(mlua::chunk::ChunkMode::Text);
-        let compiled = chunk.set_environment(self.sandbox.environment.clone()).into_function();
-        let function = compiled.map_err(|error| match error {
+        let Sandbox { environment, direct: (direct, _), real, .. } = &self.sandbox;
+        let is_direct = is_direct(source.text, |name| !matches!(real.raw_get(name), Ok(mlua::Value::Nil)));
+        let environment = if is_direct { direct } else { environment };
+        let function = chunk.set_environment(environment.clone()).into_function();
+        let function = function.map_err(|error| match error {
             mlua::Error::SyntaxError { message, .. } => {
                 format!("ERR Error compiling script (new function): {message}").into_bytes()
             }
@@ -181,9 +185,10 @@ impl Interpreter {
         })?;
         let index = LIBRARY + 1 + self.compiled.len() as c_int;
         self.functions.raw_set(index, &function).map_err(|error| self.line(&error))?;
-        self.compiled.insert(source.name.into(), index);
+        let compiled = Compiled { index, is_direct };
+        self.compiled.insert(source.name.into(), compiled);
         self.compiled_bytes += source.text.len();
-        Ok(index)
+        Ok(compiled)
     }
 }
 

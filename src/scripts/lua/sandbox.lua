@@ -1,7 +1,8 @@
 -- The world that scripts live in: Lua's own functions, as far as Redis leaves them, behind tables that cannot be written.
 --
 -- Gets     `own`, functions in Rust; `real`, a table with what is to be global. Gives back what Rust needs of it.
--- Rule     a script never gets hold of a table of `real` itself: it sees stand-ins, which are empty and look things up there.
+-- Rule     a script never gets hold of a table of `real` itself: it sees stand-ins, which are empty and look things up there;
+--          or it has been read, and only calls what is in such a table.
 -- Rule     an error that a script catches passes `own.passed`, which raises again what no script may catch.
 
 local own, real = ...
@@ -199,16 +200,22 @@ end
 
 -- Globals.
 
-setmetatable(real, {
-    __index = function(_, name)
-        error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
-    end,
-})
+local function absent(_, name)
+    error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
+end
+
+setmetatable(real, { __index = absent })
 
 local libraries = {}
 for name, library in pairs(real) do
     if type(library) == 'table' then libraries[name] = library end
 end
+-- What scripts see that only call.
+local direct = {}
+for name, value in next, real do
+    direct[name] = value
+end
+setmetatable(direct, { __index = absent, __newindex = refuse })
 for name, library in pairs(libraries) do
     rawset(real, name, protect(library))
 end
@@ -216,4 +223,4 @@ rawset(real, '_G', protect(real, protect({})))
 getmetatable('').__index = real.string
 getmetatable('').__metatable = protect(getmetatable(''))
 
-return real._G, protect
+return real._G, protect, direct

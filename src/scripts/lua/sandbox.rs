@@ -27,6 +27,8 @@ pub(super) struct Sandbox {
     pub(super) environment: Table,
     /// What it stands for: where KEYS and ARGV are put.
     pub(super) globals: Kept,
+    /// The same with the libraries themselves, for scripts that only call: see [`is_direct`](crate::scripts::direct).
+    pub(super) direct: (Table, Kept),
     /// Their names.
     pub(super) inputs: [Kept; 2],
     /// Makes of an error that nobody caught a table of how the script failed.
@@ -172,11 +174,12 @@ impl Sandbox {
         let failed: Function = own.raw_get("failed")?;
         globals.raw_set("__redis__err__handler", &failed)?;
         let chunk = lua.load(include_str!("sandbox.lua")).set_name(OWN_CHUNK);
-        let (environment, protect) = chunk.call((own, &globals))?;
+        let (environment, protect, direct): (_, _, Table) = chunk.call((own, &globals))?;
         let (kept, failed) = (stack::keep(lua, &globals)?, stack::keep(lua, failed)?);
+        let direct = (direct.clone(), stack::keep(lua, direct)?);
         let inputs = [stack::keep(lua, "KEYS")?, stack::keep(lua, "ARGV")?];
         let (real, globals) = (globals, kept);
-        Ok(Self { environment, globals, inputs, failed, port, protect, shared, redis, real })
+        Ok(Self { environment, globals, direct, inputs, failed, port, protect, shared, redis, real })
     }
 }
 
