@@ -4,7 +4,11 @@
 //! Bounds  recursion by [`DEPTH_MAX`]; time by the charge, which the caller may refuse at any step.
 //! Source  Lua 5.1 reference manual, 5.4.1; error texts as Lua 5.1.5 gives them. As there, a pattern ends at its first NUL.
 
+mod single;
+
 use std::ops::Range;
+
+use single::{Single, in_set};
 
 /// Why a pattern was not matched to the end.
 #[derive(Debug)]
@@ -19,8 +23,6 @@ pub(super) enum Broken<E> {
 pub(super) const CAPTURES_MAX: usize = 32;
 /// Items of a pattern that can be tried in several ways, one inside the other.
 const DEPTH_MAX: usize = 220;
-/// Bytes of a set that are looked through in one step.
-const LONG_SET: usize = 4;
 /// Steps between two charges.
 const STEPS_PER_CHARGE: usize = 1_000;
 
@@ -35,20 +37,23 @@ pub(super) enum Capture {
     Open(usize),
 }
 
+/// The captures of a match, in the order of their parentheses.
+pub(super) type Captures = smallvec::SmallVec<[Capture; 4]>;
+
 /// One match.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Match {
+pub(super) struct Match<'m> {
     /// All of it.
     pub(super) whole: Range<usize>,
-    /// Its captures, in the order of their parentheses.
-    pub(super) captures: smallvec::SmallVec<[Capture; 4]>,
+    /// Its captures.
+    pub(super) captures: &'m [Capture],
 }
 
 /// A pattern on its subject.
 pub(super) struct Matcher<'a, C, E> {
     subject: &'a [u8],
     pattern: &'a [u8],
-    captures: smallvec::SmallVec<[Capture; 4]>,
+    captures: &'a mut Captures,
     depth: usize,
     steps: usize,
     charge: C,
@@ -64,25 +69,24 @@ struct Halt;
 type Found = Result<Option<usize>, Halt>;
 
 impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C, E> {
-    /// `pattern` without the `^` that anchors it. `charge` is told of every step, many at a time.
-    pub(super) fn new(subject: &'a [u8], pattern: &'a [u8], charge: C) -> Self {
+    /// `pattern` without the `^` that anchors it. What a match has captured is left in `captures`. `charge` is told of every
+    /// step, many at a time.
+    pub(super) fn new(subject: &'a [u8], pattern: &'a [u8], captures: &'a mut Captures, charge: C) -> Self {
         let pattern = crate::error::until_nul(pattern);
-        Self { subject, pattern, captures: smallvec::SmallVec::new(), depth: 0, steps: 0, charge, why: None }
+        Self { subject, pattern, captures, depth: 0, steps: 0, charge, why: None }
     }
 
     /// The match that begins at `start`, if there is one.
     ///
     /// # Errors
     /// For a pattern that makes no sense, as far as it was looked at, and for a charge that was refused.
-    pub(super) fn at(&mut self, start: usize) -> Result<Option<Match>, Broken<E>> {
+    pub(super) fn at(&mut self, start: usize) -> Result<Option<Range<usize>>, Broken<E>> {
         self.captures.clear();
         self.depth = 0;
         match self.run(start, 0) {
-            Ok(Some(end)) => {
-                Ok(Some(Match { whole: start..end, captures: std::mem::take(&mut self.captures) }))
-            }
+            Ok(Some(end)) => Ok(Some(start..end)),
             Ok(None) => Ok(None),
-            Err(Halt) => Err(self.why.take().expect("whoever halts says why")),
+            Err(Halt) => Err(self.reason()),
         }
     }
 
@@ -90,14 +94,33 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C, E> {
     ///
     /// # Errors
     /// As [`Matcher::at`].
-    pub(super) fn from(&mut self, start: usize, is_anchored: bool) -> Result<Option<Match>, Broken<E>> {
-        let last = if is_anchored { start } else { self.subject.len() };
-        for at in start..=last {
+    pub(super) fn from(
+        &mut self,
+        start: usize,
+        is_anchored: bool,
+    ) -> Result<Option<Range<usize>>, Broken<E>> {
+        if is_anchored {
+            return self.at(start);
+        }
+        let (lead, mut at) = (lead(self.pattern), start);
+        while at <= self.subject.len() {
+            if !lead.is_empty() {
+                match self.place_of(&Single::of(lead), at).map_err(|Halt| self.reason())? {
+                    Some(place) => at = place,
+                    None => return Ok(None),
+                }
+            }
             if let Some(found) = self.at(at)? {
                 return Ok(Some(found));
             }
+            at += 1;
         }
         Ok(None)
+    }
+
+    /// The captures of the last match.
+    pub(super) fn captures(&self) -> &[Capture] {
+        self.captures
     }
 
     #[inline]
@@ -110,6 +133,10 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C, E> {
     fn charge(&mut self) -> Result<(), Halt> {
         let steps = std::mem::take(&mut self.steps);
         (self.charge)(steps).map_err(|refused| self.halt(Broken::Refused(refused)))
+    }
+
+    fn reason(&mut self) -> Broken<E> {
+        self.why.take().expect("whoever halts says why")
     }
 
     #[cold]
@@ -165,17 +192,19 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C, E> {
                 (b'$', None) => return Ok((at == self.subject.len()).then_some(at)),
                 _ => {
                     let end = self.item_end(item)?;
-                    let fits = self.fits(at, item, end)?;
-                    match self.pattern.get(end) {
+                    let (pattern, quantifier) = (self.pattern, self.pattern.get(end));
+                    let single = Single::of(&pattern[item..end]);
+                    let fits = self.fits(at, &single)?;
+                    match quantifier {
                         Some(b'?') => {
                             if fits && let Some(found) = self.deeper(at + 1, end + 1)? {
                                 return Ok(Some(found));
                             }
                             item = end + 1;
                         }
-                        Some(b'*') => return self.longest(at, item, end),
-                        Some(b'+') if fits => return self.longest(at + 1, item, end),
-                        Some(b'-') => return self.shortest(at, item, end),
+                        Some(b'*') => return self.longest(at, &single, end),
+                        Some(b'+') if fits => return self.longest(at + 1, &single, end),
+                        Some(b'-') => return self.shortest(at, &single, end),
                         _ if !fits => return Ok(None),
                         _ => (at, item) = (at + 1, end),
                     }
@@ -266,56 +295,43 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C, E> {
     /// Where the single-character item ends that begins at `item`.
     #[inline]
     fn item_end(&mut self, item: usize) -> Result<usize, Halt> {
-        match self.pattern[item] {
-            b'%' if item + 1 == self.pattern.len() => {
-                Err(self.malformed("malformed pattern (ends with '%')"))
-            }
-            b'%' => Ok(item + 2),
-            b'[' => self.set_end(item),
-            _ => Ok(item + 1),
-        }
+        item_end(self.pattern, item).map_err(|text| self.malformed(text))
     }
 
-    /// The same for a set.
-    fn set_end(&mut self, item: usize) -> Result<usize, Halt> {
-        let mut at = item + 1;
-        at += usize::from(self.pattern.get(at) == Some(&b'^'));
-        // A bracket that comes first stands for itself.
-        loop {
-            let Some(&byte) = self.pattern.get(at) else {
-                return Err(self.malformed("malformed pattern (missing ']')"));
-            };
-            at += 1;
-            if byte == b'%' && at < self.pattern.len() {
-                at += 1;
-            }
-            if self.pattern.get(at) == Some(&b']') {
-                return Ok(at + 1);
+    /// Where the first byte of that kind is from `at` on.
+    #[inline]
+    fn place_of(&mut self, single: &Single<'_>, mut at: usize) -> Found {
+        if self.subject.get(at).is_some_and(|byte| single.has(*byte)) {
+            return Ok(Some(at));
+        }
+        for bytes in self.subject[at..].chunks(STEPS_PER_CHARGE) {
+            let found = bytes.iter().position(|byte| single.has(*byte));
+            let passed = found.unwrap_or(bytes.len());
+            self.step((passed / SKIPPED_PER_STEP).saturating_mul(1 + single.steps()))?;
+            at += passed;
+            if found.is_some() {
+                return Ok(Some(at));
             }
         }
+        Ok(None)
     }
 
     #[inline]
-    fn fits(&mut self, at: usize, item: usize, end: usize) -> Result<bool, Halt> {
-        if end - item >= LONG_SET {
-            // It is looked through for every byte.
-            self.step((end - item) / LONG_SET)?;
-        }
-        let Some(&byte) = self.subject.get(at) else { return Ok(false) };
-        Ok(match self.pattern[item] {
-            b'.' => true,
-            b'%' => in_class(byte, self.pattern[item + 1]),
-            b'[' => in_set(byte, &self.pattern[item..end]),
-            own => own == byte,
-        })
+    fn fits(&mut self, at: usize, single: &Single<'_>) -> Result<bool, Halt> {
+        self.step(single.steps())?;
+        Ok(self.subject.get(at).is_some_and(|byte| single.has(*byte)))
     }
 
     /// As many as there are, then fewer.
-    fn longest(&mut self, at: usize, item: usize, end: usize) -> Found {
+    fn longest(&mut self, at: usize, single: &Single<'_>, end: usize) -> Found {
         let mut count = 0;
-        while self.fits(at + count, item, end)? {
-            self.step(1)?;
-            count += 1;
+        for bytes in self.subject.get(at..).unwrap_or_default().chunks(STEPS_PER_CHARGE) {
+            let fitting = bytes.iter().take_while(|byte| single.has(**byte)).count();
+            self.step(fitting.saturating_mul(1 + single.steps()))?;
+            count += fitting;
+            if fitting < bytes.len() {
+                break;
+            }
         }
         loop {
             if let Some(found) = self.deeper(at + count, end + 1)? {
@@ -329,18 +345,65 @@ impl<'a, E, C: FnMut(usize) -> Result<(), E>> Matcher<'a, C, E> {
     }
 
     /// None, then more.
-    fn shortest(&mut self, mut at: usize, item: usize, end: usize) -> Found {
+    fn shortest(&mut self, mut at: usize, single: &Single<'_>, end: usize) -> Found {
         loop {
             if let Some(found) = self.deeper(at, end + 1)? {
                 return Ok(Some(found));
             }
-            if !self.fits(at, item, end)? {
+            if !self.fits(at, single)? {
                 return Ok(None);
             }
             at += 1;
         }
     }
 }
+
+/// Where the single-character item of a pattern ends that begins at `item`; or else what is wrong.
+#[inline]
+fn item_end(pattern: &[u8], item: usize) -> Result<usize, &'static str> {
+    match pattern[item] {
+        b'%' if item + 1 == pattern.len() => Err("malformed pattern (ends with '%')"),
+        b'%' => Ok(item + 2),
+        b'[' => set_end(pattern, item),
+        _ => Ok(item + 1),
+    }
+}
+
+/// The same for a set.
+fn set_end(pattern: &[u8], item: usize) -> Result<usize, &'static str> {
+    let mut at = item + 1;
+    at += usize::from(pattern.get(at) == Some(&b'^'));
+    // A bracket that comes first stands for itself.
+    loop {
+        let Some(&byte) = pattern.get(at) else { return Err("malformed pattern (missing ']')") };
+        at += 1;
+        if byte == b'%' && at < pattern.len() {
+            at += 1;
+        }
+        if pattern.get(at) == Some(&b']') {
+            return Ok(at + 1);
+        }
+    }
+}
+
+/// The item that every match begins with, where that is one byte of some kind: none begins elsewhere. Empty where nothing
+/// is known.
+fn lead(pattern: &[u8]) -> &[u8] {
+    let opened = pattern.iter().take_while(|byte| **byte == b'(').count();
+    let item = &pattern[opened..];
+    if opened >= CAPTURES_MAX
+        || matches!(item, [] | [b')' | b'$', ..] | [b'%', b'b' | b'f' | b'0'..=b'9', ..])
+    {
+        return &[];
+    }
+    match item_end(item, 0) {
+        Ok(end) if !matches!(item.get(end), Some(b'*' | b'?' | b'-')) => &item[..end],
+        _ => &[],
+    }
+}
+
+/// Bytes that are passed over in one step where no match can begin.
+const SKIPPED_PER_STEP: usize = 8;
 
 /// Bytes of a pattern that stand for more than themselves.
 const SPECIAL: [bool; 256] = {
@@ -358,47 +421,6 @@ fn is_quantifier(byte: u8) -> bool {
     matches!(byte, b'?' | b'*' | b'+' | b'-')
 }
 
-/// Whether a byte is of the class `%a`, `%d`, ...; an upper-case letter means all others.
-fn in_class(byte: u8, class: u8) -> bool {
-    let is_in = match class.to_ascii_lowercase() {
-        b'a' => byte.is_ascii_alphabetic(),
-        b'c' => byte.is_ascii_control(),
-        b'd' => byte.is_ascii_digit(),
-        b'l' => byte.is_ascii_lowercase(),
-        b'p' => byte.is_ascii_punctuation(),
-        b's' => matches!(byte, b' ' | b'\t'..=b'\r'),
-        b'u' => byte.is_ascii_uppercase(),
-        b'w' => byte.is_ascii_alphanumeric(),
-        b'x' => byte.is_ascii_hexdigit(),
-        b'z' => byte == 0,
-        _ => return class == byte,
-    };
-    is_in != class.is_ascii_uppercase()
-}
-
-/// Whether a byte is in a set, given with its brackets.
-fn in_set(byte: u8, set: &[u8]) -> bool {
-    let inner = &set[1..set.len() - 1];
-    let (is_negated, inner) = match inner {
-        [b'^', inner @ ..] => (true, inner),
-        inner => (false, inner),
-    };
-    let mut rest = inner;
-    while !rest.is_empty() {
-        let (is_in, skip) = match rest {
-            [b'%', class, ..] => (in_class(byte, *class), 2),
-            [low, b'-', high, ..] => ((*low..=*high).contains(&byte), 3),
-            [own, ..] => (*own == byte, 1),
-            [] => break,
-        };
-        if is_in {
-            return !is_negated;
-        }
-        rest = &rest[skip..];
-    }
-    is_negated
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -409,9 +431,11 @@ mod tests {
         let charge = |_: usize| Ok::<(), &'static str>(());
         let is_anchored = pattern.starts_with('^');
         let pattern = pattern.strip_prefix('^').unwrap_or(pattern);
-        let found = Matcher::new(subject.as_bytes(), pattern.as_bytes(), charge).from(0, is_anchored);
+        let mut captures = Captures::new();
+        let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());
+        let found = Matcher::new(subject, pattern, &mut captures, charge).from(0, is_anchored);
         match found {
-            Ok(found) => Ok(found.map(|found| (found.whole, found.captures.to_vec()))),
+            Ok(found) => Ok(found.map(|whole| (whole, captures.to_vec()))),
             Err(Broken::Malformed(text)) => Err(text.to_owned()),
             Err(Broken::Refused(text)) => Err(text.to_owned()),
         }
@@ -441,6 +465,39 @@ mod tests {
         ] {
             assert_eq!(whole(subject, pattern), expected, "{subject} {pattern}");
         }
+    }
+
+    #[test]
+    fn no_match_is_passed_over() {
+        const ITEMS: [&str; 19] = [
+            "a", "b", ".", "%d", "%A", "[ab]", "[^a]", "[a-", "%", "(", ")", "()", "*", "+", "-", "?", "$",
+            "%b()", "%f[a]",
+        ];
+        let mut state = 1_u64;
+        let mut draw = |end: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % end
+        };
+        let mut found = 0;
+        for _ in 0..20_000 {
+            let pattern: String = (0..1 + draw(5)).map(|_| ITEMS[draw(ITEMS.len())]).collect();
+            let subject: String = (0..draw(9)).map(|_| ["a", "b", "1", "(", ")"][draw(5)]).collect();
+            let (mut captures, mut others) = (Captures::new(), Captures::new());
+            let charge = |_: usize| Ok::<(), ()>(());
+            let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());
+            let first = Matcher::new(subject, pattern, &mut captures, charge).from(0, false);
+            let mut matcher = Matcher::new(subject, pattern, &mut others, charge);
+            let one_by_one =
+                (0..=subject.len()).map(|at| matcher.at(at)).find(|found| !matches!(found, Ok(None)));
+            let seen = format!("{first:?} {captures:?}");
+            found += usize::from(matches!(first, Ok(Some(_))));
+            let expected = format!("{:?} {:?}", one_by_one.unwrap_or(Ok(None)), others);
+            assert!(
+                seen == expected || !matches!(first, Ok(Some(_))) && seen[..8] == expected[..8],
+                "{seen} {expected}"
+            );
+        }
+        assert!(found > 3_000, "{found}");
     }
 
     #[test]
@@ -475,7 +532,8 @@ mod tests {
         };
         let subject = "a".repeat(40);
         let pattern = "a*".repeat(20) + "b";
-        let found = Matcher::new(subject.as_bytes(), pattern.as_bytes(), charge).from(0, false);
+        let (subject, pattern, mut captures) = (subject.as_bytes(), pattern.as_bytes(), Captures::new());
+        let found = Matcher::new(subject, pattern, &mut captures, charge).from(0, false);
         assert!(matches!(found, Err(Broken::Refused("enough"))), "{found:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use super::auxiliary::BYTES_PER_STEP;
 use super::calls::Server;
-use super::patterns::{Capture, Match};
+use super::patterns::{Capture, Captures, Match};
 use super::stack::{Kind, Stack};
 use super::strings::{Mode, expand, first_match, match_from, substitute};
 use super::{bit, cjson, cmsgpack, convert, library, structs};
@@ -59,26 +59,30 @@ fn search(server: &Server<'_>, stack: &mut Stack<'_>, is_find: bool) -> Option<c
     };
     let (subject, pattern) = (stack.bytes(1)?, stack.bytes(2)?);
     let mode = Mode { is_find, is_plain: false };
-    let found = first_match(subject, pattern, first, mode, |steps| server.budget.charge(steps)).ok()?;
-    let Some(found) = found else {
+    let charge = |steps| server.budget.charge(steps).map_err(drop);
+    let mut captures = Captures::new();
+    let Some(whole) = first_match(subject, pattern, first, mode, &mut captures, charge).ok()? else {
         stack.push_nil();
         return Some(1);
     };
     if !is_find {
-        return push_captures(server, stack, found);
+        return push_captures(server, stack, Match { whole, captures: &captures });
     }
-    stack.push_number(found.whole.start as f64 + 1.0);
-    stack.push_number(found.whole.end as f64);
-    let captures = if found.captures.is_empty() { 0 } else { push_captures(server, stack, found)? };
-    Some(2 + captures)
+    stack.push_number(whole.start as f64 + 1.0);
+    stack.push_number(whole.end as f64);
+    let found = Match { whole, captures: &captures };
+    Some(2 + if found.captures.is_empty() { 0 } else { push_captures(server, stack, found)? })
 }
 
 /// What a function of `gmatch` does, of text, pattern and how far it is: its results, and how far it is then.
 pub(super) fn next_match(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
     let (subject, pattern) = (stack.bytes(1)?, stack.bytes(2)?);
-    let found = match_from(subject, pattern, stack.number(3) as usize, |steps| server.budget.charge(steps));
-    let (results, end) = match found.ok()? {
-        Some((found, end)) => (push_captures(server, stack, found)?, end as f64),
+    let charge = |steps| server.budget.charge(steps).map_err(drop);
+    let (start, mut captures) = (stack.number(3) as usize, Captures::new());
+    let (results, end) = match match_from(subject, pattern, start, &mut captures, charge).ok()? {
+        Some((whole, end)) => {
+            (push_captures(server, stack, Match { whole, captures: &captures })?, end as f64)
+        }
         None => {
             stack.push_nil();
             (1, f64::INFINITY)
@@ -89,7 +93,7 @@ pub(super) fn next_match(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c
 }
 
 /// Pushes the captures of a match in the text that is the lowest value, or all of the match where it has none.
-fn push_captures(server: &Server<'_>, stack: &mut Stack<'_>, found: Match) -> Option<c_int> {
+fn push_captures(server: &Server<'_>, stack: &mut Stack<'_>, found: Match<'_>) -> Option<c_int> {
     let len = |capture: &Capture| match *capture {
         Capture::Bytes { start, end } => end - start,
         Capture::Place(_) | Capture::Open(_) => 0,
@@ -104,7 +108,7 @@ fn push_captures(server: &Server<'_>, stack: &mut Stack<'_>, found: Match) -> Op
     if found.captures.is_empty() {
         stack.push_part(1, found.whole, &limit);
     }
-    for capture in &found.captures {
+    for capture in found.captures {
         match *capture {
             Capture::Bytes { start, end } => drop(stack.push_part(1, start..end, &limit)),
             Capture::Place(at) => stack.push_number(at as f64 + 1.0),

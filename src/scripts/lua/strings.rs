@@ -3,6 +3,7 @@
 //! Rule    each charges what it does, and reserves what it makes before it makes it.
 //! Source  Lua 5.1 reference manual, 5.4; order of checks and error texts as Lua 5.1.5 has them.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -11,7 +12,7 @@ use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
 use super::auxiliary::BYTES_PER_STEP;
 use super::budget::Budget;
 use super::fault::{bad_argument, raised};
-use super::patterns::{Broken, Capture, Match, Matcher};
+use super::patterns::{Broken, Capture, Captures, Match, Matcher};
 use super::shortcuts::NEXT_MATCH;
 use super::stack::Port;
 
@@ -68,15 +69,16 @@ fn search(lua: &Lua, budget: &Budget, args: &MultiValue, is_find: bool) -> mlua:
     let start = integer(lua, args, 3, Some(1))?;
     let is_plain = is_find && args.get(3).is_some_and(truth);
     let mode = Mode { is_find, is_plain };
-    let found = first_match(&subject, &pattern, start, mode, |steps| budget.charge(steps));
-    let Some(found) = found.map_err(|broken| explained(lua, broken))? else {
+    let mut found = Captures::new();
+    let whole = first_match(&subject, &pattern, start, mode, &mut found, |steps| budget.charge(steps));
+    let Some(whole) = whole.map_err(|broken| explained(lua, broken))? else {
         return Ok(MultiValue::from_iter([Value::Nil]));
     };
     if !is_find {
-        return captures(lua, &subject, &found);
+        return captures(lua, &subject, &Match { whole, captures: &found });
     }
-    let mut values = span(found.whole.start, found.whole.end)?;
-    for capture in &found.captures {
+    let mut values = span(whole.start, whole.end)?;
+    for capture in &found {
         values.push_back(captured(lua, &subject, *capture)?);
     }
     Ok(values)
@@ -91,7 +93,7 @@ pub(super) struct Mode {
     pub(super) is_plain: bool,
 }
 
-/// The first match from byte `first` on, counted from 1, and from the end below zero.
+/// The first match from byte `first` on, counted from 1, and from the end below zero, and what it has captured.
 ///
 /// # Errors
 /// As [`Matcher::at`].
@@ -100,26 +102,31 @@ pub(super) fn first_match<E>(
     pattern: &[u8],
     first: i64,
     mode: Mode,
+    captures: &mut Captures,
     mut charge: impl FnMut(usize) -> Result<(), E>,
-) -> Result<Option<Match>, Broken<E>> {
+) -> Result<Option<Range<usize>>, Broken<E>> {
     let first = if first < 0 { first.saturating_add_unsigned(subject.len() as u64 + 1) } else { first };
     let start = usize::try_from(first.saturating_sub(1)).unwrap_or(0).min(subject.len());
     if mode.is_find && (mode.is_plain || !has_specials(pattern)) {
         charge((subject.len() - start + pattern.len()) / BYTES_PER_STEP).map_err(Broken::Refused)?;
         let at = place(&subject[start..], pattern).map(|at| start + at);
-        return Ok(at.map(|at| Match { whole: at..at + pattern.len(), captures: Default::default() }));
+        return Ok(at.map(|at| at..at + pattern.len()));
     }
     let (is_anchored, rest) = anchored(pattern);
-    Matcher::new(subject, rest, charge).from(start, is_anchored)
+    Matcher::new(subject, rest, captures, charge).from(start, is_anchored)
 }
 
 /// Where `part` is first.
 fn place(text: &[u8], part: &[u8]) -> Option<usize> {
-    // To prepare a fast search takes longer than a slow one of so little.
-    if part.is_empty() || text.len() > FEW_BYTES {
+    // To prepare a fast search takes longer than a slow one of so little, and so does a call that compares bytes.
+    let [first, rest @ ..] = part else { return Some(0) };
+    if text.len() > FEW_BYTES {
         return memchr::memmem::find(text, part);
     }
-    text.windows(part.len()).position(|window| window == part)
+    let starts = 0..text.len().saturating_sub(rest.len());
+    starts.into_iter().find(|at| {
+        text[*at] == *first && rest.iter().zip(&text[at + 1..]).all(|(wanted, byte)| wanted == byte)
+    })
 }
 
 /// Bytes that are searched in no time.
@@ -150,14 +157,15 @@ fn next_match(
     start: usize,
 ) -> mlua::Result<(MultiValue, usize)> {
     let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());
-    let found = match_from(&subject, &pattern, start, |steps| budget.charge(steps));
-    match found.map_err(|broken| explained(lua, broken))? {
-        Some((found, end)) => Ok((captures(lua, &subject, &found)?, end)),
+    let mut found = Captures::new();
+    let whole = match_from(&subject, &pattern, start, &mut found, |steps| budget.charge(steps));
+    match whole.map_err(|broken| explained(lua, broken))? {
+        Some((whole, end)) => Ok((captures(lua, &subject, &Match { whole, captures: &found })?, end)),
         None => Ok((MultiValue::from_iter([Value::Nil]), usize::MAX)),
     }
 }
 
-/// The first match from byte `start` on, counted from 0, and where the one after it may begin.
+/// The first match from byte `start` on, counted from 0, where the one after it may begin, and what it has captured.
 ///
 /// # Errors
 /// As [`Matcher::at`].
@@ -165,16 +173,17 @@ pub(super) fn match_from<E>(
     subject: &[u8],
     pattern: &[u8],
     start: usize,
+    captures: &mut Captures,
     charge: impl FnMut(usize) -> Result<(), E>,
-) -> Result<Option<(Match, usize)>, Broken<E>> {
+) -> Result<Option<(Range<usize>, usize)>, Broken<E>> {
     if start > subject.len() {
         return Ok(None);
     }
-    let found = Matcher::new(subject, pattern, charge).from(start, false)?;
-    Ok(found.map(|found| {
+    let found = Matcher::new(subject, pattern, captures, charge).from(start, false)?;
+    Ok(found.map(|whole| {
         // A match of nothing moves on by one, so that it does not come again.
-        let end = found.whole.end + usize::from(found.whole.is_empty());
-        (found, end)
+        let end = whole.end + usize::from(whole.is_empty());
+        (whole, end)
     }))
 }
 
@@ -231,26 +240,25 @@ pub(super) fn substitute<E>(
     max: i64,
     charge: impl FnMut(usize) -> Result<(), E>,
     out: &mut Vec<u8>,
-    mut replace: impl FnMut(&Match, &mut Vec<u8>) -> Result<(), E>,
+    mut replace: impl FnMut(&Match<'_>, &mut Vec<u8>) -> Result<(), E>,
 ) -> Result<i64, Broken<E>> {
     let (is_anchored, rest) = anchored(pattern);
-    let mut matcher = Matcher::new(subject, rest, charge);
+    let mut captures = Captures::new();
+    let mut matcher = Matcher::new(subject, rest, &mut captures, charge);
     let (mut at, mut count) = (0, 0);
     while count < max {
         let found = matcher.at(at)?;
-        if let Some(found) = &found {
+        let is_empty = found.as_ref().is_none_or(Range::is_empty);
+        if let Some(whole) = found {
             count += 1;
-            replace(found, out).map_err(Broken::Refused)?;
+            at = whole.end;
+            let found = Match { whole, captures: matcher.captures() };
+            replace(&found, out).map_err(Broken::Refused)?;
         }
-        match found {
-            Some(found) if !found.whole.is_empty() => at = found.whole.end,
-            _ => match subject.get(at) {
-                Some(byte) => {
-                    out.push(*byte);
-                    at += 1;
-                }
-                None => break,
-            },
+        if is_empty {
+            let Some(byte) = subject.get(at) else { break };
+            out.push(*byte);
+            at += 1;
         }
         if is_anchored {
             break;
@@ -268,7 +276,7 @@ fn replace(
     guarded: &Function,
     replacement: &Replacement<'_>,
     subject: &[u8],
-    found: &Match,
+    found: &Match<'_>,
     out: &mut Vec<u8>,
 ) -> mlua::Result<()> {
     let value = match replacement {
@@ -309,7 +317,7 @@ fn replace(
 pub(super) fn expand(
     text: &[u8],
     subject: &[u8],
-    found: &Match,
+    found: &Match<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), &'static str> {
     let mut bytes = text.iter();
@@ -341,7 +349,7 @@ pub(super) fn expand(
 }
 
 /// The captures of a match, or all of it where it has none.
-fn captures(lua: &Lua, subject: &[u8], found: &Match) -> mlua::Result<MultiValue> {
+fn captures(lua: &Lua, subject: &[u8], found: &Match<'_>) -> mlua::Result<MultiValue> {
     if found.captures.is_empty() {
         let whole = lua.create_string(&subject[found.whole.clone()])?;
         return Ok(MultiValue::from_iter([Value::String(whole)]));
@@ -371,7 +379,9 @@ fn anchored(pattern: &[u8]) -> (bool, &[u8]) {
 
 /// Whether a pattern is more than the bytes it is made of. Lua looks at it as C does.
 fn has_specials(pattern: &[u8]) -> bool {
-    crate::error::until_nul(pattern).iter().any(|byte| b"^$*+?.([%-".contains(byte))
+    let is_special =
+        |byte: &u8| matches!(byte, b'^' | b'$' | b'*' | b'+' | b'?' | b'.' | b'(' | b'[' | b'%' | b'-');
+    crate::error::until_nul(pattern).iter().any(is_special)
 }
 
 fn truth(value: &Value) -> bool {

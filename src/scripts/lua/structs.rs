@@ -162,7 +162,9 @@ fn packed<'c>(call: &'c Call<'_>, letters: &[u8], arguments: &impl Arguments) ->
     let mut out = call.output();
     let mut at = 2;
     while let Some(item) = format.next(out.bytes().len())? {
-        out.fill(0, item.padding)?;
+        if item.padding > 0 {
+            out.fill(0, item.padding)?;
+        }
         match item.letter {
             b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' => {
                 let number = arguments.number(at)?;
