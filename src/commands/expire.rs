@@ -7,6 +7,8 @@ use super::row::{Arg, Flags, Group, Row, integer, key, one_of, token, unix_time}
 use super::{Args, Call, Outcome};
 use crate::clock::{Deadline, Now};
 use crate::error::Refusal;
+use crate::keyspace::Entry;
+use crate::number;
 
 pub(super) const ROWS: &[Row] = &[
     Row {
@@ -119,7 +121,12 @@ pub(super) struct Conditions {
 
 impl Conditions {
     /// Takes the conditions at the front of `args`, until `left` words are left.
+    #[inline]
     pub(super) fn parse(args: &mut Args<'_>, left: usize) -> Result<Self, Refusal> {
+        if args.len() > left { Self::parse_some(args, left) } else { Ok(Self::default()) }
+    }
+
+    fn parse_some(args: &mut Args<'_>, left: usize) -> Result<Self, Refusal> {
         let mut found = Self::default();
         while args.len() > left
             && let Some(word) = args.peek()
@@ -174,17 +181,20 @@ fn pexpireat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
-    let mut value = call.args;
-    call.args.word()?;
+    let value = call.args.word()?;
     // Redis looks at the options before the number.
     let conditions = Conditions::parse(&mut call.args, 0)?;
-    let deadline = unit.deadline(value.integer()?, call.now, command)?;
+    let value = number::integer(value).ok_or(Refusal::NotAnInteger)?;
+    let deadline = unit.deadline(value, call.now, command)?;
 
-    let found = call.view.entry(name).occupied().filter(|found| conditions.hold(found.deadline(), deadline));
-    let is_set = found.is_some();
-    if let Some(found) = found {
-        expiry::set_or_delete(found, deadline, call.now);
-    }
+    // What has been found is changed where it is: to move it costs as much.
+    let is_set = match &mut call.view.entry(name) {
+        Entry::Occupied(found) if conditions.hold(found.deadline(), deadline) => {
+            expiry::set_or_delete(found, deadline, call.now);
+            true
+        }
+        _ => false,
+    };
 
     call.reply.integer(i64::from(is_set));
     Ok(Outcome::Replied)

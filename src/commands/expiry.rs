@@ -138,11 +138,11 @@ impl<'a> LeaseOption<'a> {
 }
 
 /// Gives a key that deadline, or deletes it when that has come already.
-pub(super) fn set_or_delete(mut found: Occupied<'_>, deadline: Deadline, now: Now) {
+pub(super) fn set_or_delete(found: &mut Occupied<'_>, deadline: Deadline, now: Now) {
     // A lease that ends now was never one: Redis deletes the key at once, and tells it as a deletion.
     if deadline.time() <= now.lock {
         found.event(b'g', "del");
-        found.remove();
+        found.remove_entry();
     } else {
         found.set_deadline(Some(deadline));
         found.event(b'g', "expire");

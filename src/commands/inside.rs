@@ -241,7 +241,12 @@ impl<'c, 'k> Inside<'c, 'k> {
                 // Nobody will see this.
                 return Err(Refusal::Occupied);
             }
-            self.shared.stats[usize::from(command.index)].calls.add(1);
+            let stats = &self.shared.stats;
+            if command.is_measured {
+                // It may be one that tells what has been counted.
+                self.session.called.settle(stats);
+            }
+            self.session.called.note(command.index, stats);
             if let Some(watched) = &self.watched
                 && command.is_measured
                 && self.shared.keyspace.work_of(words.len()) > WORK_MAX
@@ -334,6 +339,25 @@ impl Inside<'_, '_> {
 impl Calls for Inside<'_, '_> {
     fn call(&mut self, listed: Option<usize>, words: &[&[u8]], reply: &mut Vec<u8>) {
         self.carry_out(listed.and_then(|place| table().listed(place)), words, Protocol::Resp2, reply);
+    }
+
+    #[inline]
+    fn holds(&mut self, listed: Option<usize>, key: &[u8], value: &[u8]) -> Option<Result<bool, Vec<u8>>> {
+        // Of its gates these could shut, and what it has read may have to be remembered.
+        if !self.session.account.is_unlimited() || self.session.reads.matter() {
+            return None;
+        }
+        let command = listed.and_then(|place| table().listed(place))?;
+        self.session.called.note(command.index, &self.shared.stats);
+        let found = self.view.read(key);
+        let is_held = found.map_or(Ok(false), |found| {
+            found.foresee_end();
+            found.string().map(|held| held == value)
+        });
+        Some(is_held.map_err(|refusal| {
+            self.shared.stats[usize::from(command.index)].failed.add(1);
+            refusal.line().to_vec()
+        }))
     }
 }
 

@@ -145,10 +145,17 @@ fn eval(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let text = call.args.word()?;
     let inputs = inputs(&mut call.args)?;
 
-    match call.shared.scripts.of_text(text) {
-        Some(script) => run(call, &script, inputs, Cached::Yes),
-        None => run(call, &Arc::new(Script::read(text)?), inputs, Cached::NotYet),
-    }
+    let scripts = &call.shared.scripts;
+    let find = || scripts.of_text(text);
+    scripts.resolved(
+        call,
+        |script| script.is(text),
+        find,
+        |call, script| match script {
+            Some(script) => run(call, script, inputs, Cached::Yes),
+            None => run(call, &Arc::new(Script::read(text)?), inputs, Cached::NotYet),
+        },
+    )
 }
 
 fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -159,8 +166,11 @@ fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     let inputs = inputs(&mut call.args)?;
 
-    let script = call.shared.scripts.find(sha).ok_or(Refusal::NoScript)?;
-    run(call, &script, inputs, Cached::Yes)
+    let scripts = &call.shared.scripts;
+    let (is_it, find) = (|script: &Script| script.sha == *sha, || scripts.find(sha));
+    scripts.resolved(call, is_it, find, |call, script| {
+        run(call, script.ok_or(Refusal::NoScript)?, inputs, Cached::Yes)
+    })
 }
 
 /// Whether the cache has a script.
@@ -217,7 +227,7 @@ fn run(
     let trial = is_trial.then_some((inputs, &script.trials));
     inside.run(trial, |inside| match program {
         Some(program) => {
-            run_natively(program, inputs, inside, &mut call.reply).map_err(|raised| refusal(script, &raised))
+            run_natively(program, &inputs, inside, &mut call.reply).map_err(|raised| refusal(script, &raised))
         }
         None => call.shared.interpreter.run(Run { script, inputs }, inside, &mut call.reply),
     })
@@ -297,7 +307,7 @@ const SCRATCH_BYTES_KEPT: usize = 4096;
 
 fn run_natively(
     program: &Program,
-    inputs: Inputs<'_>,
+    inputs: &Inputs<'_>,
     inside: &mut Inside<'_, '_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Raised> {

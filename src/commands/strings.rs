@@ -369,7 +369,7 @@ fn getex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         }
         LeaseOption::Until(unit, number) => {
             let deadline = expiry::lease(unit, number, call.now, "getex")?;
-            if let Some(found) = call.view.entry(name).occupied() {
+            if let Entry::Occupied(found) = &mut call.view.entry(name) {
                 expiry::set_or_delete(found, deadline, call.now);
             }
         }

@@ -102,9 +102,10 @@ impl Engine {
 
     /// A batch is over: the counters learn of it.
     #[inline]
-    pub fn end_batch(&self, session: &Session, batch: Batch) {
+    pub fn end_batch(&self, session: &mut Session, batch: Batch) {
         self.shared.metrics.commands.add(u64::from(batch.commands));
         self.count(batch.run);
+        session.called.settle(&self.shared.stats);
         session.client.last_active_ms.store(batch.now.lock.as_millis(), Relaxed);
     }
 
@@ -410,6 +411,11 @@ impl Engine {
         let is_measured = command.is_measured || shared.settings.measures_all();
         let started = is_measured.then(|| shared.clock.micros());
         session.client.last_command.store(command.index, Relaxed);
+        if batch.run.0 != command.index {
+            // It may be one that tells what has been counted.
+            self.count(std::mem::replace(&mut batch.run, (command.index, 0)));
+            session.called.settle(&shared.stats);
+        }
         let mark = out.len();
         let result = (command.row.run)(&mut Call {
             now: view.now(),
@@ -428,9 +434,6 @@ impl Engine {
         if session.reads.matter() {
             commands::remember(session, shared, command, request, view);
         }
-        if batch.run.0 != command.index {
-            self.count(std::mem::replace(&mut batch.run, (command.index, 0)));
-        }
         batch.run.1 += 1;
         if let Some(started) = started {
             let micros = shared.clock.micros().saturating_sub(started);
@@ -445,7 +448,11 @@ impl Engine {
             shared.stats[usize::from(command.index)].failed.add(1);
             self.refuse(session, refusal, out);
         }
-        result
+        match result {
+            // Nothing of it is moved where nothing has to be.
+            Ok(Outcome::Replied) => Ok(Outcome::Replied),
+            result => result,
+        }
     }
 
     /// A long call holds what the request needs: the session is woken when it is over.

@@ -199,7 +199,8 @@ impl Occupied<'_> {
         self.remove_entry();
     }
 
-    pub(super) fn remove_entry(&mut self) {
+    /// The same, of what is not looked at again.
+    pub fn remove_entry(&mut self) {
         let object = self.place.shard.remove(self.id, self.place.hash);
         let (database, key) = (self.place.database, self.place.key);
         self.place.changes.replaced(database, key, object);
@@ -283,6 +284,12 @@ impl Occupied<'_> {
     /// Bytes of the value, which mean something where it is a string.
     pub(super) fn raw(&self) -> &[u8] {
         self.place.shard.value(self.id)
+    }
+
+    /// Has the memory fetched that the end of the key will change: it is likely to be next.
+    #[inline]
+    pub fn foresee_end(&self) {
+        self.place.shard.fetch_neighbours(self.id);
     }
 
     /// The key counts as last used in that second of lock time.

@@ -377,9 +377,13 @@ impl<'k> View<'k> {
 
     /// Removes a key; false when it was not there.
     pub fn remove(&mut self, key: &[u8]) -> bool {
-        let Some(occupied) = self.entry(key).occupied() else { return false };
-        occupied.remove();
-        true
+        match &mut self.entry(key) {
+            Entry::Occupied(occupied) => {
+                occupied.remove_entry();
+                true
+            }
+            Entry::Vacant(_) => false,
+        }
     }
 
     /// An event of the keyspace: its class's letter in `notify-keyspace-events`, its name, its key.

@@ -153,7 +153,7 @@ impl Desk {
             // What a large request needed is not kept for the few bytes behind it.
             self.input = BytesMut::from(&self.input[..]);
         }
-        engine.end_batch(&self.session, batch);
+        engine.end_batch(&mut self.session, batch);
         more && self.state == State::Open
     }
 

@@ -63,6 +63,39 @@ impl Counter {
     }
 }
 
+/// Calls that are yet to be counted, and of which command each is: few, since scripts mostly call what they called last.
+#[derive(Debug, Default)]
+pub struct Tally([(u16, u64); 2]);
+
+impl Tally {
+    /// Notes a call of the command with that index in `stats`.
+    #[inline]
+    pub fn note(&mut self, index: u16, stats: &[CommandStats]) {
+        let known = self.0.iter_mut().find(|(known, _)| *known == index);
+        match known {
+            Some((_, times)) => *times += 1,
+            None => self.note_another(index, stats),
+        }
+    }
+
+    #[cold]
+    fn note_another(&mut self, index: u16, stats: &[CommandStats]) {
+        self.0.swap(0, 1);
+        let (oldest, times) = std::mem::replace(&mut self.0[0], (index, 1));
+        stats[usize::from(oldest)].calls.add(times);
+    }
+
+    /// Counts them.
+    #[inline]
+    pub fn settle(&mut self, stats: &[CommandStats]) {
+        for (index, times) in &mut self.0 {
+            if *times > 0 {
+                stats[usize::from(*index)].calls.add(std::mem::take(times));
+            }
+        }
+    }
+}
+
 /// Calls of one command.
 #[derive(Debug, Default)]
 pub struct CommandStats {

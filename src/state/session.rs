@@ -2,6 +2,7 @@
 //!
 //! Owns    the selected database, authentication, reply mode; the shared [`Client`] shows the rest to others.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use super::acl::Account;
 use super::channels::Subscriptions;
 use super::claim::Claim;
 use super::clients::Client;
+use super::metrics::Tally;
 use super::tracking::Reads;
 use super::transaction::{Transaction, Watching};
 use crate::clock::LockTime;
@@ -52,6 +54,19 @@ pub struct Session {
     pub last_row: u16,
     /// Room for the replies that a script sees, kept from one script to the next.
     pub scratch: Vec<u8>,
+    /// The script that it ran last: most clients repeat themselves.
+    pub resolved: Option<Resolved>,
+    /// What its scripts have called since the batch of requests began.
+    pub called: Tally,
+}
+
+/// What a name has been found to mean.
+#[derive(Debug)]
+pub struct Resolved {
+    /// That of the register where it was found: it still means the same while this has not changed.
+    pub edition: u64,
+    /// Its kind is known to whoever found it.
+    pub meaning: Arc<dyn Any + Send + Sync>,
 }
 
 /// CLIENT REPLY.
@@ -105,6 +120,8 @@ impl Session {
             reads: Reads::default(),
             last_row: u16::MAX,
             scratch: Vec::new(),
+            resolved: None,
+            called: Tally::default(),
         }
     }
 

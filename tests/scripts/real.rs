@@ -100,7 +100,7 @@ impl Redis {
     fn run(&mut self, program: &Program, keys: &[&[u8]], args: &[&[u8]], sha1: &str) -> Reply {
         let mut out = Vec::new();
         let result = program.run(
-            Inputs::new(keys, args),
+            &Inputs::new(keys, args),
             self,
             &mut Vec::new(),
             &mut Out::new(&mut out, Protocol::Resp2),

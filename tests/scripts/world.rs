@@ -87,7 +87,7 @@ impl World {
         decoder.next(&request, self.engine.trust(&self.session)).expect("a request").expect("a whole one");
         let flow = self.engine.execute(&mut self.session, decoder.request(&request), &mut batch, &mut out);
         assert_eq!(flow, Flow::Next);
-        self.engine.end_batch(&self.session, batch);
+        self.engine.end_batch(&mut self.session, batch);
         out
     }
 

@@ -219,7 +219,7 @@ pub(crate) fn run(seed: u64, fault: Fault) -> Result<(), String> {
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
                 let mut batch = machine.engine.batch();
                 let answer = machine.offer(&mut waiter, &mut batch, &words);
-                machine.engine.end_batch(&waiter, batch);
+                machine.engine.end_batch(&mut waiter, batch);
                 format!("{words:?} -> {answer:?}")
             }
             _ => {
@@ -231,7 +231,7 @@ pub(crate) fn run(seed: u64, fault: Fault) -> Result<(), String> {
                     answer = machine.call(&mut session, &mut batch, &words);
                     sent.push(format!("{words:?}"));
                 }
-                machine.engine.end_batch(&session, batch);
+                machine.engine.end_batch(&mut session, batch);
                 format!("{} -> {answer:?}", sent.join(" "))
             }
         };

@@ -142,7 +142,7 @@ impl World {
         let worker = &mut self.workers[worker];
         let mut batch = worker.batch.map_or_else(|| self.machine.engine.batch(), |(batch, _)| batch);
         let answer = self.machine.call(&mut worker.session, &mut batch, words);
-        self.machine.engine.end_batch(&worker.session, batch);
+        self.machine.engine.end_batch(&mut worker.session, batch);
         answer
     }
 

@@ -266,14 +266,14 @@ impl World {
     fn offer(&mut self, at: usize, words: &[&str]) -> String {
         let mut batch = self.machine.engine.batch();
         let answer = self.machine.offer(&mut self.clients[at].0, &mut batch, words);
-        self.machine.engine.end_batch(&self.clients[at].0, batch);
+        self.machine.engine.end_batch(&mut self.clients[at].0, batch);
         answer
     }
 
     fn produce(&mut self, words: &[&str]) -> String {
         let mut batch = self.machine.engine.batch();
         let answer = self.machine.call(&mut self.producer, &mut batch, words);
-        self.machine.engine.end_batch(&self.producer, batch);
+        self.machine.engine.end_batch(&mut self.producer, batch);
         answer
     }
 

@@ -65,7 +65,7 @@ impl Bare {
             assert_eq!(flow, Flow::Next, "nothing here waits or closes");
             bytes = &bytes[taken..];
         }
-        self.engine.end_batch(&self.session, batch);
+        self.engine.end_batch(&mut self.session, batch);
         &self.output
     }
 

@@ -268,7 +268,7 @@ impl Connection {
             }
         }
         self.input.drain(..taken.min(self.input.len()));
-        engine.end_batch(&self.session, batch);
+        engine.end_batch(&mut self.session, batch);
     }
 
     fn close(&mut self, engine: &Engine) {

@@ -43,10 +43,7 @@ impl<'a> Run<'a> {
                 let (left, right) = self.both(operands)?;
                 self.join((left, right), operands, *line)?
             }
-            Expression::Equal { same, operands } => {
-                let (left, right) = self.both(operands)?;
-                Value::Boolean(self.are_equal(left, right) == *same)
-            }
+            Expression::Equal { .. } => Value::Boolean(self.is_true(expression)?),
             Expression::Field { of, field, line } => {
                 let table = self.evaluate(of)?;
                 self.field(table, *field, of, *line)?
@@ -91,6 +88,27 @@ impl<'a> Run<'a> {
                 self.item(list, 1)
             }
         })
+    }
+
+    /// Whether an expression is neither nil nor false.
+    pub(super) fn is_true(&mut self, expression: &'a Expression) -> Result<bool, Box<Raised>> {
+        let Expression::Equal { same, has_get, operands } = expression else {
+            return Ok(self.evaluate(expression)?.is_true());
+        };
+        if *has_get && let Some(is_held) = self.holds(operands)? {
+            return Ok(is_held == *same);
+        }
+        let (left, right) = self.both(operands)?;
+        Ok(self.are_equal(left, right) == *same)
+    }
+
+    /// Whether the key of a GET, the first, holds the second; `None` where GET is to be called for that.
+    fn holds(&mut self, [get, value]: &'a [Expression; 2]) -> Result<Option<bool>, Box<Raised>> {
+        let Expression::Call(call) = get else { return Ok(None) };
+        let key = call.words.get(1).and_then(|key| self.given(key));
+        let Some((key, value)) = key.zip(self.given(value)) else { return Ok(None) };
+        let held = self.calls.holds(call.listed, key, value).transpose();
+        held.map_err(|text| Raised { text, line: call.line }.into())
     }
 
     fn both(&mut self, operands: &'a [Expression; 2]) -> Result<(Value<'a>, Value<'a>), Box<Raised>> {

@@ -388,7 +388,10 @@ fn joined(sign: &str, left: Expression, right: Expression, line: Line) -> Option
         "and" => Expression::And(operands),
         "or" => Expression::Or(operands),
         ".." => Expression::Concatenate { operands, line },
-        "==" | "~=" => Expression::Equal { same: sign == "==", operands },
+        "==" | "~=" => {
+            let has_get = operands[0].is_get_as_given() && operands[1].is_given();
+            Expression::Equal { same: sign == "==", has_get, operands }
+        }
         "<" | "<=" => Expression::Compare { or_equal: sign == "<=", exchanged: false, operands, line },
         ">" | ">=" => Expression::Compare { or_equal: sign == ">=", exchanged: true, operands, line },
         _ => return None,

@@ -31,6 +31,13 @@ pub trait Calls {
     /// Carries out a command and appends its answer, in RESP2, to `reply`. An error is an answer, too. `listed` is the
     /// command's place in [`listed_commands`], where the script's text names it.
     fn call(&mut self, listed: Option<usize>, words: &[&[u8]], reply: &mut Vec<u8>);
+
+    /// Carries out GET, which is `listed` there, and says whether that finds this very value, which is all that nearly every
+    /// lock script wants to know of it; or with which error it failed. `None`, and it has not been carried out: it is to be
+    /// called.
+    fn holds(&mut self, _listed: Option<usize>, _key: &[u8], _value: &[u8]) -> Option<Result<bool, Vec<u8>>> {
+        None
+    }
 }
 
 /// The names of the commands that plain scripts may call, in upper case, in an order that stays.
@@ -133,21 +140,14 @@ impl Program {
     /// [`Raised`] where a call failed, or Lua would have refused an operation.
     pub fn run(
         &self,
-        inputs: Inputs<'_>,
+        inputs: &Inputs<'_>,
         calls: &mut dyn Calls,
         texts: &mut Vec<u8>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Raised> {
-        let (mut few, mut many) = ([Value::Nil; FEW_SLOTS], Vec::new());
-        let slots = match few.get_mut(..self.script.slots) {
-            Some(few) => few,
-            None => {
-                many.resize(self.script.slots, Value::Nil);
-                &mut many
-            }
-        };
-        let (joined, kept, lists) = Default::default();
+        let (slots, joined, kept, lists) = Default::default();
         let mut run = Run { script: &self.script, inputs, calls, slots, texts, lists, joined, kept };
+        run.slots.resize(self.script.slots, Value::Nil);
         match run.block(&self.script.body) {
             Ok(Flow::Return(value)) => run.write(value, reply),
             Ok(Flow::Break | Flow::Next) => run.write(Value::Nil, reply),
@@ -156,6 +156,3 @@ impl Program {
         Ok(())
     }
 }
-
-/// Locals for which no memory is asked for.
-const FEW_SLOTS: usize = 12;

@@ -18,9 +18,9 @@ use crate::resp::{Reply, Words};
 /// A script while it runs.
 pub(super) struct Run<'a> {
     pub(super) script: &'a Parsed,
-    pub(super) inputs: Inputs<'a>,
+    pub(super) inputs: &'a Inputs<'a>,
     pub(super) calls: &'a mut dyn Calls,
-    pub(super) slots: &'a mut [Value<'a>],
+    pub(super) slots: SmallVec<[Value<'a>; FEW_SLOTS]>,
     /// The bytes of all texts: what the script has made, and the replies to its calls as they came.
     pub(super) texts: &'a mut Vec<u8>,
     pub(super) lists: Vec<Vec<Value<'a>>>,
@@ -29,6 +29,9 @@ pub(super) struct Run<'a> {
     /// What of texts and lists stays until the end.
     pub(super) kept: Mark,
 }
+
+/// Locals for which no memory is asked for.
+const FEW_SLOTS: usize = 12;
 
 /// How far texts and lists reach.
 #[derive(Clone, Copy, Default)]
@@ -90,7 +93,7 @@ impl<'a> Run<'a> {
             Statement::If { arms, otherwise } => {
                 for (test, body) in arms {
                     let mark = self.mark();
-                    let holds = self.evaluate(test)?.is_true();
+                    let holds = self.is_true(test)?;
                     self.release(mark);
                     if holds {
                         return self.block(body);

@@ -60,7 +60,8 @@ pub(super) enum Expression {
     /// `left .. right`
     Concatenate { operands: Box<[Expression; 2]>, line: Line },
     /// `==`, or `~=` where not `same`.
-    Equal { same: bool, operands: Box<[Expression; 2]> },
+    /// `has_get`: the first is GET of a key, and both key and second are to be had without a step of the script.
+    Equal { same: bool, has_get: bool, operands: Box<[Expression; 2]> },
     /// `x.ok`, `x.err`
     Field { of: Box<Expression>, field: Field, line: Line },
     /// `x[at]`
@@ -127,6 +128,20 @@ impl Field {
     }
 }
 
+impl Expression {
+    /// Whether it is to be had without a step of the script: one of KEYS or of ARGV, a string.
+    pub(super) fn is_given(&self) -> bool {
+        matches!(self, Self::Argument(_) | Self::Key(_) | Self::Text(_))
+    }
+
+    /// Whether it is GET of a key that is given.
+    pub(super) fn is_get_as_given(&self) -> bool {
+        let Self::Call(call) = self else { return false };
+        let is_get = matches!(&*call.words, [Self::Text(name), _] if name.eq_ignore_ascii_case(b"GET"));
+        is_get && call.is_given && !call.is_protected
+    }
+}
+
 /// A call to Redis.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
@@ -134,7 +149,7 @@ pub(super) struct Call {
     pub(super) is_protected: bool,
     /// The command's place among those that are listed, where the text names it.
     pub(super) listed: Option<usize>,
-    /// Whether all words are to be had without a step of the script: KEYS, ARGV, strings.
+    /// Whether all words are given.
     pub(super) is_given: bool,
     /// The name of the command and its arguments.
     pub(super) words: Box<[Expression]>,
@@ -145,14 +160,17 @@ pub(super) struct Call {
 impl Call {
     /// A call of `words`, name first.
     pub(super) fn new(is_protected: bool, words: Vec<Expression>, line: Line) -> Self {
-        let is_given = |word: &Expression| {
-            matches!(word, Expression::Argument(_) | Expression::Key(_) | Expression::Text(_))
-        };
         let listed = match words.first() {
             Some(Expression::Text(name)) => commands::find(name).map(|(place, _)| place),
             _ => None,
         };
-        Self { is_protected, listed, is_given: words.iter().all(is_given), words: words.into(), line }
+        Self {
+            is_protected,
+            listed,
+            is_given: words.iter().all(Expression::is_given),
+            words: words.into(),
+            line,
+        }
     }
 }
 

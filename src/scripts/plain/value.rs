@@ -14,8 +14,10 @@ pub(super) struct Span {
     pub(super) end: usize,
 }
 
-/// A value of a script.
+/// A value of a script. Its kind is a whole word: a smaller one would have its copies made of pieces, which a processor is
+/// slow to read back.
 #[derive(Clone, Copy, Debug)]
+#[repr(u64)]
 pub(super) enum Value<'a> {
     /// ARGV
     Arguments,
