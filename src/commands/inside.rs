@@ -29,6 +29,7 @@ use crate::state::settings::Settings;
 /// What it takes to hand a word to a script, beside its bytes.
 const INPUT_WORK: u64 = 64;
 /// The share of all work for which the keys of a command are not looked up.
+#[cfg(feature = "lua")]
 const WORK_SHARE: u64 = 256;
 
 /// A script's view of the server.

@@ -257,6 +257,7 @@ impl Command {
     }
 
     /// Bytes that `request` looks at, about, beside its own: of an object only where it may look at all of it.
+    #[cfg(feature = "lua")]
     pub(crate) fn looks_at(&self, request: Request<'_>, view: &mut View<'_>) -> u64 {
         let bytes = |at| match self.is_measured {
             true => view.value_bytes(request.word(at)) as u64,
