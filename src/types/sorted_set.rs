@@ -81,7 +81,7 @@ impl SortedSet {
                 packed.remove(place);
                 Some(place.score)
             }
-            Form::Ranked(ranked) => ranked.remove(member),
+            Form::Ranked(ranked) => ranked.remove(member).map(|(_, score)| score),
         }
     }
 
@@ -107,17 +107,18 @@ impl SortedSet {
         }
     }
 
-    /// Takes out the members of these ranks, which are all there. Each is shown when it is its turn, with its place and its
-    /// score; those of a small set are not, see [`SortedSet::place`].
-    pub fn remove_range(&mut self, ranks: Range<usize>, mut goes: impl FnMut(&[u8], usize, f64)) {
+    /// Takes out the members of these ranks, which are all there. Each is shown when it is gone, with the place that it had
+    /// and its score; those of a small set are not, see [`SortedSet::place`].
+    pub fn remove_range(&mut self, ranks: Range<usize>, mut gone: impl FnMut(&[u8], usize, f64)) {
         match &mut self.form {
             Form::Packed(packed) => packed.remove_range(ranks.start, ranks.end),
             Form::Ranked(ranked) => {
                 for _ in ranks.clone() {
                     let first = ranked.range(ranks.start, ranks.end).next();
                     let Some(member) = first.map(|(member, _)| Box::<[u8]>::from(member)) else { return };
-                    ranked.place_of(&member).iter().for_each(|(place, score)| goes(&member, *place, *score));
-                    ranked.remove(&member);
+                    if let Some((place, score)) = ranked.remove(&member) {
+                        gone(&member, place, score);
+                    }
                 }
             }
         }

@@ -3,7 +3,8 @@
 //! Owns    what every change of an object brings with it: the record for the journal, what takes it back while it is
 //!         tried out, the key's events, and its end with the last element. What can be changed in each shape stands in
 //!         the file of that shape.
-//! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`] alone.
+//! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`]; but for a range of a sorted set, of
+//!         which is known only as it goes what takes it back.
 
 mod hash;
 mod list;

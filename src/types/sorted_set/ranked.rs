@@ -49,10 +49,9 @@ impl Ranked {
         found.map(|(_, old)| old)
     }
 
-    /// Takes out `member`; returns its score.
-    pub(super) fn remove(&mut self, member: &[u8]) -> Option<f64> {
-        let (slot, _, score) = self.members.get_full(member)?;
-        let score = *score;
+    /// Takes out `member`; returns its slot and its score.
+    pub(super) fn remove(&mut self, member: &[u8]) -> Option<(usize, f64)> {
+        let (slot, score) = self.place_of(member)?;
         self.order.remove(self.place(score, member));
         // Found while every slot still says the truth, since equal scores are told apart by what stands there.
         let moved = self.members.last().filter(|_| slot + 1 < self.members.len());
@@ -62,7 +61,7 @@ impl Ranked {
             self.order.set_slot(place, slot as u32);
         }
         self.member_bytes -= member.len();
-        Some(score)
+        Some((slot, score))
     }
 
     /// The slot of `member`, and its score.
