@@ -8,7 +8,8 @@ use std::sync::Arc;
 use mlua::{Error, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, Value};
 
 use super::budget::{Budget, Unlimited};
-use super::fault::{self, Fault};
+use super::fault::{self, Checked, Fault};
+use super::stack::Stack;
 
 /// Slots of the C stack that one function may use in Lua 5.1: how many values it returns, how deep it nests.
 pub(super) const STACK_SLOTS_MAX: usize = 8000;
@@ -26,6 +27,27 @@ impl<'l> Call<'l> {
     /// One whose arguments are elsewhere.
     pub(super) fn without_args(lua: &'l Lua, budget: &'l Budget) -> Self {
         Self { lua, args: MultiValue::new(), budget }
+    }
+
+    /// Lifts the limit of memory, see [`Budget::lift`]: only for what takes a bounded amount of it.
+    pub(super) fn lift(&self) -> Unlimited<'l> {
+        self.budget.lift(self.lua)
+    }
+
+    /// The same for a few bytes, see [`Budget::lift_for`].
+    pub(super) fn lift_for(&self, stack: &Stack<'_>, few: usize) -> Unlimited<'l> {
+        self.budget.lift_for(self.lua, stack, few)
+    }
+
+    /// Nothing yet.
+    pub(super) fn output(&self) -> Output<'l> {
+        self.output_in(Vec::new())
+    }
+
+    /// Nothing yet, with the room of what is there.
+    pub(super) fn output_in(&self, mut bytes: Vec<u8>) -> Output<'l> {
+        bytes.clear();
+        Output { reserved: bytes.capacity(), bytes, lua: self.lua, budget: self.budget }
     }
 }
 
@@ -118,7 +140,8 @@ impl Call<'_> {
     ///
     /// # Errors
     /// The stop of a script that has to end.
-    pub(super) fn charge(&self, steps: usize) -> Result<()> {
+    #[inline]
+    pub(super) fn charge(&self, steps: usize) -> Checked {
         self.budget.charge(steps)
     }
 
@@ -126,18 +149,8 @@ impl Call<'_> {
     ///
     /// # Errors
     /// The stop of a script that may not hold so many.
-    pub(super) fn reserve(&self, bytes: usize) -> Result<()> {
+    pub(super) fn reserve(&self, bytes: usize) -> Checked {
         self.budget.reserve(self.lua, bytes)
-    }
-
-    /// Lifts the limit of memory, see [`Budget::lift`]: only for what takes a bounded amount of it.
-    pub(super) fn lift(&self) -> Unlimited<'_> {
-        self.budget.lift(self.lua)
-    }
-
-    /// Nothing yet.
-    pub(super) fn output(&self) -> Output<'_> {
-        Output { bytes: Vec::new(), reserved: 0, lua: self.lua, budget: self.budget }
     }
 }
 
@@ -158,9 +171,21 @@ impl Output<'_> {
     ///
     /// # Errors
     /// The stop of a script that may not hold so many, or that has to end.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Result<()> {
+    #[inline]
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Checked {
         self.grow(bytes.len())?;
         self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Adds one behind the other.
+    ///
+    /// # Errors
+    /// As [`Output::push`].
+    #[inline]
+    pub(super) fn push_all<const N: usize>(&mut self, parts: [&[u8]; N]) -> Checked {
+        self.grow(parts.iter().map(|part| part.len()).sum())?;
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
         Ok(())
     }
 
@@ -168,7 +193,7 @@ impl Output<'_> {
     ///
     /// # Errors
     /// As [`Output::push`].
-    pub(super) fn fill(&mut self, byte: u8, count: usize) -> Result<()> {
+    pub(super) fn fill(&mut self, byte: u8, count: usize) -> Checked {
         self.grow(count)?;
         self.bytes.resize(self.bytes.len() + count, byte);
         Ok(())
@@ -177,6 +202,11 @@ impl Output<'_> {
     /// What there is so far.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The same, with its room.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// Begins anew.
@@ -193,7 +223,7 @@ impl Output<'_> {
     }
 
     #[inline]
-    fn grow(&mut self, more: usize) -> Result<()> {
+    fn grow(&mut self, more: usize) -> Checked {
         self.budget.charge(1 + more / BYTES_PER_STEP)?;
         let len = self.bytes.len().saturating_add(more);
         if len > self.reserved {
@@ -222,7 +252,7 @@ pub(super) fn to_number(lua: &Lua, value: &Value) -> Option<f64> {
 
 /// A library that is being put together.
 pub(super) struct Library<'l> {
-    lua: &'l Lua,
+    pub(super) lua: &'l Lua,
     budget: &'l Arc<Budget>,
     /// Its functions so far.
     pub(super) table: Table,

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use super::auxiliary::{Call, Library, to_number};
 use super::budget::Budget;
+use super::stack;
 
 /// The table `bit`.
 pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
@@ -16,14 +17,15 @@ pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
     library.add("tobit", |call| Ok(signed(word(call, 1)?)))?;
     library.add("bnot", |call| Ok(signed(!word(call, 1)?)))?;
     library.add("bswap", |call| Ok(signed(word(call, 1)?.swap_bytes())))?;
-    library.add("band", |call| fold(call, |left, right| left & right))?;
-    library.add("bor", |call| fold(call, |left, right| left | right))?;
-    library.add("bxor", |call| fold(call, |left, right| left ^ right))?;
-    library.add("lshift", |call| shift(call, |word, by| word << by))?;
-    library.add("rshift", |call| shift(call, |word, by| word >> by))?;
-    library.add("arshift", |call| shift(call, |word, by| (word as i32 >> by) as u32))?;
-    library.add("rol", |call| shift(call, u32::rotate_left))?;
-    library.add("ror", |call| shift(call, u32::rotate_right))?;
+    add(&library, "band", fold, |left, right| left & right)?;
+    add(&library, "bor", fold, |left, right| left | right)?;
+    add(&library, "bxor", fold, |left, right| left ^ right)?;
+    // Of the second word the lowest five bits count.
+    add(&library, "lshift", shift, u32::wrapping_shl)?;
+    add(&library, "rshift", shift, u32::wrapping_shr)?;
+    add(&library, "arshift", shift, |word, by| (word as i32).wrapping_shr(by) as u32)?;
+    add(&library, "rol", shift, u32::rotate_left)?;
+    add(&library, "ror", shift, u32::rotate_right)?;
     library.add("tohex", tohex)?;
     Ok(library.table)
 }
@@ -45,7 +47,17 @@ pub(super) fn signed(word: u32) -> f64 {
     f64::from(word as i32)
 }
 
-fn fold(call: &Call<'_>, combine: fn(u32, u32) -> u32) -> Result<f64> {
+/// Adds a function that makes one word of two, and is called as `call` says.
+fn add<C>(library: &Library<'_>, name: &str, call: fn(&Call<'_>, C) -> Result<f64>, combine: C) -> Result<()>
+where
+    C: Fn(u32, u32) -> u32 + Copy + Send + 'static,
+{
+    library.add(name, move |given| call(given, combine))?;
+    let slow = library.table.raw_get(name)?;
+    library.table.raw_set(name, stack::words(library.lua, &slow, combine)?)
+}
+
+fn fold(call: &Call<'_>, combine: impl Fn(u32, u32) -> u32) -> Result<f64> {
     let mut result = word(call, 1)?;
     // From the last one on, which decides whose error is told.
     for at in (2..=call.len()).rev() {
@@ -54,10 +66,9 @@ fn fold(call: &Call<'_>, combine: fn(u32, u32) -> u32) -> Result<f64> {
     Ok(signed(result))
 }
 
-fn shift(call: &Call<'_>, shift: fn(u32, u32) -> u32) -> Result<f64> {
+fn shift(call: &Call<'_>, shift: impl Fn(u32, u32) -> u32) -> Result<f64> {
     let number = word(call, 1)?;
-    let by = word(call, 2)? & 31;
-    Ok(signed(shift(number, by)))
+    Ok(signed(shift(number, word(call, 2)?)))
 }
 
 /// The last digits in hexadecimal: eight, or as many as asked for.

@@ -8,13 +8,16 @@
 //! everything the script holds. So the hook comes the oftener the more memory there is: between two polls lies about as
 //! much work as on a small state. What could do more (patterns, `string.rep`, `table.sort`) is replaced.
 
+use std::any::Any;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-use mlua::{HookTriggers, Lua, VmState};
+use mlua::Lua;
 use parking_lot::Mutex;
 
-use super::fault::{Fault, Stop};
+use super::fault::{Checked, Stop, Stopped};
+use super::stack::{self, Stack};
 
 /// Looks after a script that runs. Asked from the script's own thread, about every few microseconds.
 pub trait Watchdog: Send + Sync {
@@ -47,6 +50,8 @@ impl Watchdog for Asleep {
 const INSTRUCTIONS_PER_POLL: u32 = 500;
 /// Bytes from which on the polls come oftener.
 const LITTLE_BYTES: usize = 4 << 20;
+/// Bytes that are left free beside those that are needed: a stack of Lua's, for one, is never larger.
+const SLACK_BYTES: usize = 1 << 20;
 /// Steps of work outside the virtual machine that are as much as the instructions between two polls.
 const STEPS_PER_POLL: u32 = 10_000;
 
@@ -67,12 +72,16 @@ pub(super) struct Budget {
     living: AtomicUsize,
     /// Bytes that were in use after the last collection between two scripts: compiled scripts, functions.
     resident: AtomicUsize,
+    /// What has passed a tick as a panic, and goes on its way where the script ends.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 /// The limit of memory is lifted for as long as this is held; then Lua may go on.
 pub(super) struct Unlimited<'b> {
     budget: &'b Budget,
     lua: &'b Lua,
+    /// Whether there is a limit to be put back; where all has room under it, it stays.
+    is_lifted: bool,
 }
 
 impl Unlimited<'_> {
@@ -84,7 +93,9 @@ impl Unlimited<'_> {
 
 impl Drop for Unlimited<'_> {
     fn drop(&mut self) {
-        let _ = self.lua.set_memory_limit(self.budget.memory_max());
+        if self.is_lifted {
+            let _ = self.lua.set_memory_limit(self.budget.memory_max());
+        }
     }
 }
 
@@ -97,12 +108,13 @@ impl Budget {
             is_stopped: AtomicBool::new(false),
             memory_max: AtomicUsize::new(memory_max),
             steps: AtomicU32::new(0),
-            interval: AtomicU32::new(0),
+            interval: AtomicU32::new(INSTRUCTIONS_PER_POLL),
             living: AtomicUsize::new(0),
             resident: AtomicUsize::new(0),
+            panic: Mutex::new(None),
         });
         lua.set_memory_limit(memory_max)?;
-        budget.hook(lua, INSTRUCTIONS_PER_POLL)?;
+        stack::tick(lua, &budget, INSTRUCTIONS_PER_POLL)?;
         Ok(budget)
     }
 
@@ -120,7 +132,19 @@ impl Budget {
     pub(super) fn lift<'b>(&'b self, lua: &'b Lua) -> Unlimited<'b> {
         // A state that has its own allocator takes any limit.
         let _ = lua.set_memory_limit(0);
-        Unlimited { budget: self, lua }
+        Unlimited { budget: self, lua, is_lifted: true }
+    }
+
+    /// The same for what takes a few bytes, `few` of them at most, beside what the stack and the table of all strings take
+    /// when they grow.
+    #[inline]
+    pub(super) fn lift_for<'b>(&'b self, lua: &'b Lua, stack: &Stack<'_>, few: usize) -> Unlimited<'b> {
+        // Either becomes at most twice as large, and is a part of what there is.
+        let needed = stack.used_bytes().saturating_mul(2).saturating_add(few).saturating_add(SLACK_BYTES);
+        if needed > self.memory_max() {
+            return self.lift(lua);
+        }
+        Unlimited { budget: self, lua, is_lifted: false }
     }
 
     /// Bytes that a script may hold.
@@ -138,9 +162,20 @@ impl Budget {
         self.steps.store(0, Relaxed);
     }
 
+    /// Ends the script, and lets the panic go on when that has happened.
+    pub(super) fn pass_on(&self, panic: Box<dyn Any + Send>) -> Stopped {
+        *self.panic.lock() = Some(panic);
+        self.stop(Stop::Killed)
+    }
+
     /// The script is over. What it leaves behind must not count against the next one.
     pub(super) fn end(&self, lua: &Lua) {
         *self.watchdog.lock() = None;
+        if self.is_stopped.load(Relaxed)
+            && let Some(panic) = self.panic.lock().take()
+        {
+            resume_unwind(panic);
+        }
         let little = LITTLE_BYTES.min(self.memory_max() / 4);
         let bytes_kept = self.resident.load(Relaxed).saturating_add(little);
         if lua.used_memory() > bytes_kept {
@@ -163,19 +198,19 @@ impl Budget {
     }
 
     /// Ends the script: this error, and every poll from here on.
-    pub(super) fn stop(&self, stop: Stop) -> mlua::Error {
-        self.stop.lock().get_or_insert_with(|| stop.clone());
+    pub(super) fn stop(&self, stop: Stop) -> Stopped {
+        self.stop.lock().get_or_insert(stop);
         self.is_stopped.store(true, Relaxed);
-        Fault::Stop(stop).into()
+        Stopped
     }
 
     /// Asks whether the script may go on.
     ///
     /// # Errors
     /// The stop, where it may not.
-    pub(super) fn poll(&self) -> mlua::Result<()> {
-        if let Some(stop) = self.stopped() {
-            return Err(Fault::Stop(stop).into());
+    pub(super) fn poll(&self) -> Checked {
+        if self.is_stopped.load(Relaxed) {
+            return Err(Stopped);
         }
         let watchdog = self.watchdog.lock().clone();
         match watchdog.map(|watchdog| watchdog.poll()) {
@@ -190,7 +225,7 @@ impl Budget {
     /// # Errors
     /// As [`Budget::poll`], which it does now and then.
     #[inline]
-    pub(super) fn charge(&self, steps: usize) -> mlua::Result<()> {
+    pub(super) fn charge(&self, steps: usize) -> Checked {
         let steps = u32::try_from(steps).unwrap_or(u32::MAX);
         let total = self.steps.load(Relaxed).saturating_add(steps);
         if total < STEPS_PER_POLL {
@@ -205,61 +240,57 @@ impl Budget {
     ///
     /// # Errors
     /// A stop, where they are more than the script may have.
-    pub(super) fn reserve(&self, lua: &Lua, bytes: usize) -> mlua::Result<()> {
+    pub(super) fn reserve(&self, lua: &Lua, bytes: usize) -> Checked {
         let memory_max = self.memory_max();
         if lua.used_memory().saturating_add(bytes) > memory_max {
             return Err(self.stop(Stop::Memory(memory_max)));
         }
-        // What has just become large is looked after at once, not when the old interval is over.
-        if bytes > LITTLE_BYTES { self.adapt(lua, lua.used_memory().saturating_add(bytes)) } else { Ok(()) }
+        if bytes > LITTLE_BYTES {
+            // What has just become large is looked after at once, not when the old interval is over.
+            stack::with(lua, |stack| self.adapt(stack, lua.used_memory().saturating_add(bytes)));
+        }
+        Ok(())
     }
 
     /// Bytes that a script has made outside of Lua, and that nobody collects.
     ///
     /// # Errors
     /// A stop, where they are more than the script may have.
-    pub(super) fn bound(&self, bytes: usize) -> mlua::Result<()> {
+    pub(super) fn bound(&self, bytes: usize) -> Checked {
         let memory_max = self.memory_max();
         if bytes > memory_max { Err(self.stop(Stop::Memory(memory_max))) } else { Ok(()) }
     }
 
-    fn adapt(&self, lua: &Lua, used: usize) -> mlua::Result<()> {
-        let memory_max = self.memory_max();
+    /// Some instructions of a script have run on that stack.
+    ///
+    /// # Errors
+    /// As [`Budget::poll`].
+    pub(super) fn tick(&self, stack: &mut Stack<'_>) -> Checked {
+        self.poll()?;
+        let (used, memory_max) = (stack.used_bytes(), self.memory_max());
         if used > memory_max / 2 && used > self.living.load(Relaxed).saturating_add(memory_max / 8) {
             // Lua 5.1 fails where its allocator does, without a collection first; its own come too late for that.
-            self.collect(lua);
+            stack.collect();
+            self.living.store(stack.used_bytes(), Relaxed);
         }
+        self.adapt(stack, used);
+        Ok(())
+    }
+
+    /// Ticks as often as so many bytes ask for.
+    fn adapt(&self, stack: &mut Stack<'_>, used: usize) {
         let interval = interval(used);
         // A coroutine may still have the interval of the time when it was made.
-        let is_set = interval == self.interval.load(Relaxed) && interval == INSTRUCTIONS_PER_POLL;
-        if is_set { Ok(()) } else { self.hook_again(lua, interval) }
+        if interval != INSTRUCTIONS_PER_POLL || interval != self.interval.load(Relaxed) {
+            self.interval.store(interval, Relaxed);
+            stack.tick_every(interval);
+        }
     }
 
     fn collect(&self, lua: &Lua) {
         // No finaliser of a script's own exists, and so none that could fail.
         let _ = lua.gc_collect();
         self.living.store(lua.used_memory(), Relaxed);
-    }
-
-    fn hook_again(&self, lua: &Lua, interval: u32) -> mlua::Result<()> {
-        match lua.app_data_ref::<Arc<Self>>().map(|own| Arc::clone(&own)) {
-            Some(own) => own.hook(lua, interval),
-            None => Ok(()),
-        }
-    }
-
-    fn hook(self: &Arc<Self>, lua: &Lua, instructions: u32) -> mlua::Result<()> {
-        let own = Arc::clone(self);
-        self.interval.store(instructions, Relaxed);
-        if lua.app_data_ref::<Arc<Self>>().is_none() {
-            lua.set_app_data(Arc::clone(self));
-        }
-        // Global: a coroutine has it from the state that makes it.
-        lua.set_global_hook(HookTriggers::new().every_nth_instruction(instructions), move |lua, _| {
-            own.poll()?;
-            own.adapt(lua, lua.used_memory())?;
-            Ok(VmState::Continue)
-        })
     }
 }
 

@@ -9,10 +9,11 @@ use std::ffi::c_int;
 use mlua::Lua;
 use smallvec::SmallVec;
 
-use super::budget::Budget;
+use super::auxiliary::{Call, Output};
+use super::budget::{Budget, Unlimited};
 use super::convert;
 use super::sandbox::Shared;
-use super::shortcuts::{self, SHORTCUTS};
+use super::shortcuts::SHORTCUTS;
 use super::stack::{Answer, Called, Kind, Stack};
 use crate::number::double::Text;
 use crate::resp::Protocol;
@@ -70,6 +71,8 @@ pub enum Level {
 
 /// A call is about as much work as so many steps, beside what it answers.
 const STEPS_PER_CALL: usize = 2000;
+/// Bytes that a script holds at most for a byte of a reply: two tables, one in the other, for the four of `%0\r\n`.
+const READ_BYTES_MAX: usize = 64;
 /// Bytes of reply that are kept from one call to the next.
 const REPLY_BYTES_KEPT: usize = 64 * 1024;
 
@@ -97,14 +100,12 @@ impl Called for Server<'_> {
     }
 
     fn shorten(&mut self, number: usize, stack: &mut Stack<'_>) -> Option<c_int> {
-        match SHORTCUTS.get(number) {
-            Some((.., shortcut)) => shortcut(self, stack),
-            None => shortcuts::next_match(self, stack),
-        }
+        let (.., shortcut) = SHORTCUTS.get(number)?;
+        shortcut(self, stack)
     }
 }
 
-impl Server<'_> {
+impl<'a> Server<'a> {
     /// Carries out the command whose words are on the stack.
     fn carry_out(&mut self, stack: &Stack<'_>) -> Result<(), &'static str> {
         if stack.len() == 0 {
@@ -147,7 +148,7 @@ impl Server<'_> {
         if self.budget.reserve(self.lua, self.reply.len()).is_err() {
             return self.stopped(stack);
         }
-        let limit = self.budget.lift(self.lua);
+        let limit = self.lift_for(stack, self.reply.len().saturating_mul(READ_BYTES_MAX));
         match convert::read(stack, self.reply, &limit) {
             Ok(()) => Answer::Value,
             Err(convert::TooDeep) => {
@@ -159,8 +160,7 @@ impl Server<'_> {
 
     fn failure(&self, stack: &mut Stack<'_>, line: &[u8], from_command: bool) -> Answer {
         stack.truncate(0);
-        let limit = self.budget.lift(self.lua);
-        convert::push_error(stack, line, from_command, &limit);
+        convert::push_error(stack, line, from_command, &self.lift_for(stack, line.len()));
         Answer::Failure
     }
 
@@ -169,6 +169,20 @@ impl Server<'_> {
         stack.truncate(0);
         stack.push_nil();
         Answer::Raised
+    }
+
+    /// Lifts the limit of memory, see [`Budget::lift_for`].
+    pub(super) fn lift_for(&self, stack: &Stack<'_>, bytes: usize) -> Unlimited<'a> {
+        self.budget.lift_for(self.lua, stack, bytes)
+    }
+
+    /// Has `body` write into the room of the last reply, on behalf of the script.
+    pub(super) fn write<R>(&mut self, body: impl FnOnce(&Call<'a>, &mut Output<'a>) -> R) -> R {
+        let call = Call::without_args(self.lua, self.budget);
+        let mut out = call.output_in(std::mem::take(self.reply));
+        let result = body(&call, &mut out);
+        *self.reply = out.into_bytes();
+        result
     }
 
     /// What the script has logged so far.

@@ -11,6 +11,7 @@ use mlua::{Lua, LuaString, MultiValue, Result, Table, Value};
 use super::auxiliary::{Call, Library, Output, STACK_SLOTS_MAX};
 use super::budget::{Budget, Unlimited};
 use super::calls::Server;
+use super::fault::{Checked, Stopped};
 use super::stack::{self, Kind, Stack};
 
 /// The table `cmsgpack`.
@@ -40,43 +41,45 @@ fn pack(call: &Call<'_>) -> Result<LuaString> {
     if 2 * call.len() > STACK_SLOTS_MAX {
         return Err(call.bad(0, "Too many arguments for MessagePack pack."));
     }
-    let (mut packer, limit) = (Packer { call, out: call.output() }, call.lift());
+    let (mut out, limit) = (call.output(), call.lift());
     for value in call.args.iter() {
+        let mut packer = Packer { call, out: &mut out };
         stack::above(call.lua, Some(value), &limit, |stack| packer.value(stack, &limit, 0))?.0?;
     }
     drop(limit);
-    packer.out.finish()
+    out.finish()
 }
 
 /// `pack`, above its arguments on the stack; `None` where these are not as they should be.
-pub(super) fn pack_shortly(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
-    let call = Call::without_args(server.lua, server.budget);
-    let (mut packer, limit) = (Packer { call: &call, out: call.output() }, call.lift());
+pub(super) fn pack_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
     let count = stack.len();
     if !(1..=ARGUMENTS_SHORTLY_MAX).contains(&count) {
         return None;
     }
-    for at in 1..=count {
-        stack.push_copy(at);
-        packer.value(stack, &limit, 0).ok()?;
-        stack.pop(1);
-    }
-    call.reserve(packer.out.bytes().len()).ok()?;
-    stack.push_bytes(packer.out.bytes(), &limit);
-    Some(1)
+    server.write(|call, out| {
+        let limit = call.lift();
+        for at in 1..=count {
+            stack.push_copy(at);
+            Packer { call, out }.value(stack, &limit, 0).ok()?;
+            stack.pop(1);
+        }
+        call.reserve(out.bytes().len()).ok()?;
+        stack.push_bytes(out.bytes(), &limit);
+        Some(1)
+    })
 }
 
 /// Arguments for which there is room beside them.
 const ARGUMENTS_SHORTLY_MAX: c_int = 8;
 
-struct Packer<'c, 'l> {
+struct Packer<'p, 'c, 'l> {
     call: &'c Call<'l>,
-    out: Output<'c>,
+    out: &'p mut Output<'l>,
 }
 
-impl Packer<'_, '_> {
+impl Packer<'_, '_, '_> {
     /// Packs the value on top, which stays there.
-    fn value(&mut self, stack: &mut Stack<'_>, limit: &Unlimited<'_>, depth: usize) -> Result<()> {
+    fn value(&mut self, stack: &mut Stack<'_>, limit: &Unlimited<'_>, depth: usize) -> Checked {
         match stack.kind(-1) {
             Kind::Boolean => self.out.push(&[if stack.is_true(-1) { 0xc3 } else { 0xc2 }]),
             Kind::Number => self.number(stack.number(-1)),
@@ -88,7 +91,7 @@ impl Packer<'_, '_> {
         }
     }
 
-    fn number(&mut self, number: f64) -> Result<()> {
+    fn number(&mut self, number: f64) -> Checked {
         let integer = number as i64;
         // 2^63 saturates to a number that is equal to it again, and yet is no integer of 64 bits.
         if integer as f64 == number && integer != i64::MAX {
@@ -102,7 +105,7 @@ impl Packer<'_, '_> {
         }
     }
 
-    fn integer(&mut self, number: i64) -> Result<()> {
+    fn integer(&mut self, number: i64) -> Checked {
         match number {
             -32..=127 => self.out.push(&[number as u8]),
             128..=0xff => self.headed(0xcc, &(number as u8).to_be_bytes()),
@@ -116,7 +119,7 @@ impl Packer<'_, '_> {
         }
     }
 
-    fn string(&mut self, text: &[u8]) -> Result<()> {
+    fn string(&mut self, text: &[u8]) -> Checked {
         match text.len() {
             len @ 0..=31 => self.out.push(&[0xa0 | len as u8])?,
             len @ 32..=0xff => self.headed(0xd9, &(len as u8).to_be_bytes())?,
@@ -126,7 +129,7 @@ impl Packer<'_, '_> {
         self.out.push(text)
     }
 
-    fn table(&mut self, stack: &mut Stack<'_>, limit: &Unlimited<'_>, depth: usize) -> Result<()> {
+    fn table(&mut self, stack: &mut Stack<'_>, limit: &Unlimited<'_>, depth: usize) -> Checked {
         let table = stack.len();
         match shape(self.call, stack)? {
             Shape::Array(len) => {
@@ -153,7 +156,7 @@ impl Packer<'_, '_> {
     }
 
     /// The head of an array or a map: its short form, and its form of 16 bits, which that of 32 bits follows.
-    fn count(&mut self, len: usize, short: u8, long: u8) -> Result<()> {
+    fn count(&mut self, len: usize, short: u8, long: u8) -> Checked {
         match len {
             0..=15 => self.out.push(&[short | len as u8]),
             16..=0xffff => self.headed(long, &(len as u16).to_be_bytes()),
@@ -161,9 +164,8 @@ impl Packer<'_, '_> {
         }
     }
 
-    fn headed(&mut self, head: u8, bytes: &[u8]) -> Result<()> {
-        self.out.push(&[head])?;
-        self.out.push(bytes)
+    fn headed(&mut self, head: u8, bytes: &[u8]) -> Checked {
+        self.out.push_all([&[head], bytes])
     }
 }
 
@@ -177,7 +179,7 @@ enum Shape {
 }
 
 /// What the table on top is: an array has the keys from 1 to its length and no others.
-fn shape(call: &Call<'_>, stack: &mut Stack<'_>) -> Result<Shape> {
+fn shape(call: &Call<'_>, stack: &mut Stack<'_>) -> std::result::Result<Shape, Stopped> {
     let (table, mut count, mut max, mut is_array) = (stack.len(), 0_usize, 0_i32, true);
     stack.push_nil();
     while stack.next(table) {
@@ -412,7 +414,7 @@ impl<'d> Reader<'d> {
 }
 
 /// `unpack` of all there is, above its argument on the stack; `None` where that is not as it should be, or is much.
-pub(super) fn unpack_shortly(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
+pub(super) fn unpack_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
     let data = if stack.len() == 1 { stack.bytes(1)? } else { return None };
     let data = if data.len() <= BYTES_SHORTLY_MAX { data.to_vec() } else { return None };
     let (mut reader, mut count) = (Reader { data: &data, at: 0 }, 0);

@@ -24,9 +24,12 @@ pub(super) enum Fault {
         /// Whether a command said so, and has been counted for it.
         from_command: bool,
     },
-    /// The end of the script.
+    /// The end of the script, for want of memory.
     #[error("{0}")]
     Stop(Stop),
+    /// The end of the script; the budget says why.
+    #[error("stopped")]
+    Stopped,
     /// What Lua's own functions raise: a text that begins with a place.
     #[error("{}", String::from_utf8_lossy(.0))]
     Text(Vec<u8>),
@@ -51,6 +54,19 @@ pub enum Stop {
 
 /// The name of the chunk that our own Lua is in; a script never sees it.
 pub(super) const OWN_CHUNK: &str = "@redlatch";
+
+/// The script has to end: the budget that says so knows why. It is smaller than an [`Error`], for what asks often.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Stopped;
+
+/// Whether the script may go on.
+pub(super) type Checked = std::result::Result<(), Stopped>;
+
+impl From<Stopped> for Error {
+    fn from(_: Stopped) -> Self {
+        Fault::Stopped.into()
+    }
+}
 
 impl From<Fault> for Error {
     fn from(fault: Fault) -> Self {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::budget::Budget;
 use super::calls::{Level, Limits};
-use super::fault::{self, Fault, OUT_OF_MEMORY, OWN_CHUNK, Place, Stop};
+use super::fault::{self, Fault, OUT_OF_MEMORY, OWN_CHUNK, Place, Stop, Stopped};
 use super::library::Host;
 use super::random::{self, Random};
 use super::shortcuts::SHORTCUTS;
@@ -157,7 +157,7 @@ impl Sandbox {
         globals.raw_set("struct", structs::install(lua, budget)?)?;
         let shared = Arc::new(Shared { json: settings, ..Shared::default() });
         let (port, call, pcall) = Port::install(lua)?;
-        strings::install(lua, &globals.raw_get("string")?, budget, &guarded, &port)?;
+        strings::install(lua, &globals.raw_get("string")?, budget, &guarded)?;
         let redis = lua.create_table()?;
         redis.raw_set("call", call)?;
         redis.raw_set("pcall", pcall)?;
@@ -190,7 +190,7 @@ fn own(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Table> {
     let kept = Arc::clone(budget);
     own.raw_set(
         "poll",
-        lua.create_function(move |_, kilobytes: f64| kept.charge(kilobytes.max(0.0) as usize))?,
+        lua.create_function(move |_, kilobytes: f64| Ok(kept.charge(kilobytes.max(0.0) as usize)?))?,
     )?;
     // What a script sees of an error that its pcall caught: of an error reply its text alone.
     let kept = Arc::clone(budget);
@@ -215,12 +215,13 @@ fn own(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Table> {
 
 /// An error on its way to a script that catches it, as Lua would have it. A stop goes on its way instead.
 fn passed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Value> {
-    if let Some(stop) = budget.stopped() {
-        return Err(Fault::Stop(stop).into());
+    if budget.stopped().is_some() {
+        return Err(Stopped.into());
     }
     match error {
         Value::Error(error) => match fault::unwrap(&error, budget.memory_max()) {
-            Fault::Stop(stop) => Err(budget.stop(stop)),
+            Fault::Stop(stop) => Err(budget.stop(stop).into()),
+            Fault::Stopped => Err(Stopped.into()),
             Fault::Raised { value, .. } => passed(lua, budget, value),
             Fault::Text(text) => Ok(Value::String(lua.create_string(without_own_place(&text))?)),
             Fault::Reply { line, from_command } => {
@@ -228,7 +229,7 @@ fn passed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Value> {
             }
         },
         Value::String(text) if text.as_bytes().ends_with(OUT_OF_MEMORY.as_bytes()) => {
-            Err(budget.stop(Stop::Memory(budget.memory_max())))
+            Err(budget.stop(Stop::Memory(budget.memory_max())).into())
         }
         Value::String(text) if text.as_bytes().starts_with(OWN_PLACE.as_bytes()) => {
             Ok(Value::String(lua.create_string(without_own_place(&text.as_bytes()))?))
@@ -258,7 +259,7 @@ fn failed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Table> {
         Some(Fault::Reply { line, .. }) => line,
         Some(Fault::Stop(stop)) => stop.to_string().into_bytes(),
         Some(Fault::Text(text)) => [b"ERR ", without_own_place(&text)].concat(),
-        Some(Fault::Raised { .. }) | None => told(lua, &error, place.as_ref())?,
+        Some(Fault::Raised { .. } | Fault::Stopped) | None => told(lua, &error, place.as_ref())?,
     };
     let table = lua.create_table_with_capacity(0, 3)?;
     table.raw_set("err", lua.create_string(told)?)?;

@@ -1,6 +1,6 @@
 //! Lua's own stack: what every script needs of it, without a handle and a protected call for every value.
 //!
-//! Owns    every `unsafe` of the interpreter, with [`port`], [`native`] and [`iterator`]. What is done here for each script
+//! Owns    every `unsafe` of the interpreter, with the files beside it. What is done here for each script
 //!         and each `redis.call`, mlua does too, at a multiple of the price: `benches/README.md` has the figures.
 //! Rule    nothing here raises an error of Lua, which would leave Rust by a jump: values are checked before Lua looks at
 //!         them, room is made before it is used, and whatever takes memory wants to see that the limit is lifted
@@ -20,12 +20,15 @@ use mlua::{IntoLua, Lua, Value, ffi, lua_State};
 
 use super::budget::Unlimited;
 
-mod iterator;
+mod direct;
 mod native;
 mod port;
+mod tick;
 
+pub(super) use direct::{iterator, search, words};
 pub(super) use native::{for_plain_tables, pcall};
 pub(super) use port::{Answer, Called, Port};
+pub(super) use tick::tick;
 
 /// The values that a function, or the world outside of all functions, has in hand: 1 is the lowest, -1 the highest.
 pub(super) struct Stack<'l> {

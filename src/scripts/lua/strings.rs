@@ -13,8 +13,7 @@ use super::auxiliary::BYTES_PER_STEP;
 use super::budget::Budget;
 use super::fault::{bad_argument, raised};
 use super::patterns::{Broken, Capture, Captures, Match, Matcher};
-use super::shortcuts::NEXT_MATCH;
-use super::stack::Port;
+use super::stack;
 
 /// Puts them into `string`. `guarded` calls a function: true and its first result, or false and
 /// its error as one of ours.
@@ -23,15 +22,13 @@ pub(super) fn install(
     string: &Table,
     budget: &Arc<Budget>,
     guarded: &Function,
-    port: &Port,
 ) -> mlua::Result<()> {
     let own = Arc::clone(budget);
-    let find = lua.create_function(move |lua, args| search(lua, &own, &args, true))?;
-    string.raw_set("find", find)?;
-    let own = Arc::clone(budget);
-    let matching = lua.create_function(move |lua, args| search(lua, &own, &args, false))?;
-    string.raw_set("match", matching)?;
-    let own = Arc::clone(budget);
+    for (name, is_find) in [("find", true), ("match", false)] {
+        let own = Arc::clone(budget);
+        let slow = lua.create_function(move |lua, args| search(lua, &own, &args, is_find))?;
+        string.raw_set(name, stack::search(lua, &slow, budget, is_find)?)?;
+    }
     let each = lua.create_function(move |lua, args| gmatch(lua, &own, &args))?;
     let own = Arc::clone(budget);
     let step = lua.create_function(move |lua, (subject, pattern, start): (LuaString, LuaString, f64)| {
@@ -39,7 +36,7 @@ pub(super) fn install(
         results.push_back(Value::Number(at as f64));
         Ok(results)
     })?;
-    let each = port.iterator(lua, &each, &step, NEXT_MATCH)?;
+    let each = stack::iterator(lua, &each, &step, budget)?;
     string.raw_set("gmatch", &each)?;
     string.raw_set("gfind", each)?;
     let (own, guarded) = (Arc::clone(budget), guarded.clone());
@@ -84,6 +81,81 @@ fn search(lua: &Lua, budget: &Budget, args: &MultiValue, is_find: bool) -> mlua:
     Ok(values)
 }
 
+/// A part of what a search returns.
+#[derive(Clone, Copy)]
+pub(super) enum Part {
+    /// Bytes of the subject, from there and so many.
+    Bytes(u32, u32),
+    Number(f64),
+}
+
+/// What a search returns, as long as it is little.
+pub(super) type Parts = [Part; PARTS_MAX];
+
+/// Values that a search returns at most, as long as it is little.
+pub(super) const PARTS_MAX: usize = 6;
+
+/// What `find` or `match` return for two texts: how many parts there are, none for nil. `None`, where that is an error, or
+/// more than a little.
+pub(super) fn search_shortly(
+    subject: &[u8],
+    pattern: &[u8],
+    first: i64,
+    is_find: bool,
+    budget: &Budget,
+    parts: &mut Parts,
+) -> Option<usize> {
+    let (mode, mut captures) = (Mode { is_find, is_plain: false }, Captures::new());
+    let whole =
+        first_match(subject, pattern, first, mode, &mut captures, |steps| budget.charge(steps)).ok()?;
+    let Some(whole) = whole else { return Some(0) };
+    if !is_find {
+        return take_apart(subject, whole, &captures, parts);
+    }
+    let [start, end, rest @ ..] = parts;
+    (*start, *end) = (Part::Number(whole.start as f64 + 1.0), Part::Number(whole.end as f64));
+    if captures.is_empty() { Some(2) } else { Some(2 + take_apart(subject, whole, &captures, rest)?) }
+}
+
+/// What a function of `gmatch` returns, in the same way, that looks from byte `start` on, and where it looks next.
+pub(super) fn next_shortly(
+    subject: &[u8],
+    pattern: &[u8],
+    start: usize,
+    budget: &Budget,
+    parts: &mut Parts,
+) -> Option<(usize, usize)> {
+    let mut captures = Captures::new();
+    match match_from(subject, pattern, start, &mut captures, |steps| budget.charge(steps)).ok()? {
+        Some((whole, end)) => Some((take_apart(subject, whole, &captures, parts)?, end)),
+        None => Some((0, usize::MAX)),
+    }
+}
+
+/// The captures of a match, or all of it where it has none: how many they are.
+fn take_apart(
+    subject: &[u8],
+    whole: Range<usize>,
+    captures: &[Capture],
+    parts: &mut [Part],
+) -> Option<usize> {
+    // Every place is a number of 32 bits.
+    u32::try_from(subject.len()).ok()?;
+    let bytes = |start, end| Part::Bytes(start as u32, (end - start) as u32);
+    if captures.is_empty() {
+        *parts.first_mut()? = bytes(whole.start, whole.end);
+        return Some(1);
+    }
+    for (at, capture) in captures.iter().enumerate() {
+        *parts.get_mut(at)? = match *capture {
+            Capture::Bytes { start, end } => bytes(start, end),
+            Capture::Place(at) => Part::Number(at as f64 + 1.0),
+            Capture::Open(_) => return None,
+        };
+    }
+    Some(captures.len())
+}
+
 /// What is looked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mode {
@@ -105,8 +177,7 @@ pub(super) fn first_match<E>(
     captures: &mut Captures,
     mut charge: impl FnMut(usize) -> Result<(), E>,
 ) -> Result<Option<Range<usize>>, Broken<E>> {
-    let first = if first < 0 { first.saturating_add_unsigned(subject.len() as u64 + 1) } else { first };
-    let start = usize::try_from(first.saturating_sub(1)).unwrap_or(0).min(subject.len());
+    let start = begin(subject, first);
     if mode.is_find && (mode.is_plain || !has_specials(pattern)) {
         charge((subject.len() - start + pattern.len()) / BYTES_PER_STEP).map_err(Broken::Refused)?;
         let at = place(&subject[start..], pattern).map(|at| start + at);
@@ -116,17 +187,34 @@ pub(super) fn first_match<E>(
     Matcher::new(subject, rest, captures, charge).from(start, is_anchored)
 }
 
+/// Where a search from byte `first` on begins, counted from 0.
+fn begin(subject: &[u8], first: i64) -> usize {
+    let first = if first < 0 { first.saturating_add_unsigned(subject.len() as u64 + 1) } else { first };
+    usize::try_from(first.saturating_sub(1)).unwrap_or(0).min(subject.len())
+}
+
 /// Where `part` is first.
 fn place(text: &[u8], part: &[u8]) -> Option<usize> {
-    // To prepare a fast search takes longer than a slow one of so little, and so does a call that compares bytes.
-    let [first, rest @ ..] = part else { return Some(0) };
-    if text.len() > FEW_BYTES {
-        return memchr::memmem::find(text, part);
-    }
-    let starts = 0..text.len().saturating_sub(rest.len());
-    starts.into_iter().find(|at| {
-        text[*at] == *first && rest.iter().zip(&text[at + 1..]).all(|(wanted, byte)| wanted == byte)
-    })
+    // To prepare a fast search takes longer than a slow one of so little.
+    if text.len() > FEW_BYTES { memchr::memmem::find(text, part) } else { place_in_few(text, part) }
+}
+
+/// The same, where that is no work worth speaking of.
+#[inline]
+fn place_in_few(text: &[u8], part: &[u8]) -> Option<usize> {
+    let Some((first, rest)) = part.split_first() else { return Some(0) };
+    // Nor is a call that compares bytes.
+    let is_here = |bytes: &[u8]| {
+        bytes.split_first().is_some_and(|(byte, others)| byte == first && others.iter().eq(rest))
+    };
+    text.windows(part.len()).position(is_here)
+}
+
+/// Where `pattern` is first in `subject`, as far as that is seen without any work worth speaking of; never panics.
+#[inline]
+pub(super) fn find_at_once(subject: &[u8], pattern: &[u8]) -> Option<Option<usize>> {
+    let is_little = subject.len() <= FEW_BYTES && pattern.len() <= FEW_BYTES / 4;
+    (is_little && !has_specials(pattern)).then(|| place_in_few(subject, pattern))
 }
 
 /// Bytes that are searched in no time.
@@ -212,7 +300,7 @@ fn gsub(lua: &Lua, budget: &Budget, guarded: &Function, args: &MultiValue) -> ml
         &bytes,
         &pattern,
         max,
-        |steps| budget.charge(steps),
+        |steps| Ok(budget.charge(steps)?),
         &mut out,
         |found, out| {
             let len = out.len();
@@ -224,7 +312,7 @@ fn gsub(lua: &Lua, budget: &Budget, guarded: &Function, args: &MultiValue) -> ml
             Ok(())
         },
     );
-    let count = count.map_err(|broken| explained(lua, broken))?;
+    let count = count.map_err(|broken: Broken<mlua::Error>| explained(lua, broken))?;
     budget.reserve(lua, out.len())?;
     Ok((lua.create_string(out)?, count as f64))
 }
@@ -365,10 +453,10 @@ fn captured(lua: &Lua, subject: &[u8], capture: Capture) -> mlua::Result<Value> 
     })
 }
 
-fn explained(lua: &Lua, broken: Broken<mlua::Error>) -> mlua::Error {
+fn explained(lua: &Lua, broken: Broken<impl Into<mlua::Error>>) -> mlua::Error {
     match broken {
         Broken::Malformed(text) => raised(lua, text),
-        Broken::Refused(error) => error,
+        Broken::Refused(error) => error.into(),
     }
 }
 
@@ -377,11 +465,11 @@ fn anchored(pattern: &[u8]) -> (bool, &[u8]) {
     pattern.strip_prefix(b"^").map_or((false, pattern), |rest| (true, rest))
 }
 
-/// Whether a pattern is more than the bytes it is made of. Lua looks at it as C does.
+/// Whether a pattern is more than the bytes it is made of. Lua looks at it as C does, up to a NUL.
 fn has_specials(pattern: &[u8]) -> bool {
-    let is_special =
-        |byte: &u8| matches!(byte, b'^' | b'$' | b'*' | b'+' | b'?' | b'.' | b'(' | b'[' | b'%' | b'-');
-    crate::error::until_nul(pattern).iter().any(is_special)
+    let stop =
+        |byte: &&u8| matches!(byte, 0 | b'^' | b'$' | b'*' | b'+' | b'?' | b'.' | b'(' | b'[' | b'%' | b'-');
+    pattern.iter().find(stop).is_some_and(|byte| *byte != 0)
 }
 
 fn truth(value: &Value) -> bool {

@@ -11,10 +11,12 @@ use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
 use smallvec::SmallVec;
 
 use super::auxiliary::{Call, Library, Output, STACK_SLOTS_MAX, c_long, c_unsigned_long, to_number};
-use super::budget::{Budget, Unlimited};
+use super::budget::Budget;
 use super::calls::Server;
-use super::shortcuts::short_text;
+use super::fault::{Checked, Stopped};
+use super::shortcuts::{TEXT_BYTES_MAX, short_text};
 use super::stack::{Kind, Stack};
+use super::strings::Part;
 
 /// The table `struct`.
 pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
@@ -30,6 +32,30 @@ const INTEGER_BYTES_MAX: usize = 32;
 /// What `!` aligns to when it does not say.
 const ALIGNMENT: usize = 8;
 
+/// What becomes of a format.
+type Done<T> = std::result::Result<T, Broken>;
+
+/// Why there is no result; in a box, so that little is moved where there is one.
+struct Broken(Box<Error>);
+
+impl From<Error> for Broken {
+    fn from(why: Error) -> Self {
+        Self(Box::new(why))
+    }
+}
+
+impl From<Stopped> for Broken {
+    fn from(why: Stopped) -> Self {
+        Error::from(why).into()
+    }
+}
+
+impl From<Broken> for Error {
+    fn from(Broken(why): Broken) -> Self {
+        *why
+    }
+}
+
 /// A format on its way through its letters.
 struct Format<'c, 'l> {
     call: &'c Call<'l>,
@@ -39,11 +65,12 @@ struct Format<'c, 'l> {
     alignment: usize,
 }
 
-/// One letter, with the bytes that go before and into it.
+/// One letter, with the bytes that go before and into it; small enough to be returned in registers.
+#[derive(Clone, Copy)]
 struct Item {
     letter: u8,
-    padding: usize,
-    size: usize,
+    padding: u8,
+    size: u32,
 }
 
 impl<'c, 'l> Format<'c, 'l> {
@@ -54,7 +81,7 @@ impl<'c, 'l> Format<'c, 'l> {
     }
 
     /// The next letter, for a value that would start at `position`.
-    fn next(&mut self, position: usize) -> Result<Option<Item>> {
+    fn next(&mut self, position: usize) -> Done<Option<Item>> {
         let Some(&letter) = self.letters.get(self.at) else { return Ok(None) };
         self.at += 1;
         self.call.charge(1)?;
@@ -67,26 +94,30 @@ impl<'c, 'l> Format<'c, 'l> {
             b'i' | b'I' => self.integer_size()?,
             _ => 0,
         };
-        let padding = if size == 0 || letter == b'c' {
-            0
-        } else {
-            let size = size.min(self.alignment);
-            size.wrapping_sub(position & (size - 1)) & (size - 1)
+        let padding = match letter {
+            _ if size == 0 => 0,
+            b'c' => 0,
+            // An integer is the longest, so that its padding is short.
+            _ => {
+                let size = size.min(self.alignment);
+                (size.wrapping_sub(position & (size - 1)) & (size - 1)) as u8
+            }
         };
-        Ok(Some(Item { letter, padding, size }))
+        Ok(Some(Item { letter, padding, size: size as u32 }))
     }
 
-    fn integer_size(&mut self) -> Result<usize> {
+    fn integer_size(&mut self) -> Done<usize> {
         let size = self.count(4)?;
         if size > INTEGER_BYTES_MAX {
             let limit = INTEGER_BYTES_MAX;
-            return Err(self.call.error(format!("integral size {size} is larger than limit of {limit}")));
+            let why = format!("integral size {size} is larger than limit of {limit}");
+            return Err(self.call.error(why).into());
         }
         Ok(size)
     }
 
     /// The number that follows a letter, or `default` where none does.
-    fn count(&mut self, default: usize) -> Result<usize> {
+    fn count(&mut self, default: usize) -> Done<usize> {
         let rest = &self.letters[self.at..];
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if digits == 0 {
@@ -96,12 +127,12 @@ impl<'c, 'l> Format<'c, 'l> {
         let add = |number: i32, digit: &u8| number.checked_mul(10)?.checked_add(i32::from(digit - b'0'));
         match rest[..digits].iter().try_fold(0, add) {
             Some(number) => Ok(number as usize),
-            None => Err(self.call.error("integral size overflow")),
+            None => Err(self.call.error("integral size overflow").into()),
         }
     }
 
     /// What a letter does that stands for no value.
-    fn control(&mut self, letter: u8) -> Result<()> {
+    fn control(&mut self, letter: u8) -> Done<()> {
         match letter {
             b' ' => {}
             b'>' => self.is_big_endian = true,
@@ -109,15 +140,28 @@ impl<'c, 'l> Format<'c, 'l> {
             b'!' => {
                 let alignment = self.count(ALIGNMENT)?;
                 if !alignment.is_power_of_two() {
-                    return Err(self.call.error(format!("alignment {alignment} is not a power of 2")));
+                    let why = format!("alignment {alignment} is not a power of 2");
+                    return Err(self.call.error(why).into());
                 }
                 self.alignment = alignment;
             }
             _ => {
-                return Err(self.call.bad(1, [b"invalid format option '", &[letter][..], b"'"].concat()));
+                let why = [b"invalid format option '", &[letter][..], b"'"].concat();
+                return Err(self.call.bad(1, why).into());
             }
         }
         Ok(())
+    }
+
+    /// Writes so many bytes of an integer, those above its own being zero.
+    #[inline]
+    fn integer(&self, value: u64, size: usize, out: &mut Output<'_>) -> Checked {
+        match (size, self.is_big_endian) {
+            (1..=8, true) => out.push(&(value << (64 - 8 * size)).to_be_bytes()[..size]),
+            (0..=8, _) => out.push(&value.to_le_bytes()[..size]),
+            (_, true) => out.fill(0, size - 8).and_then(|()| out.push(&value.to_be_bytes())),
+            (_, false) => out.push(&value.to_le_bytes()).and_then(|()| out.fill(0, size - 8)),
+        }
     }
 
     /// Bytes of the machine in the order that the format asks for, or the other way round.
@@ -131,47 +175,48 @@ impl<'c, 'l> Format<'c, 'l> {
 
 /// What is packed: the arguments behind the format, from 2 on.
 trait Arguments {
-    fn number(&self, at: usize) -> Result<f64>;
+    fn number(&self, at: usize) -> Done<f64>;
 
     /// Has `take` take the string.
-    fn string(&self, at: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()>;
+    fn string(&self, at: usize, take: impl FnOnce(&[u8]) -> Done<()>) -> Done<()>;
 }
 
 fn pack(call: &Call<'_>) -> Result<LuaString> {
     let text = call.string(1)?;
-    packed(call, &text.as_bytes(), call)?.finish()
+    let mut out = call.output();
+    packed(call, &text.as_bytes(), call, &mut out)?;
+    out.finish()
 }
 
 /// `pack`, above its arguments on the stack; `None` where these are not as they should be.
-pub(super) fn pack_shortly(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
+pub(super) fn pack_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
     if !(1..=ARGUMENTS_SHORTLY_MAX).contains(&stack.len()) {
         return None;
     }
-    let call = Call::without_args(server.lua, server.budget);
-    let out = packed(&call, stack.bytes(1)?, &*stack).ok()?;
-    call.reserve(out.bytes().len()).ok()?;
-    stack.push_bytes(out.bytes(), &call.lift());
-    Some(1)
+    server.write(|call, out| {
+        packed(call, stack.bytes(1)?, &*stack, out).ok().filter(|()| out.bytes().len() <= TEXT_BYTES_MAX)?;
+        let limit = call.lift_for(stack, out.bytes().len());
+        stack.push_bytes(out.bytes(), &limit);
+        Some(1)
+    })
 }
 
 /// Arguments with which the other way goes on.
 const ARGUMENTS_SHORTLY_MAX: c_int = 8;
 
-fn packed<'c>(call: &'c Call<'_>, letters: &[u8], arguments: &impl Arguments) -> Result<Output<'c>> {
+fn packed(call: &Call<'_>, letters: &[u8], arguments: &impl Arguments, out: &mut Output<'_>) -> Done<()> {
     let mut format = Format::new(call, letters);
-    let mut out = call.output();
     let mut at = 2;
     while let Some(item) = format.next(out.bytes().len())? {
+        let size = item.size as usize;
         if item.padding > 0 {
-            out.fill(0, item.padding)?;
+            out.fill(0, usize::from(item.padding))?;
         }
         match item.letter {
             b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' => {
                 let number = arguments.number(at)?;
                 let value = if number < 0.0 { c_long(number) as u64 } else { c_unsigned_long(number) };
-                let mut bytes = [0; INTEGER_BYTES_MAX];
-                bytes[..8].copy_from_slice(&value.to_le_bytes());
-                out.push(format.ordered(&mut bytes[..item.size]))?;
+                format.integer(value, size, out)?;
                 at += 1;
             }
             b'x' => out.fill(0, 1)?,
@@ -185,8 +230,8 @@ fn packed<'c>(call: &'c Call<'_>, letters: &[u8], arguments: &impl Arguments) ->
             }
             b'c' | b's' => {
                 arguments.string(at, |text| {
-                    let size = if item.size == 0 { text.len() } else { item.size };
-                    out.push(text.get(..size).ok_or_else(|| call.bad(at + 1, "string too short"))?)
+                    let size = if size == 0 { text.len() } else { size };
+                    Ok(out.push(text.get(..size).ok_or_else(|| call.bad(at + 1, "string too short"))?)?)
                 })?;
                 at += 1;
                 if item.letter == b's' {
@@ -196,26 +241,26 @@ fn packed<'c>(call: &'c Call<'_>, letters: &[u8], arguments: &impl Arguments) ->
             letter => format.control(letter)?,
         }
     }
-    Ok(out)
+    Ok(())
 }
 
 impl Arguments for Call<'_> {
-    fn number(&self, at: usize) -> Result<f64> {
-        self.number(at).map_err(|error| missing(self, at, "number", error))
+    fn number(&self, at: usize) -> Done<f64> {
+        Ok(self.number(at).map_err(|error| missing(self, at, "number", error))?)
     }
 
-    fn string(&self, at: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
+    fn string(&self, at: usize, take: impl FnOnce(&[u8]) -> Done<()>) -> Done<()> {
         take(&self.string(at).map_err(|error| missing(self, at, "string", error))?.as_bytes())
     }
 }
 
 impl Arguments for Stack<'_> {
-    fn number(&self, at: usize) -> Result<f64> {
+    fn number(&self, at: usize) -> Done<f64> {
         let at = self.argument(at).filter(|at| self.kind(*at) == Kind::Number).ok_or(Error::StackError)?;
         Ok(self.number(at))
     }
 
-    fn string(&self, at: usize, take: impl FnOnce(&[u8]) -> Result<()>) -> Result<()> {
+    fn string(&self, at: usize, take: impl FnOnce(&[u8]) -> Done<()>) -> Done<()> {
         take(self.argument(at).and_then(|at| self.bytes(at)).ok_or(Error::StackError)?)
     }
 }
@@ -242,7 +287,7 @@ fn unpack(call: &Call<'_>) -> Result<MultiValue> {
 }
 
 /// `unpack`, above its arguments on the stack; `None` where these are not as they should be.
-pub(super) fn unpack_shortly(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
+pub(super) fn unpack_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
     let count = stack.len();
     let position = match count {
         2 => 0,
@@ -250,30 +295,40 @@ pub(super) fn unpack_shortly(server: &Server<'_>, stack: &mut Stack<'_>) -> Opti
         _ => return None,
     };
     let call = Call::without_args(server.lua, server.budget);
-    let letters: SmallVec<[u8; LETTERS_SHORTLY]> = stack.bytes(1)?.into();
-    short_text(stack, 2)?;
-    let limit = call.lift();
-    let mut results = UnpackedShortly { stack, floor: count, limit: &limit };
-    unpacked(&mut Format::new(&call, &letters), position, &mut results).ok()?;
-    Some(stack.len() - count)
+    let mut results = UnpackedShortly { data: short_text(stack, 2)?, values: SmallVec::new() };
+    unpacked(&mut Format::new(&call, stack.bytes(1)?), position, &mut results).ok()?;
+    // Each result holds a part of the text.
+    let UnpackedShortly { data, values } = results;
+    let limit = call.lift_for(stack, data.len());
+    if !stack.reserve(values.len() as c_int, &limit) {
+        return None;
+    }
+    for value in &values {
+        match *value {
+            Part::Number(number) => stack.push_number(number),
+            Part::Bytes(start, len) => {
+                let start = start as usize;
+                stack.push_part(2, start..start + len as usize, &limit).then_some(())?;
+            }
+        }
+    }
+    Some(values.len() as c_int)
 }
 
-/// Letters of most formats.
-const LETTERS_SHORTLY: usize = 32;
-/// Values on the stack with which the other way goes on.
-const RESULTS_SHORTLY: c_int = 64;
+/// Values with which the other way goes on.
+const RESULTS_SHORTLY: usize = 64;
 
 /// What is unpacked, and the values that have been found there.
 trait Results {
     fn data(&self) -> &[u8];
 
     /// Makes room for another value, and the end.
-    fn make_room(&mut self) -> Result<()>;
+    fn make_room(&mut self) -> Done<()>;
 
     fn number(&mut self, number: f64);
 
     /// A string, which is a part of the data.
-    fn part(&mut self, part: Range<usize>) -> Result<()>;
+    fn part(&mut self, part: Range<usize>) -> Done<()>;
 
     /// Takes the last value back, if it is a number.
     fn previous(&mut self) -> Option<f64>;
@@ -290,16 +345,16 @@ impl Results for Unpacked<'_, '_> {
         self.data
     }
 
-    fn make_room(&mut self) -> Result<()> {
+    fn make_room(&mut self) -> Done<()> {
         let has_room = self.call.len() + self.values.len() + 2 <= STACK_SLOTS_MAX;
-        has_room.then_some(()).ok_or_else(|| self.call.error("stack overflow (too many results)"))
+        has_room.then_some(()).ok_or_else(|| self.call.error("stack overflow (too many results)").into())
     }
 
     fn number(&mut self, number: f64) {
         self.values.push(Value::Number(number));
     }
 
-    fn part(&mut self, part: Range<usize>) -> Result<()> {
+    fn part(&mut self, part: Range<usize>) -> Done<()> {
         self.values.push(Value::String(self.call.lua.create_string(&self.data[part])?));
         Ok(())
     }
@@ -309,49 +364,47 @@ impl Results for Unpacked<'_, '_> {
     }
 }
 
-struct UnpackedShortly<'s, 'l, 'b> {
-    stack: &'s mut Stack<'l>,
-    /// Values below them.
-    floor: c_int,
-    limit: &'s Unlimited<'b>,
+struct UnpackedShortly<'d> {
+    data: &'d [u8],
+    values: SmallVec<[Part; 4]>,
 }
 
-impl Results for UnpackedShortly<'_, '_, '_> {
+impl Results for UnpackedShortly<'_> {
     fn data(&self) -> &[u8] {
-        self.stack.bytes(2).unwrap_or_default()
+        self.data
     }
 
-    fn make_room(&mut self) -> Result<()> {
-        let has_room = self.stack.len() < RESULTS_SHORTLY && self.stack.reserve(2, self.limit);
-        has_room.then_some(()).ok_or(Error::StackError)
+    fn make_room(&mut self) -> Done<()> {
+        let has_room = self.values.len() < RESULTS_SHORTLY;
+        has_room.then_some(()).ok_or_else(|| Error::StackError.into())
     }
 
     fn number(&mut self, number: f64) {
-        self.stack.push_number(number);
+        self.values.push(Part::Number(number));
     }
 
-    fn part(&mut self, part: Range<usize>) -> Result<()> {
-        self.stack.push_part(2, part, self.limit).then_some(()).ok_or(Error::StackError)
+    fn part(&mut self, part: Range<usize>) -> Done<()> {
+        self.values.push(Part::Bytes(part.start as u32, part.len() as u32));
+        Ok(())
     }
 
     fn previous(&mut self) -> Option<f64> {
-        let is_number = self.stack.len() > self.floor && self.stack.kind(-1) == Kind::Number;
-        is_number.then(|| {
-            let number = self.stack.number(-1);
-            self.stack.pop(1);
-            number
+        self.values.pop().and_then(|value| match value {
+            Part::Number(number) => Some(number),
+            Part::Bytes(..) => None,
         })
     }
 }
 
 /// Takes the data apart from `position` on, and adds where that ends.
-fn unpacked(format: &mut Format<'_, '_>, mut position: usize, results: &mut impl Results) -> Result<()> {
+fn unpacked(format: &mut Format<'_, '_>, mut position: usize, results: &mut impl Results) -> Done<()> {
     let call = format.call;
-    while let Some(mut item) = format.next(position)? {
-        position = position.wrapping_add(item.padding);
-        slice(call, results.data(), position, item.size)?;
+    while let Some(item) = format.next(position)? {
+        let mut size = item.size as usize;
+        position = position.wrapping_add(usize::from(item.padding));
+        slice(call, results.data(), position, size)?;
         results.make_room()?;
-        let bytes = slice(call, results.data(), position, item.size)?;
+        let bytes = slice(call, results.data(), position, size)?;
         match item.letter {
             b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' => {
                 let is_signed = item.letter.is_ascii_lowercase();
@@ -368,33 +421,33 @@ fn unpacked(format: &mut Format<'_, '_>, mut position: usize, results: &mut impl
                 results.number(number);
             }
             b'c' => {
-                if item.size == 0 {
-                    let size = results.previous();
-                    let size = size.ok_or_else(|| call.error("format 'c0' needs a previous size"))?;
-                    item.size = c_unsigned_long(size) as usize;
-                    slice(call, results.data(), position, item.size)?;
+                if size == 0 {
+                    let previous = results.previous();
+                    let previous = previous.ok_or_else(|| call.error("format 'c0' needs a previous size"))?;
+                    size = c_unsigned_long(previous) as usize;
+                    slice(call, results.data(), position, size)?;
                 }
-                results.part(position..position + item.size)?;
+                results.part(position..position + size)?;
             }
             b's' => {
                 let rest = results.data().get(position..).unwrap_or_default();
                 let len = rest.iter().position(|byte| *byte == 0);
                 let len = len.ok_or_else(|| call.error("unfinished string in data"))?;
                 results.part(position..position + len)?;
-                item.size = len + 1;
+                size = len + 1;
             }
             letter => format.control(letter)?,
         }
-        position = position.wrapping_add(item.size);
+        position = position.wrapping_add(size);
     }
     results.number(position as f64 + 1.0);
     Ok(())
 }
 
 /// The next `size` bytes of what is being unpacked.
-fn slice<'d>(call: &Call<'_>, data: &'d [u8], position: usize, size: usize) -> Result<&'d [u8]> {
+fn slice<'d>(call: &Call<'_>, data: &'d [u8], position: usize, size: usize) -> Done<&'d [u8]> {
     let end = position.checked_add(size);
-    end.and_then(|end| data.get(position..end)).ok_or_else(|| call.bad(2, "data string too short"))
+    end.and_then(|end| data.get(position..end)).ok_or_else(|| call.bad(2, "data string too short").into())
 }
 
 fn array<const N: usize>(bytes: &[u8], format: &Format<'_, '_>) -> [u8; N] {
@@ -422,14 +475,14 @@ fn size(call: &Call<'_>) -> Result<f64> {
     let mut format = Format::new(call, &letters);
     let mut position: usize = 0;
     while let Some(item) = format.next(position)? {
-        position += item.padding;
+        position += usize::from(item.padding);
         match item.letter {
             b's' => return Err(call.bad(1, "option 's' has no fixed size")),
             b'c' if item.size == 0 => return Err(call.bad(1, "option 'c0' has no fixed size")),
             letter if !letter.is_ascii_alphanumeric() => format.control(letter)?,
             _ => {}
         }
-        position = position.saturating_add(item.size);
+        position = position.saturating_add(item.size as usize);
     }
     Ok(position as f64)
 }

@@ -31,12 +31,12 @@ pub(super) fn decode(call: &Call<'_>, settings: &Settings) -> Result<Value> {
 }
 
 /// Leaves the value of a text on top.
-pub(super) fn above<'c>(
-    call: &'c Call<'_>,
+pub(super) fn above<'l>(
+    call: &Call<'l>,
     settings: &Settings,
     text: &[u8],
     stack: &mut Stack<'_>,
-    unlimited: &Unlimited<'c>,
+    unlimited: &Unlimited<'l>,
 ) -> Done<()> {
     if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {
         return Err(Refused::Text("JSON parser does not support UTF-16 or UTF-32".to_owned()));
@@ -91,7 +91,7 @@ struct Decoder<'c, 'l, 't, 's, 'k> {
     lexer: Lexer<'t>,
     /// The tables that the decoder is in, with the key behind them whose value comes next.
     stack: &'s mut Stack<'k>,
-    unlimited: &'s Unlimited<'c>,
+    unlimited: &'s Unlimited<'l>,
     /// Bytes of the text that have been charged.
     charged: usize,
     /// Bytes that have been made, since the budget was asked for them.
@@ -268,7 +268,7 @@ struct Lexer<'t> {
 }
 
 impl Lexer<'_> {
-    fn next(&mut self) -> Result<Token> {
+    fn next(&mut self) -> Done<Token> {
         while matches!(self.byte(0), b' ' | b'\t' | b'\n' | b'\r') {
             self.at += 1;
         }
@@ -341,7 +341,7 @@ impl Lexer<'_> {
         place.map_or(self.unescaped.bytes(), |(from, to)| &self.text[from..to])
     }
 
-    fn quoted(&mut self) -> Result<Token> {
+    fn quoted(&mut self) -> Done<Token> {
         self.at += 1;
         let from = self.at;
         let mut is_plain = true;
@@ -370,7 +370,7 @@ impl Lexer<'_> {
     }
 
     /// What a backslash stands for; or what is wrong with it.
-    fn escape(&mut self) -> Result<Option<&'static str>> {
+    fn escape(&mut self) -> Done<Option<&'static str>> {
         let byte = match self.byte(1) {
             byte @ (b'"' | b'\\' | b'/') => byte,
             b'b' => 8,

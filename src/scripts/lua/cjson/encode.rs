@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::super::auxiliary::{Call, Output, STACK_SLOTS_MAX};
 use super::super::budget::Unlimited;
+use super::super::fault::Checked;
 use super::super::stack::{self, Kind, Stack};
 use super::{Done, Refused, Settings, number};
 
@@ -21,20 +22,23 @@ pub(super) fn encode(call: &Call<'_>, settings: &Settings) -> Result<Value> {
     // The text grows in an output, which has a bound of its own, and is asked of the budget again before Lua has it.
     let unlimited = call.lift();
     let value = Some(call.value(1));
-    let (result, text) =
-        stack::above(call.lua, value, &unlimited, |stack| above(call, settings, stack, &unlimited))?;
+    let mut out = call.output();
+    let (result, text) = stack::above(call.lua, value, &unlimited, |stack| {
+        above(call, settings, stack, &mut out, &unlimited)
+    })?;
     result.map_err(|refused| refused.said_by(call))?;
     Ok(text)
 }
 
 /// Leaves the text of the value on top in its place.
-pub(super) fn above<'c>(
-    call: &'c Call<'_>,
+pub(super) fn above<'l>(
+    call: &Call<'l>,
     settings: &Settings,
     stack: &mut Stack<'_>,
-    unlimited: &Unlimited<'c>,
+    out: &mut Output<'l>,
+    unlimited: &Unlimited<'l>,
 ) -> Done<()> {
-    Encoder { call, settings, stack, out: call.output(), slots: 1, open: SmallVec::new(), unlimited }.run()
+    Encoder { call, settings, stack, out, slots: 1, open: SmallVec::new(), unlimited }.run()
 }
 
 struct Encoder<'c, 'l, 's, 'k> {
@@ -42,11 +46,11 @@ struct Encoder<'c, 'l, 's, 'k> {
     settings: &'c Settings,
     /// The value to be written is on top, above the tables that the encoder is in.
     stack: &'s mut Stack<'k>,
-    out: Output<'c>,
+    out: &'s mut Output<'l>,
     /// Slots of the stack that the C code would be using.
     slots: usize,
     open: SmallVec<[Open; 8]>,
-    unlimited: &'s Unlimited<'c>,
+    unlimited: &'s Unlimited<'l>,
 }
 
 /// A table with some of its values written.
@@ -70,7 +74,7 @@ const ROOM: c_int = 2;
 
 impl Encoder<'_, '_, '_, '_> {
     /// Leaves the text on top.
-    fn run(mut self) -> Done<()> {
+    fn run(&mut self) -> Done<()> {
         if self.value()? {
             self.open()?;
         }
@@ -98,7 +102,7 @@ impl Encoder<'_, '_, '_, '_> {
             Kind::Nil => self.out.push(b"null")?,
             Kind::Boolean => self.out.push(if self.stack.is_true(-1) { b"true" } else { b"false" })?,
             Kind::Number => self.number(self.stack.number(-1))?,
-            Kind::String => string(&mut self.out, self.stack.bytes(-1).unwrap_or_default())?,
+            Kind::String => string(self.out, self.stack.bytes(-1).unwrap_or_default())?,
             Kind::Other if self.stack.is_null(-1) => self.out.push(b"null")?,
             Kind::Other => return Err(refused(self.stack.type_name(-1), "type not supported")),
         }
@@ -216,7 +220,7 @@ impl Encoder<'_, '_, '_, '_> {
     /// The key below the value on top.
     fn key(&mut self) -> Done<()> {
         match self.stack.kind(-2) {
-            Kind::String => string(&mut self.out, self.stack.bytes(-2).unwrap_or_default())?,
+            Kind::String => string(self.out, self.stack.bytes(-2).unwrap_or_default())?,
             Kind::Number => {
                 self.out.push(b"\"")?;
                 self.number(self.stack.number(-2))?;
@@ -245,10 +249,16 @@ impl Encoder<'_, '_, '_, '_> {
     }
 }
 
-fn string(out: &mut Output<'_>, text: &[u8]) -> Result<()> {
-    out.push(b"\"")?;
+/// Writes a text, with its quotes.
+///
+/// # Errors
+/// As [`Output::push`].
+pub(super) fn string(out: &mut Output<'_>, text: &[u8]) -> Checked {
     let mut rest = text;
-    while let Some(place) = rest.iter().position(|byte| escape(*byte) != Escape::None) {
+    let place_in = |text: &[u8]| text.iter().position(|byte| IS_ESCAPED[usize::from(*byte)]);
+    let Some(mut place) = place_in(rest) else { return out.push_all([b"\"", text, b"\""]) };
+    out.push(b"\"")?;
+    loop {
         out.push(&rest[..place])?;
         match escape(rest[place]) {
             Escape::Code => out.push(format!("\\u{:04x}", rest[place]).as_bytes())?,
@@ -256,24 +266,35 @@ fn string(out: &mut Output<'_>, text: &[u8]) -> Result<()> {
             Escape::None => {}
         }
         rest = &rest[place + 1..];
+        match place_in(rest) {
+            Some(next) => place = next,
+            None => return out.push_all([rest, b"\""]),
+        }
     }
-    out.push(rest)?;
-    out.push(b"\"")
 }
 
 fn refused(kind: &str, why: &str) -> Refused {
     Refused::Text(format!("Cannot serialise {kind}: {why}"))
 }
 
+/// Of each byte, whether it is not written as it is.
+const IS_ESCAPED: [bool; 256] = {
+    let (mut table, mut byte) = ([false; 256], 0);
+    while byte < table.len() {
+        table[byte] = !matches!(escape(byte as u8), Escape::None);
+        byte += 1;
+    }
+    table
+};
+
 /// How a byte is written.
-#[derive(Eq, PartialEq)]
 enum Escape {
     Code,
     Letter(u8),
     None,
 }
 
-fn escape(byte: u8) -> Escape {
+const fn escape(byte: u8) -> Escape {
     match byte {
         b'"' | b'\\' | b'/' => Escape::Letter(byte),
         8 => Escape::Letter(b'b'),

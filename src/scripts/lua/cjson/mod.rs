@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 use super::auxiliary::{Call, Library};
 use super::budget::Budget;
 use super::calls::Server;
-use super::shortcuts::short_text;
+use super::fault::Stopped;
+use super::shortcuts::{TEXT_BYTES_MAX, short_text};
 use super::stack::Stack;
 
 /// The table `cjson`, and its settings.
@@ -54,17 +55,26 @@ pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<(Table, Arc<Mut
 }
 
 /// `encode`, above its argument on the stack; `None` where that is not as it should be.
-pub(super) fn encode_shortly(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
-    let call = Call::without_args(server.lua, server.budget);
+pub(super) fn encode_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
     if stack.len() != 1 {
         return None;
     }
     stack.push_copy(1);
-    encode::above(&call, &server.shared.json.lock(), stack, &call.lift()).ok().map(|()| 1)
+    let settings = &server.shared.json;
+    server.write(|call, out| match stack.bytes(1) {
+        // Nothing is set that texts are written by.
+        Some(text) => {
+            encode::string(out, text).ok().filter(|()| out.bytes().len() <= TEXT_BYTES_MAX)?;
+            let limit = call.lift_for(stack, out.bytes().len());
+            stack.push_bytes(out.bytes(), &limit);
+            Some(1)
+        }
+        None => encode::above(call, &settings.lock(), stack, out, &call.lift()).ok().map(|()| 1),
+    })
 }
 
 /// `decode`, in the same way.
-pub(super) fn decode_shortly(server: &Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
+pub(super) fn decode_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
     let call = Call::without_args(server.lua, server.budget);
     let text = if stack.len() == 1 { short_text(stack, 1)?.to_vec() } else { return None };
     decode::above(&call, &server.shared.json.lock(), &text, stack, &call.lift()).ok().map(|()| 1)
@@ -75,7 +85,7 @@ enum Refused {
     /// It is not what it should be: what the script is told, behind the place where it called.
     Text(String),
     /// The script has to end.
-    Stop(Error),
+    Stopped,
 }
 
 /// What becomes of a text or a value.
@@ -86,14 +96,14 @@ impl Refused {
     fn said_by(self, call: &Call<'_>) -> Error {
         match self {
             Self::Text(text) => call.error(text),
-            Self::Stop(stop) => stop,
+            Self::Stopped => Stopped.into(),
         }
     }
 }
 
-impl From<Error> for Refused {
-    fn from(stop: Error) -> Self {
-        Self::Stop(stop)
+impl From<Stopped> for Refused {
+    fn from(_: Stopped) -> Self {
+        Self::Stopped
     }
 }
 

@@ -48,6 +48,20 @@ pub(super) unsafe fn push_address(state: *mut lua_State, at: c_int) {
     }
 }
 
+/// Pushes the one upvalue of the function at `at`, which mlua has made: its address.
+///
+/// # Safety
+/// There is such a function, and room for another value.
+pub(super) unsafe fn push_callback(state: *mut lua_State, at: c_int) -> ffi::lua_CFunction {
+    // SAFETY: as the caller says.
+    unsafe {
+        let is_callback =
+            ffi::lua_getupvalue(state, at, 2).is_null() && !ffi::lua_getupvalue(state, at, 1).is_null();
+        assert!(is_callback, "a function that mlua has made has one upvalue");
+        ffi::lua_tocfunction(state, at).expect("a function in C")
+    }
+}
+
 /// Calls the function whose address is upvalue `at`, as if Lua had called it.
 ///
 /// # Safety

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use mlua::{Function, Lua, ffi, lua_State};
 use parking_lot::Mutex;
 
-use super::{Stack, native};
+use super::Stack;
+use super::direct::Own;
 
 /// Values that a function finds room for when Lua calls it.
 const ROOM_OF_A_CALL: c_int = ffi::LUA_MINSTACK;
@@ -94,63 +95,35 @@ impl Port {
         slow: &Function,
         number: usize,
     ) -> mlua::Result<Function> {
-        let at = ptr::from_ref(self).cast_mut().cast::<c_void>();
-        // SAFETY: mlua has pushed the function and calls this under protection, onto room for what is pushed. The closure
-        // that is made has the one upvalue of the other in the same place, so that it may become that.
-        unsafe {
-            lua.exec_raw::<Function>(slow, |state| {
-                let is_callback =
-                    !ffi::lua_getupvalue(state, 1, 1).is_null() && ffi::lua_getupvalue(state, 1, 2).is_null();
-                assert!(is_callback, "a function that mlua has made has one upvalue");
-                ffi::lua_pushlightuserdata(state, at);
-                ffi::lua_pushlightuserdata(state, ptr::without_provenance_mut(number));
-                native::push_address(state, 1);
-                ffi::lua_pushcclosure(state, shortened, 4);
-                native::alone(state);
-            })
-        }
+        // SAFETY: that is what it looks for. Installed keeps the port.
+        unsafe { Own::<Shortened>::make(lua, slow, Shortened { port: self, number }, shortened) }
     }
 
-    /// Has whoever answers do shortly what a library function does that has its number as upvalue 3: how many results are on
-    /// top of the stack; `None`, and the stack is as it was, where the function itself is to do it.
+    /// That of the function that runs, one of the two.
     ///
     /// # Safety
-    /// As [`Port::answer`], with the port as upvalue 2.
-    pub(super) unsafe fn shorten(state: *mut lua_State) -> Option<c_int> {
-        // SAFETY: as the caller says; to take values from the stack takes no memory.
-        unsafe {
-            let top = ffi::lua_gettop(state);
-            let number = ffi::lua_touserdata(state, ffi::lua_upvalueindex(3)).addr();
-            let results = Self::answer(state, 2, |called, stack| {
-                let results = called.shorten(number, stack);
-                assert!(results.is_none_or(|results| (0..=stack.top).contains(&results)), "they are there");
-                results
-            });
-            if !matches!(results, Some(Some(_))) {
-                ffi::lua_settop(state, top);
-            }
-            results.flatten()
-        }
+    /// `state` is that of such a function.
+    unsafe fn of<'s>(state: *mut lua_State) -> &'s Self {
+        // SAFETY: the upvalue is what `install` has put there, and Installed keeps it alive.
+        unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast() }
     }
 
     /// Has whoever answers answer on `state`; `None` where nobody is there.
     ///
     /// # Safety
-    /// `state` is that of a function of Lua in C that has just been called, and whose upvalue `at` points to a live port.
+    /// `state` is that of a function of Lua in C that has just been called.
     unsafe fn answer<R>(
+        &self,
         state: *mut lua_State,
-        at: c_int,
         body: impl FnOnce(&mut dyn Called, &mut Stack<'_>) -> R,
     ) -> Option<R> {
-        // SAFETY: the upvalue is what `install` has put there, and Installed keeps it alive.
-        let port = unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(at)).cast::<Self>() };
         // Nobody else finds it meanwhile: there is one reference to it, and this is where it is. The script's thread is the
         // only one that looks here while the script runs.
-        let slot = port.called.load(Relaxed);
+        let slot = self.called.load(Relaxed);
         if slot.is_null() {
             return None;
         }
-        port.called.store(ptr::null_mut(), Relaxed);
+        self.called.store(ptr::null_mut(), Relaxed);
         // SAFETY: not null only while `open` runs, below which the script runs that calls: what it points to lives, and
         // nobody else uses it. The lifetime that the cast forgets is longer than this function.
         let called = unsafe { &mut *slot.cast::<&mut dyn Called>() };
@@ -159,12 +132,14 @@ impl Port {
         let mut stack = Stack { state, top, room: top + ROOM_OF_A_CALL, lua: PhantomData };
         match catch_unwind(AssertUnwindSafe(|| body(&mut **called, &mut stack))) {
             Ok(answer) => {
-                port.called.store(slot, Relaxed);
+                self.called.store(slot, Relaxed);
                 Some(answer)
             }
             // Nobody answers from here on, whatever the script does with the error.
             Err(panic) => {
-                *port.panic.lock() = Some(panic);
+                *self.panic.lock() = Some(panic);
+                // SAFETY: the arguments are there still.
+                unsafe { ffi::lua_settop(state, top) };
                 None
             }
         }
@@ -193,7 +168,7 @@ impl Drop for Closed<'_> {
 unsafe extern "C-unwind" fn raising(state: *mut lua_State) -> c_int {
     // SAFETY: Lua calls this, with the upvalue that `install` gave it. Nothing here has a destructor when an error is raised.
     unsafe {
-        match Port::answer(state, 1, call) {
+        match Port::of(state).answer(state, call) {
             Some(Answer::Value) => 1,
             Some(Answer::Failure | Answer::Raised) => ffi::lua_error(state),
             None => ffi::luaL_error(state, OUTSIDE.as_ptr()),
@@ -205,7 +180,7 @@ unsafe extern "C-unwind" fn raising(state: *mut lua_State) -> c_int {
 unsafe extern "C-unwind" fn returning(state: *mut lua_State) -> c_int {
     // SAFETY: as above.
     unsafe {
-        match Port::answer(state, 1, call) {
+        match Port::of(state).answer(state, call) {
             Some(Answer::Value | Answer::Failure) => 1,
             Some(Answer::Raised) => ffi::lua_error(state),
             None => ffi::luaL_error(state, OUTSIDE.as_ptr()),
@@ -213,14 +188,30 @@ unsafe extern "C-unwind" fn returning(state: *mut lua_State) -> c_int {
     }
 }
 
+/// Who shortens a library function, by what number.
+#[derive(Clone, Copy)]
+struct Shortened {
+    port: *const Port,
+    number: usize,
+}
+
 /// A library function that may be shortened.
 unsafe extern "C-unwind" fn shortened(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalues that `shortened` of a port gave it: the second points to the port, the last
-    // is a function that finds its own upvalue and its arguments as if it had been called itself.
+    // SAFETY: Lua calls this, with the upvalues that `make` gave it. To take values from the stack takes no memory.
     unsafe {
-        match Port::shorten(state) {
-            Some(results) => results,
-            None => native::become_upvalue(state, 4),
+        let Own { with, slow } = Own::<Shortened>::of(state);
+        let results = (*with.port).answer(state, |called, stack| {
+            let top = stack.top;
+            let results = called.shorten(with.number, stack);
+            match results {
+                Some(count) => assert!((0..=stack.top).contains(&count), "they are there"),
+                None => stack.truncate(top),
+            }
+            results
+        });
+        match results {
+            Some(Some(results)) => results,
+            Some(None) | None => slow(state),
         }
     }
 }

@@ -1,0 +1,89 @@
+//! How Lua asks every few instructions whether a script may go on.
+//!
+//! Rule    as for the stack: an error of Lua is raised by the last statement alone, where nothing is left to be dropped.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::Arc;
+
+use mlua::{Lua, ffi, lua_State};
+
+use super::Stack;
+use crate::scripts::lua::budget::Budget;
+
+/// Has `budget` asked every so many instructions of a script, in this thread of Lua and in those that it makes.
+pub(in super::super) fn tick(lua: &Lua, budget: &Arc<Budget>, instructions: u32) -> mlua::Result<()> {
+    // The state lets go of this when it is closed: nothing ticks after that.
+    lua.set_app_data(Arc::clone(budget));
+    let at = Arc::as_ptr(budget).cast_mut().cast::<c_void>();
+    // SAFETY: under the protection of mlua, onto room for two values; the registry is a table.
+    unsafe {
+        lua.exec_raw::<()>((), |state| {
+            ffi::lua_pushlightuserdata(state, key());
+            ffi::lua_pushlightuserdata(state, at);
+            ffi::lua_rawset(state, ffi::LUA_REGISTRYINDEX);
+            tick_every(state, instructions);
+        })
+    }
+}
+
+impl Stack<'_> {
+    /// Bytes that the state holds.
+    pub(in super::super) fn used_bytes(&self) -> usize {
+        // SAFETY: the state lives, and these only tell.
+        let told = |what| unsafe { ffi::lua_gc(self.state, what, 0) } as usize;
+        told(ffi::LUA_GCCOUNT) * 1024 + told(ffi::LUA_GCCOUNTB)
+    }
+
+    /// Frees what nobody can reach.
+    pub(in super::super) fn collect(&mut self) {
+        // SAFETY: the state lives. No finaliser of a script's own exists, and those of mlua's raise nothing.
+        unsafe { ffi::lua_gc(self.state, ffi::LUA_GCCOLLECT, 0) };
+    }
+
+    /// Has the budget asked so often from here on, in this thread of Lua.
+    pub(in super::super) fn tick_every(&mut self, instructions: u32) {
+        // SAFETY: the state lives.
+        unsafe { tick_every(self.state, instructions) };
+    }
+}
+
+/// # Safety
+/// The state lives, and `tick` has been called for it.
+unsafe fn tick_every(state: *mut lua_State, instructions: u32) {
+    let count = c_int::try_from(instructions).unwrap_or(c_int::MAX);
+    // SAFETY: as the caller says.
+    unsafe { ffi::lua_sethook(state, Some(ticked), ffi::LUA_MASKCOUNT, count) };
+}
+
+/// Under what the registry has the budget: an address that nothing else has.
+fn key() -> *mut c_void {
+    static KEY: u8 = 0;
+    ptr::from_ref(&KEY).cast_mut().cast()
+}
+
+/// Every so many instructions.
+unsafe extern "C-unwind" fn ticked(state: *mut lua_State, _: *mut ffi::lua_Debug) {
+    // SAFETY: Lua calls this between two instructions, with room for what is pushed. The registry has what `tick` put there,
+    // which lives as long as the state.
+    let may_go_on = unsafe {
+        ffi::lua_pushlightuserdata(state, key());
+        ffi::lua_rawget_(state, ffi::LUA_REGISTRYINDEX);
+        let budget = &*ffi::lua_touserdata(state, -1).cast::<Budget>();
+        ffi::lua_settop(state, -2);
+        let top = ffi::lua_gettop(state);
+        let mut stack = Stack { state, top, room: top, lua: PhantomData };
+        let ticked = catch_unwind(AssertUnwindSafe(|| budget.tick(&mut stack)));
+        ticked.unwrap_or_else(|panic| Err(budget.pass_on(panic))).is_ok()
+    };
+    if !may_go_on {
+        // SAFETY: there is room for a value. Whoever catches the error finds out from the budget what it is.
+        unsafe {
+            ffi::lua_pushnil(state);
+            ffi::lua_error(state);
+        }
+    }
+}
