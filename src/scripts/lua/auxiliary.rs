@@ -18,15 +18,15 @@ pub(super) const STACK_SLOTS_MAX: usize = 8000;
 pub(super) struct Call<'l> {
     /// The interpreter.
     pub(super) lua: &'l Lua,
-    /// What it was given.
-    pub(super) args: MultiValue,
+    /// What it was given, where that is not elsewhere.
+    args: Option<&'l MultiValue>,
     budget: &'l Budget,
 }
 
 impl<'l> Call<'l> {
     /// One whose arguments are elsewhere.
     pub(super) fn without_args(lua: &'l Lua, budget: &'l Budget) -> Self {
-        Self { lua, args: MultiValue::new(), budget }
+        Self { lua, args: None, budget }
     }
 
     /// Lifts the limit of memory, see [`Budget::lift`]: only for what takes a bounded amount of it.
@@ -54,12 +54,17 @@ impl<'l> Call<'l> {
 impl Call<'_> {
     /// How many arguments there are.
     pub(super) fn len(&self) -> usize {
-        self.args.len()
+        self.args.map_or(0, |args| args.len())
+    }
+
+    /// All of them.
+    pub(super) fn values(&self) -> impl Iterator<Item = &Value> {
+        self.args.into_iter().flat_map(|args| args.iter())
     }
 
     /// Argument `at`, from 1; nil where there is none.
     pub(super) fn value(&self, at: usize) -> &Value {
-        self.args.get(at - 1).unwrap_or(&Value::Nil)
+        self.args.and_then(|args| args.get(at - 1)).unwrap_or(&Value::Nil)
     }
 
     /// Argument `at` as a number.
@@ -106,7 +111,7 @@ impl Call<'_> {
 
     /// The error of an argument that is of another type than `expected`.
     pub(super) fn wrong_type(&self, at: usize, expected: &str) -> Error {
-        let got = if at > self.args.len() { "no value" } else { self.value(at).type_name() };
+        let got = if at > self.len() { "no value" } else { self.value(at).type_name() };
         self.bad(at, format!("{expected} expected, got {got}"))
     }
 
@@ -277,8 +282,8 @@ impl<'l> Library<'l> {
         R: IntoLuaMulti,
     {
         let budget = Arc::clone(self.budget);
-        let function = self.lua.create_function(move |lua, args| {
-            let call = Call { lua, args, budget: &budget };
+        let function = self.lua.create_function(move |lua, args: MultiValue| {
+            let call = Call { lua, args: Some(&args), budget: &budget };
             run(&call).map_err(|error| match error {
                 // As many values as a function may hold at once.
                 Error::StackError => call.error("stack overflow"),

@@ -42,7 +42,7 @@ fn pack(call: &Call<'_>) -> Result<LuaString> {
         return Err(call.bad(0, "Too many arguments for MessagePack pack."));
     }
     let (mut out, limit) = (call.output(), call.lift());
-    for value in call.args.iter() {
+    for value in call.values() {
         let mut packer = Packer { call, out: &mut out };
         stack::above(call.lua, Some(value), &limit, |stack| packer.value(stack, &limit, 0))?.0?;
     }

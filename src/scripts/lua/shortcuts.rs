@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use super::auxiliary::BYTES_PER_STEP;
 use super::calls::Server;
 use super::stack::{Kind, Stack};
-use super::strings::{expand, substitute};
+use super::strings::{expand, substitute, substitute_plainly};
 use super::{bit, cjson, cmsgpack, convert, library, structs};
 use crate::scripts::digest;
 
@@ -48,14 +48,17 @@ fn replaced(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
     let (budget, out) = (server.budget, &mut *server.reply);
     out.clear();
     let charge = |steps| budget.charge(steps).map_err(drop);
-    let count = substitute(subject, pattern, i64::MAX, charge, out, |found, out| {
-        expand(text, subject, found, out).map_err(drop)?;
-        if out.len() > TEXT_BYTES_MAX { Err(()) } else { Ok(()) }
-    });
-    let count = count.ok()?;
-    if out.len() > TEXT_BYTES_MAX {
-        return None;
+    charge(subject.len()).ok()?;
+    let mut count = substitute_plainly(subject, pattern, text, TEXT_BYTES_MAX, out);
+    if count.is_none() {
+        out.clear();
+        let substituted = substitute(subject, pattern, usize::MAX, charge, out, |found, out| {
+            expand(text, subject, found, out).map_err(drop)?;
+            if out.len() > TEXT_BYTES_MAX { Err(()) } else { Ok(()) }
+        });
+        count = substituted.ok().filter(|_| out.len() <= TEXT_BYTES_MAX);
     }
+    let count = count?;
     let limit = budget.lift_for(server.lua, stack, out.len());
     stack.push_bytes(out, &limit);
     stack.push_number(count as f64);
@@ -64,18 +67,19 @@ fn replaced(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
 
 /// `rep`
 fn repeated(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
-    if stack.len() != 2 || stack.kind(2) != Kind::Number {
+    if stack.len() != 2 {
         return None;
     }
-    let count = usize::try_from(stack.number(2) as i64).unwrap_or(0);
+    let count = usize::try_from(stack.as_number(2)? as i64).unwrap_or(0);
     let text = stack.bytes(1)?;
     let len = text.len().checked_mul(count).filter(|len| *len <= TEXT_BYTES_MAX)?;
     server.budget.charge(len / BYTES_PER_STEP).ok()?;
     let out = &mut *server.reply;
     out.clear();
     out.reserve(len);
-    if len > 0 {
-        (0..count).for_each(|_| out.extend_from_slice(text));
+    match text {
+        [byte] => out.resize(len, *byte),
+        _ => (0..count.min(len)).for_each(|_| out.extend_from_slice(text)),
     }
     let limit = server.budget.lift_for(server.lua, stack, len);
     stack.push_bytes(out, &limit);
@@ -85,13 +89,10 @@ fn repeated(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
 fn to_hex(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
     let count = match stack.len() {
         1 => bit::HEX_DIGITS,
-        2 if stack.kind(2) == Kind::Number => bit::low_word(stack.number(2)) as i32,
+        2 => bit::low_word(stack.as_number(2)?) as i32,
         _ => return None,
     };
-    if stack.kind(1) != Kind::Number {
-        return None;
-    }
-    let digits = bit::hex(bit::low_word(stack.number(1)), count);
+    let digits = bit::hex(bit::low_word(stack.as_number(1)?), count);
     stack.push_bytes(&digits, &server.lift_for(stack, 0));
     Some(1)
 }

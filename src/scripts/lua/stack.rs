@@ -312,11 +312,13 @@ impl Stack<'_> {
 
     /// The number at `at`; zero for anything else.
     pub(super) fn number(&self, at: c_int) -> f64 {
-        if self.kind(at) != Kind::Number {
-            return 0.0;
-        }
-        // SAFETY: the place holds a number.
-        unsafe { ffi::lua_tonumber(self.state, self.place(at)) }
+        self.as_number(at).unwrap_or(0.0)
+    }
+
+    /// The same; `None` for anything else, a text that reads as a number too.
+    pub(super) fn as_number(&self, at: c_int) -> Option<f64> {
+        // SAFETY: the place holds a number, once that is known.
+        (self.kind(at) == Kind::Number).then(|| unsafe { ffi::lua_tonumber(self.state, self.place(at)) })
     }
 
     /// The string at `at`, for as long as nobody touches the stack; `None` for anything else, a number too.

@@ -295,6 +295,7 @@ fn gsub(lua: &Lua, budget: &Budget, guarded: &Function, args: &MultiValue) -> ml
     };
     let (bytes, pattern) = (subject.as_bytes(), pattern.as_bytes());
     let max = integer(lua, args, 4, Some(bytes.len() as i64 + 1))?;
+    let max = usize::try_from(max).unwrap_or(0);
     let mut out = Vec::new();
     let count = substitute(
         &bytes,
@@ -325,11 +326,11 @@ fn gsub(lua: &Lua, budget: &Budget, guarded: &Function, args: &MultiValue) -> ml
 pub(super) fn substitute<E>(
     subject: &[u8],
     pattern: &[u8],
-    max: i64,
+    max: usize,
     charge: impl FnMut(usize) -> Result<(), E>,
     out: &mut Vec<u8>,
     mut replace: impl FnMut(&Match<'_>, &mut Vec<u8>) -> Result<(), E>,
-) -> Result<i64, Broken<E>> {
+) -> Result<usize, Broken<E>> {
     let (is_anchored, rest) = anchored(pattern);
     let mut captures = Captures::new();
     let mut matcher = Matcher::new(subject, rest, &mut captures, charge);
@@ -354,6 +355,39 @@ pub(super) fn substitute<E>(
     }
     out.extend_from_slice(subject.get(at..).unwrap_or_default());
     Ok(count)
+}
+
+/// The same for a pattern and a text that mean just what they say; `None` for others, and where `out` gets longer than
+/// `len_max`.
+pub(super) fn substitute_plainly(
+    subject: &[u8],
+    pattern: &[u8],
+    text: &[u8],
+    len_max: usize,
+    out: &mut Vec<u8>,
+) -> Option<usize> {
+    // A search alone does not mind what closes no capture.
+    let is_odd = |byte: &u8| matches!(byte, 0 | b')');
+    if pattern.is_empty() || pattern.iter().any(is_odd) || has_specials(pattern) || text.contains(&b'%') {
+        return None;
+    }
+    let finder = (subject.len() > FEW_BYTES).then(|| memchr::memmem::Finder::new(pattern));
+    let next = |rest: &[u8]| match &finder {
+        Some(finder) => finder.find(rest),
+        None => place_in_few(rest, pattern),
+    };
+    let (mut rest, mut count) = (subject, 0);
+    while let Some(at) = next(rest) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(text);
+        rest = &rest[at + pattern.len()..];
+        count += 1;
+        if out.len() > len_max {
+            return None;
+        }
+    }
+    out.extend_from_slice(rest);
+    (out.len() <= len_max).then_some(count)
 }
 
 /// Bytes of a result that grow between two looks at what is left of the memory.

@@ -15,7 +15,7 @@ use super::budget::Budget;
 use super::calls::Server;
 use super::fault::{Checked, Stopped};
 use super::shortcuts::{TEXT_BYTES_MAX, short_text};
-use super::stack::{Kind, Stack};
+use super::stack::Stack;
 use super::strings::Part;
 
 /// The table `struct`.
@@ -61,8 +61,16 @@ struct Format<'c, 'l> {
     call: &'c Call<'l>,
     letters: &'c [u8],
     at: usize,
-    is_big_endian: bool,
+    order: Order,
     alignment: usize,
+}
+
+/// Which byte of a number comes first. As wide as a register: what is read wider than it was written is waited for.
+#[derive(Clone, Copy, Eq, PartialEq)]
+#[repr(u64)]
+enum Order {
+    Little,
+    Big,
 }
 
 /// One letter, with the bytes that go before and into it; small enough to be returned in registers.
@@ -77,7 +85,7 @@ impl<'c, 'l> Format<'c, 'l> {
     /// It ends where C would see it end, at its first NUL.
     fn new(call: &'c Call<'l>, text: &'c [u8]) -> Self {
         let letters = text.split(|byte| *byte == 0).next().unwrap_or_default();
-        Self { call, letters, at: 0, is_big_endian: false, alignment: 1 }
+        Self { call, letters, at: 0, order: Order::Little, alignment: 1 }
     }
 
     /// The next letter, for a value that would start at `position`.
@@ -135,8 +143,8 @@ impl<'c, 'l> Format<'c, 'l> {
     fn control(&mut self, letter: u8) -> Done<()> {
         match letter {
             b' ' => {}
-            b'>' => self.is_big_endian = true,
-            b'<' => self.is_big_endian = false,
+            b'>' => self.order = Order::Big,
+            b'<' => self.order = Order::Little,
             b'!' => {
                 let alignment = self.count(ALIGNMENT)?;
                 if !alignment.is_power_of_two() {
@@ -156,17 +164,17 @@ impl<'c, 'l> Format<'c, 'l> {
     /// Writes so many bytes of an integer, those above its own being zero.
     #[inline]
     fn integer(&self, value: u64, size: usize, out: &mut Output<'_>) -> Checked {
-        match (size, self.is_big_endian) {
-            (1..=8, true) => out.push(&(value << (64 - 8 * size)).to_be_bytes()[..size]),
+        match (size, self.order) {
+            (1..=8, Order::Big) => out.push(&(value << (64 - 8 * size)).to_be_bytes()[..size]),
             (0..=8, _) => out.push(&value.to_le_bytes()[..size]),
-            (_, true) => out.fill(0, size - 8).and_then(|()| out.push(&value.to_be_bytes())),
-            (_, false) => out.push(&value.to_le_bytes()).and_then(|()| out.fill(0, size - 8)),
+            (_, Order::Big) => out.fill(0, size - 8).and_then(|()| out.push(&value.to_be_bytes())),
+            (_, Order::Little) => out.push(&value.to_le_bytes()).and_then(|()| out.fill(0, size - 8)),
         }
     }
 
     /// Bytes of the machine in the order that the format asks for, or the other way round.
     fn ordered<'b>(&self, bytes: &'b mut [u8]) -> &'b [u8] {
-        if self.is_big_endian {
+        if self.order == Order::Big {
             bytes.reverse();
         }
         bytes
@@ -256,12 +264,11 @@ impl Arguments for Call<'_> {
 
 impl Arguments for Stack<'_> {
     fn number(&self, at: usize) -> Done<f64> {
-        let at = self.argument(at).filter(|at| self.kind(*at) == Kind::Number).ok_or(Error::StackError)?;
-        Ok(self.number(at))
+        self.argument(at).and_then(|at| self.as_number(at)).ok_or_else(|| Error::StackError.into())
     }
 
     fn string(&self, at: usize, take: impl FnOnce(&[u8]) -> Done<()>) -> Done<()> {
-        take(self.argument(at).and_then(|at| self.bytes(at)).ok_or(Error::StackError)?)
+        take(self.argument(at).and_then(|at| self.bytes(at)).ok_or_else(|| Error::StackError)?)
     }
 }
 
@@ -291,14 +298,14 @@ pub(super) fn unpack_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> 
     let count = stack.len();
     let position = match count {
         2 => 0,
-        3 if stack.kind(3) == Kind::Number => (stack.number(3) as usize).checked_sub(1)?,
+        3 => (stack.as_number(3)? as usize).checked_sub(1)?,
         _ => return None,
     };
     let call = Call::without_args(server.lua, server.budget);
-    let mut results = UnpackedShortly { data: short_text(stack, 2)?, values: SmallVec::new() };
+    let (data, mut values) = (short_text(stack, 2)?, SmallVec::new());
+    let mut results = UnpackedShortly { data, values: &mut values };
     unpacked(&mut Format::new(&call, stack.bytes(1)?), position, &mut results).ok()?;
     // Each result holds a part of the text.
-    let UnpackedShortly { data, values } = results;
     let limit = call.lift_for(stack, data.len());
     if !stack.reserve(values.len() as c_int, &limit) {
         return None;
@@ -366,7 +373,7 @@ impl Results for Unpacked<'_, '_> {
 
 struct UnpackedShortly<'d> {
     data: &'d [u8],
-    values: SmallVec<[Part; 4]>,
+    values: &'d mut SmallVec<[Part; 4]>,
 }
 
 impl Results for UnpackedShortly<'_> {
@@ -408,7 +415,7 @@ fn unpacked(format: &mut Format<'_, '_>, mut position: usize, results: &mut impl
         match item.letter {
             b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' => {
                 let is_signed = item.letter.is_ascii_lowercase();
-                let number = integer(bytes, format.is_big_endian, is_signed);
+                let number = integer(bytes, format.order == Order::Big, is_signed);
                 results.number(number);
             }
             b'x' => {}

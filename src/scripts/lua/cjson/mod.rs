@@ -59,7 +59,6 @@ pub(super) fn encode_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> 
     if stack.len() != 1 {
         return None;
     }
-    stack.push_copy(1);
     let settings = &server.shared.json;
     server.write(|call, out| match stack.bytes(1) {
         // Nothing is set that texts are written by.
@@ -69,7 +68,10 @@ pub(super) fn encode_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> 
             stack.push_bytes(out.bytes(), &limit);
             Some(1)
         }
-        None => encode::above(call, &settings.lock(), stack, out, &call.lift()).ok().map(|()| 1),
+        None => {
+            stack.push_copy(1);
+            encode::above(call, &settings.lock(), stack, out, &call.lift()).ok().map(|()| 1)
+        }
     })
 }
 

@@ -31,11 +31,11 @@ pub(in super::super) fn tick(lua: &Lua, budget: &Arc<Budget>, instructions: u32)
 }
 
 impl Stack<'_> {
-    /// Bytes that the state holds.
+    /// Bytes that the state holds, with what is missing to a full kilobyte.
     pub(in super::super) fn used_bytes(&self) -> usize {
-        // SAFETY: the state lives, and these only tell.
-        let told = |what| unsafe { ffi::lua_gc(self.state, what, 0) } as usize;
-        told(ffi::LUA_GCCOUNT) * 1024 + told(ffi::LUA_GCCOUNTB)
+        // SAFETY: the state lives, and this only tells.
+        let kilobytes = unsafe { ffi::lua_gc(self.state, ffi::LUA_GCCOUNT, 0) };
+        (kilobytes as usize + 1) * 1024
     }
 
     /// Frees what nobody can reach.
