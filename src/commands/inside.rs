@@ -6,6 +6,7 @@
 #[cfg(feature = "lua")]
 use std::sync::Arc;
 
+use super::expiry::{self, Unit};
 use super::row::Flags;
 use super::script_cache::Trials;
 #[cfg(feature = "lua")]
@@ -15,11 +16,12 @@ use crate::clock::Now;
 use crate::error::Refusal;
 use crate::keyspace::View;
 use crate::limits::WORK_MAX;
+use crate::number::integer;
 use crate::resp::{Protocol, Reply, Request};
 use crate::scripts::Inputs;
 #[cfg(feature = "lua")]
 use crate::scripts::lua::Watchdog;
-use crate::scripts::plain::Calls;
+use crate::scripts::plain::{Calls, Change};
 #[cfg(feature = "lua")]
 use crate::state::running::{Function, Script as Running};
 use crate::state::session::Session;
@@ -313,6 +315,19 @@ impl<'c, 'k> Inside<'c, 'k> {
         }
     }
 
+    /// Whether no gate can shut for a command that is not refused to scripts, and nothing it reads has to be remembered.
+    #[inline]
+    fn is_open(&self) -> bool {
+        self.session.account.is_unlimited() && !self.session.reads.matter()
+    }
+
+    /// A command has been refused: what the script is told.
+    #[cold]
+    fn failed(&self, command: &Command, refusal: &Refusal) -> Vec<u8> {
+        self.shared.stats[usize::from(command.index)].failed.add(1);
+        refusal.line().to_vec()
+    }
+
     fn check_rights(&mut self, command: &'static Command, request: Request<'_>) -> Result<(), Refusal> {
         if self.view.is_tried_out() && !rights::allow(self.session, command, request) {
             // What is refused is logged, and is to be once.
@@ -344,8 +359,7 @@ impl Calls for Inside<'_, '_> {
 
     #[inline]
     fn holds(&mut self, listed: Option<usize>, key: &[u8], value: &[u8]) -> Option<Result<bool, Vec<u8>>> {
-        // Of its gates these could shut, and what it has read may have to be remembered.
-        if !self.session.account.is_unlimited() || self.session.reads.matter() {
+        if !self.is_open() {
             return None;
         }
         let command = listed.and_then(|place| table().listed(place))?;
@@ -355,10 +369,37 @@ impl Calls for Inside<'_, '_> {
             found.foresee_end();
             found.string().map(|held| held == value)
         });
-        Some(is_held.map_err(|refusal| {
-            self.shared.stats[usize::from(command.index)].failed.add(1);
-            refusal.line().to_vec()
-        }))
+        Some(is_held.map_err(|refusal| self.failed(command, &refusal)))
+    }
+
+    #[inline]
+    fn change_if_held(&mut self, change: &Change<'_>) -> Option<Result<bool, Vec<u8>>> {
+        if !self.is_open() || self.only_reads || self.view.is_tried_out() {
+            return None;
+        }
+        let deadline = match change.millis {
+            Some(millis) => Some(Unit::Millis.deadline(integer(millis)?, self.now, "pexpire").ok()?),
+            None => None,
+        };
+        let listed = |place: usize| table().listed(change.commands[place]);
+        let (get, changes) = (listed(0)?, listed(1)?);
+        self.session.called.note(get.index, &self.shared.stats);
+        let Some(found) = &mut self.view.read(change.key) else { return Some(Ok(false)) };
+        found.foresee_end();
+        match found.string() {
+            Ok(held) if held == change.value => {}
+            Ok(_) => return Some(Ok(false)),
+            Err(refusal) => return Some(Err(self.failed(get, &refusal))),
+        }
+        self.session.called.note(changes.index, &self.shared.stats);
+        match deadline {
+            Some(deadline) => expiry::set_or_delete(found, deadline, self.now),
+            None => {
+                found.remove_entry();
+                found.event(b'g', "del");
+            }
+        }
+        Some(Ok(true))
     }
 }
 

@@ -212,8 +212,8 @@ impl Budget {
         if self.is_stopped.load(Relaxed) {
             return Err(Stopped);
         }
-        let watchdog = self.watchdog.lock().clone();
-        match watchdog.map(|watchdog| watchdog.poll()) {
+        let verdict = self.watchdog.lock().as_ref().map(|watchdog| watchdog.poll());
+        match verdict {
             Some(Verdict::Kill) => Err(self.stop(Stop::Killed)),
             Some(Verdict::Leave) => Err(self.stop(Stop::Left)),
             Some(Verdict::GoOn) | None => Ok(()),

@@ -11,6 +11,7 @@ mod bounds;
 mod commands;
 mod evaluate;
 mod expressions;
+mod guarded;
 mod parse;
 mod run;
 mod toll;
@@ -18,6 +19,8 @@ mod tree;
 mod value;
 
 use self::bounds::{Bounds, Undeclared};
+pub use self::guarded::Change;
+use self::guarded::Guarded;
 use self::parse::Parsed;
 use self::run::{Flow, Run};
 use self::toll::TURNS_MAX;
@@ -36,6 +39,12 @@ pub trait Calls {
     /// lock script wants to know of it; or with which error it failed. `None`, and it has not been carried out: it is to be
     /// called.
     fn holds(&mut self, _listed: Option<usize>, _key: &[u8], _value: &[u8]) -> Option<Result<bool, Vec<u8>>> {
+        None
+    }
+
+    /// Carries out GET and, if that finds this very value, what changes the key then, which succeeds: whether it was found,
+    /// or with which error GET failed. `None`, and nothing has been carried out: both are to be called.
+    fn change_if_held(&mut self, _change: &Change<'_>) -> Option<Result<bool, Vec<u8>>> {
         None
     }
 }
@@ -72,6 +81,8 @@ impl Raised {
 #[derive(Clone, Debug)]
 pub struct Program {
     script: Parsed,
+    /// What it is, as most lock scripts are.
+    guarded: Option<Guarded>,
     bounds: Bounds,
     /// What it does, where that is little with each of KEYS and ARGV.
     little: Option<Little>,
@@ -83,7 +94,7 @@ impl Program {
         let script = parse::parse(&lexer::tokens(text).ok()?)?;
         let bounds = bounds::bounds(&script)?;
         let little = bounds.toll.is_little().then(|| bounds.toll.once.little());
-        Some(Self { script, bounds, little })
+        Some(Self { guarded: Guarded::read(&script), script, bounds, little })
     }
 
     /// The commands that it calls by name, in upper case, each once. A server that lacks one of them must not run it.
@@ -145,6 +156,11 @@ impl Program {
         texts: &mut Vec<u8>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Raised> {
+        if let Some(guarded) = &self.guarded
+            && let Some(result) = guarded.run(inputs, calls, reply)
+        {
+            return result;
+        }
         let (slots, joined, kept, lists) = Default::default();
         let mut run = Run { script: &self.script, inputs, calls, slots, texts, lists, joined, kept };
         run.slots.resize(self.script.slots, Value::Nil);

@@ -77,9 +77,14 @@ pub(super) fn encode_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> 
 
 /// `decode`, in the same way.
 pub(super) fn decode_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
-    let call = Call::without_args(server.lua, server.budget);
-    let text = if stack.len() == 1 { short_text(stack, 1)?.to_vec() } else { return None };
-    decode::above(&call, &server.shared.json.lock(), &text, stack, &call.lift()).ok().map(|()| 1)
+    if stack.len() != 1 {
+        return None;
+    }
+    let settings = &server.shared.json;
+    server.write(|call, copy| {
+        copy.push(short_text(stack, 1)?).ok()?;
+        decode::above(call, &settings.lock(), copy.bytes(), stack, &call.lift()).ok().map(|()| 1)
+    })
 }
 
 /// Why a text or a value is refused.

@@ -45,6 +45,9 @@ pub(super) fn read(text: &[u8]) -> Option<(f64, usize)> {
 }
 
 fn unsigned(text: &[u8]) -> Option<(f64, usize)> {
+    if let Some(found) = few_digits(text) {
+        return Some(found);
+    }
     let starts =
         |word: &str| text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()));
     if starts("infinity") {
@@ -62,6 +65,14 @@ fn unsigned(text: &[u8]) -> Option<(f64, usize)> {
         return Some((number, 2 + len));
     }
     decimal(text)
+}
+
+/// A number that is nothing but so few digits that a double has room for each.
+fn few_digits(text: &[u8]) -> Option<(f64, usize)> {
+    let len = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let goes_on = matches!(text.get(len), Some(b'.' | b'e' | b'E' | b'x' | b'X'));
+    let number = || text[..len].iter().fold(0_u64, |number, digit| number * 10 + u64::from(digit - b'0'));
+    ((1..=15).contains(&len) && !goes_on).then(|| (number() as f64, len))
 }
 
 /// Bytes of what a NaN may carry in brackets.
@@ -183,6 +194,10 @@ mod tests {
     fn numbers_are_read_as_far_as_they_go() {
         for (given, number, len) in [
             ("12,", 12.0, 2),
+            ("0]", 0.0, 1),
+            ("-0012]", -12.0, 5),
+            ("999999999999999", 999_999_999_999_999.0, 15),
+            ("9007199254740993", 9_007_199_254_740_992.0, 16),
             ("1.5e3]", 1500.0, 5),
             ("1e+", 1.0, 1),
             ("-.5", -0.5, 3),

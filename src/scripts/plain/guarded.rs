@@ -1,0 +1,233 @@
+//! What most lock scripts are: one key is deleted, or given another lease, if it holds a value.
+//!
+//! Owns    how such a script is recognised, whatever its wording, and what it answers.
+//! Rule    the same as when it is walked through, at the price of one look at the key instead of two.
+
+use super::parse::Parsed;
+use super::tree::{Block, Call, Expression, Line, Slot, Statement};
+use super::value::whole;
+use super::{Calls, Inputs, Raised};
+use crate::resp::Reply;
+
+/// A script that changes a key if that holds a value, and answers.
+#[derive(Clone, Debug)]
+pub(super) struct Guarded {
+    /// GET's place among the commands that are listed, and that of what changes the key.
+    commands: [usize; 2],
+    /// Which of KEYS it is, counted from 1.
+    key: u16,
+    /// Which of ARGV the value is.
+    value: u16,
+    /// Which of ARGV its new lease is, for PEXPIRE; `None`: DEL.
+    millis: Option<u16>,
+    /// What it answers then.
+    answer: Answer,
+    /// What it answers for another value.
+    otherwise: Answer,
+    /// Where GET is called.
+    line: Line,
+}
+
+/// An answer that is in the script's text.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Answer {
+    Integer(i64),
+    Null,
+}
+
+/// What is done to a key that holds this value.
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'w> {
+    /// GET's place in [`listed_commands`](super::listed_commands), and that of what changes the key.
+    pub commands: [usize; 2],
+    /// The key.
+    pub key: &'w [u8],
+    /// The value.
+    pub value: &'w [u8],
+    /// Its new lease, as PEXPIRE takes it; `None`: the key is deleted.
+    pub millis: Option<&'w [u8]>,
+}
+
+impl Guarded {
+    /// Reads one out of a script; `None` where it is something else.
+    pub(super) fn read(script: &Parsed) -> Option<Self> {
+        let (get, value, then, otherwise) = match &*script.body {
+            // if redis.call('get', KEYS[1]) == ARGV[1] then ... else return 0 end
+            [Statement::If { arms, otherwise }] => at_once(arms, otherwise)?,
+            // if redis.call('get', KEYS[1]) == ARGV[1] then ... end return 0
+            [Statement::If { arms, otherwise }, last @ Statement::Return(_)]
+                if otherwise.is_empty() && is_equal(arms) =>
+            {
+                at_once(arms, std::slice::from_ref(last))?
+            }
+            // if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end ...
+            [Statement::If { arms, otherwise }, then @ ..] if otherwise.is_empty() => {
+                let [(Expression::Equal { same: false, operands, .. }, otherwise)] = &**arms else {
+                    return None;
+                };
+                let [Expression::Call(get), value] = &**operands else { return None };
+                (&**get, value, then, &**otherwise)
+            }
+            // local x = redis.call('get', KEYS[1]) if not x or x ~= ARGV[1] then return 0 end ...
+            [
+                Statement::Local { slot, value: Expression::Call(get) },
+                Statement::If { arms, otherwise },
+                then @ ..,
+            ] if otherwise.is_empty() => {
+                let [(test, otherwise)] = &**arms else { return None };
+                (&**get, differs(test, *slot)?, then, &**otherwise)
+            }
+            _ => return None,
+        };
+        let (&Expression::Key(key), &Expression::Argument(value)) = (get.words.get(1)?, value) else {
+            return None;
+        };
+        if get.is_protected || !is_named(get, b"GET", 2) {
+            return None;
+        }
+        let (change, answer) = match then {
+            // Either command answers 1 for a key that is there.
+            [Statement::Return(Expression::Call(change))] => (&**change, Answer::Integer(1)),
+            [Statement::Evaluate(Expression::Call(change)), rest @ ..] => (&**change, answer(rest)?),
+            _ => return None,
+        };
+        let millis = match change.words.get(2) {
+            None if is_named(change, b"DEL", 2) => None,
+            Some(Expression::Argument(place)) if is_named(change, b"PEXPIRE", 3) => Some(*place),
+            _ => return None,
+        };
+        let is_same_key = matches!(change.words.get(1), Some(Expression::Key(other)) if *other == key);
+        (is_same_key && !change.is_protected).then_some(Self {
+            commands: [get.listed?, change.listed?],
+            key,
+            value,
+            millis,
+            answer,
+            otherwise: self::answer(otherwise)?,
+            line: get.line,
+        })
+    }
+
+    /// Runs it; `None`, and nothing has been done, where it is to be walked through.
+    ///
+    /// # Errors
+    /// [`Raised`] where GET failed.
+    pub(super) fn run(
+        &self,
+        inputs: &Inputs<'_>,
+        calls: &mut dyn Calls,
+        reply: &mut Reply<'_>,
+    ) -> Option<Result<(), Raised>> {
+        let arg = |place: u16| inputs.args.get(usize::from(place) - 1);
+        let millis = match self.millis {
+            Some(place) => Some(arg(place)?),
+            None => None,
+        };
+        let key = inputs.keys.get(usize::from(self.key) - 1)?;
+        let change = Change { commands: self.commands, key, value: arg(self.value)?, millis };
+        let answer = match calls.change_if_held(&change)? {
+            Ok(true) => self.answer,
+            Ok(false) => self.otherwise,
+            Err(text) => return Some(Err(Raised { text, line: self.line })),
+        };
+        match answer {
+            Answer::Integer(number) => reply.integer(number),
+            Answer::Null => reply.null(),
+        }
+        Some(Ok(()))
+    }
+}
+
+/// The parts of a test that calls GET itself: that call, what its answer has to be, what is done then and otherwise.
+fn at_once<'s>(
+    arms: &'s [(Expression, Block)],
+    otherwise: &'s [Statement],
+) -> Option<(&'s Call, &'s Expression, &'s [Statement], &'s [Statement])> {
+    let [(Expression::Equal { same: true, operands, .. }, then)] = arms else { return None };
+    let [Expression::Call(get), value] = &**operands else { return None };
+    Some((get, value, then, otherwise))
+}
+
+/// Whether what is done first is done for a value that is the same.
+fn is_equal(arms: &[(Expression, Block)]) -> bool {
+    matches!(arms, [(Expression::Equal { same: true, .. }, _)])
+}
+
+/// What a local is to differ from, or not to be there.
+fn differs(test: &Expression, local: Slot) -> Option<&Expression> {
+    let is_local = |of: &Expression| matches!(of, Expression::Local { slot, .. } if *slot == local);
+    match test {
+        Expression::Equal { same: false, operands, .. } if is_local(&operands[0]) => Some(&operands[1]),
+        Expression::Or(tests) => match &tests[0] {
+            Expression::Not(of) if is_local(of) => differs(&tests[1], local),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether a command of that name is called, with so many words.
+fn is_named(call: &Call, name: &[u8], words: usize) -> bool {
+    let is_it = matches!(call.words.first(), Some(Expression::Text(text)) if text.eq_ignore_ascii_case(name));
+    is_it && call.words.len() == words
+}
+
+/// What a block answers that does nothing else.
+fn answer(block: &[Statement]) -> Option<Answer> {
+    match block {
+        [] => Some(Answer::Null),
+        [Statement::Return(Expression::Number(number))] => Some(Answer::Integer(whole(*number))),
+        [Statement::Return(Expression::Boolean(true))] => Some(Answer::Integer(1)),
+        [Statement::Return(Expression::Boolean(false) | Expression::Nil)] => Some(Answer::Null),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripts::plain::Program;
+
+    fn is_guarded(script: &str) -> bool {
+        Program::read(script.as_bytes()).expect("a plain script").guarded.is_some()
+    }
+
+    #[test]
+    fn what_most_clients_send_is_recognised() {
+        for script in [
+            "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end",
+            "if redis.call('GET', KEYS[2]) == ARGV[3] then redis.call('DEL', KEYS[2]) return true end return nil",
+            "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) end",
+            "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('del', KEYS[1])",
+            "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end redis.call('del', KEYS[1]) return 1",
+            "local x = redis.call('get', KEYS[1]) if not x or x ~= ARGV[1] then return 0 end
+             redis.call('del', KEYS[1]) return 1",
+            "local x = redis.call('get', KEYS[1]) if x ~= ARGV[1] then return false end
+             return redis.call('pexpire', KEYS[1], ARGV[2])",
+        ] {
+            assert!(is_guarded(script), "{script}");
+        }
+    }
+
+    #[test]
+    fn what_does_anything_else_is_not() {
+        for script in [
+            "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[2]) else return 0 end",
+            "if redis.call('get',KEYS[1]) ~= ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end",
+            "if redis.pcall('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end",
+            "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.pcall('del',KEYS[1]) else return 0 end",
+            "if redis.call('getdel',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end",
+            "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1],KEYS[1]) else return 0 end",
+            "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return ARGV[1] end",
+            "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else redis.call('del', KEYS[1]) end",
+            "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('expire',KEYS[1],ARGV[2]) else return 0 end",
+            "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2],'NX') end",
+            "if redis.call('get',KEYS[1]) == 'x' then return redis.call('del',KEYS[1]) else return 0 end",
+            "local x = redis.call('get', KEYS[1]) local y = 1 if y ~= ARGV[1] then return 0 end return redis.call('del', KEYS[1])",
+            "local x = redis.call('get', KEYS[1]) if x or x ~= ARGV[1] then return 0 end return redis.call('del', KEYS[1])",
+            "local x = redis.call('get', KEYS[1]) if x ~= ARGV[1] then return 0 end redis.call('del', KEYS[1]) return x",
+        ] {
+            assert!(!is_guarded(script), "{script}");
+        }
+    }
+}
