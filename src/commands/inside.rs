@@ -14,7 +14,7 @@ use super::watchdog::Guard;
 use super::{Args, Call, Command, Outcome, Shared, rights, table};
 use crate::clock::Now;
 use crate::error::Refusal;
-use crate::keyspace::View;
+use crate::keyspace::{Entry, View};
 use crate::limits::WORK_MAX;
 use crate::number::integer;
 use crate::resp::{Protocol, Reply, Request};
@@ -384,7 +384,9 @@ impl Calls for Inside<'_, '_> {
         let listed = |place: usize| table().listed(change.commands[place]);
         let (get, changes) = (listed(0)?, listed(1)?);
         self.session.called.note(get.index, &self.shared.stats);
-        let Some(found) = &mut self.view.read(change.key) else { return Some(Ok(false)) };
+        // What has been found is changed where it is: to move it costs as much.
+        let Entry::Occupied(found) = &mut self.view.counted(change.key) else { return Some(Ok(false)) };
+        found.touch();
         found.foresee_end();
         match found.string() {
             Ok(held) if held == change.value => {}

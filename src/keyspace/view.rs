@@ -285,17 +285,20 @@ impl<'k> View<'k> {
     /// The same for a command that asks about the key, not for its value: it does not count as used.
     #[inline]
     pub fn peek<'v>(&'v mut self, key: &'v [u8]) -> Option<Occupied<'v>> {
-        let entry = self.look(key, |held, is_here| {
+        self.counted(key).occupied()
+    }
+
+    /// The key, or the place where it could be, with a hit or a miss counted.
+    #[inline]
+    pub fn counted<'v>(&'v mut self, key: &'v [u8]) -> Entry<'v> {
+        let mut entry = self.look(key, |held, is_here| {
             held.hits += u64::from(is_here);
             held.misses += u64::from(!is_here);
         });
-        match entry {
-            Entry::Occupied(occupied) => Some(occupied),
-            Entry::Vacant(place) => {
-                place.changes.event(b'm', "keymiss", place.database, place.key);
-                None
-            }
+        if let Entry::Vacant(place) = &mut entry {
+            place.changes.event(b'm', "keymiss", place.database, place.key);
         }
+        entry
     }
 
     /// The object of this shape under a key, for a command that only reads.

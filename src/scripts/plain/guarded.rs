@@ -185,7 +185,6 @@ fn answer(block: &[Statement]) -> Option<Answer> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::scripts::plain::Program;
 
     fn is_guarded(script: &str) -> bool {
