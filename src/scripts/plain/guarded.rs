@@ -218,13 +218,15 @@ mod tests {
             "if redis.call('getdel',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end",
             "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1],KEYS[1]) else return 0 end",
             "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return ARGV[1] end",
-            "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else redis.call('del', KEYS[1]) end",
+            "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else redis.call('get','x') end",
             "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('expire',KEYS[1],ARGV[2]) else return 0 end",
             "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2],'NX') end",
             "if redis.call('get',KEYS[1]) == 'x' then return redis.call('del',KEYS[1]) else return 0 end",
-            "local x = redis.call('get', KEYS[1]) local y = 1 if y ~= ARGV[1] then return 0 end return redis.call('del', KEYS[1])",
+            "local x = redis.call('get', KEYS[1]) local y = 1 if y ~= ARGV[1] then return 0 end
+             return redis.call('del', KEYS[1])",
             "local x = redis.call('get', KEYS[1]) if x or x ~= ARGV[1] then return 0 end return redis.call('del', KEYS[1])",
-            "local x = redis.call('get', KEYS[1]) if x ~= ARGV[1] then return 0 end redis.call('del', KEYS[1]) return x",
+            "local x = redis.call('get', KEYS[1]) if x ~= ARGV[1] then return 0 end
+             redis.call('del', KEYS[1]) return x",
         ] {
             assert!(!is_guarded(script), "{script}");
         }

@@ -88,6 +88,31 @@ fn a_panic_of_a_command_is_caught_by_no_script_and_ends_its_calls() {
     }
 }
 
+/// A watchdog that dies when it is asked.
+struct Ill;
+
+impl Watchdog for Ill {
+    fn poll(&self) -> Verdict {
+        panic!("ill");
+    }
+}
+
+#[test]
+fn a_panic_of_the_watchdog_is_caught_by_no_script_and_ends_it() {
+    let mut interpreter = interpreter(MEMORY_BYTES_MAX);
+    for text in [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "return coroutine.resume(coroutine.create(function() while true do end end))",
+        "while true do string.find(('a'):rep(40), ('a*'):rep(30) .. 'b') end",
+        "while true do for _ in ('a'):rep(4000):gmatch('a*b') do end end",
+    ] {
+        let panic = catch_unwind(AssertUnwindSafe(|| run_watched(&mut interpreter, text, Arc::new(Ill))));
+        assert_eq!(panic.unwrap_err().downcast_ref::<&str>(), Some(&"ill"), "{text}");
+        assert_eq!(run(&mut interpreter, "return 1").as_deref(), Ok(":1\r\n"), "after {text}");
+    }
+}
+
 #[test]
 fn keys_and_arguments_are_new_for_every_script() {
     let mut interpreter = interpreter(MEMORY_BYTES_MAX);

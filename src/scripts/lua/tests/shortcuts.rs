@@ -10,9 +10,11 @@ local function told(...)
     return table.concat(all, ', ')
 end
 local function shown(text) return (told(text):gsub('user_script:%d+: ', '')) end
-local texts = { '', 'a', 'key:{tag}:17', 'a%b%%c', ('ab'):rep(50), 'x\\0y\\0', '\\255\\1\\2 \\n', '12.50', '  two  words ' }
+local texts = { '', 'a', 'key:{tag}:17', 'a%b%%c', ('ab'):rep(50), 'x\\0y\\0', '\\255\\1\\2 \\n', '12.50', '  two  words ',
+    ('ab'):rep(30) .. 'c', 17 }
 local patterns = { '', 'a', '.', '%d+', '(%a+):(.-):(%d+)$', '^a', '()b()', 'b*', '%s*(%S+)', '[^%w]', '%b{}', '%f[%w]%w+',
-    '(', '%', '[a', '(a', 'a)', '%1', '%z', 'ab', '-', ('a?'):rep(20), '(.)%1' }
+    '(', '%', '[a', '(a', 'a)', '%1', '%z', 'ab', '-', ('a?'):rep(20), '(.)%1', 'a)',
+    ']', 'bc', 'x\\0', 'x\\0.', ('(.?)'):rep(6), ('(.?)'):rep(7), 1 }
 local count = 0
 local function same(name, short, long)
     local one, other = shown(told(pcall(short))), shown(told(pcall(long)))
@@ -81,6 +83,9 @@ for _, a in ipairs({ 0, 1, -1, 2 ^ 31, 2 ^ 32, -2 ^ 31 - 1, 1.5, 2 ^ 53, 0xff })
         same('bxor', function() return bit.bxor(a, b) end, function() return bit.bxor(a, b, 0) end)
         same('lshift', function() return bit.lshift(a, b) end, function() return bit.lshift(a, b, 0) end)
         same('rshift', function() return bit.rshift(a, b) end, function() return bit.rshift(a, b, 0) end)
+        same('arshift', function() return bit.arshift(a, b) end, function() return bit.arshift(a, b, 0) end)
+        same('rol', function() return bit.rol(a, b) end, function() return bit.rol(a, b, 0) end)
+        same('ror', function() return bit.ror(a, b) end, function() return bit.ror(a, b, 0) end)
     end
 end
 return count";
