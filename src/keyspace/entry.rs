@@ -360,6 +360,12 @@ impl<'v> Vacant<'v> {
         self.changes.touched(self.observers, self.database, self.key, Cause::Change);
     }
 
+    /// Whoever reads has found nothing.
+    #[inline]
+    pub(super) fn missed(&mut self) {
+        self.changes.event(b'm', "keymiss", self.database, self.key);
+    }
+
     /// Stores a string under the key. [`Lease::Keep`] has nothing to keep: the key lives for ever.
     pub fn insert(self, value: &[u8], lease: Lease) -> Occupied<'v> {
         let id = self.shard.insert(self.database, self.hash, self.key, value, lease.deadline(), self.stamp);
