@@ -12,10 +12,8 @@ impl Engine {
     pub fn foresee<'r>(&self, session: &Session, requests: impl Iterator<Item = Request<'r>>) {
         let table = table();
         let mut last = session.last_row;
-        let keys = requests.filter_map(|request| {
-            let command = table.find_from(&mut last, request.get(0)?)?;
-            command.positions(request).next().map(|at| request.word(at))
-        });
+        let keys =
+            requests.filter_map(|request| table.find_from(&mut last, request.get(0)?)?.first_key(request));
         self.shared.keyspace.foresee(session.database, keys);
     }
 }
