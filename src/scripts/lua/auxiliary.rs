@@ -257,6 +257,7 @@ pub(super) fn to_number(lua: &Lua, value: &Value) -> Option<f64> {
 
 /// A library that is being put together.
 pub(super) struct Library<'l> {
+    /// The interpreter.
     pub(super) lua: &'l Lua,
     budget: &'l Arc<Budget>,
     /// Its functions so far.

@@ -101,7 +101,10 @@ impl Called for Server<'_> {
 
     fn shorten(&mut self, number: usize, stack: &mut Stack<'_>) -> Option<c_int> {
         let (.., shortcut) = SHORTCUTS.get(number)?;
-        shortcut(self, stack)
+        let results = shortcut(self, stack);
+        self.reply.clear();
+        self.reply.shrink_to(REPLY_BYTES_KEPT);
+        results
     }
 }
 

@@ -151,6 +151,22 @@ fn a_reply_that_has_no_end_ends() {
 }
 
 #[test]
+fn room_that_a_library_function_has_written_into_is_given_back() {
+    let mut interpreter = interpreter(MEMORY_BYTES_MAX);
+    for text in [
+        "cjson.encode(('x'):rep(2^22))",
+        "local t = {} for i = 1, 1e5 do t[i] = 'a text' end return #cjson.encode(t)",
+        "return #('x'):gsub('x', ('y'):rep(2^22))",
+        "return #cmsgpack.pack(('x'):rep(2^22))",
+        "return #struct.pack('s', ('x'):rep(2^22))",
+    ] {
+        run(&mut interpreter, text).unwrap();
+        let kept = interpreter.reply.capacity();
+        assert!(kept <= 64 * 1024, "{kept} bytes after {text}");
+    }
+}
+
+#[test]
 fn replies_that_are_kept_count_as_memory() {
     let mut interpreter = interpreter(4 << 20);
     let text = "local t, word = {}, ('x'):rep(2000) \
