@@ -96,6 +96,31 @@ fn mutations_that_are_plain_do_what_lua_does() {
     assert!(plain >= 500, "{plain} mutations were plain");
 }
 
+/// However it is worded that a key is changed if it holds a value: what is taken for that is that.
+#[test]
+fn every_wording_of_release_and_extend_does_what_lua_does() {
+    const TESTS: [&str; 5] = [
+        "if redis.call('get', KEYS[1]) == ARGV[1]",
+        "if redis.call('get', KEYS[1]) ~= ARGV[1]",
+        "local x = redis.call('get', KEYS[1]) if x == ARGV[1]",
+        "local x = redis.call('get', KEYS[1]) if x ~= ARGV[1]",
+        "local x = redis.call('get', KEYS[1]) if not x or x ~= ARGV[1]",
+    ];
+    const BLOCKS: [&str; 5] = ["", "return 0", "return CHANGE", "CHANGE", "CHANGE return true"];
+    const CHANGES: [&str; 2] = ["redis.call('del', KEYS[1])", "redis.call('pexpire', KEYS[1], ARGV[2])"];
+    let mut pair = Pair::new();
+    let blocks = || BLOCKS.iter().flat_map(|then| BLOCKS.iter().map(move |otherwise| (then, otherwise)));
+    for test in TESTS {
+        for ((then, otherwise), behind) in blocks().flat_map(|pair| BLOCKS.map(|behind| (pair, behind))) {
+            let change = CHANGES[pair.draw.below(CHANGES.len())];
+            let script = format!("{test} then {then} else {otherwise} end {behind}");
+            pair.compare(&script.replace("CHANGE", change), 6);
+        }
+    }
+    assert!(2 * pair.cases > pair.drawn, "{} cases of {}", pair.cases, pair.drawn);
+    pair.assert_each_ran_in_its_own_way();
+}
+
 /// The same script on several lines, for errors name them. Lua wants a call's parenthesis on the line of its function.
 fn spread(draw: &mut Draw, script: &str) -> String {
     let mut spread = String::new();

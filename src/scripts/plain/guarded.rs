@@ -4,7 +4,7 @@
 //! Rule    the same as when it is walked through, at the price of one look at the key instead of two.
 
 use super::parse::Parsed;
-use super::tree::{Block, Call, Expression, Line, Slot, Statement};
+use super::tree::{Call, Expression, Line, Slot, Statement};
 use super::value::whole;
 use super::{Calls, Inputs, Raised};
 use crate::resp::Reply;
@@ -51,46 +51,34 @@ pub struct Change<'w> {
 impl Guarded {
     /// Reads one out of a script; `None` where it is something else.
     pub(super) fn read(script: &Parsed) -> Option<Self> {
-        let (get, value, then, otherwise) = match &*script.body {
-            // if redis.call('get', KEYS[1]) == ARGV[1] then ... else return 0 end
-            [Statement::If { arms, otherwise }] => at_once(arms, otherwise)?,
-            // if redis.call('get', KEYS[1]) == ARGV[1] then ... end return 0
-            [Statement::If { arms, otherwise }, last @ Statement::Return(_)]
-                if otherwise.is_empty() && is_equal(arms) =>
-            {
-                at_once(arms, std::slice::from_ref(last))?
-            }
-            // if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end ...
-            [Statement::If { arms, otherwise }, then @ ..] if otherwise.is_empty() => {
-                let [(Expression::Equal { same: false, operands, .. }, otherwise)] = &**arms else {
-                    return None;
-                };
+        let (get, compared, arms, otherwise, behind) = match &*script.body {
+            // if redis.call('get', KEYS[1]) == ARGV[1] then ... else ... end ...
+            [Statement::If { arms, otherwise }, behind @ ..] => {
+                let [(Expression::Equal { same, operands, .. }, _)] = &**arms else { return None };
                 let [Expression::Call(get), value] = &**operands else { return None };
-                (&**get, value, then, &**otherwise)
+                (get, (*same, value), arms, otherwise, behind)
             }
-            // local x = redis.call('get', KEYS[1]) if not x or x ~= ARGV[1] then return 0 end ...
+            // local x = redis.call('get', KEYS[1]) if not x or x ~= ARGV[1] then ... else ... end ...
             [
                 Statement::Local { slot, value: Expression::Call(get) },
                 Statement::If { arms, otherwise },
-                then @ ..,
-            ] if otherwise.is_empty() => {
-                let [(test, otherwise)] = &**arms else { return None };
-                (&**get, differs(test, *slot)?, then, &**otherwise)
+                behind @ ..,
+            ] => {
+                let [(test, _)] = &**arms else { return None };
+                (get, compared(test, *slot)?, arms, otherwise, behind)
             }
             _ => return None,
         };
+        let (is_same, value) = compared;
+        let [(_, then)] = &**arms else { return None };
+        let (held, other) = if is_same { (then, otherwise) } else { (otherwise, then) };
+        let (change, answer) = changes(held, behind)?;
         let (&Expression::Key(key), &Expression::Argument(value)) = (get.words.get(1)?, value) else {
             return None;
         };
         if get.is_protected || !is_named(get, b"GET", 2) {
             return None;
         }
-        let (change, answer) = match then {
-            // Either command answers 1 for a key that is there.
-            [Statement::Return(Expression::Call(change))] => (&**change, Answer::Integer(1)),
-            [Statement::Evaluate(Expression::Call(change)), rest @ ..] => (&**change, answer(rest)?),
-            _ => return None,
-        };
         let millis = match change.words.get(2) {
             None if is_named(change, b"DEL", 2) => None,
             Some(Expression::Argument(place)) if is_named(change, b"PEXPIRE", 3) => Some(*place),
@@ -103,7 +91,7 @@ impl Guarded {
             value,
             millis,
             answer,
-            otherwise: self::answer(otherwise)?,
+            otherwise: self::answer(other, behind)?,
             line: get.line,
         })
     }
@@ -138,28 +126,13 @@ impl Guarded {
     }
 }
 
-/// The parts of a test that calls GET itself: that call, what its answer has to be, what is done then and otherwise.
-fn at_once<'s>(
-    arms: &'s [(Expression, Block)],
-    otherwise: &'s [Statement],
-) -> Option<(&'s Call, &'s Expression, &'s [Statement], &'s [Statement])> {
-    let [(Expression::Equal { same: true, operands, .. }, then)] = arms else { return None };
-    let [Expression::Call(get), value] = &**operands else { return None };
-    Some((get, value, then, otherwise))
-}
-
-/// Whether what is done first is done for a value that is the same.
-fn is_equal(arms: &[(Expression, Block)]) -> bool {
-    matches!(arms, [(Expression::Equal { same: true, .. }, _)])
-}
-
-/// What a local is to differ from, or not to be there.
-fn differs(test: &Expression, local: Slot) -> Option<&Expression> {
+/// Whether a local is tested for being the same as something, or else for not being there or being another; and what that is.
+fn compared(test: &Expression, local: Slot) -> Option<(bool, &Expression)> {
     let is_local = |of: &Expression| matches!(of, Expression::Local { slot, .. } if *slot == local);
     match test {
-        Expression::Equal { same: false, operands, .. } if is_local(&operands[0]) => Some(&operands[1]),
+        Expression::Equal { same, operands, .. } if is_local(&operands[0]) => Some((*same, &operands[1])),
         Expression::Or(tests) => match &tests[0] {
-            Expression::Not(of) if is_local(of) => differs(&tests[1], local),
+            Expression::Not(of) if is_local(of) => compared(&tests[1], local).filter(|(is_same, _)| !is_same),
             _ => None,
         },
         _ => None,
@@ -172,10 +145,23 @@ fn is_named(call: &Call, name: &[u8], words: usize) -> bool {
     is_it && call.words.len() == words
 }
 
-/// What a block answers that does nothing else.
-fn answer(block: &[Statement]) -> Option<Answer> {
+/// The one call of a block, and what is answered then. A block that does not return goes on with what is `behind` it.
+fn changes<'s>(block: &'s [Statement], behind: &'s [Statement]) -> Option<(&'s Call, Answer)> {
     match block {
-        [] => Some(Answer::Null),
+        [] if behind.is_empty() => None,
+        [] => changes(behind, &[]),
+        // What changes a key answers 1 for one that is there.
+        [Statement::Return(Expression::Call(change))] => Some((change, Answer::Integer(1))),
+        [Statement::Evaluate(Expression::Call(change)), rest @ ..] => Some((change, answer(rest, behind)?)),
+        _ => None,
+    }
+}
+
+/// What a block answers that does nothing else, in the same way.
+fn answer(block: &[Statement], behind: &[Statement]) -> Option<Answer> {
+    match block {
+        [] if behind.is_empty() => Some(Answer::Null),
+        [] => answer(behind, &[]),
         [Statement::Return(Expression::Number(number))] => Some(Answer::Integer(whole(*number))),
         [Statement::Return(Expression::Boolean(true))] => Some(Answer::Integer(1)),
         [Statement::Return(Expression::Boolean(false) | Expression::Nil)] => Some(Answer::Null),
@@ -197,6 +183,7 @@ mod tests {
             "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end",
             "if redis.call('GET', KEYS[2]) == ARGV[3] then redis.call('DEL', KEYS[2]) return true end return nil",
             "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) end",
+            "if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('del', KEYS[1]) end return 0",
             "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('del', KEYS[1])",
             "if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end redis.call('del', KEYS[1]) return 1",
             "local x = redis.call('get', KEYS[1]) if not x or x ~= ARGV[1] then return 0 end
@@ -227,6 +214,8 @@ mod tests {
             "local x = redis.call('get', KEYS[1]) if x or x ~= ARGV[1] then return 0 end return redis.call('del', KEYS[1])",
             "local x = redis.call('get', KEYS[1]) if x ~= ARGV[1] then return 0 end
              redis.call('del', KEYS[1]) return x",
+            "if redis.call('get', KEYS[1]) ~= ARGV[1] then end return redis.call('del', KEYS[1])",
+            "local x = redis.call('get', KEYS[1]) if x ~= ARGV[1] then end return redis.call('del', KEYS[1])",
         ] {
             assert!(!is_guarded(script), "{script}");
         }
