@@ -14,7 +14,7 @@ use super::watchdog::Guard;
 use super::{Args, Call, Command, Outcome, Shared, rights, table};
 use crate::clock::Now;
 use crate::error::Refusal;
-use crate::keyspace::{Entry, View};
+use crate::keyspace::{Entry, Occupied, View};
 use crate::limits::WORK_MAX;
 use crate::number::integer;
 use crate::resp::{Protocol, Reply, Request};
@@ -364,12 +364,8 @@ impl Calls for Inside<'_, '_> {
         }
         let command = listed.and_then(|place| table().listed(place))?;
         self.session.called.note(command.index, &self.shared.stats);
-        let found = self.view.read(key);
-        let is_held = found.map_or(Ok(false), |found| {
-            found.foresee_end();
-            found.string().map(|held| held == value)
-        });
-        Some(is_held.map_err(|refusal| self.failed(command, &refusal)))
+        let Entry::Occupied(found) = &mut self.view.counted(key) else { return Some(Ok(false)) };
+        Some(is_held(found, value).map_err(|refusal| self.failed(command, &refusal)))
     }
 
     #[inline]
@@ -386,11 +382,9 @@ impl Calls for Inside<'_, '_> {
         self.session.called.note(get.index, &self.shared.stats);
         // What has been found is changed where it is: to move it costs as much.
         let Entry::Occupied(found) = &mut self.view.counted(change.key) else { return Some(Ok(false)) };
-        found.touch();
-        found.foresee_end();
-        match found.string() {
-            Ok(held) if held == change.value => {}
-            Ok(_) => return Some(Ok(false)),
+        match is_held(found, change.value) {
+            Ok(true) => {}
+            Ok(false) => return Some(Ok(false)),
             Err(refusal) => return Some(Err(self.failed(get, &refusal))),
         }
         self.session.called.note(changes.index, &self.shared.stats);
@@ -403,6 +397,14 @@ impl Calls for Inside<'_, '_> {
         }
         Some(Ok(true))
     }
+}
+
+/// What GET does, for whoever only wants to know whether it finds that value. The end of the key is likely to be next.
+#[inline]
+fn is_held(found: &mut Occupied<'_>, value: &[u8]) -> Result<bool, Refusal> {
+    found.touch();
+    found.foresee_end();
+    found.string().map(|held| held == value)
 }
 
 #[cfg(feature = "lua")]

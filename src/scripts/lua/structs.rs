@@ -61,16 +61,8 @@ struct Format<'c, 'l> {
     call: &'c Call<'l>,
     letters: &'c [u8],
     at: usize,
-    order: Order,
+    is_big_endian: bool,
     alignment: usize,
-}
-
-/// Which byte of a number comes first. As wide as a register: what is read wider than it was written is waited for.
-#[derive(Clone, Copy, Eq, PartialEq)]
-#[repr(u64)]
-enum Order {
-    Little,
-    Big,
 }
 
 /// One letter, with the bytes that go before and into it; small enough to be returned in registers.
@@ -85,7 +77,7 @@ impl<'c, 'l> Format<'c, 'l> {
     /// It ends where C would see it end, at its first NUL.
     fn new(call: &'c Call<'l>, text: &'c [u8]) -> Self {
         let letters = text.split(|byte| *byte == 0).next().unwrap_or_default();
-        Self { call, letters, at: 0, order: Order::Little, alignment: 1 }
+        Self { call, letters, at: 0, is_big_endian: false, alignment: 1 }
     }
 
     /// The next letter, for a value that would start at `position`.
@@ -143,8 +135,8 @@ impl<'c, 'l> Format<'c, 'l> {
     fn control(&mut self, letter: u8) -> Done<()> {
         match letter {
             b' ' => {}
-            b'>' => self.order = Order::Big,
-            b'<' => self.order = Order::Little,
+            b'>' => self.is_big_endian = true,
+            b'<' => self.is_big_endian = false,
             b'!' => {
                 let alignment = self.count(ALIGNMENT)?;
                 if !alignment.is_power_of_two() {
@@ -164,17 +156,17 @@ impl<'c, 'l> Format<'c, 'l> {
     /// Writes so many bytes of an integer, those above its own being zero.
     #[inline]
     fn integer(&self, value: u64, size: usize, out: &mut Output<'_>) -> Checked {
-        match (size, self.order) {
-            (1..=8, Order::Big) => out.push(&(value << (64 - 8 * size)).to_be_bytes()[..size]),
+        match (size, self.is_big_endian) {
+            (1..=8, true) => out.push(&(value << (64 - 8 * size)).to_be_bytes()[..size]),
             (0..=8, _) => out.push(&value.to_le_bytes()[..size]),
-            (_, Order::Big) => out.fill(0, size - 8).and_then(|()| out.push(&value.to_be_bytes())),
-            (_, Order::Little) => out.push(&value.to_le_bytes()).and_then(|()| out.fill(0, size - 8)),
+            (_, true) => out.fill(0, size - 8).and_then(|()| out.push(&value.to_be_bytes())),
+            (_, false) => out.push(&value.to_le_bytes()).and_then(|()| out.fill(0, size - 8)),
         }
     }
 
     /// Bytes of the machine in the order that the format asks for, or the other way round.
     fn ordered<'b>(&self, bytes: &'b mut [u8]) -> &'b [u8] {
-        if self.order == Order::Big {
+        if self.is_big_endian {
             bytes.reverse();
         }
         bytes
@@ -415,7 +407,7 @@ fn unpacked(format: &mut Format<'_, '_>, mut position: usize, results: &mut impl
         match item.letter {
             b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' => {
                 let is_signed = item.letter.is_ascii_lowercase();
-                let number = integer(bytes, format.order == Order::Big, is_signed);
+                let number = integer(bytes, format.is_big_endian, is_signed);
                 results.number(number);
             }
             b'x' => {}

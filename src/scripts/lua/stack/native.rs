@@ -38,7 +38,7 @@ pub(in super::super) fn for_plain_tables(
 ///
 /// # Safety
 /// There is such a value, and room for another.
-pub(super) unsafe fn push_address(state: *mut lua_State, at: c_int) {
+unsafe fn push_address(state: *mut lua_State, at: c_int) {
     // SAFETY: as the caller says.
     unsafe {
         let function = ffi::lua_tocfunction(state, at);
@@ -48,7 +48,7 @@ pub(super) unsafe fn push_address(state: *mut lua_State, at: c_int) {
     }
 }
 
-/// Pushes the one upvalue of the function at `at`, which mlua has made: its address.
+/// Pushes the one upvalue of the function at `at`, which mlua has made; gives its address.
 ///
 /// # Safety
 /// There is such a function, and room for another value.
@@ -67,7 +67,7 @@ pub(super) unsafe fn push_callback(state: *mut lua_State, at: c_int) -> ffi::lua
 /// # Safety
 /// `state` is that of a function of Lua in C that has its arguments on the stack, and whose upvalue `push_address` has
 /// pushed. What the function finds among its upvalues is there, too. An error of Lua passes this.
-pub(super) unsafe fn become_upvalue(state: *mut lua_State, at: c_int) -> c_int {
+unsafe fn become_upvalue(state: *mut lua_State, at: c_int) -> c_int {
     // SAFETY: as the caller says.
     unsafe {
         let address = ffi::lua_touserdata(state, ffi::lua_upvalueindex(at));
