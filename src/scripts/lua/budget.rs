@@ -267,18 +267,18 @@ impl Budget {
     /// As [`Budget::poll`].
     pub(super) fn tick(&self, stack: &mut Stack<'_>) -> Checked {
         self.poll()?;
-        let (used, memory_max) = (stack.used_bytes(), self.memory_max());
+        self.adapt(stack, stack.used_bytes());
+        Ok(())
+    }
+
+    /// Collects, and ticks, as often as so many bytes ask for.
+    fn adapt(&self, stack: &mut Stack<'_>, used: usize) {
+        let memory_max = self.memory_max();
         if used > memory_max / 2 && used > self.living.load(Relaxed).saturating_add(memory_max / 8) {
             // Lua 5.1 fails where its allocator does, without a collection first; its own come too late for that.
             stack.collect();
             self.living.store(stack.used_bytes(), Relaxed);
         }
-        self.adapt(stack, used);
-        Ok(())
-    }
-
-    /// Ticks as often as so many bytes ask for.
-    fn adapt(&self, stack: &mut Stack<'_>, used: usize) {
         let interval = interval(used);
         // A coroutine may still have the interval of the time when it was made.
         if interval != INSTRUCTIONS_PER_POLL || interval != self.interval.load(Relaxed) {
