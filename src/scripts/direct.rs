@@ -9,16 +9,16 @@
 
 use super::lexer::{Lexeme, Token, tokens};
 
-/// Libraries that a script may have itself.
-const LIBRARIES: &[&str] =
-    &["bit", "cjson", "cmsgpack", "math", "redis", "server", "string", "struct", "table"];
+/// Libraries that a script may have itself; what is called most comes first.
+pub(super) const LIBRARIES: &[&str] =
+    &["redis", "string", "table", "cjson", "math", "bit", "struct", "cmsgpack", "server"];
 /// Functions that it may name.
-const FUNCTIONS: &[&str] = &[
+pub(super) const FUNCTIONS: &[&str] = &[
     "assert", "error", "ipairs", "next", "pairs", "pcall", "rawequal", "select", "tonumber", "tostring",
     "type", "unpack",
 ];
 /// What it is called on.
-const INPUTS: &[&str] = &["KEYS", "ARGV"];
+pub(super) const INPUTS: &[&str] = &["KEYS", "ARGV"];
 
 /// Whether a text only uses what is global, and no other than those names `is_global` for.
 pub(super) fn is_direct(script: &[u8], is_global: impl Fn(&str) -> bool) -> bool {

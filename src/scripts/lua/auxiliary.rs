@@ -8,8 +8,8 @@ use std::sync::Arc;
 use mlua::{Error, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, Value};
 
 use super::budget::{Budget, Unlimited};
-use super::fault::{self, Checked, Fault};
-use super::stack::Stack;
+use super::fault::{self, Checked, Fault, Stopped};
+use super::stack::Room;
 
 /// Slots of the C stack that one function may use in Lua 5.1: how many values it returns, how deep it nests.
 pub(super) const STACK_SLOTS_MAX: usize = 8000;
@@ -32,11 +32,6 @@ impl<'l> Call<'l> {
     /// Lifts the limit of memory, see [`Budget::lift`]: only for what takes a bounded amount of it.
     pub(super) fn lift(&self) -> Unlimited<'l> {
         self.budget.lift(self.lua)
-    }
-
-    /// The same for a few bytes, see [`Budget::lift_for`].
-    pub(super) fn lift_for(&self, stack: &Stack<'_>, few: usize) -> Unlimited<'l> {
-        self.budget.lift_for(self.lua, stack, few)
     }
 
     /// Nothing yet.
@@ -171,39 +166,74 @@ pub(super) struct Output<'l> {
 /// Bytes that are as much work as one instruction.
 pub(super) const BYTES_PER_STEP: usize = 64;
 
-impl Output<'_> {
+/// Where a library writes.
+pub(super) trait Sink {
+    /// Bytes so far.
+    fn len(&self) -> usize;
+
     /// Adds `bytes`.
     ///
     /// # Errors
-    /// The stop of a script that may not hold so many, or that has to end.
-    #[inline]
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Checked {
-        self.grow(bytes.len())?;
-        self.bytes.extend_from_slice(bytes);
-        Ok(())
-    }
+    /// The stop of a script that may not hold so many, or that has to end. Of a [`Room`], that it has no more room.
+    fn push(&mut self, bytes: &[u8]) -> Checked;
 
     /// Adds one behind the other.
     ///
     /// # Errors
-    /// As [`Output::push`].
-    #[inline]
-    pub(super) fn push_all<const N: usize>(&mut self, parts: [&[u8]; N]) -> Checked {
-        self.grow(parts.iter().map(|part| part.len()).sum())?;
-        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
-        Ok(())
+    /// As [`Sink::push`].
+    fn push_all<const N: usize>(&mut self, parts: [&[u8]; N]) -> Checked {
+        parts.iter().try_for_each(|part| self.push(part))
     }
 
     /// Adds `byte` so many times.
     ///
     /// # Errors
-    /// As [`Output::push`].
-    pub(super) fn fill(&mut self, byte: u8, count: usize) -> Checked {
+    /// As [`Sink::push`].
+    fn fill(&mut self, byte: u8, count: usize) -> Checked;
+}
+
+impl Sink for Output<'_> {
+    fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) -> Checked {
+        self.grow(bytes.len())?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    #[inline]
+    fn push_all<const N: usize>(&mut self, parts: [&[u8]; N]) -> Checked {
+        self.grow(parts.iter().map(|part| part.len()).sum())?;
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        Ok(())
+    }
+
+    fn fill(&mut self, byte: u8, count: usize) -> Checked {
         self.grow(count)?;
         self.bytes.resize(self.bytes.len() + count, byte);
         Ok(())
     }
+}
 
+impl Sink for Room {
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) -> Checked {
+        self.try_extend_from_slice(bytes).map_err(|_| Stopped)
+    }
+
+    fn fill(&mut self, byte: u8, count: usize) -> Checked {
+        (0..count).try_for_each(|_| self.try_push(byte)).map_err(|_| Stopped)
+    }
+}
+
+impl Output<'_> {
     /// What there is so far.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -259,7 +289,8 @@ pub(super) fn to_number(lua: &Lua, value: &Value) -> Option<f64> {
 pub(super) struct Library<'l> {
     /// The interpreter.
     pub(super) lua: &'l Lua,
-    budget: &'l Arc<Budget>,
+    /// Who is charged for what its functions do.
+    pub(super) budget: &'l Arc<Budget>,
     /// Its functions so far.
     pub(super) table: Table,
 }

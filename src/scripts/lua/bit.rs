@@ -5,27 +5,26 @@
 use std::sync::Arc;
 
 use mlua::{Lua, LuaString, Result, Table};
-use smallvec::SmallVec;
 
 use super::auxiliary::{Call, Library, to_number};
 use super::budget::Budget;
-use super::stack;
+use super::stack::{self, Arguments, Direct, Room};
 
 /// The table `bit`.
 pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
     let library = Library::new(lua, budget)?;
-    library.add("tobit", |call| Ok(signed(word(call, 1)?)))?;
-    library.add("bnot", |call| Ok(signed(!word(call, 1)?)))?;
-    library.add("bswap", |call| Ok(signed(word(call, 1)?.swap_bytes())))?;
-    add(&library, "band", fold, |left, right| left & right)?;
-    add(&library, "bor", fold, |left, right| left | right)?;
-    add(&library, "bxor", fold, |left, right| left ^ right)?;
+    add(&library, "tobit", |call| of_one(call, |word| word), Direct::word(|word| word))?;
+    add(&library, "bnot", |call| of_one(call, |word| !word), Direct::word(|word| !word))?;
+    add(&library, "bswap", |call| of_one(call, u32::swap_bytes), Direct::word(u32::swap_bytes))?;
+    add_fold(&library, "band", |left, right| left & right)?;
+    add_fold(&library, "bor", |left, right| left | right)?;
+    add_fold(&library, "bxor", |left, right| left ^ right)?;
     // Of the second word the lowest five bits count.
-    add(&library, "lshift", shift, u32::wrapping_shl)?;
-    add(&library, "rshift", shift, u32::wrapping_shr)?;
-    add(&library, "arshift", shift, |word, by| (word as i32).wrapping_shr(by) as u32)?;
-    add(&library, "rol", shift, u32::rotate_left)?;
-    add(&library, "ror", shift, u32::rotate_right)?;
+    add_shift(&library, "lshift", u32::wrapping_shl)?;
+    add_shift(&library, "rshift", u32::wrapping_shr)?;
+    add_shift(&library, "arshift", |word, by| (word as i32).wrapping_shr(by) as u32)?;
+    add_shift(&library, "rol", u32::rotate_left)?;
+    add_shift(&library, "ror", u32::rotate_right)?;
     library.add("tohex", tohex)?;
     Ok(library.table)
 }
@@ -47,14 +46,35 @@ pub(super) fn signed(word: u32) -> f64 {
     f64::from(word as i32)
 }
 
-/// Adds a function that makes one word of two, and is called as `call` says.
-fn add<C>(library: &Library<'_>, name: &str, call: fn(&Call<'_>, C) -> Result<f64>, combine: C) -> Result<()>
+/// Adds a function that answers by itself, and otherwise as `call` says.
+fn add<C>(library: &Library<'_>, name: &str, call: C, direct: Direct) -> Result<()>
+where
+    C: Fn(&Call<'_>) -> Result<f64> + Send + 'static,
+{
+    library.add(name, call)?;
+    let slow = library.table.raw_get(name)?;
+    library.table.raw_set(name, stack::direct(library.lua, &slow, library.budget, direct)?)
+}
+
+/// Adds a function that makes one word of all that it is given.
+fn add_fold<C>(library: &Library<'_>, name: &str, combine: C) -> Result<()>
 where
     C: Fn(u32, u32) -> u32 + Copy + Send + 'static,
 {
-    library.add(name, move |given| call(given, combine))?;
-    let slow = library.table.raw_get(name)?;
-    library.table.raw_set(name, stack::words(library.lua, &slow, combine)?)
+    add(library, name, move |call| fold(call, combine), Direct::fold(combine))
+}
+
+/// Adds a function that makes one word of another and of a number of places.
+fn add_shift<C>(library: &Library<'_>, name: &str, shift: C) -> Result<()>
+where
+    C: Fn(u32, u32) -> u32 + Copy + Send + 'static,
+{
+    let slow = move |call: &Call<'_>| Ok(signed(shift(word(call, 1)?, word(call, 2)?)));
+    add(library, name, slow, Direct::words(shift))
+}
+
+fn of_one(call: &Call<'_>, change: impl Fn(u32) -> u32) -> Result<f64> {
+    Ok(signed(change(word(call, 1)?)))
 }
 
 fn fold(call: &Call<'_>, combine: impl Fn(u32, u32) -> u32) -> Result<f64> {
@@ -66,24 +86,27 @@ fn fold(call: &Call<'_>, combine: impl Fn(u32, u32) -> u32) -> Result<f64> {
     Ok(signed(result))
 }
 
-fn shift(call: &Call<'_>, shift: impl Fn(u32, u32) -> u32) -> Result<f64> {
-    let number = word(call, 1)?;
-    Ok(signed(shift(number, word(call, 2)?)))
-}
-
 /// The last digits in hexadecimal: eight, or as many as asked for.
 fn tohex(call: &Call<'_>) -> Result<LuaString> {
     let number = word(call, 1)?;
     let count = if call.len() < 2 { HEX_DIGITS } else { word(call, 2)? as i32 };
-    call.lua.create_string(hex(number, count))
+    call.lua.create_string(hex(number, count).collect::<Vec<_>>())
+}
+
+/// `tohex`, into the room; `None` where the arguments are not as they should be.
+pub(super) fn tohex_shortly(arguments: &Arguments<'_>, room: &mut Room) -> Option<()> {
+    let number = low_word(arguments.number(1)?);
+    let count = if arguments.len() < 2 { HEX_DIGITS } else { low_word(arguments.number(2)?) as i32 };
+    room.extend(hex(number, count));
+    Some(())
 }
 
 /// Digits of a word in hexadecimal.
-pub(super) const HEX_DIGITS: i32 = 8;
+const HEX_DIGITS: i32 = 8;
 
 /// The last `count` digits of a word, all of them at most; in capitals for a negative number of digits.
-pub(super) fn hex(word: u32, count: i32) -> SmallVec<[u8; HEX_DIGITS as usize]> {
+fn hex(word: u32, count: i32) -> impl Iterator<Item = u8> {
     let digits = if count < 0 { b"0123456789ABCDEF" } else { b"0123456789abcdef" };
     let count = count.unsigned_abs().min(HEX_DIGITS as u32);
-    (0..count).rev().map(|place| digits[(word >> (4 * place)) as usize & 0xf]).collect()
+    (0..count).rev().map(move |place| digits[(word >> (4 * place)) as usize & 0xf])
 }

@@ -47,7 +47,7 @@ impl Watchdog for Asleep {
 }
 
 /// Instructions between two polls while a script holds little.
-const INSTRUCTIONS_PER_POLL: u32 = 500;
+const INSTRUCTIONS_PER_POLL: u32 = 1000;
 /// Bytes from which on the polls come oftener.
 const LITTLE_BYTES: usize = 4 << 20;
 /// Bytes that are left free beside those that are needed: a stack of Lua's, for one, is never larger.

@@ -13,7 +13,7 @@ use super::auxiliary::{Call, Output};
 use super::budget::{Budget, Unlimited};
 use super::convert;
 use super::sandbox::Shared;
-use super::shortcuts::SHORTCUTS;
+use super::shortcuts::{SHORTCUTS, Shortcut};
 use super::stack::{Answer, Called, Kind, Stack};
 use crate::number::double::Text;
 use crate::resp::Protocol;
@@ -100,8 +100,10 @@ impl Called for Server<'_> {
     }
 
     fn shorten(&mut self, number: usize, stack: &mut Stack<'_>) -> Option<c_int> {
-        let (.., shortcut) = SHORTCUTS.get(number)?;
-        let results = shortcut(self, stack);
+        let (.., Shortcut::Served(served) | Shortcut::Either(_, served)) = SHORTCUTS.get(number)? else {
+            return None;
+        };
+        let results = served(self, stack);
         self.reply.clear();
         self.reply.shrink_to(REPLY_BYTES_KEPT);
         results

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use mlua::{Lua, LuaString, MultiValue, Result, Table, Value};
 
-use super::auxiliary::{Call, Library, Output, STACK_SLOTS_MAX};
+use super::auxiliary::{Call, Library, Output, STACK_SLOTS_MAX, Sink};
 use super::budget::{Budget, Unlimited};
 use super::calls::Server;
 use super::fault::{Checked, Stopped};
-use super::stack::{self, Kind, Stack};
+use super::stack::{self, Arguments, Kind, Part, Stack};
 
 /// The table `cmsgpack`.
 pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
@@ -427,6 +427,18 @@ pub(super) fn unpack_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> 
         }
     }
     Some(count)
+}
+
+/// `unpack` of one number or text; `None` for anything else.
+pub(super) fn unpack_one_shortly(arguments: &Arguments<'_>) -> Option<Part> {
+    let data = if arguments.len() == 1 { arguments.text(1)? } else { return None };
+    let mut reader = Reader { data, at: 0 };
+    let part = match reader.head().ok()? {
+        Head::Number(number) => Part::Number(number),
+        Head::String(text) => Part::Bytes(reader.at - text.len(), text.len()),
+        Head::Array(_) | Head::Boolean(_) | Head::Map(_) | Head::Nil => return None,
+    };
+    (reader.at == data.len()).then_some(part)
 }
 
 /// Bytes, results and nesting of what is unpacked without asking for its memory.

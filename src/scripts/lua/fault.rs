@@ -3,19 +3,11 @@
 //! Owns    [`Fault`], the one error that our functions raise, and the place in the script that it is raised from.
 //! Rule    a [`Fault::Stop`] is never handed to the script: whoever catches errors for it raises a stop again.
 
-use mlua::{Error, Lua, Table, Value};
+use mlua::{Error, Lua, Table};
 
 /// An error that one of our functions raises inside a script.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum Fault {
-    /// What a function of the script raised that a function of ours had called.
-    #[error("raised again")]
-    Raised {
-        /// The error.
-        value: Value,
-        /// Where it was raised.
-        place: Option<Place>,
-    },
     /// A reply that is an error: the script sees a table.
     #[error("{}", String::from_utf8_lossy(.line))]
     Reply {
@@ -161,3 +153,18 @@ pub(super) fn unwrap(error: &Error, memory_max: usize) -> Fault {
 
 /// What Lua says when its allocator refuses.
 pub(super) const OUT_OF_MEMORY: &str = "not enough memory";
+
+/// How errors begin that Lua's own functions raise below functions of ours.
+pub(super) const OWN_PLACE: &str = "redlatch:";
+
+/// An error's text without such a beginning.
+pub(super) fn without_own_place(text: &[u8]) -> &[u8] {
+    let Some(rest) = text.strip_prefix(OWN_PLACE.as_bytes()) else { return text };
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    rest[digits..].strip_prefix(b": ").unwrap_or(text)
+}
+
+/// Whether an error's text is neither that of a script that is out of memory, nor begins in such a way.
+pub(super) fn is_of_a_script(text: &[u8]) -> bool {
+    !text.starts_with(OWN_PLACE.as_bytes()) && !text.ends_with(OUT_OF_MEMORY.as_bytes())
+}

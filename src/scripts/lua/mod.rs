@@ -207,6 +207,6 @@ fn line(error: &mlua::Error, memory_max: usize) -> Failure {
         Fault::Reply { line, .. } => line,
         Fault::Stop(stop) => stop.to_string().into_bytes(),
         Fault::Text(text) => [b"ERR ".as_slice(), &text].concat(),
-        Fault::Raised { .. } | Fault::Stopped => b"ERR Error running script".to_vec(),
+        Fault::Stopped => b"ERR Error running script".to_vec(),
     }
 }

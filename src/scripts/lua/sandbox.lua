@@ -1,19 +1,20 @@
 -- The world that scripts live in: Lua's own functions, as far as Redis leaves them, behind tables that cannot be written.
 --
--- Gets     `own`, functions in Rust; `real`, a table with what is to be global. Gives back what Rust needs of it.
+-- Gets     `own`, functions in Rust; `real`, a table with what is to be global; `direct`, one for what scripts see that only
+--          call, with false for every name. Gives back what Rust needs of it.
 -- Rule     a script never gets hold of a table of `real` itself: it sees stand-ins, which are empty and look things up there;
 --          or it has been read, and only calls what is in such a table.
 -- Rule     an error that a script catches passes `own.passed`, which raises again what no script may catch.
 
-local own, real = ...
+local own, real, direct = ...
 
 local error, getmetatable, load, loadstring, next, pairs = error, getmetatable, load, loadstring, next, pairs
 local rawget, rawset, select, setfenv = rawget, rawset, select, setfenv
-local setmetatable, tostring, type, unpack, xpcall = setmetatable, tostring, type, unpack, xpcall
+local setmetatable, tostring, type = setmetatable, tostring, type
 local collectgarbage = collectgarbage
 local concat, insert, sort = table.concat, table.insert, table.sort
 local resume, create = coroutine.resume, coroutine.create
-local is_native, for_plain_tables, poll, passed = own.is_native, own.for_plain_tables, own.poll, own.passed
+local for_plain_tables, is_native, passed, poll = own.for_plain_tables, own.is_native, own.passed, own.poll
 
 local READONLY = 'Attempt to modify a readonly table'
 
@@ -41,83 +42,58 @@ end
 
 -- Tables.
 
-real.next = for_plain_tables(next, function(table, key)
+real.next = for_plain_tables('next', next, function(table, key)
     if stands_for[table] then return next(stands_for[table], key) end
     return next(table, key)
 end)
 
-real.pairs = for_plain_tables(pairs, function(table)
+real.pairs = for_plain_tables('pairs', pairs, function(table)
     if stands_for[table] then return real.next, table, nil end
     return next, table, nil
 end)
 
-real.rawget = for_plain_tables(rawget, function(table, key)
+real.rawget = for_plain_tables('rawget', rawget, function(table, key)
     return rawget(stands_for[table] or table, key)
 end)
 
-real.rawset = for_plain_tables(rawset, function(table, key, value)
+real.rawset = for_plain_tables('rawset', rawset, function(table, key, value)
     if stands_for[table] then error(READONLY, 0) end
     return rawset(table, key, value)
 end)
 
-real.setmetatable = for_plain_tables(setmetatable, function(table, metatable)
+real.setmetatable = for_plain_tables('setmetatable', setmetatable, function(table, metatable)
     if stands_for[table] then error(READONLY, 0) end
     return setmetatable(table, metatable)
 end)
 
-function real.getmetatable(object)
+real.getmetatable = for_plain_tables('getmetatable', getmetatable, function(object)
     if stands_for[object] then return shown[object] end
     return getmetatable(object)
-end
+end)
 
-real.table.insert = for_plain_tables(insert, function(table, ...)
+real.table.insert = for_plain_tables('insert', insert, function(table, ...)
     if stands_for[table] then error(READONLY, 0) end
     return insert(table, ...)
 end)
 
 -- Lua's own sort can take a quadratic number of steps. Where it compares by itself no hook sees them; a function in Lua
--- that compares is seen.
-local FEW = 500
-
+-- that compares is seen. It has no table of few elements to look after here, unless a function in C compares.
 local function is_less(a, b)
     return a < b
 end
 
-real.table.sort = for_plain_tables(sort, function(table, compare)
+real.table.sort = for_plain_tables('sort', sort, function(table, compare)
     if compare == nil then
-        return sort(table, #table > FEW and is_less or nil)
+        return sort(table, is_less)
     elseif type(compare) == 'function' and is_native(compare) then
         return sort(table, function(a, b) return (compare(a, b)) end)
     end
     return sort(table, compare)
-end, FEW)
+end)
 
 -- Errors that are caught.
 
--- Lua's xpcall has room for few results; more of them go in a table.
-local FEW_RESULTS = 15
-
-local function pack(...)
-    local count = select('#', ...)
-    if count <= FEW_RESULTS then return nil, ... end
-    return { count = count, ... }
-end
-
-real.pcall = own.pcall
-
-local function settle_value(is_fine, packed, ...)
-    if not is_fine then return false, passed(packed) end
-    if packed then return true, unpack(packed, 1, packed.count) end
-    return true, ...
-end
-
-function real.xpcall(...)
-    local body, handler = ...
-    if select('#', ...) < 2 then bad_argument(2, 'xpcall', 'value expected') end
-    return settle_value(xpcall(function() return pack(body()) end, function(raised)
-        return handler(passed(raised))
-    end))
-end
+real.pcall, real.xpcall = own.pcall, own.xpcall
 
 local function resumed(is_fine, ...)
     if is_fine then return true, ... end
@@ -210,10 +186,8 @@ local libraries = {}
 for name, library in pairs(real) do
     if type(library) == 'table' then libraries[name] = library end
 end
--- What scripts see that only call.
-local direct = {}
-for name, value in next, real do
-    direct[name] = value
+for name in next, direct do
+    direct[name] = rawget(real, name)
 end
 setmetatable(direct, { __index = absent, __newindex = refuse })
 for name, library in pairs(libraries) do
@@ -223,4 +197,4 @@ rawset(real, '_G', protect(real, protect({})))
 getmetatable('').__index = real.string
 getmetatable('').__metatable = protect(getmetatable(''))
 
-return real._G, protect, direct
+return real._G, protect

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use mlua::{Function, Lua, Table, Value};
+use mlua::{Function, Lua, LuaString, Table, Value};
 use parking_lot::Mutex;
 
 use super::budget::Budget;
@@ -15,10 +15,11 @@ use super::calls::{Level, Limits};
 use super::fault::{self, Fault, OUT_OF_MEMORY, OWN_CHUNK, Place, Stop, Stopped};
 use super::library::Host;
 use super::random::{self, Random};
-use super::shortcuts::SHORTCUTS;
+use super::shortcuts::{SHORTCUTS, Shortcut};
 use super::stack::{self, Kept, Port};
 use super::{bit, cjson, cmsgpack, library, strings, structs};
 use crate::resp::Protocol;
+use crate::scripts::direct;
 
 /// The world of scripts.
 #[derive(Debug)]
@@ -57,6 +58,8 @@ pub(super) struct Shared {
     has_limits: AtomicBool,
     /// What scripts have set of `cjson`.
     pub(super) json: Arc<Mutex<cjson::Settings>>,
+    /// What `math.random` draws from.
+    pub(super) random: Arc<Random>,
 }
 
 impl Shared {
@@ -107,12 +110,6 @@ impl Shared {
     }
 }
 
-/// Calls a function with arguments: true and its first result, or false and its error as one of ours.
-const GUARDED: &str = "local xpcall, unpack, select, raised = ...
-return function(body, ...)
-    local arguments, count = { ... }, select('#', ...)
-    return xpcall(function() return (body(unpack(arguments, 1, count))) end, raised)
-end";
 /// Lua's own functions that scripts may use.
 const FUNCTIONS: &[&str] = &[
     "assert", "error", "gcinfo", "ipairs", "rawequal", "select", "tonumber", "tostring", "type", "unpack",
@@ -142,31 +139,28 @@ impl Sandbox {
         }
         let random = Arc::new(Random::default());
         random::install(lua, &globals.raw_get("math")?, &random)?;
-        let guarded = lua.load(GUARDED).set_name(OWN_CHUNK).call((
-            all.raw_get::<Value>("xpcall")?,
-            all.raw_get::<Value>("unpack")?,
-            all.raw_get::<Value>("select")?,
-            lua.create_function(|lua, error: Value| {
-                Ok(Value::Error(Box::new(Fault::Raised { value: error, place: fault::place(lua) }.into())))
-            })?,
-        ))?;
         globals.raw_set("bit", bit::install(lua, budget)?)?;
         let (json, settings) = cjson::install(lua, budget)?;
         globals.raw_set("cjson", json)?;
         globals.raw_set("cmsgpack", cmsgpack::install(lua, budget)?)?;
         globals.raw_set("struct", structs::install(lua, budget)?)?;
-        let shared = Arc::new(Shared { json: settings, ..Shared::default() });
+        let shared = Arc::new(Shared { json: settings, random, ..Shared::default() });
         let (port, call, pcall) = Port::install(lua)?;
-        strings::install(lua, &globals.raw_get("string")?, budget, &guarded)?;
+        strings::install(lua, &globals.raw_get("string")?, budget)?;
         let redis = lua.create_table()?;
         redis.raw_set("call", call)?;
         redis.raw_set("pcall", pcall)?;
         library::install(lua, &redis, &shared, host)?;
         globals.raw_set("redis", &redis)?;
-        for (number, (library, name, _)) in SHORTCUTS.iter().enumerate() {
+        for (number, (library, name, shortcut)) in SHORTCUTS.iter().enumerate() {
             let library: Table = globals.raw_get(*library)?;
             let slow: Function = library.raw_get(*name)?;
-            library.raw_set(*name, port.shortened(lua, &slow, number)?)?;
+            let function = match *shortcut {
+                Shortcut::Direct(direct) => stack::direct(lua, &slow, budget, direct)?,
+                Shortcut::Served(_) => port.shortened(lua, &slow, budget, number, None)?,
+                Shortcut::Either(direct, _) => port.shortened(lua, &slow, budget, number, Some(direct))?,
+            };
+            library.raw_set(*name, function)?;
         }
         // Valkey's name for the same.
         globals.raw_set("server", &redis)?;
@@ -174,13 +168,23 @@ impl Sandbox {
         let failed: Function = own.raw_get("failed")?;
         globals.raw_set("__redis__err__handler", &failed)?;
         let chunk = lua.load(include_str!("sandbox.lua")).set_name(OWN_CHUNK);
-        let (environment, protect, direct): (_, _, Table) = chunk.call((own, &globals))?;
+        let direct = direct(lua)?;
+        let (environment, protect) = chunk.call((own, &globals, &direct))?;
         let (kept, failed) = (stack::keep(lua, &globals)?, stack::keep(lua, failed)?);
         let direct = (direct.clone(), stack::keep(lua, direct)?);
         let inputs = [stack::keep(lua, "KEYS")?, stack::keep(lua, "ARGV")?];
         let (real, globals) = (globals, kept);
         Ok(Self { environment, globals, direct, inputs, failed, port, protect, shared, redis, real })
     }
+}
+
+/// A table with every name that a script may use that only calls. Lua finds those first that have come first: later ones, in
+/// the same place of a hash table, stand behind them.
+fn direct(lua: &Lua) -> mlua::Result<Table> {
+    let names = || [direct::LIBRARIES, direct::INPUTS, direct::FUNCTIONS].into_iter().flatten();
+    let direct = lua.create_table_with_capacity(0, names().count())?;
+    names().try_for_each(|name| direct.raw_set(*name, false))?;
+    Ok(direct)
 }
 
 /// What the Lua beside this file needs.
@@ -202,12 +206,14 @@ fn own(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Table> {
         other => Ok(other),
     };
     own.raw_set("pcall", stack::pcall(lua, &lua.create_function(caught)?)?)?;
-    let for_plain_tables = |lua: &Lua, (own, ours, few): (Function, Function, Option<u32>)| {
-        stack::for_plain_tables(lua, &own, &ours, few)
+    let for_plain_tables = |lua: &Lua, (name, own, ours): (LuaString, Function, Function)| {
+        stack::for_plain_tables(lua, &name.to_str()?, &own, &ours)
     };
     own.raw_set("for_plain_tables", lua.create_function(for_plain_tables)?)?;
     let kept = Arc::clone(budget);
-    own.raw_set("passed", lua.create_function(move |lua, error: Value| passed(lua, &kept, error))?)?;
+    let passed = lua.create_function(move |lua, error: Value| passed(lua, &kept, error))?;
+    own.raw_set("xpcall", stack::xpcall(lua, &passed)?)?;
+    own.raw_set("passed", passed)?;
     let kept = Arc::clone(budget);
     own.raw_set("failed", lua.create_function(move |lua, error: Value| failed(lua, &kept, error))?)?;
     Ok(own)
@@ -222,8 +228,7 @@ fn passed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Value> {
         Value::Error(error) => match fault::unwrap(&error, budget.memory_max()) {
             Fault::Stop(stop) => Err(budget.stop(stop).into()),
             Fault::Stopped => Err(Stopped.into()),
-            Fault::Raised { value, .. } => passed(lua, budget, value),
-            Fault::Text(text) => Ok(Value::String(lua.create_string(without_own_place(&text))?)),
+            Fault::Text(text) => Ok(Value::String(lua.create_string(fault::without_own_place(&text))?)),
             Fault::Reply { line, from_command } => {
                 fault::error_table(lua, &line, from_command).map(Value::Table)
             }
@@ -231,8 +236,8 @@ fn passed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Value> {
         Value::String(text) if text.as_bytes().ends_with(OUT_OF_MEMORY.as_bytes()) => {
             Err(budget.stop(Stop::Memory(budget.memory_max())).into())
         }
-        Value::String(text) if text.as_bytes().starts_with(OWN_PLACE.as_bytes()) => {
-            Ok(Value::String(lua.create_string(without_own_place(&text.as_bytes()))?))
+        Value::String(text) if text.as_bytes().starts_with(fault::OWN_PLACE.as_bytes()) => {
+            Ok(Value::String(lua.create_string(fault::without_own_place(&text.as_bytes()))?))
         }
         error => Ok(error),
     }
@@ -240,26 +245,17 @@ fn passed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Value> {
 
 /// How a script failed that did not catch its error: what to tell, and where it happened.
 fn failed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Table> {
-    let (mut error, mut place) = (error, fault::place(lua));
-    let mut fault = None;
-    while let Value::Error(wrapped) = &error {
-        match fault::unwrap(wrapped, budget.memory_max()) {
-            Fault::Raised { value, place: inner } => {
-                place = inner.or(place);
-                error = value;
-            }
-            other => {
-                fault = Some(other);
-                break;
-            }
-        }
-    }
+    let place = fault::place(lua);
+    let fault = match &error {
+        Value::Error(wrapped) => Some(fault::unwrap(wrapped, budget.memory_max())),
+        _ => None,
+    };
     let stop = budget.stopped().map(Fault::Stop);
     let told = match stop.or(fault) {
         Some(Fault::Reply { line, .. }) => line,
         Some(Fault::Stop(stop)) => stop.to_string().into_bytes(),
-        Some(Fault::Text(text)) => [b"ERR ", without_own_place(&text)].concat(),
-        Some(Fault::Raised { .. } | Fault::Stopped) | None => told(lua, &error, place.as_ref())?,
+        Some(Fault::Text(text)) => [b"ERR ", fault::without_own_place(&text)].concat(),
+        Some(Fault::Stopped) | None => told(lua, &error, place.as_ref())?,
     };
     let table = lua.create_table_with_capacity(0, 3)?;
     table.raw_set("err", lua.create_string(told)?)?;
@@ -280,22 +276,13 @@ fn told(lua: &Lua, error: &Value, place: Option<&Place>) -> mlua::Result<Vec<u8>
         },
         Value::String(text) => {
             let text = text.as_bytes();
-            let place = place.filter(|_| text.starts_with(OWN_PLACE.as_bytes()));
+            let place = place.filter(|_| text.starts_with(fault::OWN_PLACE.as_bytes()));
             let place = place.map(|(source, line)| format!("{}:{line}: ", source.trim_start_matches('@')));
-            [b"ERR ", place.unwrap_or_default().as_bytes(), without_own_place(&text)].concat()
+            [b"ERR ", place.unwrap_or_default().as_bytes(), fault::without_own_place(&text)].concat()
         }
         other => {
             let text = other.to_string().unwrap_or_else(|_| other.type_name().to_owned());
             format!("ERR {text}").into_bytes()
         }
     })
-}
-
-/// How errors begin that Lua's own functions raise below functions of ours.
-const OWN_PLACE: &str = "redlatch:";
-
-fn without_own_place(text: &[u8]) -> &[u8] {
-    let Some(rest) = text.strip_prefix(OWN_PLACE.as_bytes()) else { return text };
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    rest[digits..].strip_prefix(b": ").unwrap_or(text)
 }

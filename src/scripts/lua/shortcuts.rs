@@ -5,30 +5,48 @@
 
 use std::ffi::c_int;
 
-use super::auxiliary::BYTES_PER_STEP;
 use super::calls::Server;
-use super::stack::{Kind, Stack};
+use super::stack::{Arguments, Direct, Kind, Room, Stack};
 use super::strings::{expand, substitute, substitute_plainly};
-use super::{bit, cjson, cmsgpack, convert, library, structs};
+use super::{bit, cjson, cmsgpack, convert, library, random, strings, structs};
 use crate::scripts::digest;
 
-/// Leaves the results of a function on top, above the arguments: how many; `None`, where the function itself is to do it.
-pub(super) type Shortcut = fn(&mut Server<'_>, &mut Stack<'_>) -> Option<c_int>;
+/// A shorter way than that of the function itself.
+pub(super) enum Shortcut {
+    /// Without anybody between.
+    Direct(Direct),
+    /// With what the script's server has.
+    Served(Served),
+    /// In the one way, or else in the other.
+    Either(Direct, Served),
+}
 
-/// All of them: library, name, and the shorter way.
+/// Leaves the results of a function on top, above the arguments: how many; `None`, where the function itself is to do it.
+pub(super) type Served = fn(&mut Server<'_>, &mut Stack<'_>) -> Option<c_int>;
+
+/// All of them but `gmatch` and `bit`'s of two words: library, name, and the shorter way.
 pub(super) const SHORTCUTS: &[(&str, &str, Shortcut)] = &[
-    ("string", "gsub", replaced),
-    ("string", "rep", repeated),
-    ("bit", "tohex", to_hex),
-    ("cjson", "encode", cjson::encode_shortly),
-    ("cjson", "decode", cjson::decode_shortly),
-    ("cmsgpack", "pack", cmsgpack::pack_shortly),
-    ("cmsgpack", "unpack", cmsgpack::unpack_shortly),
-    ("struct", "pack", structs::pack_shortly),
-    ("struct", "unpack", structs::unpack_shortly),
-    ("redis", "sha1hex", sha1hex),
-    ("redis", "status_reply", status_reply),
-    ("redis", "error_reply", error_reply),
+    ("string", "find", Shortcut::Direct(Direct::find(strings::find_shortly))),
+    ("string", "match", Shortcut::Direct(Direct::parts(strings::match_shortly))),
+    ("string", "gsub", Shortcut::Either(Direct::GSUB, replaced)),
+    ("string", "rep", Shortcut::Direct(Direct::text(strings::rep_shortly))),
+    ("bit", "tohex", Shortcut::Direct(Direct::text(bit::tohex_shortly))),
+    ("cjson", "encode", Shortcut::Either(Direct::text(cjson::encode_text), cjson::encode_shortly)),
+    ("cjson", "decode", Shortcut::Either(Direct::part(cjson::decode_scalar), cjson::decode_shortly)),
+    ("cmsgpack", "pack", Shortcut::Served(cmsgpack::pack_shortly)),
+    (
+        "cmsgpack",
+        "unpack",
+        Shortcut::Either(Direct::part(cmsgpack::unpack_one_shortly), cmsgpack::unpack_shortly),
+    ),
+    ("struct", "pack", Shortcut::Direct(Direct::text(structs::pack_shortly))),
+    ("struct", "unpack", Shortcut::Direct(Direct::parts(structs::unpack_shortly))),
+    ("struct", "size", Shortcut::Direct(Direct::part(structs::size_shortly))),
+    ("math", "random", Shortcut::Served(random::drawn)),
+    ("math", "randomseed", Shortcut::Served(random::seeded)),
+    ("redis", "sha1hex", Shortcut::Direct(Direct::text(sha1hex))),
+    ("redis", "status_reply", Shortcut::Served(status_reply)),
+    ("redis", "error_reply", Shortcut::Served(error_reply)),
 ];
 
 /// The longest text that is made or copied here; what is longer is asked of the budget first.
@@ -65,44 +83,10 @@ fn replaced(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
     Some(2)
 }
 
-/// `rep`
-fn repeated(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
-    if stack.len() != 2 {
-        return None;
-    }
-    let count = usize::try_from(stack.as_number(2)? as i64).unwrap_or(0);
-    let text = stack.bytes(1)?;
-    let len = text.len().checked_mul(count).filter(|len| *len <= TEXT_BYTES_MAX)?;
-    server.budget.charge(len / BYTES_PER_STEP).ok()?;
-    let out = &mut *server.reply;
-    out.clear();
-    out.reserve(len);
-    match text {
-        [byte] => out.resize(len, *byte),
-        _ => (0..count.min(len)).for_each(|_| out.extend_from_slice(text)),
-    }
-    let limit = server.budget.lift_for(server.lua, stack, len);
-    stack.push_bytes(out, &limit);
-    Some(1)
-}
-
-fn to_hex(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
-    let count = match stack.len() {
-        1 => bit::HEX_DIGITS,
-        2 => bit::low_word(stack.as_number(2)?) as i32,
-        _ => return None,
-    };
-    let digits = bit::hex(bit::low_word(stack.as_number(1)?), count);
-    stack.push_bytes(&digits, &server.lift_for(stack, 0));
-    Some(1)
-}
-
-fn sha1hex(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
-    let text = if stack.len() == 1 { stack.bytes(1)? } else { return None };
-    server.budget.charge(text.len()).ok()?;
-    let digest = digest(text);
-    stack.push_bytes(&digest, &server.lift_for(stack, 0));
-    Some(1)
+fn sha1hex(arguments: &Arguments<'_>, room: &mut Room) -> Option<()> {
+    let text = if arguments.len() == 1 { arguments.text(1)? } else { return None };
+    arguments.meter.charge(text.len()).ok()?;
+    room.try_extend_from_slice(&digest(text)).ok()
 }
 
 fn status_reply(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {

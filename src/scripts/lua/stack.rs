@@ -12,7 +12,6 @@
 
 use std::ffi::c_int;
 use std::marker::PhantomData;
-use std::ops::Range;
 use std::ptr;
 use std::slice;
 
@@ -23,12 +22,16 @@ use super::budget::Unlimited;
 mod direct;
 mod native;
 mod port;
+mod replace;
 mod tick;
 
-pub(super) use direct::{iterator, search, words};
-pub(super) use native::{for_plain_tables, pcall};
+pub(super) use direct::{Arguments, Direct, Meter, Part, Parts, Room, direct, iterator};
+pub(super) use native::{for_plain_tables, pcall, xpcall};
 pub(super) use port::{Answer, Called, Port};
 pub(super) use tick::tick;
+
+/// Values that a function finds room for when Lua calls it.
+const ROOM_OF_A_CALL: c_int = ffi::LUA_MINSTACK;
 
 /// The values that a function, or the world outside of all functions, has in hand: 1 is the lowest, -1 the highest.
 pub(super) struct Stack<'l> {
@@ -200,16 +203,6 @@ impl Stack<'_> {
         unsafe { ffi::lua_pushlstring_(self.state, bytes.as_ptr().cast(), bytes.len()) };
     }
 
-    /// Pushes a part of the string at `at`; false where it has no such part.
-    pub(super) fn push_part(&mut self, at: c_int, part: Range<usize>, _: &Unlimited<'_>) -> bool {
-        let Some(bytes) = self.bytes(at).and_then(|bytes| bytes.get(part)) else { return false };
-        let (start, len) = (bytes.as_ptr(), bytes.len());
-        self.admit();
-        // SAFETY: there is room, and the string stays on the stack while Lua copies a part of it.
-        unsafe { ffi::lua_pushlstring_(self.state, start.cast(), len) };
-        true
-    }
-
     /// Pushes an empty table with room for so many elements and fields.
     pub(super) fn push_table(&mut self, elements: usize, fields: usize, _: &Unlimited<'_>) {
         self.admit();
@@ -259,11 +252,6 @@ impl Stack<'_> {
         self.admit();
         // SAFETY: the place holds a value, and there is room for another.
         unsafe { ffi::lua_pushvalue(self.state, at) };
-    }
-
-    /// The place of argument `number`, if there is one.
-    pub(super) fn argument(&self, number: usize) -> Option<c_int> {
-        c_int::try_from(number).ok().filter(|at| (1..=self.top).contains(at))
     }
 
     /// What the value at `at` is.

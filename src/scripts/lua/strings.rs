@@ -13,21 +13,14 @@ use super::auxiliary::BYTES_PER_STEP;
 use super::budget::Budget;
 use super::fault::{bad_argument, raised};
 use super::patterns::{Broken, Capture, Captures, Match, Matcher};
-use super::stack;
+use super::stack::{self, Arguments, Meter, Part, Parts, Room};
 
-/// Puts them into `string`. `guarded` calls a function: true and its first result, or false and
-/// its error as one of ours.
-pub(super) fn install(
-    lua: &Lua,
-    string: &Table,
-    budget: &Arc<Budget>,
-    guarded: &Function,
-) -> mlua::Result<()> {
+/// Puts them into `string`.
+pub(super) fn install(lua: &Lua, string: &Table, budget: &Arc<Budget>) -> mlua::Result<()> {
     let own = Arc::clone(budget);
     for (name, is_find) in [("find", true), ("match", false)] {
         let own = Arc::clone(budget);
-        let slow = lua.create_function(move |lua, args| search(lua, &own, &args, is_find))?;
-        string.raw_set(name, stack::search(lua, &slow, budget, is_find)?)?;
+        string.raw_set(name, lua.create_function(move |lua, args| search(lua, &own, &args, is_find))?)?;
     }
     let each = lua.create_function(move |lua, args| gmatch(lua, &own, &args))?;
     let own = Arc::clone(budget);
@@ -39,8 +32,8 @@ pub(super) fn install(
     let each = stack::iterator(lua, &each, &step, budget)?;
     string.raw_set("gmatch", &each)?;
     string.raw_set("gfind", each)?;
-    let (own, guarded) = (Arc::clone(budget), guarded.clone());
-    let replace = lua.create_function(move |lua, args| gsub(lua, &own, &guarded, &args))?;
+    let own = Arc::clone(budget);
+    let replace = lua.create_function(move |lua, args| gsub(lua, &own, &args))?;
     string.raw_set("gsub", replace)?;
     let own = Arc::clone(budget);
     string.raw_set("rep", lua.create_function(move |lua, args| rep(lua, &own, &args))?)
@@ -56,6 +49,15 @@ fn rep(lua: &Lua, budget: &Budget, args: &MultiValue) -> mlua::Result<LuaString>
     budget.reserve(lua, len.saturating_mul(2))?;
     budget.charge(len / BYTES_PER_STEP)?;
     lua.create_string(text.repeat(count))
+}
+
+/// `rep`, into the room; `None` where the arguments are not as they should be, or it is too much for that.
+pub(super) fn rep_shortly(arguments: &Arguments<'_>, room: &mut Room) -> Option<()> {
+    let text = if arguments.len() == 2 { arguments.text(1)? } else { return None };
+    let count = if text.is_empty() { 0 } else { usize::try_from(arguments.number(2)? as i64).unwrap_or(0) };
+    let len = text.len().checked_mul(count).filter(|len| *len <= room.capacity())?;
+    arguments.meter.charge(len / BYTES_PER_STEP).ok()?;
+    (0..count).try_for_each(|_| room.try_extend_from_slice(text)).ok()
 }
 
 /// `find` and `match`.
@@ -81,79 +83,106 @@ fn search(lua: &Lua, budget: &Budget, args: &MultiValue, is_find: bool) -> mlua:
     Ok(values)
 }
 
-/// A part of what a search returns.
-#[derive(Clone, Copy)]
-pub(super) enum Part {
-    /// Bytes of the subject, from there and so many.
-    Bytes(u32, u32),
-    Number(f64),
-}
-
-/// What a search returns, as long as it is little.
-pub(super) type Parts = [Part; PARTS_MAX];
-
-/// Values that a search returns at most, as long as it is little.
-pub(super) const PARTS_MAX: usize = 6;
-
-/// What `find` or `match` return for two texts: how many parts there are, none for nil. `None`, where that is an error, or
-/// more than a little.
-pub(super) fn search_shortly(
-    subject: &[u8],
-    pattern: &[u8],
-    first: i64,
-    is_find: bool,
-    budget: &Budget,
+/// What `find` returns for two texts, and for where to begin; `None`, where that is an error.
+pub(super) fn find_shortly<'t>(
+    [subject, pattern]: [&'t [u8]; 2],
+    first: Option<f64>,
+    meter: &Meter,
     parts: &mut Parts,
-) -> Option<usize> {
-    let (mode, mut captures) = (Mode { is_find, is_plain: false }, Captures::new());
-    let whole =
-        first_match(subject, pattern, first, mode, &mut captures, |steps| budget.charge(steps)).ok()?;
-    let Some(whole) = whole else { return Some(0) };
-    if !is_find {
-        return take_apart(subject, whole, &captures, parts);
+) -> Option<&'t [u8]> {
+    let (mode, mut captures) = (Mode { is_find: true, is_plain: false }, Captures::new());
+    let whole = first_match(subject, pattern, at(first), mode, &mut captures, |steps| meter.charge(steps));
+    if let Some(whole) = whole.ok()? {
+        parts.push(Part::Number(whole.start as f64 + 1.0));
+        parts.push(Part::Number(whole.end as f64));
+        take_apart(&captures, parts)?;
     }
-    let [start, end, rest @ ..] = parts;
-    (*start, *end) = (Part::Number(whole.start as f64 + 1.0), Part::Number(whole.end as f64));
-    if captures.is_empty() { Some(2) } else { Some(2 + take_apart(subject, whole, &captures, rest)?) }
+    Some(subject)
 }
 
-/// What a function of `gmatch` returns, in the same way, that looks from byte `start` on, and where it looks next.
+/// What `match` returns, in the same way.
+pub(super) fn match_shortly<'t>(
+    [subject, pattern]: [&'t [u8]; 2],
+    first: Option<f64>,
+    meter: &Meter,
+    parts: &mut Parts,
+) -> Option<&'t [u8]> {
+    let (mode, mut captures) = (Mode { is_find: false, is_plain: false }, Captures::new());
+    let whole = first_match(subject, pattern, at(first), mode, &mut captures, |steps| meter.charge(steps));
+    if let Some(whole) = whole.ok()? {
+        take_match_apart(whole, &captures, parts)?;
+    }
+    Some(subject)
+}
+
+/// Where to begin, which is at the first byte where nothing is said.
+fn at(first: Option<f64>) -> i64 {
+    first.map_or(1, |first| first as i64)
+}
+
+/// What a function of `gmatch` returns, in the same way, that looks from byte `start` on: where it looks next.
 pub(super) fn next_shortly(
-    subject: &[u8],
-    pattern: &[u8],
+    [subject, pattern]: [&[u8]; 2],
     start: usize,
-    budget: &Budget,
+    meter: &Meter,
     parts: &mut Parts,
-) -> Option<(usize, usize)> {
+) -> Option<usize> {
     let mut captures = Captures::new();
-    match match_from(subject, pattern, start, &mut captures, |steps| budget.charge(steps)).ok()? {
-        Some((whole, end)) => Some((take_apart(subject, whole, &captures, parts)?, end)),
-        None => Some((0, usize::MAX)),
+    match match_from(subject, pattern, start, &mut captures, |steps| meter.charge(steps)).ok()? {
+        Some((whole, end)) => {
+            take_match_apart(whole, &captures, parts)?;
+            Some(end)
+        }
+        None => Some(usize::MAX),
     }
 }
 
-/// The captures of a match, or all of it where it has none: how many they are.
-fn take_apart(
-    subject: &[u8],
-    whole: Range<usize>,
-    captures: &[Capture],
-    parts: &mut [Part],
-) -> Option<usize> {
-    // Every place is a number of 32 bits.
-    u32::try_from(subject.len()).ok()?;
-    let bytes = |start, end| Part::Bytes(start as u32, (end - start) as u32);
+/// Why there is no match.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Unfound {
+    /// The pattern makes no sense, in Lua's words.
+    Malformed(&'static str),
+    /// The script has to end.
+    Stopped,
+}
+
+/// The next match of a pattern that has lost its anchor, from byte `at` on, and what it has captured.
+pub(super) fn next_to_replace(
+    [subject, pattern]: [&[u8]; 2],
+    at: usize,
+    is_anchored: bool,
+    meter: &Meter,
+    parts: &mut Parts,
+) -> Result<Option<Range<usize>>, Unfound> {
+    let mut captures = Captures::new();
+    let mut matcher = Matcher::new(subject, pattern, &mut captures, |steps| meter.charge(steps));
+    let found = matcher.from(at, is_anchored).map_err(|broken| match broken {
+        Broken::Malformed(why) => Unfound::Malformed(why),
+        Broken::Refused(_) => Unfound::Stopped,
+    })?;
+    let Some(whole) = found else { return Ok(None) };
+    let taken = take_match_apart(whole.clone(), &captures, parts);
+    taken.map(|()| Some(whole)).ok_or(Unfound::Malformed("unfinished capture"))
+}
+
+/// The captures of a match, or all of it where it has none.
+fn take_match_apart(whole: Range<usize>, captures: &[Capture], parts: &mut Parts) -> Option<()> {
     if captures.is_empty() {
-        *parts.first_mut()? = bytes(whole.start, whole.end);
-        return Some(1);
+        parts.push(Part::Bytes(whole.start, whole.len()));
     }
-    for (at, capture) in captures.iter().enumerate() {
-        *parts.get_mut(at)? = match *capture {
-            Capture::Bytes { start, end } => bytes(start, end),
+    take_apart(captures, parts)
+}
+
+/// What has been captured: there are 32 captures at most, for which there is room.
+fn take_apart(captures: &[Capture], parts: &mut Parts) -> Option<()> {
+    for capture in captures {
+        parts.push(match *capture {
+            Capture::Bytes { start, end } => Part::Bytes(start, end - start),
             Capture::Place(at) => Part::Number(at as f64 + 1.0),
             Capture::Open(_) => return None,
-        };
+        });
     }
-    Some(captures.len())
+    Some(())
 }
 
 /// What is looked for.
@@ -275,25 +304,17 @@ pub(super) fn match_from<E>(
     }))
 }
 
-/// What `gsub` puts in the place of a match.
-enum Replacement<'a> {
-    Function(&'a Function),
-    Table(&'a Table),
-    Text(LuaString),
-}
-
-fn gsub(lua: &Lua, budget: &Budget, guarded: &Function, args: &MultiValue) -> mlua::Result<(LuaString, f64)> {
+/// `gsub` with a text; what it can do with a table or a function is done elsewhere.
+fn gsub(lua: &Lua, budget: &Budget, args: &MultiValue) -> mlua::Result<(LuaString, f64)> {
     let subject = string(lua, args, 1)?;
     let pattern = string(lua, args, 2)?;
-    let replacement = match args.get(2) {
-        Some(Value::Function(function)) => Replacement::Function(function),
-        Some(Value::Table(table)) => Replacement::Table(table),
-        Some(Value::String(_) | Value::Integer(_) | Value::Number(_)) => {
-            Replacement::Text(string(lua, args, 3)?)
-        }
+    let text = match args.get(2) {
+        Some(Value::String(_) | Value::Integer(_) | Value::Number(_)) => string(lua, args, 3)?,
+        // Who does these leaves them here where another argument is wrong, whose error comes first.
+        Some(Value::Function(_) | Value::Table(_)) => subject.clone(),
         _ => return Err(bad_argument(lua, 3, "string/function/table expected")),
     };
-    let (bytes, pattern) = (subject.as_bytes(), pattern.as_bytes());
+    let (bytes, pattern, text) = (subject.as_bytes(), pattern.as_bytes(), text.as_bytes());
     let max = integer(lua, args, 4, Some(bytes.len() as i64 + 1))?;
     let max = usize::try_from(max).unwrap_or(0);
     let mut out = Vec::new();
@@ -305,7 +326,7 @@ fn gsub(lua: &Lua, budget: &Budget, guarded: &Function, args: &MultiValue) -> ml
         &mut out,
         |found, out| {
             let len = out.len();
-            replace(lua, guarded, &replacement, &bytes, found, out)?;
+            expand(&text, &bytes, found, out).map_err(|text| raised(lua, text))?;
             // Looked at in steps, so that many small ones do not cost a look each.
             if out.len() / RESERVED_STEP != len / RESERVED_STEP {
                 budget.reserve(lua, out.len().saturating_mul(2))?;
@@ -392,45 +413,6 @@ pub(super) fn substitute_plainly(
 
 /// Bytes of a result that grow between two looks at what is left of the memory.
 const RESERVED_STEP: usize = 64 * 1024;
-
-fn replace(
-    lua: &Lua,
-    guarded: &Function,
-    replacement: &Replacement<'_>,
-    subject: &[u8],
-    found: &Match<'_>,
-    out: &mut Vec<u8>,
-) -> mlua::Result<()> {
-    let value = match replacement {
-        Replacement::Text(text) => {
-            return expand(&text.as_bytes(), subject, found, out).map_err(|text| raised(lua, text));
-        }
-        Replacement::Table(table) => {
-            let key = captures(lua, subject, found)?.pop_front().unwrap_or(Value::Nil);
-            table.get::<Value>(key)?
-        }
-        Replacement::Function(function) => {
-            let mut args = captures(lua, subject, found)?;
-            args.push_front(Value::Function((*function).clone()));
-            let mut results: MultiValue = guarded.call(args)?;
-            results.pop_front();
-            match results.pop_front().unwrap_or(Value::Nil) {
-                Value::Error(error) => return Err(*error),
-                value => value,
-            }
-        }
-    };
-    match &value {
-        Value::Nil | Value::Boolean(false) => out.extend_from_slice(&subject[found.whole.clone()]),
-        Value::String(_) | Value::Integer(_) | Value::Number(_) => {
-            if let Some(text) = lua.coerce_string(value)? {
-                out.extend_from_slice(&text.as_bytes());
-            }
-        }
-        other => return Err(raised(lua, format!("invalid replacement value (a {})", other.type_name()))),
-    }
-    Ok(())
-}
 
 /// A replacement text with the captures where it asks for them.
 ///

@@ -3,20 +3,17 @@
 //! Bounds  the text of a format is read once; what it asks for is bounded by the strings given and by the memory limit.
 //! Source  `lua_struct.c` 0.2 as Redis 7.0 has it, on a little-endian machine with 64 bits.
 
-use std::ffi::c_int;
 use std::ops::Range;
 use std::sync::Arc;
 
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, Value};
-use smallvec::SmallVec;
 
-use super::auxiliary::{Call, Library, Output, STACK_SLOTS_MAX, c_long, c_unsigned_long, to_number};
+use super::auxiliary::{
+    BYTES_PER_STEP, Call, Library, STACK_SLOTS_MAX, Sink, c_long, c_unsigned_long, to_number,
+};
 use super::budget::Budget;
-use super::calls::Server;
 use super::fault::{Checked, Stopped};
-use super::shortcuts::{TEXT_BYTES_MAX, short_text};
-use super::stack::Stack;
-use super::strings::Part;
+use super::stack::{Arguments, Meter, Part, Parts, Room};
 
 /// The table `struct`.
 pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
@@ -29,37 +26,79 @@ pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
 
 /// Bytes of an integer at most.
 const INTEGER_BYTES_MAX: usize = 32;
+/// Letters that are as much work as an instruction.
+const LETTERS_PER_STEP: usize = 4;
 /// What `!` aligns to when it does not say.
 const ALIGNMENT: usize = 8;
 
 /// What becomes of a format.
 type Done<T> = std::result::Result<T, Broken>;
 
-/// Why there is no result; in a box, so that little is moved where there is one.
-struct Broken(Box<Error>);
-
-impl From<Error> for Broken {
-    fn from(why: Error) -> Self {
-        Self(Box::new(why))
-    }
+/// Why there is no result.
+#[derive(Clone, Copy)]
+enum Broken {
+    /// An alignment that is no power of two.
+    Alignment(usize),
+    /// That argument is none, or not what it should be.
+    Argument(usize, &'static str),
+    /// That item has no size of its own.
+    NoFixedSize(&'static str),
+    /// `c0` behind what is no number.
+    NoSize,
+    /// The letter stands for nothing.
+    Letter(u8),
+    /// A number of more than 31 bits.
+    Overflow,
+    /// Data that ends before the format does.
+    ShortData,
+    /// The argument before that one has fewer bytes than are asked for; C counts the format's place twice.
+    ShortText(usize),
+    /// An integer of so many bytes.
+    Size(usize),
+    /// The script has to end.
+    Stopped,
+    /// More results than a function may have, or more than the shorter way has room for.
+    TooMany,
+    /// A string without its NUL.
+    Unfinished,
 }
 
 impl From<Stopped> for Broken {
-    fn from(why: Stopped) -> Self {
-        Error::from(why).into()
+    fn from(_: Stopped) -> Self {
+        Self::Stopped
     }
 }
 
-impl From<Broken> for Error {
-    fn from(Broken(why): Broken) -> Self {
-        *why
+impl Broken {
+    /// What the function raises.
+    fn said_by(self, call: &Call<'_>) -> Error {
+        match self {
+            Self::Alignment(bytes) => call.error(format!("alignment {bytes} is not a power of 2")),
+            // Where there is none, the C code meets a nil that it has put there itself.
+            Self::Argument(at, expected) if at > call.len() => {
+                call.bad(at, format!("{expected} expected, got nil"))
+            }
+            Self::Argument(at, expected) => call.wrong_type(at, expected),
+            Self::NoFixedSize(item) => call.bad(1, format!("option '{item}' has no fixed size")),
+            Self::NoSize => call.error("format 'c0' needs a previous size"),
+            Self::Letter(letter) => call.bad(1, [b"invalid format option '", &[letter][..], b"'"].concat()),
+            Self::Overflow => call.error("integral size overflow"),
+            Self::ShortData => call.bad(2, "data string too short"),
+            Self::ShortText(at) => call.bad(at, "string too short"),
+            Self::Size(bytes) => {
+                call.error(format!("integral size {bytes} is larger than limit of {INTEGER_BYTES_MAX}"))
+            }
+            Self::Stopped => Stopped.into(),
+            Self::TooMany => call.error("stack overflow (too many results)"),
+            Self::Unfinished => call.error("unfinished string in data"),
+        }
     }
 }
 
-/// A format on its way through its letters.
-struct Format<'c, 'l> {
-    call: &'c Call<'l>,
-    letters: &'c [u8],
+/// A format on its way through its letters, which it charges.
+struct Format<'f, C> {
+    charge: C,
+    letters: &'f [u8],
     at: usize,
     is_big_endian: bool,
     alignment: usize,
@@ -73,18 +112,23 @@ struct Item {
     size: u32,
 }
 
-impl<'c, 'l> Format<'c, 'l> {
-    /// It ends where C would see it end, at its first NUL.
-    fn new(call: &'c Call<'l>, text: &'c [u8]) -> Self {
-        let letters = text.split(|byte| *byte == 0).next().unwrap_or_default();
-        Self { call, letters, at: 0, is_big_endian: false, alignment: 1 }
+impl<'f, C: Fn(usize) -> Checked> Format<'f, C> {
+    fn new(letters: &'f [u8], charge: C) -> Self {
+        Self { charge, letters, at: 0, is_big_endian: false, alignment: 1 }
     }
 
-    /// The next letter, for a value that would start at `position`.
+    /// The next letter, for a value that would start at `position`. A format ends where C would see it end, at its first
+    /// NUL.
+    #[inline]
     fn next(&mut self, position: usize) -> Done<Option<Item>> {
-        let Some(&letter) = self.letters.get(self.at) else { return Ok(None) };
+        let letter = match self.letters.get(self.at) {
+            None | Some(0) => return Ok(None),
+            Some(letter) => *letter,
+        };
         self.at += 1;
-        self.call.charge(1)?;
+        if self.at.is_multiple_of(LETTERS_PER_STEP) {
+            (self.charge)(1)?;
+        }
         let size = match letter {
             b'b' | b'B' | b'x' => 1,
             b'h' | b'H' => 2,
@@ -95,7 +139,7 @@ impl<'c, 'l> Format<'c, 'l> {
             _ => 0,
         };
         let padding = match letter {
-            _ if size == 0 => 0,
+            _ if size == 0 || self.alignment == 1 => 0,
             b'c' => 0,
             // An integer is the longest, so that its padding is short.
             _ => {
@@ -108,27 +152,19 @@ impl<'c, 'l> Format<'c, 'l> {
 
     fn integer_size(&mut self) -> Done<usize> {
         let size = self.count(4)?;
-        if size > INTEGER_BYTES_MAX {
-            let limit = INTEGER_BYTES_MAX;
-            let why = format!("integral size {size} is larger than limit of {limit}");
-            return Err(self.call.error(why).into());
-        }
-        Ok(size)
+        if size > INTEGER_BYTES_MAX { Err(Broken::Size(size)) } else { Ok(size) }
     }
 
     /// The number that follows a letter, or `default` where none does.
     fn count(&mut self, default: usize) -> Done<usize> {
-        let rest = &self.letters[self.at..];
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        if digits == 0 {
-            return Ok(default);
+        let mut number = None;
+        while let Some(digit @ b'0'..=b'9') = self.letters.get(self.at) {
+            let digit = i32::from(digit - b'0');
+            let longer = number.unwrap_or(0_i32).checked_mul(10).and_then(|tens| tens.checked_add(digit));
+            number = Some(longer.ok_or(Broken::Overflow)?);
+            self.at += 1;
         }
-        self.at += digits;
-        let add = |number: i32, digit: &u8| number.checked_mul(10)?.checked_add(i32::from(digit - b'0'));
-        match rest[..digits].iter().try_fold(0, add) {
-            Some(number) => Ok(number as usize),
-            None => Err(self.call.error("integral size overflow").into()),
-        }
+        Ok(number.map_or(default, |number| number as usize))
     }
 
     /// What a letter does that stands for no value.
@@ -140,27 +176,32 @@ impl<'c, 'l> Format<'c, 'l> {
             b'!' => {
                 let alignment = self.count(ALIGNMENT)?;
                 if !alignment.is_power_of_two() {
-                    let why = format!("alignment {alignment} is not a power of 2");
-                    return Err(self.call.error(why).into());
+                    return Err(Broken::Alignment(alignment));
                 }
                 self.alignment = alignment;
             }
-            _ => {
-                let why = [b"invalid format option '", &[letter][..], b"'"].concat();
-                return Err(self.call.bad(1, why).into());
-            }
+            _ => return Err(Broken::Letter(letter)),
         }
         Ok(())
     }
 
     /// Writes so many bytes of an integer, those above its own being zero.
     #[inline]
-    fn integer(&self, value: u64, size: usize, out: &mut Output<'_>) -> Checked {
+    fn integer(&self, value: u64, size: usize, out: &mut impl Sink) -> Checked {
         match (size, self.is_big_endian) {
+            (4, true) => out.push(&(value as u32).to_be_bytes()),
+            (4, false) => out.push(&(value as u32).to_le_bytes()),
             (1..=8, true) => out.push(&(value << (64 - 8 * size)).to_be_bytes()[..size]),
-            (0..=8, _) => out.push(&value.to_le_bytes()[..size]),
-            (_, true) => out.fill(0, size - 8).and_then(|()| out.push(&value.to_be_bytes())),
-            (_, false) => out.push(&value.to_le_bytes()).and_then(|()| out.fill(0, size - 8)),
+            (0..=8, false) => out.push(&value.to_le_bytes()[..size]),
+            (0, true) => Ok(()),
+            (_, true) => {
+                out.fill(0, size - 8)?;
+                out.push(&value.to_be_bytes())
+            }
+            (_, false) => {
+                out.push(&value.to_le_bytes())?;
+                out.fill(0, size - 8)
+            }
         }
     }
 
@@ -174,282 +215,231 @@ impl<'c, 'l> Format<'c, 'l> {
 }
 
 /// What is packed: the arguments behind the format, from 2 on.
-trait Arguments {
-    fn number(&self, at: usize) -> Done<f64>;
+trait Values {
+    fn number(&self, at: usize) -> Option<f64>;
 
     /// Has `take` take the string.
-    fn string(&self, at: usize, take: impl FnOnce(&[u8]) -> Done<()>) -> Done<()>;
+    fn string(&self, at: usize, take: impl FnOnce(&[u8]) -> Done<()>) -> Option<Done<()>>;
+}
+
+impl Values for Call<'_> {
+    fn number(&self, at: usize) -> Option<f64> {
+        to_number(self.lua, self.value(at))
+    }
+
+    fn string(&self, at: usize, take: impl FnOnce(&[u8]) -> Done<()>) -> Option<Done<()>> {
+        Some(take(&self.string(at).ok()?.as_bytes()))
+    }
+}
+
+impl Values for Arguments<'_> {
+    fn number(&self, at: usize) -> Option<f64> {
+        self.number(at)
+    }
+
+    fn string(&self, at: usize, take: impl FnOnce(&[u8]) -> Done<()>) -> Option<Done<()>> {
+        self.text(at).map(take)
+    }
 }
 
 fn pack(call: &Call<'_>) -> Result<LuaString> {
     let text = call.string(1)?;
-    let mut out = call.output();
-    packed(call, &text.as_bytes(), call, &mut out)?;
+    let (letters, mut out) = (text.as_bytes(), call.output());
+    let mut format = Format::new(&letters, |steps| call.charge(steps));
+    packed(&mut format, call, &mut out).map_err(|broken| broken.said_by(call))?;
     out.finish()
 }
 
-/// `pack`, above its arguments on the stack; `None` where these are not as they should be.
-pub(super) fn pack_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
-    if !(1..=ARGUMENTS_SHORTLY_MAX).contains(&stack.len()) {
-        return None;
-    }
-    server.write(|call, out| {
-        packed(call, stack.bytes(1)?, &*stack, out).ok().filter(|()| out.bytes().len() <= TEXT_BYTES_MAX)?;
-        let limit = call.lift_for(stack, out.bytes().len());
-        stack.push_bytes(out.bytes(), &limit);
-        Some(1)
-    })
+/// `pack`, into the room; `None` where the arguments are not as they should be, or it is too much for that.
+pub(super) fn pack_shortly(arguments: &Arguments<'_>, room: &mut Room) -> Option<()> {
+    let mut format = Format::new(arguments.text(1)?, |steps| arguments.meter.charge(steps));
+    packed(&mut format, arguments, room).ok()
 }
 
-/// Arguments with which the other way goes on.
-const ARGUMENTS_SHORTLY_MAX: c_int = 8;
-
-fn packed(call: &Call<'_>, letters: &[u8], arguments: &impl Arguments, out: &mut Output<'_>) -> Done<()> {
-    let mut format = Format::new(call, letters);
+fn packed(
+    format: &mut Format<'_, impl Fn(usize) -> Checked>,
+    values: &impl Values,
+    out: &mut impl Sink,
+) -> Done<()> {
     let mut at = 2;
-    while let Some(item) = format.next(out.bytes().len())? {
+    while let Some(item) = format.next(out.len())? {
         let size = item.size as usize;
         if item.padding > 0 {
             out.fill(0, usize::from(item.padding))?;
         }
-        match item.letter {
+        let number = || values.number(at).ok_or(Broken::Argument(at, "number"));
+        let is_value = match item.letter {
             b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' => {
-                let number = arguments.number(at)?;
+                let number = number()?;
                 let value = if number < 0.0 { c_long(number) as u64 } else { c_unsigned_long(number) };
                 format.integer(value, size, out)?;
-                at += 1;
+                true
             }
-            b'x' => out.fill(0, 1)?,
             b'f' => {
-                out.push(format.ordered(&mut (arguments.number(at)? as f32).to_le_bytes()))?;
-                at += 1;
+                out.push(format.ordered(&mut (number()? as f32).to_le_bytes()))?;
+                true
             }
             b'd' => {
-                out.push(format.ordered(&mut arguments.number(at)?.to_le_bytes()))?;
-                at += 1;
+                out.push(format.ordered(&mut number()?.to_le_bytes()))?;
+                true
             }
             b'c' | b's' => {
-                arguments.string(at, |text| {
+                let pushed = values.string(at, |text| {
                     let size = if size == 0 { text.len() } else { size };
-                    Ok(out.push(text.get(..size).ok_or_else(|| call.bad(at + 1, "string too short"))?)?)
-                })?;
-                at += 1;
-                if item.letter == b's' {
-                    out.fill(0, 1)?;
-                }
+                    Ok(out.push(text.get(..size).ok_or(Broken::ShortText(at + 1))?)?)
+                });
+                pushed.ok_or(Broken::Argument(at, "string"))??;
+                out.fill(0, usize::from(item.letter == b's'))?;
+                true
             }
-            letter => format.control(letter)?,
-        }
+            b'x' => {
+                out.fill(0, 1)?;
+                false
+            }
+            letter => {
+                format.control(letter)?;
+                false
+            }
+        };
+        at += usize::from(is_value);
     }
     Ok(())
 }
 
-impl Arguments for Call<'_> {
-    fn number(&self, at: usize) -> Done<f64> {
-        Ok(self.number(at).map_err(|error| missing(self, at, "number", error))?)
-    }
-
-    fn string(&self, at: usize, take: impl FnOnce(&[u8]) -> Done<()>) -> Done<()> {
-        take(&self.string(at).map_err(|error| missing(self, at, "string", error))?.as_bytes())
-    }
-}
-
-impl Arguments for Stack<'_> {
-    fn number(&self, at: usize) -> Done<f64> {
-        self.argument(at).and_then(|at| self.as_number(at)).ok_or_else(|| Error::StackError.into())
-    }
-
-    fn string(&self, at: usize, take: impl FnOnce(&[u8]) -> Done<()>) -> Done<()> {
-        take(self.argument(at).and_then(|at| self.bytes(at)).ok_or_else(|| Error::StackError)?)
-    }
-}
-
-/// The error of an argument to pack. Where there is none, the C code meets a nil that it has put there itself.
-fn missing(call: &Call<'_>, at: usize, expected: &str, error: Error) -> Error {
-    if at > call.len() { call.bad(at, format!("{expected} expected, got nil")) } else { error }
-}
-
 fn unpack(call: &Call<'_>) -> Result<MultiValue> {
     let text = call.string(1)?;
-    let letters = text.as_bytes();
-    let mut format = Format::new(call, &letters);
     let data = call.string(2)?;
+    let data = data.as_bytes();
     // An offset below zero is one far beyond the end.
-    let mut position = call.integer_or(3, 1)? as usize;
-    if position == 0 {
-        return Err(call.bad(3, "offset must be 1 or greater"));
-    }
-    position -= 1;
-    let mut results = Unpacked { call, data: &data.as_bytes(), values: Vec::new() };
-    unpacked(&mut format, position, &mut results)?;
-    Ok(MultiValue::from_vec(results.values))
-}
-
-/// `unpack`, above its arguments on the stack; `None` where these are not as they should be.
-pub(super) fn unpack_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
-    let count = stack.len();
-    let position = match count {
-        2 => 0,
-        3 => (stack.as_number(3)? as usize).checked_sub(1)?,
-        _ => return None,
+    let position = (call.integer_or(3, 1)? as usize).checked_sub(1);
+    let position = position.ok_or_else(|| call.bad(3, "offset must be 1 or greater"))?;
+    let mut results = Unpacked { call, parts: Vec::new() };
+    let letters = text.as_bytes();
+    unpacked(&mut Format::new(&letters, |steps| call.charge(steps)), &data, position, &mut results)
+        .map_err(|broken| broken.said_by(call))?;
+    let value = |part: &Part| match *part {
+        Part::Bytes(start, len) => call.lua.create_string(&data[start..start + len]).map(Value::String),
+        Part::Number(number) => Ok(Value::Number(number)),
     };
-    let call = Call::without_args(server.lua, server.budget);
-    let (data, mut values) = (short_text(stack, 2)?, SmallVec::new());
-    let mut results = UnpackedShortly { data, values: &mut values };
-    unpacked(&mut Format::new(&call, stack.bytes(1)?), position, &mut results).ok()?;
-    // Each result holds a part of the text.
-    let limit = call.lift_for(stack, data.len());
-    if !stack.reserve(values.len() as c_int, &limit) {
-        return None;
-    }
-    for value in &values {
-        match *value {
-            Part::Number(number) => stack.push_number(number),
-            Part::Bytes(start, len) => {
-                let start = start as usize;
-                stack.push_part(2, start..start + len as usize, &limit).then_some(())?;
-            }
-        }
-    }
-    Some(values.len() as c_int)
+    results.parts.iter().map(value).collect()
 }
 
-/// Values with which the other way goes on.
-const RESULTS_SHORTLY: usize = 64;
+/// `unpack`, as parts of its data; `None` where the arguments are not as they should be, or these are too many.
+pub(super) fn unpack_shortly<'t>(
+    [letters, data]: [&'t [u8]; 2],
+    first: Option<f64>,
+    meter: &Meter,
+    parts: &mut Parts,
+) -> Option<&'t [u8]> {
+    let position = (first.unwrap_or(1.0) as usize).checked_sub(1)?;
+    unpacked(&mut Format::new(letters, |steps| meter.charge(steps)), data, position, parts).ok()?;
+    Some(data)
+}
 
-/// What is unpacked, and the values that have been found there.
+/// What has been found in the data.
 trait Results {
-    fn data(&self) -> &[u8];
+    /// Whether there is room for another, and the end.
+    fn has_room(&self) -> bool;
 
-    /// Makes room for another value, and the end.
-    fn make_room(&mut self) -> Done<()>;
+    fn push(&mut self, part: Part);
 
-    fn number(&mut self, number: f64);
-
-    /// A string, which is a part of the data.
-    fn part(&mut self, part: Range<usize>) -> Done<()>;
-
-    /// Takes the last value back, if it is a number.
-    fn previous(&mut self) -> Option<f64>;
+    /// Takes the last one back, if it is a number, or one of those texts that read as one.
+    fn previous(&mut self, data: &[u8]) -> Option<f64>;
 }
 
 struct Unpacked<'c, 'l> {
     call: &'c Call<'l>,
-    data: &'c [u8],
-    values: Vec<Value>,
+    parts: Vec<Part>,
 }
 
 impl Results for Unpacked<'_, '_> {
-    fn data(&self) -> &[u8] {
-        self.data
+    fn has_room(&self) -> bool {
+        self.call.len() + self.parts.len() + 2 <= STACK_SLOTS_MAX
     }
 
-    fn make_room(&mut self) -> Done<()> {
-        let has_room = self.call.len() + self.values.len() + 2 <= STACK_SLOTS_MAX;
-        has_room.then_some(()).ok_or_else(|| self.call.error("stack overflow (too many results)").into())
+    fn push(&mut self, part: Part) {
+        self.parts.push(part);
     }
 
-    fn number(&mut self, number: f64) {
-        self.values.push(Value::Number(number));
-    }
-
-    fn part(&mut self, part: Range<usize>) -> Done<()> {
-        self.values.push(Value::String(self.call.lua.create_string(&self.data[part])?));
-        Ok(())
-    }
-
-    fn previous(&mut self) -> Option<f64> {
-        self.values.pop().and_then(|value| to_number(self.call.lua, &value))
-    }
-}
-
-struct UnpackedShortly<'d> {
-    data: &'d [u8],
-    values: &'d mut SmallVec<[Part; 4]>,
-}
-
-impl Results for UnpackedShortly<'_> {
-    fn data(&self) -> &[u8] {
-        self.data
-    }
-
-    fn make_room(&mut self) -> Done<()> {
-        let has_room = self.values.len() < RESULTS_SHORTLY;
-        has_room.then_some(()).ok_or_else(|| Error::StackError.into())
-    }
-
-    fn number(&mut self, number: f64) {
-        self.values.push(Part::Number(number));
-    }
-
-    fn part(&mut self, part: Range<usize>) -> Done<()> {
-        self.values.push(Part::Bytes(part.start as u32, part.len() as u32));
-        Ok(())
-    }
-
-    fn previous(&mut self) -> Option<f64> {
-        self.values.pop().and_then(|value| match value {
+    fn previous(&mut self, data: &[u8]) -> Option<f64> {
+        match self.parts.pop()? {
+            Part::Bytes(start, len) => {
+                let text = self.call.lua.create_string(&data[start..start + len]).ok()?;
+                to_number(self.call.lua, &Value::String(text))
+            }
             Part::Number(number) => Some(number),
+        }
+    }
+}
+
+impl Results for Parts {
+    fn has_room(&self) -> bool {
+        self.len() + 2 <= self.capacity()
+    }
+
+    fn push(&mut self, part: Part) {
+        self.push(part);
+    }
+
+    fn previous(&mut self, _: &[u8]) -> Option<f64> {
+        match self.pop()? {
             Part::Bytes(..) => None,
-        })
+            Part::Number(number) => Some(number),
+        }
     }
 }
 
 /// Takes the data apart from `position` on, and adds where that ends.
-fn unpacked(format: &mut Format<'_, '_>, mut position: usize, results: &mut impl Results) -> Done<()> {
-    let call = format.call;
+fn unpacked(
+    format: &mut Format<'_, impl Fn(usize) -> Checked>,
+    data: &[u8],
+    mut position: usize,
+    results: &mut impl Results,
+) -> Done<()> {
     while let Some(item) = format.next(position)? {
         let mut size = item.size as usize;
         position = position.wrapping_add(usize::from(item.padding));
-        slice(call, results.data(), position, size)?;
-        results.make_room()?;
-        let bytes = slice(call, results.data(), position, size)?;
+        let bytes = &data[part(data, position, size)?];
+        if !results.has_room() {
+            return Err(Broken::TooMany);
+        }
         match item.letter {
             b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' => {
-                let is_signed = item.letter.is_ascii_lowercase();
-                let number = integer(bytes, format.is_big_endian, is_signed);
-                results.number(number);
+                let number = integer(bytes, format.is_big_endian, item.letter.is_ascii_lowercase());
+                results.push(Part::Number(number));
             }
             b'x' => {}
-            b'f' => {
-                let number = f32::from_le_bytes(array(bytes, format));
-                results.number(f64::from(number));
-            }
-            b'd' => {
-                let number = f64::from_le_bytes(array(bytes, format));
-                results.number(number);
-            }
+            b'f' => results.push(Part::Number(f64::from(f32::from_le_bytes(array(bytes, format))))),
+            b'd' => results.push(Part::Number(f64::from_le_bytes(array(bytes, format)))),
             b'c' => {
                 if size == 0 {
-                    let previous = results.previous();
-                    let previous = previous.ok_or_else(|| call.error("format 'c0' needs a previous size"))?;
-                    size = c_unsigned_long(previous) as usize;
-                    slice(call, results.data(), position, size)?;
+                    size = c_unsigned_long(results.previous(data).ok_or(Broken::NoSize)?) as usize;
+                    part(data, position, size)?;
                 }
-                results.part(position..position + size)?;
+                results.push(Part::Bytes(position, size));
             }
             b's' => {
-                let rest = results.data().get(position..).unwrap_or_default();
-                let len = rest.iter().position(|byte| *byte == 0);
-                let len = len.ok_or_else(|| call.error("unfinished string in data"))?;
-                results.part(position..position + len)?;
+                let rest = data.get(position..).unwrap_or_default();
+                (format.charge)(rest.len() / BYTES_PER_STEP)?;
+                let len = memchr::memchr(0, rest).ok_or(Broken::Unfinished)?;
+                results.push(Part::Bytes(position, len));
                 size = len + 1;
             }
             letter => format.control(letter)?,
         }
         position = position.wrapping_add(size);
     }
-    results.number(position as f64 + 1.0);
+    results.push(Part::Number(position as f64 + 1.0));
     Ok(())
 }
 
-/// The next `size` bytes of what is being unpacked.
-fn slice<'d>(call: &Call<'_>, data: &'d [u8], position: usize, size: usize) -> Done<&'d [u8]> {
-    let end = position.checked_add(size);
-    end.and_then(|end| data.get(position..end)).ok_or_else(|| call.bad(2, "data string too short").into())
+/// Where the next `size` bytes of what is being unpacked are.
+fn part(data: &[u8], position: usize, size: usize) -> Done<Range<usize>> {
+    let end = position.checked_add(size).filter(|end| *end <= data.len());
+    end.map(|end| position..end).ok_or(Broken::ShortData)
 }
 
-fn array<const N: usize>(bytes: &[u8], format: &Format<'_, '_>) -> [u8; N] {
+fn array<const N: usize>(bytes: &[u8], format: &Format<'_, impl Fn(usize) -> Checked>) -> [u8; N] {
     let mut array = [0; N];
     array.copy_from_slice(bytes);
     format.ordered(&mut array);
@@ -457,8 +447,7 @@ fn array<const N: usize>(bytes: &[u8], format: &Format<'_, '_>) -> [u8; N] {
 }
 
 fn integer(bytes: &[u8], is_big_endian: bool, is_signed: bool) -> f64 {
-    let add = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
-    let value = if is_big_endian { bytes.iter().fold(0, add) } else { bytes.iter().rev().fold(0, add) };
+    let value = word(bytes, is_big_endian);
     if !is_signed {
         return value as f64;
     }
@@ -468,20 +457,39 @@ fn integer(bytes: &[u8], is_big_endian: bool, is_signed: bool) -> f64 {
     value as i64 as f64
 }
 
+/// The lowest 64 bits of an integer.
+fn word(bytes: &[u8], is_big_endian: bool) -> u64 {
+    if let Ok(four) = <[u8; 4]>::try_from(bytes) {
+        return u64::from(if is_big_endian { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) });
+    }
+    let add = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
+    if is_big_endian { bytes.iter().fold(0, add) } else { bytes.iter().rev().fold(0, add) }
+}
+
 fn size(call: &Call<'_>) -> Result<f64> {
     let text = call.string(1)?;
     let letters = text.as_bytes();
-    let mut format = Format::new(call, &letters);
+    let size = sized(&mut Format::new(&letters, |steps| call.charge(steps)));
+    size.map(|size| size as f64).map_err(|broken| broken.said_by(call))
+}
+
+/// `size`; `None` where the argument is not as it should be.
+pub(super) fn size_shortly(arguments: &Arguments<'_>) -> Option<Part> {
+    let mut format = Format::new(arguments.text(1)?, |steps| arguments.meter.charge(steps));
+    sized(&mut format).ok().map(|size| Part::Number(size as f64))
+}
+
+fn sized(format: &mut Format<'_, impl Fn(usize) -> Checked>) -> Done<usize> {
     let mut position: usize = 0;
     while let Some(item) = format.next(position)? {
         position += usize::from(item.padding);
         match item.letter {
-            b's' => return Err(call.bad(1, "option 's' has no fixed size")),
-            b'c' if item.size == 0 => return Err(call.bad(1, "option 'c0' has no fixed size")),
+            b's' => return Err(Broken::NoFixedSize("s")),
+            b'c' if item.size == 0 => return Err(Broken::NoFixedSize("c0")),
             letter if !letter.is_ascii_alphanumeric() => format.control(letter)?,
             _ => {}
         }
         position = position.saturating_add(item.size as usize);
     }
-    Ok(position as f64)
+    Ok(position)
 }

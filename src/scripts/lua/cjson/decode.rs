@@ -7,9 +7,9 @@ use std::ffi::c_int;
 use mlua::{Result, Value};
 use smallvec::SmallVec;
 
-use super::super::auxiliary::{BYTES_PER_STEP, Call, Output, STACK_SLOTS_MAX};
+use super::super::auxiliary::{BYTES_PER_STEP, Call, Output, STACK_SLOTS_MAX, Sink};
 use super::super::budget::Unlimited;
-use super::super::stack::{self, Stack};
+use super::super::stack::{self, Part, Stack};
 use super::{Done, Refused, Settings, number};
 
 /// The value of the only argument.
@@ -45,6 +45,17 @@ pub(super) fn above<'l>(
     let lexer = Lexer { text, at: 0, start: 0, reads_invalid, unescaped: call.output() };
     let (charged, made, slots, open) = (0, 0, 1, SmallVec::new());
     Decoder { call, settings, lexer, stack, unlimited, charged, made, slots, open }.run()
+}
+
+/// A text or a number that is all there is, and written in the simplest way; `None` for anything else.
+pub(super) fn scalar(text: &[u8]) -> Option<Part> {
+    if let [b'"', inner @ .., b'"'] = text {
+        let is_plain = !inner.iter().any(|byte| matches!(byte, b'"' | b'\\' | 0));
+        return is_plain.then_some(Part::Bytes(1, inner.len()));
+    }
+    let (number, len) = number::few_digits(text)?;
+    let is_all = len == text.len() && (text[0] != b'0' || len == 1);
+    is_all.then_some(Part::Number(number))
 }
 
 /// A word of JSON.

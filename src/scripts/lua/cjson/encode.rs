@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use mlua::{Result, Value};
 use smallvec::SmallVec;
 
-use super::super::auxiliary::{Call, Output, STACK_SLOTS_MAX};
+use super::super::auxiliary::{Call, Output, STACK_SLOTS_MAX, Sink};
 use super::super::budget::Unlimited;
 use super::super::fault::Checked;
 use super::super::stack::{self, Kind, Stack};
@@ -252,8 +252,8 @@ impl Encoder<'_, '_, '_, '_> {
 /// Writes a text, with its quotes.
 ///
 /// # Errors
-/// As [`Output::push`].
-pub(super) fn string(out: &mut Output<'_>, text: &[u8]) -> Checked {
+/// As [`Sink::push`].
+pub(super) fn string(out: &mut impl Sink, text: &[u8]) -> Checked {
     let mut rest = text;
     let place_in = |text: &[u8]| text.iter().position(|byte| IS_ESCAPED[usize::from(*byte)]);
     let Some(mut place) = place_in(rest) else { return out.push_all([b"\"", text, b"\""]) };

@@ -14,12 +14,12 @@ use std::sync::Arc;
 use mlua::{Error, Lua, MultiValue, Result, Table, Value};
 use parking_lot::Mutex;
 
-use super::auxiliary::{Call, Library};
+use super::auxiliary::{BYTES_PER_STEP, Call, Library, Sink};
 use super::budget::Budget;
 use super::calls::Server;
 use super::fault::Stopped;
-use super::shortcuts::{TEXT_BYTES_MAX, short_text};
-use super::stack::Stack;
+use super::shortcuts::short_text;
+use super::stack::{Arguments, Part, Room, Stack};
 
 /// The table `cjson`, and its settings.
 pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<(Table, Arc<Mutex<Settings>>)> {
@@ -60,19 +60,17 @@ pub(super) fn encode_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> 
         return None;
     }
     let settings = &server.shared.json;
-    server.write(|call, out| match stack.bytes(1) {
-        // Nothing is set that texts are written by.
-        Some(text) => {
-            encode::string(out, text).ok().filter(|()| out.bytes().len() <= TEXT_BYTES_MAX)?;
-            let limit = call.lift_for(stack, out.bytes().len());
-            stack.push_bytes(out.bytes(), &limit);
-            Some(1)
-        }
-        None => {
-            stack.push_copy(1);
-            encode::above(call, &settings.lock(), stack, out, &call.lift()).ok().map(|()| 1)
-        }
+    server.write(|call, out| {
+        stack.push_copy(1);
+        encode::above(call, &settings.lock(), stack, out, &call.lift()).ok().map(|()| 1)
     })
+}
+
+/// `encode` of a text, which is written alike whatever is set, into the room; `None` where it is none, or too long for that.
+pub(super) fn encode_text(arguments: &Arguments<'_>, room: &mut Room) -> Option<()> {
+    let text = if arguments.len() == 1 { arguments.text(1)? } else { return None };
+    arguments.meter.charge(text.len() / BYTES_PER_STEP).ok()?;
+    encode::string(room, text).ok()
 }
 
 /// `decode`, in the same way.
@@ -85,6 +83,13 @@ pub(super) fn decode_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> 
         copy.push(short_text(stack, 1)?).ok()?;
         decode::above(call, &settings.lock(), copy.bytes(), stack, &call.lift()).ok().map(|()| 1)
     })
+}
+
+/// `decode` of a text or a number; `None` for anything else.
+pub(super) fn decode_scalar(arguments: &Arguments<'_>) -> Option<Part> {
+    let text = if arguments.len() == 1 { arguments.text(1)? } else { return None };
+    arguments.meter.charge(text.len() / BYTES_PER_STEP).ok()?;
+    decode::scalar(text)
 }
 
 /// Why a text or a value is refused.

@@ -68,7 +68,7 @@ fn unsigned(text: &[u8]) -> Option<(f64, usize)> {
 }
 
 /// A number that is nothing but so few digits that a double has room for each.
-fn few_digits(text: &[u8]) -> Option<(f64, usize)> {
+pub(super) fn few_digits(text: &[u8]) -> Option<(f64, usize)> {
     let len = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let goes_on = matches!(text.get(len), Some(b'.' | b'e' | b'E' | b'x' | b'X'));
     let number = || text[..len].iter().fold(0_u64, |number, digit| number * 10 + u64::from(digit - b'0'));

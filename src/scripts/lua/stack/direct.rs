@@ -5,37 +5,116 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use mlua::{Function, Lua, ffi, lua_State};
 
+use super::ROOM_OF_A_CALL;
 use super::native::{alone, push_callback};
+use super::port::{Port, shortened};
+use super::replace::replaced;
 use crate::scripts::lua::bit;
 use crate::scripts::lua::budget::Budget;
-use crate::scripts::lua::strings::{PARTS_MAX, Part, Parts, find_at_once, next_shortly, search_shortly};
+use crate::scripts::lua::fault::Checked;
+use crate::scripts::lua::strings::{find_at_once, next_shortly};
+
+/// A function in C that answers by itself, as long as nothing is unusual.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Direct(pub(super) ffi::lua_CFunction);
+
+impl Direct {
+    /// One that gives parts of one of its two texts; there may be a number, too. `None` where the function itself has to do
+    /// it.
+    pub(in super::super) const fn parts<F>(_: F) -> Self
+    where
+        F: for<'t> Fn([&'t [u8]; 2], Option<f64>, &Meter, &mut Parts) -> Option<&'t [u8]> + Copy,
+    {
+        Self(searched::<F>)
+    }
+
+    /// `find`, which is that, too, once it is not found at once.
+    pub(in super::super) const fn find<F>(_: F) -> Self
+    where
+        F: for<'t> Fn([&'t [u8]; 2], Option<f64>, &Meter, &mut Parts) -> Option<&'t [u8]> + Copy,
+    {
+        Self(found::<F>)
+    }
+
+    /// One that makes a text of its arguments, in room that it is given. `None` where the function itself has to do it.
+    pub(in super::super) const fn text<F>(_: F) -> Self
+    where
+        F: Fn(&Arguments<'_>, &mut Room) -> Option<()> + Copy,
+    {
+        Self(made::<F>)
+    }
+
+    /// `gsub` with a function or a table.
+    pub(in super::super) const GSUB: Self = Self(replaced);
+
+    /// One that gives one part of its first argument, or a number. `None` as for a text.
+    pub(in super::super) const fn part<F: Fn(&Arguments<'_>) -> Option<Part> + Copy>(_: F) -> Self {
+        Self(taken::<F>)
+    }
+
+    /// One that makes one word of another.
+    pub(in super::super) const fn word<F: Fn(u32) -> u32 + Copy>(_: F) -> Self {
+        Self(changed::<F>)
+    }
+
+    /// One that makes one word of two.
+    pub(in super::super) const fn words<F: Fn(u32, u32) -> u32 + Copy>(_: F) -> Self {
+        Self(combined::<F>)
+    }
+
+    /// One that makes one word of all that it is given.
+    pub(in super::super) const fn fold<F: Fn(u32, u32) -> u32 + Copy>(_: F) -> Self {
+        Self(folded::<F>)
+    }
+}
+
+/// A part of a text.
+#[derive(Clone, Copy)]
+pub(in super::super) enum Part {
+    /// Bytes of it, from there and so many.
+    Bytes(usize, usize),
+    /// A place in it, or what some of its bytes mean.
+    Number(f64),
+}
+
+/// Parts of a text, as long as they are few.
+pub(in super::super) type Parts = ArrayVec<Part, 64>;
+
+/// Room for a text that is made.
+pub(in super::super) type Room = ArrayVec<u8, { 8 * 1024 }>;
 
 /// What such a function has as its second upvalue; the first is that of the function itself.
-pub(super) struct Own<T> {
-    /// What the function has beside its arguments.
-    pub(super) with: T,
+pub(super) struct Own {
+    /// Who is charged; it lives as long as the state, see [`tick`](super::tick).
+    budget: *const Budget,
+    /// Who may shorten it, and by what number; a port lives as long as the state, too.
+    pub(super) served: Option<(*const Port, usize)>,
     /// The function itself, which finds its upvalue and its arguments as if it had been called.
     pub(super) slow: ffi::lua_CFunction,
 }
 
-impl<T: Copy> Own<T> {
-    /// A function of Lua that is `direct`, with `with`, and `slow` for what that leaves to it.
+impl Own {
+    /// A function of Lua that is `direct`, and `slow`, a function in Rust, for what that leaves.
     ///
     /// # Safety
-    /// `direct` looks for an `Own` of this kind.
+    /// What shortens it lives as long as the state.
     pub(super) unsafe fn make(
         lua: &Lua,
         slow: &Function,
-        with: T,
-        direct: ffi::lua_CFunction,
+        budget: &Arc<Budget>,
+        served: Option<(*const Port, usize)>,
+        Direct(direct): Direct,
     ) -> mlua::Result<Function> {
         // SAFETY: mlua has pushed the function and calls this under protection, onto room for what is pushed. What Lua has
         // made for an `Own` is large enough and aligned, is written before anybody looks, and needs no drop.
@@ -43,7 +122,7 @@ impl<T: Copy> Own<T> {
             lua.exec_raw::<Function>(slow, |state| {
                 let slow = push_callback(state, 1);
                 let own: *mut Self = ffi::lua_newuserdata(state, size_of::<Self>()).cast();
-                own.write(Self { with, slow });
+                own.write(Self { budget: Arc::as_ptr(budget), served, slow });
                 ffi::lua_pushcclosure(state, direct, 2);
                 alone(state);
             })
@@ -53,23 +132,80 @@ impl<T: Copy> Own<T> {
     /// That of the function that runs.
     ///
     /// # Safety
-    /// `state` is that of a function that `make` has made, with such an `Own`.
+    /// `state` is that of a function that `make` has made.
     pub(super) unsafe fn of<'s>(state: *mut lua_State) -> &'s Self {
         // SAFETY: `make` has put it there, and Lua keeps it while its function runs.
         unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(2)).cast() }
     }
+
+    /// Leaves it all to who may shorten it, and then to the function itself.
+    ///
+    /// # Safety
+    /// As for `of`, with the arguments as they were. An error of Lua passes this.
+    pub(super) unsafe fn leave(state: *mut lua_State) -> c_int {
+        // SAFETY: as the caller says.
+        unsafe {
+            let own = Self::of(state);
+            if own.served.is_some() { shortened(state) } else { (own.slow)(state) }
+        }
+    }
 }
 
-/// `find`, or `match`, which charges `budget`.
-pub(in super::super) fn search(
+/// A function of Lua that is `direct`, and `slow`, a function in Rust, for what that leaves.
+pub(in super::super) fn direct(
     lua: &Lua,
     slow: &Function,
     budget: &Arc<Budget>,
-    is_find: bool,
+    direct: Direct,
 ) -> mlua::Result<Function> {
-    let direct = if is_find { found } else { searched::<false> };
-    // SAFETY: that is what it looks for. The budget lives as long as the state, see [`tick`](super::tick).
-    unsafe { Own::<*const Budget>::make(lua, slow, Arc::as_ptr(budget), direct) }
+    // SAFETY: nobody shortens it.
+    unsafe { Own::make(lua, slow, budget, None, direct) }
+}
+
+/// What a function charges its work to, which is only looked for when there is some.
+pub(in super::super) struct Meter(pub(super) *mut lua_State);
+
+impl Meter {
+    /// As [`Budget::charge`].
+    pub(in super::super) fn charge(&self, steps: usize) -> Checked {
+        if steps == 0 {
+            return Ok(());
+        }
+        // SAFETY: it belongs to a function of `Own::make` that runs.
+        unsafe { (*Own::of(self.0).budget).charge(steps) }
+    }
+}
+
+/// The arguments of a function, which stay as they are.
+pub(in super::super) struct Arguments<'s> {
+    /// What the function charges its work to.
+    pub(in super::super) meter: Meter,
+    len: c_int,
+    values: PhantomData<&'s [u8]>,
+}
+
+impl<'s> Arguments<'s> {
+    /// How many there are.
+    pub(in super::super) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Argument `at`, from 1, if it is a string; a number is none.
+    pub(in super::super) fn text(&self, at: usize) -> Option<&'s [u8]> {
+        let (at, state) = (self.place(at)?, self.meter.0);
+        // SAFETY: there is such an argument, and it stays where it is while the function runs. A string is not converted.
+        unsafe { if ffi::lua_type(state, at) == ffi::LUA_TSTRING { bytes(state, at) } else { None } }
+    }
+
+    /// Argument `at`, from 1, if it is a number, or a text that reads as one.
+    pub(in super::super) fn number(&self, at: usize) -> Option<f64> {
+        // SAFETY: there is such an argument.
+        self.place(at).and_then(|at| unsafe { number(self.meter.0, at) })
+    }
+
+    fn place(&self, at: usize) -> Option<c_int> {
+        c_int::try_from(at).ok().filter(|at| (1..=self.len).contains(at))
+    }
 }
 
 /// `gmatch`: a function that makes, of a text and what is looked for there, a function that gives the next of it each time.
@@ -81,11 +217,11 @@ pub(in super::super) fn iterator(
     step: &Function,
     budget: &Arc<Budget>,
 ) -> mlua::Result<Function> {
-    // SAFETY: that is what they look for, as above. What is pushed has room.
+    // SAFETY: what is pushed has room.
     unsafe {
-        let stepping = Own::<*const Budget>::make(lua, step, Arc::as_ptr(budget), stepping)?;
-        let making = Own::make(lua, slow, (), making)?;
-        lua.exec_raw::<Function>((making, stepping), |state| {
+        let [making, stepping] = [(slow, making as ffi::lua_CFunction), (step, stepping)]
+            .map(|(slow, function)| direct(lua, slow, budget, Direct(function)));
+        lua.exec_raw::<Function>((making?, stepping?), |state| {
             // Each has two upvalues, of which the maker has four then.
             for function in [1, 2] {
                 for upvalue in [1, 2] {
@@ -98,22 +234,25 @@ pub(in super::super) fn iterator(
     }
 }
 
-/// A function that makes one word of two.
-pub(in super::super) fn words<C: Fn(u32, u32) -> u32 + Copy>(
-    lua: &Lua,
-    slow: &Function,
-    combine: C,
-) -> mlua::Result<Function> {
-    // SAFETY: that is what it looks for.
-    unsafe { Own::<C>::make(lua, slow, combine, combined::<C>) }
+/// What is called `F`, which is in no place in particular.
+///
+/// # Safety
+/// There is one that may be copied.
+unsafe fn known<F: Copy>() -> F {
+    const { assert!(size_of::<F>() == 0, "nothing has to be looked up to call it") };
+    // SAFETY: as the caller says; of no bytes all are there.
+    unsafe { NonNull::<F>::dangling().read() }
 }
 
 /// `find` of two texts that are searched at once.
-unsafe extern "C-unwind" fn found(state: *mut lua_State) -> c_int {
+unsafe extern "C-unwind" fn found<F>(state: *mut lua_State) -> c_int
+where
+    F: for<'t> Fn([&'t [u8]; 2], Option<f64>, &Meter, &mut Parts) -> Option<&'t [u8]> + Copy,
+{
     // SAFETY: Lua calls this, with the upvalues of `make` and room for two values.
     unsafe {
         if ffi::lua_gettop(state) == 2
-            && let (Some(subject), Some(pattern)) = (text(state, 1), text(state, 2))
+            && let (Some(subject), Some(pattern)) = (bytes(state, 1), bytes(state, 2))
             && let Some(place) = find_at_once(subject, pattern)
         {
             let Some(place) = place else {
@@ -124,32 +263,96 @@ unsafe extern "C-unwind" fn found(state: *mut lua_State) -> c_int {
             ffi::lua_pushnumber(state, (place + pattern.len()) as f64);
             return 2;
         }
-        searched::<true>(state)
+        searched::<F>(state)
     }
 }
 
-unsafe extern "C-unwind" fn searched<const IS_FIND: bool>(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalues of `make` and room for twenty values: three are arguments at most, and so
-    // many more as are pushed at most. The texts are on the stack until this returns. Nothing here has a destructor when
-    // Lua makes a string, which may raise an error.
+unsafe extern "C-unwind" fn searched<F>(state: *mut lua_State) -> c_int
+where
+    F: for<'t> Fn([&'t [u8]; 2], Option<f64>, &Meter, &mut Parts) -> Option<&'t [u8]> + Copy,
+{
+    // SAFETY: Lua calls this, with the upvalues of `make`. There is an `F`. The texts are on the stack until this returns.
+    // Nothing here has a destructor when Lua makes a string, which may raise an error.
     unsafe {
-        let own = Own::<*const Budget>::of(state);
-        let first = match ffi::lua_gettop(state) {
-            2 => Some(1.0),
-            3 => number(state, 3),
+        let third = match ffi::lua_gettop(state) {
+            2 => Some(None),
+            3 => number(state, 3).map(Some),
             _ => None,
         };
-        let (Some(subject), Some(pattern), Some(first)) = (text(state, 1), text(state, 2), first) else {
-            return (own.slow)(state);
+        let (Some(first), Some(second), Some(third)) = (bytes(state, 1), bytes(state, 2), third) else {
+            return Own::leave(state);
         };
-        let mut parts = NONE;
-        let budget = &*own.with;
-        let search = || search_shortly(subject, pattern, first as i64, IS_FIND, budget, &mut parts);
-        match caught(budget, search) {
-            Some(len) => push(state, subject, &parts[..len]),
-            None => (own.slow)(state),
+        let mut parts = ManuallyDrop::new(Parts::new());
+        match caught(state, || known::<F>()([first, second], third, &Meter(state), &mut parts)) {
+            Some(text) => push(state, text, &parts),
+            None => Own::leave(state),
         }
     }
+}
+
+unsafe extern "C-unwind" fn made<F>(state: *mut lua_State) -> c_int
+where
+    F: Fn(&Arguments<'_>, &mut Room) -> Option<()> + Copy,
+{
+    // SAFETY: Lua calls this, with the upvalues of `make` and room for a value. There is an `F`. Nothing here has a
+    // destructor when Lua makes a string, which may raise an error.
+    unsafe {
+        let mut room = ManuallyDrop::new(Room::new());
+        let arguments = Arguments { meter: Meter(state), len: ffi::lua_gettop(state), values: PhantomData };
+        if caught(state, || known::<F>()(&arguments, &mut room)).is_none() {
+            return Own::leave(state);
+        }
+        ffi::lua_pushlstring_(state, room.as_ptr().cast(), room.len());
+        1
+    }
+}
+
+unsafe extern "C-unwind" fn taken<F: Fn(&Arguments<'_>) -> Option<Part> + Copy>(
+    state: *mut lua_State,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let arguments = Arguments { meter: Meter(state), len: ffi::lua_gettop(state), values: PhantomData };
+        match caught(state, || known::<F>()(&arguments)) {
+            Some(part) => push(state, arguments.text(1).unwrap_or_default(), &[part]),
+            None => Own::leave(state),
+        }
+    }
+}
+
+unsafe extern "C-unwind" fn changed<F: Fn(u32) -> u32 + Copy>(state: *mut lua_State) -> c_int {
+    // SAFETY: Lua calls this, with the upvalues of `make` and room for a value. There is an `F`.
+    unsafe {
+        let Some(number) = number(state, 1) else { return Own::leave(state) };
+        ffi::lua_pushnumber(state, bit::signed(known::<F>()(bit::low_word(number))));
+    }
+    1
+}
+
+unsafe extern "C-unwind" fn combined<F: Fn(u32, u32) -> u32 + Copy>(state: *mut lua_State) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let (Some(left), Some(right)) = (number(state, 1), number(state, 2)) else {
+            return Own::leave(state);
+        };
+        let word = known::<F>()(bit::low_word(left), bit::low_word(right));
+        ffi::lua_pushnumber(state, bit::signed(word));
+    }
+    1
+}
+
+unsafe extern "C-unwind" fn folded<F: Fn(u32, u32) -> u32 + Copy>(state: *mut lua_State) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let Some(first) = number(state, 1) else { return Own::leave(state) };
+        let mut word = bit::low_word(first);
+        for at in 2..=ffi::lua_gettop(state) {
+            let Some(next) = number(state, at) else { return Own::leave(state) };
+            word = known::<F>()(word, bit::low_word(next));
+        }
+        ffi::lua_pushnumber(state, bit::signed(word));
+    }
+    1
 }
 
 /// Upvalues: those of `make`, and the two for [`stepping`].
@@ -158,7 +361,7 @@ unsafe extern "C-unwind" fn making(state: *mut lua_State) -> c_int {
     unsafe {
         let is_text = |at| ffi::lua_type(state, at) == ffi::LUA_TSTRING;
         if ffi::lua_gettop(state) != 2 || !is_text(1) || !is_text(2) {
-            return (Own::<()>::of(state).slow)(state);
+            return Own::leave(state);
         }
         for place in [ffi::lua_upvalueindex(3), ffi::lua_upvalueindex(4), 1, 2] {
             ffi::lua_pushvalue(state, place);
@@ -177,50 +380,54 @@ unsafe extern "C-unwind" fn stepping(state: *mut lua_State) -> c_int {
     // SAFETY: Lua calls this, with the upvalues that `making` gave it and room for what is pushed; it keeps the texts.
     unsafe {
         let [subject_at, pattern_at, start_at] = [3, 4, 5].map(ffi::lua_upvalueindex);
-        let own = Own::<*const Budget>::of(state);
-        let (Some(subject), Some(pattern)) = (text(state, subject_at), text(state, pattern_at)) else {
+        let (Some(subject), Some(pattern)) = (bytes(state, subject_at), bytes(state, pattern_at)) else {
             return 0;
         };
-        let (start, mut parts) = (ffi::lua_tonumber(state, start_at) as usize, NONE);
-        let budget = &*own.with;
-        if let Some((len, end)) = caught(budget, || next_shortly(subject, pattern, start, budget, &mut parts))
-        {
+        let (start, mut parts) =
+            (ffi::lua_tonumber(state, start_at) as usize, ManuallyDrop::new(Parts::new()));
+        let next = || next_shortly([subject, pattern], start, &Meter(state), &mut parts);
+        if let Some(end) = caught(state, next) {
             ffi::lua_pushnumber(state, end as f64);
             ffi::lua_replace(state, start_at);
-            return push(state, subject, &parts[..len]);
+            return push(state, subject, &parts);
         }
         ffi::lua_settop(state, 0);
         for place in PLACE {
             ffi::lua_pushvalue(state, ffi::lua_upvalueindex(place));
         }
-        let results = (own.slow)(state);
+        let results = Own::leave(state);
         ffi::lua_replace(state, start_at);
         results - 1
     }
 }
 
 /// What `body` says, which panics in the middle of Lua otherwise.
-fn caught<R>(budget: &Budget, body: impl FnOnce() -> Option<R>) -> Option<R> {
+///
+/// # Safety
+/// As for [`Own::of`].
+pub(super) unsafe fn caught<R>(state: *mut lua_State, body: impl FnOnce() -> Option<R>) -> Option<R> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
-        budget.pass_on(panic);
+        // SAFETY: as the caller says.
+        unsafe { (*Own::of(state).budget).pass_on(panic) };
         None
     })
 }
 
-/// No parts yet.
-const NONE: Parts = [Part::Number(0.0); PARTS_MAX];
-
 /// Pushes parts of a text, or nil for none: how many values.
 ///
 /// # Safety
-/// They are parts of it, the text stays where it is, and there is room. An error of Lua passes this.
-unsafe fn push(state: *mut lua_State, text: &[u8], parts: &[Part]) -> c_int {
-    // SAFETY: as the caller says.
+/// They are parts of it, the text stays where it is, and there is room for twenty values less three. An error of Lua passes
+/// this.
+pub(super) unsafe fn push(state: *mut lua_State, text: &[u8], parts: &[Part]) -> c_int {
+    // SAFETY: as the caller says; more room is made for more.
     unsafe {
+        if parts.len() > ROOM_OF_A_CALL as usize - 3 {
+            ffi::luaL_checkstack(state, parts.len() as c_int, c"too many results".as_ptr());
+        }
         for part in parts {
             match *part {
                 Part::Bytes(start, len) => {
-                    ffi::lua_pushlstring_(state, text.as_ptr().add(start as usize).cast(), len as usize);
+                    ffi::lua_pushlstring_(state, text.as_ptr().add(start).cast(), len);
                 }
                 Part::Number(number) => ffi::lua_pushnumber(state, number),
             }
@@ -232,28 +439,11 @@ unsafe fn push(state: *mut lua_State, text: &[u8], parts: &[Part]) -> c_int {
     parts.len().max(1) as c_int
 }
 
-unsafe extern "C-unwind" fn combined<C: Fn(u32, u32) -> u32 + Copy>(state: *mut lua_State) -> c_int {
-    const { assert!(size_of::<C>() == 0, "nothing has to be looked up to call it") };
-    // SAFETY: Lua calls this, with the upvalues of `make` and room for a value. There is a `C`, it is in no place in
-    // particular, and may be copied.
-    unsafe {
-        if ffi::lua_gettop(state) == 2
-            && let (Some(left), Some(right)) = (number(state, 1), number(state, 2))
-        {
-            let combine = NonNull::<C>::dangling().read();
-            let word = combine(bit::low_word(left), bit::low_word(right));
-            ffi::lua_pushnumber(state, bit::signed(word));
-            return 1;
-        }
-        (Own::<C>::of(state).slow)(state)
-    }
-}
-
 /// The argument as a number, if it is one or a text that reads as one.
 ///
 /// # Safety
 /// There is such a place.
-unsafe fn number(state: *mut lua_State, at: c_int) -> Option<f64> {
+pub(super) unsafe fn number(state: *mut lua_State, at: c_int) -> Option<f64> {
     // SAFETY: as the caller says. Only what is zero may be no number.
     unsafe {
         let number = ffi::lua_tonumber(state, at);
@@ -265,7 +455,7 @@ unsafe fn number(state: *mut lua_State, at: c_int) -> Option<f64> {
 ///
 /// # Safety
 /// There is such a place, and it keeps its value while the text is used.
-unsafe fn text<'s>(state: *mut lua_State, at: c_int) -> Option<&'s [u8]> {
+pub(super) unsafe fn bytes<'s>(state: *mut lua_State, at: c_int) -> Option<&'s [u8]> {
     let mut len = 0;
     // SAFETY: as the caller says. The text of a number may raise an error, when nothing here has a destructor.
     unsafe {

@@ -6,18 +6,30 @@
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::ptr;
+use std::slice;
 
 use mlua::{Function, Lua, ffi, lua_State};
 
-/// A function of Lua that is `own`, Lua's, for tables without a metatable, and `ours` for those with one. What is no table
-/// is `own`'s to refuse. Where there is a number of `few` elements, `ours` has tables of more, too, and whatever has a
+use crate::scripts::lua::fault::is_of_a_script;
+
+/// A function of Lua that is `own`, Lua's of that name, for tables without a metatable, and `ours` for those with one. What
+/// is no table is `own`'s to refuse. With `sort`, `ours` has tables of more than a few elements, too, and whatever has a
 /// function in C as its second argument.
 pub(in super::super) fn for_plain_tables(
     lua: &Lua,
+    name: &str,
     own: &Function,
     ours: &Function,
-    few: Option<u32>,
 ) -> mlua::Result<Function> {
+    let function = match name {
+        "getmetatable" => plain_getmetatable,
+        "next" => plain_next,
+        "pairs" => plain_pairs,
+        "rawget" => plain_rawget,
+        "rawset" => plain_rawset,
+        "sort" => plain_sort,
+        _ => plainly,
+    };
     // SAFETY: mlua has pushed both and calls this under protection, onto room for what is pushed. The closure has the only
     // upvalue that a function of Lua's has, if it has one, in the same place, so that it may become that function.
     unsafe {
@@ -27,8 +39,7 @@ pub(in super::super) fn for_plain_tables(
             }
             ffi::lua_pushvalue(state, 2);
             push_address(state, 1);
-            ffi::lua_pushinteger(state, few.map_or(ANY, |few| few as ffi::lua_Integer));
-            ffi::lua_pushcclosure(state, plainly, 4);
+            ffi::lua_pushcclosure(state, function, 3);
             alone(state);
         })
     }
@@ -75,9 +86,6 @@ unsafe fn become_upvalue(state: *mut lua_State, at: c_int) -> c_int {
     }
 }
 
-/// In the place of a number of elements: any.
-const ANY: ffi::lua_Integer = -1;
-
 /// Leaves the value on top alone.
 ///
 /// # Safety
@@ -90,19 +98,35 @@ pub(super) unsafe fn alone(state: *mut lua_State) {
     }
 }
 
-unsafe extern "C-unwind" fn plainly(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalues that it was made with: the second is a function, the third the address of one
-    // in C that finds its own upvalue and its arguments as if it had been called itself.
+/// Whether the first argument is a table without a metatable.
+///
+/// # Safety
+/// `state` is that of a function of Lua in C that has just been called.
+unsafe fn is_plain(state: *mut lua_State) -> bool {
+    // SAFETY: as the caller says. Where there is a metatable, there is room for it.
     unsafe {
-        let (top, few) = (ffi::lua_gettop(state), ffi::lua_tointeger(state, ffi::lua_upvalueindex(4)));
-        let is_few = || few == ANY || ffi::lua_objlen(state, 1) as ffi::lua_Integer <= few;
-        let is_odd = || few != ANY && ffi::lua_iscfunction(state, 2) != 0;
-        let is_plain = || ffi::lua_getmetatable(state, 1) == 0 && is_few() && !is_odd();
-        if ffi::lua_type(state, 1) != ffi::LUA_TTABLE || is_plain() {
+        if ffi::lua_type(state, 1) != ffi::LUA_TTABLE {
+            return false;
+        }
+        let has_metatable = ffi::lua_getmetatable(state, 1) != 0;
+        if has_metatable {
+            ffi::lua_settop(state, -2);
+        }
+        !has_metatable
+    }
+}
+
+/// Becomes Lua's own function, or calls ours in its place.
+///
+/// # Safety
+/// `state` is that of a function of `for_plain_tables` that has just been called. An error of Lua passes this.
+unsafe fn resolve(state: *mut lua_State, is_own: bool) -> c_int {
+    // SAFETY: as the caller says: the second upvalue is a function, the third the address of one in C that finds its own
+    // upvalue and its arguments as if it had been called itself.
+    unsafe {
+        if is_own {
             return become_upvalue(state, 3);
         }
-        // Without the metatable.
-        ffi::lua_settop(state, top);
         ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
         ffi::lua_insert(state, 1);
         ffi::lua_call(state, ffi::lua_gettop(state) - 1, ffi::LUA_MULTRET);
@@ -110,23 +134,178 @@ unsafe extern "C-unwind" fn plainly(state: *mut lua_State) -> c_int {
     }
 }
 
+unsafe extern "C-unwind" fn plainly(state: *mut lua_State) -> c_int {
+    // SAFETY: Lua calls this, with the upvalues of `for_plain_tables`.
+    unsafe { resolve(state, ffi::lua_type(state, 1) != ffi::LUA_TTABLE || is_plain(state)) }
+}
+
+unsafe extern "C-unwind" fn plain_sort(state: *mut lua_State) -> c_int {
+    // SAFETY: as above. The length of a table is that of its elements.
+    unsafe {
+        let is_easy = || ffi::lua_objlen(state, 1) <= FEW && ffi::lua_iscfunction(state, 2) == 0;
+        resolve(state, ffi::lua_type(state, 1) != ffi::LUA_TTABLE || is_plain(state) && is_easy())
+    }
+}
+
+/// Elements that Lua's own sort compares in no time, even if it takes a quadratic number of steps.
+const FEW: usize = 500;
+
+unsafe extern "C-unwind" fn plain_getmetatable(state: *mut lua_State) -> c_int {
+    // SAFETY: Lua calls this, with the upvalues of `for_plain_tables` and room for a value.
+    unsafe {
+        if !is_plain(state) {
+            return plainly(state);
+        }
+        ffi::lua_pushnil(state);
+        1
+    }
+}
+
+unsafe extern "C-unwind" fn plain_next(state: *mut lua_State) -> c_int {
+    // SAFETY: as above; a key that the table does not have is an error of Lua, when nothing is left to be dropped.
+    unsafe {
+        if !is_plain(state) {
+            return plainly(state);
+        }
+        ffi::lua_settop(state, 2);
+        if ffi::lua_next(state, 1) != 0 {
+            return 2;
+        }
+        ffi::lua_pushnil(state);
+        1
+    }
+}
+
+unsafe extern "C-unwind" fn plain_pairs(state: *mut lua_State) -> c_int {
+    // SAFETY: as above; the first upvalue is that of Lua's own function, which is `next`.
+    unsafe {
+        if !is_plain(state) {
+            return plainly(state);
+        }
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(1));
+        ffi::lua_pushvalue(state, 1);
+        ffi::lua_pushnil(state);
+        3
+    }
+}
+
+unsafe extern "C-unwind" fn plain_rawget(state: *mut lua_State) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        if ffi::lua_gettop(state) != 2 || !is_plain(state) {
+            return plainly(state);
+        }
+        ffi::lua_rawget_(state, 1);
+        1
+    }
+}
+
+unsafe extern "C-unwind" fn plain_rawset(state: *mut lua_State) -> c_int {
+    // SAFETY: as above; a key that no table can have is an error of Lua.
+    unsafe {
+        if ffi::lua_gettop(state) != 3 || !is_plain(state) {
+            return plainly(state);
+        }
+        ffi::lua_rawset(state, 1);
+        1
+    }
+}
+
 /// `pcall`: what the error is that a script sees, `caught` says, which raises again what no script may catch.
 pub(in super::super) fn pcall(lua: &Lua, caught: &Function) -> mlua::Result<Function> {
-    // SAFETY: as above.
+    // SAFETY: mlua has pushed the function and calls this under protection.
     unsafe { lua.exec_raw::<Function>(caught, |state| ffi::lua_pushcclosure(state, protected, 1)) }
 }
 
+/// `xpcall`: the handler gets what `passed` makes of an error, which raises again what no script may catch.
+pub(in super::super) fn xpcall(lua: &Lua, passed: &Function) -> mlua::Result<Function> {
+    // SAFETY: as above.
+    unsafe { lua.exec_raw::<Function>(passed, |state| ffi::lua_pushcclosure(state, handled, 1)) }
+}
+
 unsafe extern "C-unwind" fn protected(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalue that it was made with, a function. There is room for it beside an error, and
-    // room is made beside results.
+    // SAFETY: Lua calls this, with the upvalue that it was made with, a function.
     unsafe {
         ffi::luaL_checkany(state, 1);
         let status = ffi::lua_pcall(state, ffi::lua_gettop(state) - 1, ffi::LUA_MULTRET, 0);
-        if status != ffi::LUA_OK {
-            ffi::lua_pushvalue(state, ffi::lua_upvalueindex(1));
-            ffi::lua_insert(state, 1);
-            ffi::lua_call(state, 1, 1);
+        if status != ffi::LUA_OK && !is_as_seen(state) {
+            pass(state);
         }
+        settle(state, status)
+    }
+}
+
+unsafe extern "C-unwind" fn handled(state: *mut lua_State) -> c_int {
+    // SAFETY: as above. There is room for what is pushed.
+    unsafe {
+        ffi::luaL_checkany(state, 2);
+        ffi::lua_settop(state, 2);
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(1));
+        ffi::lua_insert(state, 2);
+        ffi::lua_pushcclosure(state, handling, 2);
+        ffi::lua_insert(state, 1);
+        let status = ffi::lua_pcall(state, 0, ffi::LUA_MULTRET, 1);
+        ffi::lua_remove(state, 1);
+        if status != ffi::LUA_OK {
+            // What the handler itself has failed of.
+            pass(state);
+        }
+        settle(state, status)
+    }
+}
+
+/// Upvalues: `passed`, and the handler.
+unsafe extern "C-unwind" fn handling(state: *mut lua_State) -> c_int {
+    // SAFETY: Lua calls this with an error, and with room for what is pushed.
+    unsafe {
+        ffi::lua_settop(state, 1);
+        pass(state);
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
+        ffi::lua_insert(state, 1);
+        ffi::lua_call(state, 1, 1);
+        1
+    }
+}
+
+/// Whether an error is what a script sees of it: surely none of ours, and none that ends it.
+///
+/// # Safety
+/// It is on top.
+unsafe fn is_as_seen(state: *mut lua_State) -> bool {
+    // SAFETY: as the caller says; a string is not converted.
+    unsafe {
+        match ffi::lua_type(state, -1) {
+            ffi::LUA_TBOOLEAN | ffi::LUA_TNUMBER | ffi::LUA_TFUNCTION => true,
+            ffi::LUA_TSTRING => {
+                let mut len = 0;
+                let start = ffi::lua_tolstring(state, -1, &mut len);
+                is_of_a_script(slice::from_raw_parts(start.cast(), len))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Puts what the first upvalue makes of the value on top in its place.
+///
+/// # Safety
+/// The upvalue is a function, and there is room for it. An error of Lua passes this.
+unsafe fn pass(state: *mut lua_State) {
+    // SAFETY: as the caller says.
+    unsafe {
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(1));
+        ffi::lua_insert(state, -2);
+        ffi::lua_call(state, 1, 1);
+    }
+}
+
+/// Puts below all results, or below the error, whether there was none: how many values there are.
+///
+/// # Safety
+/// They are all that is on the stack. An error of Lua passes this.
+unsafe fn settle(state: *mut lua_State, status: c_int) -> c_int {
+    // SAFETY: as the caller says; room is made beside results.
+    unsafe {
         ffi::luaL_checkstack(state, 1, c"too many results".as_ptr());
         ffi::lua_pushboolean(state, c_int::from(status == ffi::LUA_OK));
         ffi::lua_insert(state, 1);

@@ -14,11 +14,9 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use mlua::{Function, Lua, ffi, lua_State};
 use parking_lot::Mutex;
 
-use super::Stack;
-use super::direct::Own;
-
-/// Values that a function finds room for when Lua calls it.
-const ROOM_OF_A_CALL: c_int = ffi::LUA_MINSTACK;
+use super::direct::{Direct, Own};
+use super::{ROOM_OF_A_CALL, Stack};
+use crate::scripts::lua::budget::Budget;
 
 /// Who answers when a script calls.
 pub(in super::super) trait Called {
@@ -88,15 +86,17 @@ impl Port {
     }
 
     /// A function of Lua that does what `slow` does, another in Rust, in a shorter way where [`Called::shorten`] does so
-    /// for `number`.
+    /// for `number`, and before by itself, if it can.
     pub(in super::super) fn shortened(
         &self,
         lua: &Lua,
         slow: &Function,
+        budget: &Arc<Budget>,
         number: usize,
+        direct: Option<Direct>,
     ) -> mlua::Result<Function> {
-        // SAFETY: that is what it looks for. Installed keeps the port.
-        unsafe { Own::<Shortened>::make(lua, slow, Shortened { port: self, number }, shortened) }
+        // SAFETY: Installed keeps the port.
+        unsafe { Own::make(lua, slow, budget, Some((self, number)), direct.unwrap_or(Direct(shortened))) }
     }
 
     /// That of the function that runs, one of the two.
@@ -188,21 +188,15 @@ unsafe extern "C-unwind" fn returning(state: *mut lua_State) -> c_int {
     }
 }
 
-/// Who shortens a library function, by what number.
-#[derive(Clone, Copy)]
-struct Shortened {
-    port: *const Port,
-    number: usize,
-}
-
 /// A library function that may be shortened.
-unsafe extern "C-unwind" fn shortened(state: *mut lua_State) -> c_int {
+pub(super) unsafe extern "C-unwind" fn shortened(state: *mut lua_State) -> c_int {
     // SAFETY: Lua calls this, with the upvalues that `make` gave it. To take values from the stack takes no memory.
     unsafe {
-        let Own { with, slow } = Own::<Shortened>::of(state);
-        let results = (*with.port).answer(state, |called, stack| {
+        let own = Own::of(state);
+        let Some((port, number)) = own.served else { return (own.slow)(state) };
+        let results = (*port).answer(state, |called, stack| {
             let top = stack.top;
-            let results = called.shorten(with.number, stack);
+            let results = called.shorten(number, stack);
             match results {
                 Some(count) => assert!((0..=stack.top).contains(&count), "they are there"),
                 None => stack.truncate(top),
@@ -211,7 +205,7 @@ unsafe extern "C-unwind" fn shortened(state: *mut lua_State) -> c_int {
         });
         match results {
             Some(Some(results)) => results,
-            Some(None) | None => slow(state),
+            Some(None) | None => (own.slow)(state),
         }
     }
 }
