@@ -1,4 +1,5 @@
-//! bit, struct, cjson and cmsgpack under random values: by EVAL on redlatch and on a real Redis, the same bytes.
+//! bit, struct, cjson, cmsgpack, searches and what catches errors, under random values: by EVAL on redlatch and on a real Redis,
+//! the same bytes.
 //!
 //! Belongs here  what no transcript of the four libraries thought of.
 //! Real server   where `REDLATCH_REDIS_SERVER` names its program; without it the runs say that they were skipped.
@@ -30,6 +31,7 @@ local function spell(value, depth)
     local kind = type(value)
     if kind == 'number' then return string.format('%.17g', value) end
     if kind == 'string' then return #value .. ':' .. value end
+    if kind == 'function' then return kind end
     if kind ~= 'table' then return tostring(value) end
     if depth > 30 then return 'deep' end
     local items = {}
@@ -118,4 +120,14 @@ fn cmsgpack_packs_as_in_redis() {
 #[test]
 fn cmsgpack_unpacks_as_in_redis() {
     compare(cases::pack_in);
+}
+
+#[test]
+fn what_is_searched_is_found_and_replaced_as_in_redis() {
+    compare(cases::searches);
+}
+
+#[test]
+fn what_is_raised_is_caught_as_in_redis() {
+    compare(cases::basics);
 }

@@ -376,3 +376,139 @@ pub(crate) fn pack_in(dice: &mut Dice) -> Case {
     };
     Case { code, args: vec![data] }
 }
+
+const TEXTS: &[&str] = &[
+    "''",
+    "'a'",
+    "'hello world'",
+    "'key:123:456'",
+    "'a,b,,c'",
+    "'%1 %% \\0 x'",
+    "('ab'):rep(40)",
+    "('x'):rep(700)",
+    "12.5",
+    "ARGV[1]",
+];
+const PATTERNS: &[&str] = &[
+    "''",
+    "'l'",
+    "'.'",
+    "'%w+'",
+    "'^%w'",
+    "'(%d)(%d*)'",
+    "'()'",
+    "'x*'",
+    "'(a)(b)'",
+    "'[^,]*'",
+    "'$'",
+    "'%s*$'",
+    "'(.-)%s'",
+    "'%b()'",
+    "'%f[%w]'",
+    "'[a'",
+    "'%'",
+    "'('",
+    "')'",
+    "'a\\0b'",
+    "ARGV[2]",
+    "7",
+];
+const REPLACEMENTS: &[&str] = &[
+    "''",
+    "'<%0>'",
+    "'%1'",
+    "'%2'",
+    "'%'",
+    "5",
+    "{}",
+    "{l = 'L', x = 1, a = false, ['12'] = true}",
+    "{h = {}}",
+    "setmetatable({}, {__index = function(_, key) return key .. key end})",
+    "function(...) return select('#', ...) end",
+    "function(all, second) return second end",
+    "function(found) return ('<'):rep(30) .. found end",
+    "function() end",
+    "function() return {} end",
+    "function(found) error('no ' .. found) end",
+    "function(found) error({found}) end",
+    "function(found) return (found:gsub('%w', {l = '1'})) end",
+    "function(found) return redis.call('echo', found) end",
+    "string.upper",
+    "nil",
+    "true",
+];
+
+/// A search, or what is made of what it finds.
+pub(crate) fn searches(dice: &mut Dice) -> Case {
+    let (text, pattern) = (dice.pick(TEXTS), dice.pick(PATTERNS));
+    let start = if dice.one_in(3) { format!(", {}", number(dice)) } else { String::new() };
+    let code = match dice.below(8) {
+        0 => format!("return string.find({text}, {pattern}{start})"),
+        1 => format!("return string.match({text}, {pattern}{start})"),
+        2 => format!(
+            "local t = {{}} for a, b in string.gmatch({text}, {pattern}) do t[#t + 1] = {{a, b}} end return t"
+        ),
+        3 => format!("return string.rep({text}, {})", dice.below(40)),
+        _ => format!("return string.gsub({text}, {pattern}, {}{start})", dice.pick(REPLACEMENTS)),
+    };
+    Case { code, args: vec![bytes(dice, 12), b"l".to_vec()] }
+}
+
+const RAISED: &[&str] = &[
+    "error('text')",
+    "error('text', 0)",
+    "error('text', 2)",
+    "error({err = 'ERR a reply'})",
+    "error({'a table'})",
+    "error(nil)",
+    "error(12)",
+    "error(false)",
+    "error(nil, 2)",
+    "redis.call('get')",
+    "redis.call('incr', 'KEY', 1)",
+    "local t = nil; return t.x",
+    "return 1, nil, 'three'",
+    "return ('x'):rep(3, 4), #ARGV",
+    "string.rep()",
+    "('x'):gsub('x', function() error('inner') end)",
+    "pcall(error, 'x') return pcall(error)",
+    "return xpcall(error, function(found) return {found} end)",
+];
+const TABLES: &[&str] = &[
+    "{}",
+    "{1, 2, 3}",
+    "{a = 1}",
+    "setmetatable({}, {__index = {a = 5}, __metatable = 'shown'})",
+    "setmetatable({7}, {__newindex = function() error('set') end})",
+    "'text'",
+    "5",
+    "nil",
+];
+
+/// What is caught, and what looks into tables.
+pub(crate) fn basics(dice: &mut Dice) -> Case {
+    let (raised, table) = (dice.pick(RAISED), dice.pick(TABLES));
+    let key = dice.pick(&["1", "2", "'a'", "nil", "0/0", "'none'"]);
+    let code = match dice.below(12) {
+        0 | 1 => format!("return pcall(function() {raised} end)"),
+        2 => format!(
+            "return xpcall(function() {raised} end, function(found) return {{{{found}}}}, type(found) end)"
+        ),
+        3 => format!("return xpcall(function() {raised} end, function(found) {raised} end)"),
+        4 => format!(
+            "return xpcall(function() {raised} end, {})",
+            dice.pick(&["function(found) return found end", "nil", "5", "type"])
+        ),
+        5 => format!("return pcall(pcall, function() {raised} end)"),
+        6 => format!("local t = {table} return rawget(t, {key})"),
+        7 => format!("local t = {table} return rawset(t, {key}, 9), rawget(t, {key})"),
+        8 => format!("return next({table}, {key})"),
+        9 => format!("local t = {{}} for key, value in pairs({table}) do t[key] = value end return t"),
+        10 => format!("local t = {table} return type(t) == 'string' or getmetatable(t)"),
+        _ => {
+            let draws = dice.pick(&["", "9", "3, 5", "5, 3", "-4, 4", "0", "'7'", "1, 2, 3", "2^31"]);
+            format!("math.randomseed({}) return math.random({draws}), math.random()", dice.below(1000))
+        }
+    };
+    Case { code, args: Vec::new() }
+}

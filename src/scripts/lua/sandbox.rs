@@ -196,23 +196,15 @@ fn own(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Table> {
         "poll",
         lua.create_function(move |_, kilobytes: f64| Ok(kept.charge(kilobytes.max(0.0) as usize)?))?,
     )?;
-    // What a script sees of an error that its pcall caught: of an error reply its text alone.
-    let kept = Arc::clone(budget);
-    let caught = move |lua: &Lua, error: Value| match passed(lua, &kept, error)? {
-        Value::Table(table) => match table.raw_get::<Value>("err")? {
-            Value::Nil => Ok(Value::Table(table)),
-            text => Ok(text),
-        },
-        other => Ok(other),
-    };
-    own.raw_set("pcall", stack::pcall(lua, &lua.create_function(caught)?)?)?;
     let for_plain_tables = |lua: &Lua, (name, own, ours): (LuaString, Function, Function)| {
         stack::for_plain_tables(lua, &name.to_str()?, &own, &ours)
     };
     own.raw_set("for_plain_tables", lua.create_function(for_plain_tables)?)?;
     let kept = Arc::clone(budget);
     let passed = lua.create_function(move |lua, error: Value| passed(lua, &kept, error))?;
-    own.raw_set("xpcall", stack::xpcall(lua, &passed)?)?;
+    let [pcall, xpcall] = stack::protections(lua, &passed)?;
+    own.raw_set("pcall", pcall)?;
+    own.raw_set("xpcall", xpcall)?;
     own.raw_set("passed", passed)?;
     let kept = Arc::clone(budget);
     own.raw_set("failed", lua.create_function(move |lua, error: Value| failed(lua, &kept, error))?)?;

@@ -26,7 +26,7 @@ mod replace;
 mod tick;
 
 pub(super) use direct::{Arguments, Direct, Meter, Part, Parts, Room, direct, iterator};
-pub(super) use native::{for_plain_tables, pcall, xpcall};
+pub(super) use native::{for_plain_tables, protections};
 pub(super) use port::{Answer, Called, Port};
 pub(super) use tick::tick;
 

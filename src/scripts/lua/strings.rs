@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
 
-use super::auxiliary::BYTES_PER_STEP;
+use super::auxiliary::{BYTES_PER_STEP, c_long};
 use super::budget::Budget;
 use super::fault::{bad_argument, raised};
 use super::patterns::{Broken, Capture, Captures, Match, Matcher};
@@ -43,7 +43,7 @@ fn rep(lua: &Lua, budget: &Budget, args: &MultiValue) -> mlua::Result<LuaString>
     let text = string(lua, args, 1)?;
     let count = integer(lua, args, 2, None)?;
     let text = text.as_bytes();
-    let count = if text.is_empty() { 0 } else { usize::try_from(count).unwrap_or(0) };
+    let count = if text.is_empty() { 0 } else { self::count(count) };
     let len = text.len().saturating_mul(count);
     // Once here and once as Lua's own.
     budget.reserve(lua, len.saturating_mul(2))?;
@@ -54,7 +54,7 @@ fn rep(lua: &Lua, budget: &Budget, args: &MultiValue) -> mlua::Result<LuaString>
 /// `rep`, into the room; `None` where the arguments are not as they should be, or it is too much for that.
 pub(super) fn rep_shortly(arguments: &Arguments<'_>, room: &mut Room) -> Option<()> {
     let text = if arguments.len() == 2 { arguments.text(1)? } else { return None };
-    let count = if text.is_empty() { 0 } else { usize::try_from(arguments.number(2)? as i64).unwrap_or(0) };
+    let count = if text.is_empty() { 0 } else { count(c_long(arguments.number(2)?)) };
     let len = text.len().checked_mul(count).filter(|len| *len <= room.capacity())?;
     arguments.meter.charge(len / BYTES_PER_STEP).ok()?;
     (0..count).try_for_each(|_| room.try_extend_from_slice(text)).ok()
@@ -117,7 +117,7 @@ pub(super) fn match_shortly<'t>(
 
 /// Where to begin, which is at the first byte where nothing is said.
 fn at(first: Option<f64>) -> i64 {
-    first.map_or(1, |first| first as i64)
+    first.map_or(1, c_long)
 }
 
 /// What a function of `gmatch` returns, in the same way, that looks from byte `start` on: where it looks next.
@@ -304,19 +304,17 @@ pub(super) fn match_from<E>(
     }))
 }
 
-/// `gsub` with a text; what it can do with a table or a function is done elsewhere.
+/// `gsub` with a text. Tables and functions come here only where an argument before is wrong.
 fn gsub(lua: &Lua, budget: &Budget, args: &MultiValue) -> mlua::Result<(LuaString, f64)> {
     let subject = string(lua, args, 1)?;
     let pattern = string(lua, args, 2)?;
+    // In this order.
+    let max = count(integer(lua, args, 4, Some(subject.as_bytes().len() as i64 + 1))?);
     let text = match args.get(2) {
         Some(Value::String(_) | Value::Integer(_) | Value::Number(_)) => string(lua, args, 3)?,
-        // Who does these leaves them here where another argument is wrong, whose error comes first.
-        Some(Value::Function(_) | Value::Table(_)) => subject.clone(),
         _ => return Err(bad_argument(lua, 3, "string/function/table expected")),
     };
     let (bytes, pattern, text) = (subject.as_bytes(), pattern.as_bytes(), text.as_bytes());
-    let max = integer(lua, args, 4, Some(bytes.len() as i64 + 1))?;
-    let max = usize::try_from(max).unwrap_or(0);
     let mut out = Vec::new();
     let count = substitute(
         &bytes,
@@ -488,6 +486,11 @@ fn has_specials(pattern: &[u8]) -> bool {
     pattern.iter().find(stop).is_some_and(|byte| *byte != 0)
 }
 
+/// How often something is done: an `int` of C, and not less than never.
+pub(super) fn count(number: i64) -> usize {
+    usize::try_from(number as i32).unwrap_or(0)
+}
+
 fn truth(value: &Value) -> bool {
     !matches!(value, Value::Nil | Value::Boolean(false))
 }
@@ -514,7 +517,5 @@ fn integer(lua: &Lua, args: &MultiValue, number: usize, default: Option<i64>) ->
     }
     let found = value.and_then(|value| lua.coerce_number(value.clone()).transpose()).transpose()?;
     let given = value.map_or("no value", Value::type_name);
-    found
-        .map(|found| found as i64)
-        .ok_or_else(|| bad_argument(lua, number, &format!("number expected, got {given}")))
+    found.map(c_long).ok_or_else(|| bad_argument(lua, number, &format!("number expected, got {given}")))
 }

@@ -128,7 +128,7 @@ fn no_script_holds_more_memory_than_it_may() {
     let before = interpreter.memory();
     for text in [
         "return #('x'):rep(2^28)",
-        "return #('x'):rep(2^52)",
+        "return #('x'):rep(2^30)",
         "local s = 'x' while true do s = s .. s end",
         "local t = {} while true do t[#t + 1] = {} end",
         "local t = {} for i = 1, 1e9 do t[i] = i end",
@@ -140,7 +140,7 @@ fn no_script_holds_more_memory_than_it_may() {
         "local t = {} while true do t[#t + 1] = function() return t end end",
         "local t = {} while true do t[#t + 1] = redis.call('BIG') .. #t end",
         "while true do pcall(function() local s = 'x' while true do s = s .. s end end) end",
-        "while true do xpcall(function() return ('x'):rep(2^40) end, function(e) return e end) end",
+        "while true do xpcall(function() return ('x'):rep(2^30) end, function(e) return e end) end",
         "while true do coroutine.resume(coroutine.create(function() local s = 'x' while true do s = s .. s end end)) end",
         "while true do pcall(coroutine.wrap(function() local s = 'x' while true do s = s .. s end end)) end",
         "local s = ('x '):rep(2^22) local t = {} for w in s:gmatch('x') do t[#t + 1] = {w} end",
@@ -231,6 +231,12 @@ fn deep_things_end_in_an_error() {
         ("local function f() return pcall(f) end return f()", ""),
         ("local function f() return ('x'):gsub('x', f) end return f()", "C stack overflow"),
         ("local function f() return 1, coroutine.wrap(f)() end return f()", "C stack overflow"),
+        ("local function f() ('x'):rep() end return tostring(xpcall(f, f))", "false"),
+        (
+            "local function f() ('x'):gsub('x', f) ('x'):gsub('(', f) end return tostring(xpcall(f, f))",
+            "false",
+        ),
+        ("local function f() ('x'):find('(') end return tostring(xpcall(f, f))", "false"),
         ("return loadstring(('('):rep(1000))()", "attempt to call a nil value"),
         ("local t = setmetatable({}, {}) getmetatable(t).__index = t return t.x", "loop in gettable"),
         ("return ('x'):rep(40):find(('(x'):rep(40))", "too many captures"),
@@ -238,7 +244,7 @@ fn deep_things_end_in_an_error() {
     ] {
         let result = run(&mut interpreter, text);
         let ends_well = match &result {
-            Ok(_) => expected.is_empty(),
+            Ok(reply) => reply.contains(expected),
             Err(error) => error.contains(expected),
         };
         assert!(ends_well, "{text}: {result:?}");

@@ -271,22 +271,32 @@ unsafe extern "C-unwind" fn searched<F>(state: *mut lua_State) -> c_int
 where
     F: for<'t> Fn([&'t [u8]; 2], Option<f64>, &Meter, &mut Parts) -> Option<&'t [u8]> + Copy,
 {
-    // SAFETY: Lua calls this, with the upvalues of `make`. There is an `F`. The texts are on the stack until this returns.
-    // Nothing here has a destructor when Lua makes a string, which may raise an error.
+    // SAFETY: Lua calls this, with the upvalues of `make`. There is an `F`.
+    unsafe { push_found::<F>(state).unwrap_or_else(|| Own::leave(state)) }
+}
+
+/// Pushes what is found: how many values. Its own, as the next one is, so that its room is free again where the function itself
+/// raises an error: whoever handles that runs above all that raised it, and may fail again, and again.
+///
+/// # Safety
+/// As for [`searched`].
+#[inline(never)]
+unsafe fn push_found<F>(state: *mut lua_State) -> Option<c_int>
+where
+    F: for<'t> Fn([&'t [u8]; 2], Option<f64>, &Meter, &mut Parts) -> Option<&'t [u8]> + Copy,
+{
+    // SAFETY: as the caller says. The texts are on the stack until the function returns. Nothing here has a destructor when
+    // Lua makes a string, which may raise an error.
     unsafe {
         let third = match ffi::lua_gettop(state) {
-            2 => Some(None),
-            3 => number(state, 3).map(Some),
-            _ => None,
+            2 => None,
+            3 => Some(number(state, 3)?),
+            _ => return None,
         };
-        let (Some(first), Some(second), Some(third)) = (bytes(state, 1), bytes(state, 2), third) else {
-            return Own::leave(state);
-        };
+        let texts = [bytes(state, 1)?, bytes(state, 2)?];
         let mut parts = ManuallyDrop::new(Parts::new());
-        match caught(state, || known::<F>()([first, second], third, &Meter(state), &mut parts)) {
-            Some(text) => push(state, text, &parts),
-            None => Own::leave(state),
-        }
+        let text = caught(state, || known::<F>()(texts, third, &Meter(state), &mut parts))?;
+        Some(push(state, text, &parts))
     }
 }
 
@@ -294,16 +304,27 @@ unsafe extern "C-unwind" fn made<F>(state: *mut lua_State) -> c_int
 where
     F: Fn(&Arguments<'_>, &mut Room) -> Option<()> + Copy,
 {
-    // SAFETY: Lua calls this, with the upvalues of `make` and room for a value. There is an `F`. Nothing here has a
-    // destructor when Lua makes a string, which may raise an error.
+    // SAFETY: Lua calls this, with the upvalues of `make`. There is an `F`.
+    unsafe { push_made::<F>(state).map_or_else(|| Own::leave(state), |()| 1) }
+}
+
+/// Pushes what is made.
+///
+/// # Safety
+/// As for [`made`].
+#[inline(never)]
+unsafe fn push_made<F>(state: *mut lua_State) -> Option<()>
+where
+    F: Fn(&Arguments<'_>, &mut Room) -> Option<()> + Copy,
+{
+    // SAFETY: as the caller says, with room for a value. Nothing here has a destructor when Lua makes a string, which may
+    // raise an error.
     unsafe {
         let mut room = ManuallyDrop::new(Room::new());
         let arguments = Arguments { meter: Meter(state), len: ffi::lua_gettop(state), values: PhantomData };
-        if caught(state, || known::<F>()(&arguments, &mut room)).is_none() {
-            return Own::leave(state);
-        }
+        caught(state, || known::<F>()(&arguments, &mut room))?;
         ffi::lua_pushlstring_(state, room.as_ptr().cast(), room.len());
-        1
+        Some(())
     }
 }
 

@@ -211,16 +211,13 @@ unsafe extern "C-unwind" fn plain_rawset(state: *mut lua_State) -> c_int {
     }
 }
 
-/// `pcall`: what the error is that a script sees, `caught` says, which raises again what no script may catch.
-pub(in super::super) fn pcall(lua: &Lua, caught: &Function) -> mlua::Result<Function> {
-    // SAFETY: mlua has pushed the function and calls this under protection.
-    unsafe { lua.exec_raw::<Function>(caught, |state| ffi::lua_pushcclosure(state, protected, 1)) }
-}
-
-/// `xpcall`: the handler gets what `passed` makes of an error, which raises again what no script may catch.
-pub(in super::super) fn xpcall(lua: &Lua, passed: &Function) -> mlua::Result<Function> {
-    // SAFETY: as above.
-    unsafe { lua.exec_raw::<Function>(passed, |state| ffi::lua_pushcclosure(state, handled, 1)) }
+/// `pcall` and `xpcall`. What the error is that a script sees, `passed` says, which raises again what no script may catch.
+pub(in super::super) fn protections(lua: &Lua, passed: &Function) -> mlua::Result<[Function; 2]> {
+    let make = |function: ffi::lua_CFunction| {
+        // SAFETY: mlua has pushed the function and calls this under protection.
+        unsafe { lua.exec_raw::<Function>(passed, |state| ffi::lua_pushcclosure(state, function, 1)) }
+    };
+    Ok([make(protected)?, make(handled)?])
 }
 
 unsafe extern "C-unwind" fn protected(state: *mut lua_State) -> c_int {
@@ -228,8 +225,18 @@ unsafe extern "C-unwind" fn protected(state: *mut lua_State) -> c_int {
     unsafe {
         ffi::luaL_checkany(state, 1);
         let status = ffi::lua_pcall(state, ffi::lua_gettop(state) - 1, ffi::LUA_MULTRET, 0);
-        if status != ffi::LUA_OK && !is_as_seen(state) {
-            pass(state);
+        if status != ffi::LUA_OK {
+            if !is_as_seen(state) {
+                pass(state);
+            }
+            if ffi::lua_type(state, -1) == ffi::LUA_TTABLE {
+                // Of an error reply a script sees the text. Where that is none, Redis leaves it behind the table.
+                ffi::luaL_checkstack(state, 1, c"too many results".as_ptr());
+                ffi::lua_getfield(state, -1, c"err".as_ptr());
+                if ffi::lua_isstring(state, -1) != 0 {
+                    ffi::lua_replace(state, -2);
+                }
+            }
         }
         settle(state, status)
     }
@@ -275,7 +282,7 @@ unsafe fn is_as_seen(state: *mut lua_State) -> bool {
     // SAFETY: as the caller says; a string is not converted.
     unsafe {
         match ffi::lua_type(state, -1) {
-            ffi::LUA_TBOOLEAN | ffi::LUA_TNUMBER | ffi::LUA_TFUNCTION => true,
+            ffi::LUA_TBOOLEAN | ffi::LUA_TNUMBER | ffi::LUA_TTABLE | ffi::LUA_TFUNCTION => true,
             ffi::LUA_TSTRING => {
                 let mut len = 0;
                 let start = ffi::lua_tolstring(state, -1, &mut len);

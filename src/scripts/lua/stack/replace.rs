@@ -12,8 +12,8 @@ use std::ptr;
 use mlua::{ffi, lua_State};
 
 use super::direct::{Meter, Own, Parts, bytes, caught, number, push};
-use crate::scripts::lua::auxiliary::BYTES_PER_STEP;
-use crate::scripts::lua::strings::{Unfound, next_to_replace};
+use crate::scripts::lua::auxiliary::{BYTES_PER_STEP, c_long};
+use crate::scripts::lua::strings::{Unfound, count, next_to_replace};
 
 /// What replaces is an argument; above the arguments is what has been written, if it is much.
 const REPLACEMENT: c_int = 3;
@@ -27,8 +27,8 @@ pub(super) unsafe extern "C-unwind" fn replaced(state: *mut lua_State) -> c_int 
     unsafe {
         let kind = ffi::lua_type(state, REPLACEMENT);
         let max = match ffi::lua_type(state, 4) {
-            ffi::LUA_TNONE | ffi::LUA_TNIL => Some(f64::INFINITY),
-            _ => number(state, 4),
+            ffi::LUA_TNONE | ffi::LUA_TNIL => Some(usize::MAX),
+            _ => number(state, 4).map(|number| count(c_long(number))),
         };
         let is_ours = kind == ffi::LUA_TFUNCTION || kind == ffi::LUA_TTABLE;
         let (true, Some(max), Some(subject), Some(pattern)) =
@@ -40,11 +40,10 @@ pub(super) unsafe extern "C-unwind" fn replaced(state: *mut lua_State) -> c_int 
         let mut little = [MaybeUninit::<u8>::uninit(); LITTLE];
         let mut written = Written { state, bytes: little.as_mut_ptr().cast(), len: 0, room: LITTLE };
         let (is_anchored, pattern) = pattern.strip_prefix(b"^").map_or((false, pattern), |rest| (true, rest));
-        let (mut at, mut count) = (0, 0.0);
-        // A number of C, which has no fraction.
-        while count < max.trunc() {
+        let (mut at, mut done) = (0, 0);
+        while done < max {
             let Some(whole) = push_value(state, [subject, pattern], at, is_anchored) else { break };
-            count += 1.0;
+            done += 1;
             written.push(&subject[at..whole.start]);
             written.push_value(&subject[whole.clone()]);
             at = whole.end;
@@ -59,7 +58,7 @@ pub(super) unsafe extern "C-unwind" fn replaced(state: *mut lua_State) -> c_int 
         }
         written.push(&subject[at..]);
         ffi::lua_pushlstring_(state, written.bytes.cast(), written.len);
-        ffi::lua_pushnumber(state, count);
+        ffi::lua_pushnumber(state, done as f64);
         2
     }
 }
@@ -81,7 +80,11 @@ unsafe fn push_value(
         if is_function {
             ffi::lua_pushvalue(state, REPLACEMENT);
         }
-        let (whole, count) = push_captures(state, texts, at, is_anchored, is_function)?;
+        let (whole, count) = match push_captures(state, texts, at, is_anchored, is_function) {
+            Ok(found) => found?,
+            Err(Unfound::Malformed(why)) => raise(state, why),
+            Err(Unfound::Stopped) => stop(state),
+        };
         if is_function {
             ffi::lua_call(state, count, 1);
         } else {
@@ -103,21 +106,15 @@ unsafe fn push_captures(
     at: usize,
     is_anchored: bool,
     is_all: bool,
-) -> Option<(Range<usize>, c_int)> {
+) -> Result<Option<(Range<usize>, c_int)>, Unfound> {
     let mut parts = ManuallyDrop::new(Parts::new());
     // SAFETY: as the caller says. The parts have no destructor.
     unsafe {
-        let found =
-            caught(state, || Some(next_to_replace(texts, at, is_anchored, &Meter(state), &mut parts)));
-        match found {
-            Some(Ok(Some(whole))) => {
-                let count = if is_all { parts.len() } else { 1 };
-                Some((whole, push(state, texts[0], &parts[..count])))
-            }
-            Some(Ok(None)) => None,
-            Some(Err(Unfound::Malformed(why))) => raise(state, why),
-            Some(Err(Unfound::Stopped)) | None => stop(state),
-        }
+        let find = || Some(next_to_replace(texts, at, is_anchored, &Meter(state), &mut parts));
+        let found = caught(state, find).unwrap_or(Err(Unfound::Stopped))?;
+        let Some(whole) = found else { return Ok(None) };
+        let count = if is_all { parts.len() } else { 1 };
+        Ok(Some((whole, push(state, texts[0], &parts[..count]))))
     }
 }
 
