@@ -1,7 +1,7 @@
-//! bit, struct, cjson, cmsgpack, searches and what catches errors, under random values: by EVAL on redlatch and on a real Redis,
-//! the same bytes.
+//! bit, struct, cjson, cmsgpack, searches and what catches errors, under random values: by EVAL on redlatch and on a real
+//! Redis, the same bytes.
 //!
-//! Belongs here  what no transcript of the four libraries thought of.
+//! Belongs here  what no transcript of these functions thought of.
 //! Real server   where `REDLATCH_REDIS_SERVER` names its program; without it the runs say that they were skipped.
 //! Bounds        `CASES` for a longer run of each library; `SEED=17 cargo test --test lua_libraries` for other cases.
 #![cfg(feature = "lua")]

@@ -11,11 +11,23 @@ use super::lexer::{Lexeme, Token, tokens};
 
 /// Libraries that a script may have itself; what is called most comes first.
 pub(super) const LIBRARIES: &[&str] =
-    &["redis", "string", "table", "cjson", "math", "bit", "struct", "cmsgpack", "server"];
+    &["redis", "string", "table", "cjson", "math", "bit", "struct", "cmsgpack", "coroutine", "server"];
 /// Functions that it may name.
 pub(super) const FUNCTIONS: &[&str] = &[
-    "assert", "error", "ipairs", "next", "pairs", "pcall", "rawequal", "select", "tonumber", "tostring",
-    "type", "unpack",
+    "assert",
+    "error",
+    "getmetatable",
+    "ipairs",
+    "next",
+    "pairs",
+    "pcall",
+    "rawequal",
+    "rawget",
+    "select",
+    "tonumber",
+    "tostring",
+    "type",
+    "unpack",
 ];
 /// What it is called on.
 pub(super) const INPUTS: &[&str] = &["KEYS", "ARGV"];

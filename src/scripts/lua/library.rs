@@ -2,13 +2,16 @@
 //!
 //! Source  Redis 7.0 `script_lua.c`.
 
+use std::ffi::c_int;
 use std::sync::Arc;
 
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 
-use super::calls::Level;
+use super::calls::{Level, Server};
 use super::fault::{error_table, refused};
 use super::sandbox::Shared;
+use super::shortcuts::short_text;
+use super::stack::Stack;
 use crate::number::double::Text;
 use crate::resp::Protocol;
 use crate::scripts::digest;
@@ -101,8 +104,7 @@ fn set_repl(lua: &Lua, args: MultiValue) -> mlua::Result<()> {
     if args.len() != 1 {
         return Err(refused("redis.set_repl() requires two arguments."));
     }
-    let flags = number(lua, args.front())?.unwrap_or(0.0) as i64;
-    if flags & !REPL_ALL != 0 {
+    if !are_flags(number(lua, args.front())?.unwrap_or(0.0)) {
         let text = "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.";
         return Err(refused(text));
     }
@@ -116,13 +118,7 @@ fn log(lua: &Lua, shared: &Shared, args: MultiValue) -> mlua::Result<()> {
     let Some(level) = number(lua, args.front())? else {
         return Err(refused("First argument must be a number (log level)."));
     };
-    let level = match level as i64 {
-        0 => Level::Debug,
-        1 => Level::Verbose,
-        2 => Level::Notice,
-        3 => Level::Warning,
-        _ => return Err(refused("Invalid debug level.")),
-    };
+    let level = level_of(level).ok_or_else(|| refused("Invalid debug level."))?;
     let mut line = Vec::new();
     for (at, word) in args.iter().skip(1).enumerate() {
         if at > 0 {
@@ -132,19 +128,57 @@ fn log(lua: &Lua, shared: &Shared, args: MultiValue) -> mlua::Result<()> {
             line.extend_from_slice(&text.as_bytes());
         }
     }
-    shared.log(level, line);
+    shared.log(level, &line);
     Ok(())
+}
+
+fn level_of(number: f64) -> Option<Level> {
+    [Level::Debug, Level::Verbose, Level::Notice, Level::Warning]
+        .get(usize::try_from(number as i64).ok()?)
+        .copied()
+}
+
+/// `log` of one text, above its arguments on the stack; `None` where these are others.
+pub(super) fn log_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
+    if stack.len() != 2 {
+        return None;
+    }
+    let (level, text) = (level_of(stack.as_number(1)?)?, short_text(stack, 2)?);
+    server.shared.log(level, text);
+    Some(0)
+}
+
+/// `setresp`, in the same way.
+pub(super) fn set_protocol_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
+    let number = if stack.len() == 1 { stack.as_number(1)? } else { return None };
+    server.shared.set_protocol(protocol_of(number)?);
+    Some(0)
+}
+
+/// `set_repl`, in the same way: what a script does is recorded by its effects, always.
+pub(super) fn set_repl_shortly(_: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
+    let flags = if stack.len() == 1 { stack.as_number(1)? } else { return None };
+    are_flags(flags).then_some(0)
+}
+
+fn protocol_of(number: f64) -> Option<Protocol> {
+    match number as i64 {
+        2 => Some(Protocol::Resp2),
+        3 => Some(Protocol::Resp3),
+        _ => None,
+    }
+}
+
+fn are_flags(number: f64) -> bool {
+    number as i64 & !REPL_ALL == 0
 }
 
 fn set_protocol(lua: &Lua, shared: &Shared, args: MultiValue) -> mlua::Result<()> {
     if args.len() != 1 {
         return Err(refused("redis.setresp() requires one argument."));
     }
-    match number(lua, args.front())?.unwrap_or(0.0) as i64 {
-        2 => shared.set_protocol(Protocol::Resp2),
-        3 => shared.set_protocol(Protocol::Resp3),
-        _ => return Err(refused("RESP version must be 2 or 3.")),
-    }
+    let protocol = protocol_of(number(lua, args.front())?.unwrap_or(0.0));
+    shared.set_protocol(protocol.ok_or_else(|| refused("RESP version must be 2 or 3."))?);
     Ok(())
 }
 

@@ -194,7 +194,8 @@ for name, library in pairs(libraries) do
     rawset(real, name, protect(library))
 end
 rawset(real, '_G', protect(real, protect({})))
-getmetatable('').__index = real.string
-getmetatable('').__metatable = protect(getmetatable(''))
+-- A method of a string is found at once, and seen behind a stand-in.
+getmetatable('').__index = libraries.string
+getmetatable('').__metatable = protect({ __index = real.string })
 
 return real._G, protect

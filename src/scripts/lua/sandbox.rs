@@ -89,12 +89,11 @@ impl Shared {
     }
 
     /// `redis.log`: kept until the script calls or ends.
-    pub(super) fn log(&self, level: Level, mut line: Vec<u8>) {
+    pub(super) fn log(&self, level: Level, line: &[u8]) {
         self.has_lines.store(true, Relaxed);
         let mut lines = self.lines.lock();
         if lines.len() < LINES_MAX {
-            line.truncate(LINE_BYTES_MAX);
-            lines.push((level, line));
+            lines.push((level, line[..line.len().min(LINE_BYTES_MAX)].to_vec()));
         }
     }
 

@@ -45,6 +45,9 @@ pub(super) const SHORTCUTS: &[(&str, &str, Shortcut)] = &[
     ("math", "random", Shortcut::Served(random::drawn)),
     ("math", "randomseed", Shortcut::Served(random::seeded)),
     ("redis", "sha1hex", Shortcut::Direct(Direct::text(sha1hex))),
+    ("redis", "log", Shortcut::Served(library::log_shortly)),
+    ("redis", "set_repl", Shortcut::Served(library::set_repl_shortly)),
+    ("redis", "setresp", Shortcut::Served(library::set_protocol_shortly)),
     ("redis", "status_reply", Shortcut::Served(status_reply)),
     ("redis", "error_reply", Shortcut::Served(error_reply)),
 ];

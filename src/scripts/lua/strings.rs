@@ -57,7 +57,12 @@ pub(super) fn rep_shortly(arguments: &Arguments<'_>, room: &mut Room) -> Option<
     let count = if text.is_empty() { 0 } else { count(c_long(arguments.number(2)?)) };
     let len = text.len().checked_mul(count).filter(|len| *len <= room.capacity())?;
     arguments.meter.charge(len / BYTES_PER_STEP).ok()?;
-    (0..count).try_for_each(|_| room.try_extend_from_slice(text)).ok()
+    // To copy so little takes longer than to write it.
+    match text.len() {
+        ..8 => (0..count).for_each(|_| text.iter().for_each(|byte| room.push(*byte))),
+        _ => (0..count).try_for_each(|_| room.try_extend_from_slice(text)).ok()?,
+    }
+    Some(())
 }
 
 /// `find` and `match`.

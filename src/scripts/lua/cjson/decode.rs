@@ -121,8 +121,8 @@ struct Open {
     items: Option<c_int>,
 }
 
-/// Bytes that a table takes, at least.
-const TABLE_BYTES: usize = 64;
+/// Bytes that a table takes, at least, with that room.
+const TABLE_BYTES: usize = 104;
 /// Bytes that a string takes beside its text.
 const STRING_BYTES: usize = 32;
 /// Bytes that an item takes, with the room that its array has for more.
@@ -139,7 +139,7 @@ impl Decoder<'_, '_, '_, '_, '_> {
         loop {
             match token {
                 Token::ArrayStart => {
-                    self.descend(2)?;
+                    self.descend(2, [1, 0])?;
                     token = self.lexer.next()?;
                     if !matches!(token, Token::ArrayEnd) {
                         self.slots += 1;
@@ -148,7 +148,7 @@ impl Decoder<'_, '_, '_, '_, '_> {
                     }
                 }
                 Token::ObjectStart => {
-                    self.descend(3)?;
+                    self.descend(3, [0, 1])?;
                     token = self.lexer.next()?;
                     if !matches!(token, Token::ObjectEnd) {
                         self.slots += 2;
@@ -167,8 +167,9 @@ impl Decoder<'_, '_, '_, '_, '_> {
         }
     }
 
-    /// Goes into a table, for which the C code, as this, needs that many slots of its stack.
-    fn descend(&mut self, slots: usize) -> Done<()> {
+    /// Goes into a table with room for its first element or field, for which the C code, as this, needs that many slots of
+    /// its stack.
+    fn descend(&mut self, slots: usize, [elements, fields]: [usize; 2]) -> Done<()> {
         let depth = self.open.len() + 1;
         let is_too_deep =
             depth > self.settings.decode_depth_max as usize || self.slots + slots > STACK_SLOTS_MAX;
@@ -179,7 +180,7 @@ impl Decoder<'_, '_, '_, '_, '_> {
             )));
         }
         self.makes(TABLE_BYTES)?;
-        self.stack.push_table(0, 0, self.unlimited);
+        self.stack.push_table(elements, fields, self.unlimited);
         Ok(())
     }
 

@@ -275,8 +275,8 @@ where
     unsafe { push_found::<F>(state).unwrap_or_else(|| Own::leave(state)) }
 }
 
-/// Pushes what is found: how many values. Its own, as the next one is, so that its room is free again where the function itself
-/// raises an error: whoever handles that runs above all that raised it, and may fail again, and again.
+/// Pushes what is found: how many values. It has a frame of its own, as the next one does, so that its room is free again
+/// where the function itself raises an error: whoever handles that runs above all that raised it, and may fail again.
 ///
 /// # Safety
 /// As for [`searched`].

@@ -167,7 +167,9 @@ unsafe extern "C-unwind" fn plain_next(state: *mut lua_State) -> c_int {
         if !is_plain(state) {
             return plainly(state);
         }
-        ffi::lua_settop(state, 2);
+        if ffi::lua_gettop(state) != 2 {
+            ffi::lua_settop(state, 2);
+        }
         if ffi::lua_next(state, 1) != 0 {
             return 2;
         }
@@ -221,29 +223,33 @@ pub(in super::super) fn protections(lua: &Lua, passed: &Function) -> mlua::Resul
 }
 
 unsafe extern "C-unwind" fn protected(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalue that it was made with, a function.
+    // SAFETY: Lua calls this, with the upvalue that it was made with, a function, and room for what is pushed: the arguments
+    // are gone when there is an error.
     unsafe {
         ffi::luaL_checkany(state, 1);
-        let status = ffi::lua_pcall(state, ffi::lua_gettop(state) - 1, ffi::LUA_MULTRET, 0);
-        if status != ffi::LUA_OK {
+        // Below all results, beside which there may be no room.
+        ffi::lua_pushboolean(state, 1);
+        ffi::lua_insert(state, 1);
+        if ffi::lua_pcall(state, ffi::lua_gettop(state) - 2, ffi::LUA_MULTRET, 0) != ffi::LUA_OK {
+            ffi::lua_pushboolean(state, 0);
+            ffi::lua_replace(state, 1);
             if !is_as_seen(state) {
                 pass(state);
             }
             if ffi::lua_type(state, -1) == ffi::LUA_TTABLE {
                 // Of an error reply a script sees the text. Where that is none, Redis leaves it behind the table.
-                ffi::luaL_checkstack(state, 1, c"too many results".as_ptr());
                 ffi::lua_getfield(state, -1, c"err".as_ptr());
                 if ffi::lua_isstring(state, -1) != 0 {
                     ffi::lua_replace(state, -2);
                 }
             }
         }
-        settle(state, status)
+        ffi::lua_gettop(state)
     }
 }
 
 unsafe extern "C-unwind" fn handled(state: *mut lua_State) -> c_int {
-    // SAFETY: as above. There is room for what is pushed.
+    // SAFETY: as above.
     unsafe {
         ffi::luaL_checkany(state, 2);
         ffi::lua_settop(state, 2);
@@ -251,13 +257,15 @@ unsafe extern "C-unwind" fn handled(state: *mut lua_State) -> c_int {
         ffi::lua_insert(state, 2);
         ffi::lua_pushcclosure(state, handling, 2);
         ffi::lua_insert(state, 1);
-        let status = ffi::lua_pcall(state, 0, ffi::LUA_MULTRET, 1);
-        ffi::lua_remove(state, 1);
-        if status != ffi::LUA_OK {
+        // The handler's place is that of what is told first.
+        let is_fine = ffi::lua_pcall(state, 0, ffi::LUA_MULTRET, 1) == ffi::LUA_OK;
+        if !is_fine {
             // What the handler itself has failed of.
             pass(state);
         }
-        settle(state, status)
+        ffi::lua_pushboolean(state, c_int::from(is_fine));
+        ffi::lua_replace(state, 1);
+        ffi::lua_gettop(state)
     }
 }
 
@@ -303,19 +311,5 @@ unsafe fn pass(state: *mut lua_State) {
         ffi::lua_pushvalue(state, ffi::lua_upvalueindex(1));
         ffi::lua_insert(state, -2);
         ffi::lua_call(state, 1, 1);
-    }
-}
-
-/// Puts below all results, or below the error, whether there was none: how many values there are.
-///
-/// # Safety
-/// They are all that is on the stack. An error of Lua passes this.
-unsafe fn settle(state: *mut lua_State, status: c_int) -> c_int {
-    // SAFETY: as the caller says; room is made beside results.
-    unsafe {
-        ffi::luaL_checkstack(state, 1, c"too many results".as_ptr());
-        ffi::lua_pushboolean(state, c_int::from(status == ffi::LUA_OK));
-        ffi::lua_insert(state, 1);
-        ffi::lua_gettop(state)
     }
 }

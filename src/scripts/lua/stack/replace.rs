@@ -25,15 +25,14 @@ const LITTLE: usize = 512;
 pub(super) unsafe extern "C-unwind" fn replaced(state: *mut lua_State) -> c_int {
     // SAFETY: Lua calls this, with the upvalues of `make` and room for what is pushed. The texts stay on the stack.
     unsafe {
-        let kind = ffi::lua_type(state, REPLACEMENT);
-        let max = match ffi::lua_type(state, 4) {
+        if !matches!(ffi::lua_type(state, REPLACEMENT), ffi::LUA_TFUNCTION | ffi::LUA_TTABLE) {
+            return Own::leave(state);
+        }
+        let max = match ffi::lua_type(state, REPLACEMENT + 1) {
             ffi::LUA_TNONE | ffi::LUA_TNIL => Some(usize::MAX),
-            _ => number(state, 4).map(|number| count(c_long(number))),
+            _ => number(state, REPLACEMENT + 1).map(|number| count(c_long(number))),
         };
-        let is_ours = kind == ffi::LUA_TFUNCTION || kind == ffi::LUA_TTABLE;
-        let (true, Some(max), Some(subject), Some(pattern)) =
-            (is_ours, max, bytes(state, 1), bytes(state, 2))
-        else {
+        let (Some(max), Some(subject), Some(pattern)) = (max, bytes(state, 1), bytes(state, 2)) else {
             return Own::leave(state);
         };
         ffi::lua_settop(state, WRITTEN);
