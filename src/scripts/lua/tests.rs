@@ -173,6 +173,8 @@ fn one_long_call_polls_the_watchdog() {
     for text in [
         "return ('a'):rep(30):find(('a*'):rep(30) .. 'b')",
         "return ('a'):rep(1000000):gsub('.-b', '')",
+        "return ('a'):rep(1000000):gsub('a', {})",
+        "return ('a'):rep(1000000):gsub('', {})",
         "local t = {} for i = 1, 20000 do t[i] = i % 2 end table.sort(t)",
     ] {
         let watchdog = After::polls(40);

@@ -21,6 +21,10 @@ const WRITTEN: c_int = 5;
 /// Bytes that are written before Lua has to keep them.
 const LITTLE: usize = 512;
 
+/// A match is as much work as so many instructions of a script, and so many of them are charged at once.
+const STEPS_PER_MATCH: usize = 10;
+const MATCHES_PER_CHARGE: usize = 64;
+
 /// `gsub`; with a text it is left to others.
 pub(super) unsafe extern "C-unwind" fn replaced(state: *mut lua_State) -> c_int {
     // SAFETY: Lua calls this, with the upvalues of `make` and room for what is pushed. The texts stay on the stack.
@@ -43,6 +47,11 @@ pub(super) unsafe extern "C-unwind" fn replaced(state: *mut lua_State) -> c_int 
         while done < max {
             let Some(whole) = push_value(state, [subject, pattern], at, is_anchored) else { break };
             done += 1;
+            if done.is_multiple_of(MATCHES_PER_CHARGE)
+                && Meter(state).charge(MATCHES_PER_CHARGE * STEPS_PER_MATCH).is_err()
+            {
+                stop(state);
+            }
             written.push(&subject[at..whole.start]);
             written.push_value(&subject[whole.clone()]);
             at = whole.end;
