@@ -152,6 +152,7 @@ impl World {
             self.clients[client].pending.pop_front();
             self.clients[client].is_waiting = false;
         }
+        self.clients[client].has_waited = false;
         Ok(())
     }
 
@@ -168,6 +169,7 @@ impl World {
             let mut flags = list.split(' ').filter_map(|field| field.strip_prefix("flags="));
             if flags.any(|flags| flags.contains('b')) {
                 self.clients[client].is_waiting = true;
+                self.clients[client].has_waited = true;
                 return Ok(());
             }
         }
