@@ -113,14 +113,13 @@ impl Client {
                 (Ok(ours), Ok(theirs)) => (ours, theirs),
                 (ours, theirs) => return Err(difference(spell(ours), spell(theirs))),
             };
-        let inboxes = if self.has_waited { None } else { Some([our_inbox, their_inbox]) };
-        let unasked = inboxes.map(|inboxes| inboxes.map(|inbox| listening::in_kinds(inbox.unasked())));
-        if let Some(unasked) = unasked
-            && !listening::same_unasked(&unasked[0], &unasked[1])
-        {
-            let heard = Request::new(vec![b"(heard)".to_vec()], Relaxed::Exact);
-            let [ours, theirs] = unasked.map(|all| all.spell());
-            return Err(Box::new(Difference { request: heard, ours, theirs }));
+        if !self.has_waited {
+            let unasked = [our_inbox.unasked(), their_inbox.unasked()].map(listening::in_kinds);
+            if !listening::same_unasked(&unasked[0], &unasked[1]) {
+                let heard = Request::new(vec![b"(heard)".to_vec()], Relaxed::Exact);
+                let [ours, theirs] = unasked.map(|all| all.spell());
+                return Err(Box::new(Difference { request: heard, ours, theirs }));
+            }
         }
         let leaves_all = request.words.len() == 1 && count > 1;
         let replies = [ours, theirs].map(|reply| match reply {

@@ -13,9 +13,9 @@ use super::stack::{self, Arguments, Direct, Room};
 /// The table `bit`.
 pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
     let library = Library::new(lua, budget)?;
-    add(&library, "tobit", |call| of_one(call, |word| word), Direct::word(|word| word))?;
-    add(&library, "bnot", |call| of_one(call, |word| !word), Direct::word(|word| !word))?;
-    add(&library, "bswap", |call| of_one(call, u32::swap_bytes), Direct::word(u32::swap_bytes))?;
+    add_change(&library, "tobit", |word| word)?;
+    add_change(&library, "bnot", |word| !word)?;
+    add_change(&library, "bswap", u32::swap_bytes)?;
     add_fold(&library, "band", |left, right| left & right)?;
     add_fold(&library, "bor", |left, right| left | right)?;
     add_fold(&library, "bxor", |left, right| left ^ right)?;
@@ -56,6 +56,14 @@ where
     library.table.raw_set(name, stack::direct(library.lua, &slow, library.budget, direct)?)
 }
 
+/// Adds a function that makes one word of another.
+fn add_change<C>(library: &Library<'_>, name: &str, change: C) -> Result<()>
+where
+    C: Fn(u32) -> u32 + Copy + Send + 'static,
+{
+    add(library, name, move |call| Ok(signed(change(word(call, 1)?))), Direct::word(change))
+}
+
 /// Adds a function that makes one word of all that it is given.
 fn add_fold<C>(library: &Library<'_>, name: &str, combine: C) -> Result<()>
 where
@@ -71,10 +79,6 @@ where
 {
     let slow = move |call: &Call<'_>| Ok(signed(shift(word(call, 1)?, word(call, 2)?)));
     add(library, name, slow, Direct::words(shift))
-}
-
-fn of_one(call: &Call<'_>, change: impl Fn(u32) -> u32) -> Result<f64> {
-    Ok(signed(change(word(call, 1)?)))
 }
 
 fn fold(call: &Call<'_>, combine: impl Fn(u32, u32) -> u32) -> Result<f64> {

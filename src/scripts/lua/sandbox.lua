@@ -77,7 +77,7 @@ real.table.insert = for_plain_tables('insert', insert, function(table, ...)
 end)
 
 -- Lua's own sort can take a quadratic number of steps. Where it compares by itself no hook sees them; a function in Lua
--- that compares is seen. It has no table of few elements to look after here, unless a function in C compares.
+-- that compares is seen. No plain table of few elements comes here, unless a function in C compares them.
 local function is_less(a, b)
     return a < b
 end

@@ -24,10 +24,10 @@ pub(super) enum Shortcut {
 /// Leaves the results of a function on top, above the arguments: how many; `None`, where the function itself is to do it.
 pub(super) type Served = fn(&mut Server<'_>, &mut Stack<'_>) -> Option<c_int>;
 
-/// All of them but `gmatch` and `bit`'s of two words: library, name, and the shorter way.
+/// All of them but `gmatch` and those of `bit` that make a word: library, name, and the shorter way.
 pub(super) const SHORTCUTS: &[(&str, &str, Shortcut)] = &[
-    ("string", "find", Shortcut::Direct(Direct::find(strings::find_shortly))),
-    ("string", "match", Shortcut::Direct(Direct::parts(strings::match_shortly))),
+    ("string", "find", Shortcut::Direct(Direct::find(strings::search_shortly::<true>))),
+    ("string", "match", Shortcut::Direct(Direct::parts(strings::search_shortly::<false>))),
     ("string", "gsub", Shortcut::Either(Direct::GSUB, replaced)),
     ("string", "rep", Shortcut::Direct(Direct::text(strings::rep_shortly))),
     ("bit", "tohex", Shortcut::Direct(Direct::text(bit::tohex_shortly))),

@@ -88,34 +88,23 @@ fn search(lua: &Lua, budget: &Budget, args: &MultiValue, is_find: bool) -> mlua:
     Ok(values)
 }
 
-/// What `find` returns for two texts, and for where to begin; `None`, where that is an error.
-pub(super) fn find_shortly<'t>(
+/// What `find`, or `match`, returns for two texts, and for where to begin; `None`, where that is an error.
+pub(super) fn search_shortly<'t, const IS_FIND: bool>(
     [subject, pattern]: [&'t [u8]; 2],
     first: Option<f64>,
     meter: &Meter,
     parts: &mut Parts,
 ) -> Option<&'t [u8]> {
-    let (mode, mut captures) = (Mode { is_find: true, is_plain: false }, Captures::new());
+    let (mode, mut captures) = (Mode { is_find: IS_FIND, is_plain: false }, Captures::new());
     let whole = first_match(subject, pattern, at(first), mode, &mut captures, |steps| meter.charge(steps));
-    if let Some(whole) = whole.ok()? {
-        parts.push(Part::Number(whole.start as f64 + 1.0));
-        parts.push(Part::Number(whole.end as f64));
-        take_apart(&captures, parts)?;
-    }
-    Some(subject)
-}
-
-/// What `match` returns, in the same way.
-pub(super) fn match_shortly<'t>(
-    [subject, pattern]: [&'t [u8]; 2],
-    first: Option<f64>,
-    meter: &Meter,
-    parts: &mut Parts,
-) -> Option<&'t [u8]> {
-    let (mode, mut captures) = (Mode { is_find: false, is_plain: false }, Captures::new());
-    let whole = first_match(subject, pattern, at(first), mode, &mut captures, |steps| meter.charge(steps));
-    if let Some(whole) = whole.ok()? {
-        take_match_apart(whole, &captures, parts)?;
+    match whole.ok()? {
+        Some(whole) if IS_FIND => {
+            parts.push(Part::Number(whole.start as f64 + 1.0));
+            parts.push(Part::Number(whole.end as f64));
+            take_apart(&captures, parts)?;
+        }
+        Some(whole) => take_match_apart(whole, &captures, parts)?,
+        None => {}
     }
     Some(subject)
 }
@@ -480,7 +469,7 @@ fn explained(lua: &Lua, broken: Broken<impl Into<mlua::Error>>) -> mlua::Error {
 }
 
 /// Whether a pattern is anchored, and the rest of it.
-fn anchored(pattern: &[u8]) -> (bool, &[u8]) {
+pub(super) fn anchored(pattern: &[u8]) -> (bool, &[u8]) {
     pattern.strip_prefix(b"^").map_or((false, pattern), |rest| (true, rest))
 }
 

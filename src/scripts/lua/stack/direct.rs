@@ -30,20 +30,13 @@ use crate::scripts::lua::strings::{find_at_once, next_shortly};
 pub(in super::super) struct Direct(pub(super) ffi::lua_CFunction);
 
 impl Direct {
-    /// One that gives parts of one of its two texts; there may be a number, too. `None` where the function itself has to do
-    /// it.
-    pub(in super::super) const fn parts<F>(_: F) -> Self
-    where
-        F: for<'t> Fn([&'t [u8]; 2], Option<f64>, &Meter, &mut Parts) -> Option<&'t [u8]> + Copy,
-    {
+    /// One that gives parts of one of its two texts.
+    pub(in super::super) const fn parts<F: Search>(_: F) -> Self {
         Self(searched::<F>)
     }
 
     /// `find`, which is that, too, once it is not found at once.
-    pub(in super::super) const fn find<F>(_: F) -> Self
-    where
-        F: for<'t> Fn([&'t [u8]; 2], Option<f64>, &Meter, &mut Parts) -> Option<&'t [u8]> + Copy,
-    {
+    pub(in super::super) const fn find<F: Search>(_: F) -> Self {
         Self(found::<F>)
     }
 
@@ -77,6 +70,17 @@ impl Direct {
     pub(in super::super) const fn fold<F: Fn(u32, u32) -> u32 + Copy>(_: F) -> Self {
         Self(folded::<F>)
     }
+}
+
+/// What gives parts of one of two texts; there may be a number, too. `None` where the function itself has to do it.
+pub(in super::super) trait Search:
+    for<'t> Fn([&'t [u8]; 2], Option<f64>, &Meter, &mut Parts) -> Option<&'t [u8]> + Copy
+{
+}
+
+impl<F> Search for F where
+    F: for<'t> Fn([&'t [u8]; 2], Option<f64>, &Meter, &mut Parts) -> Option<&'t [u8]> + Copy
+{
 }
 
 /// A part of a text.
@@ -245,10 +249,7 @@ unsafe fn known<F: Copy>() -> F {
 }
 
 /// `find` of two texts that are searched at once.
-unsafe extern "C-unwind" fn found<F>(state: *mut lua_State) -> c_int
-where
-    F: for<'t> Fn([&'t [u8]; 2], Option<f64>, &Meter, &mut Parts) -> Option<&'t [u8]> + Copy,
-{
+unsafe extern "C-unwind" fn found<F: Search>(state: *mut lua_State) -> c_int {
     // SAFETY: Lua calls this, with the upvalues of `make` and room for two values.
     unsafe {
         if ffi::lua_gettop(state) == 2
@@ -267,10 +268,7 @@ where
     }
 }
 
-unsafe extern "C-unwind" fn searched<F>(state: *mut lua_State) -> c_int
-where
-    F: for<'t> Fn([&'t [u8]; 2], Option<f64>, &Meter, &mut Parts) -> Option<&'t [u8]> + Copy,
-{
+unsafe extern "C-unwind" fn searched<F: Search>(state: *mut lua_State) -> c_int {
     // SAFETY: Lua calls this, with the upvalues of `make`. There is an `F`.
     unsafe { push_found::<F>(state).unwrap_or_else(|| Own::leave(state)) }
 }
@@ -281,10 +279,7 @@ where
 /// # Safety
 /// As for [`searched`].
 #[inline(never)]
-unsafe fn push_found<F>(state: *mut lua_State) -> Option<c_int>
-where
-    F: for<'t> Fn([&'t [u8]; 2], Option<f64>, &Meter, &mut Parts) -> Option<&'t [u8]> + Copy,
-{
+unsafe fn push_found<F: Search>(state: *mut lua_State) -> Option<c_int> {
     // SAFETY: as the caller says. The texts are on the stack until the function returns. Nothing here has a destructor when
     // Lua makes a string, which may raise an error.
     unsafe {

@@ -13,7 +13,7 @@ use mlua::{ffi, lua_State};
 
 use super::direct::{Meter, Own, Parts, bytes, caught, number, push};
 use crate::scripts::lua::auxiliary::{BYTES_PER_STEP, c_long};
-use crate::scripts::lua::strings::{Unfound, count, next_to_replace};
+use crate::scripts::lua::strings::{Unfound, anchored, count, next_to_replace};
 
 /// What replaces is an argument; above the arguments is what has been written, if it is much.
 const REPLACEMENT: c_int = 3;
@@ -42,7 +42,7 @@ pub(super) unsafe extern "C-unwind" fn replaced(state: *mut lua_State) -> c_int 
         ffi::lua_settop(state, WRITTEN);
         let mut little = [MaybeUninit::<u8>::uninit(); LITTLE];
         let mut written = Written { state, bytes: little.as_mut_ptr().cast(), len: 0, room: LITTLE };
-        let (is_anchored, pattern) = pattern.strip_prefix(b"^").map_or((false, pattern), |rest| (true, rest));
+        let (is_anchored, pattern) = anchored(pattern);
         let (mut at, mut done) = (0, 0);
         while done < max {
             let Some(whole) = push_value(state, [subject, pattern], at, is_anchored) else { break };
