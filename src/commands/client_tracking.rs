@@ -131,8 +131,12 @@ pub(super) fn tracking(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if !is_on && !status.eq_ignore_ascii_case(b"OFF") {
         return Err(Refusal::Syntax);
     }
+    let tracking = &call.shared.audience.tracking;
     if !is_on {
-        end(call.session, call.shared);
+        call.view.retune(tracking, || {
+            end(call.session, call.shared);
+            Vec::new()
+        });
         call.reply.ok();
         return Ok(Outcome::Replied);
     }
@@ -140,13 +144,14 @@ pub(super) fn tracking(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     call.session.reads.which = options.which();
     let prefixes = if options.prefixes.is_empty() { vec![&b""[..]] } else { options.prefixes };
-    call.shared.audience.tracking.begin(Tracker {
+    let tracker = Tracker {
         client: Arc::clone(&call.session.client),
         redirect: options.redirect,
         prefixes: options.is_broadcast.then(|| prefixes.into_iter().map(Bytes::copy_from_slice).collect()),
         no_loop: options.no_loop,
         is_broken: AtomicBool::new(false),
-    });
+    };
+    call.view.retune(tracking, || tracking.begin(tracker));
 
     call.reply.ok();
     Ok(Outcome::Replied)

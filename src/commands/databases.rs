@@ -45,10 +45,7 @@ const MANNER: Arg = one_of("flush-type", &[token("async", "ASYNC"), token("sync"
 fn flushall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     manner(&mut call.args)?;
 
-    for database in 0..call.shared.keyspace.databases() {
-        call.view.clear(database);
-    }
-    call.view.forget_sizes();
+    call.view.clear_all();
 
     call.reply.ok();
     Ok(Outcome::Replied)

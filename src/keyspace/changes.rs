@@ -16,7 +16,7 @@ use crate::state::audience::Audience;
 use crate::state::channels::Channels;
 use crate::state::clients::ClientId;
 use crate::state::settings::Events;
-use crate::state::tracking::{Cause, Readers, Stale};
+use crate::state::tracking::{Cause, Notice, Readers, Stale, Tracking};
 use crate::types::Object;
 
 /// What a call has done so far. Small, for it is made for every call: most do nothing that anybody is to be told of.
@@ -40,16 +40,26 @@ struct Aftermath {
     happened: Vec<Happened>,
     /// Keys that may have what somebody waits for, in the order in which they came to have it.
     ready: VecDeque<(u16, Bytes)>,
-    /// Keys of which somebody keeps a copy.
+    /// Copies that are out of date.
     stale: Vec<Stale>,
-    /// Set when a whole database is gone: keys of which somebody kept a copy.
-    flushed: Option<usize>,
+    /// What is to be told of the first of these, settled before their readers wanted to be told otherwise.
+    settled: Settled,
     /// Objects that are no more: dropped when the shards are let go.
     garbage: Vec<Object>,
     /// Which of the mutations, events and keys above time alone has brought about, in order.
     by_time: Vec<(Extent, Extent)>,
     /// While what is done may turn out to take long: here, where a call that is not tried out pays nothing for it.
     trial: Option<Trial>,
+}
+
+/// What is to be told of copies that went out of date before something was changed about who is told.
+#[derive(Debug, Default)]
+struct Settled {
+    /// How many.
+    stale: usize,
+    notices: Vec<Notice>,
+    /// Prefixes that somebody listens to only for what has come behind a place.
+    young: Vec<(Bytes, usize)>,
 }
 
 /// How much there is to be told at some moment of a call.
@@ -185,10 +195,10 @@ impl Changes {
             return trial.touch(database, key);
         }
         match observers.touch(database, key) {
-            Some((key, readers)) => self.aftermath().stale.push(Stale { key, readers, cause }),
+            Some((key, readers)) => self.aftermath().stale.push(Stale::Key { key, readers, cause }),
             None if self.events.wants_names() => {
                 let (key, readers) = (Bytes::copy_from_slice(key), Readers::new());
-                self.aftermath().stale.push(Stale { key, readers, cause });
+                self.aftermath().stale.push(Stale::Key { key, readers, cause });
             }
             None => {}
         }
@@ -196,7 +206,7 @@ impl Changes {
 
     /// A key is remembered no more, for want of room: those who keep a copy are to know.
     pub(super) fn given_up(&mut self, key: Bytes, readers: Readers) {
-        self.aftermath().stale.push(Stale { key, readers, cause: Cause::Room });
+        self.aftermath().stale.push(Stale::Key { key, readers, cause: Cause::Room });
     }
 
     /// A key may have what somebody waits for.
@@ -216,7 +226,7 @@ impl Changes {
     /// A whole database is gone: every copy of anything may be out of date, `tracked` keys among them of which somebody
     /// keeps one.
     pub(super) fn flush(&mut self, tracked: usize) {
-        *self.aftermath().flushed.get_or_insert(0) += tracked;
+        self.aftermath().stale.push(Stale::All { tracked });
     }
 
     /// An object is no longer under its key.
@@ -257,7 +267,9 @@ impl Changes {
     pub(super) fn tell(&mut self, audience: &Audience, author: ClientId) {
         if let Some(aftermath) = &mut self.aftermath {
             aftermath.tell_events(self.events, &audience.channels);
-            aftermath.tell_readers(audience, author);
+            if !aftermath.stale.is_empty() {
+                aftermath.tell_readers(audience, author);
+            }
         }
     }
 
@@ -266,6 +278,22 @@ impl Changes {
     pub(super) fn tell_events(&mut self, channels: &Channels) {
         if let Some(aftermath) = &mut self.aftermath {
             aftermath.tell_events(self.events, channels);
+        }
+    }
+
+    /// What somebody wants to be told is about to change: of what is out of date so far, those are told who are to be told
+    /// now.
+    pub(super) fn settle(&mut self, tracking: &Tracking, author: ClientId) {
+        if let Some(aftermath) = &mut self.aftermath {
+            aftermath.settle(tracking, author);
+        }
+    }
+
+    /// Nobody has listened to these prefixes so far.
+    pub(super) fn listen_to(&mut self, young: Vec<Bytes>) {
+        if let Some(aftermath) = &mut self.aftermath {
+            let since = aftermath.stale.len();
+            aftermath.settled.young.extend(young.into_iter().map(|prefix| (prefix, since)));
         }
     }
 }
@@ -295,14 +323,20 @@ impl Aftermath {
         }
     }
 
+    /// Who is told of what is out of date so far, is who is to be told now.
+    fn settle(&mut self, tracking: &Tracking, author: ClientId) {
+        let open = &self.stale[self.settled.stale..];
+        self.settled.notices.extend(tracking.notices(open, author));
+        self.settled.stale = self.stale.len();
+    }
+
     #[cold]
     fn tell_readers(&self, audience: &Audience, author: ClientId) {
-        if !self.stale.is_empty() {
-            audience.tracking.invalidate(&audience.clients, &self.stale, author);
-        }
-        if let Some(tracked) = self.flushed {
-            audience.tracking.forgotten(tracked);
-            audience.tracking.invalidate_all(&audience.clients);
+        let Audience { clients, tracking, .. } = audience;
+        self.settled.notices.iter().for_each(|notice| notice.send(clients));
+        tracking.invalidate(clients, &self.stale[self.settled.stale..], author);
+        if tracking.broadcasts() {
+            tracking.broadcast(clients, &self.stale, &self.settled.young, author);
         }
     }
 }

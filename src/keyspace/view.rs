@@ -190,6 +190,13 @@ impl<'k> View<'k> {
         self.changes.tell_events(channels);
     }
 
+    /// What the client is told of its copies changes: `change` is made, and returns prefixes that nobody has listened to
+    /// before. Of what is out of date so far, those are told who would have been.
+    pub fn retune(&mut self, tracking: &Tracking, change: impl FnOnce() -> Vec<Bytes>) {
+        self.changes.settle(tracking, self.author);
+        self.changes.listen_to(change());
+    }
+
     /// Whether every shard is locked, as it is for a transaction whose keys cannot be known beforehand.
     pub fn holds_all(&self) -> bool {
         self.locked.len() == self.keyspace.shards()

@@ -9,6 +9,20 @@ use crate::keyspace::Held;
 impl View<'_> {
     /// Removes every key of a database. The view must have locked all shards.
     pub fn clear(&mut self, database: u16) {
+        let tracked = self.empty(database);
+        self.changes.flush(tracked);
+    }
+
+    /// Removes every key. The view must have locked all shards.
+    pub fn clear_all(&mut self) {
+        let tracked = (0..self.keyspace.databases()).map(|database| self.empty(database)).sum();
+        self.changes.flush(tracked);
+        // There is no value left that could take long.
+        self.keyspace.largest.forget();
+    }
+
+    /// The same of one database; returns how many keys somebody kept copies of, of any.
+    fn empty(&mut self, database: u16) -> usize {
         let (keyspace, mut tracked) = (self.keyspace, 0);
         self.locked.each(|_, held| {
             let Held { shard, observers, .. } = held;
@@ -16,13 +30,8 @@ impl View<'_> {
             tracked += observers.forget_readers();
             shard.clear(database);
         });
-        self.changes.flush(tracked);
         self.changes.record(|| Mutation::Clear { database });
-    }
-
-    /// Every database has been cleared: there is no value left that could take long.
-    pub fn forget_sizes(&mut self) {
-        self.keyspace.largest.forget();
+        tracked
     }
 
     /// Two databases change places. The view must have locked all shards.

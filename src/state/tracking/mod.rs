@@ -10,6 +10,7 @@ mod prefixes;
 mod tracker;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
@@ -22,15 +23,30 @@ use prefixes::Prefixes;
 pub use overlap::Overlap;
 pub use tracker::{Reads, Tracker, Which};
 
-/// A key of which copies are out of date.
+/// Copies that are out of date.
 #[derive(Clone, Debug)]
-pub struct Stale {
-    /// Its name.
-    pub key: Bytes,
-    /// Who has read it since it last changed.
-    pub readers: Readers,
-    /// Why they are.
-    pub cause: Cause,
+pub enum Stale {
+    /// Those of one key.
+    Key {
+        /// Its name.
+        key: Bytes,
+        /// Who has read it since it last changed.
+        readers: Readers,
+        /// Why they are.
+        cause: Cause,
+    },
+    /// All of them: a whole database is gone.
+    All {
+        /// How many keys were remembered until then.
+        tracked: usize,
+    },
+}
+
+/// A client is to know that its copies of a key, or of all keys, are out of date.
+#[derive(Debug)]
+pub struct Notice {
+    tracker: Arc<Tracker>,
+    key: Option<Bytes>,
 }
 
 /// Who keeps a copy of a key's value, by rising number: rarely more than a few.
@@ -50,7 +66,7 @@ pub enum Cause {
 /// All of them.
 #[derive(Debug, Default)]
 pub struct Tracking {
-    trackers: DashMap<ClientId, Tracker>,
+    trackers: DashMap<ClientId, Arc<Tracker>>,
     prefixes: RwLock<Prefixes>,
     /// Trackers that have prefixes.
     broadcasts: AtomicUsize,
@@ -60,29 +76,29 @@ pub struct Tracking {
 
 impl Tracking {
     /// From now on that client is told. Replaces what it wanted before, but for prefixes, which add up: who goes from
-    /// one mode to the other ends the one first.
-    pub fn begin(&self, mut tracker: Tracker) {
-        let id = tracker.client.id;
+    /// one mode to the other ends the one first. Returns the prefixes that nobody has listened to before.
+    pub fn begin(&self, mut tracker: Tracker) -> Vec<Bytes> {
+        let (id, mut new) = (tracker.client.id, Vec::new());
         if let Some(own) = &mut tracker.prefixes {
             // One by one: whoever changes a key waits for this lock.
-            own.iter().for_each(|prefix| self.prefixes.write().enter(prefix, id));
+            new.extend(own.iter().filter(|prefix| self.prefixes.write().enter(prefix, id)).cloned());
             match self.of(id, |old| old.prefixes.clone()).flatten() {
                 Some(old) => own.extend(old),
                 None => _ = self.broadcasts.fetch_add(1, Relaxed),
             }
         }
         // Replaced in one step, so that no message is lost in between.
-        self.trackers.insert(id, tracker);
+        self.trackers.insert(id, Arc::new(tracker));
+        new
     }
 
-    /// That client is told nothing any more; returns what it wanted.
-    pub fn end(&self, client: ClientId) -> Option<Tracker> {
-        let (_, tracker) = self.trackers.remove(&client)?;
-        if let Some(own) = &tracker.prefixes {
+    /// That client is told nothing any more.
+    pub fn end(&self, client: ClientId) {
+        let prefixes = self.trackers.remove(&client).and_then(|(_, tracker)| tracker.prefixes.clone());
+        if let Some(own) = prefixes {
             own.iter().for_each(|prefix| self.prefixes.write().leave(prefix, client));
             self.broadcasts.fetch_sub(1, Relaxed);
         }
-        Some(tracker)
     }
 
     /// What `look` sees of what that client wants to be told; `look` must not come back to the registry.
@@ -134,48 +150,86 @@ impl Tracking {
         self.keys.fetch_sub(keys, Relaxed);
     }
 
-    /// Tells everybody concerned that copies of `stale` are out of date, by the hand of `author`.
+    /// Tells who has read what is `stale` by the hand of `author`, and of what concerns all keys everybody, the author
+    /// included.
     pub fn invalidate(&self, clients: &Clients, stale: &[Stale], author: ClientId) {
-        for Stale { key, readers, cause } in stale.iter().filter(|stale| !stale.readers.is_empty()) {
-            // What was given up for want of room is forgotten already.
-            self.forgotten(usize::from(*cause != Cause::Room));
-            let author = if *cause == Cause::Change { author } else { NOBODY };
-            for reader in readers {
-                if let Some(tracker) = self.trackers.get(reader).filter(|tracker| tracker.prefixes.is_none())
-                {
-                    tracker.tell(clients, &[key], author);
+        self.concerned(stale, author, |tracker, key| tracker.tell_of(clients, key));
+    }
+
+    /// The same, to be told later: as things stand now.
+    pub fn notices(&self, stale: &[Stale], author: ClientId) -> Vec<Notice> {
+        let mut notices = Vec::new();
+        self.concerned(stale, author, |tracker, key| {
+            notices.push(Notice { tracker: Arc::clone(tracker), key: key.cloned() });
+        });
+        notices
+    }
+
+    /// Who is to know what of what is `stale`, in its order.
+    fn concerned(
+        &self,
+        stale: &[Stale],
+        author: ClientId,
+        mut tell: impl FnMut(&Arc<Tracker>, Option<&Bytes>),
+    ) {
+        for stale in stale {
+            match stale {
+                Stale::Key { readers, .. } if readers.is_empty() => {}
+                Stale::Key { key, readers, cause } => {
+                    // What was given up for want of room is forgotten already.
+                    self.forgotten(usize::from(*cause != Cause::Room));
+                    let author = cause.author(author);
+                    let trackers = readers.iter().filter_map(|reader| self.trackers.get(reader));
+                    trackers
+                        .filter(|tracker| tracker.prefixes.is_none() && tracker.wants(author))
+                        .for_each(|tracker| tell(&tracker, Some(key)));
+                }
+                Stale::All { tracked } => {
+                    self.forgotten(*tracked);
+                    self.trackers.iter().for_each(|tracker| tell(&tracker, None));
                 }
             }
         }
-        if self.broadcasts() {
-            self.broadcast(clients, stale, author);
-        }
     }
 
-    /// Tells everybody that all keys may have changed, the author included.
-    pub fn invalidate_all(&self, clients: &Clients) {
-        self.trackers.iter().for_each(|tracker| tracker.tell_of_all(clients));
-    }
-
-    /// One message for each prefix and each of its clients, as in Redis: its keys in order, each once.
-    fn broadcast(&self, clients: &Clients, stale: &[Stale], author: ClientId) {
+    /// Tells whoever listens to a prefix of what is `stale`; to `young` prefixes, each with a place, only what comes
+    /// behind that is told. One message for each prefix and each of its clients, as in Redis: its keys in order, each once.
+    pub fn broadcast(&self, clients: &Clients, stale: &[Stale], young: &[(Bytes, usize)], author: ClientId) {
         let prefixes = self.prefixes.read();
         let mut concerned = BTreeMap::new();
-        for Stale { key, cause, .. } in stale.iter().filter(|stale| stale.cause != Cause::Room) {
-            let author = if *cause == Cause::Change { author } else { NOBODY };
+        for (at, stale) in stale.iter().enumerate() {
+            let Stale::Key { key, cause, .. } = stale else { continue };
+            if *cause == Cause::Room {
+                continue;
+            }
+            let author = cause.author(author);
             prefixes.of(key, |prefix, told| {
-                let (_, keys) = concerned.entry((prefix, author)).or_insert_with(|| (told, BTreeSet::new()));
-                keys.insert(key);
+                if !young.iter().any(|(young, since)| at < *since && young == prefix) {
+                    let (_, keys) =
+                        concerned.entry((prefix, author)).or_insert_with(|| (told, BTreeSet::new()));
+                    keys.insert(key);
+                }
             });
         }
         for ((_, author), (told, keys)) in concerned {
             let keys: Vec<&Bytes> = keys.into_iter().collect();
-            for client in told {
-                if let Some(tracker) = self.trackers.get(client) {
-                    tracker.tell(clients, &keys, author);
-                }
-            }
+            let trackers = told.iter().filter_map(|client| self.trackers.get(client));
+            trackers.filter(|tracker| tracker.wants(author)).for_each(|tracker| tracker.tell(clients, &keys));
         }
+    }
+}
+
+impl Notice {
+    /// Tells.
+    pub fn send(&self, clients: &Clients) {
+        self.tracker.tell_of(clients, self.key.as_ref());
+    }
+}
+
+impl Cause {
+    /// Whose doing it is, where `author` acts.
+    fn author(self, author: ClientId) -> ClientId {
+        if self == Self::Change { author } else { NOBODY }
     }
 }
 

@@ -14,8 +14,10 @@ use crate::state::clients::ClientId;
 pub(super) struct Prefixes(BTreeMap<Bytes, BTreeSet<ClientId>>);
 
 impl Prefixes {
-    pub(super) fn enter(&mut self, prefix: &Bytes, client: ClientId) {
-        self.0.entry(prefix.clone()).or_default().insert(client);
+    /// That client is to be told; returns whether it is the prefix's first.
+    pub(super) fn enter(&mut self, prefix: &Bytes, client: ClientId) -> bool {
+        let clients = self.0.entry(prefix.clone()).or_default();
+        clients.insert(client) && clients.len() == 1
     }
 
     pub(super) fn leave(&mut self, prefix: &Bytes, client: ClientId) {
@@ -73,7 +75,8 @@ mod tests {
                 .filter(|(at, _)| subset & 1 << at != 0)
                 .map(|(_, name)| *name)
                 .collect();
-            chosen.iter().for_each(|name| prefixes.enter(&Bytes::from_static(name.as_bytes()), 1));
+            let all_new = chosen.iter().all(|name| prefixes.enter(&Bytes::from_static(name.as_bytes()), 1));
+            assert!(all_new);
             for key in ["", "a", "abcd", "abd", "ac", "lock", "lock:1", "lock:12", "lock:111", "zz", "c"] {
                 let mut expected: Vec<_> = chosen.iter().filter(|name| key.starts_with(**name)).collect();
                 expected.reverse();
@@ -89,8 +92,8 @@ mod tests {
     #[test]
     fn a_prefix_is_there_as_long_as_somebody_wants_it() {
         let (mut prefixes, name) = (Prefixes::default(), Bytes::from_static(b"a"));
-        prefixes.enter(&name, 1);
-        prefixes.enter(&name, 2);
+        assert!(prefixes.enter(&name, 1));
+        assert!(!prefixes.enter(&name, 1) && !prefixes.enter(&name, 2));
         prefixes.leave(&name, 1);
         assert_eq!((prefixes.len(), found(&prefixes, "ab")), (1, vec!["a".to_owned()]));
         prefixes.leave(&name, 2);

@@ -82,16 +82,22 @@ enum News<'a> {
 }
 
 impl Tracker {
-    /// Tells of these keys, unless `author` is the client itself and does not want to be told.
-    pub(super) fn tell(&self, clients: &Clients, keys: &[&Bytes], author: ClientId) {
-        if !self.no_loop || author != self.client.id {
-            self.send(clients, News::Keys(keys));
-        }
+    /// Whether it is to be told of what `author` does.
+    pub(super) fn wants(&self, author: ClientId) -> bool {
+        !self.no_loop || author != self.client.id
     }
 
-    /// Tells that all keys may have changed.
-    pub(super) fn tell_of_all(&self, clients: &Clients) {
-        self.send(clients, News::All);
+    /// Tells of these keys.
+    pub(super) fn tell(&self, clients: &Clients, keys: &[&Bytes]) {
+        self.send(clients, News::Keys(keys));
+    }
+
+    /// Tells of one key, or that all may have changed.
+    pub(super) fn tell_of(&self, clients: &Clients, key: Option<&Bytes>) {
+        match key {
+            Some(key) => self.tell(clients, &[key]),
+            None => self.send(clients, News::All),
+        }
     }
 
     fn send(&self, clients: &Clients, news: News<'_>) {

@@ -128,6 +128,14 @@ final class Checks {
         return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
     }
 
+    /** Waits until the clock that clients read says another millisecond. */
+    static void passMillisecond() {
+        long now = System.currentTimeMillis();
+        while (System.currentTimeMillis() <= now) {
+            sleepMs(1);
+        }
+    }
+
     static void sleepMs(long ms) {
         try {
             TimeUnit.MILLISECONDS.sleep(ms);
