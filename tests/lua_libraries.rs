@@ -31,7 +31,7 @@ local function spell(value, depth)
     local kind = type(value)
     if kind == 'number' then return string.format('%.17g', value) end
     if kind == 'string' then return #value .. ':' .. value end
-    if kind == 'function' then return kind end
+    if kind == 'function' or kind == 'thread' then return kind end
     if kind ~= 'table' then return tostring(value) end
     if depth > 30 then return 'deep' end
     local items = {}
@@ -130,4 +130,9 @@ fn what_is_searched_is_found_and_replaced_as_in_redis() {
 #[test]
 fn what_is_raised_is_caught_as_in_redis() {
     compare(cases::basics);
+}
+
+#[test]
+fn what_is_misused_says_so_as_in_redis() {
+    compare(cases::misuse);
 }

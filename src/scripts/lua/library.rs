@@ -6,12 +6,13 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
+use smallvec::SmallVec;
 
 use super::calls::{Level, Server};
 use super::fault::{error_table, refused};
 use super::sandbox::Shared;
 use super::shortcuts::short_text;
-use super::stack::Stack;
+use super::stack::{Kind, Stack};
 use crate::number::double::Text;
 use crate::resp::Protocol;
 use crate::scripts::digest;
@@ -40,13 +41,14 @@ const CONSTANTS: &[(&str, i64)] = &[
 const REPL_ALL: i64 = 3;
 
 /// Puts them into `redis`.
-pub(super) fn install(lua: &Lua, redis: &Table, shared: &Arc<Shared>, host: Host) -> mlua::Result<()> {
+pub(super) fn install(lua: &Lua, redis: &Table, shared: &Arc<Shared>) -> mlua::Result<()> {
     for (name, value) in CONSTANTS {
         redis.raw_set(*name, *value)?;
     }
-    let parts = host.version.split('.').map(|part| part.parse().unwrap_or(0));
+    let version = shared.host.version;
+    let parts = version.split('.').map(|part| part.parse().unwrap_or(0));
     let number = parts.fold(0_i64, |number, part: i64| number << 8 | part);
-    redis.raw_set("REDIS_VERSION", host.version)?;
+    redis.raw_set("REDIS_VERSION", version)?;
     redis.raw_set("REDIS_VERSION_NUM", number)?;
     redis.raw_set("error_reply", lua.create_function(error_reply)?)?;
     redis.raw_set("status_reply", lua.create_function(status_reply)?)?;
@@ -60,8 +62,8 @@ pub(super) fn install(lua: &Lua, redis: &Table, shared: &Arc<Shared>, host: Host
     redis.raw_set("log", lua.create_function(move |lua, args| log(lua, &own, args))?)?;
     let own = Arc::clone(shared);
     redis.raw_set("setresp", lua.create_function(move |lua, args| set_protocol(lua, &own, args))?)?;
-    let (own, knows) = (Arc::clone(shared), host.knows);
-    redis.raw_set("acl_check_cmd", lua.create_function(move |_, args| acl_check(&own, knows, &args))?)
+    let own = Arc::clone(shared);
+    redis.raw_set("acl_check_cmd", lua.create_function(move |_, args| acl_check(&own, &args))?)
 }
 
 fn error_reply(lua: &Lua, args: MultiValue) -> mlua::Result<Table> {
@@ -182,7 +184,7 @@ fn set_protocol(lua: &Lua, shared: &Shared, args: MultiValue) -> mlua::Result<()
     Ok(())
 }
 
-fn acl_check(shared: &Shared, knows: fn(&[&[u8]]) -> bool, args: &MultiValue) -> mlua::Result<bool> {
+fn acl_check(shared: &Shared, args: &MultiValue) -> mlua::Result<bool> {
     if args.is_empty() {
         return Err(refused("Please specify at least one argument for this redis lib call"));
     }
@@ -196,10 +198,22 @@ fn acl_check(shared: &Shared, knows: fn(&[&[u8]]) -> bool, args: &MultiValue) ->
         }
     }
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-    if !knows(&words) {
+    if !(shared.host.knows)(&words) {
         return Err(refused("Invalid command passed to redis.acl_check_cmd()"));
     }
     Ok(shared.may_send(&words))
+}
+
+/// `acl_check_cmd` of texts, above its arguments on the stack; `None` where there are others, or no command.
+pub(super) fn acl_check_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {
+    let may_send = {
+        let given = &*stack;
+        let text = |at| given.bytes(at).filter(|_| given.kind(at) == Kind::String);
+        let words: SmallVec<[&[u8]; 8]> = (1..=given.len()).map(text).collect::<Option<_>>()?;
+        (server.shared.host.knows)(&words).then(|| server.shared.may_send(&words))?
+    };
+    stack.push_boolean(may_send);
+    Some(1)
 }
 
 fn number(lua: &Lua, value: Option<&Value>) -> mlua::Result<Option<f64>> {

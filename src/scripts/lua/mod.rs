@@ -19,7 +19,6 @@ mod functions;
 mod library;
 mod library_state;
 mod patterns;
-mod random;
 mod sandbox;
 mod shortcuts;
 mod stack;

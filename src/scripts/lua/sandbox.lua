@@ -4,88 +4,42 @@
 --          call, with false for every name. Gives back what Rust needs of it.
 -- Rule     a script never gets hold of a table of `real` itself: it sees stand-ins, which are empty and look things up there;
 --          or it has been read, and only calls what is in such a table.
--- Rule     an error that a script catches passes `own.passed`, which raises again what no script may catch.
 
 local own, real, direct = ...
 
-local error, getmetatable, load, loadstring, next, pairs = error, getmetatable, load, loadstring, next, pairs
-local rawget, rawset, select, setfenv = rawget, rawset, select, setfenv
-local setmetatable, tostring, type = setmetatable, tostring, type
-local collectgarbage = collectgarbage
-local concat, insert, sort = table.concat, table.insert, table.sort
-local resume, create = coroutine.resume, coroutine.create
-local for_plain_tables, is_native, passed, poll = own.for_plain_tables, own.is_native, own.passed, own.poll
+local error, getmetatable, next, pairs, rawget, rawset = error, getmetatable, next, pairs, rawget, rawset
+local setmetatable, sort, tostring, type = setmetatable, table.sort, tostring, type
+local is_native = own.is_native
 
-local READONLY = 'Attempt to modify a readonly table'
-
--- Stand-ins: what each stands for, and what `getmetatable` says of it.
-local stands_for, shown = setmetatable({}, { __mode = 'k' }), {}
-
+-- Stand-ins. What knows them looks for `__newindex`, `__index` and `shown`, which is what `getmetatable` says of one.
 local function refuse()
-    error(READONLY, 2)
+    error('Attempt to modify a readonly table', 2)
 end
 
 local function protect(table, metatable)
-    local stand_in = setmetatable({}, { __index = table, __newindex = refuse })
-    stands_for[stand_in] = table
-    shown[stand_in] = metatable
-    return stand_in
-end
-
-local function typename(count, value)
-    return count == 0 and 'no value' or type(value)
-end
-
-local function bad_argument(number, name, reason)
-    error("bad argument #" .. number .. " to '" .. name .. "' (" .. reason .. ')', 3)
+    return setmetatable({}, { __index = table, __newindex = refuse, shown = metatable })
 end
 
 -- Tables.
 
-real.next = for_plain_tables('next', next, function(table, key)
-    if stands_for[table] then return next(stands_for[table], key) end
-    return next(table, key)
-end)
+local function on_tables(library, name, other)
+    library[name] = own.on_tables(name, library[name], refuse, other)
+end
 
-real.pairs = for_plain_tables('pairs', pairs, function(table)
-    if stands_for[table] then return real.next, table, nil end
-    return next, table, nil
-end)
+for _, name in next, { 'getmetatable', 'next', 'rawget', 'rawset', 'setmetatable' } do
+    on_tables(real, name)
+end
+on_tables(real, 'pairs', real.next)
+on_tables(real.table, 'insert')
 
-real.rawget = for_plain_tables('rawget', rawget, function(table, key)
-    return rawget(stands_for[table] or table, key)
-end)
-
-real.rawset = for_plain_tables('rawset', rawset, function(table, key, value)
-    if stands_for[table] then error(READONLY, 0) end
-    return rawset(table, key, value)
-end)
-
-real.setmetatable = for_plain_tables('setmetatable', setmetatable, function(table, metatable)
-    if stands_for[table] then error(READONLY, 0) end
-    return setmetatable(table, metatable)
-end)
-
-real.getmetatable = for_plain_tables('getmetatable', getmetatable, function(object)
-    if stands_for[object] then return shown[object] end
-    return getmetatable(object)
-end)
-
-real.table.insert = for_plain_tables('insert', insert, function(table, ...)
-    if stands_for[table] then error(READONLY, 0) end
-    return insert(table, ...)
-end)
-
--- Lua's own sort can take a quadratic number of steps. Where it compares by itself no hook sees them; a function in Lua
--- that compares is seen. No plain table of few elements comes here, unless a function in C compares them.
 local function is_less(a, b)
     return a < b
 end
 
-real.table.sort = for_plain_tables('sort', sort, function(table, compare)
+on_tables(real.table, 'sort', function(table, compare)
     if compare == nil then
         return sort(table, is_less)
-    elseif type(compare) == 'function' and is_native(compare) then
+    elseif is_native(compare) then
         return sort(table, function(a, b) return (compare(a, b)) end)
     end
     return sort(table, compare)
@@ -94,85 +48,13 @@ end)
 -- Errors that are caught.
 
 real.pcall, real.xpcall = own.pcall, own.xpcall
+real.coroutine.resume, real.coroutine.wrap = own.resume, own.wrap
 
-local function resumed(is_fine, ...)
-    if is_fine then return true, ... end
-    return false, passed(...)
-end
+-- Source texts, and what they make garbage of.
 
-function real.coroutine.resume(...)
-    local routine = ...
-    if type(routine) ~= 'thread' then bad_argument(1, 'resume', 'coroutine expected') end
-    return resumed(resume(...))
-end
-
-local function carry_on(is_fine, ...)
-    if is_fine then return ... end
-    error(passed(...), 3)
-end
-
-function real.coroutine.wrap(...)
-    local body = ...
-    if type(body) ~= 'function' or is_native(body) then bad_argument(1, 'wrap', 'Lua function expected') end
-    local routine = create(body)
-    return function(...)
-        return carry_on(resume(routine, ...))
-    end
-end
-
--- Source texts.
-
-local function compile(text, name)
-    -- What begins like bytecode is read as the text that it is not.
-    local prefix = text:sub(1, 1) == '\27' and ' ' or ''
-    local compiled, reason = loadstring(prefix .. text, name or text)
-    if not compiled then return nil, passed(reason) end
-    return setfenv(compiled, real._G)
-end
-
-function real.loadstring(...)
-    local text, name = ...
-    if type(text) == 'number' then text = tostring(text) end
-    if type(text) ~= 'string' then
-        bad_argument(1, 'loadstring', 'string expected, got ' .. typename(select('#', ...), text))
-    elseif name ~= nil and type(name) ~= 'string' and type(name) ~= 'number' then
-        bad_argument(2, 'loadstring', 'string expected, got ' .. type(name))
-    end
-    return compile(text, name and tostring(name))
-end
-
-function real.load(...)
-    local reader, name = ...
-    if type(reader) ~= 'function' then
-        bad_argument(1, 'load', 'function expected, got ' .. typename(select('#', ...), reader))
-    end
-    local pieces = {}
-    while true do
-        local piece = reader()
-        if type(piece) == 'number' then piece = tostring(piece) end
-        if piece == nil or piece == '' then break end
-        if type(piece) ~= 'string' then return nil, 'reader function must return a string' end
-        pieces[#pieces + 1] = piece
-    end
-    return compile(concat(pieces), name and tostring(name) or '=(load)')
-end
-
-function real.collectgarbage(option, ...)
-    -- The pace of the collector is not a script's to choose.
-    if option == nil or option == 'collect' then
-        poll(collectgarbage('count'))
-        return collectgarbage('collect')
-    elseif option == 'count' then
-        return collectgarbage('count')
-    elseif option == 'step' then
-        return false
-    elseif option == 'stop' or option == 'restart' then
-        return 0
-    elseif option == 'setpause' or option == 'setstepmul' then
-        return 200
-    end
-    bad_argument(1, 'collectgarbage', "invalid option '" .. tostring(option) .. "'")
-end
+local globals = protect(real, protect({}))
+real.loadstring, real.load = unpack(own.compilers(globals))
+real.collectgarbage = own.collectgarbage
 
 -- Globals.
 
@@ -193,9 +75,9 @@ setmetatable(direct, { __index = absent, __newindex = refuse })
 for name, library in pairs(libraries) do
     rawset(real, name, protect(library))
 end
-rawset(real, '_G', protect(real, protect({})))
+rawset(real, '_G', globals)
 -- A method of a string is found at once, and seen behind a stand-in.
 getmetatable('').__index = libraries.string
 getmetatable('').__metatable = protect({ __index = real.string })
 
-return real._G, protect
+return globals, protect

@@ -7,14 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use mlua::{Function, Lua, LuaString, Table, Value};
+use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
 use parking_lot::Mutex;
 
 use super::budget::Budget;
 use super::calls::{Level, Limits};
 use super::fault::{self, Fault, OUT_OF_MEMORY, OWN_CHUNK, Place, Stop, Stopped};
 use super::library::Host;
-use super::random::{self, Random};
 use super::shortcuts::{SHORTCUTS, Shortcut};
 use super::stack::{self, Kept, Port};
 use super::{bit, cjson, cmsgpack, library, strings, structs};
@@ -47,8 +46,10 @@ pub(super) struct Sandbox {
 }
 
 /// What the functions of `redis` say to the call that runs, and it to them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shared {
+    /// What is to be learned of the server.
+    pub(super) host: Host,
     resp3: AtomicBool,
     lines: Mutex<Vec<(Level, Vec<u8>)>>,
     /// Whether there are any, for most scripts log none.
@@ -58,11 +59,21 @@ pub(super) struct Shared {
     has_limits: AtomicBool,
     /// What scripts have set of `cjson`.
     pub(super) json: Arc<Mutex<cjson::Settings>>,
-    /// What `math.random` draws from.
-    pub(super) random: Arc<Random>,
 }
 
 impl Shared {
+    fn new(host: Host, json: Arc<Mutex<cjson::Settings>>) -> Self {
+        Self {
+            host,
+            resp3: AtomicBool::default(),
+            lines: Mutex::default(),
+            has_lines: AtomicBool::default(),
+            limits: Mutex::default(),
+            has_limits: AtomicBool::default(),
+            json,
+        }
+    }
+
     /// A script begins.
     pub(super) fn begin(&self, limits: Option<Limits>) {
         if limits.is_some() || self.has_limits.load(Relaxed) {
@@ -111,7 +122,22 @@ impl Shared {
 
 /// Lua's own functions that scripts may use.
 const FUNCTIONS: &[&str] = &[
-    "assert", "error", "gcinfo", "ipairs", "rawequal", "select", "tonumber", "tostring", "type", "unpack",
+    "assert",
+    "error",
+    "gcinfo",
+    "getmetatable",
+    "ipairs",
+    "next",
+    "pairs",
+    "rawequal",
+    "rawget",
+    "rawset",
+    "select",
+    "setmetatable",
+    "tonumber",
+    "tostring",
+    "type",
+    "unpack",
     "_VERSION",
 ];
 /// Lua's own libraries that scripts may use.
@@ -136,20 +162,22 @@ impl Sandbox {
             }
             globals.raw_set(*name, copy)?;
         }
-        let random = Arc::new(Random::default());
-        random::install(lua, &globals.raw_get("math")?, &random)?;
+        let (random, seed) = stack::random(lua)?;
+        let math: Table = globals.raw_get("math")?;
+        math.raw_set("random", random)?;
+        math.raw_set("randomseed", seed)?;
         globals.raw_set("bit", bit::install(lua, budget)?)?;
         let (json, settings) = cjson::install(lua, budget)?;
         globals.raw_set("cjson", json)?;
         globals.raw_set("cmsgpack", cmsgpack::install(lua, budget)?)?;
         globals.raw_set("struct", structs::install(lua, budget)?)?;
-        let shared = Arc::new(Shared { json: settings, random, ..Shared::default() });
+        let shared = Arc::new(Shared::new(host, settings));
         let (port, call, pcall) = Port::install(lua)?;
         strings::install(lua, &globals.raw_get("string")?, budget)?;
         let redis = lua.create_table()?;
         redis.raw_set("call", call)?;
         redis.raw_set("pcall", pcall)?;
-        library::install(lua, &redis, &shared, host)?;
+        library::install(lua, &redis, &shared)?;
         globals.raw_set("redis", &redis)?;
         for (number, (library, name, shortcut)) in SHORTCUTS.iter().enumerate() {
             let library: Table = globals.raw_get(*library)?;
@@ -191,20 +219,26 @@ fn own(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Table> {
     let own = lua.create_table()?;
     own.raw_set("is_native", lua.create_function(|_, function: Function| Ok(function.info().what == "C"))?)?;
     let kept = Arc::clone(budget);
-    own.raw_set(
-        "poll",
-        lua.create_function(move |_, kilobytes: f64| Ok(kept.charge(kilobytes.max(0.0) as usize)?))?,
-    )?;
-    let for_plain_tables = |lua: &Lua, (name, own, ours): (LuaString, Function, Function)| {
-        stack::for_plain_tables(lua, &name.to_str()?, &own, &ours)
+    // What does not get there by itself is to be stopped.
+    let stopped = lua.create_function(move |_, _: MultiValue| Ok(kept.poll()?))?;
+    own.raw_set("collectgarbage", stack::direct(lua, &stopped, budget, stack::Direct::COLLECT)?)?;
+    let on_tables = |lua: &Lua, (name, own, refuse, other): (LuaString, Function, Function, Value)| {
+        stack::on_tables(lua, &name.to_str()?, &own, &refuse, &other)
     };
-    own.raw_set("for_plain_tables", lua.create_function(for_plain_tables)?)?;
+    own.raw_set("on_tables", lua.create_function(on_tables)?)?;
     let kept = Arc::clone(budget);
     let passed = lua.create_function(move |lua, error: Value| passed(lua, &kept, error))?;
-    let [pcall, xpcall] = stack::protections(lua, &passed)?;
+    let [pcall, xpcall] = stack::protections(lua, &passed, budget)?;
     own.raw_set("pcall", pcall)?;
     own.raw_set("xpcall", xpcall)?;
-    own.raw_set("passed", passed)?;
+    let kept = passed.clone();
+    let compilers = move |lua: &Lua, globals: Table| stack::compilers(lua, &kept, &globals);
+    own.raw_set("compilers", lua.create_function(compilers)?)?;
+    let coroutine: Table = lua.globals().raw_get("coroutine")?;
+    let [create, resume] = [coroutine.raw_get("create")?, coroutine.raw_get("resume")?];
+    let [resume, wrap] = stack::coroutines(lua, &passed, &create, &resume)?;
+    own.raw_set("resume", resume)?;
+    own.raw_set("wrap", wrap)?;
     let kept = Arc::clone(budget);
     own.raw_set("failed", lua.create_function(move |lua, error: Value| failed(lua, &kept, error))?)?;
     Ok(own)

@@ -19,15 +19,23 @@ use mlua::{IntoLua, Lua, Value, ffi, lua_State};
 
 use super::budget::Unlimited;
 
+mod catch;
+mod collector;
+mod compile;
 mod direct;
 mod native;
 mod port;
+mod random;
 mod replace;
+mod tables;
 mod tick;
 
+pub(super) use catch::{coroutines, protections};
+pub(super) use compile::compilers;
 pub(super) use direct::{Arguments, Direct, Meter, Part, Parts, Room, direct, iterator};
-pub(super) use native::{for_plain_tables, protections};
 pub(super) use port::{Answer, Called, Port};
+pub(super) use random::random;
+pub(super) use tables::on_tables;
 pub(super) use tick::tick;
 
 /// Values that a function finds room for when Lua calls it.

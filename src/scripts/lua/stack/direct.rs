@@ -17,6 +17,7 @@ use arrayvec::ArrayVec;
 use mlua::{Function, Lua, ffi, lua_State};
 
 use super::ROOM_OF_A_CALL;
+use super::collector::collecting;
 use super::native::{alone, push_callback};
 use super::port::{Port, shortened};
 use super::replace::replaced;
@@ -47,6 +48,9 @@ impl Direct {
     {
         Self(made::<F>)
     }
+
+    /// `collectgarbage`.
+    pub(in super::super) const COLLECT: Self = Self(collecting);
 
     /// `gsub` with a function or a table.
     pub(in super::super) const GSUB: Self = Self(replaced);
