@@ -12,6 +12,8 @@ mod cases;
 #[allow(dead_code)]
 #[path = "differential/dice.rs"]
 mod dice;
+#[path = "lua_libraries/misuse.rs"]
+mod misuse;
 #[allow(dead_code)]
 mod support;
 
@@ -134,5 +136,5 @@ fn what_is_raised_is_caught_as_in_redis() {
 
 #[test]
 fn what_is_misused_says_so_as_in_redis() {
-    compare(cases::misuse);
+    compare(misuse::misuse);
 }

@@ -92,7 +92,7 @@ impl<'a> Options<'a> {
         let is_switch = match session.reads.which {
             Which::Chosen => self.is_opt_out,
             Which::Unless => self.is_opt_in,
-            Which::None | Which::All => false,
+            Which::None | Which::Broadcast | Which::All => false,
         };
         if is_switch {
             return said(
@@ -106,7 +106,7 @@ impl<'a> Options<'a> {
 
     fn which(&self) -> Which {
         match (self.is_broadcast, self.is_opt_in, self.is_opt_out) {
-            (true, ..) => Which::None,
+            (true, ..) => Which::Broadcast,
             (_, true, _) => Which::Chosen,
             (_, _, true) => Which::Unless,
             _ => Which::All,
@@ -207,7 +207,7 @@ pub(super) fn tracking_info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal>
     let mut flags: Vec<&[u8]> = vec![if is_on { b"on" } else { b"off" }];
     flags.extend(prefixes.is_some().then_some(&b"bcast"[..]));
     let (mode, next): (&[&[u8]], &[&[u8]]) = match call.session.reads.which {
-        Which::None | Which::All => (&[], &[]),
+        Which::None | Which::Broadcast | Which::All => (&[], &[]),
         Which::Chosen => (&[b"optin"], &[b"caching-yes"]),
         Which::Unless => (&[b"optout"], &[b"caching-no"]),
     };

@@ -274,7 +274,12 @@ impl<'a> Ask<'a> {
                     content.for_each(|member, score| {
                         let score = number_or_zero(source.weight * score);
                         let old = result.score(member);
-                        result.insert(member, old.map_or(score, |old| self.aggregate.of(old, score)));
+                        let score = old.map_or(score, |old| self.aggregate.of(old, score));
+                        // An equal score stays as it is, and with it the sign of a zero.
+                        if old.is_some_and(|old| old == score && old.to_bits() != score.to_bits()) {
+                            result.remove(member);
+                        }
+                        result.insert(member, score);
                     });
                 })?;
             }

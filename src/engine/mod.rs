@@ -167,9 +167,8 @@ impl Engine {
         }
         if session.replies != Replies::On {
             mute(session, out, start);
-        } else if session.reads.matter() && flow == Flow::Next && session.client.has_mail() {
-            // What it has changed itself it is told behind the reply, and before that of its next request.
-            session.client.collect(out);
+        } else if session.reads.are_told() && flow == Flow::Next {
+            tell(session, out);
         }
         flow
     }
@@ -522,6 +521,16 @@ fn may_grow(session: &Session, command: &Command) -> bool {
         Some(transaction) if command.row.name == EXEC => transaction.may_grow,
         Some(_) => !command.row.flags.has(Flags::UNQUEUED) || command.row.flags.has(Flags::DENYOOM),
         None => command.row.flags.has(Flags::DENYOOM),
+    }
+}
+
+/// What a client has put out of date itself it is told behind the reply, and before that of its next request; of prefixes,
+/// when there are no more requests, as in Redis.
+#[cold]
+fn tell(session: &Session, out: &mut Vec<u8>) {
+    let client = &session.client;
+    if client.has_mail() && (session.reads.matter() || client.is_all_stale.load(Relaxed)) {
+        client.collect(out);
     }
 }
 

@@ -7,6 +7,7 @@
 //! Rule    whoever touches an expired key first removes it and emits its effects before anything else.
 
 mod expiry;
+mod observe;
 mod survey;
 mod trial;
 
@@ -24,8 +25,6 @@ use crate::state::audience::Audience;
 use crate::state::channels::Channels;
 use crate::state::clients::ClientId;
 use crate::state::settings::Events;
-use crate::state::tracking::Tracking;
-use crate::state::transaction::{Watch, Watching};
 use crate::types::{Seed, Typed};
 
 pub use survey::Standing;
@@ -190,13 +189,6 @@ impl<'k> View<'k> {
         self.changes.tell_events(channels);
     }
 
-    /// What the client is told of its copies changes: `change` is made, and returns prefixes that nobody has listened to
-    /// before. Of what is out of date so far, those are told who would have been.
-    pub fn retune(&mut self, tracking: &Tracking, change: impl FnOnce() -> Vec<Bytes>) {
-        self.changes.settle(tracking, self.author);
-        self.changes.listen_to(change());
-    }
-
     /// Whether every shard is locked, as it is for a transaction whose keys cannot be known beforehand.
     pub fn holds_all(&self) -> bool {
         self.locked.len() == self.keyspace.shards()
@@ -210,43 +202,6 @@ impl<'k> View<'k> {
             let index = shard(key);
             let beyond = ticket.also.iter().map(shard).filter(|other| *other != index).collect();
             self.locked.held(index).parked.enter(key, ticket, beyond);
-        }
-    }
-
-    /// A transaction watches a key from now on. One that has expired counts as gone, and as unchanged.
-    pub fn watch(&mut self, key: &Bytes, watch: &Arc<Watch>) {
-        // A look removes what has expired.
-        let _ = self.entry(key);
-        let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
-        self.locked.held(index).observers.watch(database, key, watch);
-    }
-
-    /// A transaction no longer watches its keys, all of which must be in shards that are locked.
-    pub fn unwatch(&mut self, watching: &Watching) {
-        for (database, key) in &watching.keys {
-            let index = self.keyspace.shard_of(self.keyspace.hash(key));
-            self.locked.held(index).observers.unwatch(*database, key, &watching.watch);
-        }
-    }
-
-    /// It goes on watching them.
-    pub fn watch_again(&mut self, watching: &Watching) {
-        for (database, key) in &watching.keys {
-            let index = self.keyspace.shard_of(self.keyspace.hash(key));
-            self.locked.held(index).observers.watch(*database, key, &watching.watch);
-        }
-    }
-
-    /// A client has read a key, and keeps a copy of what it holds. Of more than `keys_max` keys some are given up; zero:
-    /// there is room for all.
-    pub fn remember(&mut self, key: &[u8], reader: ClientId, tracking: &Tracking, keys_max: usize) {
-        if let Some(trial) = self.changes.trial_under_way() {
-            return trial.remember(self.database, key, reader, keys_max);
-        }
-        let index = self.keyspace.shard_of(self.hash(key));
-        let observers = &mut self.locked.held(index).observers;
-        for (key, readers) in observers.remember(key, reader, tracking, keys_max) {
-            self.changes.given_up(key, readers);
         }
     }
 

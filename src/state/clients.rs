@@ -59,6 +59,8 @@ pub struct Client {
     pub no_evict: AtomicBool,
     /// Whether CLIENT NO-TOUCH is on.
     pub no_touch: AtomicBool,
+    /// Whether its mail says that all its copies are out of date.
+    pub is_all_stale: AtomicBool,
     /// Bytes received and not yet understood.
     pub query_bytes: AtomicU64,
     /// Bytes of replies not yet sent.
@@ -167,6 +169,7 @@ impl Client {
             closing: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
             mailbox: Mutex::default(),
+            is_all_stale: AtomicBool::new(false),
             has_mail: AtomicBool::new(false),
         }
     }
@@ -454,6 +457,7 @@ impl Client {
         if self.reply_bytes.load(Relaxed) == 0 {
             mailbox.behind_since = None;
         }
+        self.is_all_stale.store(false, Relaxed);
         self.has_mail.store(false, SeqCst);
     }
 

@@ -34,11 +34,13 @@ pub struct Reads {
 }
 
 /// Which reads of a connection are remembered as a rule.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, PartialOrd)]
 pub enum Which {
     /// None.
     #[default]
     None,
+    /// None: it is told of all keys with certain prefixes.
+    Broadcast,
     /// All.
     All,
     /// Those that CLIENT CACHING YES precedes.
@@ -54,13 +56,19 @@ impl Reads {
     /// Whether any is, now or after a CLIENT CACHING.
     #[inline]
     pub fn matter(self) -> bool {
+        self.which > Which::Broadcast
+    }
+
+    /// Whether the connection is told of anything.
+    #[inline]
+    pub fn are_told(self) -> bool {
         self.which != Which::None
     }
 
     /// Whether what is read now is remembered.
     pub fn are_remembered(self) -> bool {
         match self.which {
-            Which::None => false,
+            Which::None | Which::Broadcast => false,
             Which::All => true,
             Which::Chosen => self.is_next,
             Which::Unless => !self.is_next,
@@ -128,6 +136,7 @@ impl Tracker {
             News::Keys(keys) => reply.bulks(keys),
             // In the words of whoever keeps the copies, not of whoever is told, as in Redis.
             News::All => {
+                client.is_all_stale.store(true, Relaxed);
                 reply.set_protocol(self.client.protocol());
                 reply.null();
             }

@@ -110,8 +110,8 @@ unsafe extern "C-unwind" fn next_piece(
 /// What a script gets: the function on top, in its world; or nil, and why there is none.
 ///
 /// # Safety
-/// `state` is that of a function of `compilers`, with the function or the error on top and room for another value. An error of
-/// Lua passes this.
+/// `state` is that of a function of `compilers`, with the function or the error on top and room for another value. An error
+/// of Lua passes this.
 unsafe fn finish(state: *mut lua_State, status: c_int) -> c_int {
     // SAFETY: as the caller says.
     unsafe {

@@ -128,8 +128,8 @@ unsafe fn refuse(state: *mut lua_State) -> c_int {
 }
 
 unsafe extern "C-unwind" fn next(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalues of `on_tables` and room for what is pushed; a key that the table does not have
-    // is an error of Lua.
+    // SAFETY: Lua calls this, with the upvalues of `on_tables` and room for what is pushed; a key that the table does not
+    // have is an error of Lua.
     unsafe {
         match first(state, STANDS_FOR) {
             First::Plain => {}

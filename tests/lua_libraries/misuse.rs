@@ -1,0 +1,95 @@
+//! Library functions called with whatever there is.
+//!
+//! Rule    nothing that is an address is spelt, and no table of a library is taken for data: Redis' has functions in it.
+
+use super::cases::Case;
+use super::dice::Dice;
+
+/// Functions that say the same whoever calls them, and whenever.
+const FUNCTIONS: &[(&str, &str)] = &[
+    (
+        "",
+        "assert collectgarbage error getmetatable ipairs load loadstring next pairs pcall rawequal rawget rawset select \
+         setmetatable tonumber type unpack xpcall",
+    ),
+    ("coroutine.", "create resume running status wrap yield"),
+    ("string.", "byte char dump find format gfind gmatch gsub len lower match rep reverse sub upper"),
+    ("table.", "concat foreach foreachi getn insert maxn remove setn sort"),
+    ("math.", "abs acos ceil cos deg exp floor fmod frexp ldexp log log10 max min mod modf pow rad sin sqrt"),
+    ("bit.", "tobit bnot band bor bxor lshift rshift arshift rol ror bswap tohex"),
+    (
+        "redis.",
+        "call pcall error_reply status_reply sha1hex log setresp set_repl replicate_commands breakpoint debug acl_check_cmd",
+    ),
+];
+
+/// What they are given, wanted or not.
+const ARGUMENTS: &[&str] = &[
+    "",
+    "nil",
+    "1",
+    "'x'",
+    "{}",
+    "true",
+    "1, 2",
+    "'x', 'y'",
+    "'x', 1",
+    "{}, 1",
+    "{}, 'x'",
+    "{}, {}",
+    "'x', {}",
+    "1, {}",
+    "type",
+    "type, 1",
+    "type, type",
+    "{1, 2}, 1",
+    "{1}, nil",
+    "redis",
+    "redis, 'call'",
+    "redis, 'call', 1",
+    "nil, 1",
+    "1, 'x'",
+    "{2, 1}, type",
+    "'%d', 'x'",
+    "'%s'",
+    "'[', '['",
+    "'', 1, 2",
+    "1/0",
+    "'1e5'",
+    "-1, 'x'",
+    "setmetatable({}, {})",
+    "setmetatable({}, {}), 1",
+    "setmetatable({}, {}), 1, 2, 3",
+    "coroutine.create(type)",
+    "coroutine.create(function() error('in') end)",
+    "function() return nil end",
+    "function() error('in') end",
+    "function() error({err = 'in'}) end",
+    "function() return {} end",
+    "function() redis.call('nosuch') end",
+    "'return 1 +', '@name'",
+    "'\\27Lua'",
+    "'collect'",
+    "'step'",
+    "'get', 'key'",
+    "'config', 'nosuch'",
+];
+
+/// Any function with anything, called in ways that make a difference to what an error says.
+pub(crate) fn misuse(dice: &mut Dice) -> Case {
+    let (library, names) = dice.pick(FUNCTIONS);
+    let names: Vec<&str> = names.split_whitespace().collect();
+    let (name, arguments) = (dice.pick(&names), dice.pick(ARGUMENTS));
+    let called = format!("{library}{name}({arguments})");
+    let code = match dice.below(5) {
+        0 => format!("return {called}"),
+        1 => format!("local a, b, c = {called} return a, b, c"),
+        2 => format!("local alias = {library}{name} return (alias({arguments}))"),
+        3 => {
+            let comma = if arguments.is_empty() { "" } else { ", " };
+            format!("return pcall({library}{name}{comma}{arguments})")
+        }
+        _ => format!("return xpcall(function() return {called} end, function(found) return found end)"),
+    };
+    Case { code, args: Vec::new() }
+}
