@@ -528,9 +528,11 @@ fn may_grow(session: &Session, command: &Command) -> bool {
 /// when there are no more requests, as in Redis.
 #[cold]
 fn tell(session: &Session, out: &mut Vec<u8>) {
-    let client = &session.client;
-    if client.has_mail() && (session.reads.matter() || client.is_all_stale.load(Relaxed)) {
-        client.collect(out);
+    if session.client.has_mail() {
+        match session.reads.matter() {
+            true => session.client.collect(out),
+            false => session.client.collect_next(out),
+        }
     }
 }
 

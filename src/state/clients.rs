@@ -59,8 +59,6 @@ pub struct Client {
     pub no_evict: AtomicBool,
     /// Whether CLIENT NO-TOUCH is on.
     pub no_touch: AtomicBool,
-    /// Whether its mail says that all its copies are out of date.
-    pub is_all_stale: AtomicBool,
     /// Bytes received and not yet understood.
     pub query_bytes: AtomicU64,
     /// Bytes of replies not yet sent.
@@ -130,6 +128,8 @@ pub struct Wait {
 #[derive(Debug, Default)]
 struct Mailbox {
     bytes: Vec<u8>,
+    /// So many of them belong directly behind the reply to the request that is being carried out.
+    next_bytes: usize,
     /// The answer of the call that waits is among the bytes.
     is_answered: bool,
     /// Since when the client has been behind by more than the soft limit.
@@ -169,7 +169,6 @@ impl Client {
             closing: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
             mailbox: Mutex::default(),
-            is_all_stale: AtomicBool::new(false),
             has_mail: AtomicBool::new(false),
         }
     }
@@ -319,6 +318,20 @@ impl Client {
     /// Puts bytes into the mailbox and wakes the connection. A client that leaves more unread, there and of its replies,
     /// than its class may is dropped.
     pub fn deliver(&self, bytes: &[u8]) {
+        self.put(bytes, |mailbox| mailbox.bytes.extend_from_slice(bytes));
+    }
+
+    /// The same, directly behind the reply to the request that is being carried out, which is the client's own: before
+    /// what [`Client::collect`] gives when there are no more requests.
+    pub fn deliver_next(&self, bytes: &[u8]) {
+        self.put(bytes, |mailbox| {
+            let at = mailbox.next_bytes;
+            mailbox.bytes.splice(at..at, bytes.iter().copied());
+            mailbox.next_bytes += bytes.len();
+        });
+    }
+
+    fn put(&self, bytes: &[u8], put: impl FnOnce(&mut Mailbox)) {
         if self.is_closing() {
             return;
         }
@@ -326,9 +339,9 @@ impl Client {
         let unread = mailbox.bytes.len() + self.reply_bytes.load(Relaxed) as usize;
         let is_full = self.output_limits.of(Class::Pubsub).is_broken_by(unread.saturating_add(bytes.len()));
         if is_full {
-            mailbox.bytes = Vec::new();
+            (mailbox.bytes, mailbox.next_bytes) = (Vec::new(), 0);
         } else {
-            mailbox.bytes.extend_from_slice(bytes);
+            put(&mut mailbox);
             self.has_mail.store(true, SeqCst);
         }
         drop(mailbox);
@@ -452,12 +465,21 @@ impl Client {
         }
     }
 
+    /// The same of what belongs directly behind the reply to a request.
+    pub fn collect_next(&self, out: &mut Vec<u8>) {
+        let mut mailbox = self.mailbox.lock();
+        if !mailbox.is_answered {
+            let end = std::mem::take(&mut mailbox.next_bytes);
+            out.extend(mailbox.bytes.drain(..end));
+        }
+    }
+
     fn empty(&self, mailbox: &mut Mailbox, out: &mut Vec<u8>) {
         out.append(&mut mailbox.bytes);
+        mailbox.next_bytes = 0;
         if self.reply_bytes.load(Relaxed) == 0 {
             mailbox.behind_since = None;
         }
-        self.is_all_stale.store(false, Relaxed);
         self.has_mail.store(false, SeqCst);
     }
 

@@ -47,6 +47,7 @@ pub enum Stale {
 pub struct Notice {
     tracker: Arc<Tracker>,
     key: Option<Bytes>,
+    author: ClientId,
 }
 
 /// Who keeps a copy of a key's value, by rising number: rarely more than a few.
@@ -153,14 +154,14 @@ impl Tracking {
     /// Tells who has read what is `stale` by the hand of `author`, and of what concerns all keys everybody, the author
     /// included.
     pub fn invalidate(&self, clients: &Clients, stale: &[Stale], author: ClientId) {
-        self.concerned(stale, author, |tracker, key| tracker.tell_of(clients, key));
+        self.concerned(stale, author, |tracker, key| tracker.tell_of(clients, key, author));
     }
 
     /// The same, to be told later: as things stand now.
     pub fn notices(&self, stale: &[Stale], author: ClientId) -> Vec<Notice> {
         let mut notices = Vec::new();
         self.concerned(stale, author, |tracker, key| {
-            notices.push(Notice { tracker: Arc::clone(tracker), key: key.cloned() });
+            notices.push(Notice { tracker: Arc::clone(tracker), key: key.cloned(), author });
         });
         notices
     }
@@ -222,7 +223,7 @@ impl Tracking {
 impl Notice {
     /// Tells.
     pub fn send(&self, clients: &Clients) {
-        self.tracker.tell_of(clients, self.key.as_ref());
+        self.tracker.tell_of(clients, self.key.as_ref(), self.author);
     }
 }
 

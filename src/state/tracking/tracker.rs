@@ -86,7 +86,8 @@ impl Reads {
 #[derive(Clone, Copy)]
 enum News<'a> {
     Keys(&'a [&'a Bytes]),
-    All,
+    /// By the hand of that client.
+    All(ClientId),
 }
 
 impl Tracker {
@@ -100,11 +101,11 @@ impl Tracker {
         self.send(clients, News::Keys(keys));
     }
 
-    /// Tells of one key, or that all may have changed.
-    pub(super) fn tell_of(&self, clients: &Clients, key: Option<&Bytes>) {
+    /// Tells of one key, or that all may have changed, by the hand of `author`.
+    pub(super) fn tell_of(&self, clients: &Clients, key: Option<&Bytes>, author: ClientId) {
         match key {
             Some(key) => self.tell(clients, &[key]),
-            None => self.send(clients, News::All),
+            None => self.send(clients, News::All(author)),
         }
     }
 
@@ -133,15 +134,21 @@ impl Tracker {
             Protocol::Resp2 => return,
         }
         match news {
-            News::Keys(keys) => reply.bulks(keys),
-            // In the words of whoever keeps the copies, not of whoever is told, as in Redis.
-            News::All => {
-                client.is_all_stale.store(true, Relaxed);
+            News::Keys(keys) => {
+                reply.bulks(keys);
+                client.deliver(&message);
+            }
+            News::All(author) => {
+                // In the words of whoever keeps the copies, not of whoever is told, as in Redis.
                 reply.set_protocol(self.client.protocol());
                 reply.null();
+                // Of prefixes it is told later than of this.
+                match author == client.id && self.prefixes.is_some() {
+                    true => client.deliver_next(&message),
+                    false => client.deliver(&message),
+                }
             }
         }
-        client.deliver(&message);
     }
 
     /// Tells the client itself that nobody is where it sends its messages.
