@@ -231,8 +231,8 @@ fn own(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Table> {
     let [pcall, xpcall] = stack::protections(lua, &passed, budget)?;
     own.raw_set("pcall", pcall)?;
     own.raw_set("xpcall", xpcall)?;
-    let kept = passed.clone();
-    let compilers = move |lua: &Lua, globals: Table| stack::compilers(lua, &kept, &globals);
+    let (kept, own_budget) = (passed.clone(), Arc::clone(budget));
+    let compilers = move |lua: &Lua, globals: Table| stack::compilers(lua, &kept, &globals, &own_budget);
     own.raw_set("compilers", lua.create_function(compilers)?)?;
     let coroutine: Table = lua.globals().raw_get("coroutine")?;
     let [create, resume] = [coroutine.raw_get("create")?, coroutine.raw_get("resume")?];

@@ -106,6 +106,8 @@ fn no_script_survives_a_kill() {
         "while true do pcall(string.gsub, 'x', 'x', function() while true do end end) end",
         "while true do pcall(table.sort, {3, 2, 1}, function() while true do end end) end",
         "while true do pcall(load, function() return ' ' end) end",
+        "load(gcinfo)",
+        "load(collectgarbage)",
         "while true do pcall(string.find, ('a'):rep(40), ('a*'):rep(30) .. 'b') end",
         "while true do for _ in ('aaaa'):gmatch('a') do end end",
         "while true do pcall(redis.call, 'PING') end",

@@ -6,10 +6,12 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
+use std::sync::Arc;
 
 use mlua::{Function, Lua, Table, ffi, lua_State};
 
 use super::native::pass;
+use crate::scripts::lua::budget::Budget;
 
 /// Both, for chunks that see `globals`; what the error is that a script sees, `passed` says, as for
 /// [`protections`](super::protections).
@@ -17,15 +19,25 @@ pub(in super::super) fn compilers(
     lua: &Lua,
     passed: &Function,
     globals: &Table,
+    budget: &Arc<Budget>,
 ) -> mlua::Result<[Function; 2]> {
+    // It lives as long as the state, see [`tick`](super::tick).
+    let budget = Arc::as_ptr(budget).cast_mut().cast::<c_void>();
     let make = |function: ffi::lua_CFunction| {
-        // SAFETY: mlua has pushed both and calls this under protection.
+        // SAFETY: mlua has pushed both and calls this under protection, onto room for what is pushed.
         unsafe {
-            lua.exec_raw::<Function>((passed, globals), |state| ffi::lua_pushcclosure(state, function, 2))
+            lua.exec_raw::<Function>((passed, globals), |state| {
+                ffi::lua_pushlightuserdata(state, budget);
+                ffi::lua_pushcclosure(state, function, BUDGET);
+            })
         }
     };
     Ok([make(compile_text)?, make(compile_pieces)?])
 }
+
+/// The upvalues behind `passed`: what chunks see, and who is charged.
+const GLOBALS: c_int = 2;
+const BUDGET: c_int = 3;
 
 /// The byte that bytecode begins with. Behind a space it is part of a text, which makes no sense.
 const ESCAPE: u8 = 27;
@@ -64,6 +76,9 @@ unsafe extern "C-unwind" fn compile_pieces(state: *mut lua_State) -> c_int {
 /// Where the piece is that is being read.
 const PIECE: c_int = 3;
 
+/// Steps that one of them costs, whatever its length.
+const STEPS_PER_PIECE: usize = 10;
+
 /// How far the pieces of a text have been read.
 enum Reading {
     Begins,
@@ -97,6 +112,11 @@ unsafe extern "C-unwind" fn next_piece(
         }
         ffi::lua_replace(state, PIECE);
         let piece = ffi::lua_tolstring(state, PIECE, len);
+        // Nobody else sees how long it takes where the function is one in C.
+        let budget: *const Budget = ffi::lua_touserdata(state, ffi::lua_upvalueindex(BUDGET)).cast();
+        if (*budget).charge(STEPS_PER_PIECE + *len).is_err() {
+            ffi::lua_error(state);
+        }
         if matches!(reading, Reading::Begins) && *len > 0 && *piece == ESCAPE as c_char {
             *reading = Reading::Waits;
             *len = 1;
@@ -116,7 +136,7 @@ unsafe fn finish(state: *mut lua_State, status: c_int) -> c_int {
     // SAFETY: as the caller says.
     unsafe {
         if status == ffi::LUA_OK {
-            ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
+            ffi::lua_pushvalue(state, ffi::lua_upvalueindex(GLOBALS));
             ffi::lua_setfenv(state, -2);
             return 1;
         }
