@@ -58,6 +58,8 @@ mod settings {
         let file = directory.write("redlatch.conf", text);
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
         let server = Running::start(redlatch().arg(&file).args(["--timeout", "70"]));
+        let shown = format!("\r\nconfig_file:{file}\r\n");
+        assert!(server.ask("INFO server").contains(&shown), "{shown}");
         let changes = [
             "CONFIG SET requirepass 'two words' maxmemory 100mb",
             "ACL SETUSER worker on nopass ~lock:* +get",

@@ -180,7 +180,7 @@ fn reset_statistics(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn rewrite(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
-    if !call.shared.has_config_file() {
+    if call.shared.config_file().is_none() {
         return Err(Refusal::said("ERR The server is running without a config file"));
     }
 

@@ -64,7 +64,7 @@ const SERVER: &[Metric] = &[
     never("configured_hz", |_| show(10)),
     fact("lru_clock", |seen| show((seen.shared.clock.wall_micros() / 1_000_000) & 0x00FF_FFFF)),
     fact("executable", |seen| show(&seen.process.executable)),
-    never("config_file", |_| String::new()),
+    fact("config_file", |seen| show(seen.shared.config_file().unwrap_or_default())),
     zero("io_threads_active"),
 ];
 

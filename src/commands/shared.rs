@@ -195,9 +195,9 @@ impl Shared {
         Self { config_file: Some(file), ..self }
     }
 
-    /// Whether there is a configuration file.
-    pub fn has_config_file(&self) -> bool {
-        self.config_file.is_some()
+    /// The name of the configuration file, if there is one.
+    pub fn config_file(&self) -> Option<&str> {
+        self.config_file.as_ref().map(|file| file.name())
     }
 
     /// Writes the settings to the configuration file, if there is one, and the users where there is no file for them.
