@@ -131,9 +131,9 @@ pub(super) fn tracking(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if !is_on && !status.eq_ignore_ascii_case(b"OFF") {
         return Err(Refusal::Syntax);
     }
-    let tracking = &call.shared.audience.tracking;
+    let audience = &call.shared.audience;
     if !is_on {
-        call.view.retune(tracking, || {
+        call.view.retune(audience, || {
             end(call.session, call.shared);
             Vec::new()
         });
@@ -151,7 +151,7 @@ pub(super) fn tracking(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         no_loop: options.no_loop,
         is_broken: AtomicBool::new(false),
     };
-    call.view.retune(tracking, || tracking.begin(tracker));
+    call.view.retune(audience, || audience.tracking.begin(tracker));
 
     call.reply.ok();
     Ok(Outcome::Replied)

@@ -3,7 +3,7 @@
 //! Owns    the mutations of one record and the events of one call.
 //! Rule    with no journal and no events asked for, each change costs one branch.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use crate::state::audience::Audience;
 use crate::state::channels::Channels;
 use crate::state::clients::ClientId;
 use crate::state::settings::Events;
-use crate::state::tracking::{Cause, Notice, Readers, Stale, Tracking};
+use crate::state::tracking::{Cause, Notice, Readers, Stale};
 use crate::types::Object;
 
 /// What a call has done so far. Small, for it is made for every call: most do nothing that anybody is to be told of.
@@ -58,8 +58,10 @@ struct Settled {
     /// How many.
     stale: usize,
     notices: Vec<Notice>,
+    /// Whether everybody knows that all keys are out of date.
+    know: bool,
     /// Prefixes that somebody listens to only for what has come behind a place.
-    young: Vec<(Bytes, usize)>,
+    young: BTreeMap<Bytes, usize>,
 }
 
 /// How much there is to be told at some moment of a call.
@@ -283,9 +285,9 @@ impl Changes {
 
     /// What somebody wants to be told is about to change: of what is out of date so far, those are told who are to be told
     /// now.
-    pub(super) fn settle(&mut self, tracking: &Tracking, author: ClientId) {
+    pub(super) fn settle(&mut self, audience: &Audience, author: ClientId) {
         if let Some(aftermath) = &mut self.aftermath {
-            aftermath.settle(tracking, author);
+            aftermath.settle(audience, author);
         }
     }
 
@@ -324,17 +326,20 @@ impl Aftermath {
     }
 
     /// Who is told of what is out of date so far, is who is to be told now.
-    fn settle(&mut self, tracking: &Tracking, author: ClientId) {
+    fn settle(&mut self, audience: &Audience, author: ClientId) {
+        let Audience { clients, tracking, .. } = audience;
         let open = &self.stale[self.settled.stale..];
-        self.settled.notices.extend(tracking.notices(open, author));
+        let notices = tracking.notices(clients, open, author, &mut self.settled.know);
+        self.settled.notices.extend(notices);
         self.settled.stale = self.stale.len();
     }
 
     #[cold]
-    fn tell_readers(&self, audience: &Audience, author: ClientId) {
+    fn tell_readers(&mut self, audience: &Audience, author: ClientId) {
         let Audience { clients, tracking, .. } = audience;
         self.settled.notices.iter().for_each(|notice| notice.send(clients));
-        tracking.invalidate(clients, &self.stale[self.settled.stale..], author);
+        let open = &self.stale[self.settled.stale..];
+        tracking.invalidate(clients, open, author, &mut self.settled.know);
         if tracking.broadcasts() {
             tracking.broadcast(clients, &self.stale, &self.settled.young, author);
         }

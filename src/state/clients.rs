@@ -127,14 +127,20 @@ pub struct Wait {
 
 #[derive(Debug, Default)]
 struct Mailbox {
+    /// What belongs directly behind the reply to the request that is being carried out.
+    next: Vec<u8>,
     bytes: Vec<u8>,
-    /// So many of them belong directly behind the reply to the request that is being carried out.
-    next_bytes: usize,
     /// The answer of the call that waits is among the bytes.
     is_answered: bool,
     /// Since when the client has been behind by more than the soft limit.
     behind_since: Option<LockTime>,
     waker: Option<Waker>,
+}
+
+impl Mailbox {
+    fn len(&self) -> usize {
+        self.next.len() + self.bytes.len()
+    }
 }
 
 impl Client {
@@ -318,30 +324,26 @@ impl Client {
     /// Puts bytes into the mailbox and wakes the connection. A client that leaves more unread, there and of its replies,
     /// than its class may is dropped.
     pub fn deliver(&self, bytes: &[u8]) {
-        self.put(bytes, |mailbox| mailbox.bytes.extend_from_slice(bytes));
+        self.put(bytes, |mailbox| &mut mailbox.bytes);
     }
 
     /// The same, directly behind the reply to the request that is being carried out, which is the client's own: before
     /// what [`Client::collect`] gives when there are no more requests.
     pub fn deliver_next(&self, bytes: &[u8]) {
-        self.put(bytes, |mailbox| {
-            let at = mailbox.next_bytes;
-            mailbox.bytes.splice(at..at, bytes.iter().copied());
-            mailbox.next_bytes += bytes.len();
-        });
+        self.put(bytes, |mailbox| &mut mailbox.next);
     }
 
-    fn put(&self, bytes: &[u8], put: impl FnOnce(&mut Mailbox)) {
+    fn put(&self, bytes: &[u8], where_to: impl FnOnce(&mut Mailbox) -> &mut Vec<u8>) {
         if self.is_closing() {
             return;
         }
         let mut mailbox = self.mailbox.lock();
-        let unread = mailbox.bytes.len() + self.reply_bytes.load(Relaxed) as usize;
+        let unread = mailbox.len() + self.reply_bytes.load(Relaxed) as usize;
         let is_full = self.output_limits.of(Class::Pubsub).is_broken_by(unread.saturating_add(bytes.len()));
         if is_full {
-            (mailbox.bytes, mailbox.next_bytes) = (Vec::new(), 0);
+            (mailbox.next, mailbox.bytes) = (Vec::new(), Vec::new());
         } else {
-            put(&mut mailbox);
+            where_to(&mut mailbox).extend_from_slice(bytes);
             self.has_mail.store(true, SeqCst);
         }
         drop(mailbox);
@@ -382,8 +384,8 @@ impl Client {
             return false;
         }
         let mut mailbox = self.mailbox.lock();
-        let limit = self.output_limits.of(self.class(!mailbox.bytes.is_empty()));
-        if !limit.is_strained_by(mailbox.bytes.len() + reply_bytes) {
+        let limit = self.output_limits.of(self.class(mailbox.len() > 0));
+        if !limit.is_strained_by(mailbox.len() + reply_bytes) {
             mailbox.behind_since = None;
             return false;
         }
@@ -393,7 +395,7 @@ impl Client {
 
     /// Bytes that it holds, about: what it has sent and not been told, and what it is made of.
     pub fn held_bytes(&self) -> u64 {
-        let mail = if self.has_mail() { self.mailbox.lock().bytes.len() as u64 } else { 0 };
+        let mail = if self.has_mail() { self.mailbox.lock().len() as u64 } else { 0 };
         let buffers = [&self.query_bytes, &self.reply_bytes, &self.queued_bytes];
         CLIENT_BYTES + mail + buffers.map(|bytes| bytes.load(Relaxed)).iter().sum::<u64>()
     }
@@ -469,14 +471,13 @@ impl Client {
     pub fn collect_next(&self, out: &mut Vec<u8>) {
         let mut mailbox = self.mailbox.lock();
         if !mailbox.is_answered {
-            let end = std::mem::take(&mut mailbox.next_bytes);
-            out.extend(mailbox.bytes.drain(..end));
+            out.append(&mut mailbox.next);
         }
     }
 
     fn empty(&self, mailbox: &mut Mailbox, out: &mut Vec<u8>) {
+        out.append(&mut mailbox.next);
         out.append(&mut mailbox.bytes);
-        mailbox.next_bytes = 0;
         if self.reply_bytes.load(Relaxed) == 0 {
             mailbox.behind_since = None;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::View;
+use crate::state::audience::Audience;
 use crate::state::clients::ClientId;
 use crate::state::tracking::Tracking;
 use crate::state::transaction::{Watch, Watching};
@@ -49,8 +50,8 @@ impl View<'_> {
 
     /// What the client is told of its copies changes: `change` is made, and returns prefixes that nobody has listened to
     /// before. Of what is out of date so far, those are told who would have been.
-    pub fn retune(&mut self, tracking: &Tracking, change: impl FnOnce() -> Vec<Bytes>) {
-        self.changes.settle(tracking, self.author);
+    pub fn retune(&mut self, audience: &Audience, change: impl FnOnce() -> Vec<Bytes>) {
+        self.changes.settle(audience, self.author);
         self.changes.listen_to(change());
     }
 }

@@ -152,16 +152,24 @@ impl Tracking {
     }
 
     /// Tells who has read what is `stale` by the hand of `author`, and of what concerns all keys everybody, the author
-    /// included.
-    pub fn invalidate(&self, clients: &Clients, stale: &[Stale], author: ClientId) {
-        self.concerned(stale, author, |tracker, key| tracker.tell_of(clients, key, author));
+    /// included: others once, for nobody but the author has read anything since, and the author each time, as Redis does.
+    /// Whether they `know` is told, and remembered.
+    pub fn invalidate(&self, clients: &Clients, stale: &[Stale], author: ClientId, know: &mut bool) {
+        self.concerned(stale, author, know, |tracker, key| tracker.tell_of(clients, key, author));
     }
 
-    /// The same, to be told later: as things stand now.
-    pub fn notices(&self, stale: &[Stale], author: ClientId) -> Vec<Notice> {
+    /// The same, but what the author itself is to be told later, as things stand now: that is returned.
+    pub fn notices(
+        &self,
+        clients: &Clients,
+        stale: &[Stale],
+        author: ClientId,
+        know: &mut bool,
+    ) -> Vec<Notice> {
         let mut notices = Vec::new();
-        self.concerned(stale, author, |tracker, key| {
-            notices.push(Notice { tracker: Arc::clone(tracker), key: key.cloned(), author });
+        self.concerned(stale, author, know, |tracker, key| match tracker.client.id == author {
+            true => notices.push(Notice { tracker: Arc::clone(tracker), key: key.cloned(), author }),
+            false => tracker.tell_of(clients, key, author),
         });
         notices
     }
@@ -171,6 +179,7 @@ impl Tracking {
         &self,
         stale: &[Stale],
         author: ClientId,
+        know: &mut bool,
         mut tell: impl FnMut(&Arc<Tracker>, Option<&Bytes>),
     ) {
         for stale in stale {
@@ -187,7 +196,11 @@ impl Tracking {
                 }
                 Stale::All { tracked } => {
                     self.forgotten(*tracked);
-                    self.trackers.iter().for_each(|tracker| tell(&tracker, None));
+                    if std::mem::replace(know, true) {
+                        self.trackers.get(&author).iter().for_each(|tracker| tell(tracker, None));
+                    } else {
+                        self.trackers.iter().for_each(|tracker| tell(&tracker, None));
+                    }
                 }
             }
         }
@@ -195,7 +208,13 @@ impl Tracking {
 
     /// Tells whoever listens to a prefix of what is `stale`; to `young` prefixes, each with a place, only what comes
     /// behind that is told. One message for each prefix and each of its clients, as in Redis: its keys in order, each once.
-    pub fn broadcast(&self, clients: &Clients, stale: &[Stale], young: &[(Bytes, usize)], author: ClientId) {
+    pub fn broadcast(
+        &self,
+        clients: &Clients,
+        stale: &[Stale],
+        young: &BTreeMap<Bytes, usize>,
+        author: ClientId,
+    ) {
         let prefixes = self.prefixes.read();
         let mut concerned = BTreeMap::new();
         for (at, stale) in stale.iter().enumerate() {
@@ -205,7 +224,7 @@ impl Tracking {
             }
             let author = cause.author(author);
             prefixes.of(key, |prefix, told| {
-                if !young.iter().any(|(young, since)| at < *since && young == prefix) {
+                if young.get(prefix).is_none_or(|since| at >= *since) {
                     let (_, keys) =
                         concerned.entry((prefix, author)).or_insert_with(|| (told, BTreeSet::new()));
                     keys.insert(key);
