@@ -283,19 +283,21 @@ impl Changes {
         }
     }
 
-    /// What somebody wants to be told is about to change: of what is out of date so far, those are told who are to be told
-    /// now.
-    pub(super) fn settle(&mut self, audience: &Audience, author: ClientId) {
+    /// What somebody wants to be told changes: `change` is made, and returns prefixes that nobody has listened to before. Of
+    /// what is out of date so far, those are told who would have been.
+    pub(super) fn retune(
+        &mut self,
+        audience: &Audience,
+        author: ClientId,
+        change: impl FnOnce() -> Vec<Bytes>,
+    ) {
         if let Some(aftermath) = &mut self.aftermath {
             aftermath.settle(audience, author);
         }
-    }
-
-    /// Nobody has listened to these prefixes so far.
-    pub(super) fn listen_to(&mut self, young: Vec<Bytes>) {
+        let young = change();
         if let Some(aftermath) = &mut self.aftermath {
-            let since = aftermath.stale.len();
-            aftermath.settled.young.extend(young.into_iter().map(|prefix| (prefix, since)));
+            let Settled { young: all, stale: since, .. } = &mut aftermath.settled;
+            all.extend(young.into_iter().map(|prefix| (prefix, *since)));
         }
     }
 }
@@ -337,7 +339,7 @@ impl Aftermath {
     #[cold]
     fn tell_readers(&mut self, audience: &Audience, author: ClientId) {
         let Audience { clients, tracking, .. } = audience;
-        self.settled.notices.iter().for_each(|notice| notice.send(clients));
+        self.settled.notices.iter().for_each(|notice| notice.send(clients, author));
         let open = &self.stale[self.settled.stale..];
         tracking.invalidate(clients, open, author, &mut self.settled.know);
         if tracking.broadcasts() {

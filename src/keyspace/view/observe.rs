@@ -51,7 +51,6 @@ impl View<'_> {
     /// What the client is told of its copies changes: `change` is made, and returns prefixes that nobody has listened to
     /// before. Of what is out of date so far, those are told who would have been.
     pub fn retune(&mut self, audience: &Audience, change: impl FnOnce() -> Vec<Bytes>) {
-        self.changes.settle(audience, self.author);
-        self.changes.listen_to(change());
+        self.changes.retune(audience, self.author, change);
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn install(lua: &Lua, redis: &Table, shared: &Arc<Shared>) -> mlua::R
     // What a script does is recorded by its effects, always.
     redis.raw_set("replicate_commands", lua.create_function(|_, ()| Ok(true))?)?;
     redis.raw_set("breakpoint", lua.create_function(|_, ()| Ok(false))?)?;
-    redis.raw_set("debug", lua.create_function(|_, _: MultiValue| Ok(()))?)?;
+    redis.raw_set("debug", lua.create_function(|_, ()| Ok(()))?)?;
     let own = Arc::clone(shared);
     redis.raw_set("log", lua.create_function(move |lua, args| log(lua, &own, args))?)?;
     let own = Arc::clone(shared);
@@ -198,10 +198,7 @@ fn acl_check(shared: &Shared, args: &MultiValue) -> mlua::Result<bool> {
         }
     }
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-    if !(shared.host.knows)(&words) {
-        return Err(refused("Invalid command passed to redis.acl_check_cmd()"));
-    }
-    Ok(shared.may_send(&words))
+    shared.may_send(&words).ok_or_else(|| refused("Invalid command passed to redis.acl_check_cmd()"))
 }
 
 /// `acl_check_cmd` of texts, above its arguments on the stack; `None` where there are others, or no command.
@@ -210,7 +207,7 @@ pub(super) fn acl_check_shortly(server: &mut Server<'_>, stack: &mut Stack<'_>) 
         let given = &*stack;
         let text = |at| given.bytes(at).filter(|_| given.kind(at) == Kind::String);
         let words: SmallVec<[&[u8]; 8]> = (1..=given.len()).map(text).collect::<Option<_>>()?;
-        (server.shared.host.knows)(&words).then(|| server.shared.may_send(&words))?
+        server.shared.may_send(&words)?
     };
     stack.push_boolean(may_send);
     Some(1)

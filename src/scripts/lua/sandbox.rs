@@ -84,9 +84,9 @@ impl Shared {
         self.take_lines();
     }
 
-    /// Whether the script's user may send a command that there is: `redis.acl_check_cmd`.
-    pub(super) fn may_send(&self, words: &[&[u8]]) -> bool {
-        self.limits.lock().as_ref().is_none_or(|limits| (limits.0)(words))
+    /// Whether the script's user may send a command, if there is such a one: `redis.acl_check_cmd`.
+    pub(super) fn may_send(&self, words: &[&[u8]]) -> Option<bool> {
+        (self.host.knows)(words).then(|| self.limits.lock().as_ref().is_none_or(|limits| (limits.0)(words)))
     }
 
     /// The protocol that replies come in: `redis.setresp`.

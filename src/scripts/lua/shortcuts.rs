@@ -44,9 +44,6 @@ pub(super) const SHORTCUTS: &[(&str, &str, Shortcut)] = &[
     ("struct", "size", Shortcut::Direct(Direct::part(structs::size_shortly))),
     ("redis", "sha1hex", Shortcut::Direct(Direct::text(sha1hex))),
     ("redis", "acl_check_cmd", Shortcut::Served(library::acl_check_shortly)),
-    ("redis", "breakpoint", Shortcut::Served(|_, stack| push_boolean(stack, false))),
-    ("redis", "debug", Shortcut::Served(|_, _| Some(0))),
-    ("redis", "replicate_commands", Shortcut::Served(|_, stack| push_boolean(stack, true))),
     ("redis", "log", Shortcut::Served(library::log_shortly)),
     ("redis", "set_repl", Shortcut::Served(library::set_repl_shortly)),
     ("redis", "setresp", Shortcut::Served(library::set_protocol_shortly)),
@@ -92,11 +89,6 @@ fn sha1hex(arguments: &Arguments<'_>, room: &mut Room) -> Option<()> {
     let text = if arguments.len() == 1 { arguments.text(1)? } else { return None };
     arguments.meter.charge(text.len()).ok()?;
     room.try_extend_from_slice(&digest(text)).ok()
-}
-
-fn push_boolean(stack: &mut Stack<'_>, boolean: bool) -> Option<c_int> {
-    stack.push_boolean(boolean);
-    Some(1)
 }
 
 fn status_reply(server: &mut Server<'_>, stack: &mut Stack<'_>) -> Option<c_int> {

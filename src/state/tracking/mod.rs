@@ -47,7 +47,6 @@ pub enum Stale {
 pub struct Notice {
     tracker: Arc<Tracker>,
     key: Option<Bytes>,
-    author: ClientId,
 }
 
 /// Who keeps a copy of a key's value, by rising number: rarely more than a few.
@@ -95,8 +94,8 @@ impl Tracking {
 
     /// That client is told nothing any more.
     pub fn end(&self, client: ClientId) {
-        let prefixes = self.trackers.remove(&client).and_then(|(_, tracker)| tracker.prefixes.clone());
-        if let Some(own) = prefixes {
+        let Some((_, tracker)) = self.trackers.remove(&client) else { return };
+        if let Some(own) = &tracker.prefixes {
             own.iter().for_each(|prefix| self.prefixes.write().leave(prefix, client));
             self.broadcasts.fetch_sub(1, Relaxed);
         }
@@ -168,7 +167,7 @@ impl Tracking {
     ) -> Vec<Notice> {
         let mut notices = Vec::new();
         self.concerned(stale, author, know, |tracker, key| match tracker.client.id == author {
-            true => notices.push(Notice { tracker: Arc::clone(tracker), key: key.cloned(), author }),
+            true => notices.push(Notice { tracker: Arc::clone(tracker), key: key.cloned() }),
             false => tracker.tell_of(clients, key, author),
         });
         notices
@@ -240,9 +239,9 @@ impl Tracking {
 }
 
 impl Notice {
-    /// Tells.
-    pub fn send(&self, clients: &Clients) {
-        self.tracker.tell_of(clients, self.key.as_ref(), self.author);
+    /// Tells, by the hand of `author`.
+    pub fn send(&self, clients: &Clients, author: ClientId) {
+        self.tracker.tell_of(clients, self.key.as_ref(), author);
     }
 }
 

@@ -4,12 +4,12 @@
 //! Rule    as for the stack: Lua's errors pass these functions, so that nothing in them has a destructor.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::Arc;
 
 use mlua::{Function, Lua, ffi, lua_State};
 
-use super::native::{alone, become_upvalue, is_as_seen, pass, push_address};
+use super::native::{alone, become_upvalue, budget, is_as_seen, pass, push_address, push_budget};
 use crate::scripts::lua::budget::Budget;
 
 /// `pcall` and `xpcall`.
@@ -18,18 +18,17 @@ pub(in super::super) fn protections(
     passed: &Function,
     budget: &Arc<Budget>,
 ) -> mlua::Result<[Function; 2]> {
-    // It lives as long as the state, see [`tick`](super::tick).
-    let budget = Arc::as_ptr(budget).cast_mut().cast::<c_void>();
-    // SAFETY: mlua has pushed what there is and calls these under protection, onto room for what is pushed.
+    // SAFETY: mlua has pushed what there is and calls these under protection, onto room for what is pushed. The budget lives
+    // as long as the state.
     unsafe {
         let protected =
             lua.exec_raw::<Function>(passed, |state| ffi::lua_pushcclosure(state, protected, 1))?;
         let handled = lua.exec_raw::<Function>(passed, |state| {
             ffi::lua_pushvalue(state, 1);
             ffi::lua_pushnil(state);
-            ffi::lua_pushlightuserdata(state, budget);
+            push_budget(state, budget);
             ffi::lua_pushcclosure(state, handling, BUDGET);
-            ffi::lua_pushlightuserdata(state, budget);
+            push_budget(state, budget);
             ffi::lua_pushcclosure(state, handled, BUDGET);
         })?;
         Ok([protected, handled])
@@ -124,10 +123,9 @@ unsafe extern "C-unwind" fn handling(state: *mut lua_State) -> c_int {
     // SAFETY: Lua calls this with an error, and with room for what is pushed.
     unsafe {
         ffi::lua_settop(state, 1);
-        if is_stopped(state) {
+        if is_stopped(state) || !is_as_seen(state) {
             pass(state);
         }
-        see(state);
         ffi::lua_pushvalue(state, ffi::lua_upvalueindex(HANDLER));
         ffi::lua_insert(state, 1);
         ffi::lua_call(state, 1, 1);
@@ -141,10 +139,7 @@ unsafe extern "C-unwind" fn handling(state: *mut lua_State) -> c_int {
 /// `state` is that of a function of [`protections`] that has [`BUDGET`].
 unsafe fn is_stopped(state: *mut lua_State) -> bool {
     // SAFETY: as the caller says.
-    unsafe {
-        let budget: *const Budget = ffi::lua_touserdata(state, ffi::lua_upvalueindex(BUDGET)).cast();
-        (*budget).stopped().is_some()
-    }
+    unsafe { budget(state, BUDGET).stopped().is_some() }
 }
 
 /// The upvalues of what handles coroutines, behind `passed`: the addresses of Lua's own functions, and of what is wrapped its

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use mlua::{Function, Lua, Table, ffi, lua_State};
 
-use super::native::pass;
+use super::native::{budget, pass, push_budget};
 use crate::scripts::lua::budget::Budget;
 
 /// Both, for chunks that see `globals`; what the error is that a script sees, `passed` says, as for
@@ -21,13 +21,12 @@ pub(in super::super) fn compilers(
     globals: &Table,
     budget: &Arc<Budget>,
 ) -> mlua::Result<[Function; 2]> {
-    // It lives as long as the state, see [`tick`](super::tick).
-    let budget = Arc::as_ptr(budget).cast_mut().cast::<c_void>();
     let make = |function: ffi::lua_CFunction| {
-        // SAFETY: mlua has pushed both and calls this under protection, onto room for what is pushed.
+        // SAFETY: mlua has pushed both and calls this under protection, onto room for what is pushed. The budget
+        // lives as long as the state.
         unsafe {
             lua.exec_raw::<Function>((passed, globals), |state| {
-                ffi::lua_pushlightuserdata(state, budget);
+                push_budget(state, budget);
                 ffi::lua_pushcclosure(state, function, BUDGET);
             })
         }
@@ -113,8 +112,7 @@ unsafe extern "C-unwind" fn next_piece(
         ffi::lua_replace(state, PIECE);
         let piece = ffi::lua_tolstring(state, PIECE, len);
         // Nobody else sees how long it takes where the function is one in C.
-        let budget: *const Budget = ffi::lua_touserdata(state, ffi::lua_upvalueindex(BUDGET)).cast();
-        if (*budget).charge(STEPS_PER_PIECE + *len).is_err() {
+        if budget(state, BUDGET).charge(STEPS_PER_PIECE + *len).is_err() {
             ffi::lua_error(state);
         }
         if matches!(reading, Reading::Begins) && *len > 0 && *piece == ESCAPE as c_char {

@@ -7,9 +7,11 @@ use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::ptr;
 use std::slice;
+use std::sync::Arc;
 
 use mlua::{ffi, lua_State};
 
+use crate::scripts::lua::budget::Budget;
 use crate::scripts::lua::fault::is_of_a_script;
 
 /// Pushes the address of the function in C that is at `at`.
@@ -51,6 +53,24 @@ pub(super) unsafe fn become_upvalue(state: *mut lua_State, at: c_int) -> c_int {
         let address = ffi::lua_touserdata(state, ffi::lua_upvalueindex(at));
         transmute::<*mut c_void, ffi::lua_CFunction>(address)(state)
     }
+}
+
+/// Pushes a budget, for [`budget`] to be found among the upvalues.
+///
+/// # Safety
+/// It lives as long as the state, see [`tick`](super::tick), and there is room for a value.
+pub(super) unsafe fn push_budget(state: *mut lua_State, budget: &Arc<Budget>) {
+    // SAFETY: as the caller says.
+    unsafe { ffi::lua_pushlightuserdata(state, Arc::as_ptr(budget).cast_mut().cast()) };
+}
+
+/// The budget that is upvalue `at` of the function that runs.
+///
+/// # Safety
+/// [`push_budget`] has pushed it.
+pub(super) unsafe fn budget<'s>(state: *mut lua_State, at: c_int) -> &'s Budget {
+    // SAFETY: as the caller says.
+    unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(at)).cast() }
 }
 
 /// Leaves the value on top alone.

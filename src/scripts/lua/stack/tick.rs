@@ -12,18 +12,18 @@ use std::sync::Arc;
 use mlua::{Lua, ffi, lua_State};
 
 use super::Stack;
+use super::native::push_budget;
 use crate::scripts::lua::budget::Budget;
 
 /// Has `budget` asked every so many instructions of a script, in this thread of Lua and in those that it makes.
 pub(in super::super) fn tick(lua: &Lua, budget: &Arc<Budget>, instructions: u32) -> mlua::Result<()> {
     // The state lets go of this when it is closed: nothing ticks after that.
     lua.set_app_data(Arc::clone(budget));
-    let at = Arc::as_ptr(budget).cast_mut().cast::<c_void>();
     // SAFETY: under the protection of mlua, onto room for two values; the registry is a table.
     unsafe {
         lua.exec_raw::<()>((), |state| {
             ffi::lua_pushlightuserdata(state, key());
-            ffi::lua_pushlightuserdata(state, at);
+            push_budget(state, budget);
             ffi::lua_rawset(state, ffi::LUA_REGISTRYINDEX);
             tick_every(state, instructions);
         })
