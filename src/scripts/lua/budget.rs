@@ -236,6 +236,21 @@ impl Budget {
         self.poll()
     }
 
+    /// A call in C, which no hook sees: of as much work as there is between two instructions.
+    ///
+    /// # Errors
+    /// As [`Budget::poll`], which it does now and then.
+    pub(super) fn charge_call(&self, stack: &mut Stack<'_>) -> Checked {
+        let steps = STEPS_PER_POLL / interval(stack.used_bytes());
+        let total = self.steps.load(Relaxed).saturating_add(steps);
+        if total < STEPS_PER_POLL {
+            self.steps.store(total, Relaxed);
+            return Ok(());
+        }
+        self.steps.store(0, Relaxed);
+        self.tick(stack)
+    }
+
     /// Bytes that a function of ours is about to hold for the script.
     ///
     /// # Errors

@@ -113,10 +113,13 @@ impl Interpreter {
                 (is_fine, limit)
             }
             Body::Function { library, name, is_trial } => {
-                self.libraries.push(stack, library, name, &limit);
+                let Some(libraries) = &self.libraries else {
+                    return Err(b"ERR Error running script".to_vec());
+                };
+                libraries.push(stack, library, name, &limit);
                 let function = stack.len();
                 let state = match is_trial {
-                    true => LibraryState::of(stack, function, self.libraries.known, &limit),
+                    true => LibraryState::of(stack, function, libraries.known, &limit),
                     false => Some(LibraryState::default()),
                 };
                 let Some(state) = state else {

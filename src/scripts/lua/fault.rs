@@ -44,9 +44,6 @@ pub enum Stop {
     Memory(usize),
 }
 
-/// The name of the chunk that our own Lua is in; a script never sees it.
-pub(super) const OWN_CHUNK: &str = "@redlatch";
-
 /// The script has to end: the budget that says so knows why. It is smaller than an [`Error`], for what asks often.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Stopped;
@@ -123,7 +120,7 @@ pub(super) fn place(lua: &Lua) -> Option<Place> {
         let found = lua.inspect_stack(level, |frame| {
             let source = frame.source();
             let name = source.source.as_deref().unwrap_or_default();
-            let line = frame.current_line().filter(|_| source.what != "C" && name != OWN_CHUNK)?;
+            let line = frame.current_line().filter(|_| source.what != "C")?;
             Some((name.to_owned(), line))
         });
         match found {
@@ -154,17 +151,7 @@ pub(super) fn unwrap(error: &Error, memory_max: usize) -> Fault {
 /// What Lua says when its allocator refuses.
 pub(super) const OUT_OF_MEMORY: &str = "not enough memory";
 
-/// How errors begin that Lua's own functions raise below functions of ours.
-pub(super) const OWN_PLACE: &str = "redlatch:";
-
-/// An error's text without such a beginning.
-pub(super) fn without_own_place(text: &[u8]) -> &[u8] {
-    let Some(rest) = text.strip_prefix(OWN_PLACE.as_bytes()) else { return text };
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    rest[digits..].strip_prefix(b": ").unwrap_or(text)
-}
-
-/// Whether an error's text is neither that of a script that is out of memory, nor begins in such a way.
+/// Whether an error's text is not that of a script that is out of memory.
 pub(super) fn is_of_a_script(text: &[u8]) -> bool {
-    !text.starts_with(OWN_PLACE.as_bytes()) && !text.ends_with(OUT_OF_MEMORY.as_bytes())
+    !text.ends_with(OUT_OF_MEMORY.as_bytes())
 }

@@ -15,26 +15,28 @@ use parking_lot::Mutex;
 use super::budget::{Budget, Unlimited, Verdict, Watchdog};
 use super::calls::Commands;
 use super::execute::{Body, Run};
-use super::fault::{OWN_CHUNK, Stop, refused};
+use super::fault::{Stop, refused};
 use super::sandbox::Sandbox;
-use super::stack::{self, Kept, Kind, Stack};
+use super::stack::{self, Kept, Kind, Stack, StandIns};
 use super::{Failure, Interpreter, LIBRARY, line};
 use crate::resp::Reply;
 use crate::scripts::Inputs;
 use crate::scripts::library::{FLAGS, Function, Loaded, NAME_RULE, is_name};
 
-/// The world of libraries.
+/// The world of libraries: the scripts' own once they are loaded, next to nothing until then. Built when the first is loaded.
 #[derive(Debug)]
 pub(super) struct Functions {
     environment: Table,
-    /// Makes the environment that of a library that is being loaded.
-    load: mlua::Function,
-    /// Makes it that of functions that run.
-    run: mlua::Function,
+    /// The metatable of `environment`, which says what that stands for.
+    sight: Table,
+    /// What a library sees that is being loaded.
+    loading_world: Table,
+    /// What its functions see when they run.
+    running_world: Table,
     /// Of each library, by its number, what is called by which name.
     callbacks: Table,
     callbacks_kept: Kept,
-    /// What libraries find around them, as keys of a table.
+    /// What libraries find around them, as keys of a table: none of it changes.
     pub(super) known: Kept,
     /// What each holds outside of Lua's memory, in bytes.
     held: BTreeMap<u32, usize>,
@@ -60,15 +62,10 @@ const FOR_LOADING: &[&str] =
 impl Functions {
     /// Builds it next to the world of scripts.
     pub(super) fn new(lua: &Lua, sandbox: &Sandbox, budget: &Arc<Budget>) -> Result<Self> {
-        let redis = lua.create_table()?;
-        for pair in sandbox.redis.pairs::<Value, Value>() {
-            let (name, value) = pair?;
-            redis.raw_set(name, value)?;
-        }
-        for name in NOT_FOR_FUNCTIONS {
-            redis.raw_set(*name, Value::Nil)?;
-        }
-        let bare = lua.create_table()?;
+        let Sandbox { real, stand_ins, redis, .. } = sandbox;
+        let stand_in = |table: &Table, shown| stand_ins.of(lua, table, shown);
+        let (redis, bare) = (copy(lua, redis)?, lua.create_table()?);
+        NOT_FOR_FUNCTIONS.iter().try_for_each(|name| redis.raw_set(*name, Value::Nil))?;
         for name in FOR_LOADING {
             bare.raw_set(*name, redis.raw_get::<Value>(*name)?)?;
         }
@@ -76,14 +73,39 @@ impl Functions {
         let (kept, budget) = (Arc::clone(&loading), Arc::clone(budget));
         let register = lua.create_function(move |lua, args| register(lua, &budget, &kept, &args))?;
         bare.raw_set("register_function", register)?;
-        let chunk = lua.load(include_str!("functions.lua")).set_name(OWN_CHUNK);
-        let (environment, load, run, known): (_, _, _, Table) =
-            chunk.call((&sandbox.real, &sandbox.protect, redis, bare))?;
+
+        let running_world = copy(lua, real)?;
+        running_world.raw_set("__redis__err__handler", Value::Nil)?;
+        bare.set_metatable(real.metatable())?;
+        let loading_world = lua.create_table()?;
+        for (world, redis) in
+            [(&running_world, stand_in(&redis, None)?), (&loading_world, stand_in(&bare, None)?)]
+        {
+            world.raw_set("redis", &redis)?;
+            world.raw_set("server", redis)?;
+            world.set_metatable(real.metatable())?;
+        }
+        let environment = stand_in(&running_world, Some(stand_in(&lua.create_table()?, None)?))?;
+        running_world.raw_set("_G", &environment)?;
+        let Some(sight) = environment.metatable() else { return Err(Error::runtime("it was given one")) };
+        let known = lua.create_table()?;
+        know(&known, stand_ins, Value::Table(environment.clone()))?;
+        know(&known, stand_ins, loading_world.raw_get("redis")?)?;
         let known = stack::keep(lua, known)?;
         let callbacks = lua.create_table()?;
         let callbacks_kept = stack::keep(lua, &callbacks)?;
-        let (held, next) = (BTreeMap::new(), 0);
-        Ok(Self { environment, load, run, callbacks, callbacks_kept, known, held, next, loading })
+        Ok(Self {
+            environment,
+            sight,
+            loading_world,
+            running_world,
+            callbacks,
+            callbacks_kept,
+            known,
+            held: BTreeMap::new(),
+            next: 0,
+            loading,
+        })
     }
 
     /// Pushes the function of that name in the library `id`, or nil.
@@ -98,14 +120,42 @@ impl Functions {
     }
 }
 
+/// A table with the same fields.
+fn copy(lua: &Lua, table: &Table) -> Result<Table> {
+    let copy = lua.create_table()?;
+    table.for_each(|name: Value, value: Value| copy.raw_set(name, value))?;
+    Ok(copy)
+}
+
+/// Makes a table or a function a key of `known`, and what is in it.
+fn know(known: &Table, stand_ins: &StandIns, value: Value) -> Result<()> {
+    if !matches!(value, Value::Table(_) | Value::Function(_))
+        || known.raw_get::<Option<bool>>(&value)?.is_some()
+    {
+        return Ok(());
+    }
+    known.raw_set(&value, true)?;
+    let Value::Table(table) = value else { return Ok(()) };
+    stand_ins.behind(table)?.for_each(|_: Value, inner: Value| know(known, stand_ins, inner))
+}
+
 impl Interpreter {
+    /// The world of libraries, which is built if nobody has needed it yet.
+    fn libraries(&mut self) -> Result<&mut Functions> {
+        match &mut self.libraries {
+            Some(libraries) => Ok(libraries),
+            none => Ok(none.insert(Functions::new(&self.lua, &self.sandbox, &self.budget)?)),
+        }
+    }
+
     /// Runs a library, `body` of its text, and keeps what it registers.
     ///
     /// # Errors
     /// Why it does not compile, or ended early. Nothing of it is kept then.
     pub fn load(&mut self, body: &[u8], commands: &mut dyn Commands) -> std::result::Result<Loaded, Failure> {
         let chunk = self.lua.load(body).set_name("@user_function").set_mode(ChunkMode::Text);
-        let compiled = chunk.set_environment(self.libraries.environment.clone()).into_function();
+        let environment = self.libraries().map(|libraries| libraries.environment.clone());
+        let compiled = environment.and_then(|environment| chunk.set_environment(environment).into_function());
         let function = compiled.map_err(|error| match error {
             Error::SyntaxError { message, .. } => {
                 format!("ERR Error compiling function: {message}").into_bytes()
@@ -131,33 +181,35 @@ impl Interpreter {
 
     fn run_library(&mut self, function: &mlua::Function) -> Result<std::result::Result<Loaded, Failure>> {
         let callbacks = self.lua.create_table()?;
-        let held = self.libraries.held.values().sum();
-        let begun = Loading { callbacks, functions: Vec::new(), held };
-        self.libraries.load.call::<()>(())?;
-        *self.libraries.loading.lock() = Some(begun);
+        let libraries = self.libraries()?;
+        let held = libraries.held.values().sum();
+        libraries.sight.raw_set("__index", &libraries.loading_world)?;
+        *libraries.loading.lock() = Some(Loading { callbacks, functions: Vec::new(), held });
         self.functions.raw_set(LIBRARY, function)?;
         let result = self.execute_alone(LIBRARY);
-        let done = self.libraries.loading.lock().take();
         self.functions.raw_set(LIBRARY, Value::Nil)?;
-        self.libraries.run.call::<()>(())?;
+        let libraries = self.libraries()?;
+        let done = libraries.loading.lock().take();
+        libraries.sight.raw_set("__index", &libraries.running_world)?;
         if let Err(failure) = result {
             return Ok(Err(failure));
         }
         let Some(done) = done else { return Ok(Err(b"ERR Error running script".to_vec())) };
-        let id = self.libraries.next;
-        self.libraries.callbacks.raw_set(id, done.callbacks)?;
-        self.libraries.held.insert(id, done.held - held);
+        let id = libraries.next;
+        libraries.callbacks.raw_set(id, done.callbacks)?;
+        libraries.held.insert(id, done.held - held);
         // Four billion libraries are loaded one after the other, or never.
-        self.libraries.next = id.wrapping_add(1);
+        libraries.next = id.wrapping_add(1);
         Ok(Ok(Loaded { id, functions: done.functions }))
     }
 
     /// Forgets libraries.
     pub fn forget(&mut self, libraries: &[u32]) {
+        let Some(loaded) = &mut self.libraries else { return };
         for id in libraries {
             // Taking something out of a table needs no memory, and so cannot fail.
-            let _ = self.libraries.callbacks.raw_set(*id, Value::Nil);
-            self.libraries.held.remove(id);
+            let _ = loaded.callbacks.raw_set(*id, Value::Nil);
+            loaded.held.remove(id);
         }
         self.budget.let_go(&self.lua);
     }

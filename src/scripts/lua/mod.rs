@@ -70,7 +70,7 @@ pub struct Interpreter {
     lua: Lua,
     budget: Arc<Budget>,
     sandbox: Sandbox,
-    libraries: Functions,
+    libraries: Option<Functions>,
     /// Where in `functions` the compiled form of a script is.
     compiled: BTreeMap<Box<str>, Compiled>,
     /// Compiled scripts: in a table of Lua's, for handles on this side are few. At [`LIBRARY`] the library that is loaded.
@@ -95,7 +95,6 @@ impl Interpreter {
         let lua = Lua::new_with(libraries, LuaOptions::new())?;
         let budget = Budget::install(&lua, memory_max)?;
         let sandbox = Sandbox::new(&lua, &budget, host)?;
-        let libraries = Functions::new(&lua, &sandbox, &budget)?;
         let functions = lua.create_table()?;
         let functions_kept = stack::keep(&lua, &functions)?;
         let (compiled, reply) = (BTreeMap::new(), Vec::new());
@@ -103,7 +102,7 @@ impl Interpreter {
             lua,
             budget,
             sandbox,
-            libraries,
+            libraries: None,
             compiled,
             functions,
             functions_kept,

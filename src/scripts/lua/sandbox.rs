@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 
 use super::budget::Budget;
 use super::calls::{Level, Limits};
-use super::fault::{self, Fault, OUT_OF_MEMORY, OWN_CHUNK, Place, Stop, Stopped};
+use super::fault::{self, Fault, Stop, Stopped};
 use super::library::Host;
 use super::shortcuts::{SHORTCUTS, Shortcut};
-use super::stack::{self, Kept, Port};
+use super::stack::{self, Kept, Port, StandIns};
 use super::{bit, cjson, cmsgpack, library, strings, structs};
 use crate::resp::Protocol;
 use crate::scripts::direct;
@@ -35,8 +35,8 @@ pub(super) struct Sandbox {
     pub(super) failed: Kept,
     /// Who answers what scripts call.
     pub(super) port: Arc<Port>,
-    /// Makes what stands for a table that scripts must not change.
-    pub(super) protect: Function,
+    /// What stands for tables that scripts must not change.
+    pub(super) stand_ins: StandIns,
     /// What the functions of `redis` say to the call that runs.
     pub(super) shared: Arc<Shared>,
     /// What `redis` stands for.
@@ -148,100 +148,147 @@ const LINES_MAX: usize = 100;
 const LINE_BYTES_MAX: usize = 1024;
 
 impl Sandbox {
-    /// Builds it inside a fresh state.
+    /// Builds it inside a fresh state, out of what Lua has put there.
     pub(super) fn new(lua: &Lua, budget: &Arc<Budget>, host: Host) -> mlua::Result<Self> {
-        let (all, globals) = (lua.globals(), lua.create_table()?);
-        for name in FUNCTIONS {
-            globals.raw_set(*name, all.raw_get::<Value>(*name)?)?;
-        }
-        for name in LIBRARIES {
-            let copy = lua.create_table()?;
-            for pair in all.raw_get::<Table>(*name)?.pairs::<Value, Value>() {
-                let (key, value) = pair?;
-                copy.raw_set(key, value)?;
-            }
-            globals.raw_set(*name, copy)?;
-        }
-        let (random, seed) = stack::random(lua)?;
-        let math: Table = globals.raw_get("math")?;
-        math.raw_set("random", random)?;
-        math.raw_set("randomseed", seed)?;
-        globals.raw_set("bit", bit::install(lua, budget)?)?;
-        let (json, settings) = cjson::install(lua, budget)?;
-        globals.raw_set("cjson", json)?;
-        globals.raw_set("cmsgpack", cmsgpack::install(lua, budget)?)?;
-        globals.raw_set("struct", structs::install(lua, budget)?)?;
-        let shared = Arc::new(Shared::new(host, settings));
-        let (port, call, pcall) = Port::install(lua)?;
-        strings::install(lua, &globals.raw_get("string")?, budget)?;
+        let real = lua.globals();
+        keep_what_scripts_may_use(&real)?;
+        let shared = Arc::new(Shared::new(host, install_libraries(lua, &real, budget)?));
         let redis = lua.create_table()?;
+        let (port, call, pcall) = Port::install(lua)?;
         redis.raw_set("call", call)?;
         redis.raw_set("pcall", pcall)?;
         library::install(lua, &redis, &shared)?;
-        globals.raw_set("redis", &redis)?;
-        for (number, (library, name, shortcut)) in SHORTCUTS.iter().enumerate() {
-            let library: Table = globals.raw_get(*library)?;
-            let slow: Function = library.raw_get(*name)?;
-            let function = match *shortcut {
-                Shortcut::Direct(direct) => stack::direct(lua, &slow, budget, direct)?,
-                Shortcut::Served(_) => port.shortened(lua, &slow, budget, number, None)?,
-                Shortcut::Either(direct, _) => port.shortened(lua, &slow, budget, number, Some(direct))?,
-            };
-            library.raw_set(*name, function)?;
-        }
-        // Valkey's name for the same.
-        globals.raw_set("server", &redis)?;
-        let own = own(lua, budget)?;
-        let failed: Function = own.raw_get("failed")?;
-        globals.raw_set("__redis__err__handler", &failed)?;
-        let chunk = lua.load(include_str!("sandbox.lua")).set_name(OWN_CHUNK);
-        let direct = direct(lua)?;
-        let (environment, protect) = chunk.call((own, &globals, &direct))?;
-        let (kept, failed) = (stack::keep(lua, &globals)?, stack::keep(lua, failed)?);
+        real.raw_set("redis", &redis)?;
+        install_shortcuts(lua, &real, budget, &port)?;
+
+        let stand_ins = StandIns::new(lua)?;
+        stand_ins.install(lua, &real)?;
+        let own = Arc::clone(budget);
+        let failed = lua.create_function(move |lua, error: Value| failed(lua, &own, error))?;
+        real.raw_set("__redis__err__handler", &failed)?;
+        let environment = stand_ins.of(lua, &real, Some(stand_ins.of(lua, &lua.create_table()?, None)?))?;
+        install_what_sees_errors(lua, &real, &environment, budget)?;
+        real.set_metatable(Some(stack::strict(lua, None)?))?;
+        let direct = direct(lua, &real, &stand_ins)?;
+        stand_in_for_libraries(lua, &real, &stand_ins)?;
+        real.raw_set("_G", &environment)?;
+
+        let (globals, failed) = (stack::keep(lua, &real)?, stack::keep(lua, failed)?);
         let direct = (direct.clone(), stack::keep(lua, direct)?);
         let inputs = [stack::keep(lua, "KEYS")?, stack::keep(lua, "ARGV")?];
-        let (real, globals) = (globals, kept);
-        Ok(Self { environment, globals, direct, inputs, failed, port, protect, shared, redis, real })
+        Ok(Self { environment, globals, direct, inputs, failed, port, stand_ins, shared, redis, real })
+    }
+}
+
+/// Takes out of the globals whatever a script may not reach.
+fn keep_what_scripts_may_use(globals: &Table) -> mlua::Result<()> {
+    let names =
+        globals.pairs::<LuaString, Value>().map(|pair| Ok(pair?.0)).collect::<mlua::Result<Vec<_>>>()?;
+    let is_kept =
+        |name: &LuaString| FUNCTIONS.iter().chain(LIBRARIES).any(|kept| *name.as_bytes() == *kept.as_bytes());
+    names.into_iter().filter(|name| !is_kept(name)).try_for_each(|name| globals.raw_set(name, Value::Nil))
+}
+
+/// Puts the libraries that are not Lua's among the globals, and what takes the place of functions that are; gives what
+/// scripts have set of `cjson`.
+fn install_libraries(
+    lua: &Lua,
+    globals: &Table,
+    budget: &Arc<Budget>,
+) -> mlua::Result<Arc<Mutex<cjson::Settings>>> {
+    let (random, seed) = stack::random(lua)?;
+    let math: Table = globals.raw_get("math")?;
+    math.raw_set("random", random)?;
+    math.raw_set("randomseed", seed)?;
+    strings::install(lua, &globals.raw_get("string")?, budget)?;
+    let table: Table = globals.raw_get("table")?;
+    table.raw_set("sort", stack::sorting(lua, &table.raw_get("sort")?, budget)?)?;
+    globals.raw_set("bit", bit::install(lua, budget)?)?;
+    let (json, settings) = cjson::install(lua, budget)?;
+    globals.raw_set("cjson", json)?;
+    globals.raw_set("cmsgpack", cmsgpack::install(lua, budget)?)?;
+    globals.raw_set("struct", structs::install(lua, budget)?)?;
+    Ok(settings)
+}
+
+/// Puts shorter ways in the place of functions.
+fn install_shortcuts(lua: &Lua, globals: &Table, budget: &Arc<Budget>, port: &Arc<Port>) -> mlua::Result<()> {
+    for (number, (library, name, shortcut)) in SHORTCUTS.iter().enumerate() {
+        let library: Table = globals.raw_get(*library)?;
+        let slow: Function = library.raw_get(*name)?;
+        let function = match *shortcut {
+            Shortcut::Direct(direct) => stack::direct(lua, &slow, budget, direct)?,
+            Shortcut::Served(_) => port.shortened(lua, &slow, budget, number, None)?,
+            Shortcut::Either(direct, _) => port.shortened(lua, &slow, budget, number, Some(direct))?,
+        };
+        library.raw_set(*name, function)?;
+    }
+    Ok(())
+}
+
+/// Puts the functions among the globals that catch errors, or that make garbage and functions of a text.
+fn install_what_sees_errors(
+    lua: &Lua,
+    globals: &Table,
+    environment: &Table,
+    budget: &Arc<Budget>,
+) -> mlua::Result<()> {
+    let own = Arc::clone(budget);
+    let passed = lua.create_function(move |lua, error: Value| passed(lua, &own, error))?;
+    let [pcall, xpcall] = stack::protections(lua, &passed, budget)?;
+    globals.raw_set("pcall", pcall)?;
+    globals.raw_set("xpcall", xpcall)?;
+    let coroutine: Table = globals.raw_get("coroutine")?;
+    let [create, resume] = [coroutine.raw_get("create")?, coroutine.raw_get("resume")?];
+    let [resume, wrap] = stack::coroutines(lua, &passed, &create, &resume)?;
+    coroutine.raw_set("resume", resume)?;
+    coroutine.raw_set("wrap", wrap)?;
+    let [loadstring, load] = stack::compilers(lua, &passed, environment, budget)?;
+    globals.raw_set("loadstring", loadstring)?;
+    globals.raw_set("load", load)?;
+    let own = Arc::clone(budget);
+    // What does not get there by itself is to be stopped.
+    let stopped = lua.create_function(move |_, _: MultiValue| Ok(own.poll()?))?;
+    globals.raw_set("collectgarbage", stack::direct(lua, &stopped, budget, stack::Direct::COLLECT)?)
+}
+
+/// Puts what stands for the libraries in their place: a script never gets hold of one itself, unless it has been read, and
+/// only calls what is in it.
+fn stand_in_for_libraries(lua: &Lua, globals: &Table, stand_ins: &StandIns) -> mlua::Result<()> {
+    let libraries: Vec<(LuaString, Table)> = globals
+        .pairs::<LuaString, Value>()
+        .filter_map(|pair| match pair {
+            Ok((name, Value::Table(library))) => Some(Ok((name, library))),
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        })
+        .collect::<mlua::Result<_>>()?;
+    for (name, library) in libraries {
+        globals.raw_set(name, stand_ins.of(lua, &library, None)?)?;
+    }
+    // Valkey's name for the same.
+    globals.raw_set("server", globals.raw_get::<Table>("redis")?)?;
+    // A method of a string is found at once, and seen behind a stand-in.
+    let shown = lua.create_table()?;
+    shown.raw_set("__index", globals.raw_get::<Table>("string")?)?;
+    match lua.type_metatable::<LuaString>() {
+        Some(methods) => methods.raw_set("__metatable", stand_ins.of(lua, &shown, None)?),
+        None => Ok(()),
     }
 }
 
 /// A table with every name that a script may use that only calls. Lua finds those first that have come first: later ones, in
 /// the same place of a hash table, stand behind them.
-fn direct(lua: &Lua) -> mlua::Result<Table> {
+fn direct(lua: &Lua, globals: &Table, stand_ins: &StandIns) -> mlua::Result<Table> {
     let names = || [direct::LIBRARIES, direct::INPUTS, direct::FUNCTIONS].into_iter().flatten();
     let direct = lua.create_table_with_capacity(0, names().count())?;
     names().try_for_each(|name| direct.raw_set(*name, false))?;
+    names().try_for_each(|name| {
+        let of_redis = if *name == "server" { "redis" } else { name };
+        direct.raw_set(*name, globals.raw_get::<Value>(of_redis)?)
+    })?;
+    direct.set_metatable(Some(stack::strict(lua, Some(stand_ins))?))?;
     Ok(direct)
-}
-
-/// What the Lua beside this file needs.
-fn own(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Table> {
-    let own = lua.create_table()?;
-    own.raw_set("is_native", lua.create_function(|_, function: Function| Ok(function.info().what == "C"))?)?;
-    let kept = Arc::clone(budget);
-    // What does not get there by itself is to be stopped.
-    let stopped = lua.create_function(move |_, _: MultiValue| Ok(kept.poll()?))?;
-    own.raw_set("collectgarbage", stack::direct(lua, &stopped, budget, stack::Direct::COLLECT)?)?;
-    let on_tables = |lua: &Lua, (name, own, refuse, other): (LuaString, Function, Function, Value)| {
-        stack::on_tables(lua, &name.to_str()?, &own, &refuse, &other)
-    };
-    own.raw_set("on_tables", lua.create_function(on_tables)?)?;
-    let kept = Arc::clone(budget);
-    let passed = lua.create_function(move |lua, error: Value| passed(lua, &kept, error))?;
-    let [pcall, xpcall] = stack::protections(lua, &passed, budget)?;
-    own.raw_set("pcall", pcall)?;
-    own.raw_set("xpcall", xpcall)?;
-    let (kept, own_budget) = (passed.clone(), Arc::clone(budget));
-    let compilers = move |lua: &Lua, globals: Table| stack::compilers(lua, &kept, &globals, &own_budget);
-    own.raw_set("compilers", lua.create_function(compilers)?)?;
-    let coroutine: Table = lua.globals().raw_get("coroutine")?;
-    let [create, resume] = [coroutine.raw_get("create")?, coroutine.raw_get("resume")?];
-    let [resume, wrap] = stack::coroutines(lua, &passed, &create, &resume)?;
-    own.raw_set("resume", resume)?;
-    own.raw_set("wrap", wrap)?;
-    let kept = Arc::clone(budget);
-    own.raw_set("failed", lua.create_function(move |lua, error: Value| failed(lua, &kept, error))?)?;
-    Ok(own)
 }
 
 /// An error on its way to a script that catches it, as Lua would have it. A stop goes on its way instead.
@@ -253,16 +300,13 @@ fn passed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Value> {
         Value::Error(error) => match fault::unwrap(&error, budget.memory_max()) {
             Fault::Stop(stop) => Err(budget.stop(stop).into()),
             Fault::Stopped => Err(Stopped.into()),
-            Fault::Text(text) => Ok(Value::String(lua.create_string(fault::without_own_place(&text))?)),
+            Fault::Text(text) => Ok(Value::String(lua.create_string(text)?)),
             Fault::Reply { line, from_command } => {
                 fault::error_table(lua, &line, from_command).map(Value::Table)
             }
         },
-        Value::String(text) if text.as_bytes().ends_with(OUT_OF_MEMORY.as_bytes()) => {
+        Value::String(text) if !fault::is_of_a_script(&text.as_bytes()) => {
             Err(budget.stop(Stop::Memory(budget.memory_max())).into())
-        }
-        Value::String(text) if text.as_bytes().starts_with(fault::OWN_PLACE.as_bytes()) => {
-            Ok(Value::String(lua.create_string(fault::without_own_place(&text.as_bytes()))?))
         }
         error => Ok(error),
     }
@@ -279,8 +323,8 @@ fn failed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Table> {
     let told = match stop.or(fault) {
         Some(Fault::Reply { line, .. }) => line,
         Some(Fault::Stop(stop)) => stop.to_string().into_bytes(),
-        Some(Fault::Text(text)) => [b"ERR ", fault::without_own_place(&text)].concat(),
-        Some(Fault::Stopped) | None => told(lua, &error, place.as_ref())?,
+        Some(Fault::Text(text)) => [b"ERR ", text.as_slice()].concat(),
+        Some(Fault::Stopped) | None => told(lua, &error)?,
     };
     let table = lua.create_table_with_capacity(0, 3)?;
     table.raw_set("err", lua.create_string(told)?)?;
@@ -292,19 +336,14 @@ fn failed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Table> {
 }
 
 /// The line for an error that a script raised itself.
-fn told(lua: &Lua, error: &Value, place: Option<&Place>) -> mlua::Result<Vec<u8>> {
+fn told(lua: &Lua, error: &Value) -> mlua::Result<Vec<u8>> {
     Ok(match error {
         Value::Table(table) => match lua.coerce_string(table.raw_get("err")?)? {
             Some(text) => text.as_bytes().to_vec(),
             // Redis 7.0.15 dies of this one.
             None => b"ERR the script raised a table without a text".to_vec(),
         },
-        Value::String(text) => {
-            let text = text.as_bytes();
-            let place = place.filter(|_| text.starts_with(fault::OWN_PLACE.as_bytes()));
-            let place = place.map(|(source, line)| format!("{}:{line}: ", source.trim_start_matches('@')));
-            [b"ERR ", place.unwrap_or_default().as_bytes(), fault::without_own_place(&text)].concat()
-        }
+        Value::String(text) => [b"ERR ", &*text.as_bytes()].concat(),
         other => {
             let text = other.to_string().unwrap_or_else(|_| other.type_name().to_owned());
             format!("ERR {text}").into_bytes()

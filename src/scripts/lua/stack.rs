@@ -27,6 +27,7 @@ mod native;
 mod port;
 mod random;
 mod replace;
+mod sort;
 mod tables;
 mod tick;
 
@@ -35,7 +36,8 @@ pub(super) use compile::compilers;
 pub(super) use direct::{Arguments, Direct, Meter, Part, Parts, Room, direct, iterator};
 pub(super) use port::{Answer, Called, Port};
 pub(super) use random::random;
-pub(super) use tables::on_tables;
+pub(super) use sort::sorting;
+pub(super) use tables::{StandIns, strict};
 pub(super) use tick::tick;
 
 /// Values that a function finds room for when Lua calls it.

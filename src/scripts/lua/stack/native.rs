@@ -9,10 +9,19 @@ use std::ptr;
 use std::slice;
 use std::sync::Arc;
 
-use mlua::{ffi, lua_State};
+use mlua::{Function, Lua, ffi, lua_State};
 
 use crate::scripts::lua::budget::Budget;
 use crate::scripts::lua::fault::is_of_a_script;
+
+/// A function without upvalues.
+///
+/// # Errors
+/// Where Lua has no room for it.
+pub(super) fn function(lua: &Lua, function: ffi::lua_CFunction) -> mlua::Result<Function> {
+    // SAFETY: under the protection of mlua, onto room for a value.
+    unsafe { lua.exec_raw((), |state| ffi::lua_pushcclosure(state, function, 0)) }
+}
 
 /// Pushes the address of the function in C that is at `at`.
 ///

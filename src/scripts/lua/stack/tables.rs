@@ -8,48 +8,110 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_int};
+use std::ptr;
 
-use mlua::{Function, Lua, Value, ffi, lua_State};
+use mlua::{Function, Lua, Table, Value, ffi, lua_State};
 
-use super::native::{alone, become_upvalue, push_address};
+use super::native::{alone, become_upvalue, function, push_address};
 
 /// What is raised where a stand-in is written.
 const READONLY: &CStr = c"Attempt to modify a readonly table";
 
-/// `own`, Lua's function of that name, for stand-ins and all other values. `refuse` is the function by which stand-ins are
-/// known; `other` is what `pairs` gives to go through one, and what sorts where Lua's own `sort` may not.
-pub(in super::super) fn on_tables(
-    lua: &Lua,
-    name: &str,
-    own: &Function,
-    refuse: &Function,
-    other: &Value,
-) -> mlua::Result<Function> {
-    let function = match name {
-        "getmetatable" => getmetatable,
-        "insert" => insert,
-        "next" => next,
-        "pairs" => pairs,
-        "rawget" => rawget,
-        "rawset" => rawset,
-        "setmetatable" => setmetatable,
-        "sort" => sort,
-        _ => return Err(mlua::Error::runtime(format!("'{name}' is no function on tables"))),
-    };
-    // SAFETY: mlua has pushed the values and calls this under protection, onto room for what is pushed. The closure has the
-    // only upvalue that a function of Lua's has, if it has one, in the same place, so that it may become that function.
-    unsafe {
-        lua.exec_raw::<Function>((own, refuse, other), |state| {
-            if ffi::lua_getupvalue(state, 1, OWN).is_null() {
-                ffi::lua_pushnil(state);
+/// Makes tables that stand for others, and knows them.
+#[derive(Clone, Debug)]
+pub(in super::super) struct StandIns {
+    refuse: Function,
+}
+
+impl StandIns {
+    /// What makes them in a state.
+    ///
+    /// # Errors
+    /// Where Lua has no room for it.
+    pub(in super::super) fn new(lua: &Lua) -> mlua::Result<Self> {
+        function(lua, refused).map(|refuse| Self { refuse })
+    }
+
+    /// One for `table`, and `shown` for its metatable.
+    ///
+    /// # Errors
+    /// As [`StandIns::new`].
+    pub(in super::super) fn of(&self, lua: &Lua, table: &Table, shown: Option<Table>) -> mlua::Result<Table> {
+        let metatable = lua.create_table_with_capacity(0, if shown.is_some() { 3 } else { 2 })?;
+        metatable.raw_set("__index", table)?;
+        metatable.raw_set("__newindex", &self.refuse)?;
+        if let Some(shown) = shown {
+            metatable.raw_set("shown", shown)?;
+        }
+        let stand_in = lua.create_table()?;
+        stand_in.set_metatable(Some(metatable))?;
+        Ok(stand_in)
+    }
+
+    /// What `table` stands for, or itself.
+    ///
+    /// # Errors
+    /// As [`StandIns::new`].
+    pub(in super::super) fn behind(&self, table: Table) -> mlua::Result<Table> {
+        match table.metatable() {
+            Some(metatable)
+                if metatable.raw_get::<Value>("__newindex")? == Value::Function(self.refuse.clone()) =>
+            {
+                metatable.raw_get("__index")
             }
-            ffi::lua_pushvalue(state, 2);
-            push_address(state, 1);
-            ffi::lua_pushvalue(state, 3);
-            ffi::lua_pushcclosure(state, function, OTHER);
-            alone(state);
+            _ => Ok(table),
+        }
+    }
+
+    /// Puts functions that know them in the place of Lua's own.
+    ///
+    /// # Errors
+    /// As [`StandIns::new`].
+    pub(in super::super) fn install(&self, lua: &Lua, globals: &Table) -> mlua::Result<()> {
+        let table: Table = globals.raw_get("table")?;
+        let functions: [(&Table, &str, ffi::lua_CFunction); 7] = [
+            (globals, "getmetatable", getmetatable),
+            (globals, "next", next),
+            (globals, "rawget", rawget),
+            (globals, "rawset", rawset),
+            (globals, "setmetatable", setmetatable),
+            (&table, "insert", insert),
+            // Goes through a stand-in with the `next` from above.
+            (globals, "pairs", pairs),
+        ];
+        functions.into_iter().try_for_each(|(library, name, function)| {
+            let (own, next): (Function, Function) = (library.raw_get(name)?, globals.raw_get("next")?);
+            // SAFETY: mlua has pushed the values and calls this under protection, onto room for what is pushed. The closure
+            // has the only upvalue that a function of Lua's has, if it has one, in the same place, so that it may become
+            // that function.
+            let function = unsafe {
+                lua.exec_raw::<Function>((own, &self.refuse, next), |state| {
+                    if ffi::lua_getupvalue(state, 1, OWN).is_null() {
+                        ffi::lua_pushnil(state);
+                    }
+                    ffi::lua_pushvalue(state, 2);
+                    push_address(state, 1);
+                    ffi::lua_pushvalue(state, 3);
+                    ffi::lua_pushcclosure(state, function, NEXT);
+                    alone(state);
+                })?
+            };
+            library.raw_set(name, function)
         })
     }
+}
+
+/// The metatable of a table that has no other fields than those that it has. Without `stand_ins` they may be written.
+///
+/// # Errors
+/// Where Lua has no room for it.
+pub(in super::super) fn strict(lua: &Lua, stand_ins: Option<&StandIns>) -> mlua::Result<Table> {
+    let metatable = lua.create_table_with_capacity(0, 2)?;
+    metatable.raw_set("__index", function(lua, absent)?)?;
+    if let Some(StandIns { refuse }) = stand_ins {
+        metatable.raw_set("__newindex", refuse)?;
+    }
+    Ok(metatable)
 }
 
 /// The upvalue of Lua's own function.
@@ -57,7 +119,8 @@ const OWN: c_int = 1;
 const REFUSE: c_int = 2;
 /// The address of Lua's own function.
 const ADDRESS: c_int = 3;
-const OTHER: c_int = 4;
+/// The function that goes through a table, or what a stand-in stands for.
+const NEXT: c_int = 4;
 
 /// What the first argument is.
 enum First {
@@ -152,7 +215,7 @@ unsafe extern "C-unwind" fn pairs(state: *mut lua_State) -> c_int {
     unsafe {
         let next = match first(state, SHOWN) {
             First::Plain => OWN,
-            First::StandIn => OTHER,
+            First::StandIn => NEXT,
             First::Other => return become_upvalue(state, ADDRESS),
         };
         ffi::lua_pushvalue(state, ffi::lua_upvalueindex(next));
@@ -236,24 +299,21 @@ unsafe extern "C-unwind" fn insert(state: *mut lua_State) -> c_int {
     }
 }
 
-/// Lua's own sort can take a quadratic number of steps. Where it compares by itself no hook sees them; a function in Lua that
-/// compares is seen.
-unsafe extern "C-unwind" fn sort(state: *mut lua_State) -> c_int {
-    // SAFETY: as above. The length of a table is that of its elements.
-    unsafe {
-        let is_easy = || ffi::lua_objlen(state, 1) <= FEW && ffi::lua_iscfunction(state, 2) == 0;
-        if ffi::lua_type(state, 1) != ffi::LUA_TTABLE || is_easy() {
-            return become_upvalue(state, ADDRESS);
-        }
-        if !matches!(ffi::lua_type(state, 2), ffi::LUA_TNONE | ffi::LUA_TNIL) {
-            ffi::luaL_checktype(state, 2, ffi::LUA_TFUNCTION);
-        }
-        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(OTHER));
-        ffi::lua_insert(state, 1);
-        ffi::lua_call(state, ffi::lua_gettop(state) - 1, 0);
-        0
-    }
+/// `__newindex` of a stand-in.
+unsafe extern "C-unwind" fn refused(state: *mut lua_State) -> c_int {
+    // SAFETY: Lua calls this, with room for what is pushed.
+    unsafe { ffi::luaL_error(state, READONLY.as_ptr()) }
 }
 
-/// Elements that Lua's own sort compares in no time, even if it takes a quadratic number of steps.
-const FEW: usize = 500;
+/// `__index` of a table where every field is there.
+unsafe extern "C-unwind" fn absent(state: *mut lua_State) -> c_int {
+    // SAFETY: as above. The text of the name is on the stack; each format is one of Lua's, and has its values.
+    unsafe {
+        if ffi::lua_isstring(state, 2) == 0 {
+            let no_name = c"Second argument to luaProtectedTableError must be a string or number";
+            return ffi::luaL_error(state, no_name.as_ptr());
+        }
+        let name = ffi::lua_tolstring(state, 2, ptr::null_mut());
+        ffi::luaL_error(state, c"Script attempted to access nonexistent global variable '%s'".as_ptr(), name)
+    }
+}

@@ -14,6 +14,7 @@ use mlua::{Lua, ffi, lua_State};
 use super::Stack;
 use super::native::push_budget;
 use crate::scripts::lua::budget::Budget;
+use crate::scripts::lua::fault::Checked;
 
 /// Has `budget` asked every so many instructions of a script, in this thread of Lua and in those that it makes.
 pub(in super::super) fn tick(lua: &Lua, budget: &Arc<Budget>, instructions: u32) -> mlua::Result<()> {
@@ -69,19 +70,30 @@ fn key() -> *mut c_void {
 unsafe extern "C-unwind" fn ticked(state: *mut lua_State, _: *mut ffi::lua_Debug) {
     // SAFETY: Lua calls this between two instructions, with room for what is pushed. The registry has what `tick` put there,
     // which lives as long as the state.
-    let may_go_on = unsafe {
+    unsafe {
         ffi::lua_pushlightuserdata(state, key());
         ffi::lua_rawget_(state, ffi::LUA_REGISTRYINDEX);
-        let budget = &*ffi::lua_touserdata(state, -1).cast::<Budget>();
+        let budget: *const Budget = ffi::lua_touserdata(state, -1).cast();
         ffi::lua_settop(state, -2);
+        go_on(state, &*budget, Budget::tick);
+    }
+}
+
+/// Asks `budget` in such a way, and ends the script if it may not go on.
+///
+/// # Safety
+/// `state` is that of Lua where there is room for a value. An error of Lua passes this.
+pub(super) unsafe fn go_on(
+    state: *mut lua_State,
+    budget: &Budget,
+    ask: impl FnOnce(&Budget, &mut Stack<'_>) -> Checked,
+) {
+    // SAFETY: as the caller says. Whoever catches the error finds out from the budget what it is.
+    unsafe {
         let top = ffi::lua_gettop(state);
         let mut stack = Stack { state, top, room: top, lua: PhantomData };
-        let ticked = catch_unwind(AssertUnwindSafe(|| budget.tick(&mut stack)));
-        ticked.unwrap_or_else(|panic| Err(budget.pass_on(panic))).is_ok()
-    };
-    if !may_go_on {
-        // SAFETY: there is room for a value. Whoever catches the error finds out from the budget what it is.
-        unsafe {
+        let asked = catch_unwind(AssertUnwindSafe(|| ask(budget, &mut stack)));
+        if asked.unwrap_or_else(|panic| Err(budget.pass_on(panic))).is_err() {
             ffi::lua_pushnil(state);
             ffi::lua_error(state);
         }
