@@ -115,6 +115,7 @@ impl Budget {
         });
         lua.set_memory_limit(memory_max)?;
         stack::tick(lua, &budget, INSTRUCTIONS_PER_POLL)?;
+        stack::with(lua, |stack| stack.collect_in_steps(false));
         Ok(budget)
     }
 
@@ -296,10 +297,20 @@ impl Budget {
         }
         let interval = interval(used);
         // A coroutine may still have the interval of the time when it was made.
-        if interval != INSTRUCTIONS_PER_POLL || interval != self.interval.load(Relaxed) {
+        let was_in_steps = self.collects_in_steps();
+        if interval != INSTRUCTIONS_PER_POLL || was_in_steps {
             self.interval.store(interval, Relaxed);
             stack.tick_every(interval);
         }
+        if self.collects_in_steps() != was_in_steps {
+            // Nobody is asked while Lua collects, and what is large is not collected in no time.
+            stack.collect_in_steps(!was_in_steps);
+        }
+    }
+
+    /// Whether Lua collects in steps: there is much, or was when the script was last asked about.
+    pub(super) fn collects_in_steps(&self) -> bool {
+        self.interval.load(Relaxed) != INSTRUCTIONS_PER_POLL
     }
 
     fn collect(&self, lua: &Lua) {

@@ -170,6 +170,27 @@ fn what_is_collected_does_not_count() {
 }
 
 #[test]
+fn a_collection_frees_all_that_nobody_reaches_wherever_lua_was_with_its_own() {
+    let mut interpreter = interpreter(MEMORY_BYTES_MAX);
+    // More and more garbage, so that Lua has begun to collect by itself, has ended, or has not; small and large states in
+    // turn, for which it does so in another way.
+    let text = "local weak, held = setmetatable({}, {__mode = 'v'}), {} \
+                for i = 1, 300 do \
+                    if i % 100 == 50 then for j = 1, 60000 do held[j] = {} end elseif i % 100 == 0 then held = {} end \
+                    weak[1], weak[2] = {}, coroutine.create(function() end) \
+                    for j = 1, i * 3 do local t = {j} end \
+                    local kept = weak[1] \
+                    for j = 1, i do local t = {j} end \
+                    kept = nil \
+                    collectgarbage() \
+                    if weak[1] or weak[2] then return i end \
+                end return 'none is left'";
+    for _ in 0..3 {
+        assert_eq!(run(&mut interpreter, text).as_deref(), Ok("$12\r\nnone is left\r\n"));
+    }
+}
+
+#[test]
 fn one_long_call_polls_the_watchdog() {
     let mut interpreter = interpreter(MEMORY_BYTES_MAX);
     for text in [
@@ -178,6 +199,7 @@ fn one_long_call_polls_the_watchdog() {
         "return ('a'):rep(1000000):gsub('a', {})",
         "return ('a'):rep(1000000):gsub('', {})",
         "local t = {} for i = 1, 20000 do t[i] = i % 2 end table.sort(t)",
+        "local t = {} for i = 1, 20000 do t[i] = i % 2 end pcall(table.sort, t, rawequal)",
     ] {
         let watchdog = After::polls(40);
         let error = run_watched(&mut interpreter, text, watchdog).unwrap_err();

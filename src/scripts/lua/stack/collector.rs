@@ -1,5 +1,7 @@
-//! `collectgarbage`: a script may collect and count, and not choose the collector's pace.
+//! Lua's collector: its pace, and `collectgarbage`, with which a script may collect and count, and not choose that.
 //!
+//! Owns    the pace. While a state is small, each collection is a whole one: as much work in all as in steps, none of it
+//!         between two collections, and what a script asks for is one more, not the rest of another and then one.
 //! Rule    as for the stack: Lua's errors pass this function, so that nothing in it has a destructor.
 //! Source  Lua 5.1 `lbaselib.c`.
 #![allow(unsafe_code)]
@@ -9,7 +11,48 @@ use std::ptr;
 
 use mlua::{ffi, lua_State};
 
+use super::Stack;
 use super::direct::{Meter, Own};
+
+/// How much a step does of what was made since the last one, in per cent, where Lua is not told otherwise.
+const STEP_PERCENT: c_int = 200;
+/// What Lua takes for no end: a step is a whole collection.
+const WHOLE: c_int = 0;
+/// What there is when the next collection begins, of what there was after the last one, in per cent: as Lua has it, and as much
+/// as steps have let it grow to when they are done.
+const PAUSE_PERCENT: c_int = 200;
+const WHOLE_PAUSE_PERCENT: c_int = 300;
+
+impl Stack<'_> {
+    /// Bytes that the state holds, with what is missing to a full kilobyte.
+    pub(in super::super) fn used_bytes(&self) -> usize {
+        // SAFETY: the state lives, and this only tells.
+        let kilobytes = unsafe { ffi::lua_gc(self.state, ffi::LUA_GCCOUNT, 0) };
+        (kilobytes as usize + 1) * 1024
+    }
+
+    /// Frees what nobody can reach.
+    pub(in super::super) fn collect(&mut self) {
+        // SAFETY: the state lives. No finaliser of a script's own exists, and those of mlua's raise nothing.
+        unsafe { ffi::lua_gc(self.state, ffi::LUA_GCCOLLECT, 0) };
+    }
+
+    /// Has Lua collect in steps, or all at once each time.
+    pub(in super::super) fn collect_in_steps(&mut self, is_so: bool) {
+        // SAFETY: as above. A step that has no end ends the collection that has begun.
+        unsafe {
+            let (step, pause) = match is_so {
+                true => (STEP_PERCENT, PAUSE_PERCENT),
+                false => (WHOLE, WHOLE_PAUSE_PERCENT),
+            };
+            ffi::lua_gc(self.state, ffi::LUA_GCSETSTEPMUL, step);
+            ffi::lua_gc(self.state, ffi::LUA_GCSETPAUSE, pause);
+            if !is_so {
+                ffi::lua_gc(self.state, ffi::LUA_GCSTEP, 0);
+            }
+        }
+    }
+}
 
 /// What there is to ask for, in the order of [`NAMES`].
 const COLLECT: c_int = 0;
@@ -34,7 +77,7 @@ static NAMES: Names = Names([
     ptr::null(),
 ]);
 
-/// What Lua collects with unless it is told otherwise: the pause, and how much a step does, in per cent.
+/// What a script is told of the pace: what both of its numbers are in Lua, in per cent.
 const PACE: f64 = 200.0;
 
 /// `collectgarbage`. What may not go on, `slow` stops.
@@ -48,7 +91,11 @@ pub(super) unsafe extern "C-unwind" fn collecting(state: *mut lua_State) -> c_in
             return Own::leave(state);
         }
         match asked {
-            COLLECT => ffi::lua_pushnumber(state, f64::from(ffi::lua_gc(state, ffi::LUA_GCCOLLECT, 0))),
+            COLLECT => {
+                let is_whole = !Own::of(state).budget.collects_in_steps();
+                ffi::lua_gc(state, if is_whole { ffi::LUA_GCSTEP } else { ffi::LUA_GCCOLLECT }, 0);
+                ffi::lua_pushnumber(state, 0.0);
+            }
             COUNT => {
                 let bytes = ffi::lua_gc(state, ffi::LUA_GCCOUNTB, 0);
                 ffi::lua_pushnumber(state, f64::from(kilobytes) + f64::from(bytes) / 1024.0);

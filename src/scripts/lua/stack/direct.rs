@@ -102,35 +102,39 @@ pub(in super::super) type Parts = ArrayVec<Part, 64>;
 /// Room for a text that is made.
 pub(in super::super) type Room = ArrayVec<u8, { 8 * 1024 }>;
 
-/// What such a function has as its second upvalue; the first is that of the function itself.
+/// What such a function has as its second upvalue; the first is that of the function itself. It is nothing that Lua collects.
 pub(super) struct Own {
-    /// Who is charged; it lives as long as the state, see [`tick`](super::tick).
-    budget: *const Budget,
-    /// Who may shorten it, and by what number; a port lives as long as the state, too.
-    pub(super) served: Option<(*const Port, usize)>,
+    /// Who is charged.
+    pub(super) budget: Arc<Budget>,
+    /// Who may shorten it, and by what number.
+    pub(super) served: Option<(Arc<Port>, usize)>,
     /// The function itself, which finds its upvalue and its arguments as if it had been called.
     pub(super) slow: ffi::lua_CFunction,
 }
 
 impl Own {
     /// A function of Lua that is `direct`, and `slow`, a function in Rust, for what that leaves.
-    ///
-    /// # Safety
-    /// What shortens it lives as long as the state.
-    pub(super) unsafe fn make(
+    pub(super) fn make(
         lua: &Lua,
         slow: &Function,
         budget: &Arc<Budget>,
-        served: Option<(*const Port, usize)>,
+        served: Option<(Arc<Port>, usize)>,
         Direct(direct): Direct,
     ) -> mlua::Result<Function> {
-        // SAFETY: mlua has pushed the function and calls this under protection, onto room for what is pushed. What Lua has
-        // made for an `Own` is large enough and aligned, is written before anybody looks, and needs no drop.
+        let mut own = Self { budget: Arc::clone(budget), served, slow: shortened };
+        // SAFETY: mlua has pushed the function and calls these under protection, onto room for what is pushed. The state lets
+        // go of what it keeps when it is closed: no function outlives what it points to.
         unsafe {
+            lua.exec_raw::<()>(slow, |state| own.slow = push_callback(state, 1))?;
+            let own = Arc::new(own);
+            let at = Arc::as_ptr(&own).cast_mut().cast();
+            match lua.app_data_mut::<All>() {
+                Some(mut all) => all.0.push(own),
+                None => _ = lua.set_app_data(All(vec![own])),
+            }
             lua.exec_raw::<Function>(slow, |state| {
-                let slow = push_callback(state, 1);
-                let own: *mut Self = ffi::lua_newuserdata(state, size_of::<Self>()).cast();
-                own.write(Self { budget: Arc::as_ptr(budget), served, slow });
+                push_callback(state, 1);
+                ffi::lua_pushlightuserdata(state, at);
                 ffi::lua_pushcclosure(state, direct, 2);
                 alone(state);
             })
@@ -142,7 +146,7 @@ impl Own {
     /// # Safety
     /// `state` is that of a function that `make` has made.
     pub(super) unsafe fn of<'s>(state: *mut lua_State) -> &'s Self {
-        // SAFETY: `make` has put it there, and Lua keeps it while its function runs.
+        // SAFETY: `make` has put it there, and the state keeps it.
         unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(2)).cast() }
     }
 
@@ -159,6 +163,9 @@ impl Own {
     }
 }
 
+/// Those of all functions of a state.
+struct All(Vec<Arc<Own>>);
+
 /// A function of Lua that is `direct`, and `slow`, a function in Rust, for what that leaves.
 pub(in super::super) fn direct(
     lua: &Lua,
@@ -166,8 +173,7 @@ pub(in super::super) fn direct(
     budget: &Arc<Budget>,
     direct: Direct,
 ) -> mlua::Result<Function> {
-    // SAFETY: nobody shortens it.
-    unsafe { Own::make(lua, slow, budget, None, direct) }
+    Own::make(lua, slow, budget, None, direct)
 }
 
 /// What a function charges its work to, which is only looked for when there is some.
@@ -180,7 +186,7 @@ impl Meter {
             return Ok(());
         }
         // SAFETY: it belongs to a function of `Own::make` that runs.
-        unsafe { (*Own::of(self.0).budget).charge(steps) }
+        unsafe { Own::of(self.0).budget.charge(steps) }
     }
 }
 
@@ -428,7 +434,7 @@ unsafe extern "C-unwind" fn stepping(state: *mut lua_State) -> c_int {
 pub(super) unsafe fn caught<R>(state: *mut lua_State, body: impl FnOnce() -> Option<R>) -> Option<R> {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
         // SAFETY: as the caller says.
-        unsafe { (*Own::of(state).budget).pass_on(panic) };
+        unsafe { Own::of(state).budget.pass_on(panic) };
         None
     })
 }

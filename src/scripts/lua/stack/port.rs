@@ -88,15 +88,15 @@ impl Port {
     /// A function of Lua that does what `slow` does, another in Rust, in a shorter way where [`Called::shorten`] does so
     /// for `number`, and before by itself, if it can.
     pub(in super::super) fn shortened(
-        &self,
+        self: &Arc<Self>,
         lua: &Lua,
         slow: &Function,
         budget: &Arc<Budget>,
         number: usize,
         direct: Option<Direct>,
     ) -> mlua::Result<Function> {
-        // SAFETY: Installed keeps the port.
-        unsafe { Own::make(lua, slow, budget, Some((self, number)), direct.unwrap_or(Direct(shortened))) }
+        let served = Some((Arc::clone(self), number));
+        Own::make(lua, slow, budget, served, direct.unwrap_or(Direct(shortened)))
     }
 
     /// That of the function that runs, one of the two.
@@ -193,10 +193,10 @@ pub(super) unsafe extern "C-unwind" fn shortened(state: *mut lua_State) -> c_int
     // SAFETY: Lua calls this, with the upvalues that `make` gave it. To take values from the stack takes no memory.
     unsafe {
         let own = Own::of(state);
-        let Some((port, number)) = own.served else { return (own.slow)(state) };
-        let results = (*port).answer(state, |called, stack| {
+        let Some((port, number)) = &own.served else { return (own.slow)(state) };
+        let results = port.answer(state, |called, stack| {
             let top = stack.top;
-            let results = called.shorten(number, stack);
+            let results = called.shorten(*number, stack);
             match results {
                 Some(count) => assert!((0..=stack.top).contains(&count), "they are there"),
                 None => stack.truncate(top),

@@ -32,19 +32,6 @@ pub(in super::super) fn tick(lua: &Lua, budget: &Arc<Budget>, instructions: u32)
 }
 
 impl Stack<'_> {
-    /// Bytes that the state holds, with what is missing to a full kilobyte.
-    pub(in super::super) fn used_bytes(&self) -> usize {
-        // SAFETY: the state lives, and this only tells.
-        let kilobytes = unsafe { ffi::lua_gc(self.state, ffi::LUA_GCCOUNT, 0) };
-        (kilobytes as usize + 1) * 1024
-    }
-
-    /// Frees what nobody can reach.
-    pub(in super::super) fn collect(&mut self) {
-        // SAFETY: the state lives. No finaliser of a script's own exists, and those of mlua's raise nothing.
-        unsafe { ffi::lua_gc(self.state, ffi::LUA_GCCOLLECT, 0) };
-    }
-
     /// Has the budget asked so often from here on, in this thread of Lua.
     pub(in super::super) fn tick_every(&mut self, instructions: u32) {
         // SAFETY: the state lives.
