@@ -28,6 +28,8 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "tostring",
     "type",
     "unpack",
+    "xpcall",
+    "collectgarbage",
 ];
 /// What it is called on.
 pub(super) const INPUTS: &[&str] = &["KEYS", "ARGV"];

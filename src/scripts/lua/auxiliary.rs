@@ -9,7 +9,7 @@ use mlua::{Error, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, Value
 
 use super::budget::{Budget, Unlimited};
 use super::fault::{self, Checked, Fault, Stopped};
-use super::stack::Room;
+use super::stack::{self, Room};
 
 /// Slots of the C stack that one function may use in Lua 5.1: how many values it returns, how deep it nests.
 pub(super) const STACK_SLOTS_MAX: usize = 8000;
@@ -314,7 +314,7 @@ impl<'l> Library<'l> {
         R: IntoLuaMulti,
     {
         let budget = Arc::clone(self.budget);
-        let function = self.lua.create_function(move |lua, args: MultiValue| {
+        let function = stack::function(self.lua, self.budget, move |lua, args| {
             let call = Call { lua, args: Some(&args), budget: &budget };
             run(&call).map_err(|error| match error {
                 // As many values as a function may hold at once.

@@ -53,7 +53,7 @@ where
 {
     library.add(name, call)?;
     let slow = library.table.raw_get(name)?;
-    library.table.raw_set(name, stack::direct(library.lua, &slow, library.budget, direct)?)
+    library.table.raw_set(name, stack::direct(library.lua, &slow, direct)?)
 }
 
 /// Adds a function that makes one word of another.

@@ -89,11 +89,11 @@ pub(super) struct Server<'a> {
 impl Called for Server<'_> {
     fn call(&mut self, stack: &mut Stack<'_>) -> Answer {
         if self.budget.charge(STEPS_PER_CALL).is_err() {
-            return self.stopped(stack);
+            return Answer::Stopped;
         }
         match self.carry_out(stack) {
-            Ok(()) if !self.commands.goes_on() && self.budget.poll().is_err() => self.stopped(stack),
-            Ok(()) if self.budget.charge(self.reply.len()).is_err() => self.stopped(stack),
+            Ok(()) if !self.commands.goes_on() && self.budget.poll().is_err() => Answer::Stopped,
+            Ok(()) if self.budget.charge(self.reply.len()).is_err() => Answer::Stopped,
             Ok(()) => self.answer(stack),
             Err(text) => self.failure(stack, text.as_bytes(), false),
         }
@@ -151,7 +151,7 @@ impl<'a> Server<'a> {
             return self.failure(stack, line.strip_suffix(b"\r\n").unwrap_or(line), true);
         }
         if self.budget.reserve(self.lua, self.reply.len()).is_err() {
-            return self.stopped(stack);
+            return Answer::Stopped;
         }
         let limit = self.lift_for(stack, self.reply.len().saturating_mul(READ_BYTES_MAX));
         match convert::read(stack, self.reply, &limit) {
@@ -167,13 +167,6 @@ impl<'a> Server<'a> {
         stack.truncate(0);
         convert::push_error(stack, line, from_command, &self.lift_for(stack, line.len()));
         Answer::Failure
-    }
-
-    /// The script has to end: whoever catches the error finds that out from the budget.
-    fn stopped(&self, stack: &mut Stack<'_>) -> Answer {
-        stack.truncate(0);
-        stack.push_nil();
-        Answer::Raised
     }
 
     /// Lifts the limit of memory, see [`Budget::lift_for`].

@@ -150,8 +150,3 @@ pub(super) fn unwrap(error: &Error, memory_max: usize) -> Fault {
 
 /// What Lua says when its allocator refuses.
 pub(super) const OUT_OF_MEMORY: &str = "not enough memory";
-
-/// Whether an error's text is not that of a script that is out of memory.
-pub(super) fn is_of_a_script(text: &[u8]) -> bool {
-    !text.ends_with(OUT_OF_MEMORY.as_bytes())
-}

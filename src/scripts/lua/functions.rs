@@ -70,8 +70,8 @@ impl Functions {
             bare.raw_set(*name, redis.raw_get::<Value>(*name)?)?;
         }
         let loading = Arc::new(Mutex::new(None));
-        let (kept, budget) = (Arc::clone(&loading), Arc::clone(budget));
-        let register = lua.create_function(move |lua, args| register(lua, &budget, &kept, &args))?;
+        let (kept, own) = (Arc::clone(&loading), Arc::clone(budget));
+        let register = stack::function(lua, budget, move |lua, args| register(lua, &own, &kept, &args))?;
         bare.raw_set("register_function", register)?;
 
         let running_world = copy(lua, real)?;

@@ -5,14 +5,15 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use mlua::{Lua, LuaString, MultiValue, Table, Value};
+use mlua::{IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use smallvec::SmallVec;
 
+use super::budget::Budget;
 use super::calls::{Level, Server};
 use super::fault::{error_table, refused};
 use super::sandbox::Shared;
 use super::shortcuts::short_text;
-use super::stack::{Kind, Stack};
+use super::stack::{self, Kind, Stack};
 use crate::number::double::Text;
 use crate::resp::Protocol;
 use crate::scripts::digest;
@@ -41,7 +42,12 @@ const CONSTANTS: &[(&str, i64)] = &[
 const REPL_ALL: i64 = 3;
 
 /// Puts them into `redis`.
-pub(super) fn install(lua: &Lua, redis: &Table, shared: &Arc<Shared>) -> mlua::Result<()> {
+pub(super) fn install(
+    lua: &Lua,
+    redis: &Table,
+    shared: &Arc<Shared>,
+    budget: &Arc<Budget>,
+) -> mlua::Result<()> {
     for (name, value) in CONSTANTS {
         redis.raw_set(*name, *value)?;
     }
@@ -50,20 +56,39 @@ pub(super) fn install(lua: &Lua, redis: &Table, shared: &Arc<Shared>) -> mlua::R
     let number = parts.fold(0_i64, |number, part: i64| number << 8 | part);
     redis.raw_set("REDIS_VERSION", version)?;
     redis.raw_set("REDIS_VERSION_NUM", number)?;
-    redis.raw_set("error_reply", lua.create_function(error_reply)?)?;
-    redis.raw_set("status_reply", lua.create_function(status_reply)?)?;
-    redis.raw_set("sha1hex", lua.create_function(sha1hex)?)?;
-    redis.raw_set("set_repl", lua.create_function(set_repl)?)?;
+    let library = Redis { lua, redis, shared, budget };
+    library.add("error_reply", |lua, _, args| error_reply(lua, args))?;
+    library.add("status_reply", |lua, _, args| status_reply(lua, args))?;
+    library.add("sha1hex", |lua, _, args| sha1hex(lua, args))?;
+    library.add("set_repl", |lua, _, args| set_repl(lua, args))?;
     // What a script does is recorded by its effects, always.
-    redis.raw_set("replicate_commands", lua.create_function(|_, ()| Ok(true))?)?;
-    redis.raw_set("breakpoint", lua.create_function(|_, ()| Ok(false))?)?;
-    redis.raw_set("debug", lua.create_function(|_, ()| Ok(()))?)?;
-    let own = Arc::clone(shared);
-    redis.raw_set("log", lua.create_function(move |lua, args| log(lua, &own, args))?)?;
-    let own = Arc::clone(shared);
-    redis.raw_set("setresp", lua.create_function(move |lua, args| set_protocol(lua, &own, args))?)?;
-    let own = Arc::clone(shared);
-    redis.raw_set("acl_check_cmd", lua.create_function(move |_, args| acl_check(&own, &args))?)
+    redis.raw_set("replicate_commands", stack::constant(lua, Some(true))?)?;
+    redis.raw_set("breakpoint", stack::constant(lua, Some(false))?)?;
+    redis.raw_set("debug", stack::constant(lua, None)?)?;
+    library.add("log", log)?;
+    library.add("setresp", set_protocol)?;
+    library.add("acl_check_cmd", |_, shared, args| acl_check(shared, &args))
+}
+
+/// The table that is being filled.
+struct Redis<'a> {
+    lua: &'a Lua,
+    redis: &'a Table,
+    shared: &'a Arc<Shared>,
+    budget: &'a Arc<Budget>,
+}
+
+impl Redis<'_> {
+    /// Adds a function, which may ask the call that runs.
+    fn add<R: IntoLuaMulti + 'static>(
+        &self,
+        name: &str,
+        run: fn(&Lua, &Shared, MultiValue) -> mlua::Result<R>,
+    ) -> mlua::Result<()> {
+        let shared = Arc::clone(self.shared);
+        let function = stack::function(self.lua, self.budget, move |lua, args| run(lua, &shared, args))?;
+        self.redis.raw_set(name, function)
+    }
 }
 
 fn error_reply(lua: &Lua, args: MultiValue) -> mlua::Result<Table> {

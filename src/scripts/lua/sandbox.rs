@@ -7,12 +7,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
+use mlua::{Function, Lua, LuaString, Table, Value};
 use parking_lot::Mutex;
 
 use super::budget::Budget;
 use super::calls::{Level, Limits};
-use super::fault::{self, Fault, Stop, Stopped};
+use super::fault::{self, Fault};
 use super::library::Host;
 use super::shortcuts::{SHORTCUTS, Shortcut};
 use super::stack::{self, Kept, Port, StandIns};
@@ -157,9 +157,9 @@ impl Sandbox {
         let (port, call, pcall) = Port::install(lua)?;
         redis.raw_set("call", call)?;
         redis.raw_set("pcall", pcall)?;
-        library::install(lua, &redis, &shared)?;
+        library::install(lua, &redis, &shared, budget)?;
         real.raw_set("redis", &redis)?;
-        install_shortcuts(lua, &real, budget, &port)?;
+        install_shortcuts(lua, &real, &port)?;
 
         let stand_ins = StandIns::new(lua)?;
         stand_ins.install(lua, &real)?;
@@ -212,14 +212,14 @@ fn install_libraries(
 }
 
 /// Puts shorter ways in the place of functions.
-fn install_shortcuts(lua: &Lua, globals: &Table, budget: &Arc<Budget>, port: &Arc<Port>) -> mlua::Result<()> {
+fn install_shortcuts(lua: &Lua, globals: &Table, port: &Arc<Port>) -> mlua::Result<()> {
     for (number, (library, name, shortcut)) in SHORTCUTS.iter().enumerate() {
         let library: Table = globals.raw_get(*library)?;
         let slow: Function = library.raw_get(*name)?;
         let function = match *shortcut {
-            Shortcut::Direct(direct) => stack::direct(lua, &slow, budget, direct)?,
-            Shortcut::Served(_) => port.shortened(lua, &slow, budget, number, None)?,
-            Shortcut::Either(direct, _) => port.shortened(lua, &slow, budget, number, Some(direct))?,
+            Shortcut::Direct(direct) => stack::direct(lua, &slow, direct)?,
+            Shortcut::Served(_) => port.shortened(lua, &slow, number, None)?,
+            Shortcut::Either(direct, _) => port.shortened(lua, &slow, number, Some(direct))?,
         };
         library.raw_set(*name, function)?;
     }
@@ -233,23 +233,18 @@ fn install_what_sees_errors(
     environment: &Table,
     budget: &Arc<Budget>,
 ) -> mlua::Result<()> {
-    let own = Arc::clone(budget);
-    let passed = lua.create_function(move |lua, error: Value| passed(lua, &own, error))?;
-    let [pcall, xpcall] = stack::protections(lua, &passed, budget)?;
+    let [pcall, xpcall] = stack::protections(lua, budget)?;
     globals.raw_set("pcall", pcall)?;
     globals.raw_set("xpcall", xpcall)?;
     let coroutine: Table = globals.raw_get("coroutine")?;
     let [create, resume] = [coroutine.raw_get("create")?, coroutine.raw_get("resume")?];
-    let [resume, wrap] = stack::coroutines(lua, &passed, &create, &resume)?;
+    let [resume, wrap] = stack::coroutines(lua, budget, &create, &resume)?;
     coroutine.raw_set("resume", resume)?;
     coroutine.raw_set("wrap", wrap)?;
-    let [loadstring, load] = stack::compilers(lua, &passed, environment, budget)?;
+    let [loadstring, load] = stack::compilers(lua, environment, budget)?;
     globals.raw_set("loadstring", loadstring)?;
     globals.raw_set("load", load)?;
-    let own = Arc::clone(budget);
-    // What does not get there by itself is to be stopped.
-    let stopped = lua.create_function(move |_, _: MultiValue| Ok(own.poll()?))?;
-    globals.raw_set("collectgarbage", stack::direct(lua, &stopped, budget, stack::Direct::COLLECT)?)
+    globals.raw_set("collectgarbage", stack::collector(lua, budget)?)
 }
 
 /// Puts what stands for the libraries in their place: a script never gets hold of one itself, unless it has been read, and
@@ -291,40 +286,17 @@ fn direct(lua: &Lua, globals: &Table, stand_ins: &StandIns) -> mlua::Result<Tabl
     Ok(direct)
 }
 
-/// An error on its way to a script that catches it, as Lua would have it. A stop goes on its way instead.
-fn passed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Value> {
-    if budget.stopped().is_some() {
-        return Err(Stopped.into());
-    }
-    match error {
-        Value::Error(error) => match fault::unwrap(&error, budget.memory_max()) {
-            Fault::Stop(stop) => Err(budget.stop(stop).into()),
-            Fault::Stopped => Err(Stopped.into()),
-            Fault::Text(text) => Ok(Value::String(lua.create_string(text)?)),
-            Fault::Reply { line, from_command } => {
-                fault::error_table(lua, &line, from_command).map(Value::Table)
-            }
-        },
-        Value::String(text) if !fault::is_of_a_script(&text.as_bytes()) => {
-            Err(budget.stop(Stop::Memory(budget.memory_max())).into())
-        }
-        error => Ok(error),
-    }
-}
-
 /// How a script failed that did not catch its error: what to tell, and where it happened.
 fn failed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Table> {
     let place = fault::place(lua);
-    let fault = match &error {
-        Value::Error(wrapped) => Some(fault::unwrap(wrapped, budget.memory_max())),
-        _ => None,
-    };
-    let stop = budget.stopped().map(Fault::Stop);
-    let told = match stop.or(fault) {
-        Some(Fault::Reply { line, .. }) => line,
-        Some(Fault::Stop(stop)) => stop.to_string().into_bytes(),
-        Some(Fault::Text(text)) => [b"ERR ", text.as_slice()].concat(),
-        Some(Fault::Stopped) | None => told(lua, &error)?,
+    let told = match &error {
+        // Nobody raises one but mlua, which says so of what has panicked.
+        Value::Error(wrapped) => match fault::unwrap(wrapped, budget.memory_max()) {
+            Fault::Text(text) | Fault::Reply { line: text, .. } => [b"ERR ", text.as_slice()].concat(),
+            Fault::Stop(stop) => stop.to_string().into_bytes(),
+            Fault::Stopped => told(lua, &error)?,
+        },
+        _ => told(lua, &error)?,
     };
     let table = lua.create_table_with_capacity(0, 3)?;
     table.raw_set("err", lua.create_string(told)?)?;

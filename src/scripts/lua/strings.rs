@@ -5,9 +5,8 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
+use mlua::{FromLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 
 use super::auxiliary::{BYTES_PER_STEP, c_long};
 use super::budget::Budget;
@@ -17,26 +16,28 @@ use super::stack::{self, Arguments, Meter, Part, Parts, Room};
 
 /// Puts them into `string`.
 pub(super) fn install(lua: &Lua, string: &Table, budget: &Arc<Budget>) -> mlua::Result<()> {
-    let own = Arc::clone(budget);
     for (name, is_find) in [("find", true), ("match", false)] {
         let own = Arc::clone(budget);
-        string.raw_set(name, lua.create_function(move |lua, args| search(lua, &own, &args, is_find))?)?;
+        let function = stack::function(lua, budget, move |lua, args| search(lua, &own, &args, is_find))?;
+        string.raw_set(name, function)?;
     }
-    let each = lua.create_function(move |lua, args| gmatch(lua, &own, &args))?;
-    let own = Arc::clone(budget);
-    let step = lua.create_function(move |lua, (subject, pattern, start): (LuaString, LuaString, f64)| {
-        let (mut results, at) = next_match(lua, &own, &subject, &pattern, start as usize)?;
-        results.push_back(Value::Number(at as f64));
-        Ok(results)
+    // Who is given texts makes the function, and has no need of this.
+    let refused = stack::function(lua, budget, |lua, args| {
+        self::string(lua, &args, 1)?;
+        self::string(lua, &args, 2).map(drop)
     })?;
-    let each = stack::iterator(lua, &each, &step, budget)?;
+    let own = Arc::clone(budget);
+    let step = stack::function(lua, budget, move |lua, args| {
+        let (subject, pattern, start) = FromLuaMulti::from_lua_multi(args, lua)?;
+        next_match(lua, &own, &subject, &pattern, start)
+    })?;
+    let each = stack::iterator(lua, &refused, &step)?;
     string.raw_set("gmatch", &each)?;
     string.raw_set("gfind", each)?;
     let own = Arc::clone(budget);
-    let replace = lua.create_function(move |lua, args| gsub(lua, &own, &args))?;
-    string.raw_set("gsub", replace)?;
+    string.raw_set("gsub", stack::function(lua, budget, move |lua, args| gsub(lua, &own, &args))?)?;
     let own = Arc::clone(budget);
-    string.raw_set("rep", lua.create_function(move |lua, args| rep(lua, &own, &args))?)
+    string.raw_set("rep", stack::function(lua, budget, move |lua, args| rep(lua, &own, &args))?)
 }
 
 fn rep(lua: &Lua, budget: &Budget, args: &MultiValue) -> mlua::Result<LuaString> {
@@ -247,33 +248,23 @@ fn span(start: usize, end: usize) -> mlua::Result<MultiValue> {
     Ok(MultiValue::from_iter([Value::Number(start as f64 + 1.0), Value::Number(end as f64)]))
 }
 
-fn gmatch(lua: &Lua, budget: &Arc<Budget>, args: &MultiValue) -> mlua::Result<Function> {
-    let subject = string(lua, args, 1)?;
-    let pattern = string(lua, args, 2)?;
-    let budget = Arc::clone(budget);
-    let next = AtomicUsize::new(0);
-    lua.create_function(move |lua, ()| {
-        let (results, at) = next_match(lua, &budget, &subject, &pattern, next.load(Relaxed))?;
-        next.store(at, Relaxed);
-        Ok(results)
-    })
-}
-
-/// What there is from `start` on, nil for nothing, and where to go on.
+/// What there is from `start` on, nil for nothing, and behind it where to go on.
 fn next_match(
     lua: &Lua,
     budget: &Budget,
     subject: &LuaString,
     pattern: &LuaString,
-    start: usize,
-) -> mlua::Result<(MultiValue, usize)> {
+    start: f64,
+) -> mlua::Result<MultiValue> {
     let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());
     let mut found = Captures::new();
-    let whole = match_from(&subject, &pattern, start, &mut found, |steps| budget.charge(steps));
-    match whole.map_err(|broken| explained(lua, broken))? {
-        Some((whole, end)) => Ok((captures(lua, &subject, &Match { whole, captures: &found })?, end)),
-        None => Ok((MultiValue::from_iter([Value::Nil]), usize::MAX)),
-    }
+    let whole = match_from(&subject, &pattern, start as usize, &mut found, |steps| budget.charge(steps));
+    let (mut results, end) = match whole.map_err(|broken| explained(lua, broken))? {
+        Some((whole, end)) => (captures(lua, &subject, &Match { whole, captures: &found })?, end),
+        None => (MultiValue::from_iter([Value::Nil]), usize::MAX),
+    };
+    results.push_back(Value::Number(end as f64));
+    Ok(results)
 }
 
 /// The first match from byte `start` on, counted from 0, where the one after it may begin, and what it has captured.

@@ -8,11 +8,13 @@
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
+use std::sync::Arc;
 
-use mlua::{ffi, lua_State};
+use mlua::{Function, Lua, ffi, lua_State};
 
 use super::Stack;
-use super::direct::{Meter, Own};
+use super::native::{budget, end, push_budget};
+use crate::scripts::lua::budget::Budget;
 
 /// How much a step does of what was made since the last one, in per cent, where Lua is not told otherwise.
 const STEP_PERCENT: c_int = 200;
@@ -80,19 +82,33 @@ static NAMES: Names = Names([
 /// What a script is told of the pace: what both of its numbers are in Lua, in per cent.
 const PACE: f64 = 200.0;
 
-/// `collectgarbage`. What may not go on, `slow` stops.
-pub(super) unsafe extern "C-unwind" fn collecting(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalues of `Own::make` and room for a value. The names end with none.
+/// `collectgarbage`, charged to `budget`.
+pub(in super::super) fn collector(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Function> {
+    // SAFETY: under the protection of mlua, onto room for a value. The budget lives as long as the state.
+    unsafe {
+        lua.exec_raw((), |state| {
+            push_budget(state, budget);
+            ffi::lua_pushcclosure(state, collecting, BUDGET);
+        })
+    }
+}
+
+/// The upvalue of [`collecting`] that is charged.
+const BUDGET: c_int = 1;
+
+unsafe extern "C-unwind" fn collecting(state: *mut lua_State) -> c_int {
+    // SAFETY: Lua calls this, with the upvalue of `collector` and room for a value. The names end with none.
     unsafe {
         let asked = ffi::luaL_checkoption(state, 1, c"collect".as_ptr(), NAMES.0.as_ptr());
         ffi::luaL_optnumber(state, 2, 0.0);
         let kilobytes = ffi::lua_gc(state, ffi::LUA_GCCOUNT, 0);
-        if asked == COLLECT && Meter(state).charge(kilobytes as usize).is_err() {
-            return Own::leave(state);
+        let budget = budget(state, BUDGET);
+        if asked == COLLECT && budget.charge(kilobytes as usize).is_err() {
+            end(state);
         }
         match asked {
             COLLECT => {
-                let is_whole = !Own::of(state).budget.collects_in_steps();
+                let is_whole = !budget.collects_in_steps();
                 ffi::lua_gc(state, if is_whole { ffi::LUA_GCSTEP } else { ffi::LUA_GCCOLLECT }, 0);
                 ffi::lua_pushnumber(state, 0.0);
             }

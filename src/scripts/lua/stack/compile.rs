@@ -10,22 +10,20 @@ use std::sync::Arc;
 
 use mlua::{Function, Lua, Table, ffi, lua_State};
 
-use super::native::{budget, pass, push_budget};
+use super::native::{budget, end, end_without_memory, push_budget};
 use crate::scripts::lua::budget::Budget;
 
-/// Both, for chunks that see `globals`; what the error is that a script sees, `passed` says, as for
-/// [`protections`](super::protections).
+/// Both, for chunks that see `globals`.
 pub(in super::super) fn compilers(
     lua: &Lua,
-    passed: &Function,
     globals: &Table,
     budget: &Arc<Budget>,
 ) -> mlua::Result<[Function; 2]> {
     let make = |function: ffi::lua_CFunction| {
-        // SAFETY: mlua has pushed both and calls this under protection, onto room for what is pushed. The budget
+        // SAFETY: mlua has pushed the table and calls this under protection, onto room for what is pushed. The budget
         // lives as long as the state.
         unsafe {
-            lua.exec_raw::<Function>((passed, globals), |state| {
+            lua.exec_raw::<Function>(globals, |state| {
                 push_budget(state, budget);
                 ffi::lua_pushcclosure(state, function, BUDGET);
             })
@@ -34,9 +32,9 @@ pub(in super::super) fn compilers(
     Ok([make(compile_text)?, make(compile_pieces)?])
 }
 
-/// The upvalues behind `passed`: what chunks see, and who is charged.
-const GLOBALS: c_int = 2;
-const BUDGET: c_int = 3;
+/// The upvalues: what chunks see, and who is charged.
+const GLOBALS: c_int = 1;
+const BUDGET: c_int = 2;
 
 /// The byte that bytecode begins with. Behind a space it is part of a text, which makes no sense.
 const ESCAPE: u8 = 27;
@@ -113,7 +111,7 @@ unsafe extern "C-unwind" fn next_piece(
         let piece = ffi::lua_tolstring(state, PIECE, len);
         // Nobody else sees how long it takes where the function is one in C.
         if budget(state, BUDGET).charge(STEPS_PER_PIECE + *len).is_err() {
-            ffi::lua_error(state);
+            end(state);
         }
         if matches!(reading, Reading::Begins) && *len > 0 && *piece == ESCAPE as c_char {
             *reading = Reading::Waits;
@@ -138,8 +136,9 @@ unsafe fn finish(state: *mut lua_State, status: c_int) -> c_int {
             ffi::lua_setfenv(state, -2);
             return 1;
         }
-        // A table may be what the script's own handler has made of anything.
-        pass(state);
+        if status == ffi::LUA_ERRMEM {
+            end_without_memory(state, budget(state, BUDGET));
+        }
         ffi::lua_pushnil(state);
         ffi::lua_insert(state, -2);
         2

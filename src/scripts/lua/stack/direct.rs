@@ -11,18 +11,15 @@ use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use mlua::{Function, Lua, ffi, lua_State};
 
 use super::ROOM_OF_A_CALL;
-use super::collector::collecting;
-use super::native::{alone, push_callback};
-use super::port::{Port, shortened};
+use super::function::Own;
+use super::native::alone;
 use super::replace::replaced;
 use crate::scripts::lua::bit;
-use crate::scripts::lua::budget::Budget;
 use crate::scripts::lua::fault::Checked;
 use crate::scripts::lua::strings::{find_at_once, next_shortly};
 
@@ -48,9 +45,6 @@ impl Direct {
     {
         Self(made::<F>)
     }
-
-    /// `collectgarbage`.
-    pub(in super::super) const COLLECT: Self = Self(collecting);
 
     /// `gsub` with a function or a table.
     pub(in super::super) const GSUB: Self = Self(replaced);
@@ -102,78 +96,9 @@ pub(in super::super) type Parts = ArrayVec<Part, 64>;
 /// Room for a text that is made.
 pub(in super::super) type Room = ArrayVec<u8, { 8 * 1024 }>;
 
-/// What such a function has as its second upvalue; the first is that of the function itself. It is nothing that Lua collects.
-pub(super) struct Own {
-    /// Who is charged.
-    pub(super) budget: Arc<Budget>,
-    /// Who may shorten it, and by what number.
-    pub(super) served: Option<(Arc<Port>, usize)>,
-    /// The function itself, which finds its upvalue and its arguments as if it had been called.
-    pub(super) slow: ffi::lua_CFunction,
-}
-
-impl Own {
-    /// A function of Lua that is `direct`, and `slow`, a function in Rust, for what that leaves.
-    pub(super) fn make(
-        lua: &Lua,
-        slow: &Function,
-        budget: &Arc<Budget>,
-        served: Option<(Arc<Port>, usize)>,
-        Direct(direct): Direct,
-    ) -> mlua::Result<Function> {
-        let mut own = Self { budget: Arc::clone(budget), served, slow: shortened };
-        // SAFETY: mlua has pushed the function and calls these under protection, onto room for what is pushed. The state lets
-        // go of what it keeps when it is closed: no function outlives what it points to.
-        unsafe {
-            lua.exec_raw::<()>(slow, |state| own.slow = push_callback(state, 1))?;
-            let own = Arc::new(own);
-            let at = Arc::as_ptr(&own).cast_mut().cast();
-            match lua.app_data_mut::<All>() {
-                Some(mut all) => all.0.push(own),
-                None => _ = lua.set_app_data(All(vec![own])),
-            }
-            lua.exec_raw::<Function>(slow, |state| {
-                push_callback(state, 1);
-                ffi::lua_pushlightuserdata(state, at);
-                ffi::lua_pushcclosure(state, direct, 2);
-                alone(state);
-            })
-        }
-    }
-
-    /// That of the function that runs.
-    ///
-    /// # Safety
-    /// `state` is that of a function that `make` has made.
-    pub(super) unsafe fn of<'s>(state: *mut lua_State) -> &'s Self {
-        // SAFETY: `make` has put it there, and the state keeps it.
-        unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(2)).cast() }
-    }
-
-    /// Leaves it all to who may shorten it, and then to the function itself.
-    ///
-    /// # Safety
-    /// As for `of`, with the arguments as they were. An error of Lua passes this.
-    pub(super) unsafe fn leave(state: *mut lua_State) -> c_int {
-        // SAFETY: as the caller says.
-        unsafe {
-            let own = Self::of(state);
-            if own.served.is_some() { shortened(state) } else { (own.slow)(state) }
-        }
-    }
-}
-
-/// Those of all functions of a state.
-struct All(Vec<Arc<Own>>);
-
 /// A function of Lua that is `direct`, and `slow`, a function in Rust, for what that leaves.
-pub(in super::super) fn direct(
-    lua: &Lua,
-    slow: &Function,
-    budget: &Arc<Budget>,
-    direct: Direct,
-) -> mlua::Result<Function> {
-    Own::make(lua, slow, budget, None, direct)
+pub(in super::super) fn direct(lua: &Lua, slow: &Function, direct: Direct) -> mlua::Result<Function> {
+    Own::replace(lua, slow, None, direct)
 }
 
 /// What a function charges its work to, which is only looked for when there is some.
@@ -185,7 +110,7 @@ impl Meter {
         if steps == 0 {
             return Ok(());
         }
-        // SAFETY: it belongs to a function of `Own::make` that runs.
+        // SAFETY: it belongs to a function that has an `Own` and runs.
         unsafe { Own::of(self.0).budget.charge(steps) }
     }
 }
@@ -224,17 +149,12 @@ impl<'s> Arguments<'s> {
 
 /// `gmatch`: a function that makes, of a text and what is looked for there, a function that gives the next of it each time.
 /// `step` in Rust says what that is: of the two texts and of how far it was, the results and how far it is now. What is no
-/// text is `slow`'s.
-pub(in super::super) fn iterator(
-    lua: &Lua,
-    slow: &Function,
-    step: &Function,
-    budget: &Arc<Budget>,
-) -> mlua::Result<Function> {
+/// text is `slow`'s to refuse.
+pub(in super::super) fn iterator(lua: &Lua, slow: &Function, step: &Function) -> mlua::Result<Function> {
     // SAFETY: what is pushed has room.
     unsafe {
         let [making, stepping] = [(slow, making as ffi::lua_CFunction), (step, stepping)]
-            .map(|(slow, function)| direct(lua, slow, budget, Direct(function)));
+            .map(|(slow, function)| direct(lua, slow, Direct(function)));
         lua.exec_raw::<Function>((making?, stepping?), |state| {
             // Each has two upvalues, of which the maker has four then.
             for function in [1, 2] {
@@ -385,8 +305,7 @@ unsafe extern "C-unwind" fn folded<F: Fn(u32, u32) -> u32 + Copy>(state: *mut lu
 unsafe extern "C-unwind" fn making(state: *mut lua_State) -> c_int {
     // SAFETY: Lua calls this, with the upvalues that `iterator` gave it and room for what is pushed.
     unsafe {
-        let is_text = |at| ffi::lua_type(state, at) == ffi::LUA_TSTRING;
-        if ffi::lua_gettop(state) != 2 || !is_text(1) || !is_text(2) {
+        if bytes(state, 1).is_none() || bytes(state, 2).is_none() {
             return Own::leave(state);
         }
         for place in [ffi::lua_upvalueindex(3), ffi::lua_upvalueindex(4), 1, 2] {

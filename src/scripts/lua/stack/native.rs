@@ -6,13 +6,32 @@
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::ptr;
-use std::slice;
 use std::sync::Arc;
 
 use mlua::{Function, Lua, ffi, lua_State};
 
 use crate::scripts::lua::budget::Budget;
-use crate::scripts::lua::fault::is_of_a_script;
+use crate::scripts::lua::fault::Stop;
+
+/// A function that gives the same whatever it is given, or nothing.
+///
+/// # Errors
+/// Where Lua has no room for it.
+pub(in super::super) fn constant(lua: &Lua, value: Option<bool>) -> mlua::Result<Function> {
+    unsafe extern "C-unwind" fn given<const VALUE: bool>(state: *mut lua_State) -> c_int {
+        // SAFETY: Lua calls this, with room for a value.
+        unsafe { ffi::lua_pushboolean(state, c_int::from(VALUE)) };
+        1
+    }
+    unsafe extern "C-unwind" fn nothing(_: *mut lua_State) -> c_int {
+        0
+    }
+    match value {
+        Some(true) => function(lua, given::<true>),
+        Some(false) => function(lua, given::<false>),
+        None => function(lua, nothing),
+    }
+}
 
 /// A function without upvalues.
 ///
@@ -94,34 +113,25 @@ pub(super) unsafe fn alone(state: *mut lua_State) {
     }
 }
 
-/// Whether an error is what a script sees of it: surely none of ours, and none that ends it.
+/// Ends the script: nobody handles that. Who catches it finds out from the budget why, and ends the script, too.
 ///
 /// # Safety
-/// It is on top.
-pub(super) unsafe fn is_as_seen(state: *mut lua_State) -> bool {
-    // SAFETY: as the caller says; a string is not converted.
-    unsafe {
-        match ffi::lua_type(state, -1) {
-            ffi::LUA_TBOOLEAN | ffi::LUA_TNUMBER | ffi::LUA_TTABLE | ffi::LUA_TFUNCTION => true,
-            ffi::LUA_TSTRING => {
-                let mut len = 0;
-                let start = ffi::lua_tolstring(state, -1, &mut len);
-                is_of_a_script(slice::from_raw_parts(start.cast(), len))
-            }
-            _ => false,
-        }
+/// `state` is that of a function of Lua that runs, and nothing is left to be dropped.
+pub(super) unsafe fn end(state: *mut lua_State) -> ! {
+    unsafe extern "C-unwind" {
+        /// What Lua's own functions raise errors by, see `ldo.c` of Lua 5.1, which there is no other version of.
+        fn luaD_throw(state: *mut lua_State, status: c_int) -> !;
     }
+    // SAFETY: as the caller says. For want of memory Lua asks no handler, which would be the script's own, and makes nothing.
+    unsafe { luaD_throw(state, ffi::LUA_ERRMEM) }
 }
 
-/// Puts what the first upvalue makes of the value on top in its place.
+/// Ends a script that is out of memory, if it has not been stopped before.
 ///
 /// # Safety
-/// The upvalue is a function, and there is room for it. An error of Lua passes this.
-pub(super) unsafe fn pass(state: *mut lua_State) {
+/// As for [`end`].
+pub(super) unsafe fn end_without_memory(state: *mut lua_State, budget: &Budget) -> ! {
+    budget.stop(Stop::Memory(budget.memory_max()));
     // SAFETY: as the caller says.
-    unsafe {
-        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(1));
-        ffi::lua_insert(state, -2);
-        ffi::lua_call(state, 1, 1);
-    }
+    unsafe { end(state) }
 }

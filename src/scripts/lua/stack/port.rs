@@ -14,9 +14,10 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use mlua::{Function, Lua, ffi, lua_State};
 use parking_lot::Mutex;
 
-use super::direct::{Direct, Own};
+use super::direct::Direct;
+use super::function::{Own, plain};
+use super::native::end;
 use super::{ROOM_OF_A_CALL, Stack};
-use crate::scripts::lua::budget::Budget;
 
 /// Who answers when a script calls.
 pub(in super::super) trait Called {
@@ -35,6 +36,8 @@ pub(in super::super) enum Answer {
     Failure,
     /// An error that is raised in either case.
     Raised,
+    /// Nothing: the script has to end.
+    Stopped,
     /// What the function returns.
     Value,
 }
@@ -91,12 +94,10 @@ impl Port {
         self: &Arc<Self>,
         lua: &Lua,
         slow: &Function,
-        budget: &Arc<Budget>,
         number: usize,
         direct: Option<Direct>,
     ) -> mlua::Result<Function> {
-        let served = Some((Arc::clone(self), number));
-        Own::make(lua, slow, budget, served, direct.unwrap_or(Direct(shortened)))
+        Own::replace(lua, slow, Some((Arc::clone(self), number)), direct.unwrap_or(Direct(shortened)))
     }
 
     /// That of the function that runs, one of the two.
@@ -148,7 +149,7 @@ impl Port {
 
 fn call(called: &mut dyn Called, stack: &mut Stack<'_>) -> Answer {
     let answer = called.call(stack);
-    assert!(stack.top > 0, "a call leaves something");
+    assert!(stack.top > 0 || answer == Answer::Stopped, "a call leaves something");
     answer
 }
 
@@ -171,6 +172,7 @@ unsafe extern "C-unwind" fn raising(state: *mut lua_State) -> c_int {
         match Port::of(state).answer(state, call) {
             Some(Answer::Value) => 1,
             Some(Answer::Failure | Answer::Raised) => ffi::lua_error(state),
+            Some(Answer::Stopped) => end(state),
             None => ffi::luaL_error(state, OUTSIDE.as_ptr()),
         }
     }
@@ -183,6 +185,7 @@ unsafe extern "C-unwind" fn returning(state: *mut lua_State) -> c_int {
         match Port::of(state).answer(state, call) {
             Some(Answer::Value | Answer::Failure) => 1,
             Some(Answer::Raised) => ffi::lua_error(state),
+            Some(Answer::Stopped) => end(state),
             None => ffi::luaL_error(state, OUTSIDE.as_ptr()),
         }
     }
@@ -190,10 +193,9 @@ unsafe extern "C-unwind" fn returning(state: *mut lua_State) -> c_int {
 
 /// A library function that may be shortened.
 pub(super) unsafe extern "C-unwind" fn shortened(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalues that `make` gave it. To take values from the stack takes no memory.
+    // SAFETY: Lua calls this, with the upvalues of an `Own`. To take values from the stack takes no memory.
     unsafe {
-        let own = Own::of(state);
-        let Some((port, number)) = &own.served else { return (own.slow)(state) };
+        let Some((port, number)) = &Own::of(state).served else { return plain(state) };
         let results = port.answer(state, |called, stack| {
             let top = stack.top;
             let results = called.shorten(*number, stack);
@@ -205,7 +207,7 @@ pub(super) unsafe extern "C-unwind" fn shortened(state: *mut lua_State) -> c_int
         });
         match results {
             Some(Some(results)) => results,
-            Some(None) | None => (own.slow)(state),
+            Some(None) | None => plain(state),
         }
     }
 }

@@ -11,7 +11,9 @@ use std::ptr;
 
 use mlua::{ffi, lua_State};
 
-use super::direct::{Meter, Own, Parts, bytes, caught, number, push};
+use super::direct::{Meter, Parts, bytes, caught, number, push};
+use super::function::Own;
+use super::native::end;
 use crate::scripts::lua::auxiliary::{BYTES_PER_STEP, c_long};
 use crate::scripts::lua::strings::{Unfound, anchored, count, next_to_replace};
 
@@ -50,7 +52,7 @@ pub(super) unsafe extern "C-unwind" fn replaced(state: *mut lua_State) -> c_int 
             if done.is_multiple_of(MATCHES_PER_CHARGE)
                 && Meter(state).charge(MATCHES_PER_CHARGE * STEPS_PER_MATCH).is_err()
             {
-                stop(state);
+                end(state);
             }
             written.push(&subject[at..whole.start]);
             written.push_value(&subject[whole.clone()]);
@@ -91,7 +93,7 @@ unsafe fn push_value(
         let (whole, count) = match push_captures(state, texts, at, is_anchored, is_function) {
             Ok(found) => found?,
             Err(Unfound::Malformed(why)) => raise(state, why),
-            Err(Unfound::Stopped) => stop(state),
+            Err(Unfound::Stopped) => end(state),
         };
         if is_function {
             ffi::lua_call(state, count, 1);
@@ -163,7 +165,7 @@ impl Written {
                 _ => refuse(self.state, kind),
             };
             if Meter(self.state).charge(text.len() / BYTES_PER_STEP).is_err() {
-                stop(self.state);
+                end(self.state);
             }
             // A value that grows may not be above this one.
             self.push(text);
@@ -213,18 +215,6 @@ unsafe fn refuse(state: *mut lua_State, kind: c_int) -> ! {
         let name = ffi::lua_typename(state, kind);
         ffi::lua_pushfstring(state, c"invalid replacement value (a %s)".as_ptr(), name);
         ffi::lua_concat(state, 2);
-        ffi::lua_error(state)
-    }
-}
-
-/// Ends the script: who catches that finds out from the budget why.
-///
-/// # Safety
-/// As for [`raise`].
-unsafe fn stop(state: *mut lua_State) -> ! {
-    // SAFETY: as the caller says.
-    unsafe {
-        ffi::lua_pushnil(state);
         ffi::lua_error(state)
     }
 }

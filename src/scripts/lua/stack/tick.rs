@@ -12,7 +12,7 @@ use std::sync::Arc;
 use mlua::{Lua, ffi, lua_State};
 
 use super::Stack;
-use super::native::push_budget;
+use super::native::{end, push_budget};
 use crate::scripts::lua::budget::Budget;
 use crate::scripts::lua::fault::Checked;
 
@@ -69,20 +69,19 @@ unsafe extern "C-unwind" fn ticked(state: *mut lua_State, _: *mut ffi::lua_Debug
 /// Asks `budget` in such a way, and ends the script if it may not go on.
 ///
 /// # Safety
-/// `state` is that of Lua where there is room for a value. An error of Lua passes this.
+/// `state` is that of Lua that runs. An error of Lua passes this.
 pub(super) unsafe fn go_on(
     state: *mut lua_State,
     budget: &Budget,
     ask: impl FnOnce(&Budget, &mut Stack<'_>) -> Checked,
 ) {
-    // SAFETY: as the caller says. Whoever catches the error finds out from the budget what it is.
+    // SAFETY: as the caller says.
     unsafe {
         let top = ffi::lua_gettop(state);
         let mut stack = Stack { state, top, room: top, lua: PhantomData };
         let asked = catch_unwind(AssertUnwindSafe(|| ask(budget, &mut stack)));
         if asked.unwrap_or_else(|panic| Err(budget.pass_on(panic))).is_err() {
-            ffi::lua_pushnil(state);
-            ffi::lua_error(state);
+            end(state);
         }
     }
 }

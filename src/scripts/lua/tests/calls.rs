@@ -114,6 +114,59 @@ fn a_panic_of_the_watchdog_is_caught_by_no_script_and_ends_it() {
 }
 
 #[test]
+fn nobody_handles_the_end_of_a_script() {
+    let mut interpreter = interpreter(16 << 20);
+    let for_ever = "while true do end";
+    for text in [
+        "while true do end",
+        "local s = 'x' while true do s = s .. s end",
+        "coroutine.wrap(function() while true do end end)()",
+        "local ok, e = coroutine.resume(coroutine.create(function() while true do end end)) error(e)",
+        "string.find(('a'):rep(40), ('a*'):rep(30) .. 'b')",
+        "while true do pcall(string.find, ('a'):rep(40), ('a*'):rep(9) .. 'b') end",
+        "string.gsub(('a'):rep(9), 'a', function() while true do end end)",
+        "local t = {} for i = 1, 9 do t[i] = i end table.sort(t, function() while true do end end)",
+        "local t = {} for i = 1, 2e4 do t[i] = i % 2 end table.sort(t)",
+        "load(function() while true do end end)",
+        "load(function() return ' ' end)",
+        "cjson.encode(setmetatable({}, {__index = function() while true do end end})) while true do end",
+        "local t = setmetatable({}, {__index = function() while true do end end}) return t.x",
+        "while true do redis.pcall('FAIL') end",
+        "while true do collectgarbage() end",
+        "return ('x'):rep(2^30)",
+    ] {
+        // What handles is seen where it calls, and a function in C where it changes something.
+        for handler in
+            ["function() redis.call('SEEN') end", "coroutine.wrap(function() redis.call('SEEN') end)"]
+        {
+            let text = format!(
+                "local h = {handler} xpcall(function() xpcall(function() {text} end, h) end, h) redis.call('SEEN') {for_ever}"
+            );
+            let (mut out, mut echo) = (Vec::new(), Seen(false));
+            let mut reply = Reply::new(&mut out, Protocol::Resp2);
+            let inputs = Inputs::new(&[], &[]);
+            let result = interpreter.run(source(&text), inputs, &mut echo, After::polls(300), &mut reply);
+            let error = String::from_utf8(result.unwrap_err()).unwrap();
+            assert!(error.contains("Script killed") || error.contains("more memory than"), "{text}: {error}");
+            assert!(!echo.0, "{text}: {error}");
+            assert_eq!(run(&mut interpreter, "return 1").as_deref(), Ok(":1\r\n"), "after {text}");
+        }
+    }
+}
+
+/// A server that is called or is not.
+struct Seen(bool);
+
+impl Commands for Seen {
+    fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>) {
+        self.0 |= words == [b"SEEN"];
+        Reply::new(reply, protocol).error("MY failure");
+    }
+
+    fn log(&mut self, _: Level, _: &[u8]) {}
+}
+
+#[test]
 fn keys_and_arguments_are_new_for_every_script() {
     let mut interpreter = interpreter(MEMORY_BYTES_MAX);
     let show = "return {KEYS[1], ARGV[1], ARGV[2], #KEYS, #ARGV}";
