@@ -196,10 +196,7 @@ fn install_libraries(
     globals: &Table,
     budget: &Arc<Budget>,
 ) -> mlua::Result<Arc<Mutex<cjson::Settings>>> {
-    let (random, seed) = stack::random(lua)?;
-    let math: Table = globals.raw_get("math")?;
-    math.raw_set("random", random)?;
-    math.raw_set("randomseed", seed)?;
+    stack::install_math(lua, &globals.raw_get("math")?)?;
     strings::install(lua, &globals.raw_get("string")?, budget)?;
     let table: Table = globals.raw_get("table")?;
     table.raw_set("sort", stack::sorting(lua, &table.raw_get("sort")?, budget)?)?;
