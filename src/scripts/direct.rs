@@ -30,6 +30,7 @@ pub(super) const FUNCTIONS: &[&str] = &[
     "unpack",
     "xpcall",
     "collectgarbage",
+    "gcinfo",
 ];
 /// What it is called on.
 pub(super) const INPUTS: &[&str] = &["KEYS", "ARGV"];
@@ -125,6 +126,7 @@ mod tests {
             "getfenv(1).string = nil",
             "loadstring('string.find = 1')()",
             "gcinfo = 1",
+            "loadstring = 1",
             "setmetatable({}, {})",
             "return 'unfinished",
         ] {

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use mlua::Lua;
 use parking_lot::Mutex;
 
-use super::fault::{Checked, Stop, Stopped};
+use super::fault::{Checked, Place, Stop, Stopped};
 use super::stack::{self, Stack};
 
 /// Looks after a script that runs. Asked from the script's own thread, about every few microseconds.
@@ -62,6 +62,8 @@ pub(super) struct Budget {
     stop: Mutex<Option<Stop>>,
     /// Whether there is one, for most scripts are given none.
     is_stopped: AtomicBool,
+    /// Where the script has been ended, as far as it has come on its way out.
+    place: Mutex<Option<Place>>,
     /// Bytes that a script may hold, the interpreter's own included.
     memory_max: AtomicUsize,
     /// Steps taken since the last poll.
@@ -106,6 +108,7 @@ impl Budget {
             watchdog: Mutex::new(None),
             stop: Mutex::new(None),
             is_stopped: AtomicBool::new(false),
+            place: Mutex::new(None),
             memory_max: AtomicUsize::new(memory_max),
             steps: AtomicU32::new(0),
             interval: AtomicU32::new(INSTRUCTIONS_PER_POLL),
@@ -159,6 +162,7 @@ impl Budget {
         if self.is_stopped.load(Relaxed) {
             self.is_stopped.store(false, Relaxed);
             *self.stop.lock() = None;
+            *self.place.lock() = None;
         }
         self.steps.store(0, Relaxed);
     }
@@ -196,6 +200,16 @@ impl Budget {
     /// The stop that was given, if one was.
     pub(super) fn stopped(&self) -> Option<Stop> {
         if self.is_stopped.load(Relaxed) { self.stop.lock().clone() } else { None }
+    }
+
+    /// Where it is that the script ends. Who catches the end raises it again, and so the last place counts.
+    pub(super) fn stopped_at(&self, place: Option<Place>) {
+        *self.place.lock() = place;
+    }
+
+    /// Where the script was ended, if that is known.
+    pub(super) fn place(&self) -> Option<Place> {
+        if self.is_stopped.load(Relaxed) { self.place.lock().clone() } else { None }
     }
 
     /// Ends the script: this error, and every poll from here on.

@@ -154,18 +154,19 @@ impl Interpreter {
         let mut line = Vec::new();
         let is_told = stack.kind(-1) == Kind::Table
             && convert::string_field(stack, b"err", limit, |text| line.extend_from_slice(text));
-        if !is_told {
-            // Without memory Lua calls no handler; nor does it when the handler fails.
-            return self.ended();
-        }
-        if !name.is_empty()
-            && let Some(at) = convert::number_field(stack, b"line", limit)
-        {
-            let mut source = Vec::new();
-            convert::string_field(stack, b"source", limit, |text| source.extend_from_slice(text));
-            line.extend_from_slice(
-                format!(" script: {name}, on {}:{at}.", String::from_utf8_lossy(&source)).as_bytes(),
-            );
+        let place = if is_told {
+            convert::number_field(stack, b"line", limit).map(|at| {
+                let mut source = Vec::new();
+                convert::string_field(stack, b"source", limit, |text| source.extend_from_slice(text));
+                (String::from_utf8_lossy(&source).into_owned(), at as usize)
+            })
+        } else {
+            // Without memory, which is how scripts end, Lua calls no handler; nor does it when the handler fails.
+            line = self.ended();
+            self.budget.place()
+        };
+        if let Some((source, at)) = place.filter(|_| !name.is_empty()) {
+            line.extend_from_slice(format!(" script: {name}, on {source}:{at}.").as_bytes());
         }
         line
     }

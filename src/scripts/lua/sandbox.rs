@@ -162,7 +162,9 @@ impl Sandbox {
         install_shortcuts(lua, &real, &port)?;
 
         let stand_ins = StandIns::new(lua)?;
-        stand_ins.install(lua, &real)?;
+        // The library that it has is found at once, and seen behind a stand-in.
+        let of_texts = lua.create_table()?;
+        stand_ins.install(lua, &real, &stand_ins.of(lua, &of_texts, None)?)?;
         let own = Arc::clone(budget);
         let failed = lua.create_function(move |lua, error: Value| failed(lua, &own, error))?;
         real.raw_set("__redis__err__handler", &failed)?;
@@ -171,6 +173,7 @@ impl Sandbox {
         real.set_metatable(Some(stack::strict(lua, None)?))?;
         let direct = direct(lua, &real, &stand_ins)?;
         stand_in_for_libraries(lua, &real, &stand_ins)?;
+        of_texts.raw_set("__index", real.raw_get::<Table>("string")?)?;
         real.raw_set("_G", &environment)?;
 
         let (globals, failed) = (stack::keep(lua, &real)?, stack::keep(lua, failed)?);
@@ -198,6 +201,7 @@ fn install_libraries(
 ) -> mlua::Result<Arc<Mutex<cjson::Settings>>> {
     stack::install_math(lua, &globals.raw_get("math")?)?;
     strings::install(lua, &globals.raw_get("string")?, budget)?;
+    globals.raw_set("tostring", stack::to_string(lua, &globals.raw_get("tostring")?)?)?;
     let table: Table = globals.raw_get("table")?;
     table.raw_set("sort", stack::sorting(lua, &table.raw_get("sort")?, budget)?)?;
     globals.raw_set("bit", bit::install(lua, budget)?)?;
@@ -259,14 +263,7 @@ fn stand_in_for_libraries(lua: &Lua, globals: &Table, stand_ins: &StandIns) -> m
         globals.raw_set(name, stand_ins.of(lua, &library, None)?)?;
     }
     // Valkey's name for the same.
-    globals.raw_set("server", globals.raw_get::<Table>("redis")?)?;
-    // A method of a string is found at once, and seen behind a stand-in.
-    let shown = lua.create_table()?;
-    shown.raw_set("__index", globals.raw_get::<Table>("string")?)?;
-    match lua.type_metatable::<LuaString>() {
-        Some(methods) => methods.raw_set("__metatable", stand_ins.of(lua, &shown, None)?),
-        None => Ok(()),
-    }
+    globals.raw_set("server", globals.raw_get::<Table>("redis")?)
 }
 
 /// A table with every name that a script may use that only calls. Lua finds those first that have come first: later ones, in

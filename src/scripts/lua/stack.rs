@@ -19,6 +19,7 @@ use mlua::{IntoLua, Lua, Value, ffi, lua_State};
 
 use super::budget::Unlimited;
 
+mod base;
 mod catch;
 mod collector;
 mod compile;
@@ -32,13 +33,13 @@ mod sort;
 mod tables;
 mod tick;
 
+pub(super) use base::{constant, to_string};
 pub(super) use catch::{coroutines, protections};
 pub(super) use collector::collector;
 pub(super) use compile::compilers;
 pub(super) use direct::{Arguments, Direct, Meter, Part, Parts, Room, direct, iterator};
 pub(super) use function::function;
 pub(super) use math::install_math;
-pub(super) use native::constant;
 pub(super) use port::{Answer, Called, Port};
 pub(super) use sort::sorting;
 pub(super) use tables::{StandIns, strict};

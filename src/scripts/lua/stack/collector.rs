@@ -20,8 +20,8 @@ use crate::scripts::lua::budget::Budget;
 const STEP_PERCENT: c_int = 200;
 /// What Lua takes for no end: a step is a whole collection.
 const WHOLE: c_int = 0;
-/// What there is when the next collection begins, of what there was after the last one, in per cent: as Lua has it, and as much
-/// as steps have let it grow to when they are done.
+/// What there is when the next collection begins, of what there was after the last one, in per cent: as Lua has it, and as
+/// much as steps have let it grow to when they are done.
 const PAUSE_PERCENT: c_int = 200;
 const WHOLE_PAUSE_PERCENT: c_int = 300;
 

@@ -68,7 +68,7 @@ fn mark() -> Value {
     Value::LightUserData(LightUserData(ptr::from_ref(&MARK).cast_mut().cast::<c_void>()))
 }
 
-/// What such a function has as its second upvalue; the first is that of the function in Rust. It is nothing that Lua collects.
+/// What such a function has as its second upvalue; the first is that of the function in Rust. Lua does not collect it.
 pub(super) struct Own {
     /// Who is charged.
     pub(super) budget: Arc<Budget>,

@@ -3,35 +3,16 @@
 //! Rule    as for the stack: Lua's functions raise errors, and so are called last, where nothing is left to be dropped.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_int, c_void};
-use std::mem::transmute;
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::{MaybeUninit, transmute};
 use std::ptr;
 use std::sync::Arc;
 
 use mlua::{Function, Lua, ffi, lua_State};
 
+use super::tick::of_state;
 use crate::scripts::lua::budget::Budget;
-use crate::scripts::lua::fault::Stop;
-
-/// A function that gives the same whatever it is given, or nothing.
-///
-/// # Errors
-/// Where Lua has no room for it.
-pub(in super::super) fn constant(lua: &Lua, value: Option<bool>) -> mlua::Result<Function> {
-    unsafe extern "C-unwind" fn given<const VALUE: bool>(state: *mut lua_State) -> c_int {
-        // SAFETY: Lua calls this, with room for a value.
-        unsafe { ffi::lua_pushboolean(state, c_int::from(VALUE)) };
-        1
-    }
-    unsafe extern "C-unwind" fn nothing(_: *mut lua_State) -> c_int {
-        0
-    }
-    match value {
-        Some(true) => function(lua, given::<true>),
-        Some(false) => function(lua, given::<false>),
-        None => function(lua, nothing),
-    }
-}
+use crate::scripts::lua::fault::{Place, Stop};
 
 /// A function without upvalues.
 ///
@@ -123,7 +104,30 @@ pub(super) unsafe fn end(state: *mut lua_State) -> ! {
         fn luaD_throw(state: *mut lua_State, status: c_int) -> !;
     }
     // SAFETY: as the caller says. For want of memory Lua asks no handler, which would be the script's own, and makes nothing.
-    unsafe { luaD_throw(state, ffi::LUA_ERRMEM) }
+    unsafe {
+        of_state(state).stopped_at(place(state));
+        luaD_throw(state, ffi::LUA_ERRMEM)
+    }
+}
+
+/// Where the innermost function of a script's own is.
+///
+/// # Safety
+/// As for [`end`].
+unsafe fn place(state: *mut lua_State) -> Option<Place> {
+    // SAFETY: as the caller says. Lua fills in what is asked for of a frame that is there; the texts live as long as that.
+    unsafe {
+        let mut frame = MaybeUninit::<ffi::lua_Debug>::zeroed().assume_init();
+        let mut level = 0;
+        while ffi::lua_getstack(state, level, &mut frame) != 0 {
+            ffi::lua_getinfo(state, c"Sl".as_ptr(), &mut frame);
+            if let Ok(line) = usize::try_from(frame.currentline) {
+                return Some((CStr::from_ptr(frame.source).to_string_lossy().into_owned(), line));
+            }
+            level += 1;
+        }
+        None
+    }
 }
 
 /// Ends a script that is out of memory, if it has not been stopped before.

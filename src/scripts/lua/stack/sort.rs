@@ -42,8 +42,8 @@ const COMPARE: c_int = 2;
 const FEW: usize = 500;
 
 unsafe extern "C-unwind" fn sort(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalues of `sorting` and room for what is pushed. The length of a table is that of its
-    // elements. What is no table is Lua's own to refuse.
+    // SAFETY: Lua calls this, with the upvalues of `sorting` and room for what is pushed. The length of a table is that of
+    // its elements. What is no table is Lua's own to refuse.
     unsafe {
         if ffi::lua_type(state, 1) != ffi::LUA_TTABLE {
             return become_upvalue(state, ADDRESS);

@@ -63,11 +63,11 @@ impl StandIns {
         }
     }
 
-    /// Puts functions that know them in the place of Lua's own.
+    /// Puts functions that know them in the place of Lua's own. `of_texts` is what scripts see as the metatable of a string.
     ///
     /// # Errors
     /// As [`StandIns::new`].
-    pub(in super::super) fn install(&self, lua: &Lua, globals: &Table) -> mlua::Result<()> {
+    pub(in super::super) fn install(&self, lua: &Lua, globals: &Table, of_texts: &Table) -> mlua::Result<()> {
         let table: Table = globals.raw_get("table")?;
         let functions: [(&Table, &str, ffi::lua_CFunction); 7] = [
             (globals, "getmetatable", getmetatable),
@@ -76,23 +76,28 @@ impl StandIns {
             (globals, "rawset", rawset),
             (globals, "setmetatable", setmetatable),
             (&table, "insert", insert),
-            // Goes through a stand-in with the `next` from above.
             (globals, "pairs", pairs),
         ];
         functions.into_iter().try_for_each(|(library, name, function)| {
-            let (own, next): (Function, Function) = (library.raw_get(name)?, globals.raw_get("next")?);
+            let own: Function = library.raw_get(name)?;
+            let given = match name {
+                "getmetatable" => Value::Table(of_texts.clone()),
+                // There already, and goes through a stand-in.
+                "pairs" => globals.raw_get("next")?,
+                _ => Value::Nil,
+            };
             // SAFETY: mlua has pushed the values and calls this under protection, onto room for what is pushed. The closure
             // has the only upvalue that a function of Lua's has, if it has one, in the same place, so that it may become
             // that function.
             let function = unsafe {
-                lua.exec_raw::<Function>((own, &self.refuse, next), |state| {
+                lua.exec_raw::<Function>((own, &self.refuse, given), |state| {
                     if ffi::lua_getupvalue(state, 1, OWN).is_null() {
                         ffi::lua_pushnil(state);
                     }
                     ffi::lua_pushvalue(state, 2);
                     push_address(state, 1);
                     ffi::lua_pushvalue(state, 3);
-                    ffi::lua_pushcclosure(state, function, NEXT);
+                    ffi::lua_pushcclosure(state, function, GIVEN);
                     alone(state);
                 })?
             };
@@ -119,8 +124,8 @@ const OWN: c_int = 1;
 const REFUSE: c_int = 2;
 /// The address of Lua's own function.
 const ADDRESS: c_int = 3;
-/// The function that goes through a table, or what a stand-in stands for.
-const NEXT: c_int = 4;
+/// What the function gives in the place of something else: see [`StandIns::install`].
+const GIVEN: c_int = 4;
 
 /// What the first argument is.
 enum First {
@@ -215,7 +220,7 @@ unsafe extern "C-unwind" fn pairs(state: *mut lua_State) -> c_int {
     unsafe {
         let next = match first(state, SHOWN) {
             First::Plain => OWN,
-            First::StandIn => NEXT,
+            First::StandIn => GIVEN,
             First::Other => return become_upvalue(state, ADDRESS),
         };
         ffi::lua_pushvalue(state, ffi::lua_upvalueindex(next));
@@ -263,6 +268,9 @@ unsafe extern "C-unwind" fn getmetatable(state: *mut lua_State) -> c_int {
         match first(state, SHOWN) {
             First::Plain => ffi::lua_pushnil(state),
             First::StandIn => {}
+            First::Other if ffi::lua_type(state, 1) == ffi::LUA_TSTRING => {
+                ffi::lua_pushvalue(state, ffi::lua_upvalueindex(GIVEN));
+            }
             First::Other => return become_upvalue(state, ADDRESS),
         }
     }

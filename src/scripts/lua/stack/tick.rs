@@ -53,17 +53,25 @@ fn key() -> *mut c_void {
     ptr::from_ref(&KEY).cast_mut().cast()
 }
 
-/// Every so many instructions.
-unsafe extern "C-unwind" fn ticked(state: *mut lua_State, _: *mut ffi::lua_Debug) {
-    // SAFETY: Lua calls this between two instructions, with room for what is pushed. The registry has what `tick` put there,
-    // which lives as long as the state.
+/// The budget that `tick` has been called with.
+///
+/// # Safety
+/// `state` is one of Lua's where that has been done, with room for a value.
+pub(super) unsafe fn of_state<'s>(state: *mut lua_State) -> &'s Budget {
+    // SAFETY: as the caller says: the registry has what `tick` put there, which lives as long as the state.
     unsafe {
         ffi::lua_pushlightuserdata(state, key());
         ffi::lua_rawget_(state, ffi::LUA_REGISTRYINDEX);
         let budget: *const Budget = ffi::lua_touserdata(state, -1).cast();
         ffi::lua_settop(state, -2);
-        go_on(state, &*budget, Budget::tick);
+        &*budget
     }
+}
+
+/// Every so many instructions.
+unsafe extern "C-unwind" fn ticked(state: *mut lua_State, _: *mut ffi::lua_Debug) {
+    // SAFETY: Lua calls this between two instructions, with room for what is pushed.
+    unsafe { go_on(state, of_state(state), Budget::tick) }
 }
 
 /// Asks `budget` in such a way, and ends the script if it may not go on.
