@@ -1,6 +1,6 @@
 //! What a script finds around itself: Lua's functions as far as Redis leaves them, and `redis`.
 //!
-//! Owns    the environment of scripts, built once for a state; what the Lua beside this file needs of Rust.
+//! Owns    the environment of scripts, built once for a state.
 //! Rule    nothing in it can be changed by a script, and no file, process, clock or bytecode be reached from it.
 //! Source  the globals of Redis 7.0.15, listed on a running server.
 
@@ -29,7 +29,7 @@ pub(super) struct Sandbox {
     pub(super) globals: Kept,
     /// The same with the libraries themselves, for scripts that only call: see [`is_direct`](crate::scripts::direct).
     pub(super) direct: (Table, Kept),
-    /// Their names.
+    /// The names of KEYS and ARGV.
     pub(super) inputs: [Kept; 2],
     /// Makes of an error that nobody caught a table of how the script failed.
     pub(super) failed: Kept,
@@ -185,11 +185,13 @@ impl Sandbox {
 
 /// Takes out of the globals whatever a script may not reach.
 fn keep_what_scripts_may_use(globals: &Table) -> mlua::Result<()> {
-    let names =
-        globals.pairs::<LuaString, Value>().map(|pair| Ok(pair?.0)).collect::<mlua::Result<Vec<_>>>()?;
-    let is_kept =
-        |name: &LuaString| FUNCTIONS.iter().chain(LIBRARIES).any(|kept| *name.as_bytes() == *kept.as_bytes());
-    names.into_iter().filter(|name| !is_kept(name)).try_for_each(|name| globals.raw_set(name, Value::Nil))
+    let mut others = Vec::new();
+    globals.for_each(|name: LuaString, _: Value| {
+        let is_kept = FUNCTIONS.iter().chain(LIBRARIES).any(|kept| *name.as_bytes() == *kept.as_bytes());
+        others.extend((!is_kept).then_some(name));
+        Ok(())
+    })?;
+    others.into_iter().try_for_each(|name| globals.raw_set(name, Value::Nil))
 }
 
 /// Puts the libraries that are not Lua's among the globals, and what takes the place of functions that are; gives what
@@ -251,14 +253,11 @@ fn install_what_sees_errors(
 /// Puts what stands for the libraries in their place: a script never gets hold of one itself, unless it has been read, and
 /// only calls what is in it.
 fn stand_in_for_libraries(lua: &Lua, globals: &Table, stand_ins: &StandIns) -> mlua::Result<()> {
-    let libraries: Vec<(LuaString, Table)> = globals
-        .pairs::<LuaString, Value>()
-        .filter_map(|pair| match pair {
-            Ok((name, Value::Table(library))) => Some(Ok((name, library))),
-            Ok(_) => None,
-            Err(error) => Some(Err(error)),
-        })
-        .collect::<mlua::Result<_>>()?;
+    let mut libraries = Vec::new();
+    globals.for_each(|name: LuaString, value: Value| {
+        libraries.extend(value.as_table().map(|library| (name, library.clone())));
+        Ok(())
+    })?;
     for (name, library) in libraries {
         globals.raw_set(name, stand_ins.of(lua, &library, None)?)?;
     }

@@ -5,7 +5,8 @@
 //! Source  Lua 5.1 `lbaselib.c`.
 #![allow(unsafe_code)]
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
+use std::ptr;
 use std::sync::Arc;
 
 use mlua::{Function, Lua, ffi, lua_State};
@@ -107,6 +108,25 @@ unsafe fn look_at(state: *mut lua_State, status: c_int) {
     }
 }
 
+/// Ends the script where that is what has ended a coroutine, just now: of one that has ended before, Lua says something else.
+///
+/// # Safety
+/// As for [`look_at`], with what Lua says of the coroutine on top.
+unsafe fn look_at_coroutine(state: *mut lua_State, at: c_int) {
+    // SAFETY: as the caller says. Only strings are read, which stay where they are.
+    unsafe {
+        let status = ffi::lua_status(ffi::lua_tothread(state, at));
+        if ffi::lua_type(state, -1) == ffi::LUA_TSTRING
+            && CStr::from_ptr(ffi::lua_tolstring(state, -1, ptr::null_mut())) == OUT_OF_MEMORY
+        {
+            look_at(state, status);
+        }
+    }
+}
+
+/// What Lua says where its allocator refuses.
+const OUT_OF_MEMORY: &CStr = c"not enough memory";
+
 /// The upvalues of what handles coroutines, behind the budget: the addresses of Lua's own functions, and of what is wrapped
 /// its coroutine.
 const RESUME: c_int = 2;
@@ -119,7 +139,7 @@ unsafe extern "C-unwind" fn resumed(state: *mut lua_State) -> c_int {
     unsafe {
         let results = become_upvalue(state, RESUME);
         if ffi::lua_toboolean(state, -results) == 0 {
-            look_at(state, ffi::lua_status(ffi::lua_tothread(state, 1)));
+            look_at_coroutine(state, 1);
         }
         results
     }
@@ -149,7 +169,7 @@ unsafe extern "C-unwind" fn carried_on(state: *mut lua_State) -> c_int {
         if ffi::lua_toboolean(state, -results) != 0 {
             return results - 1;
         }
-        look_at(state, ffi::lua_status(ffi::lua_tothread(state, ffi::lua_upvalueindex(COROUTINE))));
+        look_at_coroutine(state, ffi::lua_upvalueindex(COROUTINE));
         if ffi::lua_isstring(state, -1) != 0 {
             ffi::luaL_where(state, 1);
             ffi::lua_insert(state, -2);

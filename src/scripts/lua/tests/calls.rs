@@ -154,6 +154,36 @@ fn nobody_handles_the_end_of_a_script() {
     }
 }
 
+#[test]
+fn a_coroutine_that_was_ended_with_a_call_ends_no_other() {
+    let mut interpreter = interpreter(MEMORY_BYTES_MAX);
+    let text = "local routine, wrapped
+        local function hang() while true do end end
+        redis.register_function('hang', function()
+            routine = coroutine.create(hang)
+            coroutine.resume(routine)
+        end)
+        redis.register_function('hang_too', function()
+            wrapped = coroutine.wrap(hang)
+            wrapped()
+        end)
+        redis.register_function('look', function()
+            local _, one = coroutine.resume(routine)
+            local _, other = pcall(wrapped)
+            return {coroutine.status(routine), one, (other:gsub('^.*: ', ''))}
+        end)";
+    let loaded = interpreter.load(text.as_bytes(), &mut Echo::default()).unwrap();
+    for name in ["hang", "hang_too"] {
+        let (mut out, mut echo) = (Vec::new(), Echo::default());
+        let mut reply = Reply::new(&mut out, Protocol::Resp2);
+        let inputs = Inputs::new(&[], &[]);
+        interpreter.call(loaded.id, name, inputs, &mut echo, After::polls(3), &mut reply).unwrap_err();
+    }
+    let dead = "$28\r\ncannot resume dead coroutine\r\n";
+    let expected = format!("*3\r\n$4\r\ndead\r\n{dead}{dead}");
+    assert_eq!(call(&mut interpreter, loaded.id, "look"), (Ok(expected), 0));
+}
+
 /// A server that is called or is not.
 struct Seen(bool);
 
