@@ -216,6 +216,8 @@ impl Budget {
     pub(super) fn stop(&self, stop: Stop) -> Stopped {
         self.stop.lock().get_or_insert(stop);
         self.is_stopped.store(true, Relaxed);
+        // Whatever is charged from here on is refused, and not only what comes after some more steps.
+        self.steps.store(STEPS_PER_POLL, Relaxed);
         Stopped
     }
 

@@ -7,6 +7,7 @@ use super::*;
 use crate::resp::Protocol;
 
 mod calls;
+mod endings;
 mod libraries;
 mod library_state;
 mod shortcuts;
