@@ -180,7 +180,7 @@ unsafe fn known<F: Copy>() -> F {
 
 /// `find` of two texts that are searched at once.
 unsafe extern "C-unwind" fn found<F: Search>(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalues of `make` and room for two values.
+    // SAFETY: Lua calls this, with the upvalues of `Own::make` and room for two values.
     unsafe {
         if ffi::lua_gettop(state) == 2
             && let (Some(subject), Some(pattern)) = (bytes(state, 1), bytes(state, 2))
@@ -199,7 +199,7 @@ unsafe extern "C-unwind" fn found<F: Search>(state: *mut lua_State) -> c_int {
 }
 
 unsafe extern "C-unwind" fn searched<F: Search>(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalues of `make`. There is an `F`.
+    // SAFETY: Lua calls this, with the upvalues of `Own::make`. There is an `F`.
     unsafe { push_found::<F>(state).unwrap_or_else(|| Own::leave(state)) }
 }
 
@@ -229,7 +229,7 @@ unsafe extern "C-unwind" fn made<F>(state: *mut lua_State) -> c_int
 where
     F: Fn(&Arguments<'_>, &mut Room) -> Option<()> + Copy,
 {
-    // SAFETY: Lua calls this, with the upvalues of `make`. There is an `F`.
+    // SAFETY: Lua calls this, with the upvalues of `Own::make`. There is an `F`.
     unsafe { push_made::<F>(state).map_or_else(|| Own::leave(state), |()| 1) }
 }
 
@@ -267,7 +267,7 @@ unsafe extern "C-unwind" fn taken<F: Fn(&Arguments<'_>) -> Option<Part> + Copy>(
 }
 
 unsafe extern "C-unwind" fn changed<F: Fn(u32) -> u32 + Copy>(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalues of `make` and room for a value. There is an `F`.
+    // SAFETY: Lua calls this, with the upvalues of `Own::make` and room for a value. There is an `F`.
     unsafe {
         let Some(number) = number(state, 1) else { return Own::leave(state) };
         ffi::lua_pushnumber(state, bit::signed(known::<F>()(bit::low_word(number))));
@@ -301,7 +301,7 @@ unsafe extern "C-unwind" fn folded<F: Fn(u32, u32) -> u32 + Copy>(state: *mut lu
     1
 }
 
-/// Upvalues: those of `make`, and the two for [`stepping`].
+/// Upvalues: those of `Own::make`, and the two for [`stepping`].
 unsafe extern "C-unwind" fn making(state: *mut lua_State) -> c_int {
     // SAFETY: Lua calls this, with the upvalues that `iterator` gave it and room for what is pushed.
     unsafe {
@@ -320,7 +320,7 @@ unsafe extern "C-unwind" fn making(state: *mut lua_State) -> c_int {
 /// Where a function that goes through a text has the text, what is looked for, and how far it is.
 const PLACE: RangeInclusive<c_int> = 3..=5;
 
-/// Upvalues: those of `make`, and [`PLACE`].
+/// Upvalues: those of `Own::make`, and [`PLACE`].
 unsafe extern "C-unwind" fn stepping(state: *mut lua_State) -> c_int {
     // SAFETY: Lua calls this, with the upvalues that `making` gave it and room for what is pushed; it keeps the texts.
     unsafe {

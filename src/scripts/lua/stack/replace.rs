@@ -29,7 +29,7 @@ const MATCHES_PER_CHARGE: usize = 64;
 
 /// `gsub`; with a text it is left to others.
 pub(super) unsafe extern "C-unwind" fn replaced(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalues of `make` and room for what is pushed. The texts stay on the stack.
+    // SAFETY: Lua calls this, with the upvalues of `Own::make` and room for what is pushed. The texts stay on the stack.
     unsafe {
         if !matches!(ffi::lua_type(state, REPLACEMENT), ffi::LUA_TFUNCTION | ffi::LUA_TTABLE) {
             return Own::leave(state);

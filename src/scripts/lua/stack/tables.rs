@@ -138,7 +138,7 @@ enum First {
 /// What the first argument is; of a stand-in `field` is pushed.
 ///
 /// # Safety
-/// `state` is that of a function of [`on_tables`] that has just been called.
+/// `state` is that of a function of [`StandIns::install`] that has just been called.
 #[inline]
 unsafe fn first(state: *mut lua_State, field: &CStr) -> First {
     // SAFETY: as the caller says: there is room for what is pushed.
@@ -196,7 +196,7 @@ unsafe fn refuse(state: *mut lua_State) -> c_int {
 }
 
 unsafe extern "C-unwind" fn next(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalues of `on_tables` and room for what is pushed; a key that the table does not
+    // SAFETY: Lua calls this, with the upvalues of `install` and room for what is pushed; a key that the table does not
     // have is an error of Lua.
     unsafe {
         match first(state, STANDS_FOR) {
