@@ -243,14 +243,7 @@ impl Budget {
     /// As [`Budget::poll`], which it does now and then.
     #[inline]
     pub(super) fn charge(&self, steps: usize) -> Checked {
-        let steps = u32::try_from(steps).unwrap_or(u32::MAX);
-        let total = self.steps.load(Relaxed).saturating_add(steps);
-        if total < STEPS_PER_POLL {
-            self.steps.store(total, Relaxed);
-            return Ok(());
-        }
-        self.steps.store(0, Relaxed);
-        self.poll()
+        if self.is_due(u32::try_from(steps).unwrap_or(u32::MAX)) { self.poll() } else { Ok(()) }
     }
 
     /// A call in C, which no hook sees: of as much work as there is between two instructions.
@@ -259,13 +252,16 @@ impl Budget {
     /// As [`Budget::poll`], which it does now and then.
     pub(super) fn charge_call(&self, stack: &mut Stack<'_>) -> Checked {
         let steps = STEPS_PER_POLL / interval(stack.used_bytes());
+        if self.is_due(steps) { self.tick(stack) } else { Ok(()) }
+    }
+
+    /// Counts steps: whether there have been so many that somebody is to be asked.
+    #[inline]
+    fn is_due(&self, steps: u32) -> bool {
         let total = self.steps.load(Relaxed).saturating_add(steps);
-        if total < STEPS_PER_POLL {
-            self.steps.store(total, Relaxed);
-            return Ok(());
-        }
-        self.steps.store(0, Relaxed);
-        self.tick(stack)
+        let is_due = total >= STEPS_PER_POLL;
+        self.steps.store(if is_due { 0 } else { total }, Relaxed);
+        is_due
     }
 
     /// Bytes that a function of ours is about to hold for the script.
@@ -313,14 +309,14 @@ impl Budget {
         }
         let interval = interval(used);
         // A coroutine may still have the interval of the time when it was made.
-        let was_in_steps = self.collects_in_steps();
-        if interval != INSTRUCTIONS_PER_POLL || was_in_steps {
+        let (is_much, was_much) = (interval != INSTRUCTIONS_PER_POLL, self.collects_in_steps());
+        if is_much || was_much {
             self.interval.store(interval, Relaxed);
             stack.tick_every(interval);
         }
-        if self.collects_in_steps() != was_in_steps {
+        if is_much != was_much {
             // Nobody is asked while Lua collects, and what is large is not collected in no time.
-            stack.collect_in_steps(!was_in_steps);
+            stack.collect_in_steps(is_much);
         }
     }
 

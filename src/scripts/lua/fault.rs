@@ -114,24 +114,6 @@ fn position(lua: &Lua, level: usize) -> Option<String> {
     })?
 }
 
-/// Where the innermost function of the script's own is.
-pub(super) fn place(lua: &Lua) -> Option<Place> {
-    for level in 1.. {
-        let found = lua.inspect_stack(level, |frame| {
-            let source = frame.source();
-            let name = source.source.as_deref().unwrap_or_default();
-            let line = frame.current_line().filter(|_| source.what != "C")?;
-            Some((name.to_owned(), line))
-        });
-        match found {
-            None => break,
-            Some(None) => {}
-            Some(place) => return place,
-        }
-    }
-    None
-}
-
 /// The fault inside an error that mlua hands over, whatever it is wrapped in; memory that ran out is a stop.
 pub(super) fn unwrap(error: &Error, memory_max: usize) -> Fault {
     match error {

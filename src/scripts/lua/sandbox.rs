@@ -12,11 +12,10 @@ use parking_lot::Mutex;
 
 use super::budget::Budget;
 use super::calls::{Level, Limits};
-use super::fault::{self, Fault};
 use super::library::Host;
 use super::shortcuts::{SHORTCUTS, Shortcut};
 use super::stack::{self, Kept, Port, StandIns};
-use super::{bit, cjson, cmsgpack, library, strings, structs};
+use super::{bit, cjson, cmsgpack, library, line, strings, structs};
 use crate::resp::Protocol;
 use crate::scripts::direct;
 
@@ -236,12 +235,12 @@ fn install_what_sees_errors(
     environment: &Table,
     budget: &Arc<Budget>,
 ) -> mlua::Result<()> {
-    let [pcall, xpcall] = stack::protections(lua, budget)?;
+    let [pcall, xpcall] = stack::protections(lua)?;
     globals.raw_set("pcall", pcall)?;
     globals.raw_set("xpcall", xpcall)?;
     let coroutine: Table = globals.raw_get("coroutine")?;
     let [create, resume] = [coroutine.raw_get("create")?, coroutine.raw_get("resume")?];
-    let [resume, wrap] = stack::coroutines(lua, budget, &create, &resume)?;
+    let [resume, wrap] = stack::coroutines(lua, &create, &resume)?;
     coroutine.raw_set("resume", resume)?;
     coroutine.raw_set("wrap", wrap)?;
     let [loadstring, load] = stack::compilers(lua, environment, budget)?;
@@ -281,16 +280,8 @@ fn direct(lua: &Lua, globals: &Table, stand_ins: &StandIns) -> mlua::Result<Tabl
 
 /// How a script failed that did not catch its error: what to tell, and where it happened.
 fn failed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Table> {
-    let place = fault::place(lua);
-    let told = match &error {
-        // Nobody raises one but mlua, which says so of what has panicked.
-        Value::Error(wrapped) => match fault::unwrap(wrapped, budget.memory_max()) {
-            Fault::Text(text) | Fault::Reply { line: text, .. } => [b"ERR ", text.as_slice()].concat(),
-            Fault::Stop(stop) => stop.to_string().into_bytes(),
-            Fault::Stopped => told(lua, &error)?,
-        },
-        _ => told(lua, &error)?,
-    };
+    let place = stack::with(lua, |stack| stack.innermost());
+    let told = told(lua, budget, &error)?;
     let table = lua.create_table_with_capacity(0, 3)?;
     table.raw_set("err", lua.create_string(told)?)?;
     if let Some((source, line)) = place {
@@ -301,8 +292,10 @@ fn failed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Table> {
 }
 
 /// The line for an error that a script raised itself.
-fn told(lua: &Lua, error: &Value) -> mlua::Result<Vec<u8>> {
+fn told(lua: &Lua, budget: &Budget, error: &Value) -> mlua::Result<Vec<u8>> {
     Ok(match error {
+        // Nobody raises one but mlua, which says so of what has panicked.
+        Value::Error(error) => line(error, budget.memory_max()),
         Value::Table(table) => match lua.coerce_string(table.raw_get("err")?)? {
             Some(text) => text.as_bytes().to_vec(),
             // Redis 7.0.15 dies of this one.

@@ -7,42 +7,28 @@
 
 use std::ffi::{CStr, c_int};
 use std::ptr;
-use std::sync::Arc;
 
 use mlua::{Function, Lua, ffi, lua_State};
 
-use super::native::{alone, become_upvalue, budget, end_without_memory, push_address, push_budget};
-use crate::scripts::lua::budget::Budget;
+use super::native::{alone, become_upvalue, end_without_memory, function, push_address};
+use crate::scripts::lua::fault::OUT_OF_MEMORY;
 
 /// `pcall` and `xpcall`.
-pub(in super::super) fn protections(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<[Function; 2]> {
-    let make = |function: ffi::lua_CFunction| {
-        // SAFETY: under the protection of mlua, onto room for a value. The budget lives as long as the state.
-        unsafe {
-            lua.exec_raw::<Function>((), |state| {
-                push_budget(state, budget);
-                ffi::lua_pushcclosure(state, function, BUDGET);
-            })
-        }
-    };
-    Ok([make(protected)?, make(handled)?])
+pub(in super::super) fn protections(lua: &Lua) -> mlua::Result<[Function; 2]> {
+    Ok([function(lua, protected)?, function(lua, handled)?])
 }
-
-/// The upvalue of all functions here: whose the script is that ends.
-const BUDGET: c_int = 1;
 
 /// `coroutine.resume` and `coroutine.wrap`, of Lua's own `create` and `resume`.
 pub(in super::super) fn coroutines(
     lua: &Lua,
-    budget: &Arc<Budget>,
     own_create: &Function,
     own_resume: &Function,
 ) -> mlua::Result<[Function; 2]> {
     let make = |function: ffi::lua_CFunction| {
-        // SAFETY: as above; mlua has pushed both. Neither of Lua's functions has an upvalue.
+        // SAFETY: mlua has pushed both and calls this under protection, onto room for what is pushed. Neither of Lua's
+        // functions has an upvalue.
         unsafe {
             lua.exec_raw::<Function>((own_resume, own_create), |state| {
-                push_budget(state, budget);
                 push_address(state, 1);
                 push_address(state, 2);
                 ffi::lua_pushcclosure(state, function, CREATE);
@@ -54,8 +40,7 @@ pub(in super::super) fn coroutines(
 }
 
 unsafe extern "C-unwind" fn protected(state: *mut lua_State) -> c_int {
-    // SAFETY: Lua calls this, with the upvalue that it was made with and room for what is pushed: the arguments are gone when
-    // there is an error.
+    // SAFETY: Lua calls this, with room for what is pushed: the arguments are gone when there is an error.
     unsafe {
         if ffi::lua_gettop(state) == 0 {
             // Redis calls what it has put on the stack itself.
@@ -104,7 +89,7 @@ unsafe extern "C-unwind" fn handled(state: *mut lua_State) -> c_int {
 unsafe fn look_at(state: *mut lua_State, status: c_int) {
     if status == ffi::LUA_ERRMEM {
         // SAFETY: as the caller says.
-        unsafe { end_without_memory(state, budget(state, BUDGET)) }
+        unsafe { end_without_memory(state) }
     }
 }
 
@@ -117,21 +102,18 @@ unsafe fn look_at_coroutine(state: *mut lua_State, at: c_int) {
     unsafe {
         let status = ffi::lua_status(ffi::lua_tothread(state, at));
         if ffi::lua_type(state, -1) == ffi::LUA_TSTRING
-            && CStr::from_ptr(ffi::lua_tolstring(state, -1, ptr::null_mut())) == OUT_OF_MEMORY
+            && CStr::from_ptr(ffi::lua_tolstring(state, -1, ptr::null_mut())).to_bytes()
+                == OUT_OF_MEMORY.as_bytes()
         {
             look_at(state, status);
         }
     }
 }
 
-/// What Lua says where its allocator refuses.
-const OUT_OF_MEMORY: &CStr = c"not enough memory";
-
-/// The upvalues of what handles coroutines, behind the budget: the addresses of Lua's own functions, and of what is wrapped
-/// its coroutine.
-const RESUME: c_int = 2;
-const CREATE: c_int = 3;
-const COROUTINE: c_int = 3;
+/// The upvalues of what handles coroutines: the addresses of Lua's own functions, and of what is wrapped its coroutine.
+const RESUME: c_int = 1;
+const CREATE: c_int = 2;
+const COROUTINE: c_int = 2;
 
 /// `coroutine.resume`
 unsafe extern "C-unwind" fn resumed(state: *mut lua_State) -> c_int {
@@ -151,7 +133,6 @@ unsafe extern "C-unwind" fn wrapped(state: *mut lua_State) -> c_int {
     unsafe {
         become_upvalue(state, CREATE);
         alone(state);
-        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(1));
         ffi::lua_pushvalue(state, ffi::lua_upvalueindex(RESUME));
         ffi::lua_pushvalue(state, 1);
         ffi::lua_pushcclosure(state, carried_on, COROUTINE);

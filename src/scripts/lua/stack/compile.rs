@@ -137,7 +137,7 @@ unsafe fn finish(state: *mut lua_State, status: c_int) -> c_int {
             return 1;
         }
         if status == ffi::LUA_ERRMEM {
-            end_without_memory(state, budget(state, BUDGET));
+            end_without_memory(state);
         }
         ffi::lua_pushnil(state);
         ffi::lua_insert(state, -2);

@@ -81,6 +81,21 @@ pub(super) struct Own {
 /// Those of all functions of a state. There is one for all that are not `served`.
 struct All(Vec<Arc<Own>>);
 
+impl All {
+    fn keep(&mut self, own: Own) -> *const Own {
+        let is_same = |other: &&Arc<Own>| {
+            own.served.is_none() && other.served.is_none() && ptr::fn_addr_eq(own.slow, other.slow)
+        };
+        if let Some(same) = self.0.iter().find(is_same) {
+            return Arc::as_ptr(same);
+        }
+        let own = Arc::new(own);
+        let at = Arc::as_ptr(&own);
+        self.0.push(own);
+        at
+    }
+}
+
 impl Own {
     /// A function of Lua that is `direct`, and `slow`, which [`function`] has made, for what that leaves.
     ///
@@ -123,19 +138,12 @@ impl Own {
 
     /// Where this is for as long as the state lives: no function outlives that.
     fn kept(self, lua: &Lua) -> *const Self {
-        if lua.app_data_ref::<All>().is_none() {
-            lua.set_app_data(All(Vec::new()));
+        if let Some(mut all) = lua.app_data_mut::<All>() {
+            return all.keep(self);
         }
-        let Some(mut all) = lua.app_data_mut::<All>() else { return ptr::null() };
-        let is_same = |other: &&Arc<Self>| {
-            self.served.is_none() && other.served.is_none() && ptr::fn_addr_eq(self.slow, other.slow)
-        };
-        if let Some(same) = all.0.iter().find(is_same) {
-            return Arc::as_ptr(same);
-        }
-        let own = Arc::new(self);
-        let at = Arc::as_ptr(&own);
-        all.0.push(own);
+        let mut all = All(Vec::new());
+        let at = all.keep(self);
+        lua.set_app_data(all);
         at
     }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use mlua::{Function, Lua, ffi, lua_State};
 
+use super::Stack;
 use super::tick::of_state;
 use crate::scripts::lua::budget::Budget;
 use crate::scripts::lua::fault::{Place, Stop};
@@ -105,16 +106,24 @@ pub(super) unsafe fn end(state: *mut lua_State) -> ! {
     }
     // SAFETY: as the caller says. For want of memory Lua asks no handler, which would be the script's own, and makes nothing.
     unsafe {
-        of_state(state).stopped_at(place(state));
+        of_state(state).stopped_at(innermost(state));
         luaD_throw(state, ffi::LUA_ERRMEM)
     }
 }
 
-/// Where the innermost function of a script's own is.
+impl Stack<'_> {
+    /// Where the innermost function of a script's own is.
+    pub(in super::super) fn innermost(&self) -> Option<Place> {
+        // SAFETY: the state lives.
+        unsafe { innermost(self.state) }
+    }
+}
+
+/// The same.
 ///
 /// # Safety
-/// As for [`end`].
-unsafe fn place(state: *mut lua_State) -> Option<Place> {
+/// The state lives.
+unsafe fn innermost(state: *mut lua_State) -> Option<Place> {
     // SAFETY: as the caller says. Lua fills in what is asked for of a frame that is there; the texts live as long as that.
     unsafe {
         let mut frame = MaybeUninit::<ffi::lua_Debug>::zeroed().assume_init();
@@ -134,8 +143,11 @@ unsafe fn place(state: *mut lua_State) -> Option<Place> {
 ///
 /// # Safety
 /// As for [`end`].
-pub(super) unsafe fn end_without_memory(state: *mut lua_State, budget: &Budget) -> ! {
-    budget.stop(Stop::Memory(budget.memory_max()));
+pub(super) unsafe fn end_without_memory(state: *mut lua_State) -> ! {
     // SAFETY: as the caller says.
-    unsafe { end(state) }
+    unsafe {
+        let budget = of_state(state);
+        budget.stop(Stop::Memory(budget.memory_max()));
+        end(state)
+    }
 }
