@@ -216,8 +216,6 @@ impl Budget {
     pub(super) fn stop(&self, stop: Stop) -> Stopped {
         self.stop.lock().get_or_insert(stop);
         self.is_stopped.store(true, Relaxed);
-        // Whatever is charged from here on is refused, and not only what comes after some more steps.
-        self.steps.store(STEPS_PER_POLL, Relaxed);
         Stopped
     }
 
@@ -259,7 +257,8 @@ impl Budget {
     #[inline]
     fn is_due(&self, steps: u32) -> bool {
         let total = self.steps.load(Relaxed).saturating_add(steps);
-        let is_due = total >= STEPS_PER_POLL;
+        // Whatever is charged after a stop is refused, and not only what comes after some more steps.
+        let is_due = total >= STEPS_PER_POLL || self.is_stopped.load(Relaxed);
         self.steps.store(if is_due { 0 } else { total }, Relaxed);
         is_due
     }
