@@ -8,12 +8,14 @@ use crate::resp::Request;
 use crate::state::session::Session;
 
 impl Engine {
-    /// Has the memory fetched where the first keys of these requests are, which a session is about to carry out.
-    pub fn foresee<'r>(&self, session: &Session, requests: impl Iterator<Item = Request<'r>>) {
+    /// Has the memory fetched where the first keys of these requests are, each about to be carried out by its session.
+    pub fn foresee<'r>(&self, requests: impl Iterator<Item = (&'r Session, Request<'r>)>) {
         let table = table();
-        let mut last = session.last_row;
-        let keys =
-            requests.filter_map(|request| table.find_from(&mut last, request.get(0)?)?.first_key(request));
-        self.shared.keyspace.foresee(session.database, keys);
+        let mut last = u16::MAX;
+        let keys = requests.filter_map(|(session, request)| {
+            let key = table.find_from(&mut last, request.get(0)?)?.first_key(request)?;
+            Some((session.database, key))
+        });
+        self.shared.keyspace.foresee(keys);
     }
 }

@@ -46,7 +46,8 @@ pub enum Flow {
     Wait,
 }
 
-/// What a batch of requests has in common: one reading of the clock, until something takes long.
+/// What a batch of requests, of one session or of several, has in common: one reading of the clock, until something takes
+/// long.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
     now: Now,
@@ -100,13 +101,24 @@ impl Engine {
         Batch { now: self.shared.clock.now(), commands: 0, run: (0, 0) }
     }
 
-    /// A batch is over: the counters learn of it.
-    #[inline]
+    /// A batch of one session is over: the counters learn of it.
     pub fn end_batch(&self, session: &mut Session, batch: Batch) {
-        self.shared.metrics.commands.add(u64::from(batch.commands));
-        self.count(batch.run);
+        self.leave_batch(session, &batch);
+        self.settle_batch(batch);
+    }
+
+    /// A session has no more requests in a batch that others take part in.
+    #[inline]
+    pub fn leave_batch(&self, session: &mut Session, batch: &Batch) {
         session.called.settle(&self.shared.stats);
         session.client.last_active_ms.store(batch.now.lock.as_millis(), Relaxed);
+    }
+
+    /// A batch is over, and all who took part have left it: the counters learn of it.
+    #[inline]
+    pub fn settle_batch(&self, batch: Batch) {
+        self.shared.metrics.commands.add(u64::from(batch.commands));
+        self.count(batch.run);
     }
 
     /// How much this session may ask for.

@@ -8,6 +8,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use smallvec::SmallVec;
+
 use super::{Keyspace, table};
 use crate::limits::REQUESTS_AHEAD_MAX;
 
@@ -38,22 +40,22 @@ impl Hint {
 }
 
 impl Keyspace {
-    /// Has the memory fetched where the first [`REQUESTS_AHEAD_MAX`] of these keys of a database are found, unless so few
-    /// keys are stored that it is near anyway.
-    pub fn foresee<'r>(&self, database: u16, keys: impl Iterator<Item = &'r [u8]>) {
+    /// Has the memory fetched where the first [`REQUESTS_AHEAD_MAX`] of these keys are found, each in its database, unless
+    /// so few keys are stored that it is near anyway.
+    pub fn foresee<'r>(&self, keys: impl Iterator<Item = (u16, &'r [u8])>) {
         // Keys are spread evenly: one shard is as good as another.
         if self.cells[0].hint.homes.load(Relaxed) * self.cells.len() < HOMES_NEAR {
             return;
         }
-        let (mut hashes, mut count) = ([0; REQUESTS_AHEAD_MAX], 0);
-        for (key, hash) in keys.zip(&mut hashes) {
-            *hash = self.hash(key);
-            self.cells[self.shard_of(*hash)].hint.fetch(*hash);
-            count += 1;
-        }
-        for hash in &hashes[..count] {
+        let mut places = SmallVec::<[(u16, u64); REQUESTS_AHEAD_MAX]>::new();
+        keys.take(REQUESTS_AHEAD_MAX).for_each(|(database, key)| {
+            let hash = self.hash(key);
+            self.cells[self.shard_of(hash)].hint.fetch(hash);
+            places.push((database, hash));
+        });
+        for (database, hash) in &places {
             if let Some(held) = self.cells[self.shard_of(*hash)].held.try_lock() {
-                held.shard.fetch(database, *hash);
+                held.shard.fetch(*database, *hash);
             }
         }
     }
@@ -77,4 +79,4 @@ pub(super) fn fetch(address: usize) {
 pub(super) const LINE_BYTES: usize = 64;
 /// Homes of all shards' tables. As long as there are fewer, they and their entries, some six megabytes, are in a cache that
 /// is fast enough.
-const HOMES_NEAR: usize = 1 << 16;
+const HOMES_NEAR: usize = 1 << 12;

@@ -1,17 +1,15 @@
 //! One connection: bytes in, requests to the desk, bytes out.
 //!
 //! Owns    the stream, and the desk while it is here.
-//! Rule    per batch one read and one write. Nobody is read from while more than
+//! Rule    per batch one read and one write, in the stages of its [crew](super::crew). Nobody is read from while more than
 //!         [`UNREAD_REPLY_BYTES_MAX`] of replies to it lie unread.
-//! Rule    replies are sent when all who were ready together have had their requests carried out, as in Redis: a client
-//!         that waits for several connections is woken once, and not by each. Whoever does not wait for replies has
-//!         them at once, and others their turn after that.
 
 use std::future::Future;
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -20,17 +18,18 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
+use super::crew::Member;
 use super::desk::{Desk, INPUT_BYTES_KEPT, OUTPUT_BYTES_BATCH, READ_BYTES, State};
-use super::house::House;
+use super::house::{House, Seat};
 use crate::clock::LockTime;
-use crate::limits::{UNAUTHENTICATED_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX, WORK_MAX};
+use crate::limits::{UNAUTHENTICATED_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX};
 use crate::state::clients::Client;
 use crate::state::session::Session;
 
 /// Output kept by an idle connection; what a large reply needed is given back.
 const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
-/// Rounds before other connections have their turn: a request that comes alone takes two.
-const ROUNDS_PER_TURN: usize = 4;
+/// Reads of one round: the last of few finds that nothing more has come.
+const READS_PER_ROUND: usize = 3;
 
 /// One connection, until it ends.
 pub(super) struct Connection<S> {
@@ -38,6 +37,8 @@ pub(super) struct Connection<S> {
     place: Place,
     /// Asks to be the one whose desk is on a thread that may be held.
     permit: Option<Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send>>>,
+    /// Free for somebody else when all that is gone.
+    _seat: Seat,
 }
 
 /// Where the desk is.
@@ -55,17 +56,26 @@ struct Line<S> {
     house: House,
     client: Arc<Client>,
     sleep: Option<(LockTime, Pin<Box<Sleep>>)>,
-    watching: Option<Waker>,
-    /// Nothing had come when it was last looked for: the peer waits for its replies, and leaves others their time.
-    has_paused: bool,
+    /// Its client's mailbox calls it.
+    is_watching: bool,
+    /// More may have come than this round has received: nobody is called for that.
+    may_have_more: bool,
+    /// The step of a manual clock that this round belongs to.
+    turn: u64,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub(super) fn new(stream: S, house: House, session: Session) -> Self {
-        let client = Arc::clone(&session.client);
-        let line =
-            Line { stream, house: house.clone(), client, sleep: None, watching: None, has_paused: true };
-        Self { line, place: Place::Here(Box::new(Desk::new(house, session))), permit: None }
+    pub(super) fn new(stream: S, house: House, session: Session, seat: Seat) -> Self {
+        let line = Line {
+            stream,
+            house: house.clone(),
+            client: Arc::clone(&session.client),
+            sleep: None,
+            is_watching: false,
+            may_have_more: false,
+            turn: 0,
+        };
+        Self { line, place: Place::Here(Box::new(Desk::new(house, session))), permit: None, _seat: seat }
     }
 
     /// Carries the desk to a thread that may be held, when its turn has come.
@@ -83,40 +93,111 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
         Poll::Ready(())
     }
+}
 
-    /// One round, wherever the desk is. Ready when another may find something to do, or with an error when the connection
-    /// is over.
-    fn round(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        match &mut self.place {
-            Place::Here(desk) => {
-                let state = self.line.round(desk, cx);
-                if state.is_ready() || !matches!(desk.state, State::Aside(_)) {
-                    self.permit = self.permit.take().filter(|_| matches!(desk.state, State::Aside(_)));
-                    return state;
-                }
-                self.send_away(cx).map(Ok)
-            }
-            Place::Away(away) => {
-                let turn = self.line.house.turn();
-                self.line.watch_mail(cx);
-                let Poll::Ready(desk) = Pin::new(away).poll(cx) else {
-                    // Whoever moves the clock does not wait for what takes long.
-                    if self.line.house.engine.shared().keyspace.occupancy.is_on() {
-                        self.line.settle(turn);
-                    }
-                    return Poll::Pending;
-                };
-                self.place = desk.map_or(Place::Lost, Place::Here);
-                Poll::Ready(Ok(()))
-            }
-            Place::Lost => Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into())),
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
+    fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        self.line.begin(cx);
+        if let Place::Away(away) = &mut self.place
+            && let Poll::Ready(desk) = Pin::new(away).poll(cx)
+        {
+            self.place = desk.map_or(Place::Lost, Place::Here);
         }
+        match &mut self.place {
+            Place::Here(desk) => self.line.receive(desk, cx),
+            Place::Away(_) => Ok(()),
+            Place::Lost => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+    }
+
+    fn desk(&self) -> Option<&Desk> {
+        match &self.place {
+            Place::Here(desk) if !is_full(desk) => Some(desk),
+            _ => None,
+        }
+    }
+
+    fn desk_mut(&mut self) -> Option<&mut Desk> {
+        match &mut self.place {
+            Place::Here(desk) if !is_full(desk) => Some(desk),
+            _ => None,
+        }
+    }
+
+    fn answer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Place::Here(desk) = &mut self.place else {
+            // Whoever moves the clock does not wait for what takes long.
+            if self.line.house.engine.shared().keyspace.occupancy.is_on() {
+                self.line.settle();
+            }
+            return Poll::Pending;
+        };
+        let state = self.line.answer(desk, cx);
+        if state.is_ready() || !matches!(desk.state, State::Aside(_)) {
+            self.permit = self.permit.take().filter(|_| matches!(desk.state, State::Aside(_)));
+            return state;
+        }
+        self.send_away(cx).map(Ok)
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
+    /// A round begins.
+    fn begin(&mut self, cx: &mut Context<'_>) {
+        self.turn = self.house.turn();
+        if !self.is_watching {
+            self.client.watch(cx.waker());
+            self.is_watching = true;
+        }
+    }
+
+    /// Receives what has come, unless there is enough to do.
+    fn receive(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.client.is_closing() {
+            desk.state = State::Closing;
+        }
+        self.may_have_more = true;
+        for read in 0..READS_PER_ROUND {
+            if !wants_input(desk) {
+                break;
+            }
+            match self.receive_some(desk, cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Pending => {
+                    self.may_have_more = false;
+                    break;
+                }
+                // What came before the end is carried out before it.
+                Poll::Ready(Err(_)) if read > 0 => break,
+                Poll::Ready(over) => return over,
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives into the input.
+    fn receive_some(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let wanted = desk.decoder.wanted(&desk.input);
+        // What a bulk string still needs, but never much more than it has already sent: a claim costs nothing.
+        desk.input.reserve(desk.read_bytes.max(wanted.min(desk.input.len())));
+        let received = ready!(pin!(self.stream.read_buf(&mut desk.input)).poll(cx))?;
+        if received == 0 {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        if received >= desk.read_bytes {
+            desk.read_bytes = READ_BYTES;
+        }
+        if received < desk.input.len() {
+            // Part of a request is a sign of life too.
+            let now = self.house.clock().now().lock;
+            self.client.last_active_ms.store(now.as_millis(), Relaxed);
+        }
+        self.house.engine.shared().metrics.input_bytes.add(received as u64);
+        Poll::Ready(Ok(()))
+    }
+
     /// Sends what the output holds; pending when the peer does not take it.
-    fn flush(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    fn flush(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while desk.written < desk.output.len() {
             let Poll::Ready(sent) = Pin::new(&mut self.stream).poll_write(cx, &desk.output[desk.written..])
             else {
@@ -125,7 +206,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             };
             let sent = sent?;
             if sent == 0 {
-                return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.house.engine.shared().metrics.output_bytes.add(sent as u64);
             desk.written += sent;
@@ -138,27 +219,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             desk.output = Vec::new();
         }
         flushed
-    }
-
-    /// Receives into the input; true when something came, an error when nothing ever will.
-    fn receive(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        let wanted = desk.decoder.wanted(&desk.input);
-        // What a bulk string still needs, but never much more than it has already sent: a claim costs nothing.
-        desk.input.reserve(desk.read_bytes.max(wanted.min(desk.input.len())));
-        let received = ready!(pin!(self.stream.read_buf(&mut desk.input)).poll(cx))?;
-        if received == 0 {
-            return Poll::Ready(Err(std::io::ErrorKind::UnexpectedEof.into()));
-        }
-        if received >= desk.read_bytes {
-            desk.read_bytes = READ_BYTES;
-        }
-        if received < desk.input.len() {
-            // Part of a request is a sign of life too.
-            let now = self.house.clock().now().lock;
-            self.client.last_active_ms.store(now.as_millis(), Relaxed);
-        }
-        self.house.engine.shared().metrics.input_bytes.add(received as u64);
-        Poll::Ready(Ok(()))
     }
 
     /// Sleeps until what holds this connection back is over; true when it already is.
@@ -188,40 +248,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         }
     }
 
-    fn watch_mail(&mut self, cx: &mut Context<'_>) {
-        if !self.watching.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
-            self.client.watch(cx.waker());
-            self.watching = Some(cx.waker().clone());
-        }
-    }
-
-    /// The connection has seen to everything of that turn.
-    fn settle(&self, turn: u64) {
+    /// The connection has seen to everything of this turn.
+    fn settle(&self) {
         if self.house.is_manual() {
-            self.client.settled.store(turn, SeqCst);
+            self.client.settled.store(self.turn, SeqCst);
             self.house.settled();
         }
     }
 
-    /// One round: requests, mail, output, input. Ready when another round may find something to do, or with an error
-    /// when the connection is over.
-    fn round(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        let turn = self.house.turn();
-        self.watch_mail(cx);
-        if self.client.is_closing() {
-            desk.state = State::Closing;
-        }
-        let was_full = desk.unread() >= UNREAD_REPLY_BYTES_MAX;
-        let so_far = desk.output.len();
-        let more = !was_full && desk.carry_out();
-        let has_replied = desk.output.len() > so_far && desk.state == State::Open;
-        if has_replied && !more && self.has_paused {
-            self.has_paused = false;
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
+    /// Sends replies and mail. Ready when another round may find something to do, or with an error when the connection is
+    /// over.
+    fn answer(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let was_full = is_full(desk);
         if self.client.is_cut() {
-            return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         // What cannot be sent soon stays in the mailbox, whose size is bounded. The answer of a call that waits
         // stays there, too, with all that comes behind it, until the engine takes it out.
@@ -238,64 +278,56 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         let unread = desk.unread();
         if is_blocked && self.client.is_too_far_behind(unread) {
             self.client.drop_behind();
-            return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        let is_full = unread >= UNREAD_REPLY_BYTES_MAX;
+        let is_full = is_full(desk);
         if desk.state == State::Closing && !is_blocked {
-            return Poll::Ready(Err(std::io::ErrorKind::ConnectionAborted.into()));
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         if !desk.is_trusted() && unread > UNAUTHENTICATED_REPLY_BYTES_MAX {
-            return Poll::Ready(Err(std::io::ErrorKind::PermissionDenied.into()));
+            return Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()));
         }
-        if ((more || was_full) && !is_full)
+        if ((desk.has_more || was_full) && !is_full)
             || (self.client.has_mail() && !is_blocked)
+            || (self.may_have_more && wants_input(desk))
             || self.is_due(desk, cx)
         {
             return Poll::Ready(Ok(()));
         }
-        // A client that went away while its call waits is noticed by reading on; what it sent stays in the input.
-        let waits = desk.is_held() && desk.input.len() < READ_BYTES;
-        if !is_full && (waits || (desk.state == State::Open && !more)) {
-            if let Poll::Ready(received) = self.receive(desk, cx) {
-                return Poll::Ready(received);
-            }
-            self.has_paused = true;
-            if desk.input.is_empty() {
-                desk.decoder.trim();
-                if desk.input.capacity() > INPUT_BYTES_KEPT {
-                    desk.input = BytesMut::new();
-                }
-                if self.client.is_to_rest() {
-                    desk.rest();
-                }
-            }
+        if desk.input.is_empty() {
+            self.tidy(desk);
         }
         self.client.is_held.store(desk.is_held(), Relaxed);
         self.client.query_bytes.store(desk.input.len() as u64, Relaxed);
         self.client.reply_bytes.store(unread as u64, Relaxed);
         if !matches!(desk.state, State::Aside(_)) {
-            self.settle(turn);
+            self.settle();
         }
         Poll::Pending
     }
+
+    /// Gives back what unusual requests have left behind, and everything when nothing has been heard for long.
+    fn tidy(&self, desk: &mut Desk) {
+        desk.decoder.trim();
+        if desk.input.capacity() > INPUT_BYTES_KEPT {
+            desk.input = BytesMut::new();
+        }
+        if self.client.is_to_rest() {
+            desk.rest();
+        }
+    }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
-    type Output = ();
+/// Whether so much lies unread that nothing more is to be done for the peer.
+fn is_full(desk: &Desk) -> bool {
+    desk.unread() >= UNREAD_REPLY_BYTES_MAX
+}
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        for _ in 0..ROUNDS_PER_TURN {
-            if ready!(this.round(cx)).is_err() {
-                return Poll::Ready(());
-            }
-            if matches!(&this.place, Place::Here(desk) if desk.session.work >= WORK_MAX) {
-                break;
-            }
-        }
-        // Whoever never pauses would otherwise keep the thread. It comes again once the runtime has looked who else is ready.
-        pin!(tokio::task::yield_now()).poll(cx)
-    }
+/// Whether more is to be received.
+fn wants_input(desk: &Desk) -> bool {
+    // A client that went away while its call waits is noticed by reading on; what it sent stays in the input.
+    let waits = desk.is_held() && desk.input.len() < READ_BYTES;
+    !is_full(desk) && (waits || (desk.state == State::Open && !desk.has_more))
 }
 
 /// Drops what has been sent, once that is most of the output: a slow reader never lets it run empty.
@@ -309,21 +341,18 @@ fn forget_written(desk: &mut Desk) {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::Arc;
+    use std::task::Waker;
 
     use tokio::io::ReadBuf;
 
     use super::*;
-    use crate::clock::LockTime;
-    use crate::server::Builder;
-    use crate::state::clients::Client;
+    use crate::server::{Builder, listen};
 
-    /// A peer that always takes what it is sent, and waits for replies or not.
+    /// A peer that always takes what it is sent, and sends the same request so many times; then it has gone, or waits.
     #[derive(Default)]
     struct Peer {
-        /// Requests that it has yet to send.
         left: usize,
+        then_goes: bool,
         received: Vec<u8>,
     }
 
@@ -333,8 +362,10 @@ mod tests {
             _: &mut Context<'_>,
             to: &mut ReadBuf<'_>,
         ) -> Poll<io::Result<()>> {
-            let Some(left) = self.left.checked_sub(1) else { return Poll::Pending };
-            self.left = left;
+            if self.left == 0 {
+                return if self.then_goes { Poll::Ready(Ok(())) } else { Poll::Pending };
+            }
+            self.left -= 1;
             to.put_slice(b"PING\r\n");
             Poll::Ready(Ok(()))
         }
@@ -359,45 +390,50 @@ mod tests {
         }
     }
 
-    /// Lets such a connection have so many turns: after each one, how often it has asked for another, and what its peer has
-    /// received.
-    async fn turns(requests: usize, turns: usize) -> Vec<(usize, String)> {
+    /// Takes such a connection through so many rounds: whether it asks for another one after each, and how many replies its
+    /// peer has then; an error where it is over.
+    async fn rounds(peer: Peer, rounds: usize) -> Vec<(Poll<bool>, usize)> {
         let server = Builder::default().start().await.unwrap();
         let house = server.house().clone();
-        let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
-        let session = house.engine.connect(client);
-        let woken = Arc::new(Woken::default());
-        let waker = Waker::from(Arc::clone(&woken));
-        let peer = Peer { left: requests, ..Peer::default() };
-        let mut connection = Connection::new(peer, house, session);
+        let session = listen::enter(&house, String::new(), String::new(), false);
+        let mut connection = Connection::new(peer, house.clone(), session, house.seat().unwrap());
+        let cx = &mut Context::from_waker(Waker::noop());
+        let mut round = || {
+            if connection.receive(cx).is_err() {
+                return Poll::Ready(false);
+            }
+            let mut batch = house.engine.batch();
+            connection.desk_mut().unwrap().carry_out(&mut batch);
+            house.engine.settle_batch(batch);
+            connection.answer(cx).map(|answered| answered.is_ok())
+        };
         let mut seen = Vec::new();
-        for _ in 0..turns {
-            assert!(Pin::new(&mut connection).poll(&mut Context::from_waker(&waker)).is_pending());
-            tokio::task::yield_now().await;
-            let received = String::from_utf8_lossy(&connection.line.stream.received).into_owned();
-            seen.push((woken.0.load(SeqCst), received));
+        for _ in 0..rounds {
+            let state = round();
+            seen.push((state, 0));
         }
+        seen.last_mut().unwrap().1 = connection.line.stream.received.len() / b"+PONG\r\n".len();
         seen
     }
 
     #[tokio::test]
-    async fn a_client_that_never_pauses_gives_others_their_turn() {
-        let seen = turns(usize::MAX, 3).await;
-        assert!(seen.iter().map(|(wakes, _)| *wakes).eq([1, 2, 3]), "and asks for its next one: {seen:?}");
-        assert!(seen[2].1.starts_with("+PONG\r\n+PONG\r\n+PONG\r\n"), "{seen:?}");
+    async fn a_client_that_never_pauses_is_read_from_so_often_in_a_round() {
+        let peer = || Peer { left: usize::MAX, ..Peer::default() };
+        assert_eq!(rounds(peer(), 1).await, [(Poll::Ready(true), READS_PER_ROUND)]);
+        assert_eq!(rounds(peer(), 2).await[1], (Poll::Ready(true), 2 * READS_PER_ROUND));
     }
 
     #[tokio::test]
-    async fn a_reply_is_sent_when_others_have_had_their_requests_carried_out() {
-        assert_eq!(turns(1, 2).await, [(1, String::new()), (1, "+PONG\r\n".to_owned())]);
+    async fn a_client_that_waits_has_its_reply_in_the_round_of_its_request() {
+        let peer = Peer { left: 1, ..Peer::default() };
+        assert_eq!(rounds(peer, 1).await, [(Poll::Pending, 1)]);
     }
 
-    #[derive(Default)]
-    struct Woken(std::sync::atomic::AtomicUsize);
-
-    impl std::task::Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, SeqCst);
+    #[tokio::test]
+    async fn a_client_that_goes_away_has_its_requests_carried_out_before() {
+        for left in 1..=READS_PER_ROUND {
+            let peer = Peer { left, then_goes: true, ..Peer::default() };
+            assert_eq!(rounds(peer, 2).await, [(Poll::Ready(true), 0), (Poll::Ready(false), left)], "{left}");
         }
     }
 }

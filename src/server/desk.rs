@@ -10,10 +10,10 @@ use bytes::{Buf, BytesMut};
 
 use super::house::House;
 use crate::clock::LockTime;
-use crate::engine::Flow;
+use crate::engine::{Batch, Flow};
 use crate::error::ProtocolError;
 use crate::limits::WORK_MAX;
-use crate::resp::{Decoder, Reply};
+use crate::resp::{Decoder, Reply, Request};
 use crate::state::metrics::Metrics;
 use crate::state::session::Session;
 
@@ -40,6 +40,9 @@ pub(super) struct Desk {
     /// How much of the output has been sent.
     pub(super) written: usize,
     pub(super) state: State,
+    /// The last call of [`Desk::carry_out`] stopped for the sake of the output, and more may follow once that is sent; or for
+    /// the sake of others, whose turn it is.
+    pub(super) has_more: bool,
 }
 
 /// What a connection does next.
@@ -70,6 +73,7 @@ impl Desk {
             output: Vec::new(),
             written: 0,
             state: State::Open,
+            has_more: false,
         }
     }
 
@@ -77,7 +81,9 @@ impl Desk {
     pub(super) fn carry_out_aside(&mut self) {
         self.session.may_be_held = true;
         self.state = State::Open;
-        self.carry_out();
+        let mut batch = self.house.engine.batch();
+        self.carry_out(&mut batch);
+        self.house.engine.settle_batch(batch);
         self.session.may_be_held = false;
     }
 
@@ -88,9 +94,29 @@ impl Desk {
         shared.clock.now().lock + millis.max(1)
     }
 
-    /// Carries out the requests in the input, as far as they are whole and may run now. True when it stopped for the
-    /// sake of the output, and more may follow once that is sent; or for the sake of others, whose turn it is.
-    pub(super) fn carry_out(&mut self) -> bool {
+    /// Looks for the requests that will be carried out next, if none are known: how many it has found.
+    pub(super) fn look_ahead(&mut self) -> usize {
+        let trust = self.house.engine.trust(&self.session);
+        // Whoever has yet to say who it is may ask for more behind that.
+        if self.input.is_empty() || !trust.authenticated {
+            0
+        } else {
+            self.decoder.look_ahead(&self.input, trust)
+        }
+    }
+
+    /// The requests that are known and will be carried out next.
+    pub(super) fn ahead(&self) -> impl Iterator<Item = (&Session, Request<'_>)> {
+        self.decoder.ahead(&self.input).map(|request| (&self.session, request))
+    }
+
+    /// Carries out the requests in the input, as far as they are whole and may run now.
+    pub(super) fn carry_out(&mut self, batch: &mut Batch) {
+        self.has_more = self.may_go_on() && self.carry_out_input(batch);
+    }
+
+    /// Whether requests may be carried out now; what waited and may go on has gone on.
+    fn may_go_on(&mut self) -> bool {
         self.session.work = 0;
         let engine = &self.house.engine;
         match self.state {
@@ -106,22 +132,27 @@ impl Desk {
             _ => {}
         }
         self.state = State::Open;
-        if self.input.is_empty() {
-            return false;
-        }
+        !self.input.is_empty()
+    }
+
+    /// Carries out what is in the input; true when it stopped though more may follow.
+    fn carry_out_input(&mut self, batch: &mut Batch) -> bool {
+        let engine = &self.house.engine;
         let enough = self.output.len() + OUTPUT_BYTES_BATCH;
-        let mut batch = engine.batch();
         let (mut taken, mut more) = (0, true);
         while self.state == State::Open && self.output.len() < enough && self.session.work < WORK_MAX {
             let (buffer, trust) = (&self.input[taken..], engine.trust(&self.session));
-            // Whoever has yet to say who it is may ask for more behind that.
+            if buffer.is_empty() {
+                more = false;
+                break;
+            }
             if trust.authenticated && self.decoder.look_ahead(buffer, trust) > 1 {
-                engine.foresee(&self.session, self.decoder.ahead(buffer));
+                engine.foresee(self.decoder.ahead(buffer).map(|request| (&self.session, request)));
             }
             match self.decoder.next(buffer, trust) {
                 Ok(Some(bytes)) => {
                     let request = self.decoder.request(buffer);
-                    match engine.execute(&mut self.session, request, &mut batch, &mut self.output) {
+                    match engine.execute(&mut self.session, request, batch, &mut self.output) {
                         Flow::Next => {}
                         Flow::Close => self.state = State::Closing,
                         Flow::Again(until) => {
@@ -153,7 +184,7 @@ impl Desk {
             // What a large request needed is not kept for the few bytes behind it.
             self.input = BytesMut::from(&self.input[..]);
         }
-        engine.end_batch(&mut self.session, batch);
+        engine.leave_batch(&mut self.session, batch);
         more && self.state == State::Open
     }
 
@@ -231,7 +262,7 @@ mod tests {
         let (_server, mut desk) = desk().await;
         let house = desk.house.clone();
         desk.input.extend_from_slice(b"SET k 0123456789\r\nGET k\r\n");
-        desk.carry_out();
+        desk.carry_out(&mut house.engine.batch());
         assert_eq!(desk.output, b"+OK\r\n$10\r\n0123456789\r\n");
         // As if the same request had gathered so much; the system gives no memory for zeros that nobody looks at.
         desk.output = vec![0; REPLY_BYTES_MAX - 10];
@@ -254,7 +285,8 @@ mod tests {
             b"SET k v\r\nCONFIG REWRITE\r\nCONFIG SET proto-max-bulk-len 1mb\r\nGET k\r\n",
         );
         desk.input.extend_from_slice(&echo);
-        desk.carry_out();
+        let mut batch = desk.house.engine.batch();
+        desk.carry_out(&mut batch);
         assert_eq!(desk.output, b"+OK\r\n");
         assert!(matches!(desk.state, State::Aside(_)), "to write a file may take long");
         desk.carry_out_aside();

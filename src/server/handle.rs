@@ -135,11 +135,8 @@ impl Server {
         // beyond `maxclients` is closed at once.
         if let Some(seat) = self.house.seat() {
             let session = listen::enter(&self.house, String::new(), String::new(), false);
-            let connection = Connection::new(ours, self.house.clone(), session);
-            self.workers.next().spawn(async move {
-                connection.await;
-                drop(seat);
-            });
+            let connection = Connection::new(ours, self.house.clone(), session, seat);
+            self.workers.deal(move || Some(Box::new(connection)));
         }
         theirs
     }

@@ -2,6 +2,7 @@
 //!
 //! Rule    a port is bound exclusively, so that a second server on it fails.
 
+use std::fmt;
 use std::future::Future;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -10,35 +11,52 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::runtime::Handle;
 
 use super::connection::Connection;
+use super::crew::{Member, Roster};
 use super::descriptors::{Spare, is_of_the_peer};
 use super::house::{House, Seat};
 use super::tls::Tls;
 use super::unix::SocketFile;
+use crate::engine::Engine;
 use crate::state::clients::Client;
 use crate::state::session::Session;
 
 /// Connections that may wait to be accepted; Redis' `tcp-backlog` is 511.
 pub(super) const BACKLOG: i32 = 1024;
 
-/// Runtimes that connections are dealt out to, one after the other.
-#[derive(Debug)]
+/// Crews that connections are dealt out to, one after the other. When it is dropped, nobody will come any more.
 pub(super) struct Workers {
-    handles: Vec<Handle>,
+    crews: Vec<Arc<Roster>>,
     next: AtomicUsize,
 }
 
 impl Workers {
-    pub(super) fn new(handles: Vec<Handle>) -> Self {
-        Self { handles, next: AtomicUsize::new(0) }
+    /// A crew for each thread of these runtimes.
+    pub(super) fn new(engine: &Engine, runtimes: &[Handle]) -> Self {
+        let crew = |runtime: &&Handle| Roster::muster(engine.clone(), runtime);
+        let threads =
+            runtimes.iter().flat_map(|runtime| std::iter::repeat_n(runtime, runtime.metrics().num_workers()));
+        Self { crews: threads.map(|runtime| crew(&runtime)).collect(), next: AtomicUsize::new(0) }
     }
 
-    pub(super) fn next(&self) -> &Handle {
-        &self.handles[self.next.fetch_add(1, Relaxed) % self.handles.len()]
+    /// Has the next crew take a connection in.
+    pub(super) fn deal(&self, newcomer: impl FnOnce() -> Option<Box<dyn Member>> + Send + 'static) {
+        self.crews[self.next.fetch_add(1, Relaxed) % self.crews.len()].enter(newcomer);
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.crews.iter().for_each(|crew| crew.close());
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workers").field("crews", &self.crews.len()).finish_non_exhaustive()
     }
 }
 
@@ -121,10 +139,10 @@ pub(super) async fn accept_unix(
                     continue;
                 };
                 let (house, name) = (house.clone(), file.path().display().to_string());
-                workers.next().spawn(async move {
-                    if let Ok(stream) = UnixStream::from_std(stream) {
-                        serve(stream, seat, house, format!("{name}:0"), format!("{name}:0"), true).await;
-                    }
+                workers.deal(move || {
+                    let stream = UnixStream::from_std(stream).ok()?;
+                    let session = enter(&house, format!("{name}:0"), format!("{name}:0"), true);
+                    Some(Box::new(Connection::new(stream, house, session, seat)))
                 });
             }
             Err(error) if is_of_the_peer(&error) => tokio::task::yield_now().await,
@@ -174,16 +192,15 @@ fn deal_tcp(
     workers: &Workers,
 ) {
     let (house, peer) = (house.clone(), peer.to_string());
-    workers.next().spawn(async move {
-        let Ok(stream) = TcpStream::from_std(stream) else { return };
+    workers.deal(move || {
+        let stream = TcpStream::from_std(stream).ok()?;
         let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
         prepare(&stream, &house);
         let session = enter(&house, peer, local, false);
-        match tls {
-            None => Connection::new(stream, house, session).await,
-            Some(tls) => Connection::new(tls.seal(stream), house, session).await,
-        }
-        drop(seat);
+        Some(match tls {
+            None => Box::new(Connection::new(stream, house, session, seat)),
+            Some(tls) => Box::new(Connection::new(tls.seal(stream), house, session, seat)),
+        })
     });
 }
 
@@ -224,16 +241,6 @@ fn prepare<S: std::os::fd::AsFd>(stream: &S, house: &House) {
         let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(PROBES);
         let _ = socket.set_tcp_keepalive(&keepalive);
     }
-}
-
-/// Serves one connection until it ends, and its seat is free again.
-pub(super) async fn serve<S>(stream: S, seat: Seat, house: House, peer: String, local: String, is_unix: bool)
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let session = enter(&house, peer, local, is_unix);
-    Connection::new(stream, house, session).await;
-    drop(seat);
 }
 
 /// The session of a new connection. From here on the client is known: whoever moves the clock waits for it.

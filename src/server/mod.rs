@@ -5,6 +5,7 @@
 
 mod clock;
 mod connection;
+mod crew;
 mod descriptors;
 mod desk;
 mod handle;
@@ -208,8 +209,7 @@ impl Builder {
     /// # Errors
     /// [`StartError`]: a setting out of bounds, an address in use.
     pub async fn start(self) -> Result<Server, StartError> {
-        let workers = Workers::new(vec![Handle::current()]);
-        self.start_on(workers, None)
+        self.start_on(&[Handle::current()], None)
     }
 
     /// Starts the server on a thread of its own, for callers without a runtime.
@@ -247,7 +247,7 @@ impl Builder {
         let first = handles[0].clone();
         let entered = first.enter();
         let threads = handle::Threads::default();
-        let server = match self.start_on(Workers::new(handles), Some(threads.clone())) {
+        let server = match self.start_on(&handles, Some(threads.clone())) {
             Ok(server) => server,
             Err(error) => {
                 // Dropped where they are, they would wait for their tasks, which asynchronous callers must not.
@@ -267,7 +267,7 @@ impl Builder {
         Ok(server)
     }
 
-    fn start_on(self, workers: Workers, threads: Option<handle::Threads>) -> Result<Server, StartError> {
+    fn start_on(self, runtimes: &[Handle], threads: Option<handle::Threads>) -> Result<Server, StartError> {
         let settings = Settings::default();
         for (name, value) in &self.settings {
             settings.set(name, value)?;
@@ -301,7 +301,7 @@ impl Builder {
         let ring = Arc::clone(&bell);
         shared.on_stop(move || ring.notify_one());
         let house = House::new(Engine::new(Arc::new(shared)), clock, bell);
-        listeners.serve(house, workers, threads)
+        listeners.serve(house, runtimes, threads)
     }
 }
 
@@ -344,10 +344,10 @@ impl Listeners {
     fn serve(
         self,
         house: House,
-        workers: Workers,
+        runtimes: &[Handle],
         threads: Option<handle::Threads>,
     ) -> Result<Server, StartError> {
-        let workers = Arc::new(workers);
+        let workers = Arc::new(Workers::new(&house.engine, runtimes));
         let shared = house.engine.shared();
         let address = self.tcp.serve(&house, &workers, None, &shared.port)?;
         let mut sealed = None;

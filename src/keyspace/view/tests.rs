@@ -139,7 +139,7 @@ fn to_foresee_keys_waits_for_nobody_and_changes_nothing() {
     }
     let foresee = || {
         for database in [1, 0] {
-            keyspace.foresee(database, names.iter().rev().map(String::as_bytes));
+            keyspace.foresee(names.iter().rev().map(|name| (database, name.as_bytes())));
         }
     };
     // All shards are held by this very thread.

@@ -1,0 +1,423 @@
+//! The crew of a worker: the connections dealt out to it, seen to together.
+//!
+//! Owns    these connections, and who of them has been called: by its socket, its mailbox, its clock.
+//! Rule    all who are ready go through each stage together: first all are read from, then the requests of all are carried
+//!         out, then the replies of all are sent. So a client that waits for several connections is woken once, and not
+//!         by each; what a stage needs is in the processor's cache for the next connection; the memory where keys
+//!         lie is fetched for many at once; and one reading of the clock serves all.
+//! Rule    a panic ends the connection that caused it, and no other.
+//! Rule    the runtime has its turn after [`ROUND_MAX`] connections, whoever else is ready.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::task::{Context, Poll, Wake, Waker};
+
+use parking_lot::Mutex;
+use slab::Slab;
+use tokio::runtime::Handle;
+
+use super::desk::Desk;
+use crate::engine::{Batch, Engine};
+use crate::limits::REQUESTS_AHEAD_MAX;
+
+/// Connections of one round.
+const ROUND_MAX: usize = 64;
+
+/// One connection, stage by stage.
+pub(super) trait Member: Send {
+    /// Receives what has come.
+    ///
+    /// # Errors
+    /// When the connection is over.
+    fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<()>;
+
+    /// Where its requests are carried out, if that may be now.
+    fn desk(&self) -> Option<&Desk>;
+
+    /// The same, to have them carried out.
+    fn desk_mut(&mut self) -> Option<&mut Desk>;
+
+    /// Sends what there is to send. Ready when another round may find something to do, or with an error when the connection
+    /// is over; otherwise it will be called.
+    fn answer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+/// Makes a connection in the runtime of its worker; `None` when its stream cannot be had.
+type Newcomer = Box<dyn FnOnce() -> Option<Box<dyn Member>> + Send>;
+
+/// The crew of one worker, as the others see it.
+pub(super) struct Roster(Mutex<Calls>);
+
+#[derive(Default)]
+struct Calls {
+    newcomers: Vec<Newcomer>,
+    /// Who has been called, each once.
+    called: Vec<usize>,
+    crew: Option<Waker>,
+    /// Nobody will come any more.
+    is_closed: bool,
+}
+
+impl Roster {
+    /// A crew in that runtime, which ends with it, or once it is closed and everybody has gone.
+    pub(super) fn muster(engine: Engine, runtime: &Handle) -> Arc<Self> {
+        let roster = Arc::new(Self(Mutex::default()));
+        let crew = Crew::new(engine, Arc::clone(&roster));
+        // It bounds its turns itself: a task that has used up its turn is told that nothing has come.
+        runtime.spawn(tokio::task::unconstrained(crew));
+        roster
+    }
+
+    /// Takes a connection in.
+    pub(super) fn enter(&self, newcomer: impl FnOnce() -> Option<Box<dyn Member>> + Send + 'static) {
+        self.tell(|calls| calls.newcomers.push(Box::new(newcomer)));
+    }
+
+    /// Nobody will come any more.
+    pub(super) fn close(&self) {
+        self.tell(|calls| calls.is_closed = true);
+    }
+
+    /// The crew is woken by the first to call, wherever that is: the others are seen to in the same round.
+    fn tell(&self, say: impl FnOnce(&mut Calls)) {
+        let mut calls = self.0.lock();
+        say(&mut calls);
+        let crew = calls.crew.take();
+        drop(calls);
+        if let Some(crew) = crew {
+            crew.wake();
+        }
+    }
+}
+
+/// Calls one connection.
+struct Bell {
+    roster: Arc<Roster>,
+    seat: usize,
+    is_called: AtomicBool,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.is_called.swap(true, SeqCst) {
+            self.roster.tell(|calls| calls.called.push(self.seat));
+        }
+    }
+}
+
+/// A connection, and how it is called.
+struct Seated {
+    member: Box<dyn Member>,
+    bell: Arc<Bell>,
+    waker: Waker,
+}
+
+struct Crew {
+    engine: Engine,
+    roster: Arc<Roster>,
+    seats: Slab<Seated>,
+    /// Whose turn comes next.
+    called: VecDeque<usize>,
+    /// Whose turn it is.
+    round: Vec<usize>,
+}
+
+impl Crew {
+    fn new(engine: Engine, roster: Arc<Roster>) -> Self {
+        Self { engine, roster, seats: Slab::new(), called: VecDeque::new(), round: Vec::new() }
+    }
+
+    /// Takes note of all who have come and been called; true when nobody will come any more.
+    fn gather(&mut self, waker: &Waker) -> bool {
+        let mut calls = self.roster.0.lock();
+        self.called.extend(calls.called.drain(..));
+        let newcomers = std::mem::take(&mut calls.newcomers);
+        calls.crew = Some(waker.clone());
+        let is_closed = calls.is_closed;
+        drop(calls);
+        for newcomer in newcomers {
+            if let Some(Some(member)) = guarded(newcomer) {
+                self.seat(member);
+            }
+        }
+        is_closed
+    }
+
+    fn seat(&mut self, member: Box<dyn Member>) {
+        let seat = self.seats.vacant_entry();
+        let number = seat.key();
+        let bell = Bell { roster: Arc::clone(&self.roster), seat: number, is_called: AtomicBool::new(true) };
+        let bell = Arc::new(bell);
+        seat.insert(Seated { member, waker: Waker::from(Arc::clone(&bell)), bell });
+        self.called.push_back(number);
+    }
+
+    /// A connection comes again, in a later round.
+    fn call(&mut self, seat: usize) {
+        if self.seats.get(seat).is_some_and(|seated| !seated.bell.is_called.swap(true, SeqCst)) {
+            self.called.push_back(seat);
+        }
+    }
+
+    /// All stages, for those who have been called first.
+    fn round(&mut self) {
+        let mut round = std::mem::take(&mut self.round);
+        round.extend(self.called.drain(..self.called.len().min(ROUND_MAX)));
+        round.retain(|seat| {
+            let Some(Seated { member, bell, waker }) = self.seats.get_mut(*seat) else { return false };
+            bell.is_called.store(false, SeqCst);
+            let received = guarded(|| member.receive(&mut Context::from_waker(waker)));
+            self.keep(*seat, received.is_some_and(|received| received.is_ok()))
+        });
+        self.carry_out(&round);
+        for seat in round.drain(..) {
+            let Some(Seated { member, waker, .. }) = self.seats.get_mut(seat) else { continue };
+            let answered = guarded(|| member.answer(&mut Context::from_waker(waker)));
+            if self.keep(seat, matches!(answered, Some(Poll::Pending | Poll::Ready(Ok(())))))
+                && matches!(answered, Some(Poll::Ready(_)))
+            {
+                self.call(seat);
+            }
+        }
+        self.round = round;
+    }
+
+    /// Has the requests of a round carried out, so many at a time as memory is fetched for at once.
+    fn carry_out(&mut self, round: &[usize]) {
+        let mut batch = self.engine.batch();
+        let (mut from, mut ahead) = (0, 0);
+        for (to, seat) in round.iter().enumerate() {
+            let desk = self.seats.get_mut(*seat).and_then(|seated| seated.member.desk_mut());
+            let known = desk.map_or(Some(0), |desk| guarded(|| desk.look_ahead()));
+            self.keep(*seat, known.is_some());
+            if ahead + known.unwrap_or(0) > REQUESTS_AHEAD_MAX {
+                self.carry_out_some(&round[from..to], &mut batch);
+                (from, ahead) = (to, 0);
+            }
+            ahead += known.unwrap_or(0);
+        }
+        self.carry_out_some(&round[from..], &mut batch);
+        self.engine.settle_batch(batch);
+    }
+
+    fn carry_out_some(&mut self, some: &[usize], batch: &mut Batch) {
+        let desks = some.iter().filter_map(|seat| self.seats.get(*seat)?.member.desk());
+        guarded(|| self.engine.foresee(desks.flat_map(Desk::ahead)));
+        for seat in some {
+            let desk = self.seats.get_mut(*seat).and_then(|seated| seated.member.desk_mut());
+            let carried_out = desk.map_or(Some(()), |desk| guarded(|| desk.carry_out(batch)));
+            self.keep(*seat, carried_out.is_some());
+        }
+    }
+
+    /// Whether a connection stays; if not, it is gone.
+    fn keep(&mut self, seat: usize, stays: bool) -> bool {
+        if !stays {
+            let seated = self.seats.try_remove(seat);
+            guarded(|| drop(seated));
+        }
+        stays
+    }
+}
+
+impl Future for Crew {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let is_closed = this.gather(cx.waker());
+        if !this.called.is_empty() {
+            this.round();
+        }
+        if !this.called.is_empty() {
+            // Once the runtime has looked who else is ready.
+            return pin!(tokio::task::yield_now()).poll(cx);
+        }
+        if is_closed && this.seats.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+/// What it returns; `None` when it panics, which the panic hook has told.
+fn guarded<R>(act: impl FnOnce() -> R) -> Option<R> {
+    catch_unwind(AssertUnwindSafe(act)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::server::Builder;
+
+    /// What members have done, and how often the crew has been woken.
+    #[derive(Default)]
+    struct Log {
+        lines: Mutex<Vec<String>>,
+        wakers: Mutex<Vec<Waker>>,
+        wakes: AtomicUsize,
+    }
+
+    impl Wake for Log {
+        fn wake(self: Arc<Self>) {
+            self.wakes.fetch_add(1, SeqCst);
+        }
+    }
+
+    impl Log {
+        fn say(&self, line: String) {
+            self.lines.lock().push(line);
+        }
+
+        fn take(&self) -> String {
+            std::mem::take(&mut *self.lines.lock()).join(", ")
+        }
+    }
+
+    /// A member without a desk, which does something at each stage.
+    struct Dummy {
+        name: usize,
+        log: Arc<Log>,
+        receive: fn() -> io::Result<()>,
+        answer: fn() -> Poll<io::Result<()>>,
+    }
+
+    impl Member for Dummy {
+        fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+            self.log.say(format!("{} receives", self.name));
+            self.log.wakers.lock().push(cx.waker().clone());
+            (self.receive)()
+        }
+
+        fn desk(&self) -> Option<&Desk> {
+            None
+        }
+
+        fn desk_mut(&mut self) -> Option<&mut Desk> {
+            None
+        }
+
+        fn answer(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.log.say(format!("{} answers", self.name));
+            (self.answer)()
+        }
+    }
+
+    impl Drop for Dummy {
+        fn drop(&mut self) {
+            self.log.say(format!("{} is gone", self.name));
+        }
+    }
+
+    /// A crew that nobody but the test polls.
+    struct World {
+        crew: Crew,
+        log: Arc<Log>,
+        waker: Waker,
+    }
+
+    impl World {
+        async fn new() -> Self {
+            let engine = Builder::default().start().await.unwrap().house().engine.clone();
+            let log = Arc::new(Log::default());
+            let waker = Waker::from(Arc::clone(&log));
+            Self { crew: Crew::new(engine, Arc::new(Roster(Mutex::default()))), log, waker }
+        }
+
+        fn enter(&self, name: usize, receive: fn() -> io::Result<()>, answer: fn() -> Poll<io::Result<()>>) {
+            let log = Arc::clone(&self.log);
+            self.crew.roster.enter(move || Some(Box::new(Dummy { name, log, receive, answer })));
+        }
+
+        fn poll(&mut self) -> (bool, String) {
+            let over = Pin::new(&mut self.crew).poll(&mut Context::from_waker(&self.waker)).is_ready();
+            (over, self.log.take())
+        }
+    }
+
+    fn well() -> io::Result<()> {
+        Ok(())
+    }
+
+    fn pending() -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+
+    #[tokio::test]
+    async fn all_who_are_ready_go_through_each_stage_together() {
+        let mut world = World::new().await;
+        world.enter(0, well, pending);
+        world.enter(1, well, pending);
+        assert_eq!(world.poll(), (false, "0 receives, 1 receives, 0 answers, 1 answers".to_owned()));
+        assert_eq!(world.poll(), (false, String::new()), "nobody has been called");
+        let wakers = std::mem::take(&mut *world.log.wakers.lock());
+        for waker in [&wakers[1], &wakers[1], &wakers[0], &wakers[1]] {
+            waker.wake_by_ref();
+        }
+        assert_eq!(world.log.wakes.load(SeqCst), 1, "the first call wakes, for all");
+        assert_eq!(world.poll(), (false, "1 receives, 0 receives, 1 answers, 0 answers".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn whoever_is_over_or_panics_goes_alone() {
+        let over = || Err(io::ErrorKind::UnexpectedEof.into());
+        let mut world = World::new().await;
+        world.enter(0, || panic!("on purpose"), pending);
+        world.enter(1, well, || panic!("on purpose"));
+        world.enter(2, over, pending);
+        world.enter(3, well, || Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())));
+        world.enter(4, well, pending);
+        world.crew.roster.enter(|| panic!("on purpose"));
+        world.crew.roster.enter(|| None);
+        let (_, said) = world.poll();
+        for name in 0..4 {
+            assert!(said.contains(&format!("{name} is gone")), "{said}");
+        }
+        assert!(said.ends_with("4 answers"), "{said}");
+        // A call for somebody who is gone is for nobody, or for whoever has the seat now.
+        world.enter(5, well, pending);
+        for waker in world.log.wakers.lock().drain(..) {
+            waker.wake();
+        }
+        let (_, said) = world.poll();
+        assert!(said.contains("4 answers") && said.contains("5 answers") && !said.contains("gone"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn whoever_never_pauses_leaves_the_runtime_its_turn() {
+        let mut world = World::new().await;
+        world.enter(0, well, || Poll::Ready(Ok(())));
+        for round in 1..4 {
+            assert_eq!(world.poll(), (false, "0 receives, 0 answers".to_owned()));
+            assert_eq!(world.log.wakes.load(SeqCst), round - 1, "not before the runtime has looked around");
+            tokio::task::yield_now().await;
+            assert_eq!(world.log.wakes.load(SeqCst), round, "and then it is");
+        }
+        for name in 1..=2 * ROUND_MAX {
+            world.enter(name, well, pending);
+        }
+        for _ in 0..2 {
+            assert_eq!(world.poll().1.matches("answers").count(), ROUND_MAX);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_crew_ends_when_nobody_will_come_and_all_have_gone() {
+        let mut world = World::new().await;
+        world.enter(0, well, pending);
+        assert!(!world.poll().0);
+        world.crew.roster.close();
+        assert!(!world.poll().0, "somebody is there");
+        world.log.wakers.lock().pop().unwrap().wake();
+        world.crew.seats.remove(0);
+        assert!(world.poll().0);
+    }
+}
