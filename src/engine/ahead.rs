@@ -11,8 +11,8 @@ impl Engine {
     /// Has the memory fetched where the first keys of these requests are, each about to be carried out by its session.
     pub fn foresee<'r>(&self, requests: impl Iterator<Item = (&'r Session, Request<'r>)>) {
         let table = table();
-        let mut last = u16::MAX;
         let keys = requests.filter_map(|(session, request)| {
+            let mut last = session.last_row;
             let key = table.find_from(&mut last, request.get(0)?)?.first_key(request)?;
             Some((session.database, key))
         });

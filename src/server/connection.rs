@@ -9,7 +9,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -56,9 +56,7 @@ struct Line<S> {
     house: House,
     client: Arc<Client>,
     sleep: Option<(LockTime, Pin<Box<Sleep>>)>,
-    /// Its client's mailbox calls it.
-    is_watching: bool,
-    /// More may have come than this round has received: nobody is called for that.
+    /// More may have come than has been received: nobody is called for that.
     may_have_more: bool,
     /// The step of a manual clock that this round belongs to.
     turn: u64,
@@ -71,8 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             house: house.clone(),
             client: Arc::clone(&session.client),
             sleep: None,
-            is_watching: false,
-            may_have_more: false,
+            may_have_more: true,
             turn: 0,
         };
         Self { line, place: Place::Here(Box::new(Desk::new(house, session))), permit: None, _seat: seat }
@@ -96,8 +93,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
-    fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        self.line.begin(cx);
+    fn watch(&mut self, waker: &Waker) {
+        self.line.client.watch(waker);
+    }
+
+    fn receive(&mut self, is_new: bool, cx: &mut Context<'_>) -> io::Result<()> {
+        self.line.turn = self.line.house.turn();
+        self.line.may_have_more |= is_new;
         if let Place::Away(away) = &mut self.place
             && let Poll::Ready(desk) = Pin::new(away).poll(cx)
         {
@@ -142,31 +144,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
-    /// A round begins.
-    fn begin(&mut self, cx: &mut Context<'_>) {
-        self.turn = self.house.turn();
-        if !self.is_watching {
-            self.client.watch(cx.waker());
-            self.is_watching = true;
-        }
-    }
-
     /// Receives what has come, unless there is enough to do.
     fn receive(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> io::Result<()> {
         if self.client.is_closing() {
             desk.state = State::Closing;
         }
-        self.may_have_more = true;
         for read in 0..READS_PER_ROUND {
-            if !wants_input(desk) {
+            if !self.may_have_more || !wants_input(desk) {
                 break;
             }
             match self.receive_some(desk, cx) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Pending => {
-                    self.may_have_more = false;
-                    break;
-                }
+                Poll::Pending => self.may_have_more = false,
                 // What came before the end is carried out before it.
                 Poll::Ready(Err(_)) if read > 0 => break,
                 Poll::Ready(over) => return over,
@@ -341,8 +330,6 @@ fn forget_written(desk: &mut Desk) {
 
 #[cfg(test)]
 mod tests {
-    use std::task::Waker;
-
     use tokio::io::ReadBuf;
 
     use super::*;
@@ -399,7 +386,7 @@ mod tests {
         let mut connection = Connection::new(peer, house.clone(), session, house.seat().unwrap());
         let cx = &mut Context::from_waker(Waker::noop());
         let mut round = || {
-            if connection.receive(cx).is_err() {
+            if connection.receive(false, cx).is_err() {
                 return Poll::Ready(false);
             }
             let mut batch = house.engine.batch();

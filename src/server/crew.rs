@@ -14,7 +14,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
@@ -30,11 +30,14 @@ const ROUND_MAX: usize = 64;
 
 /// One connection, stage by stage.
 pub(super) trait Member: Send {
-    /// Receives what has come.
+    /// It has its place: this is how its mailbox calls it.
+    fn watch(&mut self, waker: &Waker);
+
+    /// Receives what has come, which `is_new` if it has been called by anything but its mailbox.
     ///
     /// # Errors
     /// When the connection is over.
-    fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<()>;
+    fn receive(&mut self, is_new: bool, cx: &mut Context<'_>) -> io::Result<()>;
 
     /// Where its requests are carried out, if that may be now.
     fn desk(&self) -> Option<&Desk>;
@@ -95,22 +98,47 @@ impl Roster {
     }
 }
 
-/// Calls one connection.
+/// Calls one connection, for its stream, its thread or its clock.
 struct Bell {
     roster: Arc<Roster>,
     seat: usize,
-    is_called: AtomicBool,
+    /// [`CALLED`], and [`NEWS`] if not by the mailbox alone.
+    state: AtomicU8,
+}
+
+/// Its turn will come.
+const CALLED: u8 = 1;
+/// Something may have come through its stream, which will not say so again.
+const NEWS: u8 = 2;
+
+impl Bell {
+    fn ring(&self, state: u8) {
+        if self.state.fetch_or(state, SeqCst) & CALLED == 0 {
+            self.roster.tell(|calls| calls.called.push(self.seat));
+        }
+    }
 }
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
+        self.ring(CALLED | NEWS);
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.is_called.swap(true, SeqCst) {
-            self.roster.tell(|calls| calls.called.push(self.seat));
-        }
+        self.ring(CALLED | NEWS);
+    }
+}
+
+/// Calls one connection for its mailbox: of a hundred who listen to a channel nobody is read from for that.
+struct MailBell(Arc<Bell>);
+
+impl Wake for MailBell {
+    fn wake(self: Arc<Self>) {
+        self.0.ring(CALLED);
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.ring(CALLED);
     }
 }
 
@@ -152,18 +180,21 @@ impl Crew {
         is_closed
     }
 
-    fn seat(&mut self, member: Box<dyn Member>) {
+    fn seat(&mut self, mut member: Box<dyn Member>) {
         let seat = self.seats.vacant_entry();
         let number = seat.key();
-        let bell = Bell { roster: Arc::clone(&self.roster), seat: number, is_called: AtomicBool::new(true) };
+        let bell =
+            Bell { roster: Arc::clone(&self.roster), seat: number, state: AtomicU8::new(CALLED | NEWS) };
         let bell = Arc::new(bell);
+        member.watch(&Waker::from(Arc::new(MailBell(Arc::clone(&bell)))));
         seat.insert(Seated { member, waker: Waker::from(Arc::clone(&bell)), bell });
         self.called.push_back(number);
     }
 
     /// A connection comes again, in a later round.
     fn call(&mut self, seat: usize) {
-        if self.seats.get(seat).is_some_and(|seated| !seated.bell.is_called.swap(true, SeqCst)) {
+        if self.seats.get(seat).is_some_and(|seated| seated.bell.state.fetch_or(CALLED, SeqCst) & CALLED == 0)
+        {
             self.called.push_back(seat);
         }
     }
@@ -174,8 +205,8 @@ impl Crew {
         round.extend(self.called.drain(..self.called.len().min(ROUND_MAX)));
         round.retain(|seat| {
             let Some(Seated { member, bell, waker }) = self.seats.get_mut(*seat) else { return false };
-            bell.is_called.store(false, SeqCst);
-            let received = guarded(|| member.receive(&mut Context::from_waker(waker)));
+            let is_new = bell.state.swap(0, SeqCst) & NEWS != 0;
+            let received = guarded(|| member.receive(is_new, &mut Context::from_waker(waker)));
             self.keep(*seat, received.is_some_and(|received| received.is_ok()))
         });
         self.carry_out(&round);
@@ -263,6 +294,7 @@ mod tests {
     struct Log {
         lines: Mutex<Vec<String>>,
         wakers: Mutex<Vec<Waker>>,
+        mail: Mutex<Vec<Waker>>,
         wakes: AtomicUsize,
     }
 
@@ -291,8 +323,12 @@ mod tests {
     }
 
     impl Member for Dummy {
-        fn receive(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-            self.log.say(format!("{} receives", self.name));
+        fn watch(&mut self, waker: &Waker) {
+            self.log.mail.lock().push(waker.clone());
+        }
+
+        fn receive(&mut self, is_new: bool, cx: &mut Context<'_>) -> io::Result<()> {
+            self.log.say(format!("{} {}", self.name, if is_new { "receives" } else { "is called" }));
             self.log.wakers.lock().push(cx.waker().clone());
             (self.receive)()
         }
@@ -367,6 +403,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn mail_is_not_news() {
+        let mut world = World::new().await;
+        world.enter(0, well, pending);
+        world.poll();
+        let (news, mail) = (world.log.wakers.lock().remove(0), world.log.mail.lock().remove(0));
+        for (bells, said) in [
+            (&[&mail][..], "0 is called, 0 answers"),
+            (&[&mail, &mail], "0 is called, 0 answers"),
+            (&[&news], "0 receives, 0 answers"),
+            (&[&mail, &news], "0 receives, 0 answers"),
+            (&[&news, &mail], "0 receives, 0 answers"),
+        ] {
+            bells.iter().for_each(|bell| bell.wake_by_ref());
+            assert_eq!(world.poll().1, said);
+        }
+    }
+
+    #[tokio::test]
     async fn whoever_is_over_or_panics_goes_alone() {
         let over = || Err(io::ErrorKind::UnexpectedEof.into());
         let mut world = World::new().await;
@@ -396,7 +450,8 @@ mod tests {
         let mut world = World::new().await;
         world.enter(0, well, || Poll::Ready(Ok(())));
         for round in 1..4 {
-            assert_eq!(world.poll(), (false, "0 receives, 0 answers".to_owned()));
+            let said = world.poll().1;
+            assert!(said.ends_with("0 answers"), "{said}");
             assert_eq!(world.log.wakes.load(SeqCst), round - 1, "not before the runtime has looked around");
             tokio::task::yield_now().await;
             assert_eq!(world.log.wakes.load(SeqCst), round, "and then it is");
