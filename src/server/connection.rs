@@ -97,7 +97,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
         self.line.client.watch(waker);
     }
 
-    fn receive(&mut self, is_new: bool, cx: &mut Context<'_>) -> io::Result<()> {
+    fn receive(&mut self, is_new: bool, cx: &mut Context<'_>) -> io::Result<usize> {
         self.line.turn = self.line.house.turn();
         self.line.may_have_more |= is_new;
         if let Place::Away(away) = &mut self.place
@@ -106,8 +106,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
             self.place = desk.map_or(Place::Lost, Place::Here);
         }
         match &mut self.place {
-            Place::Here(desk) => self.line.receive(desk, cx),
-            Place::Away(_) => Ok(()),
+            Place::Here(desk) => {
+                self.line.receive(desk, cx)?;
+                Ok(if is_full(desk) { 0 } else { desk.look_ahead() })
+            }
+            Place::Away(_) => Ok(0),
             Place::Lost => Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }
@@ -273,7 +276,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         if desk.state == State::Closing && !is_blocked {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        if !desk.is_trusted() && unread > UNAUTHENTICATED_REPLY_BYTES_MAX {
+        if unread > UNAUTHENTICATED_REPLY_BYTES_MAX && !desk.is_trusted() {
             return Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()));
         }
         if ((desk.has_more || was_full) && !is_full)

@@ -33,11 +33,12 @@ pub(super) trait Member: Send {
     /// It has its place: this is how its mailbox calls it.
     fn watch(&mut self, waker: &Waker);
 
-    /// Receives what has come, which `is_new` if it has been called by anything but its mailbox.
+    /// Receives what has come, which `is_new` if it has been called by anything but its mailbox; how many requests are known
+    /// then, as far as it has looked.
     ///
     /// # Errors
     /// When the connection is over.
-    fn receive(&mut self, is_new: bool, cx: &mut Context<'_>) -> io::Result<()>;
+    fn receive(&mut self, is_new: bool, cx: &mut Context<'_>) -> io::Result<usize>;
 
     /// Where its requests are carried out, if that may be now.
     fn desk(&self) -> Option<&Desk>;
@@ -155,8 +156,8 @@ struct Crew {
     seats: Slab<Seated>,
     /// Whose turn comes next.
     called: VecDeque<usize>,
-    /// Whose turn it is.
-    round: Vec<usize>,
+    /// Whose turn it is, and how many requests are known of each.
+    round: Vec<(usize, usize)>,
 }
 
 impl Crew {
@@ -202,20 +203,14 @@ impl Crew {
     /// All stages, for those who have been called first.
     fn round(&mut self) {
         let mut round = std::mem::take(&mut self.round);
-        round.extend(self.called.drain(..self.called.len().min(ROUND_MAX)));
-        round.retain(|seat| {
-            let Some(Seated { member, bell, waker }) = self.seats.get_mut(*seat) else { return false };
-            let is_new = bell.state.swap(0, SeqCst) & NEWS != 0;
-            let received = guarded(|| member.receive(is_new, &mut Context::from_waker(waker)));
-            self.keep(*seat, received.is_some_and(|received| received.is_ok()))
-        });
+        for seat in self.called.drain(..self.called.len().min(ROUND_MAX)) {
+            if let Some(known) = receive(&mut self.seats, seat) {
+                round.push((seat, known));
+            }
+        }
         self.carry_out(&round);
-        for seat in round.drain(..) {
-            let Some(Seated { member, waker, .. }) = self.seats.get_mut(seat) else { continue };
-            let answered = guarded(|| member.answer(&mut Context::from_waker(waker)));
-            if self.keep(seat, matches!(answered, Some(Poll::Pending | Poll::Ready(Ok(())))))
-                && matches!(answered, Some(Poll::Ready(_)))
-            {
+        for (seat, _) in round.drain(..) {
+            if answer(&mut self.seats, seat) {
                 self.call(seat);
             }
         }
@@ -223,41 +218,64 @@ impl Crew {
     }
 
     /// Has the requests of a round carried out, so many at a time as memory is fetched for at once.
-    fn carry_out(&mut self, round: &[usize]) {
+    fn carry_out(&mut self, round: &[(usize, usize)]) {
         let mut batch = self.engine.batch();
         let (mut from, mut ahead) = (0, 0);
-        for (to, seat) in round.iter().enumerate() {
-            let desk = self.seats.get_mut(*seat).and_then(|seated| seated.member.desk_mut());
-            let known = desk.map_or(Some(0), |desk| guarded(|| desk.look_ahead()));
-            self.keep(*seat, known.is_some());
-            if ahead + known.unwrap_or(0) > REQUESTS_AHEAD_MAX {
+        for (to, (_, known)) in round.iter().enumerate() {
+            if ahead + known > REQUESTS_AHEAD_MAX {
                 self.carry_out_some(&round[from..to], &mut batch);
                 (from, ahead) = (to, 0);
             }
-            ahead += known.unwrap_or(0);
+            ahead += known;
         }
         self.carry_out_some(&round[from..], &mut batch);
         self.engine.settle_batch(batch);
     }
 
-    fn carry_out_some(&mut self, some: &[usize], batch: &mut Batch) {
-        let desks = some.iter().filter_map(|seat| self.seats.get(*seat)?.member.desk());
+    fn carry_out_some(&mut self, some: &[(usize, usize)], batch: &mut Batch) {
+        let desks = some.iter().filter_map(|(seat, _)| self.seats.get(*seat)?.member.desk());
         guarded(|| self.engine.foresee(desks.flat_map(Desk::ahead)));
-        for seat in some {
-            let desk = self.seats.get_mut(*seat).and_then(|seated| seated.member.desk_mut());
-            let carried_out = desk.map_or(Some(()), |desk| guarded(|| desk.carry_out(batch)));
-            self.keep(*seat, carried_out.is_some());
+        for (seat, _) in some {
+            let Some(desk) = self.seats.get_mut(*seat).and_then(|seated| seated.member.desk_mut()) else {
+                continue;
+            };
+            if guarded(|| desk.carry_out(batch)).is_none() {
+                remove(&mut self.seats, *seat);
+            }
         }
     }
+}
 
-    /// Whether a connection stays; if not, it is gone.
-    fn keep(&mut self, seat: usize, stays: bool) -> bool {
-        if !stays {
-            let seated = self.seats.try_remove(seat);
-            guarded(|| drop(seated));
-        }
-        stays
+/// The first stage of one connection: how many requests are known, if it is still there.
+fn receive(seats: &mut Slab<Seated>, seat: usize) -> Option<usize> {
+    let Seated { member, bell, waker } = seats.get_mut(seat)?;
+    let is_new = bell.state.swap(0, SeqCst) & NEWS != 0;
+    let received = guarded(|| member.receive(is_new, &mut Context::from_waker(waker)));
+    let known = received.and_then(Result::ok);
+    if known.is_none() {
+        remove(seats, seat);
     }
+    known
+}
+
+/// The last stage of one connection; true when it is to come again.
+fn answer(seats: &mut Slab<Seated>, seat: usize) -> bool {
+    let Some(Seated { member, waker, .. }) = seats.get_mut(seat) else { return false };
+    match guarded(|| member.answer(&mut Context::from_waker(waker))) {
+        Some(Poll::Pending) => false,
+        Some(Poll::Ready(Ok(()))) => true,
+        None | Some(Poll::Ready(Err(_))) => {
+            remove(seats, seat);
+            false
+        }
+    }
+}
+
+/// A connection is over.
+#[cold]
+fn remove(seats: &mut Slab<Seated>, seat: usize) {
+    let seated = seats.try_remove(seat);
+    guarded(|| drop(seated));
 }
 
 impl Future for Crew {
@@ -318,7 +336,7 @@ mod tests {
     struct Dummy {
         name: usize,
         log: Arc<Log>,
-        receive: fn() -> io::Result<()>,
+        receive: fn() -> io::Result<usize>,
         answer: fn() -> Poll<io::Result<()>>,
     }
 
@@ -327,7 +345,7 @@ mod tests {
             self.log.mail.lock().push(waker.clone());
         }
 
-        fn receive(&mut self, is_new: bool, cx: &mut Context<'_>) -> io::Result<()> {
+        fn receive(&mut self, is_new: bool, cx: &mut Context<'_>) -> io::Result<usize> {
             self.log.say(format!("{} {}", self.name, if is_new { "receives" } else { "is called" }));
             self.log.wakers.lock().push(cx.waker().clone());
             (self.receive)()
@@ -368,7 +386,12 @@ mod tests {
             Self { crew: Crew::new(engine, Arc::new(Roster(Mutex::default()))), log, waker }
         }
 
-        fn enter(&self, name: usize, receive: fn() -> io::Result<()>, answer: fn() -> Poll<io::Result<()>>) {
+        fn enter(
+            &self,
+            name: usize,
+            receive: fn() -> io::Result<usize>,
+            answer: fn() -> Poll<io::Result<()>>,
+        ) {
             let log = Arc::clone(&self.log);
             self.crew.roster.enter(move || Some(Box::new(Dummy { name, log, receive, answer })));
         }
@@ -379,8 +402,8 @@ mod tests {
         }
     }
 
-    fn well() -> io::Result<()> {
-        Ok(())
+    fn well() -> io::Result<usize> {
+        Ok(0)
     }
 
     fn pending() -> Poll<io::Result<()>> {
