@@ -8,14 +8,22 @@ use crate::resp::Request;
 use crate::state::session::Session;
 
 impl Engine {
-    /// Has the memory fetched where the first keys of these requests are, each about to be carried out by its session.
-    pub fn foresee<'r>(&self, requests: impl Iterator<Item = (&'r Session, Request<'r>)>) {
+    /// Has the memory fetched where the first keys of these requests are, which each of these sessions is about to carry out.
+    pub fn foresee<'r, R>(&self, sessions: impl Iterator<Item = (&'r Session, R)>)
+    where
+        R: Iterator<Item = Request<'r>>,
+    {
+        let Some(mut ahead) = self.shared.keyspace.ahead() else { return };
         let table = table();
-        let keys = requests.filter_map(|(session, request)| {
+        for (session, requests) in sessions {
             let mut last = session.last_row;
-            let key = table.find_from(&mut last, request.get(0)?)?.first_key(request)?;
-            Some((session.database, key))
-        });
-        self.shared.keyspace.foresee(keys);
+            for request in requests {
+                let command = request.get(0).and_then(|name| table.find_from(&mut last, name));
+                if let Some(key) = command.and_then(|command| command.first_key(request)) {
+                    ahead.look(session.database, key);
+                }
+            }
+        }
+        ahead.fetch();
     }
 }

@@ -39,22 +39,37 @@ impl Hint {
     }
 }
 
+/// Keys that will be looked for.
+#[derive(Debug)]
+pub struct Ahead<'k> {
+    keyspace: &'k Keyspace,
+    /// The database and the hash of each.
+    places: SmallVec<[(u16, u64); REQUESTS_AHEAD_MAX]>,
+}
+
 impl Keyspace {
-    /// Has the memory fetched where the first [`REQUESTS_AHEAD_MAX`] of these keys are found, each in its database, unless
-    /// so few keys are stored that it is near anyway.
-    pub fn foresee<'r>(&self, keys: impl Iterator<Item = (u16, &'r [u8])>) {
+    /// For whoever knows keys that will be looked for; `None` where so few are stored that all memory is near anyway.
+    #[inline]
+    pub fn ahead(&self) -> Option<Ahead<'_>> {
         // Keys are spread evenly: one shard is as good as another.
-        if self.cells[0].hint.homes.load(Relaxed) * self.cells.len() < HOMES_NEAR {
-            return;
-        }
-        let mut places = SmallVec::<[(u16, u64); REQUESTS_AHEAD_MAX]>::new();
-        keys.take(REQUESTS_AHEAD_MAX).for_each(|(database, key)| {
-            let hash = self.hash(key);
-            self.cells[self.shard_of(hash)].hint.fetch(hash);
-            places.push((database, hash));
-        });
-        for (database, hash) in &places {
-            if let Some(held) = self.cells[self.shard_of(*hash)].held.try_lock() {
+        let homes = self.cells[0].hint.homes.load(Relaxed) * self.cells.len();
+        (homes >= HOMES_NEAR).then(|| Ahead { keyspace: self, places: SmallVec::new() })
+    }
+}
+
+impl Ahead<'_> {
+    /// Has the words fetched among which a key of a database will be looked for.
+    #[inline]
+    pub fn look(&mut self, database: u16, key: &[u8]) {
+        let hash = self.keyspace.hash(key);
+        self.keyspace.cells[self.keyspace.shard_of(hash)].hint.fetch(hash);
+        self.places.push((database, hash));
+    }
+
+    /// Has the entries fetched of all these keys, whose words have come meanwhile.
+    pub fn fetch(&self) {
+        for (database, hash) in &self.places {
+            if let Some(held) = self.keyspace.cells[self.keyspace.shard_of(*hash)].held.try_lock() {
                 held.shard.fetch(*database, *hash);
             }
         }
@@ -77,6 +92,6 @@ pub(super) fn fetch(address: usize) {
 
 /// Bytes of memory that are fetched together.
 pub(super) const LINE_BYTES: usize = 64;
-/// Homes of all shards' tables. As long as there are fewer, they and their entries, some six megabytes, are in a cache that
-/// is fast enough.
+/// Homes of all shards' tables. As long as there are fewer, they and their entries, some four hundred kilobytes, are in a
+/// cache that is fast enough.
 const HOMES_NEAR: usize = 1 << 12;

@@ -65,6 +65,7 @@ use memory::{Largest, Memory};
 use observers::Observers;
 use parked::Parked;
 
+pub use ahead::Ahead;
 pub use changes::Changes;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};

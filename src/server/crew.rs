@@ -234,7 +234,7 @@ impl Crew {
 
     fn carry_out_some(&mut self, some: &[(usize, usize)], batch: &mut Batch) {
         let desks = some.iter().filter_map(|(seat, _)| self.seats.get(*seat)?.member.desk());
-        guarded(|| self.engine.foresee(desks.flat_map(Desk::ahead)));
+        guarded(|| self.engine.foresee(desks.map(Desk::ahead)));
         for (seat, _) in some {
             let Some(desk) = self.seats.get_mut(*seat).and_then(|seated| seated.member.desk_mut()) else {
                 continue;

@@ -106,8 +106,8 @@ impl Desk {
     }
 
     /// The requests that are known and will be carried out next.
-    pub(super) fn ahead(&self) -> impl Iterator<Item = (&Session, Request<'_>)> {
-        self.decoder.ahead(&self.input).map(|request| (&self.session, request))
+    pub(super) fn ahead(&self) -> (&Session, impl Iterator<Item = Request<'_>>) {
+        (&self.session, self.decoder.ahead(&self.input))
     }
 
     /// Carries out the requests in the input, as far as they are whole and may run now.
@@ -147,7 +147,7 @@ impl Desk {
                 break;
             }
             if trust.authenticated && self.decoder.look_ahead(buffer, trust) > 1 {
-                engine.foresee(self.decoder.ahead(buffer).map(|request| (&self.session, request)));
+                engine.foresee(std::iter::once((&self.session, self.decoder.ahead(buffer))));
             }
             match self.decoder.next(buffer, trust) {
                 Ok(Some(bytes)) => {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::clock::LockTime;
 use crate::keyspace::Layout;
+use crate::state::audience::Audience;
 
 fn keyspace(shards: usize) -> Keyspace {
     Keyspace::new(Layout { shards, databases: 2, seed: 7, journal: None }, || {})
@@ -135,11 +136,16 @@ fn to_foresee_keys_waits_for_nobody_and_changes_nothing() {
     let keyspace = keyspace(2);
     let names: Vec<String> = (0..70_000).map(|n| format!("key {n}")).collect();
     for name in &names {
-        put(&keyspace, 1, name, Lease::Until(at(0).deadline_in(10)));
+        let mut view = View::lock(&keyspace, Reach::One(name.as_bytes()), 1, at(0), Events::default());
+        view.entry(name.as_bytes()).put(b"v", Lease::Until(at(0).deadline_in(10)));
+        view.finish(&Audience::default());
     }
+    assert!(keyspace.ahead().is_some(), "so many keys are not near");
     let foresee = || {
         for database in [1, 0] {
-            keyspace.foresee(names.iter().rev().map(|name| (database, name.as_bytes())));
+            let Some(mut ahead) = keyspace.ahead() else { return };
+            names.iter().rev().for_each(|name| ahead.look(database, name.as_bytes()));
+            ahead.fetch();
         }
     };
     // All shards are held by this very thread.
@@ -151,9 +157,11 @@ fn to_foresee_keys_waits_for_nobody_and_changes_nothing() {
     assert_eq!(keyspace.counts(), Counts { bytes: keyspace.counts().bytes, ..Counts::default() });
     // The tables have moved, or are gone.
     let mut view = View::lock(&keyspace, Reach::All, 1, at(5), Events::default());
+    let mut ahead = keyspace.ahead().unwrap();
     view.clear(1);
-    foresee();
+    names.iter().for_each(|name| ahead.look(1, name.as_bytes()));
     drop(view);
+    ahead.fetch();
     foresee();
     assert_eq!(keyspace.size(1), (0, 0));
 }
