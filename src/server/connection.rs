@@ -149,12 +149,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     /// Receives what has come, unless there is enough to do.
     fn receive(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> io::Result<()> {
-        if self.client.is_closing() {
-            desk.state = State::Closing;
-        }
         for read in 0..READS_PER_ROUND {
             if !self.may_have_more || !wants_input(desk) {
                 break;
+            }
+            if read == 0 || desk.input.len() == desk.input.capacity() {
+                make_room(desk);
             }
             match self.receive_some(desk, cx) {
                 Poll::Ready(Ok(())) => {}
@@ -169,9 +169,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
 
     /// Receives into the input.
     fn receive_some(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let wanted = desk.decoder.wanted(&desk.input);
-        // What a bulk string still needs, but never much more than it has already sent: a claim costs nothing.
-        desk.input.reserve(desk.read_bytes.max(wanted.min(desk.input.len())));
         let received = ready!(pin!(self.stream.read_buf(&mut desk.input)).poll(cx))?;
         if received == 0 {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
@@ -308,6 +305,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             desk.rest();
         }
     }
+}
+
+/// Room for what comes next: what a bulk string still needs, but never much more than its sender has already sent, whom a
+/// claim costs nothing.
+fn make_room(desk: &mut Desk) {
+    let wanted = desk.decoder.wanted(&desk.input);
+    desk.input.reserve(desk.read_bytes.max(wanted.min(desk.input.len())));
 }
 
 /// Whether so much lies unread that nothing more is to be done for the peer.

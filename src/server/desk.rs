@@ -119,6 +119,10 @@ impl Desk {
     fn may_go_on(&mut self) -> bool {
         self.session.work = 0;
         let engine = &self.house.engine;
+        // Asked as late as this: another request of the same batch may have killed the client.
+        if self.session.client.is_closing() || self.session.client.is_cut() {
+            self.state = State::Closing;
+        }
         match self.state {
             State::Held(until) if until > engine.shared().clock.now().lock && engine.is_paused() => {
                 return false;
@@ -179,10 +183,15 @@ impl Desk {
                 }
             }
         }
-        self.input.advance(taken);
-        if taken > INPUT_BYTES_KEPT && self.input.len() < taken / 4 {
-            // What a large request needed is not kept for the few bytes behind it.
-            self.input = BytesMut::from(&self.input[..]);
+        if taken == self.input.len() {
+            // Its room stays where it is: what has been stepped over would have to be reclaimed.
+            self.input.clear();
+        } else {
+            self.input.advance(taken);
+            if taken > INPUT_BYTES_KEPT && self.input.len() < taken / 4 {
+                // What a large request needed is not kept for the few bytes behind it.
+                self.input = BytesMut::from(&self.input[..]);
+            }
         }
         engine.leave_batch(&mut self.session, batch);
         more && self.state == State::Open
@@ -243,6 +252,8 @@ fn refuse(error: ProtocolError, metrics: &Metrics, session: &Session, output: &m
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
     use crate::limits::REPLY_BYTES_MAX;
     use crate::server::{Builder, Server};
@@ -274,6 +285,24 @@ mod tests {
         let flow = house.engine.execute(&mut desk.session, request, &mut batch, &mut desk.output);
         assert_eq!((flow, desk.output.len()), (Flow::Close, REPLY_BYTES_MAX - 10));
         assert!(desk.session.client.is_cut());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_done_for_a_client_that_another_kills_in_the_same_round() {
+        let server = Builder::default().start().await.unwrap();
+        let (mut killer, mut victim) = (server.stream(), server.stream());
+        let mut number = [0; 16];
+        victim.write_all(b"CLIENT ID\r\n").await.unwrap();
+        let length = victim.read(&mut number).await.unwrap();
+        let number = String::from_utf8_lossy(&number[1..length - 2]);
+        // Neither has its turn before both have spoken.
+        killer.write_all(format!("CLIENT KILL ID {number}\r\n").as_bytes()).await.unwrap();
+        victim.write_all(b"SET k v\r\n").await.unwrap();
+        let mut answer = [0; 4];
+        killer.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer, *b":1\r\n");
+        assert_eq!(victim.read(&mut [0]).await.unwrap(), 0);
+        assert_eq!(server.keys().get("k"), None);
     }
 
     #[tokio::test]
