@@ -102,7 +102,8 @@ impl Roster {
 /// Calls one connection, for its stream, its thread or its clock.
 struct Bell {
     roster: Arc<Roster>,
-    seat: usize,
+    /// Its berth.
+    at: usize,
     /// [`CALLED`], and [`NEWS`] if not by the mailbox alone.
     state: AtomicU8,
 }
@@ -115,7 +116,7 @@ const NEWS: u8 = 2;
 impl Bell {
     fn ring(&self, state: u8) {
         if self.state.fetch_or(state, SeqCst) & CALLED == 0 {
-            self.roster.tell(|calls| calls.called.push(self.seat));
+            self.roster.tell(|calls| calls.called.push(self.at));
         }
     }
 }
@@ -143,8 +144,8 @@ impl Wake for MailBell {
     }
 }
 
-/// A connection, and how it is called.
-struct Seated {
+/// The place of a connection, and how it is called.
+struct Berth {
     member: Box<dyn Member>,
     bell: Arc<Bell>,
     waker: Waker,
@@ -153,7 +154,7 @@ struct Seated {
 struct Crew {
     engine: Engine,
     roster: Arc<Roster>,
-    seats: Slab<Seated>,
+    berths: Slab<Berth>,
     /// Whose turn comes next.
     called: VecDeque<usize>,
     /// Whose turn it is, and how many requests are known of each.
@@ -162,7 +163,7 @@ struct Crew {
 
 impl Crew {
     fn new(engine: Engine, roster: Arc<Roster>) -> Self {
-        Self { engine, roster, seats: Slab::new(), called: VecDeque::new(), round: Vec::new() }
+        Self { engine, roster, berths: Slab::new(), called: VecDeque::new(), round: Vec::new() }
     }
 
     /// Takes note of all who have come and been called; true when nobody will come any more.
@@ -175,43 +176,42 @@ impl Crew {
         drop(calls);
         for newcomer in newcomers {
             if let Some(Some(member)) = guarded(newcomer) {
-                self.seat(member);
+                self.admit(member);
             }
         }
         is_closed
     }
 
-    fn seat(&mut self, mut member: Box<dyn Member>) {
-        let seat = self.seats.vacant_entry();
-        let number = seat.key();
-        let bell =
-            Bell { roster: Arc::clone(&self.roster), seat: number, state: AtomicU8::new(CALLED | NEWS) };
-        let bell = Arc::new(bell);
+    fn admit(&mut self, mut member: Box<dyn Member>) {
+        let berth = self.berths.vacant_entry();
+        let at = berth.key();
+        let state = AtomicU8::new(CALLED | NEWS);
+        let bell = Arc::new(Bell { roster: Arc::clone(&self.roster), at, state });
         member.watch(&Waker::from(Arc::new(MailBell(Arc::clone(&bell)))));
-        seat.insert(Seated { member, waker: Waker::from(Arc::clone(&bell)), bell });
-        self.called.push_back(number);
+        berth.insert(Berth { member, waker: Waker::from(Arc::clone(&bell)), bell });
+        self.called.push_back(at);
     }
 
     /// A connection comes again, in a later round.
-    fn call(&mut self, seat: usize) {
-        if self.seats.get(seat).is_some_and(|seated| seated.bell.state.fetch_or(CALLED, SeqCst) & CALLED == 0)
-        {
-            self.called.push_back(seat);
+    fn call(&mut self, at: usize) {
+        let is_new = |berth: &Berth| berth.bell.state.fetch_or(CALLED, SeqCst) & CALLED == 0;
+        if self.berths.get(at).is_some_and(is_new) {
+            self.called.push_back(at);
         }
     }
 
     /// All stages, for those who have been called first.
     fn round(&mut self) {
         let mut round = std::mem::take(&mut self.round);
-        for seat in self.called.drain(..self.called.len().min(ROUND_MAX)) {
-            if let Some(known) = receive(&mut self.seats, seat) {
-                round.push((seat, known));
+        for at in self.called.drain(..self.called.len().min(ROUND_MAX)) {
+            if let Some(known) = receive(&mut self.berths, at) {
+                round.push((at, known));
             }
         }
         self.carry_out(&round);
-        for (seat, _) in round.drain(..) {
-            if answer(&mut self.seats, seat) {
-                self.call(seat);
+        for (at, _) in round.drain(..) {
+            if answer(&mut self.berths, at) {
+                self.call(at);
             }
         }
         self.round = round;
@@ -233,39 +233,37 @@ impl Crew {
     }
 
     fn carry_out_some(&mut self, some: &[(usize, usize)], batch: &mut Batch) {
-        let desks = some.iter().filter_map(|(seat, _)| self.seats.get(*seat)?.member.desk());
+        let desks = some.iter().filter_map(|(at, _)| self.berths.get(*at)?.member.desk());
         guarded(|| self.engine.foresee(desks.map(Desk::ahead)));
-        for (seat, _) in some {
-            let Some(desk) = self.seats.get_mut(*seat).and_then(|seated| seated.member.desk_mut()) else {
-                continue;
-            };
-            if guarded(|| desk.carry_out(batch)).is_none() {
-                remove(&mut self.seats, *seat);
+        for (at, _) in some {
+            let desk = self.berths.get_mut(*at).and_then(|berth| berth.member.desk_mut());
+            if desk.is_some_and(|desk| guarded(|| desk.carry_out(batch)).is_none()) {
+                remove(&mut self.berths, *at);
             }
         }
     }
 }
 
 /// The first stage of one connection: how many requests are known, if it is still there.
-fn receive(seats: &mut Slab<Seated>, seat: usize) -> Option<usize> {
-    let Seated { member, bell, waker } = seats.get_mut(seat)?;
+fn receive(berths: &mut Slab<Berth>, at: usize) -> Option<usize> {
+    let Berth { member, bell, waker } = berths.get_mut(at)?;
     let is_new = bell.state.swap(0, SeqCst) & NEWS != 0;
     let received = guarded(|| member.receive(is_new, &mut Context::from_waker(waker)));
     let known = received.and_then(Result::ok);
     if known.is_none() {
-        remove(seats, seat);
+        remove(berths, at);
     }
     known
 }
 
 /// The last stage of one connection; true when it is to come again.
-fn answer(seats: &mut Slab<Seated>, seat: usize) -> bool {
-    let Some(Seated { member, waker, .. }) = seats.get_mut(seat) else { return false };
+fn answer(berths: &mut Slab<Berth>, at: usize) -> bool {
+    let Some(Berth { member, waker, .. }) = berths.get_mut(at) else { return false };
     match guarded(|| member.answer(&mut Context::from_waker(waker))) {
         Some(Poll::Pending) => false,
         Some(Poll::Ready(Ok(()))) => true,
         None | Some(Poll::Ready(Err(_))) => {
-            remove(seats, seat);
+            remove(berths, at);
             false
         }
     }
@@ -273,9 +271,9 @@ fn answer(seats: &mut Slab<Seated>, seat: usize) -> bool {
 
 /// A connection is over.
 #[cold]
-fn remove(seats: &mut Slab<Seated>, seat: usize) {
-    let seated = seats.try_remove(seat);
-    guarded(|| drop(seated));
+fn remove(berths: &mut Slab<Berth>, at: usize) {
+    let berth = berths.try_remove(at);
+    guarded(|| drop(berth));
 }
 
 impl Future for Crew {
@@ -291,7 +289,7 @@ impl Future for Crew {
             // Once the runtime has looked who else is ready.
             return pin!(tokio::task::yield_now()).poll(cx);
         }
-        if is_closed && this.seats.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        if is_closed && this.berths.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
@@ -459,7 +457,7 @@ mod tests {
             assert!(said.contains(&format!("{name} is gone")), "{said}");
         }
         assert!(said.ends_with("4 answers"), "{said}");
-        // A call for somebody who is gone is for nobody, or for whoever has the seat now.
+        // A call for somebody who is gone is for nobody, or for whoever has its berth now.
         world.enter(5, well, pending);
         for waker in world.log.wakers.lock().drain(..) {
             waker.wake();
@@ -495,7 +493,7 @@ mod tests {
         world.crew.roster.close();
         assert!(!world.poll().0, "somebody is there");
         world.log.wakers.lock().pop().unwrap().wake();
-        world.crew.seats.remove(0);
+        world.crew.berths.remove(0);
         assert!(world.poll().0);
     }
 }

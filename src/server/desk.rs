@@ -94,15 +94,15 @@ impl Desk {
         shared.clock.now().lock + millis.max(1)
     }
 
-    /// Looks for the requests that will be carried out next, if none are known: how many it has found.
+    /// Looks for the requests that will be carried out next, if none are known: how many are known then.
     pub(super) fn look_ahead(&mut self) -> usize {
         let trust = self.house.engine.trust(&self.session);
         // Whoever has yet to say who it is may ask for more behind that.
         if self.input.is_empty() || !trust.authenticated {
-            0
-        } else {
-            self.decoder.look_ahead(&self.input, trust)
+            return 0;
         }
+        self.decoder.look_ahead(&self.input, trust);
+        self.decoder.ahead(&self.input).len()
     }
 
     /// The requests that are known and will be carried out next.
