@@ -112,6 +112,30 @@ mod results_are {
     }
 
     #[test]
+    fn those_of_a_load_that_was_run_again_and_earlier_ones_of_the_others() {
+        let load = |race: &mut Results, load: &str, value| {
+            race.add(load, "plain", CPU_PER_REQUEST, OURS, value);
+            race.fail(load, OURS, "late");
+        };
+        let shown = |race: &Results| -> Vec<_> {
+            let figures = race.figures.iter();
+            figures.map(|figure| (figure.load.clone(), figure.median(OURS).unwrap())).collect()
+        };
+        let mut earlier = race();
+        load(&mut earlier, "GET", 1.0);
+        load(&mut earlier, "DEL", 2.0);
+        let mut again = Results { servers: earlier.servers.clone(), ..Results::default() };
+        load(&mut again, "GET", 3.0);
+        load(&mut again, "INCR", 4.0);
+        again.keep(earlier.clone()).unwrap();
+        let expected = [("acquire", 2.0), ("GET", 3.0), ("DEL", 2.0), ("INCR", 4.0)];
+        assert_eq!(shown(&again), expected.map(|(load, value)| (load.to_owned(), value)));
+        assert_eq!(again.failed.len(), 3, "that of GET once");
+        let mut other = Results { machine: vec![("cores".to_owned(), "64".to_owned())], ..again };
+        assert!(other.keep(earlier).is_err());
+    }
+
+    #[test]
     fn medians_which_one_disturbed_round_does_not_move() {
         let mut race = race();
         let figure = race.figure("acquire", "plain").unwrap();

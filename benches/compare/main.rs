@@ -69,6 +69,9 @@ fn race(arguments: Vec<String>) -> Result<(), Box<dyn Error>> {
     };
     let mut race = Race { options, servers, results };
     loads::run_all(&mut race)?;
+    if race.options.again {
+        race.results.keep(Results::read(&race.options.out.join("results.json"))?)?;
+    }
     report(&race)
 }
 

@@ -15,6 +15,8 @@ pub(crate) struct Options {
     pub(crate) servers: Option<Vec<String>>,
     /// Where the results go.
     pub(crate) out: PathBuf,
+    /// Whether those of loads that are not run stay there.
+    pub(crate) again: bool,
 }
 
 /// How much is done.
@@ -107,12 +109,13 @@ const SMOKE: Scale = Scale {
 
 /// What the command line says about itself.
 pub(crate) const USAGE: &str = "\
-cargo bench --bench compare -- [--quick] [--only LOAD] [--servers A,B] [--out DIR]
+cargo bench --bench compare -- [--quick] [--only LOAD] [--servers A,B] [--out DIR] [--again]
 
   --quick        a minute or two instead of twenty, and figures as rough
   --only LOAD    only loads whose name holds LOAD
   --servers A,B  only these servers; see the table in benches/compare/servers.rs
-  --out DIR      where results.json, table.md and plot.svg go [default: target/compare]";
+  --out DIR      where results.json, table.md and plot.svg go [default: target/compare]
+  --again        only the loads that are run replace what DIR has of this very race";
 
 impl Options {
     /// Reads the arguments of the program. Without `--bench`, which cargo adds, it is run as a test.
@@ -120,12 +123,14 @@ impl Options {
     /// # Errors
     /// A sentence about the argument that is wrong.
     pub(crate) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self { scale: FULL, only: None, servers: None, out: "target/compare".into() };
+        let mut options =
+            Self { scale: FULL, only: None, servers: None, out: "target/compare".into(), again: false };
         let (mut is_bench, mut arguments) = (false, arguments.into_iter());
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or_else(|| format!("{argument} wants a value\n{USAGE}"));
             match argument.as_str() {
                 "--bench" => is_bench = true,
+                "--again" => options.again = true,
                 "--quick" => options.scale = QUICK,
                 "--only" => options.only = Some(value()?),
                 "--out" => options.out = value()?.into(),

@@ -77,6 +77,34 @@ impl Results {
         self.figures.iter().find(|figure| figure.load == load && figure.what == what)
     }
 
+    /// Keeps what an earlier race has found of the loads that were not run now: a load that something disturbed can be run
+    /// again by itself.
+    ///
+    /// # Errors
+    /// When it was another race: other servers, another machine or revision.
+    pub(crate) fn keep(&mut self, earlier: Self) -> Result<(), String> {
+        let now = (&self.scale, &self.machine, &self.servers, &self.missing);
+        if now != (&earlier.scale, &earlier.machine, &earlier.servers, &earlier.missing) {
+            return Err(
+                "the results that are there are of other servers, another machine or revision".to_owned()
+            );
+        }
+        let mut own = std::mem::take(&mut self.figures);
+        let is_own = |load: &str, own: &[Figure]| own.iter().any(|figure| figure.load == load);
+        let run: Vec<String> = own.iter().map(|figure| figure.load.clone()).collect();
+        for figure in earlier.figures {
+            if is_own(&figure.load, &own) {
+                // In the place of those that it replaces.
+                self.figures.extend(own.extract_if(.., |other| other.load == figure.load));
+            } else if !run.contains(&figure.load) {
+                self.figures.push(figure);
+            }
+        }
+        self.figures.append(&mut own);
+        self.failed.extend(earlier.failed.into_iter().filter(|(load, ..)| !run.contains(load)));
+        Ok(())
+    }
+
     /// Reads a file that [`Self::write`] has written.
     ///
     /// # Errors
