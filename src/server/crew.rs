@@ -234,6 +234,7 @@ impl Crew {
 
     fn carry_out_some(&mut self, some: &[(usize, usize)], batch: &mut Batch) {
         let desks = some.iter().filter_map(|(at, _)| self.berths.get(*at)?.member.desk());
+        // Nothing is decided here, so that it may fail: whose request it was shows when it is carried out.
         guarded(|| self.engine.foresee(desks.map(Desk::ahead)));
         for (at, _) in some {
             let desk = self.berths.get_mut(*at).and_then(|berth| berth.member.desk_mut());

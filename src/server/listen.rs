@@ -36,10 +36,10 @@ pub(super) struct Workers {
 impl Workers {
     /// A crew for each thread of these runtimes.
     pub(super) fn new(engine: &Engine, runtimes: &[Handle]) -> Self {
-        let crew = |runtime: &&Handle| Roster::muster(engine.clone(), runtime);
-        let threads =
-            runtimes.iter().flat_map(|runtime| std::iter::repeat_n(runtime, runtime.metrics().num_workers()));
-        Self { crews: threads.map(|runtime| crew(&runtime)).collect(), next: AtomicUsize::new(0) }
+        let threads = |runtime: &Handle| runtime.metrics().num_workers();
+        let each = runtimes.iter().flat_map(|runtime| std::iter::repeat_n(runtime, threads(runtime)));
+        let crews = each.map(|runtime| Roster::muster(engine.clone(), runtime)).collect();
+        Self { crews, next: AtomicUsize::new(0) }
     }
 
     /// Has the next crew take a connection in.

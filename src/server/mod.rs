@@ -204,7 +204,7 @@ impl Builder {
         self
     }
 
-    /// Starts the server in the caller's runtime.
+    /// Starts the server in the caller's runtime, where its connections share as many tasks as there are threads.
     ///
     /// # Errors
     /// [`StartError`]: a setting out of bounds, an address in use.
