@@ -278,9 +278,7 @@ impl Keyspace {
                 (a, b) => a.or(b),
             };
         }
-        for left in std::mem::take(&mut *self.leftovers.lock()) {
-            self.leave(left);
-        }
+        self.leave_leftovers();
         if more {
             return Due::More;
         }
@@ -315,6 +313,13 @@ impl Keyspace {
             Some(mut held) => held.leave(&left),
             None => self.leftovers.lock().push(left),
         }
+    }
+
+    /// Tries again where a long call was in the way; what is in the way of another one stays.
+    fn leave_leftovers(&self) {
+        // Let go of before the first is tried: it may come back.
+        let leftovers = std::mem::take(&mut *self.leftovers.lock());
+        leftovers.into_iter().for_each(|left| self.leave(left));
     }
 
     /// How many calls are parked, each counted once per key.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use super::*;
 use crate::clock::LockTime;
 use crate::keyspace::Layout;
@@ -164,4 +166,20 @@ fn to_foresee_keys_waits_for_nobody_and_changes_nothing() {
     ahead.fetch();
     foresee();
     assert_eq!(keyspace.size(1), (0, 0));
+}
+
+#[test]
+fn what_a_long_call_is_in_the_way_of_is_tried_again_until_it_is_over() {
+    let keyspace = keyspace(1);
+    let held = keyspace.hold_on(0);
+    keyspace.occupancy.begin();
+    keyspace.unpark(0, &[Bytes::from_static(b"queue")]);
+    for _ in 0..2 {
+        keyspace.leave_leftovers();
+        assert_eq!(keyspace.leftovers.lock().len(), 1, "the call holds the shard still");
+    }
+    keyspace.occupancy.end();
+    drop(held);
+    keyspace.leave_leftovers();
+    assert!(keyspace.leftovers.lock().is_empty());
 }
