@@ -90,13 +90,12 @@ impl Results {
             );
         }
         let mut own = std::mem::take(&mut self.figures);
-        let is_own = |load: &str, own: &[Figure]| own.iter().any(|figure| figure.load == load);
         let run: Vec<String> = own.iter().map(|figure| figure.load.clone()).collect();
         for figure in earlier.figures {
-            if is_own(&figure.load, &own) {
-                // In the place of those that it replaces.
+            if run.contains(&figure.load) {
+                // All of that load, in the place of the first that they replace.
                 self.figures.extend(own.extract_if(.., |other| other.load == figure.load));
-            } else if !run.contains(&figure.load) {
+            } else {
                 self.figures.push(figure);
             }
         }
