@@ -4,7 +4,7 @@
 //! Knows   redis-protocol, whose codec serves both sides: the clients here, and the servers that are broken on purpose.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
@@ -37,6 +37,12 @@ impl Link {
     pub(crate) fn ask_and_cut(mut self, words: &[&str]) -> io::Result<()> {
         self.send(words)?;
         socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))
+    }
+
+    /// Says that nothing more will be sent; answers still come.
+    #[allow(dead_code, reason = "not every test leaves so politely")]
+    pub(crate) fn finish(&self) -> io::Result<()> {
+        self.stream.shutdown(Shutdown::Write)
     }
 
     /// Sends one request, whose answer is to be fetched with [`Link::next`].

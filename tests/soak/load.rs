@@ -3,7 +3,7 @@
 //! Owns    the roles and the errors they take for one: anything but the answers named here.
 //! Rule    every key has a lease and every connection an end, so that nothing may stay behind.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -28,10 +28,14 @@ pub(crate) type Role = fn(SocketAddr, &mut Dice, Instant) -> io::Result<Done>;
 pub(crate) const ROLES: &[(&str, usize, Role)] = &[
     ("locks, 16 requests at a time", 3, locks),
     ("connections", 2, connections),
+    ("connections that finish first", 4, finishers),
+    ("killed clients", 2, killed),
     ("scripts", 1, scripts),
+    ("scripts that take long", 2, long_scripts),
     ("values", 1, values),
     ("waits", 2, waits),
     ("subscribers", 2, subscribers),
+    ("numbered messages", 2, numbered),
 ];
 
 /// What subscribers wait for and everybody sends now and then.
@@ -71,12 +75,47 @@ impl Client {
         answers
     }
 
+    /// The same, with the only answer that is right.
+    fn expect(&mut self, words: &[&str], expected: &OwnedFrame) -> io::Result<()> {
+        let answer = self.ask(words)?;
+        is_right(words, &answer, expected)
+    }
+
+    /// Nothing is sent: what comes next, and what it must be.
+    fn expect_next(&mut self, words: &[&str], expected: &OwnedFrame) -> io::Result<()> {
+        let answer = self.answer(words)?;
+        is_right(words, &answer, expected)
+    }
+
+    /// The server closes, after whatever it had to say.
+    fn expect_end(&mut self) -> io::Result<()> {
+        loop {
+            match self.link.next() {
+                Ok(_) => {}
+                // What the server left unread when it closed turns the close into a reset.
+                Err(error)
+                    if [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset].contains(&error.kind()) =>
+                {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     fn answer(&mut self, words: &[&str]) -> io::Result<OwnedFrame> {
         match self.link.next()? {
             OwnedFrame::Error(error) => Err(io::Error::other(format!("{words:?} was refused: {error}"))),
             answer => Ok(answer),
         }
     }
+}
+
+fn is_right(words: &[&str], answer: &OwnedFrame, expected: &OwnedFrame) -> io::Result<()> {
+    if answer == expected {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("{words:?} was answered {answer:?}, not {expected:?}")))
 }
 
 fn name(dice: &mut Dice, what: &str) -> String {
@@ -130,6 +169,43 @@ fn connections(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<
     Ok(client.done)
 }
 
+/// Says everything at once and that nothing more will come: all of it is answered, and then the server closes.
+fn finishers(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> {
+    let mut client = Client::to(server)?;
+    while Instant::now() < end {
+        let requests = vec![vec!["PING"]; 1 + dice.below(200)];
+        for words in &requests {
+            client.link.send(words)?;
+        }
+        client.link.finish()?;
+        for _ in &requests {
+            client.answer(&["PING"])?;
+        }
+        client.done.requests += requests.len() as u64;
+        client.expect_end()?;
+        client.reconnect()?;
+    }
+    Ok(client.done)
+}
+
+/// Is killed by somebody else, with requests under way or without.
+fn killed(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> {
+    let (mut killer, mut victim) = (Client::to(server)?, Client::to(server)?);
+    while Instant::now() < end {
+        let OwnedFrame::Integer(id) = victim.ask(&["CLIENT", "ID"])? else {
+            return Err(io::Error::other("CLIENT ID is no number"));
+        };
+        let (name, px) = (name(dice, "killed"), lease(dice));
+        for _ in 0..dice.below(5) {
+            victim.link.send(&["SET", &name, "v", "PX", &px])?;
+        }
+        killer.expect(&["CLIENT", "KILL", "ID", &id.to_string()], &OwnedFrame::Integer(1))?;
+        victim.expect_end()?;
+        victim.reconnect()?;
+    }
+    Ok(killer.done)
+}
+
 /// Sends scripts that nobody has sent before, and must be interpreted.
 fn scripts(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> {
     static TEXTS: AtomicU64 = AtomicU64::new(0);
@@ -141,11 +217,24 @@ fn scripts(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done
              redis.call('SET', KEYS[1], table.concat(t), 'PX', ARGV[1]) return t[50]"
         );
         let (name, px) = (name(dice, "script"), lease(dice));
-        let answer = client.ask(&["EVAL", &text, "1", &name, &px])?;
         let expected = OwnedFrame::BulkString(format!("50:{number}").into_bytes());
-        if answer != expected {
-            return Err(io::Error::other(format!("script {number} answered {answer:?}")));
-        }
+        client.expect(&["EVAL", &text, "1", &name, &px], &expected)?;
+    }
+    Ok(client.done)
+}
+
+/// Sends scripts that a thread with others to serve does not finish itself; two of them may want the same key.
+fn long_scripts(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> {
+    const COUNT: &str = "local i, most = 0, tonumber(ARGV[1]) while i < most do i = i + 1 end \
+         if KEYS[1] then redis.call('SET', KEYS[1], i, 'PX', ARGV[2]) end return i";
+    let mut client = Client::to(server)?;
+    while Instant::now() < end {
+        let turns = dice.pick(&[10, 10_000, 3_000_000]);
+        let (name, px) = (format!("soak:long:{}", dice.below(2)), lease(dice));
+        let keys: &[&str] = if dice.one_in(2) { &["1", &name] } else { &["0"] };
+        let count = turns.to_string();
+        let words = [&["EVAL", COUNT], keys, &[&count, &px]].concat();
+        client.expect(&words, &OwnedFrame::Integer(turns))?;
     }
     Ok(client.done)
 }
@@ -206,6 +295,48 @@ fn subscribers(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<
             client.ask(&["PING"])?;
         }
         client.reconnect()?;
+    }
+    Ok(client.done)
+}
+
+/// Listens to a channel of its own, to which somebody else sends numbers, with a command or in a script: hears each that
+/// was said to have been received, in its order, and none once it is told that it has left.
+fn numbered(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> {
+    const PUBLISH: &str = "return redis.call('PUBLISH', KEYS[1], ARGV[1])";
+    let (mut client, mut sender) = (Client::to(server)?, Client::to(server)?);
+    let channel = format!("soak:numbers:{}", dice.below(usize::MAX));
+    let confirmed = |what: &str, count| {
+        let words = [what, &channel].map(|word| OwnedFrame::BulkString(word.as_bytes().to_vec()));
+        OwnedFrame::Array([words.to_vec(), vec![OwnedFrame::Integer(count)]].concat())
+    };
+    let mut number = 0;
+    while Instant::now() < end {
+        client.expect(&["SUBSCRIBE", &channel], &confirmed("subscribe", 1))?;
+        let (count, leaves_at) = (1 + dice.below(20), dice.below(20));
+        let numbers: Vec<String> = (number..number + count).map(|number| number.to_string()).collect();
+        number += count;
+        for (at, number) in numbers.iter().enumerate() {
+            if dice.one_in(2) {
+                sender.link.send(&["PUBLISH", &channel, number])?;
+            } else {
+                sender.link.send(&["EVAL", PUBLISH, "1", &channel, number])?;
+            }
+            if at == leaves_at {
+                client.link.send(&["UNSUBSCRIBE", &channel])?;
+            }
+        }
+        if leaves_at >= count {
+            client.link.send(&["UNSUBSCRIBE", &channel])?;
+        }
+        for number in &numbers {
+            if sender.answer(&["PUBLISH"])? == OwnedFrame::Integer(1) {
+                let words = ["message", &channel, number];
+                let words = words.map(|word| OwnedFrame::BulkString(word.as_bytes().to_vec()));
+                client.expect_next(&["a number"], &OwnedFrame::Array(words.to_vec()))?;
+            }
+        }
+        client.expect_next(&["UNSUBSCRIBE"], &confirmed("unsubscribe", 0))?;
+        client.done.requests += count as u64;
     }
     Ok(client.done)
 }

@@ -81,9 +81,13 @@ final class Checks {
                 return null;
             }));
         }
-        for (CompletableFuture<Void> worker : running) {
-            worker.get(60, TimeUnit.SECONDS);
-        }
+        CompletableFuture<Void> all = CompletableFuture.allOf(running.toArray(CompletableFuture[]::new));
+        // Whoever fails may be why the others wait: it is what is told.
+        running.forEach(worker -> worker.exceptionally(error -> {
+            all.completeExceptionally(error);
+            return null;
+        }));
+        all.get(60, TimeUnit.SECONDS);
         synchronized (this) {
             check("workers never overlap", overlaps == 0, overlaps);
             check("no update is lost", count == workers.size() * ROUNDS, count);

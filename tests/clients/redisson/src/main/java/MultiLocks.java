@@ -5,9 +5,9 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.List;
-import java.util.Set;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Future;
 import java.util.function.Function;
 import org.redisson.api.RLock;
@@ -126,11 +126,9 @@ final class MultiLocks {
     static void ofValues(RedissonClient here, RedissonClient there) throws Exception {
         // In the last millisecond of the key, Redisson takes the lock and leaves the key its deadline. A value
         // that somebody holds beside it keeps the key, so that leases end as fields do.
-        Set<String> names = new HashSet<>();
+        Map<String, RLock> beside = new ConcurrentHashMap<>();
         LockChecks.Kind kind = (client, name) -> {
-            if (names.add(name)) {
-                here.getMultiLock(name, List.of("beside")).lock(60, SECONDS);
-            }
+            beside.computeIfAbsent(name, key -> taken(here.getMultiLock(key, List.of("beside"))));
             return client.getMultiLock(name, List.of("a", "b", "c"));
         };
         new LockChecks("values lock", kind).timeless().unforced().run(here, there);
@@ -183,6 +181,11 @@ final class MultiLocks {
 
     private static RLock[] locks(List<RedissonClient> clients, String name) {
         return clients.stream().map(client -> lock(client, name)).toArray(RLock[]::new);
+    }
+
+    private static RLock taken(RLock lock) {
+        lock.lock(60, SECONDS);
+        return lock;
     }
 
     private static long held(List<RedissonClient> clients, String name) {
