@@ -18,7 +18,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
-use super::crew::Member;
+use super::crew::{Member, Traffic};
 use super::desk::{Desk, INPUT_BYTES_KEPT, OUTPUT_BYTES_BATCH, READ_BYTES, State};
 use super::house::{House, Seat};
 use crate::clock::LockTime;
@@ -97,22 +97,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
         self.line.client.watch(waker);
     }
 
-    fn receive(&mut self, is_new: bool, cx: &mut Context<'_>) -> io::Result<usize> {
+    fn receive(&mut self, may_have: bool, traffic: &mut Traffic, cx: &mut Context<'_>) -> io::Result<usize> {
         self.line.turn = self.line.house.turn();
-        self.line.may_have_more |= is_new;
+        self.line.may_have_more |= may_have;
         if let Place::Away(away) = &mut self.place
             && let Poll::Ready(desk) = Pin::new(away).poll(cx)
         {
             self.place = desk.map_or(Place::Lost, Place::Here);
         }
         match &mut self.place {
-            Place::Here(desk) => {
-                self.line.receive(desk, cx)?;
-                Ok(if is_full(desk) { 0 } else { desk.look_ahead() })
-            }
-            Place::Away(_) => Ok(0),
-            Place::Lost => Err(io::ErrorKind::ConnectionAborted.into()),
+            Place::Here(desk) => self.line.receive(desk, traffic, cx)?,
+            Place::Away(_) => {}
+            Place::Lost => return Err(io::ErrorKind::ConnectionAborted.into()),
         }
+        Ok(self.desk_mut().map_or(0, Desk::look_ahead))
     }
 
     fn desk(&self) -> Option<&Desk> {
@@ -129,7 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
         }
     }
 
-    fn answer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn answer(&mut self, traffic: &mut Traffic, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Place::Here(desk) = &mut self.place else {
             // Whoever moves the clock does not wait for what takes long.
             if self.line.house.engine.shared().keyspace.occupancy.is_on() {
@@ -137,7 +135,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
             }
             return Poll::Pending;
         };
-        let state = self.line.answer(desk, cx);
+        let state = self.line.answer(desk, traffic, cx);
         if state.is_ready() || !matches!(desk.state, State::Aside(_)) {
             self.permit = self.permit.take().filter(|_| matches!(desk.state, State::Aside(_)));
             return state;
@@ -148,7 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     /// Receives what has come, unless there is enough to do.
-    fn receive(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> io::Result<()> {
+    fn receive(&mut self, desk: &mut Desk, traffic: &mut Traffic, cx: &mut Context<'_>) -> io::Result<()> {
         for read in 0..READS_PER_ROUND {
             if !self.may_have_more || !wants_input(desk) {
                 break;
@@ -157,18 +155,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
                 make_room(desk);
             }
             match self.receive_some(desk, cx) {
-                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Ok(received)) => traffic.received += received as u64,
                 Poll::Pending => self.may_have_more = false,
                 // What came before the end is carried out before it.
                 Poll::Ready(Err(_)) if read > 0 => break,
-                Poll::Ready(over) => return over,
+                Poll::Ready(Err(over)) => return Err(over),
             }
         }
         Ok(())
     }
 
-    /// Receives into the input.
-    fn receive_some(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Receives into the input: how much.
+    fn receive_some(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let received = ready!(pin!(self.stream.read_buf(&mut desk.input)).poll(cx))?;
         if received == 0 {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
@@ -181,12 +179,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             let now = self.house.clock().now().lock;
             self.client.last_active_ms.store(now.as_millis(), Relaxed);
         }
-        self.house.engine.shared().metrics.input_bytes.add(received as u64);
-        Poll::Ready(Ok(()))
+        Poll::Ready(Ok(received))
     }
 
     /// Sends what the output holds; pending when the peer does not take it.
-    fn flush(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn flush(
+        &mut self,
+        desk: &mut Desk,
+        traffic: &mut Traffic,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         while desk.written < desk.output.len() {
             let Poll::Ready(sent) = Pin::new(&mut self.stream).poll_write(cx, &desk.output[desk.written..])
             else {
@@ -197,7 +199,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             if sent == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.house.engine.shared().metrics.output_bytes.add(sent as u64);
+            traffic.sent += sent as u64;
             desk.written += sent;
         }
         // What a stream has taken may lie in a record that its socket has not.
@@ -247,7 +249,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
 
     /// Sends replies and mail. Ready when another round may find something to do, or with an error when the connection is
     /// over.
-    fn answer(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn answer(
+        &mut self,
+        desk: &mut Desk,
+        traffic: &mut Traffic,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         let was_full = is_full(desk);
         if self.client.is_cut() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
@@ -257,7 +264,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         if self.client.has_mail() && desk.unread() < OUTPUT_BYTES_BATCH {
             self.client.collect(&mut desk.output);
         }
-        let is_blocked = match self.flush(desk, cx) {
+        let is_blocked = match self.flush(desk, traffic, cx) {
             Poll::Ready(sent) => {
                 sent?;
                 false
@@ -393,13 +400,13 @@ mod tests {
         let mut connection = Connection::new(peer, house.clone(), session, house.seat().unwrap());
         let cx = &mut Context::from_waker(Waker::noop());
         let mut round = || {
-            if connection.receive(false, cx).is_err() {
+            if connection.receive(false, &mut Traffic::default(), cx).is_err() {
                 return Poll::Ready(false);
             }
             let mut batch = house.engine.batch();
             connection.desk_mut().unwrap().carry_out(&mut batch);
             house.engine.settle_batch(batch);
-            connection.answer(cx).map(|answered| answered.is_ok())
+            connection.answer(&mut Traffic::default(), cx).map(|answered| answered.is_ok())
         };
         let mut seen = Vec::new();
         for _ in 0..rounds {

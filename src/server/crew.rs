@@ -14,7 +14,6 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
@@ -24,6 +23,7 @@ use tokio::runtime::Handle;
 use super::desk::Desk;
 use crate::engine::{Batch, Engine};
 use crate::limits::REQUESTS_AHEAD_MAX;
+use crate::state::metrics::Metrics;
 
 /// Connections of one round.
 const ROUND_MAX: usize = 64;
@@ -33,12 +33,12 @@ pub(super) trait Member: Send {
     /// It has its place: this is how its mailbox calls it.
     fn watch(&mut self, waker: &Waker);
 
-    /// Receives what has come, which `is_new` if it has been called by anything but its mailbox; how many requests are known
-    /// then, as far as it has looked.
+    /// Receives what has come, if anything `may_have`, and counts it; how many requests are known then, as far as it has
+    /// looked.
     ///
     /// # Errors
     /// When the connection is over.
-    fn receive(&mut self, is_new: bool, cx: &mut Context<'_>) -> io::Result<usize>;
+    fn receive(&mut self, may_have: bool, traffic: &mut Traffic, cx: &mut Context<'_>) -> io::Result<usize>;
 
     /// Where its requests are carried out, if that may be now.
     fn desk(&self) -> Option<&Desk>;
@@ -46,9 +46,25 @@ pub(super) trait Member: Send {
     /// The same, to have them carried out.
     fn desk_mut(&mut self) -> Option<&mut Desk>;
 
-    /// Sends what there is to send. Ready when another round may find something to do, or with an error when the connection
-    /// is over; otherwise it will be called.
-    fn answer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    /// Sends what there is to send, and counts it. Ready when another round may find something to do, or with an error when
+    /// the connection is over; otherwise it will be called.
+    fn answer(&mut self, traffic: &mut Traffic, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+/// Bytes of one round: counters that all threads share learn of many connections at once.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    pub(super) received: u64,
+    pub(super) sent: u64,
+}
+
+impl Traffic {
+    /// The counters learn of it.
+    pub(super) fn settle(&mut self, metrics: &Metrics) {
+        let Self { received, sent } = std::mem::take(self);
+        metrics.input_bytes.add(received);
+        metrics.output_bytes.add(sent);
+    }
 }
 
 /// Makes a connection in the runtime of its worker; `None` when its stream cannot be had.
@@ -60,11 +76,42 @@ pub(super) struct Roster(Mutex<Calls>);
 #[derive(Default)]
 struct Calls {
     newcomers: Vec<Newcomer>,
-    /// Who has been called, each once.
+    /// Berths that have been called, each once.
     called: Vec<usize>,
+    /// Of each berth whether it has been, and what for.
+    states: Vec<Call>,
     crew: Option<Waker>,
     /// Nobody will come any more.
     is_closed: bool,
+}
+
+/// Why a connection is called.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+enum Call {
+    /// It is not.
+    #[default]
+    Not,
+    /// There is mail for it, or it has more to do. Of a hundred who listen to a channel nobody is read from for that.
+    Mail,
+    /// Something may have come through its stream, which will not say so again.
+    News,
+}
+
+impl Call {
+    /// There is another reason; true when it is the first.
+    fn add(&mut self, why: Self) -> bool {
+        let is_first = *self == Self::Not;
+        *self = why.max(*self);
+        is_first
+    }
+}
+
+impl Calls {
+    fn call(&mut self, at: usize, why: Call) {
+        if self.states[at].add(why) {
+            self.called.push(at);
+        }
+    }
 }
 
 impl Roster {
@@ -102,56 +149,39 @@ impl Roster {
 /// Calls one connection, for its stream, its thread or its clock.
 struct Bell {
     roster: Arc<Roster>,
-    /// Its berth.
+    /// Its berth. Who had it before may call whoever has it now, who then finds nothing to do.
     at: usize,
-    /// [`CALLED`], and [`NEWS`] if not by the mailbox alone.
-    state: AtomicU8,
-}
-
-/// Its turn will come.
-const CALLED: u8 = 1;
-/// Something may have come through its stream, which will not say so again.
-const NEWS: u8 = 2;
-
-impl Bell {
-    fn ring(&self, state: u8) {
-        if self.state.fetch_or(state, SeqCst) & CALLED == 0 {
-            self.roster.tell(|calls| calls.called.push(self.at));
-        }
-    }
 }
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        self.ring(CALLED | NEWS);
+        self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.ring(CALLED | NEWS);
+        self.roster.tell(|calls| calls.call(self.at, Call::News));
     }
 }
 
-/// Calls one connection for its mailbox: of a hundred who listen to a channel nobody is read from for that.
-struct MailBell(Arc<Bell>);
+/// Calls one connection for its mailbox.
+struct MailBell(Bell);
 
 impl Wake for MailBell {
     fn wake(self: Arc<Self>) {
-        self.0.ring(CALLED);
+        self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.0.ring(CALLED);
+        self.0.roster.tell(|calls| calls.call(self.0.at, Call::Mail));
     }
 }
 
 /// The place of a connection, and how it is called.
 struct Berth {
     member: Box<dyn Member>,
-    bell: Arc<Bell>,
     waker: Waker,
-    /// It has been read from and has yet to answer. Whoever had the berth before may still have it called: to be read from
-    /// once more would show that a client has gone before its requests are carried out.
-    is_in_round: bool,
+    /// Why it has its turn, when it has; from then on it may be called again.
+    call: Call,
 }
 
 struct Crew {
@@ -172,10 +202,13 @@ impl Crew {
     /// Takes note of all who have come and been called; true when nobody will come any more.
     fn gather(&mut self, waker: &Waker) -> bool {
         let mut calls = self.roster.0.lock();
-        self.called.extend(calls.called.drain(..));
-        let newcomers = std::mem::take(&mut calls.newcomers);
-        calls.crew = Some(waker.clone());
-        let is_closed = calls.is_closed;
+        let Calls { newcomers, called, states, crew, is_closed } = &mut *calls;
+        for at in called.drain(..) {
+            let why = std::mem::take(&mut states[at]);
+            call(&mut self.called, &mut self.berths, at, why);
+        }
+        let (newcomers, is_closed) = (std::mem::take(newcomers), *is_closed);
+        *crew = Some(waker.clone());
         drop(calls);
         for newcomer in newcomers {
             if let Some(Some(member)) = guarded(newcomer) {
@@ -188,35 +221,35 @@ impl Crew {
     fn admit(&mut self, mut member: Box<dyn Member>) {
         let berth = self.berths.vacant_entry();
         let at = berth.key();
-        let state = AtomicU8::new(CALLED | NEWS);
-        let bell = Arc::new(Bell { roster: Arc::clone(&self.roster), at, state });
-        member.watch(&Waker::from(Arc::new(MailBell(Arc::clone(&bell)))));
-        berth.insert(Berth { member, waker: Waker::from(Arc::clone(&bell)), bell, is_in_round: false });
-        self.called.push_back(at);
-    }
-
-    /// A connection comes again, in a later round.
-    fn call(&mut self, at: usize) {
-        let is_new = |berth: &Berth| berth.bell.state.fetch_or(CALLED, SeqCst) & CALLED == 0;
-        if self.berths.get(at).is_some_and(is_new) {
-            self.called.push_back(at);
+        let bell = || Bell { roster: Arc::clone(&self.roster), at };
+        let mut calls = self.roster.0.lock();
+        if calls.states.len() == at {
+            calls.states.push(Call::Not);
         }
+        drop(calls);
+        member.watch(&Waker::from(Arc::new(MailBell(bell()))));
+        berth.insert(Berth { member, waker: Waker::from(Arc::new(bell())), call: Call::Not });
+        call(&mut self.called, &mut self.berths, at, Call::News);
     }
 
     /// All stages, for those who have been called first.
     fn round(&mut self) {
         let mut round = std::mem::take(&mut self.round);
+        let mut traffic = Traffic::default();
         for at in self.called.drain(..self.called.len().min(ROUND_MAX)) {
-            if let Some(known) = receive(&mut self.berths, at) {
+            if let Some(known) = receive(&mut self.berths, at, &mut traffic) {
                 round.push((at, known));
             }
         }
+        // One of the requests may be to tell these numbers.
+        traffic.settle(&self.engine.shared().metrics);
         self.carry_out(&round);
         for (at, _) in round.drain(..) {
-            if answer(&mut self.berths, at) {
-                self.call(at);
+            if answer(&mut self.berths, at, &mut traffic) {
+                call(&mut self.called, &mut self.berths, at, Call::Mail);
             }
         }
+        traffic.settle(&self.engine.shared().metrics);
         self.round = round;
     }
 
@@ -248,14 +281,22 @@ impl Crew {
     }
 }
 
-/// The first stage of one connection: how many requests are known, if it is still there and not in this round already.
-fn receive(berths: &mut Slab<Berth>, at: usize) -> Option<usize> {
-    let Berth { member, bell, waker, is_in_round } = berths.get_mut(at)?;
-    if std::mem::replace(is_in_round, true) {
-        return None;
+/// A connection that is still there has its turn, once however often it is called.
+fn call(called: &mut VecDeque<usize>, berths: &mut Slab<Berth>, at: usize, why: Call) {
+    if berths.get_mut(at).is_some_and(|berth| berth.call.add(why)) {
+        called.push_back(at);
     }
-    let is_new = bell.state.swap(0, SeqCst) & NEWS != 0;
-    let received = guarded(|| member.receive(is_new, &mut Context::from_waker(waker)));
+}
+
+/// The first stage of one connection: how many requests are known, if it is still there.
+fn receive(berths: &mut Slab<Berth>, at: usize, traffic: &mut Traffic) -> Option<usize> {
+    let Berth { member, waker, call } = berths.get_mut(at)?;
+    let may_have = match std::mem::take(call) {
+        // Whoever was called here has gone, and this one has had its turn.
+        Call::Not => return None,
+        why => why == Call::News,
+    };
+    let received = guarded(|| member.receive(may_have, traffic, &mut Context::from_waker(waker)));
     let known = received.and_then(Result::ok);
     if known.is_none() {
         remove(berths, at);
@@ -264,10 +305,9 @@ fn receive(berths: &mut Slab<Berth>, at: usize) -> Option<usize> {
 }
 
 /// The last stage of one connection; true when it is to come again.
-fn answer(berths: &mut Slab<Berth>, at: usize) -> bool {
-    let Some(Berth { member, waker, is_in_round, .. }) = berths.get_mut(at) else { return false };
-    *is_in_round = false;
-    match guarded(|| member.answer(&mut Context::from_waker(waker))) {
+fn answer(berths: &mut Slab<Berth>, at: usize, traffic: &mut Traffic) -> bool {
+    let Some(Berth { member, waker, .. }) = berths.get_mut(at) else { return false };
+    match guarded(|| member.answer(traffic, &mut Context::from_waker(waker))) {
         Some(Poll::Pending) => false,
         Some(Poll::Ready(Ok(()))) => true,
         None | Some(Poll::Ready(Err(_))) => {
@@ -308,7 +348,7 @@ fn guarded<R>(act: impl FnOnce() -> R) -> Option<R> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
     use super::*;
     use crate::server::Builder;
@@ -351,8 +391,8 @@ mod tests {
             self.log.mail.lock().push(waker.clone());
         }
 
-        fn receive(&mut self, is_new: bool, cx: &mut Context<'_>) -> io::Result<usize> {
-            self.log.say(format!("{} {}", self.name, if is_new { "receives" } else { "is called" }));
+        fn receive(&mut self, may_have: bool, _: &mut Traffic, cx: &mut Context<'_>) -> io::Result<usize> {
+            self.log.say(format!("{} {}", self.name, if may_have { "receives" } else { "is called" }));
             self.log.wakers.lock().push(cx.waker().clone());
             (self.receive)()
         }
@@ -365,7 +405,7 @@ mod tests {
             None
         }
 
-        fn answer(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        fn answer(&mut self, _: &mut Traffic, _: &mut Context<'_>) -> Poll<io::Result<()>> {
             self.log.say(format!("{} answers", self.name));
             (self.answer)()
         }

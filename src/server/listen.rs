@@ -20,6 +20,7 @@ use super::descriptors::{Spare, is_of_the_peer};
 use super::house::{House, Seat};
 use super::tls::Tls;
 use super::unix::SocketFile;
+use super::wire::Wire;
 use crate::engine::Engine;
 use crate::state::clients::Client;
 use crate::state::session::Session;
@@ -140,7 +141,7 @@ pub(super) async fn accept_unix(
                 };
                 let (house, name) = (house.clone(), file.path().display().to_string());
                 workers.deal(move || {
-                    let stream = UnixStream::from_std(stream).ok()?;
+                    let stream = Wire(UnixStream::from_std(stream).ok()?);
                     let session = enter(&house, format!("{name}:0"), format!("{name}:0"), true);
                     Some(Box::new(Connection::new(stream, house, session, seat)))
                 });
@@ -193,9 +194,9 @@ fn deal_tcp(
 ) {
     let (house, peer) = (house.clone(), peer.to_string());
     workers.deal(move || {
-        let stream = TcpStream::from_std(stream).ok()?;
         let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
         prepare(&stream, &house);
+        let stream = Wire(TcpStream::from_std(stream).ok()?);
         let session = enter(&house, peer, local, false);
         Some(match tls {
             None => Box::new(Connection::new(stream, house, session, seat)),

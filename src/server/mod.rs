@@ -20,6 +20,7 @@ mod tls;
 mod tls;
 mod unix;
 mod users;
+mod wire;
 
 use std::fmt;
 use std::io;
