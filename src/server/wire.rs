@@ -50,6 +50,12 @@ macro_rules! watched {
 watched!(TcpStream);
 watched!(UnixStream);
 
+/// A peer that has gone is an error, and no signal. Where the system has no such flag, sockets say so since they were made.
+#[cfg(not(target_vendor = "apple"))]
+const TO_SEND: SendFlags = SendFlags::NOSIGNAL;
+#[cfg(target_vendor = "apple")]
+const TO_SEND: SendFlags = SendFlags::empty();
+
 /// A connected socket.
 #[derive(Debug)]
 pub(super) struct Wire<S>(pub(super) S);
@@ -102,8 +108,7 @@ impl<S: Watched> AsyncRead for Wire<S> {
 impl<S: Watched> AsyncWrite for Wire<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
-            // A peer that has gone is an error here, and no signal.
-            let sent = || retry_on_intr(|| send(&self.0, bytes, SendFlags::NOSIGNAL));
+            let sent = || retry_on_intr(|| send(&self.0, bytes, TO_SEND));
             if let Some(count) = self.once(Interest::WRITABLE, bytes.len(), sent)? {
                 return Poll::Ready(Ok(count));
             }
