@@ -47,8 +47,7 @@ impl Link {
 
     /// Sends one request, whose answer is to be fetched with [`Link::next`].
     pub(crate) fn send(&mut self, words: &[&str]) -> io::Result<()> {
-        let words = words.iter().map(|word| OwnedFrame::BulkString(word.as_bytes().to_vec()));
-        self.write(&OwnedFrame::Array(words.collect()))
+        self.write(&OwnedFrame::Array(bulks(words)))
     }
 
     pub(crate) fn write(&mut self, frame: &OwnedFrame) -> io::Result<()> {
@@ -77,6 +76,11 @@ impl Link {
             }
         }
     }
+}
+
+/// Words as they are sent.
+pub(crate) fn bulks(words: &[&str]) -> Vec<OwnedFrame> {
+    words.iter().map(|word| OwnedFrame::BulkString(word.as_bytes().to_vec())).collect()
 }
 
 /// Longer than anything here takes: who waits for it has found a defect.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use redis_protocol::resp2::types::OwnedFrame;
 
 use crate::dice::Dice;
-use crate::wire::Link;
+use crate::wire::{Link, bulks};
 
 /// What one client has done.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,10 +65,21 @@ impl Client {
 
     /// Sends all of them, then waits for all answers.
     fn ask_all(&mut self, requests: &[Vec<&str>]) -> io::Result<Vec<OwnedFrame>> {
+        let start = self.send_all(requests)?;
+        self.answer_all(requests, start)
+    }
+
+    /// Sends all of them: when it began to.
+    fn send_all(&mut self, requests: &[Vec<&str>]) -> io::Result<Instant> {
         let start = Instant::now();
         for words in requests {
             self.link.send(words)?;
         }
+        Ok(start)
+    }
+
+    /// Waits for all answers to what was sent from then on.
+    fn answer_all(&mut self, requests: &[Vec<&str>], start: Instant) -> io::Result<Vec<OwnedFrame>> {
         let answers = requests.iter().map(|words| self.answer(words)).collect();
         self.done.requests += requests.len() as u64;
         self.done.longest = self.done.longest.max(start.elapsed());
@@ -174,14 +185,9 @@ fn finishers(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Do
     let mut client = Client::to(server)?;
     while Instant::now() < end {
         let requests = vec![vec!["PING"]; 1 + dice.below(200)];
-        for words in &requests {
-            client.link.send(words)?;
-        }
+        let start = client.send_all(&requests)?;
         client.link.finish()?;
-        for _ in &requests {
-            client.answer(&["PING"])?;
-        }
-        client.done.requests += requests.len() as u64;
+        client.answer_all(&requests, start)?;
         client.expect_end()?;
         client.reconnect()?;
     }
@@ -306,8 +312,7 @@ fn numbered(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Don
     let (mut client, mut sender) = (Client::to(server)?, Client::to(server)?);
     let channel = format!("soak:numbers:{}", dice.below(usize::MAX));
     let confirmed = |what: &str, count| {
-        let words = [what, &channel].map(|word| OwnedFrame::BulkString(word.as_bytes().to_vec()));
-        OwnedFrame::Array([words.to_vec(), vec![OwnedFrame::Integer(count)]].concat())
+        OwnedFrame::Array([bulks(&[what, &channel]), vec![OwnedFrame::Integer(count)]].concat())
     };
     let mut number = 0;
     while Instant::now() < end {
@@ -330,9 +335,8 @@ fn numbered(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Don
         }
         for number in &numbers {
             if sender.answer(&["PUBLISH"])? == OwnedFrame::Integer(1) {
-                let words = ["message", &channel, number];
-                let words = words.map(|word| OwnedFrame::BulkString(word.as_bytes().to_vec()));
-                client.expect_next(&["a number"], &OwnedFrame::Array(words.to_vec()))?;
+                let message = OwnedFrame::Array(bulks(&["message", &channel, number]));
+                client.expect_next(&["a number"], &message)?;
             }
         }
         client.expect_next(&["UNSUBSCRIBE"], &confirmed("unsubscribe", 0))?;
