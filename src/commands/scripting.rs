@@ -311,6 +311,9 @@ fn run_natively(
     inside: &mut Inside<'_, '_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Raised> {
+    if let Some(result) = program.run_guarded(inputs, inside, reply) {
+        return result;
+    }
     let mut texts = inside.take_scratch();
     let result = program.run(inputs, inside, &mut texts, reply);
     texts.clear();

@@ -4,6 +4,7 @@
 //!         Nothing is copied, nothing recurses, and memory grows with bytes received, never with lengths claimed.
 //! Source  limits and error texts: Redis 7.0.
 
+use super::alike::are_alike;
 use super::inline;
 use super::request::{Request, Span};
 use crate::error::ProtocolError;
@@ -132,11 +133,16 @@ impl Decoder {
     fn gather(&mut self, buffer: &[u8], trust: Trust, max: usize) {
         self.forget_asked();
         self.trust = trust;
-        let mut rest = buffer;
+        let (mut before, mut rest) = (&buffer[..0], buffer);
         while self.found.len() < max {
+            if self.repeats(before, rest) {
+                self.found.extend_from_within(self.found.len() - 1..);
+                rest = &rest[before.len()..];
+                continue;
+            }
             match self.whole(rest, trust) {
                 Ok(0) => break,
-                Ok(bytes) => rest = &rest[bytes..],
+                Ok(bytes) => (before, rest) = rest.split_at(bytes),
                 Err(error) => {
                     self.broken = Some(error);
                     break;
@@ -205,6 +211,20 @@ impl Decoder {
     /// Where among the spans those of the request being received begin.
     fn begun(&self) -> usize {
         self.found.last().map_or(0, |found| found.spans.1 as usize)
+    }
+
+    /// Whether the next request at the front of `buffer` is whole and as the one `before` it in all but its words: as many,
+    /// each as long. Then its words lie where they lie there. So it is within most pipelines.
+    #[inline]
+    fn repeats(&self, before: &[u8], buffer: &[u8]) -> bool {
+        let Some(buffer) = buffer.get(..before.len()) else { return false };
+        match self.found.last() {
+            Some(Found { spans: (from, to), is_inline: false, .. }) => {
+                let spans = self.spans.get(*from as usize..*to as usize).unwrap_or_default();
+                !spans.is_empty() && are_alike(before, buffer, spans)
+            }
+            _ => false,
+        }
     }
 
     /// Looks for one whole request at the front of `buffer`, or goes on looking: how many bytes it has, or zero where more

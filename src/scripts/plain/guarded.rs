@@ -100,10 +100,11 @@ impl Guarded {
     ///
     /// # Errors
     /// [`Raised`] where GET failed.
+    #[inline]
     pub(super) fn run(
         &self,
         inputs: &Inputs<'_>,
-        calls: &mut dyn Calls,
+        calls: &mut impl Calls,
         reply: &mut Reply<'_>,
     ) -> Option<Result<(), Raised>> {
         let arg = |place: u16| inputs.args.get(usize::from(place) - 1);

@@ -144,7 +144,22 @@ impl Program {
         (!self.bounds.is_open).then_some(keys)
     }
 
-    /// Runs it, and answers with what it returns. To be called only where [`Program::fits`]. `texts` is room for the
+    /// Runs it where it changes a key if that holds a value, as most lock scripts do, and answers; `None`, and nothing
+    /// has been done, where it is to be walked through. To be called only where [`Program::fits`].
+    ///
+    /// # Errors
+    /// [`Raised`] where a call failed.
+    #[inline]
+    pub fn run_guarded(
+        &self,
+        inputs: &Inputs<'_>,
+        calls: &mut impl Calls,
+        reply: &mut Reply<'_>,
+    ) -> Option<Result<(), Raised>> {
+        self.guarded.as_ref()?.run(inputs, calls, reply)
+    }
+
+    /// Walks through it, and answers with what it returns. To be called only where [`Program::fits`]. `texts` is room for the
     /// replies to its calls and for what it makes of them.
     ///
     /// # Errors
@@ -156,11 +171,6 @@ impl Program {
         texts: &mut Vec<u8>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Raised> {
-        if let Some(guarded) = &self.guarded
-            && let Some(result) = guarded.run(inputs, calls, reply)
-        {
-            return result;
-        }
         let (slots, joined, kept, lists) = Default::default();
         let mut run = Run { script: &self.script, inputs, calls, slots, texts, lists, joined, kept };
         run.slots.resize(self.script.slots, Value::Nil);
