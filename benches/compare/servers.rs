@@ -42,6 +42,8 @@ enum Program {
 pub(crate) const ROWS: &[Row] = &[
     Row { arguments: &["--threads", "1"], ..REDLATCH },
     Row { name: "redlatch 2 workers", arguments: &["--threads", "2"], cores: Cores::All, ..REDLATCH },
+    // What a second worker costs by itself: the other core is the load generator's.
+    Row { name: "redlatch 2 workers on 1 core", arguments: &["--threads", "2"], ..REDLATCH },
     Row { name: LIMIT, program: Program::Limit, has_store: false, ..REDLATCH },
     Row { name: "redis 7", program: REDIS, arguments: PEER_SETTINGS, ..REDLATCH },
     Row { name: VALKEY, program: VALKEY_9, arguments: PEER_SETTINGS, ..REDLATCH },
