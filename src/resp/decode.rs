@@ -133,6 +133,8 @@ impl Decoder {
     fn gather(&mut self, buffer: &[u8], trust: Trust, max: usize) {
         self.forget_asked();
         self.trust = trust;
+        // Of a request that is gone on with, the front may have been read by other limits: it is no measure of the next.
+        let mut is_measure = self.missing == 0;
         let (mut before, mut rest) = (&buffer[..0], buffer);
         while self.found.len() < max {
             if self.repeats(before, rest) {
@@ -142,7 +144,11 @@ impl Decoder {
             }
             match self.whole(rest, trust) {
                 Ok(0) => break,
-                Ok(bytes) => (before, rest) = rest.split_at(bytes),
+                Ok(bytes) => {
+                    let (whole, behind) = rest.split_at(bytes);
+                    before = if std::mem::replace(&mut is_measure, true) { whole } else { &[] };
+                    rest = behind;
+                }
                 Err(error) => {
                     self.broken = Some(error);
                     break;
@@ -493,6 +499,12 @@ mod tests {
         let taken = decoder.next(&bytes, NARROW).unwrap().unwrap();
         assert_eq!(decoder.next(&bytes[taken..], OPEN), Ok(Some(long.len())));
         assert_eq!(decoder.next(&bytes[taken + long.len()..], OPEN), Ok(None));
+        // What had begun was within the limits of its time; the next like it is not.
+        let (mut decoder, twice) = (Decoder::new(), long.repeat(2));
+        assert_eq!(decoder.look_ahead(&twice[..long.len() - 1], OPEN), 0);
+        assert_eq!(decoder.look_ahead(&twice, NARROW), 1);
+        assert_eq!(decoder.next(&twice, NARROW), Ok(Some(long.len())));
+        assert_eq!(decoder.next(&twice[long.len()..], NARROW), Err(ProtocolError::BulkLength));
     }
 
     #[test]
