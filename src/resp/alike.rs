@@ -28,20 +28,8 @@ pub(super) fn are_alike(one: &[u8], other: &[u8], spans: &[Span]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::error::ProtocolError;
-    use crate::resp::{Decoder, Trust};
-
-    const TRUST: Trust = Trust { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };
-
-    /// Requests found one at a time.
-    fn alone(mut bytes: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, ProtocolError> {
-        let (mut decoder, mut requests) = (Decoder::new(), Vec::new());
-        while let Some(taken) = decoder.next(bytes, TRUST)? {
-            requests.push(decoder.request(bytes).words().map(<[u8]>::to_vec).collect());
-            bytes = &bytes[taken..];
-        }
-        Ok(requests)
-    }
+    use crate::resp::Decoder;
+    use crate::resp::decode::tests::{OPEN, all};
 
     #[test]
     fn what_repeats_the_request_before_is_what_it_would_be_alone() {
@@ -72,9 +60,13 @@ mod tests {
         for (one, other) in kinds.iter().flat_map(|one| kinds.iter().map(move |other| (one, other))) {
             let bytes = [one.as_bytes(), other.as_bytes(), one.as_bytes(), one.as_bytes()].concat();
             let mut decoder = Decoder::new();
-            assert_eq!(decoder.look_ahead(&bytes, TRUST), 4);
+            assert_eq!(decoder.look_ahead(&bytes, OPEN), 4);
             let ahead = decoder.ahead(&bytes).map(|request| request.words().map(<[u8]>::to_vec).collect());
-            assert_eq!(ahead.collect::<Vec<Vec<_>>>(), alone(&bytes).unwrap(), "{one:?} {other:?}");
+            assert_eq!(
+                ahead.collect::<Vec<Vec<_>>>(),
+                all(&bytes, bytes.len()).unwrap(),
+                "{one:?} {other:?}"
+            );
         }
         // Whoever is broken is found to be, though all before it are alike.
         for last in [
@@ -84,7 +76,7 @@ mod tests {
         ] {
             let bytes = [kinds[0].as_bytes(), kinds[1].as_bytes(), last.as_bytes()].concat();
             let mut decoder = Decoder::new();
-            assert_eq!(decoder.look_ahead(&bytes, TRUST), alone(&bytes).map_or(2, |all| all.len()));
+            assert_eq!(decoder.look_ahead(&bytes, OPEN), all(&bytes, bytes.len()).map_or(2, |all| all.len()));
         }
     }
 }

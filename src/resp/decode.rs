@@ -133,22 +133,18 @@ impl Decoder {
     fn gather(&mut self, buffer: &[u8], trust: Trust, max: usize) {
         self.forget_asked();
         self.trust = trust;
-        // Of a request that is gone on with, the front may have been read by other limits: it is no measure of the next.
-        let mut is_measure = self.missing == 0;
+        // A request that is gone on with is no measure of the next: its front may have been read by other limits.
+        let begun_before = usize::from(self.missing > 0);
         let (mut before, mut rest) = (&buffer[..0], buffer);
         while self.found.len() < max {
-            if self.repeats(before, rest) {
+            if self.found.len() > begun_before && self.repeats(before, rest) {
                 self.found.extend_from_within(self.found.len() - 1..);
                 rest = &rest[before.len()..];
                 continue;
             }
             match self.whole(rest, trust) {
                 Ok(0) => break,
-                Ok(bytes) => {
-                    let (whole, behind) = rest.split_at(bytes);
-                    before = if std::mem::replace(&mut is_measure, true) { whole } else { &[] };
-                    rest = behind;
-                }
+                Ok(bytes) => (before, rest) = rest.split_at(bytes),
                 Err(error) => {
                     self.broken = Some(error);
                     break;
@@ -180,7 +176,13 @@ impl Decoder {
     #[inline]
     fn at<'a>(&'a self, found: &Found, buffer: &'a [u8]) -> Request<'a> {
         let bytes = if found.is_inline { &self.scratch } else { buffer };
-        Request::received(bytes, &self.spans[found.spans.0 as usize..found.spans.1 as usize])
+        Request::received(bytes, self.spans_of(found))
+    }
+
+    /// Where its arguments lie.
+    #[inline]
+    fn spans_of(&self, found: &Found) -> &[Span] {
+        &self.spans[found.spans.0 as usize..found.spans.1 as usize]
     }
 
     /// Whether something has been found that was not asked for.
@@ -225,8 +227,8 @@ impl Decoder {
     fn repeats(&self, before: &[u8], buffer: &[u8]) -> bool {
         let Some(buffer) = buffer.get(..before.len()) else { return false };
         match self.found.last() {
-            Some(Found { spans: (from, to), is_inline: false, .. }) => {
-                let spans = self.spans.get(*from as usize..*to as usize).unwrap_or_default();
+            Some(found) if !found.is_inline => {
+                let spans = self.spans_of(found);
                 !spans.is_empty() && are_alike(before, buffer, spans)
             }
             _ => false,
@@ -428,15 +430,16 @@ fn integer(digits: &[u8]) -> Option<i64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    const OPEN: Trust = Trust { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };
+    pub(in crate::resp) const OPEN: Trust =
+        Trust { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };
     const CLOSED: Trust = Trust { authenticated: false, ..OPEN };
     const NARROW: Trust = Trust { bulk_bytes_max: 100, ..OPEN };
 
     /// Feeds `bytes` in pieces; whole requests are dropped from the front of the buffer, as a connection does.
-    fn all(bytes: &[u8], piece: usize) -> Result<Vec<Vec<Vec<u8>>>, ProtocolError> {
+    pub(in crate::resp) fn all(bytes: &[u8], piece: usize) -> Result<Vec<Vec<Vec<u8>>>, ProtocolError> {
         let mut decoder = Decoder::new();
         let (mut buffer, mut requests) = (Vec::new(), Vec::new());
         for chunk in bytes.chunks(piece) {
