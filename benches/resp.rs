@@ -7,9 +7,10 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use redis_protocol::resp2::decode::decode as other_decode;
-use redlatch::resp::{Decoder, Protocol, Reply, Trust};
+use redlatch::resp::{Decoder, Protocol, Reply, RequestLimits};
 
-const TRUST: Trust = Trust { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };
+const TRUST: RequestLimits =
+    RequestLimits { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };
 const ACQUIRE: &[u8] =
     b"*6\r\n$3\r\nSET\r\n$10\r\nlock:stock\r\n$36\r\n3b241101-e2bb-4255-8caf-4136c566a962\r\n\
     $2\r\nNX\r\n$2\r\nPX\r\n$5\r\n30000\r\n";

@@ -256,7 +256,7 @@ fn floors_import_only_downward() {
             "use crate::keyspace::View;",
             "use crate::{clock, engine::Engine};",
             "fn f(x: crate::commands::Row) {}",
-            "use crate::{\n    clock::Now,\n    keyspace::{Reach, View},\n};",
+            "use crate::{\n    clock::Now,\n    keyspace::{ShardSet, View},\n};",
             "use super::super::engine::Engine;",
             "mod tests { mod inner { use super::super::super::super::server::Server; } }",
             "let url = \"redis://\"; crate::server::start()",

@@ -2,10 +2,10 @@
 //!
 //! Source  Redis 7.0: `parseExtendedStringArgumentsOrReply`, `getExpireMillisecondsOrReply`.
 
-use super::Args;
-use super::args;
-use super::row::{Arg, integer, one_of, token, unix_time};
 use crate::clock::{Deadline, Now};
+use crate::commands::Args;
+use crate::commands::args;
+use crate::commands::row::{Arg, integer, one_of, token, unix_time};
 use crate::error::Refusal;
 use crate::keyspace::{Occupied, View};
 use crate::number;

@@ -1,7 +1,7 @@
 //! HELP of every command with subcommands: derived from its row.
 
-use super::row::{Arg, Flags, Group, Kind, Row};
-use super::{Call, Command, Outcome, table};
+use crate::commands::row::{Arg, Flags, Group, Kind, Row};
+use crate::commands::{Call, Command, Outcome, table};
 use crate::error::Refusal;
 
 /// The row of a HELP subcommand, as old as most of them are.

@@ -7,85 +7,45 @@
 // Strangers' numbers arrive here.
 #![warn(clippy::arithmetic_side_effects)]
 
-mod acl;
-mod acl_file;
-mod acl_log;
+mod admin;
 mod args;
-mod blocking;
-mod browse;
-mod categories;
-mod client;
-mod client_list;
-mod client_tracking;
-mod command;
-mod config;
 mod connection;
-mod counters;
-mod databases;
-mod debug;
-mod draws;
-mod expire;
 mod expiry;
-mod facts;
-mod functions;
-mod hash_browse;
-mod hash_expiry;
-mod hash_leases;
-mod hashes;
+mod hash;
 mod help;
-mod info;
-mod inside;
-mod interpreter;
-mod keys;
-mod latency;
-mod libraries;
-mod list_moves;
-mod list_search;
-mod lists;
-mod metrics;
-mod metrics_table;
-mod object;
-mod pausing;
+mod key;
+mod key_specs;
+mod list;
 mod pubsub;
-mod rights;
+mod random;
 pub mod row;
-mod script_cache;
-mod scripting;
-mod server;
-mod set_algebra;
-mod set_draws;
-mod sets;
+mod scan;
+mod script;
+mod set;
 mod shared;
-mod sorted_set_algebra;
-mod sorted_set_picks;
-mod sorted_set_ranges;
-mod sorted_sets;
-mod streams;
-mod strings;
+mod sorted_set;
+mod stream;
+mod string;
 pub mod table;
-mod text;
-mod transactions;
-mod walk;
-#[cfg(feature = "lua")]
-mod watchdog;
+mod transaction;
 
+pub(crate) use admin::acl_check::{check, check_again};
+pub use admin::metrics::prometheus;
+pub(crate) use admin::pause::may_write;
 pub use args::Args;
-pub(crate) use client_tracking::{end as end_tracking, remember};
-pub(crate) use functions::is_function;
-pub use metrics::prometheus;
-pub(crate) use pausing::may_write;
+pub(crate) use connection::tracking::{end as end_tracking, remember};
 pub(crate) use pubsub::leave_all;
-pub(crate) use rights::{check, check_again};
-pub(crate) use scripting::{busy, work_in_transaction};
+pub(crate) use script::function::is_function;
+pub(crate) use script::{busy, work_in_transaction};
 pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
-pub(crate) use transactions::{EXEC, discard_all};
+pub(crate) use transaction::{EXEC, discard_all};
 
 use std::sync::Arc;
 
 use crate::clock::{LockTime, Now};
 use crate::error::Refusal;
-use crate::keyspace::{Ticket, View};
+use crate::keyspace::{View, Waiter};
 use crate::resp::{Reply, Request};
 use crate::state::session::Session;
 
@@ -122,51 +82,51 @@ pub enum Outcome {
         /// What it answers then.
         answer: Vec<u8>,
         /// The keys it waits for, and what it does when one of them has what it needs; `None`: it waits for its time.
-        ticket: Option<Arc<Ticket>>,
+        waiter: Option<Arc<Waiter>>,
     },
     /// It may take long, and is to be carried out where a thread may be held. It has had no effect.
-    Aside,
+    Offload,
 }
 
 /// Every family's rows, in the order in which the documents list them.
 pub(crate) const FAMILIES: &[&[row::Row]] = &[
     connection::ROWS,
-    client::ROWS,
-    strings::ROWS,
-    text::ROWS,
-    counters::ROWS,
-    hashes::ROWS,
-    hash_browse::ROWS,
-    hash_expiry::ROWS,
-    hash_leases::ROWS,
-    lists::ROWS,
-    list_search::ROWS,
-    list_moves::ROWS,
-    blocking::ROWS,
-    sorted_sets::ROWS,
-    sorted_set_ranges::ROWS,
-    sorted_set_picks::ROWS,
-    sorted_set_algebra::ROWS,
-    streams::ROWS,
-    sets::ROWS,
-    set_draws::ROWS,
-    set_algebra::ROWS,
-    keys::ROWS,
-    browse::ROWS,
-    databases::ROWS,
-    object::ROWS,
-    expire::ROWS,
-    transactions::ROWS,
-    scripting::ROWS,
-    functions::ROWS,
+    connection::client::ROWS,
+    string::ROWS,
+    string::bytes::ROWS,
+    string::number::ROWS,
+    hash::ROWS,
+    hash::scan::ROWS,
+    hash::expire::ROWS,
+    hash::leases::ROWS,
+    list::ROWS,
+    list::search::ROWS,
+    list::moves::ROWS,
+    list::blocking::ROWS,
+    sorted_set::ROWS,
+    sorted_set::range::ROWS,
+    sorted_set::pop::ROWS,
+    sorted_set::algebra::ROWS,
+    stream::ROWS,
+    set::ROWS,
+    set::pop::ROWS,
+    set::algebra::ROWS,
+    key::ROWS,
+    key::scan::ROWS,
+    key::database::ROWS,
+    key::object::ROWS,
+    key::expire::ROWS,
+    transaction::ROWS,
+    script::ROWS,
+    script::function::ROWS,
     pubsub::ROWS,
-    command::ROWS,
-    config::ROWS,
-    acl::ROWS,
-    info::ROWS,
-    latency::ROWS,
-    server::ROWS,
-    debug::ROWS,
+    admin::command::ROWS,
+    admin::config::ROWS,
+    admin::acl::ROWS,
+    admin::info::ROWS,
+    admin::latency::ROWS,
+    admin::ROWS,
+    admin::debug::ROWS,
 ];
 
 /// What a command says that only has subcommands, when none is named: the arity has refused it before.

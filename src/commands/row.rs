@@ -5,7 +5,7 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "of rows, which are our own, and places in a request")]
 
-use super::{Call, Outcome};
+use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 
 /// A command: what it is called, what it takes, and the function that carries it out.
@@ -134,7 +134,7 @@ impl Flags {
     pub const REPLICATED: Self = Self(1 << 22);
 
     /// May take long whatever it is given: carried out where a thread may be held.
-    pub const ASIDE: Self = Self(1 << 23);
+    pub const OFFLOAD: Self = Self(1 << 23);
 
     /// Both.
     pub const fn with(self, other: Self) -> Self {

@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
-use super::interpreter::Interpreter;
-use super::libraries::Libraries;
-use super::row::Flags;
-use super::script_cache::ScriptCache;
-#[cfg(feature = "lua")]
-use super::watchdog::Guard;
-use super::{Command, table};
 use crate::clock::{Clock, LockTime, Probe, Process};
+use crate::commands::row::Flags;
+use crate::commands::script::cache::ScriptCache;
+use crate::commands::script::interpreter::Interpreter;
+use crate::commands::script::library::Libraries;
+#[cfg(feature = "lua")]
+use crate::commands::script::watchdog::Guard;
+use crate::commands::{Command, table};
 use crate::error::Refusal;
 use crate::keyspace::Keyspace;
 use crate::resp::Request;
@@ -19,9 +19,9 @@ use crate::state::acl::{self, Account, Acl, Terms};
 use crate::state::audience::Audience;
 use crate::state::clients::Client;
 use crate::state::latency::{Latency, Spike};
+use crate::state::log_limiter::LogLimiter;
 use crate::state::metrics::{CommandStats, Metrics};
 use crate::state::running::Running;
-use crate::state::seldom::Seldom;
 use crate::state::settings::{Events, Settings};
 use crate::state::settings_file;
 use crate::state::slowlog::{SlowCall, Slowlog, shortened};
@@ -39,7 +39,7 @@ pub struct Shared {
     pub settings: Settings,
     /// What it has counted.
     pub metrics: Metrics,
-    /// Calls of each command, by [`super::Command::index`].
+    /// Calls of each command, by [`crate::commands::Command::index`].
     pub stats: Vec<CommandStats>,
     /// Scripts that have been loaded.
     pub scripts: ScriptCache,
@@ -59,7 +59,7 @@ pub struct Shared {
     /// Who may do what.
     pub acl: Acl,
     /// Connections that spoke HTTP, as the log tells of them.
-    pub http_seen: Seldom,
+    pub http_seen: LogLimiter,
     /// CLIENT PAUSE.
     pub pause: Pause,
     /// Time.
@@ -142,7 +142,7 @@ impl Shared {
         let acl = Acl::new(settings.text("requirepass").as_bytes(), terms(&settings));
         let running: Arc<Running> = Arc::default();
         #[cfg(feature = "lua")]
-        let guard = Guard::new(Arc::clone(&running), Arc::clone(&keyspace.occupancy), Arc::clone(&clock));
+        let guard = Guard::new(Arc::clone(&running), Arc::clone(&keyspace.long_call), Arc::clone(&clock));
         let shared = Self {
             keyspace,
             audience: Audience::new(seed),
@@ -158,7 +158,7 @@ impl Shared {
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             acl,
-            http_seen: Seldom::default(),
+            http_seen: LogLimiter::default(),
             pause: Pause::default(),
             clock,
             started,
@@ -349,7 +349,7 @@ const SECRETS: &[&[u8]] =
 /// The words of a call without what should not be read: passwords, and who the users are.
 fn redacted<'a>(command: &Command, request: Request<'a>) -> Vec<&'a [u8]> {
     let mut words: Vec<_> = request.words().collect();
-    if super::acl::is_secret(&command.name) {
+    if crate::commands::admin::acl::is_secret(&command.name) {
         words.iter_mut().skip(2).for_each(|word| *word = b"(redacted)");
     }
     if command.name == "config|set" {
@@ -396,8 +396,11 @@ mod tests {
     }
 
     fn took(shared: &Shared, line: &[u8], micros: u64) {
-        let trust =
-            crate::resp::Trust { bulk_bytes_max: 1 << 20, request_bytes_max: 1 << 20, authenticated: true };
+        let trust = crate::resp::RequestLimits {
+            bulk_bytes_max: 1 << 20,
+            request_bytes_max: 1 << 20,
+            authenticated: true,
+        };
         let mut decoder = crate::resp::Decoder::new();
         decoder.next(line, trust).unwrap();
         let request = decoder.request(line);

@@ -10,9 +10,9 @@ use std::ops::Range;
 use std::option::IntoIter;
 use std::sync::LazyLock;
 
-use super::row::{Arg, Flags, Kind, Row};
-use super::{FAMILIES, Request};
-use crate::keyspace::{Reach, View};
+use crate::commands::row::{Arg, Flags, Kind, Row};
+use crate::commands::{FAMILIES, Request};
+use crate::keyspace::{ShardSet, View};
 use crate::scripts::Brief;
 use crate::scripts::plain::listed_commands;
 
@@ -270,7 +270,7 @@ impl Command {
     pub(super) fn brief(&self) -> Brief {
         let flags = self.row.flags;
         let looks_further =
-            flags.has(Flags::ALL_SHARDS.with(Flags::SUMS).with(Flags::ASIDE).with(Flags::SCRIPT));
+            flags.has(Flags::ALL_SHARDS.with(Flags::SUMS).with(Flags::OFFLOAD).with(Flags::SCRIPT));
         let is_bound = self.keys != Keys::Nowhere || (flags.has(Flags::FAST) && !flags.has(Flags::LINEAR));
         match self.keys {
             _ if looks_further || !is_bound || !self.subcommands.is_empty() => Brief::No,
@@ -281,7 +281,11 @@ impl Command {
 
     /// How it is written: `SET <key> <value> [NX | XX]`.
     pub fn usage(&self) -> String {
-        format!("{}{}", self.name.to_ascii_uppercase().replace('|', " "), super::help::usage(self.row.args))
+        format!(
+            "{}{}",
+            self.name.to_ascii_uppercase().replace('|', " "),
+            crate::commands::help::usage(self.row.args)
+        )
     }
 
     /// Whether a request of `words` words has enough of them, and not too many.
@@ -300,28 +304,28 @@ impl Command {
         &self,
         request: Request<'a>,
         keys: &'b mut smallvec::SmallVec<[&'a [u8]; 8]>,
-    ) -> Reach<'b>
+    ) -> ShardSet<'b>
     where
         'a: 'b,
     {
         if self.row.flags.has(Flags::ALL_SHARDS) {
-            return Reach::All;
+            return ShardSet::All;
         }
         match self.keys {
-            Keys::Nowhere => Reach::Nothing,
+            Keys::Nowhere => ShardSet::Nothing,
             Keys::Range { first, .. } if self.keys.is_single() => {
-                request.get(first).map_or(Reach::Nothing, Reach::One)
+                request.get(first).map_or(ShardSet::Nothing, ShardSet::One)
             }
             // A script may name keys that its request does not: it locks what it needs itself then.
             Keys::Counted { target: None, count } if request.get(count) == Some(b"1") => {
-                request.get(count + 1).map_or(Reach::Nothing, Reach::One)
+                request.get(count + 1).map_or(ShardSet::Nothing, ShardSet::One)
             }
             _ => {
                 keys.extend(self.positions(request).map(|at| request.word(at)));
                 match keys.as_slice() {
-                    [] => Reach::Nothing,
-                    [one] => Reach::One(one),
-                    many => Reach::Keys(many),
+                    [] => ShardSet::Nothing,
+                    [one] => ShardSet::One(one),
+                    many => ShardSet::Keys(many),
                 }
             }
         }
@@ -422,8 +426,8 @@ fn fold(name: &[u8]) -> ([u8; NAME_BYTES_MAX], u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::row::Group;
     use super::*;
+    use crate::commands::row::Group;
 
     #[test]
     fn every_name_is_found_in_any_case_and_is_the_only_one() {

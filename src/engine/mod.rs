@@ -2,7 +2,7 @@
 //!
 //! Owns    the gates every command passes, in order, and the connection's life from HELLO to QUIT.
 //! Time    comes from the injected clock: once per batch, and again after whatever may have taken long.
-//! Rule    what goes to other clients enters their mailboxes while the shards are still locked; the shell only flushes.
+//! Rule    what goes to other clients enters their outboxes while the shards are still locked; the shell only flushes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,9 +13,9 @@ use crate::clock::{LockTime, Now};
 use crate::commands::row::{Flags, Group};
 use crate::commands::{self, Args, Call, Command, EXEC, Outcome, Shared, table};
 use crate::error::Refusal;
-use crate::keyspace::{Due, Ticket, View};
+use crate::keyspace::{Due, View, Waiter};
 use crate::limits::REPLY_BYTES_MAX;
-use crate::resp::{Reply, Request, Trust};
+use crate::resp::{Reply, Request, RequestLimits};
 use crate::state::clients::{Client, Wait};
 use crate::state::session::{Parked, Replies, Session};
 
@@ -39,9 +39,9 @@ pub enum Flow {
     Close,
     /// The same request again, no later than this moment: CLIENT PAUSE holds it back.
     Again(LockTime),
-    /// The same request again, where a thread may be held: with [`Session::may_be_held`] set. Only a session that says it
+    /// The same request again, where a thread may be held: with [`Session::may_block`] set. Only a session that says it
     /// may not be held gets this.
-    Aside,
+    Offload,
     /// Nothing until [`Engine::resume`] says so: a call of this session waits.
     Wait,
 }
@@ -122,9 +122,9 @@ impl Engine {
     }
 
     /// How much this session may ask for.
-    pub fn trust(&self, session: &Session) -> Trust {
+    pub fn trust(&self, session: &Session) -> RequestLimits {
         let (settings, acl) = (&self.shared.settings, &self.shared.acl);
-        Trust {
+        RequestLimits {
             bulk_bytes_max: settings.bulk_bytes_max(),
             request_bytes_max: settings.request_bytes_max(),
             authenticated: session.authenticated || acl.is_open(),
@@ -367,9 +367,9 @@ impl Engine {
                 return self.exec(session, command, batch, out);
             }
         }
-        if command.row.flags.has(Flags::ASIDE) && !session.may_be_held {
+        if command.row.flags.has(Flags::OFFLOAD) && !session.may_block {
             batch.commands -= 1;
-            return Flow::Aside;
+            return Flow::Offload;
         }
         let shared = &*self.shared;
         let mut keys = SmallVec::new();
@@ -378,29 +378,29 @@ impl Engine {
         // A view is used where it was made: to move it would cost every request.
         let Some(view) = &mut view else { return self.later(session, batch) };
         let is_much = self.is_much(command, request, view);
-        if is_much && !session.may_be_held {
+        if is_much && !session.may_block {
             batch.commands -= 1;
-            return Flow::Aside;
+            return Flow::Offload;
         }
         // Until the shards have been let go.
-        let _during = is_much.then(|| shared.keyspace.occupancy.during());
+        let _during = is_much.then(|| shared.keyspace.long_call.during());
         view.on_behalf_of(session.client.id);
         let result = self.perform(session, command, request, view, batch, out);
         let flow = match result {
             Err(Refusal::Occupied) => self.later(session, batch),
             Ok(Outcome::Replied) | Err(_) => Flow::Next,
             Ok(Outcome::Close) => Flow::Close,
-            Ok(Outcome::Park { until, answer, ticket }) => {
+            Ok(Outcome::Park { until, answer, waiter }) => {
                 // Before the shards are let go: whoever ends the wait finds that there is one.
-                if let Some(ticket) = &ticket {
-                    view.park(ticket);
+                if let Some(waiter) = &waiter {
+                    view.park(waiter);
                 }
-                park(session, until, answer, ticket);
+                park(session, until, answer, waiter);
                 Flow::Wait
             }
-            Ok(Outcome::Aside) => {
+            Ok(Outcome::Offload) => {
                 batch.commands -= 1;
-                Flow::Aside
+                Flow::Offload
             }
         };
         view.finish(&shared.audience);
@@ -437,7 +437,7 @@ impl Engine {
             shared,
             command,
         });
-        if matches!(result, Ok(Outcome::Aside) | Err(Refusal::Occupied)) {
+        if matches!(result, Ok(Outcome::Offload) | Err(Refusal::Occupied)) {
             // It will come again, as if for the first time.
             out.truncate(mark);
             return result;
@@ -471,7 +471,7 @@ impl Engine {
     fn later(&self, session: &Session, batch: &mut Batch) -> Flow {
         batch.commands -= 1;
         let now = self.shared.clock.now().lock;
-        let is_waiting = self.shared.keyspace.occupancy.wait(&session.client);
+        let is_waiting = self.shared.keyspace.long_call.wait(&session.client);
         Flow::Again(if is_waiting { now + LATER_MS } else { now })
     }
 
@@ -506,10 +506,10 @@ fn too_long(session: &Session, out: &mut Vec<u8>, start: usize) -> Flow {
 }
 
 /// The session's call waits from now on, on its keys or for its time alone.
-fn park(session: &mut Session, until: Option<LockTime>, answer: Vec<u8>, ticket: Option<Arc<Ticket>>) {
+fn park(session: &mut Session, until: Option<LockTime>, answer: Vec<u8>, waiter: Option<Arc<Waiter>>) {
     let is_muted = session.replies != Replies::On;
-    let (claim, database, keys) = match ticket {
-        Some(ticket) => (Arc::clone(&ticket.claim), ticket.database, ticket.keys.clone()),
+    let (claim, database, keys) = match waiter {
+        Some(waiter) => (Arc::clone(&waiter.claim), waiter.database, waiter.keys.clone()),
         None => Default::default(),
     };
     let wait = Wait { claim: Arc::clone(&claim), answer: answer.clone(), is_muted };
@@ -540,7 +540,7 @@ fn may_grow(session: &Session, command: &Command) -> bool {
 /// when there are no more requests, as in Redis.
 #[cold]
 fn tell(session: &Session, out: &mut Vec<u8>) {
-    if session.client.has_mail() {
+    if session.client.has_messages() {
         match session.reads.matter() {
             true => session.client.collect(out),
             false => session.client.collect_next(out),

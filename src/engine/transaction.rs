@@ -9,7 +9,7 @@ use super::{Batch, Engine, Flow};
 use crate::commands::row::Flags;
 use crate::commands::{self, Command, EXEC, Outcome, Shared, table};
 use crate::error::Refusal;
-use crate::keyspace::{Reach, View};
+use crate::keyspace::{ShardSet, View};
 use crate::limits::TRANSACTION_BYTES_MAX;
 use crate::resp::{OwnedRequest, Protocol, Reply, Request};
 use crate::state::session::Session;
@@ -20,7 +20,7 @@ type Step<'a> = (&'static Command, Request<'a>);
 
 /// How a transaction is carried out.
 #[derive(Clone, Copy)]
-struct Manner {
+struct ExecMode {
     is_much: bool,
     /// The request with which its trial ends, if it is one.
     tries_until: Option<usize>,
@@ -45,7 +45,7 @@ pub(super) fn queue(
             *transaction = Transaction { is_aborted: true, ..Transaction::default() };
             return reply.error("ERR the requests of this transaction take too much memory");
         }
-        transaction.runs_scripts |= command.row.flags.has(Flags::SCRIPT.with(Flags::ASIDE));
+        transaction.runs_scripts |= command.row.flags.has(Flags::SCRIPT.with(Flags::OFFLOAD));
         work::note(transaction, command, request);
         transaction.may_grow |= command.row.flags.has(Flags::DENYOOM);
         transaction.may_write |= commands::may_write(shared, command, request);
@@ -59,15 +59,15 @@ fn reach<'b, 'a: 'b>(
     steps: &[Step<'a>],
     watched: impl Iterator<Item = &'a [u8]>,
     keys: &'b mut Vec<&'a [u8]>,
-) -> Reach<'b> {
+) -> ShardSet<'b> {
     keys.extend(watched);
     for (command, request) in steps {
         if command.row.flags.has(Flags::ALL_SHARDS.with(Flags::SCRIPT).with(Flags::SUMS)) {
-            return Reach::All;
+            return ShardSet::All;
         }
         keys.extend(command.positions(*request).map(|at| request.word(at)));
     }
-    if keys.is_empty() { Reach::Nothing } else { Reach::Keys(keys) }
+    if keys.is_empty() { ShardSet::Nothing } else { ShardSet::Keys(keys) }
 }
 
 impl Engine {
@@ -105,7 +105,7 @@ impl Engine {
         let tries_until = match self.placed(session, gathered, is_much) {
             Place::Elsewhere => {
                 batch.commands -= 1;
-                return Flow::Aside;
+                return Flow::Offload;
             }
             Place::Here => None,
             Place::OnTrial { until } => Some(until),
@@ -135,14 +135,14 @@ impl Engine {
         if let Some(watching) = &watching {
             view.unwatch(watching);
         }
-        let occupancy = &shared.keyspace.occupancy;
-        let _during = is_much.then(|| occupancy.during());
+        let long_call = &shared.keyspace.long_call;
+        let _during = is_much.then(|| long_call.during());
         let mark = out.len();
         let flow = if is_broken {
             Reply::new(out, session.protocol).null_array();
             Some(Flow::Next)
         } else {
-            self.carry_out(session, &steps, &mut view, Manner { is_much, tries_until }, batch, out)
+            self.carry_out(session, &steps, &mut view, ExecMode { is_much, tries_until }, batch, out)
         };
         let Some(flow) = flow else {
             out.truncate(mark);
@@ -153,7 +153,7 @@ impl Engine {
             session.transaction = Some(transaction);
             view.finish(&shared.audience);
             batch.commands -= 1;
-            return Flow::Aside;
+            return Flow::Offload;
         };
         self.count((command.index, 1));
         session.reads = session.reads.after_next();
@@ -165,7 +165,7 @@ impl Engine {
 
     /// Where a transaction is carried out.
     fn placed(&self, session: &Session, gathered: &Transaction, is_much: bool) -> Place {
-        if session.may_be_held {
+        if session.may_block {
             return Place::Here;
         }
         if is_much {
@@ -184,7 +184,7 @@ impl Engine {
         session: &mut Session,
         steps: &[Step<'_>],
         view: &mut View<'k>,
-        manner: Manner,
+        manner: ExecMode,
         batch: &mut Batch,
         out: &mut Vec<u8>,
     ) -> Option<Flow> {
@@ -197,7 +197,7 @@ impl Engine {
         for (at, step) in steps.iter().enumerate() {
             if manner.is_much {
                 // A script among them says that it is over.
-                self.shared.keyspace.occupancy.begin();
+                self.shared.keyspace.long_call.begin();
             }
             if !view.is_tried_out() || step.0.keep(step.1, view) {
                 flow = self.step(session, *step, view, batch, out, flow);
@@ -241,7 +241,7 @@ impl Engine {
             Ok(Outcome::Park { answer, .. }) => out.extend_from_slice(&answer),
             Ok(Outcome::Close) => return Flow::Close,
             // Only what is tried out asks for that.
-            Ok(Outcome::Aside) => view.give_up(),
+            Ok(Outcome::Offload) => view.give_up(),
             Ok(Outcome::Replied) | Err(_) => {}
         }
         flow

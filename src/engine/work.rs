@@ -52,7 +52,7 @@ impl Engine {
         let (mut work, mut unknown, mut last_unknown, mut keeps_more) = (0_u64, 0, None, false);
         let steps = transaction.queued.iter().filter_map(super::transaction::step);
         for (at, (command, request)) in steps.enumerate() {
-            if command.row.flags.has(Flags::ASIDE) {
+            if command.row.flags.has(Flags::OFFLOAD) {
                 return Place::Elsewhere;
             }
             if !command.row.flags.has(Flags::SCRIPT) {

@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 
 use smallvec::SmallVec;
 
-use super::{Held, Keyspace, Reach};
+use super::{Keyspace, ShardSet, ShardState};
 use crate::clock::LockTime;
 use crate::sync::MutexGuard;
 
 /// Shards that are locked, by their index.
 #[derive(Debug)]
 pub(super) enum Locked<'k> {
-    One(usize, MutexGuard<'k, Held>),
-    Many(SmallVec<[(usize, MutexGuard<'k, Held>); 2]>),
+    One(usize, MutexGuard<'k, ShardState>),
+    Many(SmallVec<[(usize, MutexGuard<'k, ShardState>); 2]>),
 }
 
 /// None.
@@ -27,7 +27,7 @@ impl Default for Locked<'_> {
 
 /// What a call does when a long call holds what it needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Patience {
+pub(super) enum LockWait {
     /// It waits, and its thread with it.
     Endless,
     /// It comes again later.
@@ -42,43 +42,43 @@ impl<'k> Locked<'k> {
     #[inline]
     pub(super) fn acquire(
         keyspace: &'k Keyspace,
-        reach: Reach<'_>,
-        patience: Patience,
+        reach: ShardSet<'_>,
+        patience: LockWait,
         hashed: &mut Hashed,
     ) -> Option<Self> {
         let locked = match reach {
-            Reach::One(key) => {
+            ShardSet::One(key) => {
                 let hash = keyspace.hash(key);
                 *hashed = (key.as_ptr() as usize, key.len(), hash);
                 Self::one(keyspace, keyspace.shard_of(hash), patience)?
             }
-            Reach::Keys(keys) => {
+            ShardSet::Keys(keys) => {
                 let mut indices: SmallVec<[usize; 8]> =
                     keys.iter().map(|key| keyspace.shard_of(keyspace.hash(key))).collect();
                 indices.sort_unstable();
                 indices.dedup();
                 Self::many(keyspace, indices.into_iter(), patience)?
             }
-            Reach::All => return Self::many(keyspace, 0..keyspace.shards(), patience),
-            Reach::Nothing => return Some(Self::default()),
+            ShardSet::All => return Self::many(keyspace, 0..keyspace.shards(), patience),
+            ShardSet::Nothing => return Some(Self::default()),
         };
         locked.with_beyond(keyspace, patience)
     }
 
     /// Locks the shard of that index, and what its parked calls reach.
-    pub(super) fn shard(keyspace: &'k Keyspace, index: usize, patience: Patience) -> Option<Self> {
+    pub(super) fn shard(keyspace: &'k Keyspace, index: usize, patience: LockWait) -> Option<Self> {
         Self::one(keyspace, index, patience)?.with_beyond(keyspace, patience)
     }
 
     #[inline]
-    fn one(keyspace: &'k Keyspace, index: usize, patience: Patience) -> Option<Self> {
+    fn one(keyspace: &'k Keyspace, index: usize, patience: LockWait) -> Option<Self> {
         Some(Self::One(index, keyspace.hold(index, patience)?))
     }
 
     fn many(
         keyspace: &'k Keyspace,
         indices: impl Iterator<Item = usize>,
-        patience: Patience,
+        patience: LockWait,
     ) -> Option<Self> {
         let mut many = SmallVec::with_capacity(indices.size_hint().0);
         for index in indices {
@@ -88,7 +88,7 @@ impl<'k> Locked<'k> {
     }
 
     #[inline]
-    fn with_beyond(self, keyspace: &'k Keyspace, patience: Patience) -> Option<Self> {
+    fn with_beyond(self, keyspace: &'k Keyspace, patience: LockWait) -> Option<Self> {
         let reaches_beyond = match &self {
             Self::One(_, held) => held.parked.reaches_beyond(),
             Self::Many(many) => many.iter().any(|(_, held)| held.parked.reaches_beyond()),
@@ -98,7 +98,7 @@ impl<'k> Locked<'k> {
 
     /// Unlocks, locks the union, and looks again, until nothing is missing. Each round adds shards, so that it ends.
     #[cold]
-    fn widened(mut self, keyspace: &'k Keyspace, patience: Patience) -> Option<Self> {
+    fn widened(mut self, keyspace: &'k Keyspace, patience: LockWait) -> Option<Self> {
         loop {
             let (mut own, mut union) = (0, BTreeSet::new());
             self.each(|index, held| {
@@ -142,7 +142,7 @@ impl<'k> Locked<'k> {
     /// # Panics
     /// When it is not locked.
     #[inline]
-    pub(super) fn held(&mut self, index: usize) -> &mut Held {
+    pub(super) fn held(&mut self, index: usize) -> &mut ShardState {
         match self {
             Self::One(locked, held) if *locked == index => held,
             Self::Many(many) => {
@@ -159,7 +159,7 @@ impl<'k> Locked<'k> {
         }
     }
 
-    pub(super) fn each(&mut self, mut visit: impl FnMut(usize, &mut Held)) {
+    pub(super) fn each(&mut self, mut visit: impl FnMut(usize, &mut ShardState)) {
         match self {
             Self::One(index, held) => visit(*index, held),
             Self::Many(many) => many.iter_mut().for_each(|(index, held)| visit(*index, held)),

@@ -6,8 +6,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use super::locked::Patience;
-use super::{Held, Keyspace};
+use super::locked::LockWait;
+use super::{Keyspace, ShardState};
 
 /// The sum over all shards, give or take [`GRAIN_BYTES`] for each.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ impl Memory {
     }
 
     /// A shard is about to be let go.
-    pub(super) fn learn(&self, held: &mut Held) {
+    pub(super) fn learn(&self, held: &mut ShardState) {
         let used = held.shard.used_bytes();
         if used.abs_diff(held.told_bytes) >= GRAIN_BYTES {
             // What a shard has told before is part of the sum, so that the sum never falls below zero.
@@ -93,7 +93,7 @@ impl Keyspace {
     fn ask_all(&self) {
         self.memory.is_asked_for.store(true, Relaxed);
         for index in 0..self.cells.len() {
-            if let Some(mut held) = self.hold(index, Patience::Short) {
+            if let Some(mut held) = self.hold(index, LockWait::Short) {
                 self.memory.learn(&mut held);
             }
         }

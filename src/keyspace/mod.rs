@@ -14,7 +14,7 @@
 //!    text names. Nothing is locked later, so that no two calls wait for each other.
 //! 2. A call has one instant, the latest of the clock's reading and the times of the shards it locked, and leaves it
 //!    with them: no shard ever sees an earlier moment than one it has seen.
-//! 3. What a call has changed is numbered, and what it has to say to other clients is in their mailboxes, before the
+//! 3. What a call has changed is numbered, and what it has to say to other clients is in their outboxes, before the
 //!    first of its shards is let go. Whoever sees its effect sees its record and its messages in that order, too.
 //! 4. No guard of a registry (clients, channels, scripts) is held while a shard is being locked; the other way round is
 //!    allowed, for the moment of a look-up.
@@ -35,9 +35,9 @@ mod changes;
 mod edit;
 mod entry;
 mod locked;
+mod long_call;
 mod memory;
 mod observers;
-mod occupancy;
 mod parked;
 pub mod shard;
 mod table;
@@ -60,7 +60,7 @@ use crate::state::transaction::{Watch, Watching};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard};
 use crate::types::Seed;
 use ahead::Hint;
-use locked::Patience;
+use locked::LockWait;
 use memory::{Largest, Memory};
 use observers::Observers;
 use parked::Parked;
@@ -69,11 +69,11 @@ pub use ahead::Ahead;
 pub use changes::Changes;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
-pub use occupancy::Occupancy;
-pub use parked::{Serve, Ticket};
+pub use long_call::LongCall;
+pub use parked::{Serve, Waiter};
 pub use shard::Form;
 use shard::Shard;
-pub use view::{Reach, Standing, View};
+pub use view::{ShardSet, Standing, View};
 
 /// Every key of one server.
 pub struct Keyspace {
@@ -88,7 +88,7 @@ pub struct Keyspace {
     memory: Memory,
     largest: Largest,
     /// Whether a long call holds shards.
-    pub occupancy: Arc<Occupancy>,
+    pub long_call: Arc<LongCall>,
     /// What is to be taken out of shards once a long call has let them go.
     leftovers: Mutex<Vec<Left>>,
     /// The shard at which the next tick begins.
@@ -99,7 +99,7 @@ pub struct Keyspace {
 #[repr(align(128))]
 #[derive(Debug)]
 struct Cell {
-    held: Mutex<Held>,
+    held: Mutex<ShardState>,
     /// Of the table that was last changed.
     hint: Hint,
 }
@@ -107,7 +107,7 @@ struct Cell {
 /// What a shard's mutex guards.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Held {
+pub(crate) struct ShardState {
     pub(crate) shard: Shard,
     observers: Observers,
     parked: Parked,
@@ -127,7 +127,7 @@ struct Left {
     watch: Option<Arc<Watch>>,
 }
 
-impl Held {
+impl ShardState {
     fn leave(&mut self, left: &Left) {
         match &left.watch {
             Some(watch) => self.observers.unwatch(left.database, &left.key, watch),
@@ -167,7 +167,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn with(self, held: &Held) -> Self {
+    fn with(self, held: &ShardState) -> Self {
         let (tracked_keys, copies) = held.observers.tracked();
         Self {
             hits: self.hits + held.hits,
@@ -180,7 +180,7 @@ impl Counts {
     }
 }
 
-impl Held {
+impl ShardState {
     fn reset_counts(&mut self) {
         (self.hits, self.misses, self.expired) = (0, 0, 0);
     }
@@ -222,7 +222,7 @@ impl Keyspace {
             let shard = Shard::new(usize::from(layout.databases), seed);
             let (observers, parked) = Default::default();
             let (told_bytes, hits, misses, expired) = (0, 0, 0, 0);
-            let held = Held { shard, observers, parked, told_bytes, hits, misses, expired };
+            let held = ShardState { shard, observers, parked, told_bytes, hits, misses, expired };
             Cell { held: Mutex::new(held), hint: Hint::default() }
         };
         let [a, b, c, d] = [1_u64, 2, 3, 4]
@@ -237,7 +237,7 @@ impl Keyspace {
             alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), ring: Box::new(ring) },
             memory: Memory::default(),
             largest: Largest::default(),
-            occupancy: Arc::default(),
+            long_call: Arc::default(),
             leftovers: Mutex::new(Vec::new()),
             tick_from: AtomicUsize::new(0),
         }
@@ -309,7 +309,7 @@ impl Keyspace {
 
     /// Takes out of a shard what nobody needs any more; while a long call holds it, that is left to the ticker.
     fn leave(&self, left: Left) {
-        match self.hold(self.shard_of(self.hash(&left.key)), Patience::Short) {
+        match self.hold(self.shard_of(self.hash(&left.key)), LockWait::Short) {
             Some(mut held) => held.leave(&left),
             None => self.leftovers.lock().push(left),
         }
@@ -337,7 +337,7 @@ impl Keyspace {
 
     /// Applies one effect of a journal, for replay: no deadline is looked at, no event is published.
     pub fn apply(&self, mutation: &Mutation, now: Now) {
-        let mut view = View::lock(self, Reach::All, 0, now, Events::default());
+        let mut view = View::lock(self, ShardSet::All, 0, now, Events::default());
         view.apply(mutation);
         view.tell_size();
     }
@@ -363,8 +363,8 @@ impl Keyspace {
 
     /// Locks a shard; `None` while a long call holds it, if `patience` is short.
     #[inline]
-    fn hold(&self, index: usize, patience: Patience) -> Option<MutexGuard<'_, Held>> {
-        if patience == Patience::Endless {
+    fn hold(&self, index: usize, patience: LockWait) -> Option<MutexGuard<'_, ShardState>> {
+        if patience == LockWait::Endless {
             return Some(self.hold_on(index));
         }
         loop {
@@ -372,14 +372,14 @@ impl Keyspace {
             if let Some(held) = self.cells[index].held.try_lock_for(PATIENCE) {
                 return Some(held);
             }
-            if self.occupancy.is_on() {
+            if self.long_call.is_on() {
                 return None;
             }
         }
     }
 
     /// Locks a shard, however long that takes.
-    fn hold_on(&self, index: usize) -> MutexGuard<'_, Held> {
+    fn hold_on(&self, index: usize) -> MutexGuard<'_, ShardState> {
         self.cells[index].held.lock()
     }
 

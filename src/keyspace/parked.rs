@@ -1,7 +1,7 @@
 //! Calls that wait for keys: one queue per key, first in, first out.
 //!
 //! Owns    the tickets of one shard's keys, in the order in which they came.
-//! Locks   none: whoever calls holds the mutex of the shard. A ticket in several shards is one ticket: its claim says
+//! Locks   none: whoever calls holds the mutex of the shard. A waiter in several shards is one waiter: its claim says
 //!         who serves it, and what is left of it in other queues is dropped by whoever comes across it.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,7 +27,7 @@ pub trait Serve: fmt::Debug + Send + Sync {
 
 /// A call that waits for any of some keys of a database.
 #[derive(Debug)]
-pub struct Ticket {
+pub struct Waiter {
     /// The database of its keys.
     pub database: u16,
     /// The keys that it waits for.
@@ -51,7 +51,7 @@ pub(super) struct Parked {
 /// A place in a queue.
 #[derive(Debug)]
 struct Place {
-    ticket: Arc<Ticket>,
+    waiter: Arc<Waiter>,
     /// The shards of the call's further keys, other than the one it waits in.
     beyond: SmallVec<[usize; 1]>,
 }
@@ -74,27 +74,27 @@ impl Parked {
         !self.beyond.is_empty()
     }
 
-    /// Puts a ticket at the end of a key's queue.
-    pub(super) fn enter(&mut self, key: &Bytes, ticket: &Arc<Ticket>, beyond: SmallVec<[usize; 1]>) {
+    /// Puts a waiter at the end of a key's queue.
+    pub(super) fn enter(&mut self, key: &Bytes, waiter: &Arc<Waiter>, beyond: SmallVec<[usize; 1]>) {
         for shard in &beyond {
             *self.beyond.entry(*shard).or_default() += 1;
         }
-        let place = Place { ticket: Arc::clone(ticket), beyond };
-        self.queues.entry(ticket.database, key).push_back(place);
+        let place = Place { waiter: Arc::clone(waiter), beyond };
+        self.queues.entry(waiter.database, key).push_back(place);
     }
 
-    /// The first ticket of a key's queue, from place `from` on, whose wait is not over; and its place.
-    pub(super) fn waiting(&self, database: u16, key: &[u8], from: usize) -> Option<(usize, Arc<Ticket>)> {
+    /// The first waiter of a key's queue, from place `from` on, whose wait is not over; and its place.
+    pub(super) fn waiting(&self, database: u16, key: &[u8], from: usize) -> Option<(usize, Arc<Waiter>)> {
         let queue = self.queues.get(database, key)?;
         let mut places = queue.iter().enumerate().skip(from);
-        let (at, place) = places.find(|(_, place)| !place.ticket.claim.is_taken())?;
-        Some((at, Arc::clone(&place.ticket)))
+        let (at, place) = places.find(|(_, place)| !place.waiter.claim.is_taken())?;
+        Some((at, Arc::clone(&place.waiter)))
     }
 
     /// Tickets whose wait is over leave the front of a key's queue.
     pub(super) fn sweep(&mut self, database: u16, key: &[u8]) {
         let Some(queue) = self.queues.get_mut(database, key) else { return };
-        while queue.front().is_some_and(|place| place.ticket.claim.is_taken()) {
+        while queue.front().is_some_and(|place| place.waiter.claim.is_taken()) {
             let place = queue.pop_front();
             forget(&mut self.beyond, place.as_ref());
         }
@@ -103,11 +103,11 @@ impl Parked {
         }
     }
 
-    /// Takes a ticket out of a key's queue, and every other whose wait is over.
+    /// Takes a waiter out of a key's queue, and every other whose wait is over.
     pub(super) fn leave(&mut self, database: u16, key: &[u8]) {
         let Some(queue) = self.queues.get_mut(database, key) else { return };
         queue.retain(|place| {
-            let stays = !place.ticket.claim.is_taken();
+            let stays = !place.waiter.claim.is_taken();
             if !stays {
                 forget(&mut self.beyond, Some(place));
             }

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::locked::{Hashed, Locked, Patience};
-use super::{Changes, Counts, Editor, Entry, Held, Keyspace, Lease, Occupied, Ticket, Vacant};
+use super::locked::{Hashed, LockWait, Locked};
+use super::{Changes, Counts, Editor, Entry, Keyspace, Lease, Occupied, ShardState, Vacant, Waiter};
 use crate::clock::Now;
 use crate::error::Refusal;
 use crate::journal::Mutation;
@@ -32,7 +32,7 @@ pub(super) use trial::{Trial, Undo};
 
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]
-pub enum Reach<'a> {
+pub enum ShardSet<'a> {
     /// All of them.
     All,
     /// Those of these keys.
@@ -59,9 +59,15 @@ pub struct View<'k> {
 impl<'k> View<'k> {
     /// Locks what `reach` needs and looks at `database`. The thread waits while a long call holds it.
     #[inline]
-    pub fn lock(keyspace: &'k Keyspace, reach: Reach<'_>, database: u16, now: Now, events: Events) -> Self {
+    pub fn lock(
+        keyspace: &'k Keyspace,
+        reach: ShardSet<'_>,
+        database: u16,
+        now: Now,
+        events: Events,
+    ) -> Self {
         let mut hashed = (0, 0, 0);
-        let locked = Locked::acquire(keyspace, reach, Patience::Endless, &mut hashed);
+        let locked = Locked::acquire(keyspace, reach, LockWait::Endless, &mut hashed);
         let locked = locked.expect("whoever waits without end gets the shards in the end");
         Self::at_one_instant(keyspace, locked, hashed, database, now, events)
     }
@@ -70,22 +76,22 @@ impl<'k> View<'k> {
     #[inline]
     pub fn try_lock(
         keyspace: &'k Keyspace,
-        reach: Reach<'_>,
+        reach: ShardSet<'_>,
         database: u16,
         now: Now,
         events: Events,
     ) -> Option<Self> {
         let mut hashed = (0, 0, 0);
-        let locked = Locked::acquire(keyspace, reach, Patience::Short, &mut hashed)?;
+        let locked = Locked::acquire(keyspace, reach, LockWait::Short, &mut hashed)?;
         Some(Self::at_one_instant(keyspace, locked, hashed, database, now, events))
     }
 
     /// Lets go of the shards it has, and locks what `reach` needs instead; false while a long call holds that, and then it
     /// has none. Only for a call that has changed nothing yet.
-    pub fn relock(&mut self, reach: Reach<'_>) -> bool {
+    pub fn relock(&mut self, reach: ShardSet<'_>) -> bool {
         debug_assert!(!self.changes.is_dirty, "what was changed is told before the shards are let go");
         self.locked = Locked::default();
-        match Locked::acquire(self.keyspace, reach, Patience::Short, &mut self.hashed) {
+        match Locked::acquire(self.keyspace, reach, LockWait::Short, &mut self.hashed) {
             Some(locked) => self.locked = locked,
             None => return false,
         }
@@ -100,7 +106,7 @@ impl<'k> View<'k> {
         now: Now,
         events: Events,
     ) -> Option<Self> {
-        let locked = Locked::shard(keyspace, index, Patience::Short)?;
+        let locked = Locked::shard(keyspace, index, LockWait::Short)?;
         Some(Self::at_one_instant(keyspace, locked, (0, 0, 0), 0, now, events))
     }
 
@@ -195,13 +201,13 @@ impl<'k> View<'k> {
     }
 
     /// Parks a call on its keys, at the end of each queue. All its keys must be in shards that are locked.
-    pub fn park(&mut self, ticket: &Arc<Ticket>) {
+    pub fn park(&mut self, waiter: &Arc<Waiter>) {
         let keyspace = self.keyspace;
         let shard = |key: &Bytes| keyspace.shard_of(keyspace.hash(key));
-        for key in &ticket.keys {
+        for key in &waiter.keys {
             let index = shard(key);
-            let beyond = ticket.also.iter().map(shard).filter(|other| *other != index).collect();
-            self.locked.held(index).parked.enter(key, ticket, beyond);
+            let beyond = waiter.also.iter().map(shard).filter(|other| *other != index).collect();
+            self.locked.held(index).parked.enter(key, waiter, beyond);
         }
     }
 
@@ -215,11 +221,11 @@ impl<'k> View<'k> {
             let mut from = 0;
             // The queue may be long: it is gone through once, and only while there is something to be had.
             while self.entry(&key).occupied().is_some()
-                && let Some((at, ticket)) = self.locked.held(index).parked.waiting(database, &key, from)
+                && let Some((at, waiter)) = self.locked.held(index).parked.waiting(database, &key, from)
             {
                 from = at + 1;
-                if ticket.serve.is_ready(self, &key) && ticket.claim.take() {
-                    ticket.serve.serve(self, &key);
+                if waiter.serve.is_ready(self, &key) && waiter.claim.take() {
+                    waiter.serve.serve(self, &key);
                 }
             }
             self.locked.held(index).parked.sweep(database, &key);
@@ -298,7 +304,7 @@ impl<'k> View<'k> {
 
     // Where nothing is counted, nothing is to be passed: called, it costs a GET thirty instructions.
     #[inline(always)]
-    fn look<'v>(&'v mut self, key: &'v [u8], count: impl FnOnce(&mut Held, bool)) -> Entry<'v> {
+    fn look<'v>(&'v mut self, key: &'v [u8], count: impl FnOnce(&mut ShardState, bool)) -> Entry<'v> {
         let hash = self.hash(key);
         let (database, now) = (self.database, self.now.lock);
         let held = self.locked.held(self.keyspace.shard_of(hash));
@@ -312,7 +318,7 @@ impl<'k> View<'k> {
         }
         count(held, id.is_some());
         let stamp = (now.as_millis() / 1000) as u32;
-        let Held { shard, observers, parked, .. } = held;
+        let ShardState { shard, observers, parked, .. } = held;
         let changes = &mut self.changes;
         let place = Vacant { shard, observers, parked, changes, key, hash, database, stamp };
         match id {
@@ -335,7 +341,7 @@ impl<'k> View<'k> {
         let database = self.database;
         let held = self.locked.held(self.keyspace.shard_of(hash));
         let id = held.shard.find(database, hash, key);
-        let Held { shard, observers, parked, .. } = held;
+        let ShardState { shard, observers, parked, .. } = held;
         let changes = &mut self.changes;
         let place = Vacant { shard, observers, parked, changes, key, hash, database, stamp: 0 };
         match id {
@@ -455,20 +461,20 @@ impl<'k> View<'k> {
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds them.
     pub fn reset_counts(&mut self) -> Result<(), Refusal> {
-        self.each_shard(Held::reset_counts)
+        self.each_shard(ShardState::reset_counts)
     }
 
     /// Visits all shards, one after the other if they are not locked here already.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds them.
-    fn each_shard(&mut self, mut visit: impl FnMut(&mut Held)) -> Result<(), Refusal> {
+    fn each_shard(&mut self, mut visit: impl FnMut(&mut ShardState)) -> Result<(), Refusal> {
         if self.holds_all() {
             self.locked.each(|_, held| visit(held));
             return Ok(());
         }
         for index in 0..self.keyspace.shards() {
-            visit(&mut *self.keyspace.hold(index, Patience::Short).ok_or(Refusal::Occupied)?);
+            visit(&mut *self.keyspace.hold(index, LockWait::Short).ok_or(Refusal::Occupied)?);
         }
         Ok(())
     }
@@ -491,7 +497,7 @@ impl<'k> View<'k> {
         let held = if self.holds_all() {
             self.locked.held(index)
         } else {
-            guard = keyspace.hold(index, Patience::Short).ok_or(Refusal::Occupied)?;
+            guard = keyspace.hold(index, LockWait::Short).ok_or(Refusal::Occupied)?;
             &mut *guard
         };
         let (shard, now) = (&held.shard, self.now.lock.max(held.shard.time()));
@@ -547,7 +553,7 @@ impl<'k> View<'k> {
 
 /// Counts a look at a key as a hit or as a miss.
 #[inline]
-fn count(held: &mut Held, is_here: bool) {
+fn count(held: &mut ShardState, is_here: bool) {
     held.hits += u64::from(is_here);
     held.misses += u64::from(!is_here);
 }

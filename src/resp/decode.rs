@@ -18,7 +18,7 @@ const TLS_HANDSHAKE: &[u8] = &[0x16, 3];
 
 /// How much a client may ask for: less before it has authenticated.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Trust {
+pub struct RequestLimits {
     /// Bytes of one argument: `proto-max-bulk-len`.
     pub bulk_bytes_max: u64,
     /// Bytes of one request in all: `client-query-buffer-limit`, at most [`REQUEST_BYTES_MAX`].
@@ -27,7 +27,7 @@ pub struct Trust {
     pub authenticated: bool,
 }
 
-impl Trust {
+impl RequestLimits {
     /// Bytes of one argument, and of one request, beyond which it has to be looked at why.
     #[inline]
     fn bytes_max(self) -> (u64, u64) {
@@ -59,7 +59,7 @@ pub struct Decoder {
     /// What is wrong behind them.
     broken: Option<ProtocolError>,
     /// What all of that was read by.
-    trust: Trust,
+    trust: RequestLimits,
     /// The next byte to look at, in the request being received.
     position: usize,
     /// Bytes already searched for the end of the current line.
@@ -86,7 +86,7 @@ struct Found {
 const SPANS_KEPT: usize = 1024;
 /// Bytes of inline requests that there is room for between them.
 const SCRATCH_BYTES_KEPT: usize = 4096;
-/// Bytes of a request that no limit of a [`Trust`] speaks against, as long as its arguments are short.
+/// Bytes of a request that no limit of a [`RequestLimits`] speaks against, as long as its arguments are short.
 const SHORT_BYTES_MAX: usize = UNAUTHENTICATED_BULK_BYTES_MAX as usize;
 
 impl Decoder {
@@ -104,7 +104,7 @@ impl Decoder {
     /// # Errors
     /// [`ProtocolError`]; the connection cannot go on.
     #[inline]
-    pub fn next(&mut self, buffer: &[u8], trust: Trust) -> Result<Option<usize>, ProtocolError> {
+    pub fn next(&mut self, buffer: &[u8], trust: RequestLimits) -> Result<Option<usize>, ProtocolError> {
         if !self.knows_more() {
             self.gather(buffer, trust, 1);
         } else if trust != self.trust {
@@ -121,7 +121,7 @@ impl Decoder {
     /// Looks for whole requests at the front of `buffer`, up to [`REQUESTS_AHEAD_MAX`], if none are known: how many it has
     /// found. [`Decoder::next`] gives one after the other, and says then what is wrong behind them.
     #[inline]
-    pub fn look_ahead(&mut self, buffer: &[u8], trust: Trust) -> usize {
+    pub fn look_ahead(&mut self, buffer: &[u8], trust: RequestLimits) -> usize {
         if self.knows_more() {
             return 0;
         }
@@ -130,7 +130,7 @@ impl Decoder {
     }
 
     /// Looks for up to `max` whole requests at the front of `buffer`. Those that were found have been asked for.
-    fn gather(&mut self, buffer: &[u8], trust: Trust, max: usize) {
+    fn gather(&mut self, buffer: &[u8], trust: RequestLimits, max: usize) {
         self.forget_asked();
         self.trust = trust;
         // A request that is gone on with is no measure of the next: its front may have been read by other limits.
@@ -238,7 +238,7 @@ impl Decoder {
     /// Looks for one whole request at the front of `buffer`, or goes on looking: how many bytes it has, or zero where more
     /// are needed.
     #[inline]
-    fn whole(&mut self, buffer: &[u8], trust: Trust) -> Result<usize, ProtocolError> {
+    fn whole(&mut self, buffer: &[u8], trust: RequestLimits) -> Result<usize, ProtocolError> {
         if self.missing == 0 {
             self.position = 0;
             match buffer.first() {
@@ -284,7 +284,7 @@ impl Decoder {
         self.position
     }
 
-    fn count(&mut self, buffer: &[u8], trust: Trust) -> Result<Option<u32>, ProtocolError> {
+    fn count(&mut self, buffer: &[u8], trust: RequestLimits) -> Result<Option<u32>, ProtocolError> {
         let count = match short_line(b'*', &buffer[self.position..]) {
             Some((head, count)) => {
                 self.position += head;
@@ -306,7 +306,7 @@ impl Decoder {
 
     /// Takes one argument; false when its bytes are not all here yet.
     #[inline]
-    fn argument(&mut self, buffer: &[u8], trust: Trust) -> Result<bool, ProtocolError> {
+    fn argument(&mut self, buffer: &[u8], trust: RequestLimits) -> Result<bool, ProtocolError> {
         let length = match self.bulk {
             Some(length) => length,
             None => {
@@ -433,10 +433,10 @@ fn integer(digits: &[u8]) -> Option<i64> {
 pub(super) mod tests {
     use super::*;
 
-    pub(in crate::resp) const OPEN: Trust =
-        Trust { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };
-    const CLOSED: Trust = Trust { authenticated: false, ..OPEN };
-    const NARROW: Trust = Trust { bulk_bytes_max: 100, ..OPEN };
+    pub(in crate::resp) const OPEN: RequestLimits =
+        RequestLimits { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };
+    const CLOSED: RequestLimits = RequestLimits { authenticated: false, ..OPEN };
+    const NARROW: RequestLimits = RequestLimits { bulk_bytes_max: 100, ..OPEN };
 
     /// Feeds `bytes` in pieces; whole requests are dropped from the front of the buffer, as a connection does.
     pub(in crate::resp) fn all(bytes: &[u8], piece: usize) -> Result<Vec<Vec<Vec<u8>>>, ProtocolError> {

@@ -10,7 +10,7 @@ mod inline;
 mod owned;
 mod request;
 
-pub use decode::{Decoder, Trust};
+pub use decode::{Decoder, RequestLimits};
 pub use encode::{Protocol, Reply};
 pub use inline::words;
 pub use owned::OwnedRequest;

@@ -130,14 +130,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
     fn answer(&mut self, traffic: &mut Traffic, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Place::Here(desk) = &mut self.place else {
             // Whoever moves the clock does not wait for what takes long.
-            if self.line.house.engine.shared().keyspace.occupancy.is_on() {
+            if self.line.house.engine.shared().keyspace.long_call.is_on() {
                 self.line.settle();
             }
             return Poll::Pending;
         };
         let state = self.line.answer(desk, traffic, cx);
-        if state.is_ready() || !matches!(desk.state, State::Aside(_)) {
-            self.permit = self.permit.take().filter(|_| matches!(desk.state, State::Aside(_)));
+        if state.is_ready() || !matches!(desk.state, State::Offload(_)) {
+            self.permit = self.permit.take().filter(|_| matches!(desk.state, State::Offload(_)));
             return state;
         }
         self.send_away(cx).map(Ok)
@@ -259,9 +259,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         if self.client.is_cut() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        // What cannot be sent soon stays in the mailbox, whose size is bounded. The answer of a call that waits
+        // What cannot be sent soon stays in the outbox, whose size is bounded. The answer of a call that waits
         // stays there, too, with all that comes behind it, until the engine takes it out.
-        if self.client.has_mail() && desk.unread() < OUTPUT_BYTES_BATCH {
+        if self.client.has_messages() && desk.unread() < OUTPUT_BYTES_BATCH {
             self.client.collect(&mut desk.output);
         }
         let is_blocked = match self.flush(desk, traffic, cx) {
@@ -284,7 +284,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
             return Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()));
         }
         if ((desk.has_more || was_full) && !is_full)
-            || (self.client.has_mail() && !is_blocked)
+            || (self.client.has_messages() && !is_blocked)
             || (self.may_have_more && wants_input(desk))
             || self.is_due(desk, cx)
         {
@@ -296,7 +296,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         self.client.is_held.store(desk.is_held(), Relaxed);
         self.client.query_bytes.store(desk.input.len() as u64, Relaxed);
         self.client.reply_bytes.store(unread as u64, Relaxed);
-        if !matches!(desk.state, State::Aside(_)) {
+        if !matches!(desk.state, State::Offload(_)) {
             self.settle();
         }
         Poll::Pending

@@ -1,6 +1,6 @@
 //! The crew of a worker: the connections dealt out to it, seen to together.
 //!
-//! Owns    these connections, and who of them has been called: by its socket, its mailbox, its clock.
+//! Owns    these connections, and who of them has been called: by its socket, its outbox, its clock.
 //! Rule    all who are ready go through each stage together: first all are read from, then the requests of all are carried
 //!         out, then the replies of all are sent. So a client that waits for several connections is woken once, and not
 //!         by each; what a stage needs is in the processor's cache for the next connection; the memory where keys
@@ -30,7 +30,7 @@ const ROUND_MAX: usize = 64;
 
 /// One connection, stage by stage.
 pub(super) trait Member: Send {
-    /// It has its place: this is how its mailbox calls it.
+    /// It has its place: this is how its outbox calls it.
     fn watch(&mut self, waker: &Waker);
 
     /// Receives what has come, if anything `may_have`, and counts it; how many requests are known then, as far as it has
@@ -163,7 +163,7 @@ impl Wake for Bell {
     }
 }
 
-/// Calls one connection for its mailbox.
+/// Calls one connection for its outbox.
 struct MailBell(Bell);
 
 impl Wake for MailBell {

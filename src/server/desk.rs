@@ -54,7 +54,7 @@ pub(super) enum State {
     Held(LockTime),
     /// The request at the front of the input is to be carried out where a thread may be held; then it asks again whether
     /// it may be carried out at all.
-    Aside(LockTime),
+    Offload(LockTime),
     /// A call of the session waits.
     Waiting,
     /// It sends what is there and ends.
@@ -63,7 +63,7 @@ pub(super) enum State {
 
 impl Desk {
     pub(super) fn new(house: House, mut session: Session) -> Self {
-        session.may_be_held = false;
+        session.may_block = false;
         Self {
             house,
             session,
@@ -79,12 +79,12 @@ impl Desk {
 
     /// The same on a thread that may be held.
     pub(super) fn carry_out_aside(&mut self) {
-        self.session.may_be_held = true;
+        self.session.may_block = true;
         self.state = State::Open;
         let mut batch = self.house.engine.batch();
         self.carry_out(&mut batch);
         self.house.engine.settle_batch(batch);
-        self.session.may_be_held = false;
+        self.session.may_block = false;
     }
 
     /// From when on a script that still runs makes others be told so.
@@ -131,7 +131,7 @@ impl Desk {
                 Flow::Next => {}
                 _ => return false,
             },
-            State::Aside(until) if until > engine.shared().clock.now().lock => return false,
+            State::Offload(until) if until > engine.shared().clock.now().lock => return false,
             State::Closing => return false,
             _ => {}
         }
@@ -164,9 +164,9 @@ impl Desk {
                             self.state = State::Held(until);
                             break;
                         }
-                        Flow::Aside => {
+                        Flow::Offload => {
                             self.decoder.again();
-                            self.state = State::Aside(self.busy_from());
+                            self.state = State::Offload(self.busy_from());
                             break;
                         }
                         Flow::Wait => self.state = State::Waiting,
@@ -221,7 +221,7 @@ impl Desk {
     /// Until when the connection is held back, if it is known.
     pub(super) fn until(&self) -> Option<LockTime> {
         match self.state {
-            State::Held(until) | State::Aside(until) => Some(until),
+            State::Held(until) | State::Offload(until) => Some(until),
             State::Waiting => self.session.parked.as_ref().and_then(|parked| parked.until),
             State::Open | State::Closing => None,
         }
@@ -229,7 +229,7 @@ impl Desk {
 
     /// Whether a request waits, for a moment, an event or the end of something long.
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.state, State::Held(_) | State::Aside(_) | State::Waiting)
+        matches!(self.state, State::Held(_) | State::Offload(_) | State::Waiting)
     }
 }
 
@@ -317,7 +317,7 @@ mod tests {
         let mut batch = desk.house.engine.batch();
         desk.carry_out(&mut batch);
         assert_eq!(desk.output, b"+OK\r\n");
-        assert!(matches!(desk.state, State::Aside(_)), "to write a file may take long");
+        assert!(matches!(desk.state, State::Offload(_)), "to write a file may take long");
         desk.carry_out_aside();
         let expected = "+OK\r\n-ERR The server is running without a config file\r\n+OK\r\n$1\r\nv\r\n\
                         -ERR Protocol error: invalid bulk length\r\n";

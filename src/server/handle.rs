@@ -16,7 +16,7 @@ use super::house::{AnyClock, House};
 use super::listen::{self, Workers};
 use super::tls::Tls;
 use crate::clock::LockTime;
-use crate::keyspace::{Due, Lease, Reach, View};
+use crate::keyspace::{Due, Lease, ShardSet, View};
 
 /// A running server. Dropping it ends it: its listeners, its connections, its threads.
 ///
@@ -259,7 +259,7 @@ impl Keys<'_> {
     fn with<R>(&self, key: &[u8], act: impl FnOnce(&mut View<'_>) -> R) -> R {
         let shared = self.house.engine.shared();
         let now = shared.clock.now();
-        let mut view = View::lock(&shared.keyspace, Reach::One(key), self.database, now, shared.events());
+        let mut view = View::lock(&shared.keyspace, ShardSet::One(key), self.database, now, shared.events());
         let result = act(&mut view);
         view.finish(&shared.audience);
         result

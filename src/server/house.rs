@@ -8,7 +8,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use super::clock::{ManualClock, SystemClock};
 use crate::clock::{Clock, Now};
 use crate::engine::Engine;
-use crate::state::seldom::Seldom;
+use crate::state::log_limiter::LogLimiter;
 
 /// Shared by the connections, the listeners and the ticker of one server.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ struct Inner {
     /// Connections that are served, or about to be.
     seats: AtomicU64,
     /// Newcomers turned away, as the log tells of them.
-    turned_away: Seldom,
+    turned_away: LogLimiter,
     stop: watch::Sender<bool>,
     has_stopped: AtomicBool,
 }
@@ -78,7 +78,7 @@ impl House {
             bell,
             aside: Arc::new(Semaphore::new(1)),
             seats: AtomicU64::new(0),
-            turned_away: Seldom::default(),
+            turned_away: LogLimiter::default(),
             stop: watch::Sender::new(false),
             has_stopped: AtomicBool::new(false),
         };

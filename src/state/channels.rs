@@ -1,7 +1,7 @@
 //! Who listens to which channel: PUBLISH, SUBSCRIBE, and the events of the keyspace.
 //!
 //! Owns    the registry of channels, patterns and shard channels.
-//! Rule    delivery goes to mailboxes, in the order of publication as the publisher's locks make it.
+//! Rule    delivery goes to outboxes, in the order of publication as the publisher's locks make it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

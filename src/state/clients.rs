@@ -1,7 +1,7 @@
 //! Every connected client, as the others may see it.
 //!
-//! Owns    the registry, and per client: facts for CLIENT LIST, and the mailbox that others put pushes into.
-//! Rule    a push enters the mailbox while the shards it speaks of are locked, so that all clients see one order; the
+//! Owns    the registry, and per client: facts for CLIENT LIST, and the outbox that others put pushes into.
+//! Rule    a push enters the outbox while the shards it speaks of are locked, so that all clients see one order; the
 //!         shell only flushes.
 
 use std::sync::Arc;
@@ -77,8 +77,8 @@ pub struct Client {
     protocol: AtomicU8,
     closing: AtomicBool,
     is_cut: AtomicBool,
-    mailbox: Mutex<Mailbox>,
-    has_mail: AtomicBool,
+    outbox: Mutex<Outbox>,
+    has_messages: AtomicBool,
 }
 
 /// Names a client gave itself.
@@ -126,7 +126,7 @@ pub struct Wait {
 }
 
 #[derive(Debug, Default)]
-struct Mailbox {
+struct Outbox {
     /// What belongs directly behind the reply to the request that is being carried out.
     next: Vec<u8>,
     bytes: Vec<u8>,
@@ -137,7 +137,7 @@ struct Mailbox {
     waker: Option<Waker>,
 }
 
-impl Mailbox {
+impl Outbox {
     fn len(&self) -> usize {
         self.next.len() + self.bytes.len()
     }
@@ -174,8 +174,8 @@ impl Client {
             protocol: AtomicU8::new(2),
             closing: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
-            mailbox: Mutex::default(),
-            has_mail: AtomicBool::new(false),
+            outbox: Mutex::default(),
+            has_messages: AtomicBool::new(false),
         }
     }
 
@@ -298,55 +298,55 @@ impl Client {
     /// Answers the call that waits, whose claim the caller has taken, and has the connection go on.
     pub fn answer(&self, bytes: &[u8]) {
         let is_muted = self.wait.lock().as_ref().is_some_and(|wait| wait.is_muted);
-        let mut mailbox = self.mailbox.lock();
+        let mut outbox = self.outbox.lock();
         if !is_muted {
-            mailbox.bytes.extend_from_slice(bytes);
+            outbox.bytes.extend_from_slice(bytes);
         }
-        mailbox.is_answered = true;
-        self.has_mail.store(true, SeqCst);
-        drop(mailbox);
+        outbox.is_answered = true;
+        self.has_messages.store(true, SeqCst);
+        drop(outbox);
         self.wake();
     }
 
     /// Moves the mail to the end of `out` if the answer of the waiting call is in it; false when it is not there yet.
     pub fn collect_answer(&self, out: &mut Vec<u8>) -> bool {
-        if !self.has_mail() {
+        if !self.has_messages() {
             return false;
         }
-        let mut mailbox = self.mailbox.lock();
-        let is_answered = std::mem::take(&mut mailbox.is_answered);
+        let mut outbox = self.outbox.lock();
+        let is_answered = std::mem::take(&mut outbox.is_answered);
         if is_answered {
-            self.empty(&mut mailbox, out);
+            self.empty(&mut outbox, out);
         }
         is_answered
     }
 
-    /// Puts bytes into the mailbox and wakes the connection. A client that leaves more unread, there and of its replies,
+    /// Puts bytes into the outbox and wakes the connection. A client that leaves more unread, there and of its replies,
     /// than its class may is dropped.
     pub fn deliver(&self, bytes: &[u8]) {
-        self.put(bytes, |mailbox| &mut mailbox.bytes);
+        self.put(bytes, |outbox| &mut outbox.bytes);
     }
 
     /// The same, directly behind the reply to the request that is being carried out, which is the client's own: before
     /// what [`Client::collect`] gives when there are no more requests.
     pub fn deliver_next(&self, bytes: &[u8]) {
-        self.put(bytes, |mailbox| &mut mailbox.next);
+        self.put(bytes, |outbox| &mut outbox.next);
     }
 
-    fn put(&self, bytes: &[u8], where_to: impl FnOnce(&mut Mailbox) -> &mut Vec<u8>) {
+    fn put(&self, bytes: &[u8], where_to: impl FnOnce(&mut Outbox) -> &mut Vec<u8>) {
         if self.is_closing() {
             return;
         }
-        let mut mailbox = self.mailbox.lock();
-        let unread = mailbox.len() + self.reply_bytes.load(Relaxed) as usize;
+        let mut outbox = self.outbox.lock();
+        let unread = outbox.len() + self.reply_bytes.load(Relaxed) as usize;
         let is_full = self.output_limits.of(Class::Pubsub).is_broken_by(unread.saturating_add(bytes.len()));
         if is_full {
-            (mailbox.next, mailbox.bytes) = (Vec::new(), Vec::new());
+            (outbox.next, outbox.bytes) = (Vec::new(), Vec::new());
         } else {
-            where_to(&mut mailbox).extend_from_slice(bytes);
-            self.has_mail.store(true, SeqCst);
+            where_to(&mut outbox).extend_from_slice(bytes);
+            self.has_messages.store(true, SeqCst);
         }
-        drop(mailbox);
+        drop(outbox);
         if is_full { self.drop_behind() } else { self.wake() }
     }
 
@@ -380,22 +380,22 @@ impl Client {
     /// Whether it has been behind by more than the soft limit for too long, as far as the calls of this have seen.
     pub fn is_behind(&self, now: LockTime) -> bool {
         let reply_bytes = self.reply_bytes.load(Relaxed) as usize;
-        if reply_bytes == 0 && !self.has_mail() {
+        if reply_bytes == 0 && !self.has_messages() {
             return false;
         }
-        let mut mailbox = self.mailbox.lock();
-        let limit = self.output_limits.of(self.class(mailbox.len() > 0));
-        if !limit.is_strained_by(mailbox.len() + reply_bytes) {
-            mailbox.behind_since = None;
+        let mut outbox = self.outbox.lock();
+        let limit = self.output_limits.of(self.class(outbox.len() > 0));
+        if !limit.is_strained_by(outbox.len() + reply_bytes) {
+            outbox.behind_since = None;
             return false;
         }
-        let since = *mailbox.behind_since.get_or_insert(now);
+        let since = *outbox.behind_since.get_or_insert(now);
         now.millis_since(since) > limit.soft_secs.saturating_mul(1000)
     }
 
     /// Bytes that it holds, about: what it has sent and not been told, and what it is made of.
     pub fn held_bytes(&self) -> u64 {
-        let mail = if self.has_mail() { self.mailbox.lock().len() as u64 } else { 0 };
+        let mail = if self.has_messages() { self.outbox.lock().len() as u64 } else { 0 };
         let buffers = [&self.query_bytes, &self.reply_bytes, &self.queued_bytes];
         CLIENT_BYTES + mail + buffers.map(|bytes| bytes.load(Relaxed)).iter().sum::<u64>()
     }
@@ -441,7 +441,7 @@ impl Client {
 
     /// Has the connection look around: for mail, for the end, for a wait that is over.
     pub fn wake(&self) {
-        if let Some(waker) = &self.mailbox.lock().waker {
+        if let Some(waker) = &self.outbox.lock().waker {
             waker.wake_by_ref();
         }
     }
@@ -452,41 +452,41 @@ impl Client {
         self.closing.load(SeqCst)
     }
 
-    /// Whether the mailbox holds anything.
+    /// Whether the outbox holds anything.
     #[inline]
-    pub fn has_mail(&self) -> bool {
-        self.has_mail.load(SeqCst)
+    pub fn has_messages(&self) -> bool {
+        self.has_messages.load(SeqCst)
     }
 
-    /// Moves what the mailbox holds to the end of `out`. Where it holds the answer of the call that waits, everything
+    /// Moves what the outbox holds to the end of `out`. Where it holds the answer of the call that waits, everything
     /// stays for [`Client::collect_answer`]: whoever takes the answer has to know that it is one.
     pub fn collect(&self, out: &mut Vec<u8>) {
-        let mut mailbox = self.mailbox.lock();
-        if !mailbox.is_answered {
-            self.empty(&mut mailbox, out);
+        let mut outbox = self.outbox.lock();
+        if !outbox.is_answered {
+            self.empty(&mut outbox, out);
         }
     }
 
     /// The same of what belongs directly behind the reply to a request.
     pub fn collect_next(&self, out: &mut Vec<u8>) {
-        let mut mailbox = self.mailbox.lock();
-        if !mailbox.is_answered {
-            out.append(&mut mailbox.next);
+        let mut outbox = self.outbox.lock();
+        if !outbox.is_answered {
+            out.append(&mut outbox.next);
         }
     }
 
-    fn empty(&self, mailbox: &mut Mailbox, out: &mut Vec<u8>) {
-        out.append(&mut mailbox.next);
-        out.append(&mut mailbox.bytes);
+    fn empty(&self, outbox: &mut Outbox, out: &mut Vec<u8>) {
+        out.append(&mut outbox.next);
+        out.append(&mut outbox.bytes);
         if self.reply_bytes.load(Relaxed) == 0 {
-            mailbox.behind_since = None;
+            outbox.behind_since = None;
         }
-        self.has_mail.store(false, SeqCst);
+        self.has_messages.store(false, SeqCst);
     }
 
     /// From now on deliveries wake `waker`. Look for mail after this, not before.
     pub fn watch(&self, waker: &Waker) {
-        self.mailbox.lock().waker = Some(waker.clone());
+        self.outbox.lock().waker = Some(waker.clone());
     }
 }
 
@@ -562,9 +562,12 @@ mod tests {
         client.answer(b"answer ");
         client.deliver(b"more");
         client.collect(&mut out);
-        assert!(out.is_empty() && client.has_mail(), "the call that waits would never hear that it is over");
+        assert!(
+            out.is_empty() && client.has_messages(),
+            "the call that waits would never hear that it is over"
+        );
         assert!(client.collect_answer(&mut out));
         assert_eq!(out, b"news answer more");
-        assert!(!client.has_mail() && !client.collect_answer(&mut out));
+        assert!(!client.has_messages() && !client.collect_answer(&mut out));
     }
 }

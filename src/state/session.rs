@@ -35,7 +35,7 @@ pub struct Session {
     /// A call of its own that waits for a moment or an event.
     pub parked: Option<Parked>,
     /// Whether what takes long may hold the thread that carries out its requests.
-    pub may_be_held: bool,
+    pub may_block: bool,
     /// Work done since the batch of requests began, in about nanoseconds; of what is known to be short none is counted.
     pub work: u64,
     /// The requests since MULTI.
@@ -110,7 +110,7 @@ impl Session {
             account,
             authenticated,
             parked: None,
-            may_be_held: true,
+            may_block: true,
             work: 0,
             transaction: None,
             watching: None,
@@ -128,7 +128,7 @@ impl Session {
     /// Whether what is being carried out may begin again elsewhere, if it takes long here. What is a part of something else
     /// may not.
     pub fn may_leave(&self) -> bool {
-        !self.may_be_held && !self.is_nested
+        !self.may_block && !self.is_nested
     }
 
     /// So much work has been done, in about nanoseconds.

@@ -6,7 +6,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
-use redlatch::keyspace::{Keyspace, Lease, Reach, View};
+use redlatch::keyspace::{Keyspace, Lease, ShardSet, View};
 use redlatch::state::audience::Audience;
 use redlatch::state::settings::Events;
 use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -105,7 +105,7 @@ impl Client {
     /// Both keys at once, at the moment that the clock showed when somebody last looked.
     fn view(&self) -> View<'_> {
         let now = at(self.clock.load(SeqCst));
-        View::lock(&self.keyspace, Reach::Keys(&[LOCK, FENCE]), 0, now, Events::default())
+        View::lock(&self.keyspace, ShardSet::Keys(&[LOCK, FENCE]), 0, now, Events::default())
     }
 
     /// Ends a call and makes another, with room for others between.

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use redlatch::clock::{LockTime, Now};
 use redlatch::journal::{Journal, Mutation};
-use redlatch::keyspace::{Due, Keyspace, Layout, Lease, Reach, View};
+use redlatch::keyspace::{Due, Keyspace, Layout, Lease, ShardSet, View};
 use redlatch::state::audience::Audience;
 use redlatch::state::settings::Events;
 use shuttle::thread;
@@ -41,7 +41,7 @@ fn at(millis: u64) -> Now {
 
 /// Puts `value` under all keys in one call.
 fn put_all(keyspace: &Keyspace, keys: &[&[u8]], value: &[u8], now: Now, lease: Lease) {
-    let mut view = View::lock(keyspace, Reach::Keys(keys), 0, now, Events::default());
+    let mut view = View::lock(keyspace, ShardSet::Keys(keys), 0, now, Events::default());
     for key in keys {
         view.entry(key).put(value, lease);
     }
@@ -50,7 +50,7 @@ fn put_all(keyspace: &Keyspace, keys: &[&[u8]], value: &[u8], now: Now, lease: L
 
 /// What the keys hold, seen by one call.
 fn read_all(keyspace: &Keyspace, keys: &[&[u8]], now: Now) -> Vec<Option<Vec<u8>>> {
-    let mut view = View::lock(keyspace, Reach::Keys(keys), 0, now, Events::default());
+    let mut view = View::lock(keyspace, ShardSet::Keys(keys), 0, now, Events::default());
     keys.iter().map(|key| view.entry(key).string().expect("a string").map(<[u8]>::to_vec)).collect()
 }
 
@@ -88,7 +88,7 @@ fn time_never_runs_backwards_for_a_shard() {
         let callers = [30, 10, 20].map(|millis| {
             let (keyspace, latest) = (Arc::clone(&keyspace), Arc::clone(&latest));
             thread::spawn(move || {
-                let view = View::lock(&keyspace, Reach::One(b"key"), 0, at(millis), Events::default());
+                let view = View::lock(&keyspace, ShardSet::One(b"key"), 0, at(millis), Events::default());
                 // The shard is still locked, so that nobody is between the two readings.
                 let instant = view.now().lock.as_millis();
                 assert!(

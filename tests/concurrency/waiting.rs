@@ -9,7 +9,7 @@ use std::task::{Wake, Waker};
 
 use bytes::Bytes;
 use redlatch::clock::LockTime;
-use redlatch::keyspace::{Keyspace, Reach, Serve, Ticket, View};
+use redlatch::keyspace::{Keyspace, Serve, ShardSet, View, Waiter};
 use redlatch::state::audience::Audience;
 use redlatch::state::claim::Claim;
 use redlatch::state::clients::Client;
@@ -63,7 +63,7 @@ fn pop(view: &mut View<'_>, key: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn view<'k>(keyspace: &'k Keyspace, keys: &[&[u8]]) -> View<'k> {
-    View::lock(keyspace, Reach::Keys(keys), 0, at(1), Events::default())
+    View::lock(keyspace, ShardSet::Keys(keys), 0, at(1), Events::default())
 }
 
 fn push(keyspace: &Keyspace, key: &[u8], element: &[u8]) {
@@ -87,9 +87,9 @@ fn pop_or_wait(keyspace: &Keyspace, take: Take, keys: &[&'static [u8]]) -> Arc<C
     }
     let owned = |keys: &[&'static [u8]]| keys.iter().map(|key| Bytes::from_static(key)).collect();
     let also = take.to.iter().map(|key| Bytes::from_static(key)).collect();
-    let ticket =
-        Ticket { database: 0, keys: owned(keys), also, claim: Arc::clone(&claim), serve: Box::new(take) };
-    view.park(&Arc::new(ticket));
+    let waiter =
+        Waiter { database: 0, keys: owned(keys), also, claim: Arc::clone(&claim), serve: Box::new(take) };
+    view.park(&Arc::new(waiter));
     view.finish(&Audience::default());
     claim
 }
@@ -270,11 +270,11 @@ fn whoever_meets_a_long_call_is_told_when_it_is_over() {
         let long = {
             let keyspace = Arc::clone(&keyspace);
             thread::spawn(move || {
-                let mut view = View::lock(&keyspace, Reach::All, 0, at(1), Events::default());
-                keyspace.occupancy.begin();
+                let mut view = View::lock(&keyspace, ShardSet::All, 0, at(1), Events::default());
+                keyspace.long_call.begin();
                 thread::yield_now();
                 view.finish(&Audience::default());
-                keyspace.occupancy.end();
+                keyspace.long_call.end();
             })
         };
         let bell = Arc::new(Bell::default());
@@ -284,8 +284,9 @@ fn whoever_meets_a_long_call_is_told_when_it_is_over() {
             let (keyspace, client) = (Arc::clone(&keyspace), Arc::new(client));
             thread::spawn(move || {
                 // Its thread is never held: it gets the shard, or is told to come again.
-                while View::try_lock(&keyspace, Reach::One(b"one"), 0, at(1), Events::default()).is_none() {
-                    if keyspace.occupancy.wait(&client) {
+                while View::try_lock(&keyspace, ShardSet::One(b"one"), 0, at(1), Events::default()).is_none()
+                {
+                    if keyspace.long_call.wait(&client) {
                         while bell.0.swap(0, SeqCst) == 0 {
                             thread::yield_now();
                         }

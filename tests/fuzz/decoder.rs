@@ -6,9 +6,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use redis_protocol::resp2::{decode, encode};
-use redlatch::resp::{Decoder, Trust};
+use redlatch::resp::{Decoder, RequestLimits};
 
-const TRUST: Trust = Trust { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };
+const TRUST: RequestLimits =
+    RequestLimits { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };
 
 type Words = Vec<Vec<u8>>;
 

@@ -63,7 +63,7 @@ impl World {
         let engine = Engine::new(Arc::new(Shared::new(keyspace, Settings::default(), Arc::new(Still), 7)));
         let client = |id| Client::new(id, format!("127.0.0.1:{id}"), String::new(), false, Still.now().lock);
         let [mut session, listener] = [1, 2].map(|id| engine.connect(client(id)));
-        session.may_be_held = true;
+        session.may_block = true;
         let mut world = Self { engine, session, listener, log };
         world.swap();
         world.send(&[b"PSUBSCRIBE", b"*"]);

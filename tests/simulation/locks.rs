@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use redlatch::clock::{LockTime, Now};
 use redlatch::engine::Batch;
-use redlatch::keyspace::{Due, Reach, View};
+use redlatch::keyspace::{Due, ShardSet, View};
 use redlatch::state::session::Session;
 use redlatch::state::settings::Events;
 
@@ -431,7 +431,7 @@ impl World {
     fn living(&self, lock: usize) -> Option<(String, u64)> {
         let key = format!("lock:{lock}");
         let long_ago = Now { lock: LockTime::from_millis(0), wall_offset_ms: 0 };
-        let reach = Reach::One(key.as_bytes());
+        let reach = ShardSet::One(key.as_bytes());
         let mut view = View::lock(self.machine.keyspace(), reach, 0, long_ago, Events::default());
         let mut is_there = false;
         view.for_each_key(|name| is_there |= name == key.as_bytes());

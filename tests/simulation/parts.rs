@@ -11,7 +11,7 @@ use redlatch::clock::{Clock, LockTime, Now};
 use redlatch::commands::Shared;
 use redlatch::engine::{Batch, Engine, Flow};
 use redlatch::journal::{Journal, Mutation};
-use redlatch::keyspace::{Keyspace, Layout, Reach, View};
+use redlatch::keyspace::{Keyspace, Layout, ShardSet, View};
 use redlatch::resp::Request;
 use redlatch::state::clients::Client;
 use redlatch::state::session::Session;
@@ -277,7 +277,7 @@ pub(crate) type State = BTreeMap<(u16, Vec<u8>), (Value, Option<u64>)>;
 pub(crate) fn standing(keyspace: &Keyspace, now: Now) -> State {
     let mut state = State::new();
     for database in 0..DATABASES {
-        let mut view = View::lock(keyspace, Reach::All, database, now, Events::default());
+        let mut view = View::lock(keyspace, ShardSet::All, database, now, Events::default());
         view.survey(|entry| {
             let string = || Value::String(entry.string.to_vec());
             let value = entry.object.map_or_else(string, |object| Value::Object(object.clone()));

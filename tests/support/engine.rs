@@ -1,7 +1,7 @@
 //! The engine itself as a target: no socket, no thread, and a clock that only transcripts move.
 //!
 //! Time     `advance` steps from one due moment to the next, so that all that is due happens in order.
-//! Knows    what the shell does for a connection: frames, the mailbox, waits, the end.
+//! Knows    what the shell does for a connection: frames, the outbox, waits, the end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -211,7 +211,7 @@ impl Connection {
         if !self.session.client.is_closing() && self.may_run(engine) {
             self.carry_out(engine);
         }
-        if self.session.client.has_mail() {
+        if self.session.client.has_messages() {
             self.session.client.collect(&mut self.output);
         }
         if self.session.client.is_closing() {
@@ -249,7 +249,7 @@ impl Connection {
                             self.state = State::Held(until);
                             break;
                         }
-                        Flow::Aside => unreachable!("a session that may be held"),
+                        Flow::Offload => unreachable!("a session that may be held"),
                         Flow::Wait => self.state = State::Waiting,
                     }
                     taken += bytes;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::clock::{LockTime, Now};
 use crate::journal::Journal;
-use crate::keyspace::{Keyspace, Layout, Reach, View};
+use crate::keyspace::{Keyspace, Layout, ShardSet, View};
 use crate::state::audience::Audience;
 use crate::state::settings::Events;
 use crate::sync::Mutex;
@@ -32,7 +32,7 @@ pub(super) fn now(millis: u64) -> Now {
 }
 
 fn view(keyspace: &Keyspace) -> View<'_> {
-    View::lock(keyspace, Reach::All, 0, now(0), Events::default())
+    View::lock(keyspace, ShardSet::All, 0, now(0), Events::default())
 }
 
 /// Numbers below the one asked for, always the same ones.

@@ -8,7 +8,7 @@ use super::View;
 use crate::clock::LockTime;
 use crate::journal::{Edit, Mutation};
 use crate::keyspace::shard::EntryId;
-use crate::keyspace::{Changes, Held};
+use crate::keyspace::{Changes, ShardState};
 use crate::state::tracking::Cause;
 
 impl View<'_> {
@@ -37,7 +37,7 @@ impl View<'_> {
     }
 }
 
-impl Held {
+impl ShardState {
     /// Rids an entry that is due of what has ended, of `elements_max` elements at most; `None` when nothing is left.
     #[cold]
     pub(super) fn settle(

@@ -19,12 +19,12 @@ fn at(millis: u64) -> Now {
 
 fn put(keyspace: &Keyspace, database: u16, name: &str, lease: Lease) {
     let events = Events::default();
-    let mut view = View::lock(keyspace, Reach::One(name.as_bytes()), database, at(0), events);
+    let mut view = View::lock(keyspace, ShardSet::One(name.as_bytes()), database, at(0), events);
     view.entry(name.as_bytes()).put(b"v", lease);
 }
 
 fn nothing_locked(keyspace: &Keyspace, now: Now) -> View<'_> {
-    View::lock(keyspace, Reach::Nothing, 0, now, Events::default())
+    View::lock(keyspace, ShardSet::Nothing, 0, now, Events::default())
 }
 
 /// How often each key of database 0 is visited by a walk whose steps look at `keys` keys.
@@ -112,7 +112,7 @@ fn what_has_expired_is_neither_walked_over_nor_drawn() {
     let seen = walk(&keyspace, 16, at(11), |_| {});
     assert_eq!(seen.into_keys().collect::<Vec<_>>(), ["stays"]);
 
-    let mut view = View::lock(&keyspace, Reach::All, 0, at(11), Events::default());
+    let mut view = View::lock(&keyspace, ShardSet::All, 0, at(11), Events::default());
     for entropy in 0..100_u64 {
         let drawn = view.random_key(entropy.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         assert_eq!(drawn.as_deref(), Some(b"stays".as_slice()), "one key is left to draw");
@@ -126,7 +126,7 @@ fn every_key_is_drawn_sooner_or_later_and_from_its_own_database() {
         put(&keyspace, 0, &format!("key {n}"), Lease::Never);
     }
     put(&keyspace, 1, "other", Lease::Never);
-    let mut view = View::lock(&keyspace, Reach::All, 0, at(0), Events::default());
+    let mut view = View::lock(&keyspace, ShardSet::All, 0, at(0), Events::default());
     let draws = (0..5_000_u64).map(|n| view.random_key(n.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
     let drawn: std::collections::BTreeSet<_> = draws.flatten().collect();
     assert_eq!(drawn.len(), 20);
@@ -138,7 +138,7 @@ fn to_foresee_keys_waits_for_nobody_and_changes_nothing() {
     let keyspace = keyspace(2);
     let names: Vec<String> = (0..70_000).map(|n| format!("key {n}")).collect();
     for name in &names {
-        let mut view = View::lock(&keyspace, Reach::One(name.as_bytes()), 1, at(0), Events::default());
+        let mut view = View::lock(&keyspace, ShardSet::One(name.as_bytes()), 1, at(0), Events::default());
         view.entry(name.as_bytes()).put(b"v", Lease::Until(at(0).deadline_in(10)));
         view.finish(&Audience::default());
     }
@@ -151,14 +151,14 @@ fn to_foresee_keys_waits_for_nobody_and_changes_nothing() {
         }
     };
     // All shards are held by this very thread.
-    let view = View::lock(&keyspace, Reach::All, 0, at(5), Events::default());
+    let view = View::lock(&keyspace, ShardSet::All, 0, at(5), Events::default());
     foresee();
     drop(view);
     foresee();
     assert_eq!(keyspace.size(1), (70_000, 70_000));
     assert_eq!(keyspace.counts(), Counts { bytes: keyspace.counts().bytes, ..Counts::default() });
     // The tables have moved, or are gone.
-    let mut view = View::lock(&keyspace, Reach::All, 1, at(5), Events::default());
+    let mut view = View::lock(&keyspace, ShardSet::All, 1, at(5), Events::default());
     let mut ahead = keyspace.ahead().unwrap();
     view.clear(1);
     names.iter().for_each(|name| ahead.look(1, name.as_bytes()));
@@ -172,13 +172,13 @@ fn to_foresee_keys_waits_for_nobody_and_changes_nothing() {
 fn what_a_long_call_is_in_the_way_of_is_tried_again_until_it_is_over() {
     let keyspace = keyspace(1);
     let held = keyspace.hold_on(0);
-    keyspace.occupancy.begin();
+    keyspace.long_call.begin();
     keyspace.unpark(0, &[Bytes::from_static(b"queue")]);
     for _ in 0..2 {
         keyspace.leave_leftovers();
         assert_eq!(keyspace.leftovers.lock().len(), 1, "the call holds the shard still");
     }
-    keyspace.occupancy.end();
+    keyspace.long_call.end();
     drop(held);
     keyspace.leave_leftovers();
     assert!(keyspace.leftovers.lock().is_empty());

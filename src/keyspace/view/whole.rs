@@ -4,7 +4,7 @@
 
 use super::View;
 use crate::journal::Mutation;
-use crate::keyspace::Held;
+use crate::keyspace::ShardState;
 
 impl View<'_> {
     /// Removes every key of a database. The view must have locked all shards.
@@ -25,7 +25,7 @@ impl View<'_> {
     fn empty(&mut self, database: u16) -> usize {
         let (keyspace, mut tracked) = (self.keyspace, 0);
         self.locked.each(|_, held| {
-            let Held { shard, observers, .. } = held;
+            let ShardState { shard, observers, .. } = held;
             observers.touch_each(database, |key| shard.find(database, keyspace.hash(key), key).is_some());
             tracked += observers.forget_readers();
             shard.clear(database);
@@ -38,7 +38,7 @@ impl View<'_> {
     pub fn swap(&mut self, a: u16, b: u16) {
         let (keyspace, changes) = (self.keyspace, &mut self.changes);
         self.locked.each(|_, held| {
-            let Held { shard, observers, parked, .. } = held;
+            let ShardState { shard, observers, parked, .. } = held;
             for database in [a, b] {
                 let is_in = |db, key: &[u8]| shard.find(db, keyspace.hash(key), key).is_some();
                 observers.touch_each(database, |key| is_in(a, key) || is_in(b, key));

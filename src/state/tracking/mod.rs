@@ -1,7 +1,7 @@
 //! Clients that keep copies of values, and are told when a copy may be out of date: CLIENT TRACKING.
 //!
 //! Owns    what each of them wants to be told, and how many keys are remembered. Which keys it has read, the shards know.
-//! Rule    delivery goes to mailboxes while the shards of the change are locked: a client that has seen the change has
+//! Rule    delivery goes to outboxes while the shards of the change are locked: a client that has seen the change has
 //!         the invalidation before it.
 //! Source  Redis 7.0 `tracking.c`.
 

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::clock::LockTime;
 use crate::keyspace::edit::tests::{Log, keyspace, now};
-use crate::keyspace::{Due, Entry, Keyspace, Layout, Lease, Reach, View};
+use crate::keyspace::{Due, Entry, Keyspace, Layout, Lease, ShardSet, View};
 use crate::state::audience::Audience;
 use crate::state::settings::Events;
 use crate::types::Shape;
@@ -21,7 +21,7 @@ fn at(millis: u64) -> Deadline {
 
 /// Does `work` in a call of its own.
 fn call<R>(keyspace: &Keyspace, millis: u64, work: impl FnOnce(&mut View<'_>) -> R) -> R {
-    let mut view = View::lock(keyspace, Reach::All, 0, now(millis), Events::default());
+    let mut view = View::lock(keyspace, ShardSet::All, 0, now(millis), Events::default());
     let result = work(&mut view);
     view.finish(&Audience::default());
     result

@@ -6,7 +6,7 @@ use super::*;
 use crate::clock::{LockTime, Now};
 use crate::journal::{Journal, Mutation};
 use crate::keyspace::view::Standing;
-use crate::keyspace::{Keyspace, Layout, Reach};
+use crate::keyspace::{Keyspace, Layout, ShardSet};
 use crate::state::settings::Events;
 use crate::state::tracking::Tracking;
 use crate::state::transaction::Watch;
@@ -18,7 +18,7 @@ const KEYS: [&str; 8] = ["string", "edited", "hash", "list", "set", "sorted set"
 
 fn view(keyspace: &Keyspace) -> View<'_> {
     let now = Now { lock: LockTime::from_millis(5), wall_offset_ms: 0 };
-    View::lock(keyspace, Reach::All, 0, now, Events::default())
+    View::lock(keyspace, ShardSet::All, 0, now, Events::default())
 }
 
 fn filled() -> Keyspace {
@@ -284,7 +284,7 @@ fn what_is_taken_back_nobody_is_told_of_but_of_what_has_expired() {
     }
     drop(view);
     let now = Now { lock: LockTime::from_millis(500), wall_offset_ms: 0 };
-    let mut view = View::lock(&keyspace, Reach::All, 0, now, Events::parse("KEA").unwrap());
+    let mut view = View::lock(&keyspace, ShardSet::All, 0, now, Events::parse("KEA").unwrap());
     assert!(view.try_out());
     for key in ["late", "soon", "new", "sooner"] {
         assert!(view.keep(key.as_bytes()));

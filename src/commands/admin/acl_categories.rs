@@ -1,0 +1,57 @@
+//! ACL categories: which command is in which, by its chapter and its flags.
+//!
+//! Rule    a category is derived from the row; [`facts`] has what neither chapter nor flags tell.
+//! Source  Redis 7.0 `server.c`, `setImplicitACLCategories`.
+
+use crate::commands::Command;
+use crate::commands::key_specs;
+use crate::commands::row::Flags;
+
+/// Every category, in the order in which Redis lists them.
+pub(in crate::commands) const NAMES: [&str; 21] = [
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "sortedset",
+    "list",
+    "hash",
+    "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
+    "admin",
+    "fast",
+    "slow",
+    "blocking",
+    "dangerous",
+    "connection",
+    "transaction",
+    "scripting",
+];
+
+/// The categories of a command, in the same order.
+pub(in crate::commands) fn categories(command: &Command) -> Vec<&'static str> {
+    NAMES.into_iter().filter(|name| is_in(command, name)).collect()
+}
+
+/// Whether a command is in the category of that name.
+pub(in crate::commands) fn is_in(command: &Command, name: &str) -> bool {
+    let flags = command.row.flags;
+    let chapter = key_specs::category(command);
+    let is_admin = flags.has(Flags::ADMIN) || command.name == "role";
+    match name {
+        // A script that only reads is not counted: what it reads is decided call by call.
+        "read" => flags.has(Flags::READONLY) && chapter != Some("scripting"),
+        "write" => flags.has(Flags::WRITE),
+        "pubsub" => flags.has(Flags::PUBSUB),
+        "admin" => is_admin,
+        "fast" => flags.has(Flags::FAST),
+        "slow" => !flags.has(Flags::FAST),
+        "blocking" => flags.has(Flags::BLOCKING),
+        "dangerous" => is_admin || flags.has(Flags::DANGEROUS),
+        name => chapter == Some(name),
+    }
+}

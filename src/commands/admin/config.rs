@@ -1,0 +1,196 @@
+//! CONFIG: the settings table, while the server runs.
+//!
+//! Source  Redis 7.0 `config.c`: names are checked before values, all values are taken or none.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::commands::help;
+use crate::commands::row::{Flags, Group, Row, block, pattern, text};
+use crate::commands::{Call, Outcome, Shared, table};
+use crate::error::Refusal;
+use crate::state::settings::{SettingError, Settings};
+use crate::state::settings_fixed::FIXED;
+use crate::types::glob;
+
+pub(in crate::commands) const ROWS: &[Row] = &[Row {
+    name: "CONFIG",
+    summary: "A container for commands about the server's settings.",
+    since: "2.0.0",
+    group: Group::Server,
+    flags: Flags::NONE,
+    args: &[],
+    subcommands: &[
+        Row {
+            name: "GET",
+            summary: "Returns the settings whose names fit the patterns, with their values.",
+            args: &[pattern("parameter").many()],
+            run: get,
+            ..SUBCOMMAND
+        },
+        Row {
+            name: "SET",
+            summary: "Sets one or more settings, all or none.",
+            args: &[block("data", &[text("parameter"), text("value")]).many()],
+            run: set,
+            ..SUBCOMMAND
+        },
+        Row {
+            name: "RESETSTAT",
+            summary: "Starts the statistics of INFO again at zero.",
+            args: &[],
+            run: reset_statistics,
+            flags: SUBCOMMAND.flags.with(Flags::SUMS),
+            ..SUBCOMMAND
+        },
+        Row {
+            name: "REWRITE",
+            summary: "Writes the settings, and users, to the configuration file that the server was started with.",
+            since: "2.8.0",
+            args: &[],
+            flags: SUBCOMMAND.flags.with(Flags::OFFLOAD),
+            run: rewrite,
+            ..SUBCOMMAND
+        },
+        help::row(Group::Server),
+    ],
+    run: crate::commands::container,
+}];
+
+const SUBCOMMAND: Row = Row {
+    name: "",
+    summary: "",
+    since: "2.0.0",
+    group: Group::Server,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    args: &[],
+    subcommands: &[],
+    run: crate::commands::container,
+};
+
+fn get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let patterns: Vec<_> = call.args.rest().collect();
+
+    let mut found: Vec<(String, String)> = Vec::new();
+    let all = all(call.shared);
+    for pattern in patterns {
+        let is_glob = pattern.iter().any(|byte| b"[*?".contains(byte));
+        for (name, value) in
+            all.iter().filter(|(name, _)| glob::matches_ignoring_case(pattern, name.as_bytes()))
+        {
+            if found.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
+                continue;
+            }
+            // What is asked for by its exact name comes back in the letters it was asked in.
+            let shown =
+                if is_glob { (*name).to_owned() } else { String::from_utf8_lossy(pattern).into_owned() };
+            found.push((shown, value.clone()));
+        }
+    }
+
+    call.reply.map(found.len());
+    for (name, value) in found {
+        call.reply.bulk(name.as_bytes());
+        call.reply.bulk(value.as_bytes());
+    }
+    Ok(Outcome::Replied)
+}
+
+/// Every setting and its value, those included that have one value only.
+fn all(shared: &Shared) -> Vec<(&'static str, String)> {
+    let mut all = shared.settings.fitting(&[b"*"]);
+    for (name, value) in &mut all {
+        // `auto` has become a number by now.
+        match *name {
+            "port" => *value = shared.port.load(Relaxed).to_string(),
+            "tls-port" => *value = shared.tls_port.load(Relaxed).to_string(),
+            _ => {}
+        }
+    }
+    all.extend(FIXED.iter().map(|(name, value)| (*name, (*value).to_owned())));
+    all
+}
+
+fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let mut words = Vec::with_capacity(call.args.len());
+    for word in call.args.rest() {
+        words.push(std::str::from_utf8(word).map_err(|_| Refusal::Syntax)?);
+    }
+    if words.len() % 2 != 0 {
+        return Err(Refusal::Syntax);
+    }
+    let pairs: Vec<(&str, &str)> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    let settable = checked(&pairs)?;
+
+    call.shared.settings.set_live(&settable).map_err(|error| match error {
+        SettingError::Value { name, reply, .. } => refused(name, &reply),
+        error => refused("", &error.to_string()),
+    })?;
+    if let Some((_, password)) = settable.iter().find(|(name, _)| name.eq_ignore_ascii_case("requirepass")) {
+        call.shared.acl.use_password(password.as_bytes(), table());
+    }
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+/// The pairs that the settings table has to look at; names have been checked.
+///
+/// # Errors
+/// A name that is unknown, given twice, or that nobody can set now.
+fn checked<'a>(pairs: &[(&'a str, &'a str)]) -> Result<Vec<(&'a str, &'a str)>, Refusal> {
+    let mut settable = Vec::with_capacity(pairs.len());
+    for (at, (name, value)) in pairs.iter().enumerate() {
+        let row = Settings::row(name);
+        let fixed = FIXED.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        if row.is_none() && fixed.is_none() {
+            let text = format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'");
+            return Err(Refusal::said(text));
+        }
+        if row.is_some_and(|row| !row.live) {
+            return Err(refused(name, "can't set immutable config"));
+        }
+        if pairs[..at].iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+            return Err(refused(name, "duplicate parameter"));
+        }
+        match fixed {
+            Some((_, only)) if only.eq_ignore_ascii_case(value) => {}
+            Some((_, only)) => {
+                return Err(refused(name, &format!("this server knows no other value than '{only}'")));
+            }
+            None => settable.push((*name, *value)),
+        }
+    }
+    Ok(settable)
+}
+
+fn refused(name: &str, why: &str) -> Refusal {
+    Refusal::said(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+}
+
+fn reset_statistics(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    call.shared.metrics.reset();
+    call.shared.settings.output_limits().disconnections.reset();
+    call.view.reset_counts()?;
+    call.shared.stats.iter().for_each(crate::state::metrics::CommandStats::reset);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn rewrite(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+    if call.shared.config_file().is_none() {
+        return Err(Refusal::said("ERR The server is running without a config file"));
+    }
+
+    call.shared.save_config_file().map_err(|error| {
+        tracing::warn!(%error, "CONFIG REWRITE failed");
+        Refusal::said(format!("ERR Rewriting config file: {error}"))
+    })?;
+    tracing::info!("CONFIG REWRITE executed with success.");
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}

@@ -1,0 +1,115 @@
+//! DEBUG, behind a setting: what test suites ask of a server.
+//!
+//! Source  Redis 7.0 `debug.c`. Its subcommands are no commands of their own: COMMAND INFO knows only DEBUG.
+
+use crate::commands::row::{Flags, Group, Row, text};
+use crate::commands::{Call, Outcome};
+use crate::error::Refusal;
+use crate::number;
+
+pub(in crate::commands) const ROWS: &[Row] = &[Row {
+    name: "DEBUG",
+    summary: "Helps to test: see DEBUG HELP. Only where enable-debug-command allows it.",
+    since: "1.0.0",
+    group: Group::Server,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    args: &[text("subcommand"), text("arg").maybe().many()],
+    subcommands: &[],
+    run: debug,
+}];
+
+const HELP: &[&str] = &[
+    "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "ERROR <string>",
+    "    Answers with an error of that text.",
+    "SET-ACTIVE-EXPIRE <0|1>",
+    "    Whether keys leave on their own when their time is up, or only when somebody looks.",
+    "SLEEP <seconds>",
+    "    Stops the server for so long; fractions count.",
+    "HELP",
+    "    Prints this help.",
+];
+
+fn debug(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    check_allowed(call)?;
+    let name = call.args.word()?;
+    let value = call.args.maybe_word();
+    match (value, call.args.is_empty()) {
+        (None, _) if name.eq_ignore_ascii_case(b"HELP") => help(call),
+        (Some(value), true) if name.eq_ignore_ascii_case(b"ERROR") => error(value),
+        (Some(value), true) if name.eq_ignore_ascii_case(b"SET-ACTIVE-EXPIRE") => {
+            set_active_expire(call, value)
+        }
+        (Some(value), true) if name.eq_ignore_ascii_case(b"SLEEP") => sleep(call, value),
+        _ => Err(unknown(name)),
+    }
+}
+
+/// # Errors
+/// DEBUG is not allowed, or not from where this client is.
+fn check_allowed(call: &Call<'_, '_>) -> Result<(), Refusal> {
+    let is_allowed = match call.shared.settings.text("enable-debug-command").as_str() {
+        "yes" => true,
+        "local" => is_local(&call.session.client),
+        _ => false,
+    };
+    if is_allowed {
+        return Ok(());
+    }
+    Err(Refusal::said(
+        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from \
+         a local connection, otherwise you need to set this option in the configuration file, and then restart the \
+         server.",
+    ))
+}
+
+/// Whether the client is on the same machine: through a Unix socket, in process, or from the loopback address.
+fn is_local(client: &crate::state::clients::Client) -> bool {
+    let is_loopback = client.peer.starts_with("127.") || client.peer.starts_with("[::1]");
+    client.is_unix || client.peer.is_empty() || is_loopback
+}
+
+fn unknown(name: &[u8]) -> Refusal {
+    Refusal::subcommand_syntax("DEBUG", name)
+}
+
+fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.reply.array(HELP.len());
+    HELP.iter().for_each(|line| call.reply.status(line));
+    Ok(Outcome::Replied)
+}
+
+fn error(text: &[u8]) -> Result<Outcome, Refusal> {
+    Err(Refusal::Quoted(text.to_vec()))
+}
+
+fn set_active_expire(call: &mut Call<'_, '_>, value: &[u8]) -> Result<Outcome, Refusal> {
+    // Like C's atoi: what is no number is zero.
+    let is_on = number::integer(value).unwrap_or(0) != 0;
+
+    call.shared.expires_actively.store(is_on, std::sync::atomic::Ordering::Relaxed);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+/// The longest sleep, in seconds: a year.
+const SLEEP_SECS_MAX: f64 = 365.0 * 86_400.0;
+
+/// Nobody is answered until the time is up, this client included; no thread waits for it.
+fn sleep(call: &mut Call<'_, '_>, value: &[u8]) -> Result<Outcome, Refusal> {
+    // Like C's strtod: what is no number is zero.
+    let secs = number::float(value).unwrap_or(0.0).clamp(0.0, SLEEP_SECS_MAX);
+    let micros = (secs * 1e6) as u64;
+    if micros == 0 {
+        call.reply.ok();
+        return Ok(Outcome::Replied);
+    }
+
+    let until = call.now.lock + micros.div_ceil(1000);
+    call.shared.pause.freeze(until);
+    // The engine measures the call, which is over at once; what is remembered is what everybody felt.
+    call.shared.took(&call.session.client, call.command, call.args.request(), micros);
+
+    Ok(Outcome::Park { until: Some(until), answer: b"+OK\r\n".to_vec(), waiter: None })
+}

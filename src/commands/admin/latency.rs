@@ -1,0 +1,332 @@
+//! LATENCY and SLOWLOG: what took long, and when.
+//!
+//! Source  Redis 7.0 `latency.c`, `slowlog.c`.
+
+use std::fmt::Write as _;
+
+use crate::commands::help;
+use crate::commands::row::{Flags, Group, Row, integer, text};
+use crate::commands::{Call, Command, Outcome, table};
+use crate::error::Refusal;
+use crate::number;
+use crate::state::latency::Event;
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "LATENCY",
+        summary: "A container for commands about what took long.",
+        since: "2.8.13",
+        flags: Flags::NONE,
+        subcommands: LATENCY,
+        ..ROW
+    },
+    Row {
+        name: "SLOWLOG",
+        summary: "A container for commands about the slow log.",
+        since: "2.2.12",
+        flags: Flags::NONE,
+        subcommands: SLOWLOG,
+        ..ROW
+    },
+];
+
+const LATENCY: &[Row] = &[
+    Row { name: "DOCTOR", summary: "Says in words what took long.", run: doctor, ..ROW },
+    Row {
+        name: "GRAPH",
+        summary: "Draws the spikes of an event.",
+        args: &[text("event")],
+        run: graph,
+        ..ROW
+    },
+    Row {
+        name: "HISTOGRAM",
+        summary: "Returns how often commands took how long; of those that were measured.",
+        since: "7.0.0",
+        args: &[text("command").maybe().many()],
+        run: histogram,
+        ..ROW
+    },
+    Row {
+        name: "HISTORY",
+        summary: "Returns the spikes of an event, oldest first.",
+        args: &[text("event")],
+        run: history,
+        ..ROW
+    },
+    Row { name: "LATEST", summary: "Returns the latest spike of every event.", run: latest, ..ROW },
+    Row {
+        name: "RESET",
+        summary: "Forgets the spikes of some or all events.",
+        args: &[text("event").maybe().many()],
+        run: reset,
+        ..ROW
+    },
+    Row { since: "2.8.13", ..help::row(Group::Server) },
+];
+
+const SLOWLOG: &[Row] = &[
+    Row {
+        name: "GET",
+        summary: "Returns the newest entries of the slow log: ten, or as many as asked for, -1 for all.",
+        since: "2.2.12",
+        flags: SLOWLOG_FLAGS,
+        args: &[integer("count").maybe()],
+        run: slowlog_get,
+        ..ROW
+    },
+    Row {
+        name: "LEN",
+        summary: "Returns how many entries the slow log has.",
+        since: "2.2.12",
+        flags: SLOWLOG_FLAGS,
+        run: slowlog_len,
+        ..ROW
+    },
+    Row {
+        name: "RESET",
+        summary: "Empties the slow log.",
+        since: "2.2.12",
+        flags: SLOWLOG_FLAGS,
+        run: slowlog_reset,
+        ..ROW
+    },
+    Row { since: "6.2.0", ..help::row(Group::Server) },
+];
+
+const SLOWLOG_FLAGS: Flags = Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE);
+
+const ROW: Row = Row {
+    name: "",
+    summary: "",
+    since: "2.8.13",
+    group: Group::Server,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    args: &[],
+    subcommands: &[],
+    run: crate::commands::container,
+};
+
+fn latest(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    let events = call.shared.latency.events();
+    call.reply.array(events.len());
+    for (name, event) in events {
+        let last = event.spikes.back().copied();
+        call.reply.array(4);
+        call.reply.bulk(name.as_bytes());
+        call.reply.integer(last.map_or(0, |spike| spike.unix_secs as i64));
+        call.reply.integer(last.map_or(0, |spike| spike.millis as i64));
+        call.reply.integer(event.longest_millis as i64);
+    }
+    Ok(Outcome::Replied)
+}
+
+fn history(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    call.args.finish()?;
+
+    let event = call.shared.latency.event(name).map(|(_, event)| event).unwrap_or_default();
+    call.reply.array(event.spikes.len());
+    for spike in event.spikes {
+        call.reply.array(2);
+        call.reply.integer(spike.unix_secs as i64);
+        call.reply.integer(spike.millis as i64);
+    }
+    Ok(Outcome::Replied)
+}
+
+fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let latency = &call.shared.latency;
+    let forgotten = if call.args.is_empty() {
+        latency.forget_all()
+    } else {
+        call.args.rest().filter(|name| latency.forget(name)).count()
+    };
+
+    call.reply.count(forgotten);
+    Ok(Outcome::Replied)
+}
+
+fn doctor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    let events = call.shared.latency.events();
+    let threshold = call.shared.settings.spike_millis();
+    let mut report = String::new();
+    if threshold == 0 {
+        report.push_str(
+            "Nothing is watched: set latency-monitor-threshold to the milliseconds that count as long, \
+             then look again.\n",
+        );
+    } else if events.is_empty() {
+        // Writing to a String cannot fail.
+        let _ = writeln!(report, "Nothing has taken {threshold} ms or longer since the watch began.");
+    }
+    for (name, event) in &events {
+        let count = event.spikes.len() as u64;
+        let mean = event.spikes.iter().map(|spike| spike.millis).sum::<u64>().checked_div(count).unwrap_or(0);
+        let _ = writeln!(
+            report,
+            "{name}: {} spikes, {mean} ms on average, {} ms at most. SLOWLOG GET may name the commands.",
+            event.spikes.len(),
+            event.longest_millis
+        );
+    }
+    call.reply.verbatim(&report);
+    Ok(Outcome::Replied)
+}
+
+fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    call.args.finish()?;
+    let found = call.shared.latency.event(name);
+    let (name, event) =
+        found.ok_or_else(|| Refusal::quoting("ERR No samples available for event '", name, "'"))?;
+
+    let now_secs = call.shared.clock.wall_micros() / 1_000_000;
+    call.reply.verbatim(&drawn(name, &event, now_secs));
+    Ok(Outcome::Replied)
+}
+
+/// Columns of a graph: the newest spikes.
+const GRAPH_COLUMNS: usize = 80;
+/// Lines of a graph above its legend.
+const GRAPH_LINES: u64 = 4;
+
+/// The spikes as columns, the newest at the right; below each how many seconds ago it was, read downwards.
+fn drawn(name: &str, event: &Event, now_secs: u64) -> String {
+    let spikes: Vec<_> = event.spikes.iter().rev().take(GRAPH_COLUMNS).rev().collect();
+    let high = spikes.iter().map(|spike| spike.millis).max().unwrap_or(0);
+    let low = spikes.iter().map(|spike| spike.millis).min().unwrap_or(0);
+    let longest = event.longest_millis;
+    let mut graph = format!("{name} - high {high} ms, low {low} ms (all time high {longest} ms)\n");
+    graph.push_str(&"-".repeat(GRAPH_COLUMNS));
+    graph.push('\n');
+    for line in (1..=GRAPH_LINES).rev() {
+        let reaches = |millis: u64| millis.saturating_mul(GRAPH_LINES) >= high.saturating_mul(line).max(1);
+        graph.extend(spikes.iter().map(|spike| if reaches(spike.millis) { '#' } else { ' ' }));
+        graph.push('\n');
+    }
+    let ages: Vec<String> =
+        spikes.iter().map(|spike| age(now_secs.saturating_sub(spike.unix_secs))).collect();
+    for line in 0..ages.iter().map(String::len).max().unwrap_or(0) {
+        graph.extend(ages.iter().map(|age| age.as_bytes().get(line).map_or(' ', |byte| char::from(*byte))));
+        graph.push('\n');
+    }
+    graph
+}
+
+fn age(secs: u64) -> String {
+    match secs {
+        0..60 => format!("{secs}s"),
+        60..3_600 => format!("{}m", secs / 60),
+        3_600..86_400 => format!("{}h", secs / 3_600),
+        _ => format!("{}d", secs / 86_400),
+    }
+}
+
+fn histogram(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let asked: Vec<&Command> = if call.args.is_empty() {
+        table().all().collect()
+    } else {
+        call.args.rest().flat_map(measured).collect()
+    };
+
+    let stats = |command: &Command| &call.shared.stats[usize::from(command.index)];
+    let known: Vec<_> = asked
+        .into_iter()
+        .map(|command| (command, stats(command).histogram.cumulative()))
+        .filter(|(_, steps)| !steps.is_empty())
+        .collect();
+    call.reply.map(known.len());
+    for (command, steps) in known {
+        call.reply.bulk(command.name.as_bytes());
+        call.reply.map(2);
+        call.reply.bulk(b"calls");
+        call.reply.integer(steps.last().map_or(0, |(_, sum)| *sum as i64));
+        call.reply.bulk(b"histogram_usec");
+        call.reply.map(steps.len());
+        for (micros, sum) in steps {
+            call.reply.integer(micros as i64);
+            call.reply.integer(sum as i64);
+        }
+    }
+    Ok(Outcome::Replied)
+}
+
+/// The command of that name; of one with subcommands, these.
+fn measured(name: &[u8]) -> Vec<&'static Command> {
+    let mut parts = name.splitn(2, |byte| *byte == b'|');
+    let Some(command) = table().find(parts.next().unwrap_or_default()) else { return Vec::new() };
+    match parts.next() {
+        Some(subcommand) => command.subcommand(subcommand).into_iter().collect(),
+        None => std::iter::once(command).chain(&command.subcommands).collect(),
+    }
+}
+
+fn slowlog_get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    const COUNT_DEFAULT: i64 = 10;
+    let count = match call.args.maybe_word() {
+        Some(word) => number::integer(word)
+            .filter(|count| *count >= -1)
+            .ok_or_else(|| Refusal::said("ERR count should be greater than or equal to -1"))?,
+        None => COUNT_DEFAULT,
+    };
+    if !call.args.is_empty() {
+        let text = "ERR unknown subcommand or wrong number of arguments for 'GET'. Try SLOWLOG HELP.";
+        return Err(Refusal::said(text));
+    }
+
+    let calls = call.shared.slowlog.newest(usize::try_from(count).unwrap_or(usize::MAX));
+    call.reply.array(calls.len());
+    for slow in calls {
+        call.reply.array(6);
+        call.reply.integer(slow.id as i64);
+        call.reply.integer(slow.unix_secs as i64);
+        call.reply.integer(slow.micros as i64);
+        call.reply.bulks(&slow.words);
+        call.reply.bulk(slow.peer.as_bytes());
+        call.reply.bulk(slow.client_name.as_bytes());
+    }
+    Ok(Outcome::Replied)
+}
+
+fn slowlog_len(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    call.reply.count(call.shared.slowlog.len());
+    Ok(Outcome::Replied)
+}
+
+fn slowlog_reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    call.shared.slowlog.reset();
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::latency::Spike;
+
+    #[test]
+    fn a_graph_stands_a_column_on_every_spike() {
+        let spikes = [(90, 2), (95, 8)].map(|(unix_secs, millis)| Spike { unix_secs, millis });
+        let event = Event { spikes: spikes.into(), longest_millis: 9 };
+        let graph = drawn("command", &event, 155);
+        let lines: Vec<&str> = graph.lines().collect();
+        assert_eq!(lines[0], "command - high 8 ms, low 2 ms (all time high 9 ms)");
+        assert_eq!(&lines[2..], [" #", " #", " #", "##", "11", "mm"]);
+    }
+
+    #[test]
+    fn a_container_is_measured_by_its_subcommands() {
+        assert!(measured(b"config").iter().any(|command| command.name == "config|get"));
+        assert_eq!(measured(b"config|get").len(), 1);
+        assert!(measured(b"nope").is_empty());
+    }
+}

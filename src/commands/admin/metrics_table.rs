@@ -1,0 +1,298 @@
+//! The rows of the metrics table, by the sections of INFO.
+//!
+//! Source  Redis 7.0 `genRedisInfoString`: names and order; what clients, redis_exporter and Redis Insight look for is
+//!         there even where it cannot be anything but zero here.
+
+use crate::commands::VERSION;
+use crate::commands::admin::metrics::{
+    Metric, counter, fact, gauge, human, never, percent, secs, show, zero,
+};
+use crate::state::channels::Kind as Listening;
+
+/// One section of INFO.
+pub(in crate::commands) struct Section {
+    /// Its title.
+    pub(in crate::commands) title: &'static str,
+    /// Whether it is shown when nobody asks for it.
+    pub(in crate::commands) is_default: bool,
+    /// Its rows; a section without any has one for each command, error or database.
+    pub(in crate::commands) rows: &'static [Metric],
+}
+
+const fn section(title: &'static str, rows: &'static [Metric]) -> Section {
+    Section { title, is_default: true, rows }
+}
+
+const fn on_request(title: &'static str) -> Section {
+    Section { title, is_default: false, rows: &[] }
+}
+
+/// All sections, in Redis' order.
+pub(in crate::commands) const SECTIONS: &[Section] = &[
+    section("Server", SERVER),
+    section("Clients", CLIENTS),
+    section("Memory", MEMORY),
+    section("Persistence", PERSISTENCE),
+    section("Stats", STATS),
+    section("Replication", REPLICATION),
+    section("CPU", CPU),
+    section("Modules", &[]),
+    on_request("Commandstats"),
+    section("Errorstats", &[]),
+    on_request("Latencystats"),
+    section("Cluster", &[zero("cluster_enabled")]),
+    section("Keyspace", &[]),
+];
+
+const SERVER: &[Metric] = &[
+    fact("redis_version", |_| show(VERSION)),
+    never("redis_git_sha1", |_| show("00000000")),
+    zero("redis_git_dirty"),
+    never("redis_build_id", |_| show("0000000000000000")),
+    fact("redis_mode", |_| show("standalone")),
+    fact("redlatch_version", |_| show(env!("CARGO_PKG_VERSION"))),
+    fact("os", |seen| show(&seen.process.system)),
+    fact("arch_bits", |_| show(usize::BITS)),
+    fact("monotonic_clock", |_| show("POSIX clock_gettime")),
+    fact("multiplexing_api", |_| show("epoll")),
+    fact("process_id", |seen| show(seen.process.id)),
+    never("process_supervised", |_| show("no")),
+    fact("run_id", |seen| show(&seen.shared.run_id)),
+    fact("tcp_port", |seen| show(seen.shared.main_port())),
+    fact("server_time_usec", |seen| show(seen.shared.clock.wall_micros())),
+    counter("uptime_in_seconds", "Seconds since the start.", |seen| show(seen.uptime_secs())),
+    counter("uptime_in_days", "Days since the start.", |seen| show(seen.uptime_secs() / 86_400)),
+    never("hz", |_| show(10)),
+    never("configured_hz", |_| show(10)),
+    fact("lru_clock", |seen| show((seen.shared.clock.wall_micros() / 1_000_000) & 0x00FF_FFFF)),
+    fact("executable", |seen| show(&seen.process.executable)),
+    fact("config_file", |seen| show(seen.shared.config_file().unwrap_or_default())),
+    zero("io_threads_active"),
+];
+
+const CLIENTS: &[Metric] = &[
+    gauge("connected_clients", "Clients connected.", |seen| show(seen.shared.audience.clients.len())),
+    zero("cluster_connections"),
+    fact("maxclients", |seen| show(seen.shared.settings.integer("maxclients"))),
+    gauge("client_recent_max_input_buffer", "Bytes of the longest input buffer of a client.", |seen| {
+        show(seen.longest_buffers[0])
+    }),
+    gauge("client_recent_max_output_buffer", "Bytes of the longest output buffer of a client.", |seen| {
+        show(seen.longest_buffers[1])
+    }),
+    gauge("blocked_clients", "Clients whose call waits, or is held back.", |seen| show(seen.held)),
+    gauge("tracking_clients", "Clients that are told when a copy is out of date.", |seen| {
+        show(seen.shared.audience.tracking.len())
+    }),
+    gauge("clients_in_timeout_table", "Clients whose call waits for a limited time.", |seen| {
+        show(seen.waiting)
+    }),
+];
+
+const MEMORY: &[Metric] = &[
+    gauge("used_memory", "Bytes of keys, values, scripts and clients.", |seen| show(seen.used_bytes)),
+    fact("used_memory_human", |seen| human(seen.used_bytes)),
+    gauge("used_memory_rss", "Bytes that the process has in RAM.", |seen| show(seen.resident_bytes)),
+    fact("used_memory_rss_human", |seen| human(seen.resident_bytes)),
+    gauge("used_memory_peak", "Most bytes that were used, as far as anybody looked.", |seen| {
+        show(seen.peak_bytes)
+    }),
+    fact("used_memory_peak_human", |seen| human(seen.peak_bytes)),
+    fact("used_memory_peak_perc", |seen| percent(seen.used_bytes, seen.peak_bytes)),
+    gauge("used_memory_overhead", "Bytes of clients' buffers.", |seen| show(seen.buffer_bytes)),
+    zero("used_memory_startup"),
+    gauge("used_memory_dataset", "Bytes of keys and values.", |seen| show(seen.counts.bytes)),
+    fact("used_memory_dataset_perc", |seen| percent(seen.counts.bytes as u64, seen.used_bytes)),
+    fact("allocator_allocated", |seen| show(seen.used_bytes)),
+    fact("allocator_active", |seen| show(seen.resident_bytes)),
+    fact("allocator_resident", |seen| show(seen.resident_bytes)),
+    fact("total_system_memory", |seen| show(seen.process.machine_bytes)),
+    fact("total_system_memory_human", |seen| human(seen.process.machine_bytes)),
+    zero("used_memory_lua"),
+    never("used_memory_lua_human", |_| human(0)),
+    gauge("used_memory_scripts", "Bytes of the texts of loaded scripts.", |seen| {
+        show(seen.shared.scripts.size().1)
+    }),
+    fact("used_memory_scripts_human", |seen| human(seen.shared.scripts.size().1 as u64)),
+    fact("used_memory_scripts_eval", |seen| show(seen.shared.scripts.size().1)),
+    gauge("number_of_cached_scripts", "Scripts that are loaded.", |seen| show(seen.shared.scripts.size().0)),
+    zero("used_memory_vm_eval"),
+    gauge("number_of_functions", "Functions that can be called.", |seen| {
+        show(seen.shared.libraries.counts().1)
+    }),
+    gauge("number_of_libraries", "Libraries that are loaded.", |seen| show(seen.shared.libraries.counts().0)),
+    gauge("maxmemory", "Bytes in use above which commands that could need more are refused.", |seen| {
+        show(seen.shared.settings.memory_max())
+    }),
+    fact("maxmemory_human", |seen| human(seen.shared.settings.memory_max())),
+    never("maxmemory_policy", |_| show("noeviction")),
+    never("allocator_frag_ratio", |_| show("1.00")),
+    zero("allocator_frag_bytes"),
+    never("allocator_rss_ratio", |_| show("1.00")),
+    zero("allocator_rss_bytes"),
+    never("rss_overhead_ratio", |_| show("1.00")),
+    zero("rss_overhead_bytes"),
+    fact("mem_fragmentation_ratio", |seen| {
+        format!("{:.2}", seen.resident_bytes as f64 / seen.used_bytes.max(1) as f64)
+    }),
+    fact("mem_fragmentation_bytes", |seen| show(seen.resident_bytes.saturating_sub(seen.used_bytes))),
+    zero("mem_not_counted_for_evict"),
+    zero("mem_replication_backlog"),
+    zero("mem_total_replication_buffers"),
+    zero("mem_clients_slaves"),
+    fact("mem_clients_normal", |seen| show(seen.buffer_bytes)),
+    zero("mem_cluster_links"),
+    zero("mem_aof_buffer"),
+    fact("mem_allocator", |seen| show(seen.process.allocator)),
+    zero("active_defrag_running"),
+    zero("lazyfree_pending_objects"),
+    zero("lazyfreed_objects"),
+];
+
+const PERSISTENCE: &[Metric] = &[
+    zero("loading"),
+    zero("async_loading"),
+    zero("current_cow_peak"),
+    zero("current_cow_size"),
+    zero("current_cow_size_age"),
+    never("current_fork_perc", |_| show("0.00")),
+    zero("current_save_keys_processed"),
+    zero("current_save_keys_total"),
+    zero("rdb_changes_since_last_save"),
+    zero("rdb_bgsave_in_progress"),
+    // Nothing was ever saved: as in a Redis that has not saved since its start.
+    never("rdb_last_save_time", |seen| show(seen.shared.started.as_millis() / 1000)),
+    never("rdb_last_bgsave_status", |_| show("ok")),
+    never("rdb_last_bgsave_time_sec", |_| show(-1)),
+    never("rdb_current_bgsave_time_sec", |_| show(-1)),
+    zero("rdb_saves"),
+    zero("rdb_last_cow_size"),
+    zero("rdb_last_load_keys_expired"),
+    zero("rdb_last_load_keys_loaded"),
+    zero("aof_enabled"),
+    zero("aof_rewrite_in_progress"),
+    zero("aof_rewrite_scheduled"),
+    never("aof_last_rewrite_time_sec", |_| show(-1)),
+    never("aof_current_rewrite_time_sec", |_| show(-1)),
+    never("aof_last_bgrewrite_status", |_| show("ok")),
+    zero("aof_rewrites"),
+    zero("aof_rewrites_consecutive_failures"),
+    never("aof_last_write_status", |_| show("ok")),
+    zero("aof_last_cow_size"),
+    zero("module_fork_in_progress"),
+    zero("module_fork_last_cow_size"),
+];
+
+const STATS: &[Metric] = &[
+    counter("total_connections_received", "Connections accepted.", |seen| {
+        show(seen.shared.metrics.connections.get())
+    }),
+    counter("total_commands_processed", "Commands carried out.", |seen| show(seen.traffic[0])),
+    gauge("instantaneous_ops_per_sec", "Commands carried out in a second.", |seen| {
+        show(seen.rates[0] as u64)
+    }),
+    counter("total_net_input_bytes", "Bytes received.", |seen| show(seen.traffic[1])),
+    counter("total_net_output_bytes", "Bytes sent.", |seen| show(seen.traffic[2])),
+    zero("total_net_repl_input_bytes"),
+    zero("total_net_repl_output_bytes"),
+    gauge("instantaneous_input_kbps", "Kibibytes received in a second.", |seen| {
+        format!("{:.2}", seen.rates[1] / 1024.0)
+    }),
+    gauge("instantaneous_output_kbps", "Kibibytes sent in a second.", |seen| {
+        format!("{:.2}", seen.rates[2] / 1024.0)
+    }),
+    never("instantaneous_input_repl_kbps", |_| show("0.00")),
+    never("instantaneous_output_repl_kbps", |_| show("0.00")),
+    counter("rejected_connections", "Connections refused because of maxclients.", |seen| {
+        show(seen.shared.metrics.rejected_connections.get())
+    }),
+    zero("sync_full"),
+    zero("sync_partial_ok"),
+    zero("sync_partial_err"),
+    counter("expired_keys", "Keys removed because their lease had ended.", |seen| show(seen.counts.expired)),
+    never("expired_stale_perc", |_| show("0.00")),
+    zero("expired_time_cap_reached_count"),
+    zero("expire_cycle_cpu_milliseconds"),
+    zero("evicted_keys"),
+    zero("evicted_clients"),
+    zero("total_eviction_exceeded_time"),
+    zero("current_eviction_exceeded_time"),
+    counter("client_query_buffer_limit_disconnections", "Clients closed for too long a request.", |seen| {
+        show(seen.shared.metrics.query_limit_disconnections.get())
+    }),
+    counter(
+        "client_output_buffer_limit_disconnections",
+        "Clients closed for what they left unread.",
+        |seen| show(seen.shared.settings.output_limits().disconnections.get()),
+    ),
+    counter("keyspace_hits", "Reads that found their key.", |seen| show(seen.counts.hits)),
+    counter("keyspace_misses", "Reads that did not.", |seen| show(seen.counts.misses)),
+    gauge("pubsub_channels", "Channels that somebody listens to.", |seen| {
+        show(seen.shared.audience.channels.count(Listening::Channel))
+    }),
+    gauge("pubsub_patterns", "Patterns that somebody listens to.", |seen| {
+        show(seen.shared.audience.channels.count(Listening::Pattern))
+    }),
+    gauge("pubsubshard_channels", "Shard channels that somebody listens to.", |seen| {
+        show(seen.shared.audience.channels.count(Listening::Shard))
+    }),
+    zero("latest_fork_usec"),
+    zero("total_forks"),
+    zero("migrate_cached_sockets"),
+    zero("slave_expires_tracked_keys"),
+    zero("active_defrag_hits"),
+    zero("active_defrag_misses"),
+    zero("active_defrag_key_hits"),
+    zero("active_defrag_key_misses"),
+    zero("total_active_defrag_time"),
+    zero("current_active_defrag_time"),
+    gauge("tracking_total_keys", "Keys of which a client keeps a copy.", |seen| {
+        show(seen.counts.tracked_keys)
+    }),
+    gauge("tracking_total_items", "Copies that clients keep.", |seen| show(seen.counts.copies)),
+    gauge("tracking_total_prefixes", "Prefixes of keys whose changes a client is told.", |seen| {
+        show(seen.shared.audience.tracking.prefix_count())
+    }),
+    zero("unexpected_error_replies"),
+    counter("total_error_replies", "Error replies.", |seen| show(seen.shared.metrics.errors.get())),
+    zero("dump_payload_sanitizations"),
+    counter(
+        "acl_access_denied_auth",
+        "Failed authentications, and commands refused for want of one.",
+        |seen| show(seen.shared.metrics.denied_auth.get()),
+    ),
+    counter("acl_access_denied_cmd", "Commands refused because the user may not send them.", |seen| {
+        show(seen.shared.metrics.denied_command.get())
+    }),
+    counter("acl_access_denied_key", "Commands refused because the user may not use a key.", |seen| {
+        show(seen.shared.metrics.denied_key.get())
+    }),
+    counter(
+        "acl_access_denied_channel",
+        "Commands refused because the user may not use a channel.",
+        |seen| show(seen.shared.metrics.denied_channel.get()),
+    ),
+];
+
+const REPLICATION: &[Metric] = &[
+    fact("role", |_| show("master")),
+    zero("connected_slaves"),
+    never("master_failover_state", |_| show("no-failover")),
+    fact("master_replid", |seen| show(&seen.shared.run_id)),
+    never("master_replid2", |_| "0".repeat(40)),
+    zero("master_repl_offset"),
+    never("second_repl_offset", |_| show(-1)),
+    zero("repl_backlog_active"),
+    never("repl_backlog_size", |_| show(1 << 20)),
+    zero("repl_backlog_first_byte_offset"),
+    zero("repl_backlog_histlen"),
+];
+
+const CPU: &[Metric] = &[
+    counter("used_cpu_sys", "Seconds of CPU spent in the kernel.", |seen| secs(seen.process.kernel_micros)),
+    counter("used_cpu_user", "Seconds of CPU spent in the server itself.", |seen| {
+        secs(seen.process.user_micros)
+    }),
+    never("used_cpu_sys_children", |_| secs(0)),
+    never("used_cpu_user_children", |_| secs(0)),
+];

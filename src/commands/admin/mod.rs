@@ -1,0 +1,425 @@
+//! The server as a whole: TIME, ROLE, WAIT, WAITAOF, SHUTDOWN, MEMORY, MODULE, ACL, LOLWUT.
+//!
+//! Source  Redis 7.0; WAITAOF of Redis 7.2.
+
+#![allow(clippy::arithmetic_side_effects, reason = "a picture's measures, and sums of what memory holds")]
+
+pub(in crate::commands) mod acl;
+pub(in crate::commands) mod acl_categories;
+pub(in crate::commands) mod acl_check;
+pub(in crate::commands) mod acl_file;
+pub(in crate::commands) mod acl_log;
+pub(in crate::commands) mod command;
+pub(in crate::commands) mod config;
+pub(in crate::commands) mod debug;
+pub(in crate::commands) mod info;
+pub(in crate::commands) mod latency;
+pub(in crate::commands) mod metrics;
+pub(in crate::commands) mod metrics_table;
+pub(in crate::commands) mod pause;
+
+use crate::commands::help;
+use crate::commands::row::{Flags, Group, Row, integer, key, one_of, token};
+use crate::commands::{Call, Outcome, VERSION};
+use crate::error::Refusal;
+use crate::number;
+use crate::resp::Reply;
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "TIME",
+        summary: "Returns the server's wall clock: Unix seconds, and microseconds of this second.",
+        since: "2.6.0",
+        flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
+        run: time,
+        ..ROW
+    },
+    Row {
+        name: "ROLE",
+        summary: "Returns the role in replication: always master, without replicas.",
+        since: "2.8.12",
+        flags: Flags::NOSCRIPT
+            .with(Flags::LOADING)
+            .with(Flags::STALE)
+            .with(Flags::FAST)
+            .with(Flags::DANGEROUS),
+        run: role,
+        ..ROW
+    },
+    Row {
+        name: "WAIT",
+        summary: "Waits for replicas, of which there are none, until the timeout; 0: for ever.",
+        since: "3.0.0",
+        group: Group::Generic,
+        flags: Flags::NOSCRIPT,
+        args: &[integer("numreplicas"), integer("timeout")],
+        run: wait,
+        ..ROW
+    },
+    Row {
+        name: "WAITAOF",
+        summary: "Waits for the append-only files of replicas, of which there are none, until the timeout.",
+        since: "7.2.0",
+        group: Group::Generic,
+        flags: Flags::BLOCKING,
+        args: &[integer("numlocal"), integer("numreplicas"), integer("timeout")],
+        run: wait_aof,
+        ..ROW
+    },
+    Row {
+        name: "SHUTDOWN",
+        summary: "Ends the server. Nothing is saved, whatever is asked for.",
+        since: "1.0.0",
+        flags: Flags::ADMIN
+            .with(Flags::NOSCRIPT)
+            .with(Flags::LOADING)
+            .with(Flags::STALE)
+            .with(Flags::BUSY)
+            .with(Flags::NO_MULTI),
+        args: &[
+            one_of("save-selector", &[token("nosave", "NOSAVE"), token("save", "SAVE")]).maybe(),
+            token("now", "NOW").maybe(),
+            token("force", "FORCE").maybe(),
+            token("abort", "ABORT").maybe(),
+        ],
+        run: shutdown,
+        ..ROW
+    },
+    Row {
+        name: "MEMORY",
+        summary: "A container for commands about memory.",
+        since: "4.0.0",
+        subcommands: MEMORY,
+        ..ROW
+    },
+    Row {
+        name: "MODULE",
+        summary: "A container for commands about modules, of which there are none.",
+        since: "4.0.0",
+        subcommands: &[
+            Row {
+                name: "LIST",
+                summary: "Returns the loaded modules: none.",
+                since: "4.0.0",
+                flags: Flags::ADMIN.with(Flags::NOSCRIPT),
+                run: module_list,
+                ..ROW
+            },
+            help::row(Group::Server),
+        ],
+        ..ROW
+    },
+    Row {
+        name: "LOLWUT",
+        summary: "Draws a latch, and says the version.",
+        since: "5.0.0",
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[integer("version").after("VERSION").maybe(), integer("size").maybe().many()],
+        run: lolwut,
+        ..ROW
+    },
+];
+
+const MEMORY: &[Row] = &[
+    Row {
+        name: "DOCTOR",
+        summary: "Says whether anything is wrong with memory.",
+        since: "4.0.0",
+        run: memory_doctor,
+        flags: ROW.flags.with(Flags::SUMS),
+        ..ROW
+    },
+    Row {
+        name: "MALLOC-STATS",
+        summary: "Returns the allocator's own report, if it has one.",
+        since: "4.0.0",
+        run: memory_malloc_stats,
+        ..ROW
+    },
+    Row {
+        name: "PURGE",
+        summary: "Does nothing: freed memory goes back on its own.",
+        since: "4.0.0",
+        run: memory_purge,
+        ..ROW
+    },
+    Row {
+        name: "STATS",
+        summary: "Returns what the server's memory is used for.",
+        since: "4.0.0",
+        run: memory_stats,
+        flags: ROW.flags.with(Flags::SUMS),
+        ..ROW
+    },
+    Row {
+        name: "USAGE",
+        summary: "Returns the bytes that a key and its value take.",
+        since: "4.0.0",
+        flags: Flags::READONLY,
+        args: &[key("key"), integer("count").after("SAMPLES").maybe()],
+        run: memory_usage,
+        ..ROW
+    },
+    Row { since: "4.0.0", ..help::row(Group::Server) },
+];
+
+const ROW: Row = Row {
+    name: "",
+    summary: "",
+    since: "",
+    group: Group::Server,
+    flags: Flags::NONE,
+    args: &[],
+    subcommands: &[],
+    run: crate::commands::container,
+};
+
+fn time(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    let micros = call.shared.clock.wall_micros();
+    call.reply.array(2);
+    call.reply.bulk_integer((micros / 1_000_000) as i64);
+    call.reply.bulk_integer((micros % 1_000_000) as i64);
+    Ok(Outcome::Replied)
+}
+
+fn role(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    call.reply.array(3);
+    call.reply.bulk(b"master");
+    call.reply.integer(0);
+    call.reply.array(0);
+    Ok(Outcome::Replied)
+}
+
+fn wait(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let replicas = number::integer(call.args.word()?);
+    let timeout_word = call.args.word()?;
+    call.args.finish()?;
+    let replicas = replicas.ok_or(Refusal::NotAnInteger)?;
+    let timeout_ms = timeout(timeout_word)?;
+
+    if replicas <= 0 {
+        call.reply.integer(0);
+        return Ok(Outcome::Replied);
+    }
+    Ok(park(call, timeout_ms, |reply| reply.integer(0)))
+}
+
+fn wait_aof(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let local = call.args.integer()?;
+    let replicas_word = call.args.word()?;
+    let timeout_word = call.args.word()?;
+    call.args.finish()?;
+    if !(0..=1).contains(&local) {
+        return Err(Refusal::said("ERR value is out of range, value must between 0 and 1"));
+    }
+    let replicas = number::integer(replicas_word)
+        .filter(|replicas| *replicas >= 0)
+        .ok_or_else(|| Refusal::said("ERR value is out of range, must be positive"))?;
+    let timeout_ms = timeout(timeout_word)?;
+    if local == 1 {
+        let text = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
+        return Err(Refusal::said(text));
+    }
+
+    let answer = |reply: &mut Reply<'_>| {
+        reply.array(2);
+        reply.integer(0);
+        reply.integer(0);
+    };
+    if replicas == 0 {
+        answer(&mut call.reply);
+        return Ok(Outcome::Replied);
+    }
+    Ok(park(call, timeout_ms, answer))
+}
+
+/// A wait in milliseconds; zero: for ever.
+fn timeout(word: &[u8]) -> Result<u64, Refusal> {
+    let millis = number::integer(word)
+        .ok_or_else(|| Refusal::said("ERR timeout is not an integer or out of range"))?;
+    u64::try_from(millis).map_err(|_| Refusal::said("ERR timeout is negative"))
+}
+
+/// Waits so many milliseconds, zero for ever, and then says `answer`.
+fn park(call: &Call<'_, '_>, timeout_ms: u64, answer: impl FnOnce(&mut Reply<'_>)) -> Outcome {
+    let mut bytes = Vec::new();
+    answer(&mut Reply::new(&mut bytes, call.session.protocol));
+    let until = (timeout_ms > 0).then(|| call.now.lock + timeout_ms);
+    Outcome::Park { until, answer: bytes, waiter: None }
+}
+
+fn shutdown(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let (mut save, mut nosave, mut other, mut abort) = (false, false, false, false);
+    while !call.args.is_empty() {
+        if call.args.take("NOSAVE") {
+            nosave = true;
+        } else if call.args.take("SAVE") {
+            save = true;
+        } else if call.args.take("NOW") || call.args.take("FORCE") {
+            other = true;
+        } else if call.args.take("ABORT") {
+            abort = true;
+        } else {
+            return Err(Refusal::Syntax);
+        }
+    }
+    if (save && nosave) || (abort && (save || nosave || other)) {
+        return Err(Refusal::Syntax);
+    }
+    if abort {
+        return Err(Refusal::said("ERR No shutdown in progress."));
+    }
+
+    call.shared.stop();
+    Ok(Outcome::Close)
+}
+
+fn memory_usage(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    while !call.args.is_empty() {
+        // A string has nothing to be sampled; the number is checked and has no effect.
+        if !call.args.take("SAMPLES") || call.args.integer()? < 0 {
+            return Err(Refusal::Syntax);
+        }
+    }
+
+    match call.view.entry(name).occupied() {
+        Some(found) => call.reply.count(found.bytes()),
+        None => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+fn memory_doctor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    let (held, process) = (call.view.counts()?.bytes as u64, call.shared.process());
+    let text = if held > 0 && process.resident_bytes > 16 * held.max(1 << 24) {
+        format!(
+            "The process holds {} bytes of memory for {held} bytes of keys: something large has been freed, \
+             or many clients have large buffers.",
+            process.resident_bytes
+        )
+    } else {
+        "No problem with memory is known to this server.".to_owned()
+    };
+    call.reply.verbatim(&text);
+    Ok(Outcome::Replied)
+}
+
+fn memory_malloc_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    call.reply.bulk(b"Stats not supported for the current allocator");
+    Ok(Outcome::Replied)
+}
+
+fn memory_purge(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    let shared = call.shared;
+    let held = call.view.counts()?.bytes as u64;
+    let process = shared.process();
+    let mut keys = 0;
+    for database in 0..shared.keyspace.databases() {
+        keys += call.view.size(database)?.0;
+    }
+    let buffers: u64 = crate::commands::admin::metrics::client_bytes(shared);
+    let facts = [
+        ("peak.allocated", shared.metrics.peak_bytes.see(held + buffers)),
+        ("total.allocated", held + buffers),
+        ("replication.backlog", 0),
+        ("clients.normal", buffers),
+        ("aof.buffer", 0),
+        ("keys.count", keys as u64),
+        ("keys.bytes-per-key", held.checked_div(keys as u64).unwrap_or(0)),
+        ("dataset.bytes", held),
+        ("allocator.resident", process.resident_bytes),
+    ];
+    call.reply.map(facts.len());
+    for (name, value) in facts {
+        call.reply.bulk(name.as_bytes());
+        call.reply.integer(value as i64);
+    }
+    Ok(Outcome::Replied)
+}
+
+fn module_list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    call.reply.array(0);
+    Ok(Outcome::Replied)
+}
+
+/// Columns of art, at least and at most.
+const ART_COLUMNS: (i64, i64) = (12, 200);
+/// Rows of art, at least and at most.
+const ART_ROWS: (i64, i64) = (5, 60);
+
+fn lolwut(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    if call.args.take("VERSION") && !call.args.is_empty() {
+        // Every version draws the same.
+        call.args.integer()?;
+    }
+    let columns = if call.args.is_empty() { 40 } else { call.args.integer()? };
+    let rows = if call.args.is_empty() { 9 } else { call.args.integer()? };
+
+    let columns = columns.clamp(ART_COLUMNS.0, ART_COLUMNS.1) as usize;
+    let rows = rows.clamp(ART_ROWS.0, ART_ROWS.1) as usize;
+    let mut art = latch(columns, rows, || call.shared.random());
+    art.push_str(&format!("\nA key, a lease, a latch. Redis ver. {VERSION}\n"));
+    call.reply.verbatim(&art);
+    Ok(Outcome::Replied)
+}
+
+/// A padlock before planks whose grain is drawn at random: no two are the same, and none is open.
+fn latch(columns: usize, rows: usize, mut random: impl FnMut() -> u64) -> String {
+    let (middle, shackle) = (columns / 2, (rows / 3).max(2));
+    let half = (columns / 5).max(4);
+    let mut art = String::with_capacity((columns + 1) * rows);
+    for row in 0..rows {
+        for column in 0..columns {
+            let away = column.abs_diff(middle);
+            let in_body = row >= shackle && away <= half;
+            let letter = match () {
+                () if in_body && (row == shackle || row + 1 == rows) => '=',
+                () if in_body && away == half => '|',
+                () if in_body && away == 0 && row.abs_diff((shackle + rows) / 2) <= 1 => 'o',
+                () if in_body => ' ',
+                () if row < shackle && row > 0 && away == half - 2 => '|',
+                () if row == 0 && away < half - 2 => '_',
+                () if row < shackle && away <= half - 2 => ' ',
+                () => [b'.', b'-', b'-', b'~', b'-'][(random() % 5) as usize] as char,
+            };
+            art.push(letter);
+        }
+        art.push('\n');
+    }
+    art
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_art_has_the_size_that_was_asked_for() {
+        for (columns, rows) in [(12, 5), (40, 9), (200, 60)] {
+            let art = latch(columns, rows, || 3);
+            assert_eq!(art.lines().count(), rows);
+            assert!(art.lines().all(|line| line.len() == columns), "{columns} by {rows}");
+            assert!(art.contains('o') && art.contains('='), "a keyhole in a body");
+        }
+    }
+}

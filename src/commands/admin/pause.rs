@@ -1,0 +1,25 @@
+//! Whether a request may write: what CLIENT PAUSE WRITE holds back.
+//!
+//! Source  Redis 7.0 `processCommand`: `is_may_replicate_command`, and `scriptFlagsToCmdFlags`.
+
+use crate::commands::row::Flags;
+use crate::commands::{Command, Shared};
+use crate::resp::Request;
+use crate::scripts::header;
+
+/// Whether the request may write, or would reach replicas. A script does what its first line says; one that says
+/// nothing, or is not known, does what its command is for.
+#[cold]
+pub(crate) fn may_write(shared: &Shared, command: &Command, request: Request<'_>) -> bool {
+    let flags = command.row.flags;
+    if !flags.has(Flags::SCRIPT) {
+        return flags.has(Flags::WRITE.with(Flags::REPLICATED));
+    }
+    let script = request.get(1).unwrap_or_default();
+    let said = match command.row.name {
+        "EVAL" | "EVAL_RO" => header(script).ok().and_then(|header| header.may_write()),
+        "EVALSHA" | "EVALSHA_RO" => shared.scripts.find(script).and_then(|script| script.says_it_writes()),
+        _ => shared.libraries.function(script).map(|callable| !callable.function().only_reads()),
+    };
+    said.unwrap_or(!flags.has(Flags::READONLY))
+}

@@ -1,0 +1,431 @@
+//! CLIENT: what a connection says about itself and others.
+//!
+//! Source  Redis 7.0 `networking.c`; SETINFO and NO-TOUCH of Redis 7.2, which clients send and bear the refusal of.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use crate::clock::LockTime;
+use crate::commands::connection::client_list;
+use crate::commands::connection::tracking;
+use crate::commands::help;
+use crate::commands::row::{Arg, Flags, Group, Row, integer, one_of, text, token};
+use crate::commands::{Call, Outcome};
+use crate::error::Refusal;
+use crate::number;
+use crate::state::acl::Account;
+use crate::state::clients::{Client, ClientId};
+use crate::state::session::{Replies, Session};
+
+pub(in crate::commands) const ROWS: &[Row] = &[Row {
+    name: "CLIENT",
+    summary: "Asks about connections, names and ends them.",
+    since: "2.4.0",
+    flags: Flags::NONE,
+    subcommands: SUBCOMMANDS,
+    ..ROW
+}];
+
+const SUBCOMMANDS: &[Row] = &[
+    Row {
+        name: "CACHING",
+        summary: "Says of the next command whether its keys are remembered.",
+        since: "6.0.0",
+        args: &[one_of("mode", &[token("yes", "YES"), token("no", "NO")])],
+        run: tracking::caching,
+        ..ROW
+    },
+    Row {
+        name: "GETNAME",
+        summary: "Returns the name of the connection.",
+        since: "2.6.9",
+        run: get_name,
+        ..ROW
+    },
+    Row {
+        name: "GETREDIR",
+        summary: "Returns the number of the client that is told in place of this one.",
+        since: "6.0.0",
+        run: tracking::get_redirect,
+        ..ROW
+    },
+    help::row(Group::Connection),
+    Row { name: "ID", summary: "Returns the number of the connection.", since: "5.0.0", run: id, ..ROW },
+    Row {
+        name: "INFO",
+        summary: "Tells about the connection.",
+        since: "6.2.0",
+        run: client_list::info,
+        ..ROW
+    },
+    Row {
+        name: "KILL",
+        summary: "Ends the connections that fit.",
+        since: "2.4.0",
+        flags: ADMIN,
+        args: &[KILL],
+        run: kill,
+        ..ROW
+    },
+    Row {
+        name: "LIST",
+        summary: "Tells about all connections, or some.",
+        since: "2.4.0",
+        flags: ADMIN,
+        args: &[TYPE.maybe(), integer("client-id").many().after("ID").maybe()],
+        run: client_list::list,
+        ..ROW
+    },
+    Row {
+        name: "NO-EVICT",
+        summary: "Marks the connection as one that is not to be evicted.",
+        since: "7.0.0",
+        flags: ADMIN,
+        args: &[SWITCH],
+        run: no_evict,
+        ..ROW
+    },
+    Row {
+        name: "NO-TOUCH",
+        summary: "Says whether commands of the connection count as use of their keys.",
+        since: "7.2.0",
+        args: &[SWITCH],
+        flags: ROW.flags.with(Flags::BUSY),
+        run: no_touch,
+        ..ROW
+    },
+    Row {
+        name: "PAUSE",
+        summary: "Holds back all commands, or those that may write, for so many milliseconds.",
+        since: "2.9.50",
+        flags: ADMIN,
+        args: &[integer("timeout"), one_of("mode", &[token("write", "WRITE"), token("all", "ALL")]).maybe()],
+        run: pause,
+        ..ROW
+    },
+    Row {
+        name: "REPLY",
+        summary: "Says whether the connection wants answers.",
+        since: "3.2.0",
+        args: &[one_of("on-off-skip", &[token("on", "ON"), token("off", "OFF"), token("skip", "SKIP")])],
+        run: reply,
+        ..ROW
+    },
+    Row {
+        name: "SETINFO",
+        summary: "Names the library behind the connection.",
+        since: "7.2.0",
+        args: &[one_of("attr", &[text("libname").after("LIB-NAME"), text("libver").after("LIB-VER")])],
+        flags: ROW.flags.with(Flags::BUSY),
+        run: set_info,
+        ..ROW
+    },
+    Row {
+        name: "SETNAME",
+        summary: "Names the connection.",
+        since: "2.6.9",
+        args: &[text("connection-name")],
+        run: set_name,
+        ..ROW
+    },
+    Row {
+        name: "TRACKING",
+        summary: "Says whether the connection keeps copies of values and is to be told when they are out of date.",
+        since: "6.0.0",
+        args: tracking::TRACKING,
+        run: tracking::tracking,
+        ..ROW
+    },
+    Row {
+        name: "TRACKINGINFO",
+        summary: "Tells what the connection is told of changes.",
+        since: "6.2.0",
+        run: tracking::tracking_info,
+        ..ROW
+    },
+    Row {
+        name: "UNBLOCK",
+        summary: "Ends the wait of another connection's call.",
+        since: "5.0.0",
+        flags: ADMIN,
+        args: &[
+            integer("client-id"),
+            one_of("timeout-error", &[token("timeout", "TIMEOUT"), token("error", "ERROR")]).maybe(),
+        ],
+        run: unblock,
+        ..ROW
+    },
+    Row {
+        name: "UNPAUSE",
+        summary: "Lets everything go on that a pause holds back.",
+        since: "6.2.0",
+        flags: ADMIN.with(Flags::UNPAUSED),
+        run: unpause,
+        ..ROW
+    },
+];
+
+const ROW: Row = Row {
+    name: "",
+    summary: "",
+    since: "",
+    group: Group::Connection,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
+    args: &[],
+    subcommands: &[],
+    run: id,
+};
+
+const ADMIN: Flags =
+    Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::DANGEROUS);
+
+const SWITCH: Arg = one_of("enabled", &[token("on", "ON"), token("off", "OFF")]);
+const TYPE: Arg = one_of(
+    "client-type",
+    &[
+        token("normal", "NORMAL"),
+        token("master", "MASTER"),
+        token("replica", "REPLICA"),
+        token("pubsub", "PUBSUB"),
+    ],
+)
+.after("TYPE");
+const KILL: Arg = one_of("filter", &[text("ip:port"), FILTER.many()]);
+const FILTER: Arg = one_of(
+    "new-format",
+    &[
+        integer("client-id").after("ID"),
+        TYPE,
+        text("username").after("USER"),
+        text("ip:port").after("ADDR"),
+        text("ip:port").after("LADDR"),
+        one_of("skipme", &[token("yes", "YES"), token("no", "NO")]).after("SKIPME"),
+    ],
+);
+
+fn id(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.reply.integer(i64::try_from(call.session.client.id).unwrap_or(i64::MAX));
+    Ok(Outcome::Replied)
+}
+
+fn get_name(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let names = call.session.client.names.lock();
+    match names.name.as_str() {
+        "" => call.reply.null(),
+        name => call.reply.bulk(name.as_bytes()),
+    }
+    Ok(Outcome::Replied)
+}
+
+fn set_name(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    rename(call.session, name)?;
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+/// CLIENT SETNAME and HELLO SETNAME.
+///
+/// # Errors
+/// When `name` has more in it than printable ASCII.
+pub(in crate::commands) fn rename(session: &Session, name: &[u8]) -> Result<(), Refusal> {
+    let name = printable(name)
+        .ok_or(Refusal::said("ERR Client names cannot contain spaces, newlines or special characters."))?;
+    session.client.names.lock().name = name;
+    Ok(())
+}
+
+/// The word as text, if all of it is ASCII that leaves a mark: CLIENT LIST separates by the rest.
+fn printable(word: &[u8]) -> Option<String> {
+    word.iter().all(u8::is_ascii_graphic).then(|| word.iter().copied().map(char::from).collect())
+}
+
+fn set_info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let attribute = call.args.word()?;
+    let value = call.args.word()?;
+    let is_name = attribute.eq_ignore_ascii_case(b"LIB-NAME");
+    if !is_name && !attribute.eq_ignore_ascii_case(b"LIB-VER") {
+        return Err(Refusal::quoting("ERR Unrecognized option '", attribute, "'"));
+    }
+    let value = printable(value).ok_or_else(|| {
+        Refusal::quoting("ERR ", attribute, " cannot contain spaces, newlines or special characters.")
+    })?;
+
+    let mut names = call.session.client.names.lock();
+    *(if is_name { &mut names.library } else { &mut names.library_version }) = value;
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+/// Whom CLIENT KILL means.
+#[derive(Debug, Default)]
+struct Filter<'a> {
+    id: Option<ClientId>,
+    kind: Option<client_list::Type>,
+    account: Option<Arc<Account>>,
+    peer: Option<&'a [u8]>,
+    local: Option<&'a [u8]>,
+    spares_self: bool,
+}
+
+impl<'a> Filter<'a> {
+    fn parse(call: &mut Call<'a, '_>) -> Result<Self, Refusal> {
+        let mut filter = Self { spares_self: true, ..Self::default() };
+        while let Some(option) = call.args.maybe_word() {
+            let value = call.args.word()?;
+            match option.to_ascii_lowercase().as_slice() {
+                b"id" => {
+                    let id = number::integer(value).and_then(|id| ClientId::try_from(id).ok());
+                    let bad = || Refusal::said("ERR client-id should be greater than 0");
+                    filter.id = Some(id.filter(|id| *id > 0).ok_or_else(bad)?);
+                }
+                b"type" => filter.kind = Some(client_list::Type::parse(value)?),
+                b"addr" => filter.peer = Some(value),
+                b"laddr" => filter.local = Some(value),
+                b"user" => {
+                    let none = || Refusal::quoting("ERR No such user '", value, "'");
+                    filter.account = Some(call.shared.acl.find(value).ok_or_else(none)?);
+                }
+                b"skipme" if value.eq_ignore_ascii_case(b"yes") => filter.spares_self = true,
+                b"skipme" if value.eq_ignore_ascii_case(b"no") => filter.spares_self = false,
+                _ => return Err(Refusal::Syntax),
+            }
+        }
+        Ok(filter)
+    }
+
+    fn fits(&self, client: &Client) -> bool {
+        self.id.is_none_or(|id| client.id == id)
+            && self.kind.is_none_or(|kind| client_list::Type::of(client) == kind)
+            && self.account.as_ref().is_none_or(|account| client.is_in_name_of(account))
+            && self.peer.is_none_or(|peer| client.peer.as_bytes() == peer)
+            && self.local.is_none_or(|local| client.local.as_bytes() == local)
+    }
+}
+
+fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let is_old_form = call.args.len() == 1;
+    let filter = match is_old_form {
+        true => Filter { peer: call.args.maybe_word(), ..Filter::default() },
+        false => Filter::parse(call)?,
+    };
+
+    let own = call.session.client.id;
+    let mut killed = 0_usize;
+    let mut outcome = Outcome::Replied;
+    for client in call.shared.audience.clients.all() {
+        if client.is_closing() || !filter.fits(&client) || (filter.spares_self && client.id == own) {
+            continue;
+        }
+        killed = killed.saturating_add(1);
+        if client.id == own {
+            outcome = Outcome::Close;
+        } else {
+            client.cut();
+        }
+    }
+
+    match (is_old_form, killed) {
+        (true, 0) => return Err(Refusal::said("ERR No such client")),
+        (true, _) => call.reply.ok(),
+        (false, _) => call.reply.count(killed),
+    }
+    Ok(outcome)
+}
+
+fn no_evict(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    switch(call, |client| &client.no_evict)
+}
+
+fn no_touch(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    switch(call, |client| &client.no_touch)
+}
+
+fn switch(call: &mut Call<'_, '_>, flag: fn(&Client) -> &AtomicBool) -> Result<Outcome, Refusal> {
+    let is_on = call.args.take("ON");
+    if !is_on && !call.args.take("OFF") {
+        return Err(Refusal::Syntax);
+    }
+    call.args.finish()?;
+
+    flag(&call.session.client).store(is_on, Relaxed);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn reply(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let word = call.args.word()?;
+
+    match word.to_ascii_lowercase().as_slice() {
+        b"on" => {
+            call.session.replies = Replies::On;
+            call.reply.ok();
+        }
+        b"off" => call.session.replies = Replies::Off,
+        b"skip" if call.session.replies == Replies::Off => {}
+        b"skip" => call.session.replies = Replies::SkipNext,
+        _ => return Err(Refusal::Syntax),
+    }
+    Ok(Outcome::Replied)
+}
+
+fn pause(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let timeout = call.args.word()?;
+    let mode = call.args.maybe_word();
+    if !call.args.is_empty() {
+        return Err(Refusal::subcommand_syntax("CLIENT", call.args.request().word(1)));
+    }
+    let writes_only = match mode {
+        Some(mode) if mode.eq_ignore_ascii_case(b"WRITE") => true,
+        Some(mode) if !mode.eq_ignore_ascii_case(b"ALL") => {
+            return Err(Refusal::said("ERR CLIENT PAUSE mode must be WRITE or ALL"));
+        }
+        _ => false,
+    };
+    let millis = number::integer(timeout)
+        .ok_or(Refusal::said("ERR timeout is not an integer or out of range"))
+        .and_then(|millis| u64::try_from(millis).map_err(|_| Refusal::said("ERR timeout is negative")))?;
+
+    let now = call.now.lock;
+    let until = LockTime::from_millis(now.as_millis().saturating_add(millis));
+    call.shared.pause.begin(until, writes_only, now);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn unblock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let id = call.args.word()?;
+    let error = match call.args.maybe_word() {
+        None => None,
+        Some(_) if !call.args.is_empty() => {
+            return Err(Refusal::subcommand_syntax("CLIENT", call.args.request().word(1)));
+        }
+        Some(reason) if reason.eq_ignore_ascii_case(b"TIMEOUT") => None,
+        Some(reason) if reason.eq_ignore_ascii_case(b"ERROR") => {
+            Some("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+        }
+        Some(_) => return Err(Refusal::said("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+    };
+    let id = number::integer(id).ok_or(Refusal::NotAnInteger)?;
+
+    let target = ClientId::try_from(id).ok().and_then(|id| call.shared.audience.clients.get(id));
+    let is_unblocked = target.is_some_and(|client| client.unblock(error));
+
+    call.reply.integer(i64::from(is_unblocked));
+    Ok(Outcome::Replied)
+}
+
+fn unpause(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.shared.pause.end();
+    for client in call.shared.audience.clients.all() {
+        client.wake();
+    }
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}

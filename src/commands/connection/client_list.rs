@@ -1,0 +1,144 @@
+//! CLIENT INFO and CLIENT LIST: what the server knows of its clients, a line for each.
+//!
+//! Source  Redis 7.0 `catClientInfoString`; `watch`, `lib-name` and `lib-ver` of later versions.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::clock::LockTime;
+use crate::commands::{Call, Outcome, Shared, table};
+use crate::error::Refusal;
+use crate::number;
+use crate::resp::Protocol;
+use crate::state::channels::Kind;
+use crate::state::clients::{Client, ClientId};
+
+pub(in crate::commands) fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let line = about(&call.session.client, call.shared, call.now.lock);
+
+    call.reply.verbatim(&line);
+    Ok(Outcome::Replied)
+}
+
+/// The line of CLIENT LIST about one client. What this server does not have, Redis' idle value stands for.
+pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime) -> String {
+    let names = client.names.lock().clone();
+    let seconds = |since: u64| now.as_millis().saturating_sub(since) / 1000;
+    let last = client.last_command.load(Relaxed);
+    let command = table().all().find(|command| command.index == last);
+    let redirect = shared.audience.tracking.of(client.id, |tracker| tracker.redirect.unwrap_or(0));
+    let mut line = format!("id={} addr={} laddr={} fd=-1", client.id, client.peer, client.local);
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        line,
+        " name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={} qbuf-free=0 \
+         argv-mem=0 multi-mem={} rbs=0 rbp=0 obl={} oll=0 omem=0 tot-mem=0 events=r cmd={} user={} redir={} \
+         resp={} lib-name={} lib-ver={}",
+        names.name,
+        seconds(client.since.as_millis()),
+        seconds(client.last_active_ms.load(Relaxed)),
+        flags(client, shared),
+        client.database.load(Relaxed),
+        client.subscriptions(Kind::Channel),
+        client.subscriptions(Kind::Pattern),
+        client.subscriptions(Kind::Shard),
+        client.queued().map_or(-1, i64::from),
+        client.watching().0,
+        client.query_bytes.load(Relaxed),
+        client.queued_bytes.load(Relaxed),
+        client.reply_bytes.load(Relaxed),
+        command.map_or("NULL", |command| command.name.as_str()),
+        client.account().map_or_else(String::new, |account| account.name().escape_ascii().to_string()),
+        redirect.map_or(-1, |id| i64::try_from(id).unwrap_or(i64::MAX)),
+        if client.protocol() == Protocol::Resp3 { 3 } else { 2 },
+        names.library,
+        names.library_version,
+    );
+    line
+}
+
+/// A letter for each thing that is true of a client, in Redis' order; `N` where nothing is.
+fn flags(client: &Client, shared: &Shared) -> String {
+    let tracker = shared
+        .audience
+        .tracking
+        .of(client.id, |tracker| (tracker.is_broken.load(Relaxed), tracker.prefixes.is_some()));
+    let mut flags = String::new();
+    for (flag, is_set) in [
+        ('P', client.is_subscribed()),
+        ('x', client.queued().is_some()),
+        ('b', client.is_blocked()),
+        ('t', tracker.is_some()),
+        ('R', tracker.is_some_and(|(is_broken, _)| is_broken)),
+        ('B', tracker.is_some_and(|(_, is_broadcast)| is_broadcast)),
+        ('d', client.watching().1),
+        ('U', client.is_unix),
+        ('e', client.no_evict.load(Relaxed)),
+        ('T', client.no_touch.load(Relaxed)),
+    ] {
+        flags.extend(is_set.then_some(flag));
+    }
+    if flags.is_empty() { "N".to_owned() } else { flags }
+}
+
+/// What kind of client CLIENT LIST and CLIENT KILL ask for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::commands) enum Type {
+    /// One that listens to nothing.
+    Normal,
+    /// Masters and replicas, of which there are none.
+    Replication,
+    /// One that listens to channels.
+    PubSub,
+}
+
+impl Type {
+    /// What the word of CLIENT LIST TYPE or CLIENT KILL TYPE stands for.
+    ///
+    /// # Errors
+    /// When it stands for nothing.
+    pub(in crate::commands) fn parse(word: &[u8]) -> Result<Self, Refusal> {
+        match word.to_ascii_lowercase().as_slice() {
+            b"normal" => Ok(Self::Normal),
+            b"master" | b"replica" | b"slave" => Ok(Self::Replication),
+            b"pubsub" => Ok(Self::PubSub),
+            _ => Err(Refusal::quoting("ERR Unknown client type '", word, "'")),
+        }
+    }
+
+    /// What a client is.
+    pub(in crate::commands) fn of(client: &Client) -> Self {
+        if client.is_subscribed() { Self::PubSub } else { Self::Normal }
+    }
+}
+
+pub(in crate::commands) fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let mut wanted = None;
+    let mut ids: Option<Vec<i64>> = None;
+    match call.args.len() {
+        0 => {}
+        2 if call.args.take("TYPE") => wanted = Some(Type::parse(call.args.word()?)?),
+        words if words > 1 && call.args.take("ID") => {
+            let bad = || Refusal::said("ERR Invalid client ID");
+            let named: Option<Vec<i64>> = call.args.rest().map(number::integer).collect();
+            ids = Some(named.ok_or_else(bad)?);
+        }
+        _ => return Err(Refusal::Syntax),
+    }
+
+    let clients = &call.shared.audience.clients;
+    let found = match ids {
+        Some(ids) => {
+            let ids = ids.into_iter().filter_map(|id| ClientId::try_from(id).ok());
+            ids.filter_map(|id| clients.get(id)).collect()
+        }
+        None => clients.all(),
+    };
+    let fits =
+        |client: &Client| !client.is_closing() && wanted.is_none_or(|wanted| Type::of(client) == wanted);
+    let found = found.iter().filter(|client| fits(client));
+    let lines: String = found.map(|client| about(client, call.shared, call.now.lock)).collect();
+
+    call.reply.verbatim(&lines);
+    Ok(Outcome::Replied)
+}

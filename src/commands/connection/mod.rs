@@ -1,0 +1,257 @@
+//! The connection itself: HELLO, AUTH, PING, SELECT and their kind.
+//!
+//! Source  Redis 7.0 `networking.c`, `acl.c`: HELLO applies its options one by one, so that an error in a later one
+//!         leaves the earlier ones standing.
+
+pub(in crate::commands) mod client;
+pub(in crate::commands) mod client_list;
+pub(in crate::commands) mod tracking;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::commands::admin::acl_check;
+use crate::commands::pubsub;
+use crate::commands::row::{Flags, Group, Row, block, integer, text};
+use crate::commands::transaction;
+use crate::commands::{Call, Outcome, VERSION};
+use crate::error::Refusal;
+use crate::number;
+use crate::resp::Protocol;
+use crate::state::acl::log::{Context, Reason};
+use crate::state::session::{Replies, Session};
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "AUTH",
+        summary: "Shows the password.",
+        since: "1.0.0",
+        flags: EARLY.with(Flags::SECRET),
+        args: &[text("username").maybe(), text("password")],
+        run: auth,
+        ..ROW
+    },
+    Row {
+        name: "ECHO",
+        summary: "Returns the message.",
+        since: "1.0.0",
+        flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
+        args: &[text("message")],
+        run: echo,
+        ..ROW
+    },
+    Row {
+        name: "HELLO",
+        summary: "Chooses the protocol; may show the password and name the connection.",
+        since: "6.0.0",
+        flags: EARLY.with(Flags::SECRET),
+        args: &[block(
+            "arguments",
+            &[
+                integer("protover"),
+                block("auth", &[text("username"), text("password")]).after("AUTH").maybe(),
+                text("clientname").after("SETNAME").maybe(),
+            ],
+        )
+        .maybe()],
+        run: hello,
+        ..ROW
+    },
+    Row {
+        name: "PING",
+        summary: "Returns PONG, or the message.",
+        since: "1.0.0",
+        flags: Flags::FAST.with(Flags::SUBSCRIBED),
+        args: &[text("message").maybe()],
+        run: ping,
+        ..ROW
+    },
+    Row {
+        name: "QUIT",
+        summary: "Closes the connection once it has answered.",
+        since: "1.0.0",
+        flags: EARLY.with(Flags::SUBSCRIBED).with(Flags::UNQUEUED),
+        args: &[text("ignored").maybe().many()],
+        run: quit,
+        ..ROW
+    },
+    Row {
+        name: "RESET",
+        summary: "Makes the connection as good as new.",
+        since: "6.2.0",
+        flags: EARLY.with(Flags::SUBSCRIBED).with(Flags::UNQUEUED),
+        run: reset,
+        ..ROW
+    },
+    Row {
+        name: "SELECT",
+        summary: "Changes the database.",
+        since: "1.0.0",
+        flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
+        args: &[integer("index")],
+        run: select,
+        ..ROW
+    },
+];
+
+const ROW: Row = Row {
+    name: "",
+    summary: "",
+    since: "",
+    group: Group::Connection,
+    flags: Flags::NONE,
+    args: &[],
+    subcommands: &[],
+    run: ping,
+};
+
+/// What may be sent before authentication.
+const EARLY: Flags = Flags::NOSCRIPT
+    .with(Flags::LOADING)
+    .with(Flags::STALE)
+    .with(Flags::FAST)
+    .with(Flags::NO_AUTH)
+    .with(Flags::BUSY);
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const HELLO_NEEDS_AUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
+same time";
+const NO_PASSWORD_SET: &str = "ERR AUTH <password> called without any password configured for the default user. \
+Are you sure your configuration is correct?";
+
+fn auth(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let first = call.args.word()?;
+    let second = call.args.maybe_word();
+    call.args.finish()?;
+
+    if second.is_none() && call.shared.acl.default_account().user().needs_none() {
+        return Err(Refusal::said(NO_PASSWORD_SET));
+    }
+    let (user, password) = second.map_or((&b"default"[..], first), |password| (first, password));
+    authenticate(call, user, password)?;
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result<(), Refusal> {
+    let Some(account) = call.shared.acl.authenticate(user, password) else {
+        call.shared.metrics.denied_auth.add(1);
+        let context = if call.session.is_nested { Context::Transaction } else { Context::Request };
+        let name = call.args.request().word(0);
+        acl_check::note(call.session, call.shared, (Reason::Auth, context), name, user);
+        return Err(Refusal::said(WRONG_PASSWORD));
+    };
+    call.session.enter_as(account, true);
+    Ok(())
+}
+
+fn echo(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let message = call.args.word()?;
+
+    call.reply.bulk(message);
+    Ok(Outcome::Replied)
+}
+
+fn hello(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let protocol = match call.args.maybe_word().map(number::integer) {
+        None => call.session.protocol,
+        Some(Some(2)) => Protocol::Resp2,
+        Some(Some(3)) => Protocol::Resp3,
+        Some(Some(_)) => return Err(Refusal::said("NOPROTO unsupported protocol version")),
+        Some(None) => {
+            return Err(Refusal::said("ERR Protocol version is not an integer or out of range"));
+        }
+    };
+    while let Some(option) = call.args.maybe_word() {
+        if option.eq_ignore_ascii_case(b"AUTH") && call.args.len() >= 2 {
+            let (user, password) = (call.args.word()?, call.args.word()?);
+            authenticate(call, user, password)?;
+        } else if option.eq_ignore_ascii_case(b"SETNAME") && !call.args.is_empty() {
+            client::rename(call.session, call.args.word()?)?;
+        } else {
+            return Err(Refusal::quoting("ERR Syntax error in HELLO option '", option, "'"));
+        }
+    }
+    if !call.session.authenticated && !call.shared.acl.is_open() {
+        return Err(Refusal::said(HELLO_NEEDS_AUTH));
+    }
+
+    speak(call, protocol);
+
+    call.reply.map(7);
+    for (name, value) in [("server", "redis"), ("version", VERSION)] {
+        call.reply.bulk(name.as_bytes());
+        call.reply.bulk(value.as_bytes());
+    }
+    call.reply.bulk(b"proto");
+    call.reply.integer(if protocol == Protocol::Resp3 { 3 } else { 2 });
+    call.reply.bulk(b"id");
+    call.reply.integer(i64::try_from(call.session.client.id).unwrap_or(i64::MAX));
+    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+        call.reply.bulk(name.as_bytes());
+        call.reply.bulk(value.as_bytes());
+    }
+    call.reply.bulk(b"modules");
+    call.reply.array(0);
+    Ok(Outcome::Replied)
+}
+
+/// From this reply on the connection speaks `protocol`.
+fn speak(call: &mut Call<'_, '_>, protocol: Protocol) {
+    call.session.protocol = protocol;
+    call.session.client.set_protocol(protocol);
+    call.reply.set_protocol(protocol);
+}
+
+fn ping(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let message = call.args.maybe_word();
+    if !call.args.is_empty() {
+        return Err(Refusal::Arity("ping".into()));
+    }
+
+    match message {
+        // RESP2 cannot tell a reply from a message, so to a subscriber this one looks like a message.
+        _ if call.session.is_subscriber() => call.reply.bulks(&[b"pong", message.unwrap_or_default()]),
+        Some(message) => call.reply.bulk(message),
+        None => call.reply.status("PONG"),
+    }
+    Ok(Outcome::Replied)
+}
+
+fn quit(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.reply.ok();
+    Ok(Outcome::Close)
+}
+
+fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    tracking::end(call.session, call.shared);
+    pubsub::leave_all(call.session, call.shared);
+    transaction::discard_all(call.session, call.shared);
+    let session = &mut *call.session;
+    session.replies = Replies::On;
+    session.enter_as(Arc::clone(call.shared.acl.default_account()), call.shared.acl.is_open());
+    session.client.names.lock().name.clear();
+    session.client.no_evict.store(false, Relaxed);
+    session.client.no_touch.store(false, Relaxed);
+    enter(session, 0);
+    speak(call, Protocol::Resp2);
+
+    call.reply.status("RESET");
+    Ok(Outcome::Replied)
+}
+
+fn select(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let database = crate::commands::key::database::number(call.args.word()?, call.shared)?;
+
+    enter(call.session, database);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn enter(session: &mut Session, database: u16) {
+    session.database = database;
+    session.client.database.store(database, Relaxed);
+}

@@ -1,0 +1,317 @@
+//! When fields of hashes end: HEXPIRE and its kind set it, HTTL and its kind tell it, HPERSIST takes it away.
+//!
+//! Source  Valkey 9.1 `t_hash.c`, `hexpireGenericCommand`: Redis 7.0 has none of it. A field whose time has come already
+//!         leaves at once, and its key with the last one.
+
+use crate::clock::{Deadline, Now};
+use crate::commands::expiry::Unit;
+use crate::commands::key::expire::{Conditions, nearest_second};
+use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token, unix_time};
+use crate::commands::{Args, Call, Outcome};
+use crate::error::Refusal;
+use crate::keyspace::Editor;
+use crate::types::Hash;
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "HEXPIRE",
+        summary: "Lets fields of a hash live so many seconds from now (Valkey 9.0).",
+        since: "9.0.0",
+        group: Group::Hash,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), integer("seconds"), CONDITION.maybe(), FIELDS],
+        subcommands: &[],
+        run: hexpire,
+    },
+    Row {
+        name: "HEXPIREAT",
+        summary: "Lets fields of a hash live until that second of Unix time (Valkey 9.0).",
+        since: "9.0.0",
+        group: Group::Hash,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), unix_time("unix-time-seconds"), CONDITION.maybe(), FIELDS],
+        subcommands: &[],
+        run: hexpireat,
+    },
+    Row {
+        name: "HEXPIRETIME",
+        summary: "Returns the second of Unix time in which fields of a hash end (Valkey 9.0).",
+        since: "9.0.0",
+        group: Group::Hash,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key"), FIELDS],
+        subcommands: &[],
+        run: hexpiretime,
+    },
+    Row {
+        name: "HPERSIST",
+        summary: "Lets fields of a hash live for ever (Valkey 9.0).",
+        since: "9.0.0",
+        group: Group::Hash,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), FIELDS],
+        subcommands: &[],
+        run: hpersist,
+    },
+    Row {
+        name: "HPEXPIRE",
+        summary: "Lets fields of a hash live so many milliseconds from now (Valkey 9.0).",
+        since: "9.0.0",
+        group: Group::Hash,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), integer("milliseconds"), CONDITION.maybe(), FIELDS],
+        subcommands: &[],
+        run: hpexpire,
+    },
+    Row {
+        name: "HPEXPIREAT",
+        summary: "Lets fields of a hash live until that millisecond of Unix time (Valkey 9.0).",
+        since: "9.0.0",
+        group: Group::Hash,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), unix_time("unix-time-milliseconds"), CONDITION.maybe(), FIELDS],
+        subcommands: &[],
+        run: hpexpireat,
+    },
+    Row {
+        name: "HPEXPIRETIME",
+        summary: "Returns the millisecond of Unix time in which fields of a hash end (Valkey 9.0).",
+        since: "9.0.0",
+        group: Group::Hash,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key"), FIELDS],
+        subcommands: &[],
+        run: hpexpiretime,
+    },
+    Row {
+        name: "HPTTL",
+        summary: "Returns how many milliseconds fields of a hash still have (Valkey 9.0).",
+        since: "9.0.0",
+        group: Group::Hash,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key"), FIELDS],
+        subcommands: &[],
+        run: hpttl,
+    },
+    Row {
+        name: "HTTL",
+        summary: "Returns how many seconds fields of a hash still have (Valkey 9.0).",
+        since: "9.0.0",
+        group: Group::Hash,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key"), FIELDS],
+        subcommands: &[],
+        run: httl,
+    },
+];
+
+const CONDITION: Arg =
+    one_of("condition", &[token("nx", "NX"), token("xx", "XX"), token("gt", "GT"), token("lt", "LT")]);
+
+/// The fields that a command is about, and how many they are.
+pub(in crate::commands) const FIELDS: Arg =
+    block("fields", &[integer("numfields"), text("field").many()]).after("FIELDS");
+
+/// What is said of a field that is not there.
+const NO_FIELD: i64 = -2;
+/// What is said of a field that lives for ever.
+const NO_DEADLINE: i64 = -1;
+/// What is said of a field that was left as it is.
+const UNCHANGED: i64 = 0;
+/// What is said of a field that has been changed.
+const CHANGED: i64 = 1;
+/// What is said of a field whose time had come already.
+const ENDED: i64 = 2;
+
+/// Words from FIELDS on, itself not counted, if it is there with something behind it.
+pub(in crate::commands) fn words_behind_fields(args: &Args<'_>) -> Option<usize> {
+    let mut look = *args;
+    while look.len() > 1 {
+        if look.take("FIELDS") {
+            return Some(look.len());
+        }
+        look.maybe_word();
+    }
+    None
+}
+
+/// Takes the number of fields, which must be that of the words that are left, `words` for each field.
+///
+/// # Errors
+/// [`Refusal::NotAnInteger`], or a text of its own when the numbers differ.
+pub(in crate::commands) fn take_count(args: &mut Args<'_>, words: usize) -> Result<usize, Refusal> {
+    let count = usize::try_from(args.integer()?).unwrap_or(0);
+    match count > 0 && count.checked_mul(words) == Some(args.len()) {
+        true => Ok(count),
+        false => Err(wrong_count()),
+    }
+}
+
+/// The number of fields is not how many there are.
+pub(in crate::commands) fn wrong_count() -> Refusal {
+    Refusal::said("ERR numfields should be greater than 0 and match the provided number of fields")
+}
+
+fn hexpire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    set_deadlines(call, Unit::Secs, "hexpire")
+}
+
+fn hexpireat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    set_deadlines(call, Unit::UnixSecs, "hexpireat")
+}
+
+fn hpexpire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    set_deadlines(call, Unit::Millis, "hpexpire")
+}
+
+fn hpexpireat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    set_deadlines(call, Unit::UnixMillis, "hpexpireat")
+}
+
+fn set_deadlines(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let mut value = call.args;
+    call.args.word()?;
+    let behind = words_behind_fields(&call.args).ok_or_else(wrong_count)?;
+    let conditions = Conditions::parse(&mut call.args, behind.saturating_add(1))?;
+    call.args.word()?;
+    let count = take_count(&mut call.args, 1)?;
+    let deadline = deadline(unit, value.integer()?, call.now, command)?;
+
+    let Some(mut hash) = call.view.find::<Hash>(name)? else {
+        return none_of_them(call, count);
+    };
+    let (mut is_set, mut is_ended) = (false, false);
+    call.reply.array(count);
+    for field in call.args.rest() {
+        let answer = match hash.get().contains(field) {
+            false => NO_FIELD,
+            true if !conditions.hold(hash.get().deadline(field), deadline) => UNCHANGED,
+            true => set_or_remove(&mut hash, field, deadline, call.now),
+        };
+        is_set |= answer == CHANGED;
+        is_ended |= answer == ENDED;
+        call.reply.integer(answer);
+    }
+    announce(&mut hash, is_set, is_ended);
+    Ok(Outcome::Replied)
+}
+
+/// The deadline that a number names, which may be now, but not before time began.
+///
+/// # Errors
+/// [`Refusal::ExpireTime`] below zero and beyond 64 bits.
+pub(in crate::commands) fn deadline(
+    unit: Unit,
+    value: i64,
+    now: Now,
+    command: &'static str,
+) -> Result<Deadline, Refusal> {
+    if value < 0 {
+        return Err(Refusal::ExpireTime(command));
+    }
+    unit.deadline(value, now, command)
+}
+
+/// Gives a field that is there a deadline, or removes it when that has come already; tells which.
+fn set_or_remove(hash: &mut Editor<'_, Hash>, field: &[u8], deadline: Deadline, now: Now) -> i64 {
+    if has_come(deadline, now) {
+        hash.remove(field);
+        return ENDED;
+    }
+    hash.set_deadline(field, Some(deadline));
+    CHANGED
+}
+
+/// Whether a lease until then is none: it would end now, or has ended.
+pub(in crate::commands) fn has_come(deadline: Deadline, now: Now) -> bool {
+    deadline.time() <= now.lock
+}
+
+/// The events of fields that got a deadline, and of fields that ended at once.
+pub(in crate::commands) fn announce(hash: &mut Editor<'_, Hash>, is_set: bool, is_ended: bool) {
+    if is_set {
+        hash.event(b'h', "hexpire");
+    }
+    if is_ended {
+        hash.event(b'h', "hexpired");
+    }
+}
+
+fn none_of_them(call: &mut Call<'_, '_>, count: usize) -> Result<Outcome, Refusal> {
+    call.reply.array(count);
+    for _ in 0..count {
+        call.reply.integer(NO_FIELD);
+    }
+    Ok(Outcome::Replied)
+}
+
+fn hpersist(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    if !call.args.take("FIELDS") {
+        return Err(Refusal::Syntax);
+    }
+    let count = take_count(&mut call.args, 1)?;
+
+    let Some(mut hash) = call.view.find::<Hash>(name)? else {
+        return none_of_them(call, count);
+    };
+    let mut is_changed = false;
+    call.reply.array(count);
+    for field in call.args.rest() {
+        call.reply.integer(match (hash.get().contains(field), hash.get().deadline(field)) {
+            (false, _) => NO_FIELD,
+            (true, None) => NO_DEADLINE,
+            (true, Some(_)) => {
+                hash.set_deadline(field, None);
+                is_changed = true;
+                CHANGED
+            }
+        });
+    }
+    if is_changed {
+        hash.event(b'h', "hpersist");
+    }
+    Ok(Outcome::Replied)
+}
+
+fn httl(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    tell(call, |now, deadline| nearest_second(now.millis_until(deadline)))
+}
+
+fn hpttl(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    tell(call, Now::millis_until)
+}
+
+fn hexpiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    tell(call, |now, deadline| nearest_second(now.wall_ms_of(deadline)))
+}
+
+fn hpexpiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    tell(call, Now::wall_ms_of)
+}
+
+/// Answers what `say` says of each field's deadline.
+fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    if !call.args.take("FIELDS") {
+        return Err(Refusal::Syntax);
+    }
+    let count = usize::try_from(call.args.integer()?).unwrap_or(0);
+    if count == 0 || count != call.args.len() {
+        return Err(Refusal::Syntax);
+    }
+
+    let Some(hash) = call.view.read_as::<Hash>(name)? else {
+        return none_of_them(call, count);
+    };
+    call.reply.array(count);
+    for field in call.args.rest() {
+        call.reply.integer(match (hash.contains(field), hash.deadline(field)) {
+            (false, _) => NO_FIELD,
+            (true, None) => NO_DEADLINE,
+            (true, Some(deadline)) => say(call.now, deadline),
+        });
+    }
+    Ok(Outcome::Replied)
+}

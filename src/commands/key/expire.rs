@@ -1,0 +1,245 @@
+//! When keys end: EXPIRE and its kind set it, TTL and its kind tell it, PERSIST takes it away.
+//!
+//! Source  Redis 7.0 `expire.c`.
+
+use crate::clock::{Deadline, Now};
+use crate::commands::expiry::{self, Unit};
+use crate::commands::row::{Arg, Flags, Group, Row, integer, key, one_of, token, unix_time};
+use crate::commands::{Args, Call, Outcome};
+use crate::error::Refusal;
+use crate::keyspace::Entry;
+use crate::number;
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "EXPIRE",
+        summary: "Lets a key live so many seconds from now.",
+        since: "1.0.0",
+        group: Group::Generic,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), integer("seconds"), CONDITION.maybe()],
+        subcommands: &[],
+        run: expire,
+    },
+    Row {
+        name: "EXPIREAT",
+        summary: "Lets a key live until that second of Unix time.",
+        since: "1.2.0",
+        group: Group::Generic,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), unix_time("unix-time-seconds"), CONDITION.maybe()],
+        subcommands: &[],
+        run: expireat,
+    },
+    Row {
+        name: "EXPIRETIME",
+        summary: "Returns the second of Unix time in which a key ends.",
+        since: "7.0.0",
+        group: Group::Generic,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key")],
+        subcommands: &[],
+        run: expiretime,
+    },
+    Row {
+        name: "PERSIST",
+        summary: "Lets a key live for ever.",
+        since: "2.2.0",
+        group: Group::Generic,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key")],
+        subcommands: &[],
+        run: persist,
+    },
+    Row {
+        name: "PEXPIRE",
+        summary: "Lets a key live so many milliseconds from now.",
+        since: "2.6.0",
+        group: Group::Generic,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), integer("milliseconds"), CONDITION.maybe()],
+        subcommands: &[],
+        run: pexpire,
+    },
+    Row {
+        name: "PEXPIREAT",
+        summary: "Lets a key live until that millisecond of Unix time.",
+        since: "2.6.0",
+        group: Group::Generic,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), unix_time("unix-time-milliseconds"), CONDITION.maybe()],
+        subcommands: &[],
+        run: pexpireat,
+    },
+    Row {
+        name: "PEXPIRETIME",
+        summary: "Returns the millisecond of Unix time in which a key ends.",
+        since: "7.0.0",
+        group: Group::Generic,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key")],
+        subcommands: &[],
+        run: pexpiretime,
+    },
+    Row {
+        name: "PTTL",
+        summary: "Returns how many milliseconds a key still has.",
+        since: "2.6.0",
+        group: Group::Generic,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key")],
+        subcommands: &[],
+        run: pttl,
+    },
+    Row {
+        name: "TTL",
+        summary: "Returns how many seconds a key still has.",
+        since: "1.0.0",
+        group: Group::Generic,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key")],
+        subcommands: &[],
+        run: ttl,
+    },
+];
+
+const CONDITION: Arg =
+    one_of("condition", &[token("nx", "NX"), token("xx", "XX"), token("gt", "GT"), token("lt", "LT")]);
+
+/// Which deadlines are set. Conditions add up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::commands) struct Conditions {
+    /// Only where there is none yet.
+    nx: bool,
+    /// Only where there is one.
+    xx: bool,
+    /// Only a later one; none at all is the latest.
+    gt: bool,
+    /// Only an earlier one.
+    lt: bool,
+}
+
+impl Conditions {
+    /// Takes the conditions at the front of `args`, until `left` words are left.
+    #[inline]
+    pub(in crate::commands) fn parse(args: &mut Args<'_>, left: usize) -> Result<Self, Refusal> {
+        if args.len() > left { Self::parse_some(args, left) } else { Ok(Self::default()) }
+    }
+
+    fn parse_some(args: &mut Args<'_>, left: usize) -> Result<Self, Refusal> {
+        let mut found = Self::default();
+        while args.len() > left
+            && let Some(word) = args.peek()
+        {
+            if args.take("NX") {
+                found.nx = true;
+            } else if args.take("XX") {
+                found.xx = true;
+            } else if args.take("GT") {
+                found.gt = true;
+            } else if args.take("LT") {
+                found.lt = true;
+            } else {
+                return Err(Refusal::quoting("ERR Unsupported option ", word, ""));
+            }
+        }
+        match found {
+            Self { nx: true, xx, gt, lt } if xx || gt || lt => {
+                Err(Refusal::said("ERR NX and XX, GT or LT options at the same time are not compatible"))
+            }
+            Self { gt: true, lt: true, .. } => {
+                Err(Refusal::said("ERR GT and LT options at the same time are not compatible"))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    /// Whether a deadline is set where there is `old` one.
+    pub(in crate::commands) fn hold(self, old: Option<Deadline>, new: Deadline) -> bool {
+        match old {
+            None => !self.xx && !self.gt,
+            Some(old) => !(self.nx || (self.gt && new <= old) || (self.lt && new >= old)),
+        }
+    }
+}
+
+fn expire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    set_deadline(call, Unit::Secs, "expire")
+}
+
+fn expireat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    set_deadline(call, Unit::UnixSecs, "expireat")
+}
+
+fn pexpire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    set_deadline(call, Unit::Millis, "pexpire")
+}
+
+fn pexpireat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    set_deadline(call, Unit::UnixMillis, "pexpireat")
+}
+
+fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let value = call.args.word()?;
+    // Redis looks at the options before the number.
+    let conditions = Conditions::parse(&mut call.args, 0)?;
+    let value = number::integer(value).ok_or(Refusal::NotAnInteger)?;
+    let deadline = unit.deadline(value, call.now, command)?;
+
+    // What has been found is changed where it is: to move it costs as much.
+    let is_set = match &mut call.view.entry(name) {
+        Entry::Occupied(found) if conditions.hold(found.deadline(), deadline) => {
+            expiry::set_or_delete(found, deadline, call.now);
+            true
+        }
+        _ => false,
+    };
+
+    call.reply.integer(i64::from(is_set));
+    Ok(Outcome::Replied)
+}
+
+fn ttl(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    tell(call, |now, deadline| nearest_second(now.millis_until(deadline)))
+}
+
+fn pttl(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    tell(call, Now::millis_until)
+}
+
+fn expiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    tell(call, |now, deadline| nearest_second(now.wall_ms_of(deadline)))
+}
+
+fn pexpiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    tell(call, Now::wall_ms_of)
+}
+
+/// Answers what `say` says of the key's deadline; -1 when it has none, -2 when there is no such key.
+fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    let deadline = call.view.peek(name).map(|found| found.deadline());
+
+    call.reply.integer(match deadline {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(deadline)) => say(call.now, deadline),
+    });
+    Ok(Outcome::Replied)
+}
+
+/// Seconds, half up.
+pub(in crate::commands) const fn nearest_second(millis: i64) -> i64 {
+    (millis / 1000).saturating_add((millis % 1000 >= 500) as i64)
+}
+
+fn persist(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    let had_deadline = expiry::persist(call.view, name);
+
+    call.reply.integer(i64::from(had_deadline));
+    Ok(Outcome::Replied)
+}

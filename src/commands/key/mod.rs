@@ -1,0 +1,242 @@
+//! Keys, whatever they hold: DEL, EXISTS, RENAME, COPY and their kind.
+//!
+//! Source  Redis 7.0 `db.c`.
+
+pub(in crate::commands) mod database;
+pub(in crate::commands) mod expire;
+pub(in crate::commands) mod object;
+pub(in crate::commands) mod scan;
+
+use crate::clock::Deadline;
+use crate::commands::row::{Flags, Group, Row, integer, key, token};
+use crate::commands::{Call, Outcome};
+use crate::error::Refusal;
+use crate::keyspace::{Entry, Form, Lease, Occupied};
+use crate::types::Object;
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "COPY",
+        summary: "Copies a key with its time to live to another key.",
+        since: "6.2.0",
+        group: Group::Generic,
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        args: &[
+            key("source"),
+            key("destination"),
+            integer("destination-db").after("DB").maybe(),
+            token("replace", "REPLACE").maybe(),
+        ],
+        subcommands: &[],
+        run: copy,
+    },
+    Row {
+        name: "DEL",
+        summary: "Deletes keys.",
+        since: "1.0.0",
+        group: Group::Generic,
+        flags: Flags::WRITE,
+        args: &[key("key").many()],
+        subcommands: &[],
+        run: del,
+    },
+    Row {
+        name: "EXISTS",
+        summary: "Counts the keys that are there; a key that is named twice counts twice.",
+        since: "1.0.0",
+        group: Group::Generic,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key").many()],
+        subcommands: &[],
+        run: exists,
+    },
+    Row {
+        name: "RENAME",
+        summary: "Gives a key another name and replaces what was there.",
+        since: "1.0.0",
+        group: Group::Generic,
+        flags: Flags::WRITE,
+        args: &[key("key"), key("newkey")],
+        subcommands: &[],
+        run: rename,
+    },
+    Row {
+        name: "RENAMENX",
+        summary: "Gives a key another name, if nothing is there.",
+        since: "1.0.0",
+        group: Group::Generic,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), key("newkey")],
+        subcommands: &[],
+        run: renamenx,
+    },
+    Row {
+        name: "TOUCH",
+        summary: "Counts the keys that are there; they count as used.",
+        since: "3.2.1",
+        group: Group::Generic,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key").many()],
+        subcommands: &[],
+        run: touch,
+    },
+    Row {
+        name: "TYPE",
+        summary: "Returns the type of what a key holds.",
+        since: "1.0.0",
+        group: Group::Generic,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key")],
+        subcommands: &[],
+        run: type_of,
+    },
+    Row {
+        name: "UNLINK",
+        summary: "Deletes keys; here it is DEL.",
+        since: "4.0.0",
+        group: Group::Generic,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key").many()],
+        subcommands: &[],
+        run: del,
+    },
+];
+
+fn del(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let mut deleted = 0_i64;
+    for name in call.args.rest() {
+        if call.view.remove(name) {
+            call.view.event(b'g', "del", name);
+            deleted = deleted.saturating_add(1);
+        }
+    }
+
+    call.reply.integer(deleted);
+    Ok(Outcome::Replied)
+}
+
+fn exists(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let found = call.args.rest().filter(|name| call.view.peek(name).is_some()).count();
+
+    call.reply.count(found);
+    Ok(Outcome::Replied)
+}
+
+fn touch(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let found = call.args.rest().filter(|name| call.view.read(name).is_some()).count();
+
+    call.reply.count(found);
+    Ok(Outcome::Replied)
+}
+
+fn type_of(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    let type_name = call.view.peek(name).map_or("none", |found| found.type_name());
+
+    call.reply.status(type_name);
+    Ok(Outcome::Replied)
+}
+
+fn rename(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    move_to(call, true)?;
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn renamenx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let is_moved = move_to(call, false)?;
+
+    call.reply.integer(i64::from(is_moved));
+    Ok(Outcome::Replied)
+}
+
+/// Whether the key has its other name now.
+fn move_to(call: &mut Call<'_, '_>, replaces: bool) -> Result<bool, Refusal> {
+    let from = call.args.word()?;
+    let to = call.args.word()?;
+
+    let moved = call.view.entry(from).occupied().map(Content::of).ok_or(Refusal::NoSuchKey)??;
+    if from == to || (!replaces && matches!(call.view.entry(to), Entry::Occupied(_))) {
+        return Ok(false);
+    }
+    // The old one goes first, so that a large value is not here three times.
+    call.view.remove(from);
+    moved.put_anew(call, to);
+    call.view.event(b'g', "rename_from", from);
+    call.view.event(b'g', "rename_to", to);
+    Ok(true)
+}
+
+fn copy(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let from = call.args.word()?;
+    let to = call.args.word()?;
+    let home = call.view.database();
+    let (mut database, mut replaces) = (home, false);
+    while !call.args.is_empty() {
+        if call.args.take("REPLACE") {
+            replaces = true;
+        } else if call.args.take("DB") {
+            let number = call.args.word()?;
+            database = crate::commands::key::database::number(number, call.shared)?;
+        } else {
+            return Err(Refusal::Syntax);
+        }
+    }
+    if from == to && database == home {
+        return Err(Refusal::said("ERR source and destination objects are the same"));
+    }
+
+    let mut is_copied = false;
+    if let Some(content) = call.view.read(from).map(Content::of) {
+        let content = content?;
+        call.view.select(database);
+        if replaces || matches!(call.view.entry(to), Entry::Vacant(_)) {
+            content.put_anew(call, to);
+            call.view.event(b'g', "copy_to", to);
+            is_copied = true;
+        }
+        call.view.select(home);
+    }
+
+    call.reply.integer(i64::from(is_copied));
+    Ok(Outcome::Replied)
+}
+
+/// All that a key is but its name.
+#[derive(Debug)]
+struct Content {
+    value: Value,
+    deadline: Option<Deadline>,
+}
+
+#[derive(Debug)]
+enum Value {
+    String(Vec<u8>, Form),
+    Object(Object),
+}
+
+impl Content {
+    fn of(found: Occupied<'_>) -> Result<Self, Refusal> {
+        let value = match found.object() {
+            Some(object) => Value::Object(object.clone()),
+            None => Value::String(found.string()?.to_vec(), found.form()),
+        };
+        Ok(Self { value, deadline: found.deadline() })
+    }
+
+    /// Stores it under a key, which is a new key afterwards, whatever was there.
+    fn put_anew(self, call: &mut Call<'_, '_>, name: &[u8]) {
+        call.view.remove(name);
+        if let Entry::Vacant(place) = call.view.entry(name) {
+            let lease = self.deadline.map_or(Lease::Never, Lease::Until);
+            match self.value {
+                Value::String(value, form) => place.insert(&value, lease).set_form(form),
+                Value::Object(object) => {
+                    place.insert_object(object, lease);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! OBJECT: how a key's value is kept, as far as Redis' words for it fit.
+//!
+//! Source  Redis 7.0 `object.c`; the lengths at which a string counts as raw are Redis'.
+
+use crate::commands::row::{Flags, Group, Row, key};
+use crate::commands::{Call, Outcome};
+use crate::error::Refusal;
+use crate::keyspace::{Form, Occupied};
+use crate::number;
+
+pub(in crate::commands) const ROWS: &[Row] = &[Row {
+    name: "OBJECT",
+    summary: "Tells how a key's value is kept.",
+    since: "2.2.3",
+    group: Group::Generic,
+    flags: Flags::NONE,
+    args: &[],
+    subcommands: SUBCOMMANDS,
+    run: help,
+}];
+
+const SUBCOMMANDS: &[Row] = &[
+    Row {
+        name: "ENCODING",
+        summary: "Returns the name of the form in which Redis would keep the value.",
+        since: "2.2.3",
+        group: Group::Generic,
+        flags: Flags::READONLY,
+        args: &[key("key")],
+        subcommands: &[],
+        run: encoding,
+    },
+    Row {
+        name: "FREQ",
+        summary: "Returns how often a key is used: refused, since no policy asks for it.",
+        since: "4.0.0",
+        group: Group::Generic,
+        flags: Flags::READONLY,
+        args: &[key("key")],
+        subcommands: &[],
+        run: freq,
+    },
+    Row {
+        name: "HELP",
+        summary: "Lists the subcommands.",
+        since: "6.2.0",
+        group: Group::Generic,
+        flags: Flags::LOADING.with(Flags::STALE),
+        args: &[],
+        subcommands: &[],
+        run: help,
+    },
+    Row {
+        name: "IDLETIME",
+        summary: "Returns the seconds since a key was last used.",
+        since: "2.2.3",
+        group: Group::Generic,
+        flags: Flags::READONLY,
+        args: &[key("key")],
+        subcommands: &[],
+        run: idle_time,
+    },
+    Row {
+        name: "REFCOUNT",
+        summary: "Returns how many hold the value: one, or all for a small integer.",
+        since: "2.2.3",
+        group: Group::Generic,
+        flags: Flags::READONLY,
+        args: &[key("key")],
+        subcommands: &[],
+        run: refcount,
+    },
+];
+
+/// Bytes of the longest string that Redis keeps in one piece with its header.
+const EMBEDDED_BYTES_MAX: usize = 44;
+/// How many integers Redis keeps once for all keys.
+const SHARED_INTEGERS: i64 = 10_000;
+/// The reference count of what is shared.
+const SHARED: i64 = i32::MAX as i64;
+
+fn encoding(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    match call.view.entry(name).occupied() {
+        Some(found) => call.reply.bulk(encoding_of(&found)?.as_bytes()),
+        None => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+fn encoding_of(found: &Occupied<'_>) -> Result<&'static str, Refusal> {
+    if let Some(object) = found.object() {
+        return Ok(object.shape().encoding());
+    }
+    let value = found.string()?;
+    Ok(match found.form() {
+        Form::Edited => "raw",
+        Form::Whole if number::integer(value).is_some() => "int",
+        _ if value.len() <= EMBEDDED_BYTES_MAX => "embstr",
+        _ => "raw",
+    })
+}
+
+/// Whether Redis would keep the value as one of the small integers that all keys share.
+fn is_shared(found: &Occupied<'_>) -> Result<bool, Refusal> {
+    if found.object().is_some() {
+        return Ok(false);
+    }
+    let value = number::integer(found.string()?);
+    Ok(found.form() == Form::Whole && value.is_some_and(|value| (0..SHARED_INTEGERS).contains(&value)))
+}
+
+fn freq(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    if call.view.entry(name).occupied().is_some() {
+        return Err(Refusal::said(
+            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when \
+             switching between policies at runtime LRU and LFU data will take some time to adjust.",
+        ));
+    }
+    call.reply.null();
+    Ok(Outcome::Replied)
+}
+
+fn idle_time(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    let now_secs = call.now.lock.as_millis() / 1000;
+    match call.view.entry(name).occupied() {
+        // Seconds are kept in 32 bits and wrap; so does their difference.
+        Some(found) => call.reply.integer((now_secs as u32).wrapping_sub(found.last_used_secs()).into()),
+        None => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+fn refcount(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    match call.view.entry(name).occupied() {
+        Some(found) => call.reply.integer(if is_shared(&found)? { SHARED } else { 1 }),
+        None => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.reply.array(const { 1 + 2 * SUBCOMMANDS.len() });
+    call.reply.status("OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+    for row in SUBCOMMANDS {
+        let args: String = row.args.iter().map(|arg| format!(" <{}>", arg.name)).collect();
+        call.reply.status_bytes(format!("{}{args}", row.name).as_bytes());
+        call.reply.status_bytes(format!("    {}", row.summary).as_bytes());
+    }
+    Ok(Outcome::Replied)
+}

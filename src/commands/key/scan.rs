@@ -1,0 +1,128 @@
+//! Looking through a database: KEYS, SCAN, RANDOMKEY, DBSIZE.
+//!
+//! Locks   SCAN and DBSIZE hold one shard at a time, and none for longer than [`KEYS_PER_LOCK`] keys or one sum.
+//! Source  Redis 7.0 `db.c`: `scanGenericCommand`, `parseScanCursorOrReply`.
+
+use crate::commands::row::{Flags, Group, Row, integer, pattern, text};
+use crate::commands::scan::{Found, WalkOptions, cursor};
+use crate::commands::{Call, Outcome};
+use crate::error::Refusal;
+use crate::types::glob;
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "DBSIZE",
+        summary: "Returns the number of keys in the database.",
+        since: "1.0.0",
+        group: Group::Server,
+        flags: Flags::READONLY.with(Flags::FAST).with(Flags::SUMS),
+        args: &[],
+        subcommands: &[],
+        run: dbsize,
+    },
+    Row {
+        name: "KEYS",
+        summary: "Returns all keys that fit a pattern.",
+        since: "1.0.0",
+        group: Group::Generic,
+        flags: Flags::READONLY.with(Flags::ALL_SHARDS).with(Flags::DANGEROUS),
+        args: &[pattern("pattern")],
+        subcommands: &[],
+        run: keys,
+    },
+    Row {
+        name: "RANDOMKEY",
+        summary: "Returns a key of the database, any of them.",
+        since: "1.0.0",
+        group: Group::Generic,
+        flags: Flags::READONLY.with(Flags::ALL_SHARDS),
+        args: &[],
+        subcommands: &[],
+        run: random_key,
+    },
+    Row {
+        name: "SCAN",
+        summary: "Returns some keys of the database, and where to go on.",
+        since: "2.8.0",
+        group: Group::Generic,
+        flags: Flags::READONLY.with(Flags::SUMS),
+        args: &[
+            integer("cursor"),
+            pattern("pattern").after("MATCH").maybe(),
+            integer("count").after("COUNT").maybe(),
+            text("type").after("TYPE").maybe(),
+        ],
+        subcommands: &[],
+        run: scan,
+    },
+];
+
+/// Keys that SCAN looks at while it holds a shard.
+const KEYS_PER_LOCK: u64 = 16;
+
+fn dbsize(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let (keys, _) = call.view.size(call.view.database())?;
+
+    call.reply.count(keys);
+    Ok(Outcome::Replied)
+}
+
+fn keys(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let pattern = call.args.word()?;
+
+    let mut found = Found::default();
+    let takes_all = glob::is_all(pattern);
+    call.view.for_each_key(|name| {
+        if takes_all || glob::matches(pattern, name) {
+            found.add(name);
+        }
+    });
+
+    found.answer(&mut call.reply);
+    Ok(Outcome::Replied)
+}
+
+fn random_key(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let entropy = call.shared.random();
+
+    match call.view.random_key(entropy) {
+        Some(name) => call.reply.bulk(&name),
+        None => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+fn scan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let mut cursor = cursor(&mut call.args)?;
+    let mut wanted_type = None;
+    let options = WalkOptions::take(&mut call.args, |args| {
+        let is_type = args.take("TYPE");
+        if is_type {
+            wanted_type = Some(args.word()?);
+        }
+        Ok(is_type)
+    })?;
+
+    let mut found = Found::default();
+    let mut left = options.count;
+    // A shard without keys costs a step too, but there are only so many shards.
+    while left > 0 {
+        let keys = left.min(KEYS_PER_LOCK);
+        let mut seen = 0_u64;
+        cursor = call.view.scan(cursor, keys, &mut |name, type_name| {
+            seen = seen.saturating_add(1);
+            let fits = options.fits(name)
+                && wanted_type.is_none_or(|wanted| wanted.eq_ignore_ascii_case(type_name.as_bytes()));
+            if fits {
+                found.add(name);
+            }
+        })?;
+        if cursor == 0 {
+            break;
+        }
+        left = left.saturating_sub(seen);
+    }
+
+    found.answer_step(cursor, &mut call.reply);
+    Ok(Outcome::Replied)
+}

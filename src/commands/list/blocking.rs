@@ -1,0 +1,293 @@
+//! Lists and sorted sets that are waited for: BLPOP, BRPOP, BLMOVE, BRPOPLPUSH, BLMPOP; BZPOPMIN, BZPOPMAX, BZMPOP.
+//!
+//! Rule    a call that finds what it wants takes it as its sister command would; else it is parked on its keys, and
+//!         whoever gives one of them what it wants has it served, the oldest call first.
+//! Source  Redis 7.0 `t_list.c`, `blocked.c`; `timeout.c`: `getTimeoutFromObjectOrReply`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::clock::LockTime;
+use crate::commands::list::moves::{Ends, FROM, Harvest, TO, WHERE, pop_named, shift};
+use crate::commands::list::pop_one;
+use crate::commands::row::{Arg, Flags, Group, Row, double, integer, key, key_count, one_of, token};
+use crate::commands::sorted_set::pop as picks;
+use crate::commands::{Call, Outcome};
+use crate::error::Refusal;
+use crate::keyspace::{Serve, View, Waiter};
+use crate::resp::Reply;
+use crate::state::claim::Claim;
+use crate::state::clients::Client;
+use crate::types::extended::Extended;
+use crate::types::list::End;
+use crate::types::{List, SortedSet};
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "BLMOVE",
+        summary: "Moves an element from one end of a list to an end of another and returns it; waits until there is one.",
+        since: "6.2.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::NOSCRIPT).with(Flags::BLOCKING),
+        args: &[key("source"), key("destination"), FROM, TO, TIMEOUT],
+        subcommands: &[],
+        run: blmove,
+    },
+    Row {
+        name: "BLMPOP",
+        summary: "Removes elements from the first list that is there and returns them; waits until there is one.",
+        since: "7.0.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::BLOCKING),
+        args: &[TIMEOUT, key_count(), key("key").many(), WHERE, integer("count").after("COUNT").maybe()],
+        subcommands: &[],
+        run: blmpop,
+    },
+    Row {
+        name: "BLPOP",
+        summary: "Removes the first element of the first list that is there and returns it; waits until there is one.",
+        since: "2.0.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING),
+        args: &[key("key").many(), TIMEOUT],
+        subcommands: &[],
+        run: blpop,
+    },
+    Row {
+        name: "BRPOP",
+        summary: "Removes the last element of the first list that is there and returns it; waits until there is one.",
+        since: "2.0.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING),
+        args: &[key("key").many(), TIMEOUT],
+        subcommands: &[],
+        run: brpop,
+    },
+    Row {
+        name: "BRPOPLPUSH",
+        summary: "Moves the last element of a list to the head of another and returns it; waits until there is one.",
+        since: "2.2.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::NOSCRIPT).with(Flags::BLOCKING),
+        args: &[key("source"), key("destination"), TIMEOUT],
+        subcommands: &[],
+        run: brpoplpush,
+    },
+    Row {
+        name: "BZMPOP",
+        summary: "Removes members from the first sorted set that is there and returns them; waits until there is one.",
+        since: "7.0.0",
+        group: Group::SortedSet,
+        flags: Flags::WRITE.with(Flags::BLOCKING),
+        args: &[TIMEOUT, key_count(), key("key").many(), MIN_MAX, integer("count").after("COUNT").maybe()],
+        subcommands: &[],
+        run: bzmpop,
+    },
+    Row {
+        name: "BZPOPMAX",
+        summary: "Removes and returns the member with the highest score; waits until one of the sorted sets is there.",
+        since: "5.0.0",
+        group: Group::SortedSet,
+        flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST),
+        args: &[key("key").many(), TIMEOUT],
+        subcommands: &[],
+        run: bzpopmax,
+    },
+    Row {
+        name: "BZPOPMIN",
+        summary: "Removes and returns the member with the lowest score; waits until one of the sorted sets is there.",
+        since: "5.0.0",
+        group: Group::SortedSet,
+        flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST),
+        args: &[key("key").many(), TIMEOUT],
+        subcommands: &[],
+        run: bzpopmin,
+    },
+];
+
+const MIN_MAX: Arg = one_of("where", &[token("min", "MIN"), token("max", "MAX")]);
+/// In seconds; zero: as long as it takes.
+const TIMEOUT: Arg = double("timeout");
+
+/// What a call wants of a key.
+#[derive(Clone, Debug)]
+enum Want {
+    /// Elements, with the key's name, in an array.
+    Many(End, usize),
+    /// One element, with the key's name.
+    One(End),
+    /// Members and their scores, with the key's name, in an array.
+    Scored(picks::End, usize),
+    /// One member and its score, with the key's name.
+    ScoredOne(picks::End),
+    /// An element, for another list.
+    Shifted(Ends, Bytes),
+}
+
+impl Want {
+    /// Takes it and answers; false, with nothing answered, when the key does not have it.
+    fn take(&self, view: &mut View<'_>, name: &[u8], reply: &mut Reply<'_>) -> Result<bool, Refusal> {
+        match self {
+            Self::Many(end, count) => pop_named(view, name, *end, *count, reply),
+            Self::One(end) => {
+                let Some(list) = view.find::<List>(name)? else { return Ok(false) };
+                reply.array(2);
+                reply.bulk(name);
+                pop_one(list, *end, reply);
+                Ok(true)
+            }
+            Self::Scored(end, count) => picks::pop(view, name, *end, *count, |len, entries| {
+                picks::answer_popped(reply, name, len, entries);
+            }),
+            Self::ScoredOne(end) => picks::pop(view, name, *end, 1, |_, entries| {
+                reply.array(3);
+                reply.bulk(name);
+                picks::answer_side_by_side(reply, entries);
+            }),
+            Self::Shifted(ends, destination) => shift(view, name, destination, *ends, reply),
+        }
+    }
+
+    /// Keys that it touches besides the one it waits for.
+    fn also(&self) -> Vec<Bytes> {
+        match self {
+            Self::Shifted(_, destination) => vec![destination.clone()],
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A call that waits.
+#[derive(Debug)]
+struct Waiting {
+    client: Arc<Client>,
+    want: Want,
+}
+
+impl Serve for Waiting {
+    fn is_ready(&self, view: &mut View<'_>, key: &[u8]) -> bool {
+        match self.want {
+            Want::Many(..) | Want::One(_) | Want::Shifted(..) => {
+                matches!(view.find::<List>(key), Ok(Some(_)))
+            }
+            Want::Scored(..) | Want::ScoredOne(_) => matches!(view.find::<SortedSet>(key), Ok(Some(_))),
+        }
+    }
+
+    fn serve(&self, view: &mut View<'_>, key: &[u8]) {
+        let mut answer = Vec::new();
+        let mut reply = Reply::new(&mut answer, self.client.protocol());
+        match self.want.take(view, key, &mut reply) {
+            Ok(true) => {}
+            Ok(false) => reply.null_array(),
+            // The destination is of another type: this call is over, and the element is the next one's.
+            Err(refusal) => reply.error_bytes(&refusal.line()),
+        }
+        self.client.answer(&answer);
+    }
+}
+
+fn blpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    one(call, Want::One(End::Head))
+}
+
+fn brpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    one(call, Want::One(End::Tail))
+}
+
+fn bzpopmin(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    one(call, Want::ScoredOne(picks::End::Min))
+}
+
+fn bzpopmax(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    one(call, Want::ScoredOne(picks::End::Max))
+}
+
+/// The words of BLPOP and its kind.
+fn one(call: &mut Call<'_, '_>, want: Want) -> Result<Outcome, Refusal> {
+    let names: Vec<&[u8]> = call.args.rest_to(call.args.len().saturating_sub(1)).collect();
+    let until = timeout(call.args.word()?, call)?;
+
+    take_or_wait(call, &names, until, want)
+}
+
+fn blmove(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let (source, destination) = (call.args.word()?, call.args.word()?);
+    let ends = Ends::take(&mut call.args)?;
+    let until = timeout(call.args.word()?, call)?;
+
+    take_or_wait(call, &[source], until, Want::Shifted(ends, Bytes::copy_from_slice(destination)))
+}
+
+fn brpoplpush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let (source, destination) = (call.args.word()?, call.args.word()?);
+    let until = timeout(call.args.word()?, call)?;
+
+    take_or_wait(call, &[source], until, Want::Shifted(Ends::OLD, Bytes::copy_from_slice(destination)))
+}
+
+fn blmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let time = call.args.word()?;
+    let Harvest { names, end, count } = Harvest::take(&mut call.args)?;
+    let until = timeout(time, call)?;
+
+    take_or_wait(call, &names, until, Want::Many(end, count))
+}
+
+fn bzmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let time = call.args.word()?;
+    let (names, end, count) = picks::harvest(&mut call.args)?;
+    let names: Vec<&[u8]> = names.collect();
+    let until = timeout(time, call)?;
+
+    take_or_wait(call, &names, until, Want::Scored(end, count))
+}
+
+/// Takes what is wanted from the first key that has it; else waits until one does.
+fn take_or_wait(
+    call: &mut Call<'_, '_>,
+    names: &[&[u8]],
+    until: Option<LockTime>,
+    want: Want,
+) -> Result<Outcome, Refusal> {
+    for name in names {
+        if want.take(call.view, name, &mut call.reply)? {
+            return Ok(Outcome::Replied);
+        }
+    }
+    if call.session.is_nested {
+        match want {
+            Want::Shifted(..) => call.reply.null(),
+            _ => call.reply.null_array(),
+        }
+        return Ok(Outcome::Replied);
+    }
+    let mut keys: Vec<Bytes> = names.iter().map(|name| Bytes::copy_from_slice(name)).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let waiter = Waiter {
+        database: call.view.database(),
+        keys,
+        also: want.also(),
+        claim: Arc::new(Claim::new()),
+        serve: Box::new(Waiting { client: Arc::clone(&call.session.client), want }),
+    };
+    let mut answer = Vec::new();
+    Reply::new(&mut answer, call.reply.protocol()).null_array();
+    Ok(Outcome::Park { until, answer, waiter: Some(Arc::new(waiter)) })
+}
+
+/// When a call gives up that waits for so many seconds; `None`: never.
+fn timeout(seconds: &[u8], call: &Call<'_, '_>) -> Result<Option<LockTime>, Refusal> {
+    let seconds = Extended::parse(seconds)
+        .ok_or_else(|| Refusal::said("ERR timeout is not a float or out of range"))?;
+    // What is beyond 64 bits is the least of all numbers once Redis has converted it.
+    match seconds.thousandfold_rounded_up().unwrap_or(i64::MIN) {
+        0 => Ok(None),
+        millis => match u64::try_from(millis) {
+            Ok(millis) => Ok(Some(call.now.lock + millis)),
+            Err(_) => Err(Refusal::said("ERR timeout is negative")),
+        },
+    }
+}

@@ -1,0 +1,369 @@
+//! Lists by their ends and by index: LPUSH, LPOP, LRANGE, LSET and their kind.
+//!
+//! Source  Redis 7.0 `t_list.c`: also which word of a request is looked at before the key is.
+
+pub(in crate::commands) mod blocking;
+pub(in crate::commands) mod moves;
+pub(in crate::commands) mod search;
+
+use crate::commands::row::{Flags, Group, Row, integer, key, text};
+use crate::commands::{Args, Call, Outcome};
+use crate::error::Refusal;
+use crate::keyspace::Editor;
+use crate::number;
+use crate::resp::Reply;
+use crate::types::list::End;
+use crate::types::{List, Shape};
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "LINDEX",
+        summary: "Returns an element of a list by its index.",
+        since: "1.0.0",
+        group: Group::List,
+        flags: Flags::READONLY,
+        args: &[key("key"), integer("index")],
+        subcommands: &[],
+        run: lindex,
+    },
+    Row {
+        name: "LLEN",
+        summary: "Returns how many elements a list has.",
+        since: "1.0.0",
+        group: Group::List,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key")],
+        subcommands: &[],
+        run: llen,
+    },
+    Row {
+        name: "LPOP",
+        summary: "Removes the first elements of a list and returns them.",
+        since: "1.0.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), integer("count").maybe()],
+        subcommands: &[],
+        run: lpop,
+    },
+    Row {
+        name: "LPUSH",
+        summary: "Adds elements at the head of a list, one after the other; creates the list if it is not there.",
+        since: "1.0.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        args: &[key("key"), text("element").many()],
+        subcommands: &[],
+        run: lpush,
+    },
+    Row {
+        name: "LPUSHX",
+        summary: "Adds elements at the head of a list that is there.",
+        since: "2.2.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        args: &[key("key"), text("element").many()],
+        subcommands: &[],
+        run: lpushx,
+    },
+    Row {
+        name: "LRANGE",
+        summary: "Returns the elements of a list from one index to another.",
+        since: "1.0.0",
+        group: Group::List,
+        flags: Flags::READONLY.with(Flags::LINEAR),
+        args: &[key("key"), integer("start"), integer("stop")],
+        subcommands: &[],
+        run: lrange,
+    },
+    Row {
+        name: "LSET",
+        summary: "Puts an element of a list in place of another, by its index.",
+        since: "1.0.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::LINEAR),
+        args: &[key("key"), integer("index"), text("element")],
+        subcommands: &[],
+        run: lset,
+    },
+    Row {
+        name: "LTRIM",
+        summary: "Removes all elements of a list but those from one index to another.",
+        since: "1.0.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::LINEAR),
+        args: &[key("key"), integer("start"), integer("stop")],
+        subcommands: &[],
+        run: ltrim,
+    },
+    Row {
+        name: "RPOP",
+        summary: "Removes the last elements of a list and returns them, the last one first.",
+        since: "1.0.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), integer("count").maybe()],
+        subcommands: &[],
+        run: rpop,
+    },
+    Row {
+        name: "RPUSH",
+        summary: "Adds elements at the tail of a list; creates the list if it is not there.",
+        since: "1.0.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        args: &[key("key"), text("element").many()],
+        subcommands: &[],
+        run: rpush,
+    },
+    Row {
+        name: "RPUSHX",
+        summary: "Adds elements at the tail of a list that is there.",
+        since: "2.2.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        args: &[key("key"), text("element").many()],
+        subcommands: &[],
+        run: rpushx,
+    },
+];
+
+fn lpush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    push(call, End::Head)
+}
+
+fn rpush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    push(call, End::Tail)
+}
+
+fn push(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    let list = call.view.open::<List>(name)?;
+    push_all(list, end, call.args, &mut call.reply);
+    Ok(Outcome::Replied)
+}
+
+fn lpushx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    push_if_here(call, End::Head)
+}
+
+fn rpushx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    push_if_here(call, End::Tail)
+}
+
+fn push_if_here(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    match call.view.find::<List>(name)? {
+        Some(list) => push_all(list, end, call.args, &mut call.reply),
+        None => call.reply.integer(0),
+    }
+    Ok(Outcome::Replied)
+}
+
+/// Adds the words that are left, and answers how long the list is.
+fn push_all(mut list: Editor<'_, List>, end: End, mut elements: Args<'_>, reply: &mut Reply<'_>) {
+    for element in elements.rest() {
+        list.push(end, element);
+    }
+    list.event(b'l', pushed(end));
+    reply.count(list.get().len());
+}
+
+/// The event of an element that came at an end.
+pub(in crate::commands) const fn pushed(end: End) -> &'static str {
+    match end {
+        End::Head => "lpush",
+        End::Tail => "rpush",
+    }
+}
+
+/// The event of an element that left an end.
+pub(in crate::commands) const fn popped(end: End) -> &'static str {
+    match end {
+        End::Head => "lpop",
+        End::Tail => "rpop",
+    }
+}
+
+fn lpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    pop(call, End::Head)
+}
+
+fn rpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    pop(call, End::Tail)
+}
+
+fn pop(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    if call.args.len() > 1 {
+        return Err(Refusal::Arity(call.command.name.as_str().into()));
+    }
+    let count = call.args.maybe_word().map(positive).transpose()?;
+
+    let list = call.view.find::<List>(name)?;
+    match (list, count) {
+        (Some(list), Some(count)) => pop_many(list, end, count, &mut call.reply),
+        (Some(list), None) => pop_one(list, end, &mut call.reply),
+        (None, Some(_)) => call.reply.null_array(),
+        (None, None) => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+/// A count that may be zero, but no less.
+pub(in crate::commands) fn positive(word: &[u8]) -> Result<usize, Refusal> {
+    let count = number::integer(word).and_then(|count| usize::try_from(count).ok());
+    count.ok_or_else(|| Refusal::said("ERR value is out of range, must be positive"))
+}
+
+/// Takes one element and answers it. A list that is there has one.
+pub(in crate::commands) fn pop_one(mut list: Editor<'_, List>, end: End, reply: &mut Reply<'_>) {
+    match list.pop(end) {
+        Some(element) => reply.bulk(&element),
+        None => reply.null(),
+    }
+    list.event(b'l', popped(end));
+}
+
+/// Takes elements and answers them, the one at the end first.
+pub(in crate::commands) fn pop_many(
+    mut list: Editor<'_, List>,
+    end: End,
+    count: usize,
+    reply: &mut Reply<'_>,
+) {
+    let len = list.get().len();
+    let count = count.min(len);
+    reply.array(count);
+    match end {
+        End::Head => list.get().range(0, count).for_each(|element| reply.bulk(element)),
+        End::Tail => {
+            list.get().range(len.saturating_sub(count), len).rev().for_each(|element| reply.bulk(element))
+        }
+    }
+    if count > 0 {
+        list.drop_from(end, count);
+        list.event(b'l', popped(end));
+    }
+}
+
+fn llen(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    let len = call.view.read_as::<List>(name)?.map_or(0, List::len);
+
+    call.reply.count(len);
+    Ok(Outcome::Replied)
+}
+
+fn lrange(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let (start, stop) = (call.args.integer()?, call.args.integer()?);
+
+    match call.view.read_as::<List>(name)? {
+        Some(list) => {
+            let (start, end) = span(start, stop, list.len());
+            let elements = list.range(start, end);
+            call.reply.array(elements.len());
+            elements.for_each(|element| call.reply.bulk(element));
+        }
+        None => call.reply.array(0),
+    }
+    Ok(Outcome::Replied)
+}
+
+/// What a client's two indices select, both included and from the tail if negative: from the first index to the one
+/// behind the last, both at most `len`.
+fn span(start: i64, stop: i64, len: usize) -> (usize, usize) {
+    let place = |index: i64| match usize::try_from(index) {
+        Ok(index) => Some(index.min(len)),
+        Err(_) => len.checked_sub(usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX)),
+    };
+    let end = place(stop).map_or(0, |stop| stop.saturating_add(1).min(len));
+    (place(start).unwrap_or(0).min(end), end)
+}
+
+fn lindex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    // The index is looked at only when the list is there, as in Redis.
+    let Some(list) = call.view.read_as::<List>(name)? else {
+        call.reply.null();
+        return Ok(Outcome::Replied);
+    };
+    let index = call.args.integer()?;
+    match place(index, list.len()).and_then(|index| list.get(index)) {
+        Some(element) => call.reply.bulk(element),
+        None => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+/// What a client's index selects, from the tail if negative; it may be beyond the list.
+fn place(index: i64, len: usize) -> Option<usize> {
+    match usize::try_from(index) {
+        Ok(index) => Some(index),
+        Err(_) => len.checked_sub(usize::try_from(index.unsigned_abs()).ok()?),
+    }
+}
+
+fn lset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    // The index is looked at only when the list is there, as in Redis.
+    let mut list = call.view.find::<List>(name)?.ok_or(Refusal::NoSuchKey)?;
+    let index = call.args.integer()?;
+    let element = call.args.word()?;
+    let is_set = place(index, list.get().len()).is_some_and(|index| list.set(index, element));
+    if !is_set {
+        return Err(Refusal::said("ERR index out of range"));
+    }
+    list.event(b'l', "lset");
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn ltrim(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let (start, stop) = (call.args.integer()?, call.args.integer()?);
+
+    if let Some(mut list) = call.view.find::<List>(name)? {
+        let (start, end) = span(start, stop, list.get().len());
+        list.keep(start, end);
+        // As in Redis, to trim is to change: also where nothing is cut off.
+        list.touch();
+        list.event(b'l', "ltrim");
+    }
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_select_what_they_do_in_redis() {
+        for (start, stop, len, selected) in [
+            (0, -1, 5, (0, 5)),
+            (1, 2, 5, (1, 3)),
+            (-3, -2, 5, (2, 4)),
+            (-99, 1, 5, (0, 2)),
+            (3, 99, 5, (3, 5)),
+            (5, 9, 5, (5, 5)),
+            (3, 2, 5, (3, 3)),
+            (-1, -2, 5, (4, 4)),
+            (i64::MIN, i64::MAX, 5, (0, 5)),
+            (i64::MIN, i64::MIN, 5, (0, 0)),
+            (0, 0, 1, (0, 1)),
+        ] {
+            assert_eq!(span(start, stop, len), selected, "{start} {stop} of {len}");
+        }
+        assert_eq!(place(i64::MIN, 5), None);
+        assert_eq!((place(-5, 5), place(-6, 5), place(9, 5)), (Some(0), None, Some(9)));
+    }
+}

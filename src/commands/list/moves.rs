@@ -1,0 +1,191 @@
+//! Lists, several at a time: LMOVE, RPOPLPUSH, LMPOP.
+//!
+//! Source  Redis 7.0 `t_list.c`.
+
+use smallvec::SmallVec;
+
+use crate::commands::list::{pop_many, popped, pushed};
+use crate::commands::row::{Arg, Flags, Group, Row, integer, key, key_count, one_of, token};
+use crate::commands::{Args, Call, Outcome};
+use crate::error::Refusal;
+use crate::keyspace::View;
+use crate::number;
+use crate::resp::Reply;
+use crate::types::list::End;
+use crate::types::{Element, List};
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "LMOVE",
+        summary: "Removes an element from one end of a list, adds it at an end of another and returns it.",
+        since: "6.2.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        args: &[key("source"), key("destination"), FROM, TO],
+        subcommands: &[],
+        run: lmove,
+    },
+    Row {
+        name: "LMPOP",
+        summary: "Removes elements from the first list that is there and returns them.",
+        since: "7.0.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::LINEAR),
+        args: &[key_count(), key("key").many(), WHERE, integer("count").after("COUNT").maybe()],
+        subcommands: &[],
+        run: lmpop,
+    },
+    Row {
+        name: "RPOPLPUSH",
+        summary: "Removes the last element of a list, adds it at the head of another and returns it.",
+        since: "1.2.0",
+        group: Group::List,
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        args: &[key("source"), key("destination")],
+        subcommands: &[],
+        run: rpoplpush,
+    },
+];
+
+const ENDS: &[Arg] = &[token("left", "LEFT"), token("right", "RIGHT")];
+pub(in crate::commands) const FROM: Arg = one_of("wherefrom", ENDS);
+pub(in crate::commands) const TO: Arg = one_of("whereto", ENDS);
+pub(in crate::commands) const WHERE: Arg = one_of("where", ENDS);
+
+/// From which end of one list to which of another.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::commands) struct Ends {
+    pub(in crate::commands) from: End,
+    pub(in crate::commands) to: End,
+}
+
+impl Ends {
+    /// Those of RPOPLPUSH.
+    pub(in crate::commands) const OLD: Self = Self { from: End::Tail, to: End::Head };
+
+    /// Those that LMOVE names.
+    pub(in crate::commands) fn take(args: &mut Args<'_>) -> Result<Self, Refusal> {
+        Ok(Self { from: end(args)?, to: end(args)? })
+    }
+}
+
+/// Moves an element, maybe to the list that it comes from, and answers it; false, with nothing answered, when the source
+/// is not there.
+pub(in crate::commands) fn shift(
+    view: &mut View<'_>,
+    source: &[u8],
+    destination: &[u8],
+    ends: Ends,
+    reply: &mut Reply<'_>,
+) -> Result<bool, Refusal> {
+    let Some(list) = view.find::<List>(source)? else { return Ok(false) };
+    let element = match ends.from {
+        End::Head => list.get().iter().next(),
+        End::Tail => list.get().iter().next_back(),
+    };
+    let Some(element) = element.map(Element::new) else { return Ok(false) };
+    drop(list);
+
+    // The element is in both lists for a moment, so that what rotates a list of one does not remove the key.
+    let mut list = view.open::<List>(destination)?;
+    list.push(ends.to, &element);
+    list.event(b'l', pushed(ends.to));
+    drop(list);
+    if let Some(mut list) = view.find::<List>(source)? {
+        list.drop_from(ends.from, 1);
+        list.event(b'l', popped(ends.from));
+    }
+    reply.bulk(&element);
+    Ok(true)
+}
+
+/// LEFT or RIGHT.
+fn end(args: &mut Args<'_>) -> Result<End, Refusal> {
+    match () {
+        () if args.take("LEFT") => Ok(End::Head),
+        () if args.take("RIGHT") => Ok(End::Tail),
+        () => Err(Refusal::Syntax),
+    }
+}
+
+fn lmove(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let (source, destination) = (call.args.word()?, call.args.word()?);
+    let ends = Ends::take(&mut call.args)?;
+
+    shift_or_null(call, source, destination, ends)
+}
+
+fn rpoplpush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let (source, destination) = (call.args.word()?, call.args.word()?);
+
+    shift_or_null(call, source, destination, Ends::OLD)
+}
+
+fn shift_or_null(
+    call: &mut Call<'_, '_>,
+    source: &[u8],
+    destination: &[u8],
+    ends: Ends,
+) -> Result<Outcome, Refusal> {
+    if !shift(call.view, source, destination, ends, &mut call.reply)? {
+        call.reply.null();
+    }
+    Ok(Outcome::Replied)
+}
+
+/// Elements from an end of the first of several lists that is there.
+#[derive(Debug)]
+pub(in crate::commands) struct Harvest<'a> {
+    pub(in crate::commands) names: SmallVec<[&'a [u8]; 8]>,
+    pub(in crate::commands) end: End,
+    /// How many at most; one at least.
+    pub(in crate::commands) count: usize,
+}
+
+impl<'a> Harvest<'a> {
+    /// The words of LMPOP.
+    pub(in crate::commands) fn take(args: &mut Args<'a>) -> Result<Self, Refusal> {
+        let count_of_names = at_least_one(args.word()?, "ERR numkeys should be greater than 0")?;
+        // With more names than words there is no word left for the end.
+        let names = args.rest_to(count_of_names).collect();
+        let end = end(args)?;
+        let count = match args.take("COUNT") {
+            true => at_least_one(args.word()?, "ERR count should be greater than 0")?,
+            false => 1,
+        };
+        args.finish()?;
+        Ok(Self { names, end, count })
+    }
+}
+
+/// Takes elements and answers them with their list's name; false, with nothing answered, when the list is not there.
+pub(in crate::commands) fn pop_named(
+    view: &mut View<'_>,
+    name: &[u8],
+    end: End,
+    count: usize,
+    reply: &mut Reply<'_>,
+) -> Result<bool, Refusal> {
+    let Some(list) = view.find::<List>(name)? else { return Ok(false) };
+    reply.array(2);
+    reply.bulk(name);
+    pop_many(list, end, count, reply);
+    Ok(true)
+}
+
+pub(in crate::commands) fn at_least_one(word: &[u8], otherwise: &'static str) -> Result<usize, Refusal> {
+    let number = number::integer(word).and_then(|number| usize::try_from(number).ok());
+    number.filter(|number| *number > 0).ok_or_else(|| Refusal::said(otherwise))
+}
+
+fn lmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let Harvest { names, end, count } = Harvest::take(&mut call.args)?;
+
+    for name in names {
+        if pop_named(call.view, name, end, count, &mut call.reply)? {
+            return Ok(Outcome::Replied);
+        }
+    }
+    call.reply.null_array();
+    Ok(Outcome::Replied)
+}

@@ -1,0 +1,282 @@
+//! Channels: SUBSCRIBE, PUBLISH and their kind.
+//!
+//! Rule    a confirmation precedes the first message of its channel, and no message of a channel follows the
+//!         confirmation that it was left.
+//! Source  Redis 7.0 `pubsub.c`.
+
+use bytes::Bytes;
+
+use crate::commands::help;
+use crate::commands::row::{Flags, Group, Row, channel, channel_pattern, pattern, text};
+use crate::commands::{Call, Outcome, Shared};
+use crate::error::Refusal;
+use crate::limits::WORK_MAX;
+use crate::state::channels::Kind;
+use crate::state::session::{Replies, Session};
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "PSUBSCRIBE",
+        summary: "Listens to all channels that fit the patterns.",
+        flags: LISTENING,
+        args: &[channel_pattern("pattern").many()],
+        run: |call| subscribe(call, Kind::Pattern),
+        ..ROW
+    },
+    Row {
+        name: "PUBLISH",
+        summary: "Sends a message to everybody who listens to the channel; says to how many.",
+        flags: PUBLISHING,
+        args: &[channel("channel"), text("message")],
+        run: publish,
+        ..ROW
+    },
+    Row {
+        name: "PUBSUB",
+        summary: "Tells who listens.",
+        since: "2.8.0",
+        flags: Flags::NONE,
+        subcommands: SUBCOMMANDS,
+        ..ROW
+    },
+    Row {
+        name: "PUNSUBSCRIBE",
+        summary: "Leaves the patterns, or all of them.",
+        flags: LISTENING,
+        args: &[pattern("pattern").maybe().many()],
+        run: |call| unsubscribe(call, Kind::Pattern),
+        ..ROW
+    },
+    Row {
+        name: "SPUBLISH",
+        summary: "Sends a message to everybody who listens to the shard channel; says to how many.",
+        since: "7.0.0",
+        flags: PUBLISHING,
+        args: &[channel("shardchannel"), text("message")],
+        run: publish_to_shard,
+        ..ROW
+    },
+    Row {
+        name: "SSUBSCRIBE",
+        summary: "Listens to the shard channels.",
+        since: "7.0.0",
+        flags: LISTENING,
+        args: &[channel("shardchannel").many()],
+        run: |call| subscribe(call, Kind::Shard),
+        ..ROW
+    },
+    Row {
+        name: "SUBSCRIBE",
+        summary: "Listens to the channels.",
+        flags: LISTENING,
+        args: &[channel("channel").many()],
+        run: |call| subscribe(call, Kind::Channel),
+        ..ROW
+    },
+    Row {
+        name: "SUNSUBSCRIBE",
+        summary: "Leaves the shard channels, or all of them.",
+        since: "7.0.0",
+        flags: LISTENING,
+        args: &[text("shardchannel").maybe().many()],
+        run: |call| unsubscribe(call, Kind::Shard),
+        ..ROW
+    },
+    Row {
+        name: "UNSUBSCRIBE",
+        summary: "Leaves the channels, or all of them.",
+        flags: LISTENING,
+        args: &[text("channel").maybe().many()],
+        run: |call| unsubscribe(call, Kind::Channel),
+        ..ROW
+    },
+];
+
+const SUBCOMMANDS: &[Row] = &[
+    Row {
+        name: "CHANNELS",
+        summary: "Lists the channels that somebody listens to.",
+        args: &[pattern("pattern").maybe()],
+        run: |call| channels(call, Kind::Channel),
+        ..ASKING
+    },
+    Row { since: "6.2.0", ..help::row(Group::PubSub) },
+    Row { name: "NUMPAT", summary: "Counts the patterns that somebody listens to.", run: numpat, ..ASKING },
+    Row {
+        name: "NUMSUB",
+        summary: "Counts who listens to each channel, patterns aside.",
+        args: &[text("channel").maybe().many()],
+        run: |call| numsub(call, Kind::Channel),
+        ..ASKING
+    },
+    Row {
+        name: "SHARDCHANNELS",
+        summary: "Lists the shard channels that somebody listens to.",
+        since: "7.0.0",
+        args: &[pattern("pattern").maybe()],
+        run: |call| channels(call, Kind::Shard),
+        ..ASKING
+    },
+    Row {
+        name: "SHARDNUMSUB",
+        summary: "Counts who listens to each shard channel.",
+        since: "7.0.0",
+        args: &[text("shardchannel").maybe().many()],
+        run: |call| numsub(call, Kind::Shard),
+        ..ASKING
+    },
+];
+
+const ROW: Row = Row {
+    name: "",
+    summary: "",
+    since: "2.0.0",
+    group: Group::PubSub,
+    flags: Flags::NONE,
+    args: &[],
+    subcommands: &[],
+    run: numpat,
+};
+
+const ASKING: Row =
+    Row { since: "2.8.0", flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE), ..ROW };
+
+const PUBLISHING: Flags =
+    Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::REPLICATED);
+
+const LISTENING: Flags =
+    Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::SUBSCRIBED);
+
+/// What the protocol says of each kind when it is joined and when it is left.
+fn words(kind: Kind) -> (&'static [u8], &'static [u8]) {
+    match kind {
+        Kind::Channel => (b"subscribe", b"unsubscribe"),
+        Kind::Pattern => (b"psubscribe", b"punsubscribe"),
+        Kind::Shard => (b"ssubscribe", b"sunsubscribe"),
+    }
+}
+
+fn subscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
+    // The older kinds may be, because they always could.
+    if kind == Kind::Shard && call.session.is_nested {
+        return Err(Refusal::said("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
+    }
+
+    for name in call.args.rest() {
+        let own = call.session.subscriptions.of_mut(kind);
+        if !own.contains(name) {
+            let name = Bytes::copy_from_slice(name);
+            call.shared.audience.channels.subscribe(kind, &name, &call.session.client);
+            own.insert(name);
+        }
+        confirm(call, kind, words(kind).0, Some(name));
+    }
+    Ok(Outcome::Replied)
+}
+
+fn unsubscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
+    let mut named: Vec<Bytes> = call.args.rest().map(Bytes::copy_from_slice).collect();
+    if named.is_empty() {
+        named.extend(call.session.subscriptions.of(kind).iter().cloned());
+    }
+
+    for name in &named {
+        if call.session.subscriptions.of_mut(kind).remove(name) {
+            call.shared.audience.channels.unsubscribe(kind, name, call.session.client.id);
+        }
+        catch_up(call);
+        confirm(call, kind, words(kind).1, Some(name));
+    }
+    if named.is_empty() {
+        confirm(call, kind, words(kind).1, None);
+    }
+    Ok(Outcome::Replied)
+}
+
+/// Tells the client what it has joined or left, and how much it listens to now.
+fn confirm(call: &mut Call<'_, '_>, kind: Kind, what: &[u8], name: Option<&[u8]>) {
+    call.session.client.show_subscriptions(&call.session.subscriptions);
+    call.reply.push(3);
+    call.reply.bulk(what);
+    match name {
+        Some(name) => call.reply.bulk(name),
+        None => call.reply.null(),
+    }
+    call.reply.count(call.session.subscriptions.counted_with(kind));
+}
+
+/// Puts the messages that have come so far in front of the reply that is to be written.
+fn catch_up(call: &mut Call<'_, '_>) {
+    // A muted session's replies are cut from its output, and messages would go with them; inside the reply of EXEC or
+    // of a script there is no place for them.
+    let has_place = call.session.replies == Replies::On && !call.session.is_nested;
+    if has_place && call.session.client.has_messages() {
+        let mut mail = Vec::new();
+        call.session.client.collect(&mut mail);
+        call.reply.raw(&mail);
+    }
+}
+
+/// Ends all subscriptions of a session, without a word.
+pub(crate) fn leave_all(session: &mut Session, shared: &Shared) {
+    shared.audience.channels.leave(&mut session.subscriptions, &session.client);
+}
+
+fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let channel = call.args.word()?;
+    let message = call.args.word()?;
+
+    if is_much(call) {
+        return Ok(Outcome::Offload);
+    }
+    call.view.tell_events(&call.shared.audience.channels);
+    let receivers = call.shared.audience.channels.publish(channel, message);
+    call.session.worked(call.shared.audience.channels.work_of(receivers));
+    // Who listens to itself hears the message before it is told how many did.
+    catch_up(call);
+
+    call.reply.count(receivers);
+    Ok(Outcome::Replied)
+}
+
+/// Whether so many may listen that a thread that serves others should not be held by telling them.
+fn is_much(call: &Call<'_, '_>) -> bool {
+    call.session.may_leave() && call.shared.audience.channels.message_work() > WORK_MAX
+}
+
+fn publish_to_shard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let channel = call.args.word()?;
+    let message = call.args.word()?;
+
+    call.view.tell_events(&call.shared.audience.channels);
+    let receivers = call.shared.audience.channels.publish_to_shard(channel, message);
+    catch_up(call);
+
+    call.reply.count(receivers);
+    Ok(Outcome::Replied)
+}
+
+fn channels(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
+    let pattern = call.args.maybe_word();
+    if !call.args.is_empty() {
+        return Err(Refusal::subcommand_syntax("PUBSUB", call.args.request().word(1)));
+    }
+
+    call.reply.bulks(&call.shared.audience.channels.active(kind, pattern));
+    Ok(Outcome::Replied)
+}
+
+fn numpat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.reply.count(call.shared.audience.channels.count(Kind::Pattern));
+    Ok(Outcome::Replied)
+}
+
+fn numsub(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
+    // A flat array in both protocols, as in Redis.
+    call.reply.array(call.args.len().saturating_mul(2));
+    for name in call.args.rest() {
+        call.reply.bulk(name);
+        call.reply.count(call.shared.audience.channels.listeners(kind, name));
+    }
+    Ok(Outcome::Replied)
+}

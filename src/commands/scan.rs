@@ -1,0 +1,117 @@
+//! Walks in steps: what SCAN, HSCAN, SSCAN and ZSCAN have in common.
+//!
+//! Source  Redis 7.0 `scanGenericCommand`.
+
+use crate::commands::Args;
+use crate::error::Refusal;
+use crate::number;
+use crate::resp::{Protocol, Reply};
+use crate::types::glob;
+
+/// COUNT and MATCH, which every walk takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WalkOptions<'a> {
+    /// Elements to look at in one step, about.
+    pub(super) count: u64,
+    pattern: Option<&'a [u8]>,
+}
+
+impl<'a> WalkOptions<'a> {
+    /// Takes all words that are left; `own` takes an option that one walk alone has, if that is next.
+    ///
+    /// # Errors
+    /// [`Refusal::Syntax`], [`Refusal::NotAnInteger`].
+    pub(super) fn take(
+        args: &mut Args<'a>,
+        mut own: impl FnMut(&mut Args<'a>) -> Result<bool, Refusal>,
+    ) -> Result<Self, Refusal> {
+        let mut options = Self { count: 10, pattern: None };
+        while !args.is_empty() {
+            if args.take("COUNT") {
+                let count = args.integer()?;
+                options.count =
+                    u64::try_from(count).ok().filter(|count| *count > 0).ok_or(Refusal::Syntax)?;
+            } else if args.take("MATCH") {
+                options.pattern = Some(args.word()?).filter(|pattern| !glob::is_all(pattern));
+            } else if !own(args)? {
+                return Err(Refusal::Syntax);
+            }
+        }
+        Ok(options)
+    }
+
+    /// Whether an element is to be shown.
+    pub(super) fn fits(&self, name: &[u8]) -> bool {
+        self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
+    }
+}
+
+/// Takes the cursor of a walk.
+///
+/// # Errors
+/// When it is none.
+pub(super) fn cursor(args: &mut Args<'_>) -> Result<u64, Refusal> {
+    read_cursor(args.word()?).ok_or_else(|| Refusal::said("ERR invalid cursor"))
+}
+
+/// A cursor as C's `strtoul` reads it, to which a text ends where a zero byte is; nothing is 0.
+fn read_cursor(text: &[u8]) -> Option<u64> {
+    let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+    if text.is_empty() { Some(0) } else { number::wrapped(text) }
+}
+
+/// What has been found, already in the words of the protocol: how many there are is known at the end only.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    count: usize,
+    names: Vec<u8>,
+}
+
+impl Found {
+    pub(super) fn add(&mut self, name: &[u8]) {
+        self.count = self.count.saturating_add(1);
+        Reply::new(&mut self.names, Protocol::Resp2).bulk(name);
+    }
+
+    pub(super) fn answer(&self, reply: &mut Reply<'_>) {
+        reply.array(self.count);
+        reply.raw(&self.names);
+    }
+
+    /// Answers one step: where to go on, and what has been found.
+    pub(super) fn answer_step(&self, cursor: u64, reply: &mut Reply<'_>) {
+        reply.array(2);
+        reply.bulk(itoa::Buffer::new().format(cursor).as_bytes());
+        self.answer(reply);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_cursor;
+
+    #[test]
+    fn a_cursor_is_what_strtoul_takes_and_nothing_else() {
+        for (text, value) in [
+            ("", Some(0)),
+            ("0", Some(0)),
+            ("007", Some(7)),
+            ("+5", Some(5)),
+            ("-1", Some(u64::MAX)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("-", None),
+            ("--1", None),
+            ("-+1", None),
+            (" 0", None),
+            ("0x0", None),
+            ("1 ", None),
+            ("abc", None),
+            ("\0abc", Some(0)),
+            ("7\0abc", Some(7)),
+            ("7 \0", None),
+        ] {
+            assert_eq!(read_cursor(text.as_bytes()), value, "{text:?}");
+        }
+    }
+}

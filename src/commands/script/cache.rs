@@ -1,0 +1,281 @@
+//! Scripts that clients have loaded, by the SHA-1 of their text.
+//!
+//! Owns    the cache; a script is read, and compiled where it is not plain, once, before it enters.
+//! Bounds  scripts that only EVAL brought leave again when there are too many of them, the oldest first.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
+
+use ahash::RandomState;
+use dashmap::DashMap;
+use parking_lot::Mutex;
+
+use crate::commands::{Call, Command, table};
+use crate::error::Refusal;
+use crate::scripts::plain::Program;
+use crate::scripts::{Brief, Effort, Flags as ScriptFlags, Header, Sha, digest, effort, header};
+use crate::state::session::Resolved;
+
+/// A script that has been read.
+#[derive(Debug)]
+pub(in crate::commands) struct Script {
+    /// The SHA-1 of its text.
+    pub(in crate::commands) sha: Sha,
+    /// What it does, if it is plain.
+    pub(in crate::commands) program: Option<Program>,
+    /// What its first line says.
+    pub(in crate::commands) flags: ScriptFlags,
+    /// What it does at most where it is interpreted; `None` where that cannot be told.
+    pub(in crate::commands) effort: Option<Effort>,
+    text: Box<[u8]>,
+    body: usize,
+    /// How its trials have ended.
+    pub(in crate::commands) trials: Trials,
+}
+
+/// How often a script or a function is not to begin where others wait for it: it has turned out not to be short.
+#[derive(Debug, Default)]
+pub(in crate::commands) struct Trials(AtomicU8);
+
+/// How many runs begin elsewhere at once after one that turned out not to be short.
+const RUNS_ELSEWHERE: u8 = 100;
+
+impl Trials {
+    /// Whether the next run may turn out to be short; one fewer until it may again.
+    pub(in crate::commands) fn is_worth_one(&self) -> bool {
+        let fewer = |runs: u8| runs.checked_sub(1);
+        self.0.fetch_update(Relaxed, Relaxed, fewer).is_err()
+    }
+
+    /// A run has not been short.
+    pub(in crate::commands) fn was_not_short(&self) {
+        self.0.store(RUNS_ELSEWHERE, Relaxed);
+    }
+}
+
+impl Script {
+    /// Reads a script; it is not compiled.
+    ///
+    /// # Errors
+    /// For a first line that begins with `#!` and goes on wrongly.
+    pub(in crate::commands) fn read(text: &[u8]) -> Result<Self, Refusal> {
+        let Header { flags, body } = header(text).map_err(Refusal::Quoted)?;
+        let sha = digest(text);
+        let text = Box::<[u8]>::from(text);
+        let is_known = |command: &'static str| table().find(command.as_bytes()).is_some();
+        let brief = |command: &[u8]| table().find(command).map_or(Brief::FewKeys, Command::brief);
+        let effort = effort(&text[body..], brief);
+        let program = Program::read(&text[body..]).filter(|program| program.commands().all(is_known));
+        Ok(Self { sha, program, flags, effort, text, body, trials: Trials::default() })
+    }
+
+    /// Whether it may turn out to be short, where its words do not tell.
+    pub(in crate::commands) fn is_worth_a_trial(&self) -> bool {
+        self.effort.is_none() && self.trials.is_worth_one()
+    }
+
+    /// Whether that is its text.
+    pub(in crate::commands) fn is(&self, text: &[u8]) -> bool {
+        *self.text == *text
+    }
+
+    /// The SHA-1 of its text, as text.
+    pub(in crate::commands) fn hex(&self) -> &str {
+        std::str::from_utf8(&self.sha).unwrap_or_default()
+    }
+
+    /// Whether its first line says what it does, and not that it writes nothing.
+    pub(in crate::commands) fn may_write(&self) -> bool {
+        self.says_it_writes() == Some(true)
+    }
+
+    /// Whether it may write, if its first line says what it does.
+    pub(in crate::commands) fn says_it_writes(&self) -> Option<bool> {
+        Header { flags: self.flags, body: self.body }.may_write()
+    }
+
+    /// What is Lua of its text.
+    #[cfg(feature = "lua")]
+    pub(in crate::commands) fn body(&self) -> &[u8] {
+        &self.text[self.body..]
+    }
+}
+
+/// The scripts of one server.
+#[derive(Debug)]
+pub struct ScriptCache {
+    scripts: DashMap<Sha, Arc<Script>, RandomState>,
+    /// The same by a hash of their text, which costs EVAL a tenth of a SHA-1. Of two whose hashes are equal one is missing.
+    texts: DashMap<u64, Arc<Script>, RandomState>,
+    /// Those that EVAL brought, in the order in which it did.
+    passing: Mutex<VecDeque<Sha>>,
+    bytes: AtomicUsize,
+    /// Grows whenever a script leaves.
+    edition: AtomicU64,
+}
+
+/// Bytes of the longest script that a session keeps at hand.
+const RESOLVED_BYTES_MAX: usize = 4096;
+
+/// How many scripts EVAL may leave behind: as many as in Redis 7.4, which bounds them too.
+const PASSING_SCRIPTS_MAX: usize = 500;
+
+impl ScriptCache {
+    /// An empty cache. What nobody can foresee of `seed` keeps clients from sending scripts that collide.
+    pub fn new(seed: u64) -> Self {
+        let hasher = RandomState::with_seeds(seed, !seed, seed.rotate_left(32), seed.rotate_left(16));
+        let (passing, bytes, edition) = Default::default();
+        let (scripts, texts) = (DashMap::with_hasher(hasher.clone()), DashMap::with_hasher(hasher));
+        Self { scripts, texts, passing, bytes, edition }
+    }
+
+    /// Has `body` run with the script that a session asks for: the one that it ran last if that `is_it`, or else what is
+    /// found with `find`.
+    #[inline]
+    pub(in crate::commands) fn resolved<'k, 'c, R>(
+        &self,
+        call: &mut Call<'k, 'c>,
+        is_it: impl FnOnce(&Script) -> bool,
+        find: impl FnOnce() -> Option<Arc<Script>>,
+        body: impl FnOnce(&mut Call<'k, 'c>, Option<&Arc<Script>>) -> R,
+    ) -> R {
+        let edition = self.edition.load(Acquire);
+        let last = call.session.resolved.take().filter(|last| last.edition == edition);
+        let last = last.and_then(|last| last.meaning.downcast::<Script>().ok()).filter(|last| is_it(last));
+        let script = last.or_else(find);
+        let result = body(call, script.as_ref());
+        if let Some(meaning) = script.filter(|script| script.text.len() <= RESOLVED_BYTES_MAX) {
+            call.session.resolved = Some(Resolved { edition, meaning });
+        }
+        result
+    }
+
+    /// The script of that SHA-1.
+    pub(in crate::commands) fn get(&self, sha: &Sha) -> Option<Arc<Script>> {
+        self.scripts.get(sha).map(|script| Arc::clone(&script))
+    }
+
+    /// The script of that text.
+    pub(in crate::commands) fn of_text(&self, text: &[u8]) -> Option<Arc<Script>> {
+        // Let go of before the other map is locked: to flush locks them the other way round.
+        let known = self.texts.get(&self.hash(text)).map(|script| Arc::clone(&script));
+        known.filter(|script| script.is(text)).or_else(|| self.get(&digest(text)))
+    }
+
+    /// The script of that SHA-1, whose digits a client sent in either letter case.
+    pub(in crate::commands) fn find(&self, digits: &[u8]) -> Option<Arc<Script>> {
+        let mut sha: Sha = digits.try_into().ok()?;
+        sha.make_ascii_lowercase();
+        self.get(&sha)
+    }
+
+    /// Keeps a script for good.
+    pub(in crate::commands) fn keep(&self, script: &Arc<Script>) {
+        self.passing.lock().retain(|passing| *passing != script.sha);
+        self.enter(script);
+    }
+
+    /// Keeps a script for a while: EVAL brought it.
+    pub(in crate::commands) fn pass(&self, script: &Arc<Script>) {
+        if !self.enter(script) {
+            return;
+        }
+        let mut passing = self.passing.lock();
+        passing.push_back(script.sha);
+        if passing.len() > PASSING_SCRIPTS_MAX
+            && let Some(oldest) = passing.pop_front()
+        {
+            self.scripts.remove(&oldest).iter().for_each(|(_, script)| self.left(script));
+        }
+    }
+
+    /// Forgets all scripts.
+    pub fn flush(&self) {
+        self.scripts.retain(|_, script| {
+            self.left(script);
+            false
+        });
+        self.passing.lock().clear();
+    }
+
+    /// How many scripts there are, and the bytes of their texts.
+    pub fn size(&self) -> (usize, usize) {
+        (self.scripts.len(), self.bytes())
+    }
+
+    /// Bytes of their texts.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Relaxed)
+    }
+
+    /// True when it was not there yet.
+    fn enter(&self, script: &Arc<Script>) -> bool {
+        self.bytes.fetch_add(script.text.len(), Relaxed);
+        let known = self.scripts.insert(script.sha, Arc::clone(script));
+        known.iter().for_each(|known| self.left(known));
+        self.texts.insert(self.hash(&script.text), Arc::clone(script));
+        known.is_none()
+    }
+
+    /// A script is no longer there.
+    fn left(&self, script: &Script) {
+        self.bytes.fetch_sub(script.text.len(), Relaxed);
+        self.edition.fetch_add(1, Release);
+        self.texts.remove_if(&self.hash(&script.text), |_, known| known.sha == script.sha);
+    }
+
+    fn hash(&self, text: &[u8]) -> u64 {
+        self.texts.hasher().hash_one(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RELEASE: &str =
+        "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return";
+
+    #[test]
+    fn scripts_that_only_eval_brought_are_bounded() {
+        let cache = ScriptCache::new(7);
+        let read = |text: String| Arc::new(Script::read(text.as_bytes()).unwrap());
+        let kept = read(format!("{RELEASE} 0"));
+        cache.keep(&kept);
+        for n in 0..2 * PASSING_SCRIPTS_MAX {
+            cache.pass(&read(format!("{RELEASE} 0 -- {n}")));
+        }
+        assert!(cache.texts.len() <= cache.scripts.len(), "what has left is found by its text no more");
+        let len = |n: usize| format!("{RELEASE} 0 -- {n}").len();
+        let bytes: usize = (PASSING_SCRIPTS_MAX..2 * PASSING_SCRIPTS_MAX).map(len).sum();
+        assert_eq!(cache.size(), (PASSING_SCRIPTS_MAX + 1, bytes + RELEASE.len() + 2));
+        assert!(cache.find(kept.hex().as_bytes()).is_some());
+        for text in [format!("{RELEASE} 0"), format!("{RELEASE} 0 -- {}", 2 * PASSING_SCRIPTS_MAX - 1)] {
+            assert_eq!(cache.of_text(text.as_bytes()).unwrap().sha, digest(text.as_bytes()));
+        }
+        assert!(cache.of_text(format!("{RELEASE} 0 -- 0").as_bytes()).is_none(), "the oldest has left");
+        cache.flush();
+        assert!(cache.texts.is_empty());
+        assert_eq!(cache.size(), (0, 0));
+    }
+
+    #[test]
+    fn a_script_is_found_by_forty_digits_in_either_case() {
+        let cache = ScriptCache::new(7);
+        let text = "return 'what everybody knows'";
+        cache.keep(&Arc::new(Script::read(text.as_bytes()).unwrap()));
+        let digits = "8e13ba5e1b5e1c0d";
+        assert!(cache.find(digits.as_bytes()).is_none());
+        let digits = str::from_utf8(&digest(text.as_bytes())).unwrap().to_owned();
+        for known in [digits.clone(), digits.to_uppercase()] {
+            assert!(cache.find(known.as_bytes()).is_some_and(|script| script.hex() == digits));
+        }
+        for unknown in
+            [&digits[1..], &digits.replace(|digit: char| digit.is_ascii_digit(), "g"), &format!("{digits}0")]
+        {
+            assert!(cache.find(unknown.as_bytes()).is_none());
+        }
+    }
+}

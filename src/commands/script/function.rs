@@ -1,0 +1,332 @@
+//! Functions: FUNCTION, FCALL and FCALL_RO.
+//!
+//! Owns    how a library is loaded and how a function is found; what runs it is the interpreter.
+//! Locks   every shard before the interpreter, as for interpreted scripts.
+//! Source  Redis 7.0 `functions.c`. There is no DUMP and no RESTORE: libraries come as text.
+
+use crate::commands::help;
+use crate::commands::row::{Flags, Group, Row, key, key_count, one_of, pattern, text, token};
+use crate::commands::script::context::ScriptContext;
+use crate::commands::script::interpreter::Invocation;
+use crate::commands::script::library::Library;
+use crate::commands::script::{busy, counted, end_running, may_leave, widen};
+use crate::commands::{Args, Call, Command, Outcome};
+use crate::error::Refusal;
+use crate::keyspace::ShardSet;
+use crate::number;
+use crate::resp::{Reply, Request};
+use crate::scripts::Inputs;
+use crate::scripts::library::{Function, library};
+use crate::types::glob;
+
+const CALLS: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE);
+const LOOKS: Flags = Flags::NOSCRIPT;
+/// Libraries come and go while nothing runs, and so with every shard held.
+const CHANGES: Flags = Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::ALL_SHARDS);
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "FCALL",
+        summary: "Calls a function.",
+        since: "7.0.0",
+        group: Group::Scripting,
+        flags: CALLS,
+        args: &[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
+        subcommands: &[],
+        run: fcall,
+    },
+    Row {
+        name: "FCALL_RO",
+        summary: "Calls a function that only reads.",
+        since: "7.0.0",
+        group: Group::Scripting,
+        flags: CALLS.with(Flags::READONLY),
+        args: &[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
+        subcommands: &[],
+        run: fcall,
+    },
+    Row {
+        name: "FUNCTION",
+        summary: "Manages libraries of functions.",
+        since: "7.0.0",
+        group: Group::Scripting,
+        flags: Flags::NONE,
+        args: &[],
+        subcommands: SUBCOMMANDS,
+        run: crate::commands::container,
+    },
+];
+
+const SUBCOMMANDS: &[Row] = &[
+    Row {
+        name: "LOAD",
+        summary: "Loads a library; answers its name.",
+        since: "7.0.0",
+        group: Group::Scripting,
+        flags: CHANGES.with(Flags::DENYOOM).with(Flags::OFFLOAD),
+        args: &[token("replace", "REPLACE").maybe(), text("function-code")],
+        subcommands: &[],
+        run: load,
+    },
+    Row {
+        name: "LIST",
+        summary: "Describes the libraries and their functions.",
+        since: "7.0.0",
+        group: Group::Scripting,
+        flags: LOOKS,
+        args: &[
+            pattern("library-name-pattern").after("LIBRARYNAME").maybe(),
+            token("withcode", "WITHCODE").maybe(),
+        ],
+        subcommands: &[],
+        run: list,
+    },
+    Row {
+        name: "DELETE",
+        summary: "Forgets a library.",
+        since: "7.0.0",
+        group: Group::Scripting,
+        flags: CHANGES,
+        args: &[text("library-name")],
+        subcommands: &[],
+        run: delete,
+    },
+    Row {
+        name: "FLUSH",
+        summary: "Forgets all libraries.",
+        since: "7.0.0",
+        group: Group::Scripting,
+        flags: CHANGES,
+        args: &[one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]).maybe()],
+        subcommands: &[],
+        run: flush,
+    },
+    Row {
+        name: "STATS",
+        summary: "Tells which function runs, and how many there are.",
+        since: "7.0.0",
+        group: Group::Scripting,
+        flags: LOOKS.with(Flags::BUSY),
+        args: &[],
+        subcommands: &[],
+        run: stats,
+    },
+    Row {
+        name: "KILL",
+        summary: "Ends a function that runs too long.",
+        since: "7.0.0",
+        group: Group::Scripting,
+        flags: LOOKS.with(Flags::BUSY),
+        args: &[],
+        subcommands: &[],
+        run: kill,
+    },
+    Row { since: "7.0.0", ..help::row(Group::Scripting) },
+];
+
+/// Whether a command calls a function.
+pub(crate) fn is_function(command: &Command) -> bool {
+    matches!(command.row.name, "FCALL" | "FCALL_RO")
+}
+
+/// The keys and arguments of a function, and the request that calls it.
+fn called<'a>(args: &mut Args<'a>) -> Result<(Inputs<'a>, Request<'a>), Refusal> {
+    let count = number::integer(args.word()?);
+    let count = count.ok_or_else(|| Refusal::said("ERR Bad number of keys provided"))?;
+    Ok((counted(args, count)?, args.request()))
+}
+
+fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let called = called(&mut call.args);
+    if called.is_ok() {
+        // While nothing can take its library away.
+        widen(call, ShardSet::All)?;
+    }
+    let callable = call.shared.libraries.function(name);
+    let callable = callable.ok_or_else(|| Refusal::said("ERR Function not found"))?;
+    let (inputs, request) = called?;
+    // What a function calls its words do not show.
+    let is_trial = may_leave(call);
+    if is_trial && !callable.trials().is_worth_one() {
+        return Ok(Outcome::Offload);
+    }
+    let function = callable.function();
+    let must_only_read = call.command.row.flags.has(Flags::READONLY);
+    if must_only_read && !function.only_reads() {
+        return Err(Refusal::said("ERR Can not execute a script with write flag using *_ro command."));
+    }
+    let (only_reads, may_grow) = (function.only_reads(), function.may_grow());
+    if call.session.is_short_of_memory && !only_reads && !may_grow {
+        return Err(Refusal::OutOfMemory);
+    }
+    let mut inside = ScriptContext::new(call.view, call.session, call.shared, only_reads);
+    inside.may_grow |= may_grow;
+    let invocation = Invocation { library: callable.library.id, name: &function.name, inputs, request };
+    let trial = is_trial.then(|| (inputs, callable.trials()));
+    inside.run(trial, |inside| call.shared.interpreter.call(invocation, inside, &mut call.reply))
+}
+
+fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let mut replaces = false;
+    while call.args.len() > 1 {
+        if !call.args.take("REPLACE") {
+            return Err(Refusal::quoting("ERR Unknown option given: ", call.args.word()?, ""));
+        }
+        replaces = true;
+    }
+    let text = call.args.word()?;
+    let header = library(text).map_err(Refusal::Quoted)?;
+
+    let shared = call.shared;
+    if !replaces && shared.libraries.has(&header.name) {
+        return Err(Refusal::said(format!("ERR Library '{}' already exists", header.name)));
+    }
+    let mut inside = ScriptContext::new(call.view, call.session, shared, true);
+    let loaded = shared.interpreter.load(&text[header.body..], &mut inside);
+    inside.end();
+    let loaded = loaded?;
+    let entered = if loaded.functions.is_empty() {
+        Err(Refusal::said("ERR No functions registered"))
+    } else {
+        let library = Library::new(header.name.clone(), loaded.id, loaded.functions, text);
+        shared.libraries.enter(library)
+    };
+    // What has been replaced goes; or what could not take its place.
+    match &entered {
+        Ok(old) => shared.interpreter.forget(&old.iter().map(|old| old.id).collect::<Vec<_>>()),
+        Err(_) => shared.interpreter.forget(&[loaded.id]),
+    }
+    entered?;
+
+    call.reply.bulk(header.name.as_bytes());
+    Ok(Outcome::Replied)
+}
+
+fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let (mut pattern, mut with_code) = (None, false);
+    while let Some(word) = call.args.maybe_word() {
+        if !with_code && word.eq_ignore_ascii_case(b"WITHCODE") {
+            with_code = true;
+        } else if pattern.is_none() && word.eq_ignore_ascii_case(b"LIBRARYNAME") {
+            let given = call.args.maybe_word();
+            pattern = Some(given.ok_or_else(|| Refusal::said("ERR library name argument was not given"))?);
+        } else {
+            return Err(Refusal::quoting("ERR Unknown argument ", word, ""));
+        }
+    }
+
+    let mut libraries = call.shared.libraries.list();
+    if let Some(pattern) = pattern {
+        libraries.retain(|library| glob::matches_ignoring_case(pattern, library.name.as_bytes()));
+    }
+    call.reply.array(libraries.len());
+    for library in libraries {
+        call.reply.map(if with_code { 4 } else { 3 });
+        call.reply.bulk(b"library_name");
+        call.reply.bulk(library.name.as_bytes());
+        call.reply.bulk(b"engine");
+        call.reply.bulk(b"LUA");
+        call.reply.bulk(b"functions");
+        call.reply.array(library.functions.len());
+        for function in &library.functions {
+            describe(&mut call.reply, function);
+        }
+        if with_code {
+            call.reply.bulk(b"library_code");
+            call.reply.bulk(&library.text);
+        }
+    }
+    Ok(Outcome::Replied)
+}
+
+fn describe(reply: &mut Reply<'_>, function: &Function) {
+    reply.map(3);
+    reply.bulk(b"name");
+    reply.bulk(function.name.as_bytes());
+    reply.bulk(b"description");
+    match &function.description {
+        Some(text) => reply.bulk(text),
+        None => reply.null(),
+    }
+    reply.bulk(b"flags");
+    reply.set(function.flags.len());
+    for flag in &function.flags {
+        reply.status(flag);
+    }
+}
+
+fn delete(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    call.args.finish()?;
+
+    let library = call.shared.libraries.remove(name);
+    let library = library.ok_or_else(|| Refusal::said("ERR Library not found"))?;
+    call.shared.interpreter.forget(&[library.id]);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn flush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    if call.args.len() > 1 {
+        return Err(Refusal::subcommand_syntax("FUNCTION", call.args.request().word(1)));
+    }
+    if !call.args.is_empty() && !call.args.take("ASYNC") && !call.args.take("SYNC") {
+        return Err(Refusal::said("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));
+    }
+
+    let libraries = call.shared.libraries.flush();
+    let ids: Vec<u32> = libraries.iter().map(|library| library.id).collect();
+    call.shared.interpreter.forget(&ids);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    let (libraries, functions) = call.shared.libraries.counts();
+    // To a server with one thread a short call is over before anybody can ask.
+    let since = call.shared.running.long_since();
+    let running = since.and_then(|since| Some((since, call.shared.running.script()?)));
+    if running.as_ref().is_some_and(|(_, script)| script.function.is_none()) {
+        // Of a script that is no function there is nothing to tell.
+        return Err(busy(false));
+    }
+
+    call.reply.map(2);
+    call.reply.bulk(b"running_script");
+    match running.and_then(|(since, script)| Some((since, script.function?))) {
+        Some((since, function)) => {
+            call.reply.map(3);
+            call.reply.bulk(b"name");
+            call.reply.bulk(function.name.as_bytes());
+            call.reply.bulk(b"command");
+            call.reply.bulks(&function.command.request().words().collect::<Vec<_>>());
+            call.reply.bulk(b"duration_ms");
+            let now_ms = call.shared.clock.now().lock.as_millis();
+            call.reply.integer(now_ms.saturating_sub(since.as_millis()) as i64);
+        }
+        None => call.reply.null(),
+    }
+    call.reply.bulk(b"engines");
+    call.reply.map(1);
+    call.reply.bulk(b"LUA");
+    call.reply.map(2);
+    call.reply.bulk(b"libraries_count");
+    call.reply.count(libraries);
+    call.reply.bulk(b"functions_count");
+    call.reply.count(functions);
+    Ok(Outcome::Replied)
+}
+
+fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    end_running(call.shared, true)?;
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}

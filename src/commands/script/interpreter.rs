@@ -1,0 +1,222 @@
+//! The one interpreter of a server, for scripts that are not plain; or, in a build without Lua, what is said instead.
+//!
+//! Owns    the state, made when the first such script comes: servers that see none pay nothing.
+//! Locks   every shard first, the interpreter second. Who holds all shards finds it free.
+
+use crate::commands::script::cache::Script;
+use crate::commands::script::context::ScriptContext;
+use crate::error::Refusal;
+use crate::resp::{Reply, Request};
+use crate::scripts::Inputs;
+use crate::state::settings::Settings;
+
+/// What a script is run on, and how.
+#[cfg_attr(not(feature = "lua"), expect(dead_code, reason = "nothing runs without Lua"))]
+#[derive(Clone, Copy, Debug)]
+pub(in crate::commands) struct Run<'a> {
+    /// The script.
+    pub(in crate::commands) script: &'a Script,
+    /// Its KEYS and ARGV.
+    pub(in crate::commands) inputs: Inputs<'a>,
+}
+
+/// What a function is called on, and how.
+#[cfg_attr(not(feature = "lua"), expect(dead_code, reason = "nothing runs without Lua"))]
+#[derive(Clone, Copy, Debug)]
+pub(in crate::commands) struct Invocation<'a> {
+    /// The interpreter's number of its library.
+    pub(in crate::commands) library: u32,
+    /// Its name.
+    pub(in crate::commands) name: &'a str,
+    /// Its arguments.
+    pub(in crate::commands) inputs: Inputs<'a>,
+    /// The request that calls it.
+    pub(in crate::commands) request: Request<'a>,
+}
+
+/// Words of a request that are kept while its function runs: as FUNCTION STATS shows it.
+#[cfg(feature = "lua")]
+const WORDS_SHOWN: usize = 32;
+/// Bytes of each of them.
+#[cfg(feature = "lua")]
+const WORD_BYTES_SHOWN: usize = 128;
+
+#[cfg(feature = "lua")]
+pub(in crate::commands) use with_lua::Interpreter;
+#[cfg(not(feature = "lua"))]
+pub(in crate::commands) use without_lua::Interpreter;
+
+#[cfg(feature = "lua")]
+mod with_lua {
+    use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+
+    use super::{
+        Invocation, Refusal, Reply, Run, Script, ScriptContext, Settings, WORD_BYTES_SHOWN, WORDS_SHOWN,
+    };
+    use crate::commands::{VERSION, table};
+    use crate::resp::OwnedRequest;
+    use crate::scripts::library::Loaded;
+    use crate::scripts::lua::{self, Host, Source};
+    use crate::state::running::Function;
+
+    /// The interpreter, once it is needed.
+    #[derive(Debug, Default)]
+    pub struct Interpreter(Mutex<Option<lua::Interpreter>>);
+
+    const HOST: Host = Host { version: VERSION, knows };
+
+    fn knows(words: &[&[u8]]) -> bool {
+        table().named(words).is_some()
+    }
+
+    fn source(script: &Script) -> Source<'_> {
+        Source { name: script.hex(), text: script.body() }
+    }
+
+    impl Interpreter {
+        /// Bytes that it holds; zero while a script runs, which nobody waits for to ask.
+        pub fn memory(&self) -> usize {
+            self.0.try_lock().as_deref().and_then(Option::as_ref).map_or(0, lua::Interpreter::memory)
+        }
+
+        /// Forgets what it has compiled.
+        pub(in crate::commands) fn flush(&self) {
+            if let Some(interpreter) = self.0.lock().as_mut() {
+                interpreter.flush();
+            }
+        }
+
+        /// Whether a script is one: it compiles.
+        ///
+        /// # Errors
+        /// Why it does not.
+        pub(in crate::commands) fn check(&self, script: &Script, settings: &Settings) -> Result<(), Refusal> {
+            self.ready(settings)?.compile(source(script)).map_err(Refusal::Quoted)
+        }
+
+        /// Runs a script, and writes what it returns.
+        ///
+        /// # Errors
+        /// Why it ended early.
+        pub(in crate::commands) fn run(
+            &self,
+            run: Run<'_>,
+            inside: &mut ScriptContext<'_, '_>,
+            reply: &mut Reply<'_>,
+        ) -> Result<(), Refusal> {
+            let mut interpreter = self.ready(inside.settings())?;
+            let watchdog = inside.watch(None);
+            let result = interpreter.run(source(run.script), run.inputs, inside, watchdog, reply);
+            result.map_err(Refusal::Quoted)
+        }
+
+        /// Runs a library, `body` of its text, and keeps what it registers.
+        ///
+        /// # Errors
+        /// Why it does not load.
+        pub(in crate::commands) fn load(
+            &self,
+            body: &[u8],
+            inside: &mut ScriptContext<'_, '_>,
+        ) -> Result<Loaded, Refusal> {
+            self.ready(inside.settings())?.load(body, inside).map_err(Refusal::Quoted)
+        }
+
+        /// Forgets libraries.
+        pub(in crate::commands) fn forget(&self, libraries: &[u32]) {
+            if let Some(interpreter) = self.0.lock().as_mut() {
+                interpreter.forget(libraries);
+            }
+        }
+
+        /// Calls a function, and writes what it returns.
+        ///
+        /// # Errors
+        /// Why it ended early.
+        pub(in crate::commands) fn call(
+            &self,
+            call: Invocation<'_>,
+            inside: &mut ScriptContext<'_, '_>,
+            reply: &mut Reply<'_>,
+        ) -> Result<(), Refusal> {
+            let mut interpreter = self.ready(inside.settings())?;
+            let name = call.name;
+            let command = OwnedRequest::beginning(call.request, WORDS_SHOWN, WORD_BYTES_SHOWN);
+            let watchdog = inside.watch(Some(Function { name: name.to_owned(), command }));
+            let result = interpreter.call(call.library, name, call.inputs, inside, watchdog, reply);
+            result.map_err(Refusal::Quoted)
+        }
+
+        fn ready(&self, settings: &Settings) -> Result<MappedMutexGuard<'_, lua::Interpreter>, Refusal> {
+            let mut slot = self.0.lock();
+            if slot.is_none() {
+                *slot =
+                    Some(lua::Interpreter::new(settings.script_bytes_max(), HOST).map_err(Refusal::Quoted)?);
+            }
+            if let Some(interpreter) = slot.as_mut() {
+                interpreter.set_memory_max(settings.script_bytes_max());
+            }
+            MutexGuard::try_map(slot, Option::as_mut)
+                .map_err(|_| Refusal::said("ERR the interpreter did not start"))
+        }
+    }
+}
+
+#[cfg(not(feature = "lua"))]
+mod without_lua {
+    use super::{Invocation, Refusal, Reply, Run, Script, ScriptContext, Settings};
+    use crate::scripts::library::Loaded;
+
+    /// No interpreter.
+    #[derive(Debug, Default)]
+    pub struct Interpreter(());
+
+    impl Interpreter {
+        /// Bytes that it holds: none.
+        pub fn memory(&self) -> usize {
+            0
+        }
+
+        pub(in crate::commands) fn flush(&self) {}
+
+        pub(in crate::commands) fn check(&self, script: &Script, _: &Settings) -> Result<(), Refusal> {
+            Err(not_plain(script.hex()))
+        }
+
+        pub(in crate::commands) fn run(
+            &self,
+            run: Run<'_>,
+            _: &mut ScriptContext<'_, '_>,
+            _: &mut Reply<'_>,
+        ) -> Result<(), Refusal> {
+            Err(not_plain(run.script.hex()))
+        }
+
+        pub(in crate::commands) fn load(
+            &self,
+            _: &[u8],
+            _: &mut ScriptContext<'_, '_>,
+        ) -> Result<Loaded, Refusal> {
+            Err(Refusal::said("ERR Engine 'lua' not found"))
+        }
+
+        pub(in crate::commands) fn forget(&self, _: &[u32]) {}
+
+        pub(in crate::commands) fn call(
+            &self,
+            _: Invocation<'_>,
+            _: &mut ScriptContext<'_, '_>,
+            _: &mut Reply<'_>,
+        ) -> Result<(), Refusal> {
+            Err(Refusal::said("ERR Function not found"))
+        }
+    }
+
+    /// One clear error for what would need an interpreter.
+    fn not_plain(hex: &str) -> Refusal {
+        Refusal::said(format!(
+            "ERR this server was built without Lua and runs plain scripts only, and not script {hex}: plain are the \
+             releases, extensions, guarded reads and acquisitions of locks that lock clients send"
+        ))
+    }
+}

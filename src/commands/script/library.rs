@@ -1,0 +1,172 @@
+//! Libraries of functions that have been loaded, by name, and their functions, by theirs.
+//!
+//! Owns    their texts and what they have registered; the functions themselves are the interpreter's.
+//! Rule    a library's name is what it was written, a function's is the same in either letter case.
+//! Source  Redis 7.0 `functions.c`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::commands::script::cache::Trials;
+use crate::error::Refusal;
+use crate::scripts::library::Function;
+
+/// A library that has been loaded.
+#[derive(Debug)]
+pub(in crate::commands) struct Library {
+    /// Its name.
+    pub(in crate::commands) name: String,
+    /// The interpreter's number for it.
+    pub(in crate::commands) id: u32,
+    /// What it has registered, in order.
+    pub(in crate::commands) functions: Vec<Function>,
+    /// All of its text.
+    pub(in crate::commands) text: Box<[u8]>,
+    /// How trials of its functions have ended, in the same order.
+    trials: Vec<Trials>,
+}
+
+/// A function and the library that it is from.
+#[derive(Clone, Debug)]
+pub(in crate::commands) struct Callable {
+    /// The library.
+    pub(in crate::commands) library: Arc<Library>,
+    /// Which of its functions.
+    place: usize,
+}
+
+impl Callable {
+    /// The function.
+    pub(in crate::commands) fn function(&self) -> &Function {
+        &self.library.functions[self.place]
+    }
+
+    /// How trials of it have ended.
+    pub(in crate::commands) fn trials(&self) -> &Trials {
+        &self.library.trials[self.place]
+    }
+}
+
+/// The libraries of one server.
+#[derive(Debug, Default)]
+pub struct Libraries(Mutex<Registry>);
+
+#[derive(Debug, Default)]
+struct Registry {
+    libraries: BTreeMap<String, Arc<Library>>,
+    /// By their names in lower case.
+    functions: BTreeMap<Vec<u8>, Callable>,
+}
+
+impl Library {
+    /// A library out of its text and what came of running that.
+    pub(in crate::commands) fn new(name: String, id: u32, functions: Vec<Function>, text: &[u8]) -> Self {
+        let trials = functions.iter().map(|_| Trials::default()).collect();
+        Self { name, id, functions, text: text.into(), trials }
+    }
+}
+
+impl Libraries {
+    /// The function of that name.
+    pub(in crate::commands) fn function(&self, name: &[u8]) -> Option<Callable> {
+        let is_lower = !name.iter().any(u8::is_ascii_uppercase);
+        let registry = self.0.lock();
+        let found = match is_lower {
+            true => registry.functions.get(name),
+            false => registry.functions.get(&name.to_ascii_lowercase()),
+        };
+        found.cloned()
+    }
+
+    /// Whether there is a library of that name.
+    pub(in crate::commands) fn has(&self, name: &str) -> bool {
+        self.0.lock().libraries.contains_key(name)
+    }
+
+    /// Enters a library in the place of the one of the same name, if there is one; returns that.
+    ///
+    /// # Errors
+    /// Where one of its functions is called like a function of another library; nothing has changed then.
+    pub(in crate::commands) fn enter(&self, library: Library) -> Result<Option<Arc<Library>>, Refusal> {
+        let mut registry = self.0.lock();
+        for function in &library.functions {
+            let found = registry.functions.get(&in_lower_case(function));
+            if found.is_some_and(|found| found.library.name != library.name) {
+                return Err(Refusal::said(format!("ERR Function {} already exists", function.name)));
+            }
+        }
+        let old = registry.remove(&library.name);
+        let library = Arc::new(library);
+        for (place, function) in library.functions.iter().enumerate() {
+            let callable = Callable { library: Arc::clone(&library), place };
+            // Of two that differ by their letter case alone, the first can be called.
+            registry.functions.entry(in_lower_case(function)).or_insert(callable);
+        }
+        registry.libraries.insert(library.name.clone(), library);
+        Ok(old)
+    }
+
+    /// Takes a library out.
+    pub(in crate::commands) fn remove(&self, name: &[u8]) -> Option<Arc<Library>> {
+        self.0.lock().remove(std::str::from_utf8(name).ok()?)
+    }
+
+    /// Takes all libraries out.
+    pub(in crate::commands) fn flush(&self) -> Vec<Arc<Library>> {
+        let all = std::mem::take(&mut *self.0.lock());
+        all.libraries.into_values().collect()
+    }
+
+    /// All libraries, in the order of their names.
+    pub(in crate::commands) fn list(&self) -> Vec<Arc<Library>> {
+        self.0.lock().libraries.values().cloned().collect()
+    }
+
+    /// How many libraries there are, and how many functions they have.
+    pub fn counts(&self) -> (usize, usize) {
+        let registry = self.0.lock();
+        let functions = registry.libraries.values().map(|library| library.functions.len()).sum();
+        (registry.libraries.len(), functions)
+    }
+}
+
+impl Registry {
+    fn remove(&mut self, name: &str) -> Option<Arc<Library>> {
+        let library = self.libraries.remove(name)?;
+        self.functions.retain(|_, callable| !Arc::ptr_eq(&callable.library, &library));
+        Some(library)
+    }
+}
+
+fn in_lower_case(function: &Function) -> Vec<u8> {
+    function.name.to_ascii_lowercase().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library(name: &str, functions: &[&str]) -> Library {
+        let one = |name: &&str| Function { name: (*name).to_owned(), description: None, flags: Vec::new() };
+        Library::new(name.to_owned(), 0, functions.iter().map(one).collect(), b"#!lua")
+    }
+
+    #[test]
+    fn a_function_belongs_to_one_library() {
+        let libraries = Libraries::default();
+        libraries.enter(library("a", &["one", "Two"])).unwrap();
+        assert!(libraries.enter(library("b", &["three", "TWO"])).is_err());
+        assert!(libraries.function(b"three").is_none());
+        let replaced = libraries.enter(library("a", &["two", "four"])).unwrap().unwrap();
+        assert_eq!(replaced.functions.len(), 2);
+        assert!(libraries.function(b"one").is_none());
+        assert_eq!(libraries.function(b"tWO").unwrap().function().name, "two");
+        assert_eq!(libraries.counts(), (1, 2));
+        assert!(libraries.remove(b"A").is_none());
+        assert!(libraries.remove(b"a").is_some());
+        assert_eq!(libraries.counts(), (0, 0));
+        assert!(libraries.function(b"two").is_none());
+    }
+}

@@ -1,0 +1,196 @@
+//! Sets by their members: SADD, SREM, SISMEMBER and their kind.
+//!
+//! Source  Redis 7.0 `t_set.c`.
+
+pub(in crate::commands) mod algebra;
+pub(in crate::commands) mod pop;
+
+use crate::commands::row::{Flags, Group, Row, key, text};
+use crate::commands::{Call, Outcome};
+use crate::error::Refusal;
+use crate::resp::Reply;
+use crate::types::{Set, Shape};
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "SADD",
+        summary: "Adds members to a set; creates the set if it is not there.",
+        since: "1.0.0",
+        group: Group::Set,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        args: &[key("key"), text("member").many()],
+        subcommands: &[],
+        run: sadd,
+    },
+    Row {
+        name: "SCARD",
+        summary: "Returns how many members a set has.",
+        since: "1.0.0",
+        group: Group::Set,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key")],
+        subcommands: &[],
+        run: scard,
+    },
+    Row {
+        name: "SISMEMBER",
+        summary: "Tells whether a set has a member.",
+        since: "1.0.0",
+        group: Group::Set,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key"), text("member")],
+        subcommands: &[],
+        run: sismember,
+    },
+    Row {
+        name: "SMEMBERS",
+        summary: "Returns all members of a set.",
+        since: "1.0.0",
+        group: Group::Set,
+        flags: Flags::READONLY.with(Flags::LINEAR),
+        args: &[key("key")],
+        subcommands: &[],
+        run: smembers,
+    },
+    Row {
+        name: "SMISMEMBER",
+        summary: "Tells of each of several words whether a set has it as a member.",
+        since: "6.2.0",
+        group: Group::Set,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key"), text("member").many()],
+        subcommands: &[],
+        run: smismember,
+    },
+    Row {
+        name: "SMOVE",
+        summary: "Moves a member from one set to another.",
+        since: "1.0.0",
+        group: Group::Set,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("source"), key("destination"), text("member")],
+        subcommands: &[],
+        run: smove,
+    },
+    Row {
+        name: "SREM",
+        summary: "Removes members from a set.",
+        since: "1.0.0",
+        group: Group::Set,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), text("member").many()],
+        subcommands: &[],
+        run: srem,
+    },
+];
+
+fn sadd(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    let mut set = call.view.open::<Set>(name)?;
+    let added = call.args.rest().filter(|member| set.insert(member)).count();
+    if added > 0 {
+        set.event(b's', "sadd");
+    }
+
+    call.reply.count(added);
+    Ok(Outcome::Replied)
+}
+
+fn srem(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    let mut removed = 0;
+    if let Some(mut set) = call.view.find::<Set>(name)? {
+        removed = call.args.rest().filter(|member| set.remove(member)).count();
+        if removed > 0 {
+            set.event(b's', "srem");
+        }
+    }
+
+    call.reply.count(removed);
+    Ok(Outcome::Replied)
+}
+
+fn scard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    let len = call.view.read_as::<Set>(name)?.map_or(0, Set::len);
+
+    call.reply.count(len);
+    Ok(Outcome::Replied)
+}
+
+fn sismember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let member = call.args.word()?;
+
+    let is_member = call.view.read_as::<Set>(name)?.is_some_and(|set| set.contains(member));
+
+    call.reply.integer(i64::from(is_member));
+    Ok(Outcome::Replied)
+}
+
+fn smismember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    let set = call.view.read_as::<Set>(name)?;
+    call.reply.array(call.args.len());
+    for member in call.args.rest() {
+        call.reply.integer(i64::from(set.is_some_and(|set| set.contains(member))));
+    }
+    Ok(Outcome::Replied)
+}
+
+fn smembers(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    match call.view.read_as::<Set>(name)? {
+        Some(set) => members(set, &mut call.reply),
+        None => call.reply.set(0),
+    }
+    Ok(Outcome::Replied)
+}
+
+/// Answers all members.
+pub(in crate::commands) fn members(set: &Set, reply: &mut Reply<'_>) {
+    reply.set(set.len());
+    set.iter().for_each(|member| member.with_bytes(|bytes| reply.bulk(bytes)));
+}
+
+fn smove(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let (source, destination) = (call.args.word()?, call.args.word()?);
+    let member = call.args.word()?;
+
+    let is_moved = move_member(call, source, destination, member)?;
+
+    call.reply.integer(i64::from(is_moved));
+    Ok(Outcome::Replied)
+}
+
+fn move_member(
+    call: &mut Call<'_, '_>,
+    source: &[u8],
+    destination: &[u8],
+    member: &[u8],
+) -> Result<bool, Refusal> {
+    // What the destination is matters only when the source is there, as in Redis.
+    let Some(from) = call.view.find::<Set>(source)? else { return Ok(false) };
+    if source == destination {
+        return Ok(from.get().contains(member));
+    }
+    drop(from);
+    call.view.find::<Set>(destination)?;
+
+    let Some(mut from) = call.view.find::<Set>(source)? else { return Ok(false) };
+    if !from.remove(member) {
+        return Ok(false);
+    }
+    from.event(b's', "srem");
+    drop(from);
+    let mut to = call.view.open::<Set>(destination)?;
+    if to.insert(member) {
+        to.event(b's', "sadd");
+    }
+    Ok(true)
+}

@@ -1,0 +1,329 @@
+//! Sorted sets: members taken from an end, drawn by chance, or walked through.
+//!
+//! Rule    a request that asks for any number of members is answered with a bounded number of bytes, or refused.
+//! Source  Redis 7.0 `t_zset.c`: `genericZpopCommand`, `zmpopGetKeysAndWhere`, `zrandmemberWithCountCommand`.
+
+use crate::commands::random::{self, DRAWN_BYTES_MAX, below, too_much};
+use crate::commands::row::{Flags, Group, Row, integer, key, key_count, one_of, pattern, token};
+use crate::commands::scan::{Found, WalkOptions, cursor};
+use crate::commands::sorted_set::range::answer_entries;
+use crate::commands::{Args, Call, Outcome, Shared};
+use crate::error::Refusal;
+use crate::keyspace::View;
+use crate::number::double::Text;
+use crate::number::integer as whole;
+use crate::resp::Reply;
+use crate::types::{Shape, SortedSet};
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "ZMPOP",
+        summary: "Takes members with the lowest or highest scores away from the first sorted set that is there.",
+        since: "7.0.0",
+        group: Group::SortedSet,
+        flags: Flags::WRITE.with(Flags::LINEAR),
+        args: &[
+            key_count(),
+            key("key").many(),
+            one_of("where", &[token("min", "MIN"), token("max", "MAX")]),
+            integer("count").after("COUNT").maybe(),
+        ],
+        subcommands: &[],
+        run: zmpop,
+    },
+    Row {
+        name: "ZPOPMAX",
+        summary: "Takes members with the highest scores away from a sorted set and returns them.",
+        since: "5.0.0",
+        group: Group::SortedSet,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), integer("count").maybe()],
+        subcommands: &[],
+        run: zpopmax,
+    },
+    Row {
+        name: "ZPOPMIN",
+        summary: "Takes members with the lowest scores away from a sorted set and returns them.",
+        since: "5.0.0",
+        group: Group::SortedSet,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), integer("count").maybe()],
+        subcommands: &[],
+        run: zpopmin,
+    },
+    Row {
+        name: "ZRANDMEMBER",
+        summary: "Returns members of a sorted set, any of them.",
+        since: "6.2.0",
+        group: Group::SortedSet,
+        flags: Flags::READONLY.with(Flags::LINEAR),
+        args: &[key("key"), integer("count").maybe(), token("withscores", "WITHSCORES").maybe()],
+        subcommands: &[],
+        run: zrandmember,
+    },
+    Row {
+        name: "ZSCAN",
+        summary: "Returns some members of a sorted set with their scores, and where to go on.",
+        since: "2.8.0",
+        group: Group::SortedSet,
+        flags: Flags::READONLY.with(Flags::LINEAR),
+        args: &[
+            key("key"),
+            integer("cursor"),
+            pattern("pattern").after("MATCH").maybe(),
+            integer("count").after("COUNT").maybe(),
+            token("noscores", "NOSCORES").maybe(),
+        ],
+        subcommands: &[],
+        run: zscan,
+    },
+];
+
+/// From which end members are taken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::commands) enum End {
+    /// The highest score first.
+    Max,
+    /// The lowest score first.
+    Min,
+}
+
+impl End {
+    /// MIN or MAX, which is the next word.
+    ///
+    /// # Errors
+    /// [`Refusal::Syntax`] when it is neither.
+    pub(in crate::commands) fn take(args: &mut Args<'_>) -> Result<Self, Refusal> {
+        match () {
+            () if args.take("MIN") => Ok(Self::Min),
+            () if args.take("MAX") => Ok(Self::Max),
+            () => Err(Refusal::Syntax),
+        }
+    }
+}
+
+/// Takes up to `count` members away from the sorted set that a key holds, and has them answered by `answer`, which is
+/// given how many they are and the members; false, and nothing is answered, when the key is not there.
+///
+/// # Errors
+/// [`Refusal::WrongType`] when the key holds another type.
+pub(in crate::commands) fn pop(
+    view: &mut View<'_>,
+    name: &[u8],
+    end: End,
+    count: usize,
+    answer: impl FnOnce(usize, &mut dyn Iterator<Item = (&[u8], f64)>),
+) -> Result<bool, Refusal> {
+    let Some(mut editor) = view.find::<SortedSet>(name)? else { return Ok(false) };
+    let len = editor.get().len();
+    let count = count.min(len);
+    if count == 0 {
+        answer(0, &mut std::iter::empty());
+        return Ok(true);
+    }
+    match end {
+        End::Max => {
+            let highest = len.saturating_sub(count)..len;
+            answer(count, &mut editor.get().range(highest.clone()).rev());
+            editor.remove_range(highest);
+            editor.event(b'z', "zpopmax");
+        }
+        End::Min => {
+            answer(count, &mut editor.get().range(0..count));
+            editor.remove_range(0..count);
+            editor.event(b'z', "zpopmin");
+        }
+    }
+    Ok(true)
+}
+
+fn zpopmax(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    pop_some(call, End::Max)
+}
+
+fn zpopmin(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    pop_some(call, End::Min)
+}
+
+fn pop_some(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    if call.args.len() > 1 {
+        return Err(Refusal::Syntax);
+    }
+    let count = call.args.maybe_word().map(|word| whole(word).and_then(|count| usize::try_from(count).ok()));
+    if count == Some(None) {
+        return Err(Refusal::said("ERR value is out of range, must be positive"));
+    }
+    let count = count.flatten();
+
+    let (view, reply) = (&mut *call.view, &mut call.reply);
+    let was_there = pop(view, name, end, count.unwrap_or(1), |len, entries| match count {
+        Some(_) => answer_entries(reply, len, entries, true),
+        None => {
+            // One member and its score, side by side in RESP3 too.
+            reply.array(2);
+            answer_side_by_side(reply, entries);
+        }
+    })?;
+    if !was_there {
+        call.reply.array(0);
+    }
+    Ok(Outcome::Replied)
+}
+
+/// Answers a key and what was taken away from it, each member an array with its score, in RESP2 too.
+pub(in crate::commands) fn answer_popped(
+    reply: &mut Reply<'_>,
+    name: &[u8],
+    len: usize,
+    entries: &mut dyn Iterator<Item = (&[u8], f64)>,
+) {
+    reply.array(2);
+    reply.bulk(name);
+    reply.array(len);
+    for (member, score) in entries {
+        reply.array(2);
+        reply.bulk(member);
+        reply.double(score);
+    }
+}
+
+/// Answers members and scores without arrays of their own; the head of what they stand in is written already.
+pub(in crate::commands) fn answer_side_by_side(
+    reply: &mut Reply<'_>,
+    entries: &mut dyn Iterator<Item = (&[u8], f64)>,
+) {
+    for (member, score) in entries {
+        reply.bulk(member);
+        reply.double(score);
+    }
+}
+
+/// A number from 1 on.
+fn positive(word: &[u8], what: &'static str) -> Result<usize, Refusal> {
+    let number = whole(word).and_then(|number| usize::try_from(number).ok()).filter(|number| *number > 0);
+    number.ok_or_else(|| Refusal::said(format!("ERR {what} should be greater than 0")))
+}
+
+/// The words of ZMPOP: its keys, the end, and how many members at most.
+pub(in crate::commands) fn harvest<'a>(
+    args: &mut Args<'a>,
+) -> Result<(impl Iterator<Item = &'a [u8]> + use<'a>, End, usize), Refusal> {
+    let count = positive(args.word()?, "numkeys")?;
+    if count >= args.len() {
+        return Err(Refusal::Syntax);
+    }
+    let names = args.rest_to(count);
+    let end = End::take(args)?;
+    let limit = match args.take("COUNT") {
+        true => positive(args.word()?, "count")?,
+        false => 1,
+    };
+    args.finish()?;
+    Ok((names, end, limit))
+}
+
+fn zmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let (names, end, limit) = harvest(&mut call.args)?;
+
+    let (view, reply) = (&mut *call.view, &mut call.reply);
+    for name in names {
+        if pop(view, name, end, limit, |len, entries| answer_popped(reply, name, len, entries))? {
+            return Ok(Outcome::Replied);
+        }
+    }
+    call.reply.null_array();
+    Ok(Outcome::Replied)
+}
+
+fn zrandmember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    if call.args.is_empty() {
+        return one_member(call, name);
+    }
+    let count = random::count(&mut call.args)?;
+    let with_scores = call.args.take("WITHSCORES");
+    call.args.finish()?;
+    if with_scores && count.unsigned_abs() > i64::MAX.unsigned_abs() / 2 {
+        return Err(too_much());
+    }
+
+    let Some(set) = call.view.read_as::<SortedSet>(name)? else {
+        call.reply.array(0);
+        return Ok(Outcome::Replied);
+    };
+    match usize::try_from(count) {
+        // All of them leave nothing to chance: Redis then answers the highest score first.
+        Ok(count) if count >= set.len() => {
+            answer_entries(&mut call.reply, set.len(), set.entries().rev(), with_scores);
+        }
+        Ok(count) => {
+            let places = random::places(set.len(), count, call.shared);
+            let entries = places.iter().filter_map(|place| set.pick(*place));
+            answer_entries(&mut call.reply, places.len(), entries, with_scores);
+        }
+        Err(_) => repeated(set, count.unsigned_abs(), with_scores, call.shared, &mut call.reply)?,
+    }
+    Ok(Outcome::Replied)
+}
+
+fn one_member(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
+    match call.view.read_as::<SortedSet>(name)?.and_then(|set| set.pick(below(set.len(), call.shared))) {
+        Some((member, _)) => call.reply.bulk(member),
+        None => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+/// Answers `count` members, each drawn from all.
+fn repeated(
+    set: &SortedSet,
+    count: u64,
+    with_scores: bool,
+    shared: &Shared,
+    reply: &mut Reply<'_>,
+) -> Result<(), Refusal> {
+    let count = usize::try_from(count).ok().filter(|count| *count <= DRAWS_MAX).ok_or_else(too_much)?;
+    // A small set is walked through once, not for every member.
+    let few: Vec<_> = if set.len() <= FEW { set.entries().collect() } else { Vec::new() };
+    let pick = |place: &usize| few.get(*place).copied().or_else(|| set.pick(*place));
+    let places: Vec<usize> = (0..count).map(|_| below(set.len(), shared)).collect();
+    let bytes: usize = places.iter().filter_map(pick).map(|(member, _)| member.len()).sum();
+    if bytes > DRAWN_BYTES_MAX {
+        return Err(too_much());
+    }
+    answer_entries(reply, count, places.iter().filter_map(pick), with_scores);
+    Ok(())
+}
+
+/// Members of a set that is walked through rather than picked from.
+const FEW: usize = 256;
+/// Members that one request draws at most. Redis draws as many as it is told, until its memory ends.
+const DRAWS_MAX: usize = 4 * 1024 * 1024;
+
+fn zscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let cursor = cursor(&mut call.args)?;
+    let mut found = Found::default();
+    let mut next = 0;
+    // Options are looked at only when the key is there, as in Redis.
+    if let Some(set) = call.view.read_as::<SortedSet>(name)? {
+        let mut with_scores = true;
+        let options = WalkOptions::take(&mut call.args, |args| {
+            let is_own = args.take("NOSCORES");
+            with_scores &= !is_own;
+            Ok(is_own)
+        })?;
+        next = set.scan(cursor, options.count, |member, score| {
+            if options.fits(member) {
+                found.add(member);
+                if with_scores {
+                    found.add(Text::new(score).as_bytes());
+                }
+            }
+        });
+    }
+
+    found.answer_step(next, &mut call.reply);
+    Ok(Outcome::Replied)
+}

@@ -1,0 +1,449 @@
+//! Sorted sets, a range at a time: ZRANGE in every form, ZCOUNT, ZREMRANGEBYRANK and their kind.
+//!
+//! Rule    every range becomes one of ranks, which takes logarithmic time, before anything is read or removed.
+//! Source  Redis 7.0 `t_zset.c`: `genericZrangebyrankCommand` and its kind, `zslParseRange`, `zslParseLexRange`.
+
+use std::ops::Range;
+
+use crate::commands::row::{Arg, Flags, Group, Row, block, double, integer, key, one_of, text, token};
+use crate::commands::{Args, Call, Outcome};
+use crate::error::Refusal;
+use crate::keyspace::Lease;
+use crate::number::double::parse_loosely;
+use crate::number::integer as whole;
+use crate::resp::{Protocol, Reply};
+use crate::types::sorted_set::{LexBound, LexRange, ScoreRange};
+use crate::types::{Shape, SortedSet};
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "ZCOUNT",
+        summary: "Returns the number of members of a sorted set with scores in a range.",
+        since: "2.0.0",
+        group: Group::SortedSet,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key"), double("min"), double("max")],
+        subcommands: &[],
+        run: zcount,
+    },
+    Row {
+        name: "ZLEXCOUNT",
+        summary: "Returns the number of members of a sorted set from one to another.",
+        since: "2.8.9",
+        group: Group::SortedSet,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key"), text("min"), text("max")],
+        subcommands: &[],
+        run: zlexcount,
+    },
+    Row {
+        name: "ZRANGE",
+        summary: "Returns members of a sorted set in a range of ranks, scores or members.",
+        since: "1.2.0",
+        group: Group::SortedSet,
+        flags: Flags::READONLY.with(Flags::LINEAR),
+        args: &[
+            key("key"),
+            text("start"),
+            text("stop"),
+            one_of("sortby", &[token("byscore", "BYSCORE"), token("bylex", "BYLEX")]).maybe(),
+            token("rev", "REV").maybe(),
+            LIMIT.maybe(),
+            token("withscores", "WITHSCORES").maybe(),
+        ],
+        subcommands: &[],
+        run: zrange,
+    },
+    Row {
+        name: "ZRANGEBYLEX",
+        summary: "Returns members of a sorted set from one to another.",
+        since: "2.8.9",
+        group: Group::SortedSet,
+        flags: Flags::READONLY.with(Flags::LINEAR),
+        args: &[key("key"), text("min"), text("max"), LIMIT.maybe()],
+        subcommands: &[],
+        run: zrangebylex,
+    },
+    Row {
+        name: "ZRANGEBYSCORE",
+        summary: "Returns members of a sorted set with scores in a range.",
+        since: "1.0.5",
+        group: Group::SortedSet,
+        flags: Flags::READONLY.with(Flags::LINEAR),
+        args: &[
+            key("key"),
+            double("min"),
+            double("max"),
+            token("withscores", "WITHSCORES").maybe(),
+            LIMIT.maybe(),
+        ],
+        subcommands: &[],
+        run: zrangebyscore,
+    },
+    Row {
+        name: "ZRANGESTORE",
+        summary: "Stores members of a sorted set in a range as another sorted set.",
+        since: "6.2.0",
+        group: Group::SortedSet,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::LINEAR),
+        args: &[
+            key("dst"),
+            key("src"),
+            text("min"),
+            text("max"),
+            one_of("sortby", &[token("byscore", "BYSCORE"), token("bylex", "BYLEX")]).maybe(),
+            token("rev", "REV").maybe(),
+            LIMIT.maybe(),
+        ],
+        subcommands: &[],
+        run: zrangestore,
+    },
+    Row {
+        name: "ZREMRANGEBYLEX",
+        summary: "Takes members away from a sorted set, from one to another.",
+        since: "2.8.9",
+        group: Group::SortedSet,
+        flags: Flags::WRITE.with(Flags::LINEAR),
+        args: &[key("key"), text("min"), text("max")],
+        subcommands: &[],
+        run: zremrangebylex,
+    },
+    Row {
+        name: "ZREMRANGEBYRANK",
+        summary: "Takes members in a range of ranks away from a sorted set.",
+        since: "2.0.0",
+        group: Group::SortedSet,
+        flags: Flags::WRITE.with(Flags::LINEAR),
+        args: &[key("key"), integer("start"), integer("stop")],
+        subcommands: &[],
+        run: zremrangebyrank,
+    },
+    Row {
+        name: "ZREMRANGEBYSCORE",
+        summary: "Takes members with scores in a range away from a sorted set.",
+        since: "1.2.0",
+        group: Group::SortedSet,
+        flags: Flags::WRITE.with(Flags::LINEAR),
+        args: &[key("key"), double("min"), double("max")],
+        subcommands: &[],
+        run: zremrangebyscore,
+    },
+    Row {
+        name: "ZREVRANGE",
+        summary: "Returns members of a sorted set in a range of ranks, highest scores first.",
+        since: "1.2.0",
+        group: Group::SortedSet,
+        flags: Flags::READONLY.with(Flags::LINEAR),
+        args: &[key("key"), integer("start"), integer("stop"), token("withscores", "WITHSCORES").maybe()],
+        subcommands: &[],
+        run: zrevrange,
+    },
+    Row {
+        name: "ZREVRANGEBYLEX",
+        summary: "Returns members of a sorted set from one to another, last first.",
+        since: "2.8.9",
+        group: Group::SortedSet,
+        flags: Flags::READONLY.with(Flags::LINEAR),
+        args: &[key("key"), text("max"), text("min"), LIMIT.maybe()],
+        subcommands: &[],
+        run: zrevrangebylex,
+    },
+    Row {
+        name: "ZREVRANGEBYSCORE",
+        summary: "Returns members of a sorted set with scores in a range, highest first.",
+        since: "2.2.0",
+        group: Group::SortedSet,
+        flags: Flags::READONLY.with(Flags::LINEAR),
+        args: &[
+            key("key"),
+            double("max"),
+            double("min"),
+            token("withscores", "WITHSCORES").maybe(),
+            LIMIT.maybe(),
+        ],
+        subcommands: &[],
+        run: zrevrangebyscore,
+    },
+];
+
+const LIMIT: Arg = block("limit", &[integer("offset"), integer("count")]).after("LIMIT");
+
+/// In which terms a range is given.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum By {
+    Lex,
+    Rank,
+    Score,
+}
+
+/// A range of members.
+#[derive(Clone, Copy, Debug)]
+enum Span<'a> {
+    Lex(LexRange<'a>),
+    Rank(i64, i64),
+    Score(ScoreRange),
+}
+
+impl<'a> Span<'a> {
+    fn new(by: By, min: &'a [u8], max: &'a [u8]) -> Result<Self, Refusal> {
+        Ok(match by {
+            By::Lex => Self::Lex(LexRange { min: lex_bound(min)?, max: lex_bound(max)? }),
+            By::Rank => {
+                let rank = |word| whole(word).ok_or(Refusal::NotAnInteger);
+                Self::Rank(rank(min)?, rank(max)?)
+            }
+            By::Score => {
+                let ((min, is_min_open), (max, is_max_open)) = (score_bound(min)?, score_bound(max)?);
+                Self::Score(ScoreRange { min, is_min_open, max, is_max_open })
+            }
+        })
+    }
+
+    /// The ranks of its members, lowest first; ranks that were given count from the end that is read first.
+    fn ranks(&self, set: &SortedSet, is_reverse: bool) -> Range<usize> {
+        match *self {
+            Self::Lex(range) => set.ranks_by_member(&range, is_reverse),
+            Self::Score(range) => set.ranks_by_score(&range),
+            Self::Rank(start, stop) => {
+                let (len, last) = (set.len(), (set.len() as i64).saturating_sub(1));
+                let from_front =
+                    |rank: i64| if rank < 0 { rank.saturating_add(last).saturating_add(1) } else { rank };
+                let (start, stop) = (from_front(start).max(0), from_front(stop).min(last));
+                if start > stop {
+                    return 0..0;
+                }
+                let (start, end) = (start as usize, (stop as usize).saturating_add(1));
+                if is_reverse { len.saturating_sub(end)..len.saturating_sub(start) } else { start..end }
+            }
+        }
+    }
+}
+
+fn score_bound(word: &[u8]) -> Result<(f64, bool), Refusal> {
+    let (is_open, number) = match word {
+        [b'(', number @ ..] => (true, number),
+        number => (false, number),
+    };
+    let score = parse_loosely(number).ok_or_else(|| Refusal::said("ERR min or max is not a float"))?;
+    Ok((score, is_open))
+}
+
+fn lex_bound(word: &[u8]) -> Result<LexBound<'_>, Refusal> {
+    match word {
+        b"-" => Ok(LexBound::First),
+        b"+" => Ok(LexBound::Last),
+        [b'(', member @ ..] => Ok(LexBound::Open(member)),
+        [b'[', member @ ..] => Ok(LexBound::Closed(member)),
+        _ => Err(Refusal::said("ERR min or max not valid string range item")),
+    }
+}
+
+/// What ZRANGE, or a command like it, asks for.
+#[derive(Clone, Copy, Debug)]
+struct Ask<'a> {
+    span: Span<'a>,
+    is_reverse: bool,
+    with_scores: bool,
+    /// Members to leave out first; below zero: all.
+    offset: i64,
+    /// Members at most; below zero: no limit.
+    limit: i64,
+}
+
+impl<'a> Ask<'a> {
+    /// Reads all words behind the key. `None` is for what the words themselves may say.
+    fn take(
+        args: &mut Args<'a>,
+        by: Option<By>,
+        is_reverse: Option<bool>,
+        may_answer: bool,
+    ) -> Result<Self, Refusal> {
+        let (mut by, mut is_reverse) = (by, is_reverse);
+        let (first, second) = (args.word()?, args.word()?);
+        let (mut with_scores, mut offset, mut limit) = (false, 0, -1);
+        while !args.is_empty() {
+            if may_answer && args.take("WITHSCORES") {
+                with_scores = true;
+            } else if args.len() > 2 && args.take("LIMIT") {
+                (offset, limit) = (args.integer()?, args.integer()?);
+            } else if is_reverse.is_none() && args.take("REV") {
+                is_reverse = Some(true);
+            } else if by.is_none() && args.take("BYLEX") {
+                by = Some(By::Lex);
+            } else if by.is_none() && args.take("BYSCORE") {
+                by = Some(By::Score);
+            } else {
+                return Err(Refusal::Syntax);
+            }
+        }
+        let (by, is_reverse) = (by.unwrap_or(By::Rank), is_reverse.unwrap_or(false));
+        if limit != -1 && by == By::Rank {
+            return Err(Refusal::said(
+                "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+            ));
+        }
+        if with_scores && by == By::Lex {
+            return Err(Refusal::said(
+                "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
+            ));
+        }
+        let (min, max) = if is_reverse && by != By::Rank { (second, first) } else { (first, second) };
+        Ok(Self { span: Span::new(by, min, max)?, is_reverse, with_scores, offset, limit })
+    }
+
+    /// The ranks of the members that it gets, lowest first.
+    fn ranks(&self, set: &SortedSet) -> Range<usize> {
+        let ranks = self.span.ranks(set, self.is_reverse);
+        if let Span::Rank(..) = self.span {
+            return ranks;
+        }
+        let skipped = usize::try_from(self.offset).unwrap_or(usize::MAX).min(ranks.len());
+        let left = usize::try_from(self.limit).unwrap_or(usize::MAX).min(ranks.len().saturating_sub(skipped));
+        if self.is_reverse {
+            let end = ranks.end.saturating_sub(skipped);
+            end.saturating_sub(left)..end
+        } else {
+            let start = ranks.start.saturating_add(skipped);
+            start..start.saturating_add(left)
+        }
+    }
+}
+
+fn zrange(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    answer_range(call, None, None)
+}
+
+fn zrangebylex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    answer_range(call, Some(By::Lex), Some(false))
+}
+
+fn zrangebyscore(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    answer_range(call, Some(By::Score), Some(false))
+}
+
+fn zrevrange(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    answer_range(call, Some(By::Rank), Some(true))
+}
+
+fn zrevrangebylex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    answer_range(call, Some(By::Lex), Some(true))
+}
+
+fn zrevrangebyscore(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    answer_range(call, Some(By::Score), Some(true))
+}
+
+fn answer_range(
+    call: &mut Call<'_, '_>,
+    by: Option<By>,
+    is_reverse: Option<bool>,
+) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let ask = Ask::take(&mut call.args, by, is_reverse, true)?;
+
+    let Some(set) = call.view.read_as::<SortedSet>(name)? else {
+        call.reply.array(0);
+        return Ok(Outcome::Replied);
+    };
+    let ranks = ask.ranks(set);
+    let (count, entries) = (ranks.len(), set.range(ranks));
+    if ask.is_reverse {
+        answer_entries(&mut call.reply, count, entries.rev(), ask.with_scores);
+    } else {
+        answer_entries(&mut call.reply, count, entries, ask.with_scores);
+    }
+    Ok(Outcome::Replied)
+}
+
+/// Answers `count` members, with their scores or without: in RESP3 each pair is an array of its own.
+pub(in crate::commands) fn answer_entries<'s>(
+    reply: &mut Reply<'_>,
+    count: usize,
+    entries: impl Iterator<Item = (&'s [u8], f64)>,
+    with_scores: bool,
+) {
+    let is_nested = with_scores && reply.protocol() == Protocol::Resp3;
+    reply.array(if with_scores && !is_nested { count.saturating_mul(2) } else { count });
+    for (member, score) in entries {
+        if is_nested {
+            reply.array(2);
+        }
+        reply.bulk(member);
+        if with_scores {
+            reply.double(score);
+        }
+    }
+}
+
+fn zcount(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    answer_count(call, By::Score)
+}
+
+fn zlexcount(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    answer_count(call, By::Lex)
+}
+
+fn answer_count(call: &mut Call<'_, '_>, by: By) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let span = Span::new(by, call.args.word()?, call.args.word()?)?;
+
+    let count = call.view.read_as::<SortedSet>(name)?.map_or(0, |set| span.ranks(set, false).len());
+    call.reply.count(count);
+    Ok(Outcome::Replied)
+}
+
+fn zremrangebylex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    remove_range(call, By::Lex, "zremrangebylex")
+}
+
+fn zremrangebyrank(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    remove_range(call, By::Rank, "zremrangebyrank")
+}
+
+fn zremrangebyscore(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    remove_range(call, By::Score, "zremrangebyscore")
+}
+
+fn remove_range(call: &mut Call<'_, '_>, by: By, event: &'static str) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let span = Span::new(by, call.args.word()?, call.args.word()?)?;
+
+    let mut removed = 0;
+    if let Some(mut editor) = call.view.find::<SortedSet>(name)? {
+        let ranks = span.ranks(editor.get(), false);
+        removed = ranks.len();
+        if removed > 0 {
+            editor.remove_range(ranks);
+            editor.event(b'z', event);
+        }
+    }
+
+    call.reply.count(removed);
+    Ok(Outcome::Replied)
+}
+
+fn zrangestore(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let target = call.args.word()?;
+    let source = call.args.word()?;
+    let ask = Ask::take(&mut call.args, None, None, false)?;
+
+    let mut stored = SortedSet::new(call.view.seed());
+    if let Some(set) = call.view.read_as::<SortedSet>(source)? {
+        for (member, score) in set.range(ask.ranks(set)) {
+            stored.insert(member, score);
+        }
+    }
+    store(call, target, stored, "zrangestore");
+    Ok(Outcome::Replied)
+}
+
+/// Puts a set in the place of whatever a key holds, and answers how many members it has; an empty one removes the key.
+pub(in crate::commands) fn store(call: &mut Call<'_, '_>, name: &[u8], set: SortedSet, event: &'static str) {
+    call.reply.count(set.len());
+    if !set.is_empty() {
+        call.view.entry(name).put_object(set.into(), Lease::Never);
+        call.view.event(b'z', event, name);
+    } else if call.view.remove(name) {
+        call.view.event(b'g', "del", name);
+    }
+}

@@ -1,0 +1,473 @@
+//! Strings as a whole: SET, GET and their kind.
+//!
+//! Source  Redis 7.0 `t_string.c`; IFEQ, DELIFEQ of Valkey 8.1 / 9.0; IFNE and DELEX of Redis 8.4's documentation.
+
+pub(in crate::commands) mod bytes;
+pub(in crate::commands) mod number;
+
+use crate::commands::args;
+use crate::commands::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
+use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
+use crate::commands::{Args, Call, Outcome};
+use crate::error::Refusal;
+use crate::keyspace::{Entry, Lease, Occupied};
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "DELEX",
+        summary: "Deletes a key, if it holds that string or does not (Redis 8.4).",
+        since: "8.4.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), COMPARISON.maybe()],
+        subcommands: &[],
+        run: delex,
+    },
+    Row {
+        name: "DELIFEQ",
+        summary: "Deletes a key if it holds that string (Valkey 9.0).",
+        since: "9.0.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), text("value")],
+        subcommands: &[],
+        run: delifeq,
+    },
+    Row {
+        name: "GET",
+        summary: "Returns the string value of a key.",
+        since: "1.0.0",
+        group: Group::String,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key")],
+        subcommands: &[],
+        run: get,
+    },
+    Row {
+        name: "GETDEL",
+        summary: "Returns the string value of a key and deletes the key.",
+        since: "6.2.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key")],
+        subcommands: &[],
+        run: getdel,
+    },
+    Row {
+        name: "GETEX",
+        summary: "Returns the string value of a key and sets or takes away its time to live.",
+        since: "6.2.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), NEW_LEASE.maybe()],
+        subcommands: &[],
+        run: getex,
+    },
+    Row {
+        name: "GETSET",
+        summary: "Sets the string value of a key and returns the one before.",
+        since: "1.0.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        args: &[key("key"), text("value")],
+        subcommands: &[],
+        run: getset,
+    },
+    Row {
+        name: "MGET",
+        summary: "Returns the string values of keys, all of one instant.",
+        since: "1.0.0",
+        group: Group::String,
+        flags: Flags::READONLY.with(Flags::FAST),
+        args: &[key("key").many()],
+        subcommands: &[],
+        run: mget,
+    },
+    Row {
+        name: "MSET",
+        summary: "Sets the string values of keys, all in one instant.",
+        since: "1.0.1",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        args: &[PAIR.many()],
+        subcommands: &[],
+        run: mset,
+    },
+    Row {
+        name: "MSETNX",
+        summary: "Sets the string values of keys, all in one instant, if none of them is there.",
+        since: "1.0.1",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        args: &[PAIR.many()],
+        subcommands: &[],
+        run: msetnx,
+    },
+    Row {
+        name: "PSETEX",
+        summary: "Sets the string value of a key that lives so many milliseconds.",
+        since: "2.6.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        args: &[key("key"), integer("milliseconds"), text("value")],
+        subcommands: &[],
+        run: psetex,
+    },
+    Row {
+        name: "SET",
+        summary: "Sets the string value of a key, if the conditions hold; creates the key if it is not there.",
+        since: "1.0.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        args: &[key("key"), text("value"), CONDITION.maybe(), token("get", "GET").maybe(), LEASE.maybe()],
+        subcommands: &[],
+        run: set,
+    },
+    Row {
+        name: "SETEX",
+        summary: "Sets the string value of a key that lives so many seconds.",
+        since: "2.0.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        args: &[key("key"), integer("seconds"), text("value")],
+        subcommands: &[],
+        run: setex,
+    },
+    Row {
+        name: "SETNX",
+        summary: "Sets the string value of a key if the key is not there.",
+        since: "1.0.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        args: &[key("key"), text("value")],
+        subcommands: &[],
+        run: setnx,
+    },
+];
+
+const PAIR: Arg = block("data", &[key("key"), text("value")]);
+
+const COMPARISON: Arg =
+    one_of("condition", &[text("comparison-value").after("IFEQ"), text("comparison-value").after("IFNE")]);
+
+const CONDITION: Arg = one_of(
+    "condition",
+    &[
+        token("nx", "NX"),
+        token("xx", "XX"),
+        text("comparison-value").after("IFEQ"),
+        text("comparison-value").after("IFNE"),
+    ],
+);
+
+fn get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    answer_value(call, name)?;
+    Ok(Outcome::Replied)
+}
+
+/// When SET, or a command like it, goes ahead.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Condition<'a> {
+    Always,
+    Absent,
+    Present,
+    Equal(&'a [u8]),
+    Unequal(&'a [u8]),
+}
+
+impl Condition<'_> {
+    fn holds(self, value: Option<&[u8]>) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Absent => value.is_none(),
+            Self::Present => value.is_some(),
+            Self::Equal(wanted) => value == Some(wanted),
+            Self::Unequal(unwanted) => value != Some(unwanted),
+        }
+    }
+}
+
+impl<'a> Condition<'a> {
+    /// Takes `option` if it is a condition, with the value behind it; false when it is another. NX and XX may be repeated,
+    /// as in Redis; a comparison may not, as in Valkey.
+    fn take(&mut self, option: u64, args: &mut Args<'a>) -> Result<bool, Refusal> {
+        const NX: u64 = args::option(b"NX");
+        const XX: u64 = args::option(b"XX");
+        const IFEQ: u64 = args::option(b"IFEQ");
+        const IFNE: u64 = args::option(b"IFNE");
+        let new = match option {
+            NX => Self::Absent,
+            XX => Self::Present,
+            IFEQ => Self::Equal(args.word()?),
+            IFNE => Self::Unequal(args.word()?),
+            _ => return Ok(false),
+        };
+        if *self != Self::Always && (new.is_comparison() || new != *self) {
+            return Err(Refusal::Syntax);
+        }
+        *self = new;
+        Ok(true)
+    }
+
+    /// Whether it is about the value, not only about the key.
+    const fn is_comparison(self) -> bool {
+        matches!(self, Self::Equal(_) | Self::Unequal(_))
+    }
+}
+
+#[derive(Debug)]
+struct SetOptions<'a> {
+    condition: Condition<'a>,
+    returns_old: bool,
+    lease: LeaseOption<'a>,
+}
+
+fn set_options<'a>(args: &mut Args<'a>) -> Result<SetOptions<'a>, Refusal> {
+    const GET: u64 = args::option(b"GET");
+    let mut options =
+        SetOptions { condition: Condition::Always, returns_old: false, lease: LeaseOption::Unsaid };
+    while !args.is_empty() {
+        let option = args.option()?;
+        let is_known = options.condition.take(option, args)? || options.lease.take(option, args)?;
+        if !is_known && option != GET {
+            return Err(Refusal::Syntax);
+        }
+        options.returns_old |= option == GET;
+    }
+    Ok(options)
+}
+
+fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let value = call.args.word()?;
+    let options = set_options(&mut call.args)?;
+    let lease = match options.lease {
+        LeaseOption::Keep => Lease::Keep,
+        LeaseOption::Persist => return Err(Refusal::Syntax),
+        LeaseOption::Unsaid => Lease::Never,
+        LeaseOption::Until(unit, number) => Lease::Until(expiry::lease(unit, number, call.now, "set")?),
+    };
+
+    if options.returns_old {
+        answer_value(call, name)?;
+    }
+    let entry = call.view.entry(name);
+    let holds = if options.condition.is_comparison() {
+        options.condition.holds(entry.string()?)
+    } else {
+        options.condition.holds(matches!(entry, Entry::Occupied(_)).then_some(b""))
+    };
+    if holds {
+        entry.put(value, lease);
+        announce(call, name, lease);
+    }
+
+    match (options.returns_old, holds) {
+        (true, _) => {}
+        (false, true) => call.reply.ok(),
+        (false, false) => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+/// The events of a key that was set.
+fn announce(call: &mut Call<'_, '_>, name: &[u8], lease: Lease) {
+    call.view.event(b'$', "set", name);
+    if let Lease::Until(_) = lease {
+        call.view.event(b'g', "expire", name);
+    }
+}
+
+/// Answers what GET would; whether the key was there.
+fn answer_value(call: &mut Call<'_, '_>, name: &[u8]) -> Result<bool, Refusal> {
+    match call.view.read(name) {
+        Some(found) => call.reply.bulk(found.string()?),
+        None => {
+            call.reply.null();
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn setnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let value = call.args.word()?;
+
+    let is_new = match call.view.entry(name) {
+        Entry::Occupied(_) => false,
+        Entry::Vacant(place) => {
+            place.insert(value, Lease::Never);
+            true
+        }
+    };
+    if is_new {
+        announce(call, name, Lease::Never);
+    }
+
+    call.reply.integer(i64::from(is_new));
+    Ok(Outcome::Replied)
+}
+
+fn setex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    set_with_lease(call, Unit::Secs, "setex")
+}
+
+fn psetex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    set_with_lease(call, Unit::Millis, "psetex")
+}
+
+fn set_with_lease(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let lease = Lease::Until(expiry::lease(unit, call.args.word()?, call.now, command)?);
+    let value = call.args.word()?;
+
+    call.view.entry(name).put(value, lease);
+    announce(call, name, lease);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn getset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let value = call.args.word()?;
+
+    answer_value(call, name)?;
+    call.view.entry(name).put(value, Lease::Never);
+    announce(call, name, Lease::Never);
+    Ok(Outcome::Replied)
+}
+
+fn getdel(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    if answer_value(call, name)? {
+        call.view.remove(name);
+        call.view.event(b'g', "del", name);
+    }
+    Ok(Outcome::Replied)
+}
+
+fn getex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let mut option = LeaseOption::Unsaid;
+    while !call.args.is_empty() {
+        let said = call.args.option()?;
+        if !option.take(said, &mut call.args)? || option == LeaseOption::Keep {
+            return Err(Refusal::Syntax);
+        }
+    }
+
+    // The number is looked at only when the key is there, as in Redis; an error takes the answer back.
+    if !answer_value(call, name)? {
+        return Ok(Outcome::Replied);
+    }
+    match option {
+        LeaseOption::Keep | LeaseOption::Unsaid => {}
+        LeaseOption::Persist => {
+            expiry::persist(call.view, name);
+        }
+        LeaseOption::Until(unit, number) => {
+            let deadline = expiry::lease(unit, number, call.now, "getex")?;
+            if let Entry::Occupied(found) = &mut call.view.entry(name) {
+                expiry::set_or_delete(found, deadline, call.now);
+            }
+        }
+    }
+    Ok(Outcome::Replied)
+}
+
+fn mget(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.reply.array(call.args.len());
+    for name in call.args.rest() {
+        // A key of another type is no string, and no error either.
+        match call.view.read(name).as_ref().map(Occupied::string) {
+            Some(Ok(value)) => call.reply.bulk(value),
+            _ => call.reply.null(),
+        }
+    }
+    Ok(Outcome::Replied)
+}
+
+fn mset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let pairs = pairs(call.args, "mset")?;
+
+    set_all(call, pairs);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}
+
+fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let pairs = pairs(call.args, "msetnx")?;
+
+    let is_free = pairs.clone().all(|(name, _)| matches!(call.view.entry(name), Entry::Vacant(_)));
+    if is_free {
+        set_all(call, pairs);
+    }
+
+    call.reply.integer(i64::from(is_free));
+    Ok(Outcome::Replied)
+}
+
+pub(in crate::commands) type Pair<'a> = (&'a [u8], &'a [u8]);
+
+fn set_all<'a>(call: &mut Call<'_, '_>, pairs: impl Iterator<Item = Pair<'a>>) {
+    for (name, value) in pairs {
+        call.view.entry(name).put(value, Lease::Never);
+        announce(call, name, Lease::Never);
+    }
+}
+
+/// Keys and values, or fields and values, in turn.
+pub(in crate::commands) fn pairs<'a>(
+    args: Args<'a>,
+    command: &'static str,
+) -> Result<impl Iterator<Item = Pair<'a>> + Clone, Refusal> {
+    if !args.len().is_multiple_of(2) {
+        return Err(Refusal::Arity(command.into()));
+    }
+    let first = args.request().len().saturating_sub(args.len());
+    let request = args.request();
+    Ok((first..request.len())
+        .step_by(2)
+        .map(move |at| (request.word(at), request.word(at.saturating_add(1)))))
+}
+
+fn delex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let mut condition = Condition::Always;
+    if !call.args.is_empty() {
+        let option = call.args.option()?;
+        if !condition.take(option, &mut call.args)? || !condition.is_comparison() {
+            return Err(Refusal::Syntax);
+        }
+    }
+    call.args.finish()?;
+
+    delete_if(call, name, condition)
+}
+
+fn delifeq(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let value = call.args.word()?;
+
+    delete_if(call, name, Condition::Equal(value))
+}
+
+fn delete_if(call: &mut Call<'_, '_>, name: &[u8], condition: Condition<'_>) -> Result<Outcome, Refusal> {
+    let mut is_deleted = false;
+    if let Some(mut found) = call.view.entry(name).occupied()
+        && (!condition.is_comparison() || condition.holds(Some(found.string()?)))
+    {
+        found.event(b'g', "del");
+        found.remove();
+        is_deleted = true;
+    }
+
+    call.reply.integer(i64::from(is_deleted));
+    Ok(Outcome::Replied)
+}

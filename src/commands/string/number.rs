@@ -1,0 +1,120 @@
+//! Strings as numbers: INCR and its kind.
+//!
+//! Source  Redis 7.0 `t_string.c`: a counter keeps its lease, and every change is told as `incrby`.
+
+use crate::commands::row::{Flags, Group, Row, double, integer, key};
+use crate::commands::{Call, Outcome};
+use crate::error::Refusal;
+use crate::keyspace::{Form, Lease};
+use crate::number;
+use crate::types::extended::Extended;
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row {
+        name: "DECR",
+        summary: "Subtracts one from the integer that a key holds; a key that is not there holds 0.",
+        since: "1.0.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        args: &[key("key")],
+        subcommands: &[],
+        run: decr,
+    },
+    Row {
+        name: "DECRBY",
+        summary: "Subtracts from the integer that a key holds; a key that is not there holds 0.",
+        since: "1.0.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        args: &[key("key"), integer("decrement")],
+        subcommands: &[],
+        run: decrby,
+    },
+    Row {
+        name: "INCR",
+        summary: "Adds one to the integer that a key holds; a key that is not there holds 0.",
+        since: "1.0.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        args: &[key("key")],
+        subcommands: &[],
+        run: incr,
+    },
+    Row {
+        name: "INCRBY",
+        summary: "Adds to the integer that a key holds; a key that is not there holds 0.",
+        since: "1.0.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        args: &[key("key"), integer("increment")],
+        subcommands: &[],
+        run: incrby,
+    },
+    Row {
+        name: "INCRBYFLOAT",
+        summary: "Adds to the number that a key holds; a key that is not there holds 0.",
+        since: "2.6.0",
+        group: Group::String,
+        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+        args: &[key("key"), double("increment")],
+        subcommands: &[],
+        run: incrbyfloat,
+    },
+];
+
+fn incr(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    add(call, name, 1)
+}
+
+fn decr(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    add(call, name, -1)
+}
+
+fn incrby(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let increment = call.args.integer()?;
+
+    add(call, name, increment)
+}
+
+fn decrby(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let decrement = call.args.integer()?;
+    let increment = decrement.checked_neg().ok_or_else(|| Refusal::said("ERR decrement would overflow"))?;
+
+    add(call, name, increment)
+}
+
+fn add(call: &mut Call<'_, '_>, name: &[u8], increment: i64) -> Result<Outcome, Refusal> {
+    let entry = call.view.entry(name);
+    let old = match entry.string()? {
+        Some(text) => number::integer(text).ok_or(Refusal::NotAnInteger)?,
+        None => 0,
+    };
+    let new = old.checked_add(increment).ok_or(Refusal::Overflow)?;
+    entry.put(itoa::Buffer::new().format(new).as_bytes(), Lease::Keep);
+    call.view.event(b'$', "incrby", name);
+
+    call.reply.integer(new);
+    Ok(Outcome::Replied)
+}
+
+fn incrbyfloat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let increment = call.args.word()?;
+
+    let entry = call.view.entry(name);
+    // Redis looks at the value before the increment; both errors are the same.
+    let old = entry.string()?.map_or(Some(Extended::ZERO), Extended::parse).ok_or(Refusal::NotAFloat)?;
+    let new = old.plus(Extended::parse(increment).ok_or(Refusal::NotAFloat)?);
+    let text = new.text().ok_or_else(|| Refusal::said("ERR increment would produce NaN or Infinity"))?;
+    entry.put(text.as_bytes(), Lease::Keep).set_form(Form::Computed);
+    call.view.event(b'$', "incrbyfloat", name);
+
+    call.reply.bulk(text.as_bytes());
+    Ok(Outcome::Replied)
+}
