@@ -3,13 +3,14 @@
 //! One connection and 100,000 locks of somebody else; no socket. Each sample is a batch of its own, so that the share
 //! of a command in a pipeline is less: see the last two. `cargo bench --bench commands -- GET` runs some of them.
 
-#[path = "../tests/support/bare.rs"]
-mod bare;
+#[allow(dead_code, unused_imports, reason = "tests use the rest")]
+#[path = "../tests/support/mod.rs"]
+mod support;
 
 use std::hint::black_box;
 
-use bare::{Bare, EXTEND, RELEASE, load, request};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use support::bare::{Bare, EXTEND, RELEASE, load, request};
 
 /// Locks that are held meanwhile.
 const LOCKS: u32 = 100_000;

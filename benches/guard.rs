@@ -6,9 +6,9 @@
 //! `cargo bench --bench guard` compares, `cargo bench --bench guard -- --record` writes the counts anew. Where the
 //! toolchain is not that of the record, its choices are in the counts as well: they get a wider bound, and it is said.
 
-#[path = "../tests/support/bare.rs"]
-#[allow(dead_code, reason = "time stands still here")]
-mod bare;
+#[allow(dead_code, unused_imports, reason = "tests use the rest")]
+#[path = "../tests/support/mod.rs"]
+mod support;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -16,8 +16,8 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use bare::{Bare, EXTEND, RELEASE, load, request};
 use serde::{Deserialize, Serialize};
+use support::bare::{Bare, EXTEND, RELEASE, load, request};
 
 /// Growth that fails, in percent.
 const GROWTH_MAX: f64 = 5.0;

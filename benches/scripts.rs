@@ -4,16 +4,14 @@
 //! instructions is repeatable where a clock is not: `valgrind --tool=callgrind --toggle-collect='*Bare*send*'` on the binary
 //! with `--test`.
 
-#[path = "../tests/support/bare.rs"]
-#[expect(dead_code, reason = "for other benches")]
-mod bare;
-#[path = "../tests/support/shapes.rs"]
-mod shapes;
+#[allow(dead_code, unused_imports, reason = "tests use the rest")]
+#[path = "../tests/support/mod.rs"]
+mod support;
 
 use std::hint::black_box;
 
-use bare::{Bare, load, request};
 use criterion::{Criterion, criterion_group, criterion_main};
+use support::bare::{Bare, load, request};
 
 /// Scripts, each with its words after the digest, and how its answer begins.
 const SCRIPTS: &[(&str, &str, &[&str], &str)] = &[
@@ -80,7 +78,7 @@ fn scripts(criterion: &mut Criterion) {
     let mut bare = Bare::new();
     bare.send(&request(&["SET", "held", "token"]));
     bare.send(&request(&["SET", "permits", "5"]));
-    let of_clients = shapes::shapes();
+    let of_clients = support::shapes::shapes();
     let mut group = criterion.benchmark_group("script");
     let own = SCRIPTS.iter().map(|(name, text, words, answer)| (*name, *text, *words, *answer));
     let others = OF_CLIENTS.iter().map(|(name, words)| {

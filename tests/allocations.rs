@@ -3,15 +3,14 @@
 //! What belongs here: commands on the path of a lock client, each after it has been sent a few times, decoded and
 //! carried out as the shell does it. A count that grows is a promise broken, not a slow day.
 
-#[path = "support/bare.rs"]
-mod bare;
-#[path = "support/shapes.rs"]
-mod shapes;
+#[allow(dead_code, unused_imports, reason = "the suite uses the rest")]
+mod support;
 
 use allocation_counter::measure;
-use bare::{Bare, EXTEND, RELEASE, load, request};
 use redlatch::scripts::Inputs;
 use redlatch::scripts::plain::Program;
+use support::bare::{Bare, EXTEND, RELEASE, SHARDS, load, request};
+use support::shapes::shapes;
 
 /// Calls before the count begins: buffers have their size, lazily built tables are there.
 const WARM_UP: usize = 20;
@@ -170,7 +169,7 @@ mod no_allocation_for {
     #[test]
     fn any_lock_script_but_those_that_answer_with_arrays_or_have_lists() {
         let (mut tried, acquire) = (0, acquire("me"));
-        for (name, text) in shapes::shapes() {
+        for (name, text) in shapes() {
             let mut bare = held();
             let sha = load(&mut bare, &text);
             let program = Program::read(text.as_bytes()).expect("a plain script");
@@ -201,7 +200,7 @@ mod no_allocation_for {
     fn a_hash_lock_that_scripts_take_and_release() {
         let mut bare = Bare::new();
         let mut script = |name: &str| {
-            let all = shapes::shapes();
+            let all = shapes();
             let (_, text) = all.iter().find(|(own, _)| own.contains(name)).expect("a script of that name");
             load(&mut bare, text)
         };
@@ -331,5 +330,5 @@ mod a_granted_lock {
     }
 
     /// What shards keep for their next locks: a page of 64 KiB and small tables each.
-    const KEPT_BYTES_MAX: i64 = bare::SHARDS as i64 * 72 * 1024;
+    const KEPT_BYTES_MAX: i64 = SHARDS as i64 * 72 * 1024;
 }

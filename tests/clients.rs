@@ -16,29 +16,26 @@
 //! | `REDLATCH_REQUIRE_CLIENTS=1` | a skipped client fails the run |
 //! | `REDLATCH_SERVER=PATH` | this server instead of redlatch: `redis-server`, to check the checks |
 
-#[path = "support/certificates.rs"]
-mod certificates;
-#[path = "clients/runner/identity.rs"]
-mod identity;
-#[path = "clients/runner/process.rs"]
-mod process;
-#[path = "clients/runner/server.rs"]
-mod server;
-#[path = "clients/table.rs"]
-#[allow(dead_code, reason = "some columns are for README.md alone")]
-mod table;
-#[path = "clients/runner/workshop.rs"]
-mod workshop;
+/// The parts of this program.
+mod clients {
+    pub(crate) mod identity;
+    pub(crate) mod installer;
+    pub(crate) mod process;
+    #[allow(dead_code, reason = "some columns are for README.md alone")]
+    pub(crate) mod table;
+}
+#[allow(dead_code, unused_imports, reason = "the suite uses the rest")]
+mod support;
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use identity::Identity;
-use process::{Finished, run};
-use server::Server;
-use table::{CLIENTS, Client};
-use workshop::{Project, Workshop};
+use clients::identity::Identity;
+use clients::installer::{self, Installer, Project};
+use clients::process::{Finished, run};
+use clients::table::{CLIENTS, Client};
+use support::server::Server;
 
 const PROJECTS: &[Project] = &[
     Project {
@@ -226,28 +223,28 @@ fn report(client: &Client) -> Verdict {
     verdict
 }
 
-/// Opens the workshop, and lets the client in.
+/// Opens the installer, and lets the client in.
 fn judge(client: &Client) -> Verdict {
     let project = PROJECTS.iter().find(|project| project.name == client.project);
     let project = project.expect("every client names a project of the table");
-    let workshop = match Workshop::open(project, is_set("REDLATCH_INSTALL_CLIENTS")) {
-        Ok(workshop) => workshop,
-        Err(workshop::Closed::Broken(why)) => return Verdict::Failed(why),
-        Err(workshop::Closed::Missing(what)) => return Verdict::Skipped(what),
+    let installer = match Installer::open(project, is_set("REDLATCH_INSTALL_CLIENTS")) {
+        Ok(installer) => installer,
+        Err(installer::Closed::Broken(why)) => return Verdict::Failed(why),
+        Err(installer::Closed::Missing(what)) => return Verdict::Skipped(what),
     };
-    match invite(client, &workshop) {
+    match invite(client, &installer) {
         Ok(verdict) => verdict,
         Err(why) => Verdict::Failed(why),
     }
 }
 
 /// Starts the servers, and lets the client loose on them.
-fn invite(client: &Client, workshop: &Workshop) -> Result<Verdict, String> {
-    let identity = if client.has_tls { Some(Identity::new(workshop.dir())?) } else { None };
+fn invite(client: &Client, installer: &Installer) -> Result<Verdict, String> {
+    let identity = if client.has_tls { Some(Identity::new(installer.dir())?) } else { None };
     let more = identity.as_ref().map(Identity::arguments).unwrap_or_default();
-    let servers = (0..client.servers).map(|_| Server::start(workshop.dir(), &more));
+    let servers = (0..client.servers).map(|_| Server::start(installer.dir(), &more));
     let servers = servers.collect::<Result<Vec<_>, _>>()?;
-    let mut command = workshop.command(client.command);
+    let mut command = installer.command(client.command);
     let list =
         |of: fn(&Server) -> u32| servers.iter().map(|s| of(s).to_string()).collect::<Vec<_>>().join(",");
     command

@@ -3,12 +3,8 @@
 //! Owns    what concerns the process; what a server answers is the transcripts' matter.
 //! Time    no sleep: a test waits for a line of the log or for the end of the process, and the ports are free ones.
 
-#![cfg(feature = "cli")]
 // A test ends where it is surprised; the helpers are part of the tests.
 #![allow(clippy::unwrap_used)]
-
-#[path = "support/binary.rs"]
-mod binary;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
-use binary::{Directory, Running, ask, redlatch, refusal};
+use crate::support::binary::{Directory, Running, ask, redlatch, refusal};
 
 const DATABASES: &str = "*2\r\n$9\r\ndatabases\r\n$1\r\n";
 

@@ -3,22 +3,11 @@
 //! What belongs here: a mistake in benches/compare that would make figures wrong and nothing else. That its loads work,
 //! its own small run shows: `cargo test --bench compare`.
 
-#[allow(dead_code, reason = "it serves in the race alone")]
-#[path = "../benches/compare/limit.rs"]
-mod limit;
-#[allow(dead_code, reason = "some of it is for the race alone")]
-#[path = "../benches/compare/results.rs"]
-mod results;
-#[path = "../benches/compare/table.rs"]
-mod table;
-#[allow(dead_code, reason = "some of it is for the race alone")]
-#[path = "../benches/compare/wire.rs"]
-mod wire;
-
 use std::collections::BTreeSet;
 
-use results::{CPU_PER_REQUEST, LIMIT, OURS, Results, VALKEY};
-use wire::{Answer, KEY, KEY_BYTES, Template};
+use crate::compare::results::{CPU_PER_REQUEST, LIMIT, OURS, Results, VALKEY};
+use crate::compare::wire::{Answer, KEY, KEY_BYTES, Template};
+use crate::compare::{limit, table, wire};
 
 mod limit_frames {
     use super::*;

@@ -5,13 +5,8 @@
 //!
 //! `UPDATE_README=1 cargo test --test readme` writes the generated tables anew.
 
-#[path = "readme/clients.rs"]
 mod clients;
-#[path = "readme/race.rs"]
 mod race;
-#[path = "clients/table.rs"]
-#[allow(dead_code, reason = "some columns are for the run alone")]
-mod table_of_clients;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -1,20 +1,15 @@
 //! Seeded worlds on the engine itself, without a socket or a thread, and the laws that must hold in every one of them.
 //!
-//! Belongs here  what is true of every run, however the dice fall: mutual exclusion, leases kept to the millisecond,
+//! Belongs here  what is true of every run, however the rng fall: mutual exclusion, leases kept to the millisecond,
 //!               no missed alarm, replay = state, no copy out of date.
 //! Time          a clock that only the world moves; one world per seed, `SEED=17 cargo test --test simulation`.
 //! Canaries      clients and servers that are broken on purpose, which the same laws must catch: a law that misses
 //!               them all is no law.
 
-#[path = "simulation/caches.rs"]
 mod caches;
-#[path = "simulation/effects.rs"]
-mod effects;
-#[path = "simulation/locks.rs"]
+pub(crate) mod effects;
 mod locks;
-#[path = "simulation/parts.rs"]
-mod parts;
-#[path = "simulation/waits.rs"]
+pub(crate) mod parts;
 mod waits;
 
 use locks::{BROKEN_PROTOCOLS, Protocol, World};

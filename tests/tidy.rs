@@ -3,7 +3,6 @@
 //! Belongs here  what can be seen in the text of a file, and nothing that a lint or rustfmt already says.
 //! Rule          every law is also shown a violation of itself, so that a checker which sees nothing fails.
 
-#[path = "tidy/code.rs"]
 mod code;
 
 use std::fs;

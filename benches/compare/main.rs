@@ -5,16 +5,12 @@
 //! Rule    run as a test, without `--bench`, it only finds out whether every load still works.
 
 mod generator;
-mod limit;
 mod loads;
 mod machine;
 mod options;
-mod plot;
-#[allow(dead_code, reason = "some of it is for the test that holds README.md to the results")]
-mod results;
 mod servers;
-mod table;
-mod wire;
+#[allow(dead_code, reason = "some of it is for tests alone")]
+mod shared;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -22,7 +18,8 @@ use std::process::ExitCode;
 use loads::Race;
 use machine::Cores;
 use options::Options;
-use results::Results;
+use shared::results::Results;
+use shared::{limit, plot, results, table, wire};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,4 +1,4 @@
-//! What commands draw by lot: which members, each server's dice decide; that they are members, they must not.
+//! What commands draw by lot: which members, each server's rng decide; that they are members, they must not.
 //!
 //! Rule    a draw is sent with a look at all that may be drawn before it, and, where it takes away what it draws, with a
 //!         DEL after it, so that both servers hold the same again.

@@ -5,8 +5,8 @@
 use redlatch::commands::row::{Arg, Flags, Group, Kind};
 use redlatch::commands::{Command, table};
 
-use super::dice::Dice;
 use super::words;
+use crate::support::rng::Rng;
 
 /// The words of a request.
 pub(crate) type Words = Vec<Vec<u8>>;
@@ -14,8 +14,8 @@ pub(crate) type Words = Vec<Vec<u8>>;
 /// A request of this command, or of one of its subcommands.
 ///
 /// Options whose word is in `without` are not used.
-pub(crate) fn request(command: &Command, sub: Option<&Command>, without: &[&str], dice: &mut Dice) -> Words {
-    let mut made = Maker { group: command.row.group, words: Vec::new(), count: 1, without, dice };
+pub(crate) fn request(command: &Command, sub: Option<&Command>, without: &[&str], rng: &mut Rng) -> Words {
+    let mut made = Maker { group: command.row.group, words: Vec::new(), count: 1, without, rng };
     made.token(command.row.name);
     if let Some(sub) = sub {
         made.token(sub.row.name);
@@ -24,33 +24,33 @@ pub(crate) fn request(command: &Command, sub: Option<&Command>, without: &[&str]
     let mut words = made.words;
     // A word too many is an option to those who know newer ones: the errors differ.
     let knows_more = matches!(command.row.name, "ZRANK" | "ZREVRANK") && without.contains(&"WITHSCORE");
-    if !knows_more && dice.one_in(6) {
-        damage(&mut words, dice);
+    if !knows_more && rng.one_in(6) {
+        damage(&mut words, rng);
     }
-    if command.row.name == "ZADD" && dice.one_in(4) {
+    if command.row.name == "ZADD" && rng.one_in(4) {
         words = vec![b"ZADD".to_vec(), ONE_SCORE.to_vec()];
-        for _ in 0..1 + dice.below(3) {
-            words.extend([b"0".to_vec(), words::text(dice)]);
+        for _ in 0..1 + rng.below(3) {
+            words.extend([b"0".to_vec(), words::text(rng)]);
         }
     }
     tame(&mut words);
     words
 }
 
-/// A sorted set whose members all have one score: what a range of members of others is, nobody says, and in Redis dice
+/// A sorted set whose members all have one score: what a range of members of others is, nobody says, and in Redis rng
 /// have their part in it.
 const ONE_SCORE: &[u8] = b"zl";
 
 /// A request that makes a collection large, beyond what Redis keeps in one piece.
-pub(crate) fn filler(has: impl Fn(&str) -> bool, dice: &mut Dice) -> Option<Words> {
-    let (name, key, count, is_paired): (&str, &str, usize, bool) = dice.pick(&[
+pub(crate) fn filler(has: impl Fn(&str) -> bool, rng: &mut Rng) -> Option<Words> {
+    let (name, key, count, is_paired): (&str, &str, usize, bool) = rng.pick(&[
         ("HSET", "h0", 513, true),
         ("RPUSH", "l0", 200, false),
         ("SADD", "t0", 513, false),
         ("ZADD", "z0", 129, true),
         ("ZADD", "zl", 129, true),
     ]);
-    let count = count - dice.below(3);
+    let count = count - rng.below(3);
     let mut words = vec![name.as_bytes().to_vec(), key.as_bytes().to_vec()];
     for at in 0..count {
         if is_paired {
@@ -70,20 +70,20 @@ struct Maker<'d> {
     /// What the last word that counts said.
     count: usize,
     without: &'d [&'d str],
-    dice: &'d mut Dice,
+    rng: &'d mut Rng,
 }
 
 impl Maker<'_> {
     fn args(&mut self, args: &[Arg]) {
         for (place, arg) in args.iter().enumerate() {
             let is_without = arg.token.is_some_and(|token| self.without.contains(&token));
-            if is_without || arg.is_optional && !self.dice.one_in(3) {
+            if is_without || arg.is_optional && !self.rng.one_in(3) {
                 continue;
             }
             let is_counted = place > 0 && args[place - 1].name.starts_with("num");
             let times = match arg.is_multiple {
                 true if is_counted => self.count,
-                true => 1 + self.dice.below(3),
+                true => 1 + self.rng.below(3),
                 false => 1,
             };
             // A word before an argument comes once, however often the argument does.
@@ -99,46 +99,46 @@ impl Maker<'_> {
             Kind::Token => return,
             Kind::Block(inner) => return self.args(inner),
             Kind::OneOf(choices) => {
-                let choice = self.dice.below(choices.len());
+                let choice = self.rng.below(choices.len());
                 return self.args(&choices[choice..=choice]);
             }
-            _ if arg.name == "cursor" => self.dice.pick(&[b"0", b"0", b"0", b"7", b"a"]).to_vec(),
-            _ if arg.name == "timeout" => words::patience(self.dice),
+            _ if arg.name == "cursor" => self.rng.pick(&[b"0", b"0", b"0", b"7", b"a"]).to_vec(),
+            _ if arg.name == "timeout" => words::patience(self.rng),
             Kind::Text
                 if self.group == Group::Stream
                     && matches!(arg.name, "id" | "start" | "end" | "threshold") =>
             {
-                words::stream_id(self.dice)
+                words::stream_id(self.rng)
             }
-            Kind::Key => words::key(self.group, self.dice),
+            Kind::Key => words::key(self.group, self.rng),
             Kind::KeyCount => self.counted(),
             Kind::Integer if arg.name.starts_with("num") => self.counted(),
-            Kind::Integer if is_lease(arg.name) => words::lease(self.dice),
-            Kind::Integer => words::integer(self.dice),
-            Kind::Double => words::double(self.dice),
-            Kind::Channel { is_pattern: true } | Kind::Pattern => self.dice.pick(words::PATTERNS).to_vec(),
+            Kind::Integer if is_lease(arg.name) => words::lease(self.rng),
+            Kind::Integer => words::integer(self.rng),
+            Kind::Double => words::double(self.rng),
+            Kind::Channel { is_pattern: true } | Kind::Pattern => self.rng.pick(words::PATTERNS).to_vec(),
             Kind::UnixTime => {
                 let is_millis = self.words[0].first() == Some(&b'P') || arg.name.contains("milli");
-                words::unix_time(is_millis, self.dice)
+                words::unix_time(is_millis, self.rng)
             }
-            Kind::Text if matches!(arg.name, "min" | "max" | "start" | "stop") => words::bound(self.dice),
-            Kind::Channel { is_pattern: false } | Kind::Text => words::text(self.dice),
+            Kind::Text if matches!(arg.name, "min" | "max" | "start" | "stop") => words::bound(self.rng),
+            Kind::Channel { is_pattern: false } | Kind::Text => words::text(self.rng),
         };
         self.words.push(word);
     }
 
     fn counted(&mut self) -> Vec<u8> {
-        self.count = 1 + self.dice.below(3);
-        if self.dice.one_in(25) { words::integer(self.dice) } else { self.count.to_string().into_bytes() }
+        self.count = 1 + self.rng.below(3);
+        if self.rng.one_in(25) { words::integer(self.rng) } else { self.count.to_string().into_bytes() }
     }
 
     /// A word that stands for itself, in any letter case.
     fn token(&mut self, word: &str) {
         let mut word = word.as_bytes().to_vec();
-        match self.dice.below(6) {
+        match self.rng.below(6) {
             0 => word.make_ascii_lowercase(),
             1 => {
-                let at = self.dice.below(word.len());
+                let at = self.rng.below(word.len());
                 word[at].make_ascii_lowercase();
             }
             _ => {}
@@ -152,15 +152,15 @@ fn is_lease(name: &str) -> bool {
 }
 
 /// One wrong thing.
-fn damage(words: &mut Words, dice: &mut Dice) {
+fn damage(words: &mut Words, rng: &mut Rng) {
     // Not the key, which tells from where on Valkey looks for FIELDS.
-    let at = 2 + dice.below(words.len());
-    match dice.below(5) {
+    let at = 2 + rng.below(words.len());
+    match rng.below(5) {
         0 if words.len() > 1 => {
             words.pop();
         }
-        1 => words.push(dice.pick(JUNK).to_vec()),
-        2 if at < words.len() => words[at] = dice.pick(JUNK).to_vec(),
+        1 => words.push(rng.pick(JUNK).to_vec()),
+        2 if at < words.len() => words[at] = rng.pick(JUNK).to_vec(),
         3 if at < words.len() => {
             let again = words[at].clone();
             words.insert(at, again);
@@ -168,7 +168,7 @@ fn damage(words: &mut Words, dice: &mut Dice) {
         _ if at < words.len() => {
             words.remove(at);
         }
-        _ => words.push(words::text(dice)),
+        _ => words.push(words::text(rng)),
     }
 }
 
@@ -196,7 +196,7 @@ const JUNK: &[&[u8]] = &[
     b"junk",
 ];
 
-/// Takes from a request what two servers with clocks and dice of their own cannot agree on, or what would fill memory.
+/// Takes from a request what two servers with clocks and rng of their own cannot agree on, or what would fill memory.
 pub(crate) fn tame(words: &mut Words) {
     let Some(name) = words.first().map(|name| name.to_ascii_uppercase()) else { return };
     // Short leases would end, or not, by how long the run takes.

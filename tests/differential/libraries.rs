@@ -1,42 +1,42 @@
 //! Libraries of functions: good ones that push each other aside, bad ones, and calls of what they register.
 
-use super::dice::Dice;
 use super::grammar::Words;
+use crate::support::rng::Rng;
 
 /// A request about libraries, or a call of a function.
-pub(crate) fn request(dice: &mut Dice) -> Words {
-    match dice.below(16) {
+pub(crate) fn request(rng: &mut Rng) -> Words {
+    match rng.below(16) {
         0..4 => {
             let mut words = spell(&["FUNCTION", "LOAD"]);
-            if !dice.one_in(3) {
+            if !rng.one_in(3) {
                 words.extend(spell(&["REPLACE"]));
             }
-            let code = if dice.one_in(3) { BAD } else { GOOD };
-            words.extend(spell(&[dice.pick(code)]));
+            let code = if rng.one_in(3) { BAD } else { GOOD };
+            words.extend(spell(&[rng.pick(code)]));
             words
         }
-        4 => spell(&["FUNCTION", "DELETE", dice.pick(NAMES)]),
-        5 => match dice.below(4) {
+        4 => spell(&["FUNCTION", "DELETE", rng.pick(NAMES)]),
+        5 => match rng.below(4) {
             0 => spell(&["FUNCTION", "LIST"]),
             1 => spell(&["FUNCTION", "LIST", "WITHCODE"]),
-            2 => spell(&["FUNCTION", "LIST", "LIBRARYNAME", dice.pick(&["first", "f*", "*", "nobody"])]),
-            _ => spell(&["FUNCTION", "LIST", "WITHCODE", "LIBRARYNAME", dice.pick(NAMES)]),
+            2 => spell(&["FUNCTION", "LIST", "LIBRARYNAME", rng.pick(&["first", "f*", "*", "nobody"])]),
+            _ => spell(&["FUNCTION", "LIST", "WITHCODE", "LIBRARYNAME", rng.pick(NAMES)]),
         },
-        6 => spell(&["FUNCTION", dice.pick(&["STATS", "KILL", "STATS", "nothing"])]),
-        7 if dice.one_in(6) => spell(&["FUNCTION", "FLUSH", dice.pick(&["SYNC", "ASYNC", "never"])]),
+        6 => spell(&["FUNCTION", rng.pick(&["STATS", "KILL", "STATS", "nothing"])]),
+        7 if rng.one_in(6) => spell(&["FUNCTION", "FLUSH", rng.pick(&["SYNC", "ASYNC", "never"])]),
         _ => {
-            let name = dice.pick(&["FCALL", "FCALL", "FCALL_RO", "fcall"]);
-            let count = dice.pick(&["0", "1", "1", "1", "2", "-1", "3", "x"]);
-            let mut words = spell(&[name, dice.pick(FUNCTIONS), count, dice.pick(KEYS)]);
-            words.extend((0..dice.below(3)).map(|_| dice.pick(&["me", "7", ""]).as_bytes().to_vec()));
+            let name = rng.pick(&["FCALL", "FCALL", "FCALL_RO", "fcall"]);
+            let count = rng.pick(&["0", "1", "1", "1", "2", "-1", "3", "x"]);
+            let mut words = spell(&[name, rng.pick(FUNCTIONS), count, rng.pick(KEYS)]);
+            words.extend((0..rng.below(3)).map(|_| rng.pick(&["me", "7", ""]).as_bytes().to_vec()));
             words
         }
     }
 }
 
 /// A call that carries out a request inside a function.
-pub(crate) fn around(inner: &Words, dice: &mut Dice) -> Words {
-    let mut words = spell(&[dice.pick(&["FCALL", "FCALL", "FCALL_RO"]), dice.pick(CARRIERS), "0"]);
+pub(crate) fn around(inner: &Words, rng: &mut Rng) -> Words {
+    let mut words = spell(&[rng.pick(&["FCALL", "FCALL", "FCALL_RO"]), rng.pick(CARRIERS), "0"]);
     words.extend(inner.iter().cloned());
     words
 }

@@ -5,81 +5,81 @@
 
 use std::collections::BTreeSet;
 
-use super::dice::Dice;
 use super::grammar::Words;
 use crate::support::reply::Reply;
+use crate::support::rng::Rng;
 
 /// A request of a client that listens: to channels, patterns and invalidations.
-pub(crate) fn by_listener(dice: &mut Dice) -> Words {
-    match dice.below(16) {
+pub(crate) fn by_listener(rng: &mut Rng) -> Words {
+    match rng.below(16) {
         0..5 => {
-            let name = dice.pick(&["SUBSCRIBE", "PSUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"]);
-            with_channels(name, 1 + dice.below(3), dice)
+            let name = rng.pick(&["SUBSCRIBE", "PSUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"]);
+            with_channels(name, 1 + rng.below(3), rng)
         }
         5..7 => {
-            let name = dice.pick(&["UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE"]);
-            with_channels(name, dice.below(3), dice)
+            let name = rng.pick(&["UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE"]);
+            with_channels(name, rng.below(3), rng)
         }
-        7 if dice.one_in(4) => spell(&["RESET"]),
+        7 if rng.one_in(4) => spell(&["RESET"]),
         8 => spell(&["PING"]),
         9 => spell(&["PING", "there"]),
-        10 | 11 => tracking(false, dice),
-        _ => by_anybody(true, dice),
+        10 | 11 => tracking(false, rng),
+        _ => by_anybody(true, rng),
     }
 }
 
 /// A request of any client: it publishes, asks who listens, or is told what changes; what it reads and changes itself only
 /// if it `runs_scripts` not.
-pub(crate) fn by_anybody(runs_scripts: bool, dice: &mut Dice) -> Words {
-    match dice.below(12) {
-        0..4 => spell(&["PUBLISH", dice.pick(CHANNELS), dice.pick(MESSAGES)]),
-        4 => spell(&["SPUBLISH", dice.pick(CHANNELS), dice.pick(MESSAGES)]),
-        5 => match dice.below(6) {
+pub(crate) fn by_anybody(runs_scripts: bool, rng: &mut Rng) -> Words {
+    match rng.below(12) {
+        0..4 => spell(&["PUBLISH", rng.pick(CHANNELS), rng.pick(MESSAGES)]),
+        4 => spell(&["SPUBLISH", rng.pick(CHANNELS), rng.pick(MESSAGES)]),
+        5 => match rng.below(6) {
             0 => spell(&["PUBSUB", "CHANNELS"]),
-            1 => spell(&["PUBSUB", "CHANNELS", dice.pick(PATTERNS)]),
-            2 => spell(&["PUBSUB", "NUMSUB", dice.pick(CHANNELS), dice.pick(CHANNELS)]),
+            1 => spell(&["PUBSUB", "CHANNELS", rng.pick(PATTERNS)]),
+            2 => spell(&["PUBSUB", "NUMSUB", rng.pick(CHANNELS), rng.pick(CHANNELS)]),
             3 => spell(&["PUBSUB", "NUMPAT"]),
             4 => spell(&["PUBSUB", "SHARDCHANNELS"]),
-            _ => spell(&["PUBSUB", "SHARDNUMSUB", dice.pick(CHANNELS), "c9"]),
+            _ => spell(&["PUBSUB", "SHARDNUMSUB", rng.pick(CHANNELS), "c9"]),
         },
-        6 => spell(&["CLIENT", "CACHING", dice.pick(&["YES", "NO", "yes", "maybe"])]),
-        7 => spell(&["CLIENT", dice.pick(&["TRACKINGINFO", "GETREDIR", "ID"])]),
-        _ => tracking(runs_scripts, dice),
+        6 => spell(&["CLIENT", "CACHING", rng.pick(&["YES", "NO", "yes", "maybe"])]),
+        7 => spell(&["CLIENT", rng.pick(&["TRACKINGINFO", "GETREDIR", "ID"])]),
+        _ => tracking(runs_scripts, rng),
     }
 }
 
 /// The members of a transaction of a client that listens: nothing that would tell it anything.
-pub(crate) fn in_transaction(dice: &mut Dice) -> Words {
-    match dice.below(5) {
-        0 => with_channels("SUBSCRIBE", 1, dice),
-        1 => with_channels("PSUBSCRIBE", 1, dice),
-        2 => with_channels("UNSUBSCRIBE", 1, dice),
-        3 => with_channels("SSUBSCRIBE", 1, dice),
+pub(crate) fn in_transaction(rng: &mut Rng) -> Words {
+    match rng.below(5) {
+        0 => with_channels("SUBSCRIBE", 1, rng),
+        1 => with_channels("PSUBSCRIBE", 1, rng),
+        2 => with_channels("UNSUBSCRIBE", 1, rng),
+        3 => with_channels("SSUBSCRIBE", 1, rng),
         _ => spell(&["ECHO", "within"]),
     }
 }
 
-fn with_channels(name: &str, count: usize, dice: &mut Dice) -> Words {
+fn with_channels(name: &str, count: usize, rng: &mut Rng) -> Words {
     let pool = if name.starts_with('P') { PATTERNS } else { CHANNELS };
     let mut words = spell(&[name]);
-    words.extend((0..count).map(|_| dice.pick(pool).as_bytes().to_vec()));
+    words.extend((0..count).map(|_| rng.pick(pool).as_bytes().to_vec()));
     words
 }
 
-fn tracking(runs_scripts: bool, dice: &mut Dice) -> Words {
-    let mut words = spell(&["CLIENT", "TRACKING", dice.pick(&["ON", "on", "ON", "ON", "OFF", "maybe"])]);
+fn tracking(runs_scripts: bool, rng: &mut Rng) -> Words {
+    let mut words = spell(&["CLIENT", "TRACKING", rng.pick(&["ON", "on", "ON", "ON", "OFF", "maybe"])]);
     let mut add = |some: &[&str]| words.extend(spell(some));
-    if dice.one_in(5) {
-        add(&["REDIRECT", dice.pick(&["<id 3>", "<id 3>", "<id 4>", "99999999", "abc", "0"])]);
+    if rng.one_in(5) {
+        add(&["REDIRECT", rng.pick(&["<id 3>", "<id 3>", "<id 4>", "99999999", "abc", "0"])]);
     }
-    if runs_scripts || dice.one_in(3) {
+    if runs_scripts || rng.one_in(3) {
         add(&["BCAST"]);
-        (0..dice.below(3)).for_each(|_| add(&["PREFIX", dice.pick(&["k", "h", "l0", "z", "t", "n", ""])]));
-    } else if dice.one_in(20) {
+        (0..rng.below(3)).for_each(|_| add(&["PREFIX", rng.pick(&["k", "h", "l0", "z", "t", "n", ""])]));
+    } else if rng.one_in(20) {
         add(&["PREFIX", "k"]);
     }
     for (option, times) in [("OPTIN", 6), ("OPTOUT", 6), ("NOLOOP", 4), ("junk", 40)] {
-        if dice.one_in(times) && !(runs_scripts && option == "NOLOOP") {
+        if rng.one_in(times) && !(runs_scripts && option == "NOLOOP") {
             add(&[option]);
         }
     }

@@ -1,14 +1,51 @@
-//! The parts of the differential test: what is sent, to whom, and how replies may differ.
+//! Random requests to redlatch and to a real server: the same replies, and the same contents in the end.
+//!
+//! Belongs here  what no transcript thought of. A disagreement, once found, is a transcript from then on: see
+//!               `tests/transcripts/found_by_fuzzing.txt`.
+//! Real server   the programs that `REDLATCH_REDIS_SERVER` and `REDLATCH_VALKEY_SERVER` name. With Valkey only the commands
+//!               are tried that Redis 7.0 does not have.
+//! Bounds        `WORLDS` and `STEPS` for a longer run, `FIRST` for other worlds than always; one world alone:
+//!               `SEED=17 cargo test --test suite against_real_servers::random -- --ignored`.
 
-pub(crate) mod campaign;
 mod client;
-mod dice;
 mod draws;
 mod grammar;
 mod libraries;
 mod listening;
 mod plan;
 mod relaxed;
+mod runner;
 mod scripts;
 mod words;
 mod world;
+
+use runner::{Newer, Runner};
+
+fn run(name: &'static str, newer: Newer) {
+    let report = Runner::new(name, newer).run();
+    assert!(
+        report.is_empty(),
+        "{}",
+        report.join(
+            "
+
+"
+        )
+    );
+}
+
+mod against_real_servers {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs REDLATCH_REDIS_SERVER"]
+    fn random_requests_are_answered_as_by_redis() {
+        run("redis", Newer::LeftOut);
+    }
+
+    #[test]
+    #[ignore = "needs REDLATCH_VALKEY_SERVER"]
+    fn random_requests_that_redis_does_not_know_are_answered_as_by_valkey() {
+        run("valkey", Newer::WithTheirTypes);
+    }
+}

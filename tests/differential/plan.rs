@@ -3,12 +3,12 @@
 use redlatch::commands::row::Flags;
 use redlatch::commands::{Command, table};
 
-use super::campaign::{Newer, is_newer};
-use super::dice::Dice;
 use super::grammar::{self, Words};
 use super::relaxed::{LEFT_OUT, NEITHERS_OPTIONS, NEWER_OPTIONS, OLDER_TOO, Relaxed, WITHIN_MILLIS, relaxed};
+use super::runner::{Newer, is_newer};
 use super::{draws, libraries, listening, scripts};
 use crate::support::reply::Reply;
+use crate::support::rng::Rng;
 
 /// Clients of a world. The last one begins in RESP3, as does the last of those that do not listen.
 pub(crate) const CLIENTS: usize = 5;
@@ -65,138 +65,138 @@ impl Stock {
         // A key that ends within the millisecond is gone on time here, and there when a scan comes by: the probe of
         // Symfony leaves one.
         let leaves_nothing_behind = |text: &String| !text.contains("'PX', 1)");
-        let texts = crate::shapes::shapes().into_iter().map(|(_, text)| text);
+        let texts = crate::support::shapes::shapes().into_iter().map(|(_, text)| text);
         let scripts = texts.filter(leaves_nothing_behind).collect();
         Self { newer, commands, scripts }
     }
 
     /// The steps of a world.
     pub(crate) fn steps(&self, seed: u64, count: usize) -> Vec<Step> {
-        let mut dice = Dice::new(seed);
-        (0..count).map(|_| self.step(&mut dice)).collect()
+        let mut rng = Rng::new(seed);
+        (0..count).map(|_| self.step(&mut rng)).collect()
     }
 
-    fn step(&self, dice: &mut Dice) -> Step {
-        let client = dice.below(CLIENTS);
+    fn step(&self, rng: &mut Rng) -> Step {
+        let client = rng.below(CLIENTS);
         if client >= LISTENER && self.newer == Newer::LeftOut {
-            return Step { client, requests: self.listener(dice) };
+            return Step { client, requests: self.listener(rng) };
         }
-        let requests = match dice.below(20) {
-            0 | 1 => self.transaction(client, dice),
+        let requests = match rng.below(20) {
+            0 | 1 => self.transaction(client, rng),
             // Who is told of its own changes is told before it publishes here, behind the whole pipeline in Redis.
             2 => {
-                let requests = (0..2 + dice.below(6)).map(|_| self.request(client, dice));
+                let requests = (0..2 + rng.below(6)).map(|_| self.request(client, rng));
                 requests.filter(|request| !request.publishes()).collect()
             }
             // A SET that ends at once touches its key in Redis 7.0, and not in Valkey.
-            3 if self.newer == Newer::LeftOut => vec![self.watch(dice)],
-            4 if dice.one_in(4) => vec![plain(&[b"HELLO", dice.pick(&[b"2", b"3", b"3", b"4"])], "HELLO")],
+            3 if self.newer == Newer::LeftOut => vec![self.watch(rng)],
+            4 if rng.one_in(4) => vec![plain(&[b"HELLO", rng.pick(&[b"2", b"3", b"3", b"4"])], "HELLO")],
             // Valkey has texts of its own for MULTI and WATCH after MULTI.
             5 if self.newer == Newer::LeftOut => {
-                vec![plain(&[dice.pick(&[b"MULTI" as &[u8], b"EXEC", b"DISCARD", b"UNWATCH"])], "MULTI")]
+                vec![plain(&[rng.pick(&[b"MULTI" as &[u8], b"EXEC", b"DISCARD", b"UNWATCH"])], "MULTI")]
             }
-            6 if dice.one_in(10) => vec![plain(&[b"FLUSHALL"], "FLUSHALL")],
-            7 if dice.one_in(12) => {
+            6 if rng.one_in(10) => vec![plain(&[b"FLUSHALL"], "FLUSHALL")],
+            7 if rng.one_in(12) => {
                 let has = |name: &str| self.commands.iter().any(|(command, _)| command.row.name == name);
-                let words = grammar::filler(has, dice);
+                let words = grammar::filler(has, rng);
                 words.map(|words| Request::new(words, Relaxed::Exact)).into_iter().collect()
             }
             8 | 9 if self.newer == Newer::LeftOut => {
-                vec![listening_request(listening::by_anybody(client != SCRIPTLESS, dice))]
+                vec![listening_request(listening::by_anybody(client != SCRIPTLESS, rng))]
             }
-            _ => vec![self.request(client, dice)],
+            _ => vec![self.request(client, rng)],
         };
         Step { client, requests }
     }
 
     /// Any request: of the table mostly, inside a script sometimes.
-    fn request(&self, client: usize, dice: &mut Dice) -> Request {
+    fn request(&self, client: usize, rng: &mut Rng) -> Request {
         let first = match (self.newer, client) {
             (Newer::LeftOut, SCRIPTLESS) => 8,
             (Newer::LeftOut, _) => 0,
             (Newer::WithTheirTypes, _) => 8,
         };
-        match first + dice.below(28 - first) {
-            0 => Request::new(scripts::alone(dice), Relaxed::Unordered),
+        match first + rng.below(28 - first) {
+            0 => Request::new(scripts::alone(rng), Relaxed::Unordered),
             1 => {
-                let words = scripts::of_clients(&self.scripts, dice);
+                let words = scripts::of_clients(&self.scripts, rng);
                 let is_timed = words[1].windows(3).any(|part| part.eq_ignore_ascii_case(b"ttl"));
                 let timed = Relaxed::Timed(WITHIN_MILLIS);
                 Request::new(words, if is_timed { timed } else { Relaxed::Exact })
             }
-            2 | 3 => self.inside(scripts::around, dice),
-            4 => self.inside(scripts::by_sha1, dice),
-            5 => self.inside(libraries::around, dice),
-            6 | 7 => Request::new(libraries::request(dice), Relaxed::Unordered),
-            _ => self.command(dice),
+            2 | 3 => self.inside(scripts::around, rng),
+            4 => self.inside(scripts::by_sha1, rng),
+            5 => self.inside(libraries::around, rng),
+            6 | 7 => Request::new(libraries::request(rng), Relaxed::Unordered),
+            _ => self.command(rng),
         }
     }
 
     /// A request that a script carries out, unless that could not be judged.
-    fn inside(&self, around: fn(&Words, &mut Dice) -> Words, dice: &mut Dice) -> Request {
-        let mut inner = self.command(dice);
+    fn inside(&self, around: fn(&Words, &mut Rng) -> Words, rng: &mut Rng) -> Request {
+        let mut inner = self.command(rng);
         // All members at once: which are drawn must not matter for what follows.
         if grammar::take_all(&mut inner.words) {
             inner.relaxed = Relaxed::Unordered;
         }
         match inner.relaxed {
             relaxed @ (Relaxed::Exact | Relaxed::Unordered) => {
-                Request::new(around(&inner.words, dice), relaxed)
+                Request::new(around(&inner.words, rng), relaxed)
             }
             _ => inner,
         }
     }
 
     /// What a client that listens writes at once.
-    fn listener(&self, dice: &mut Dice) -> Vec<Request> {
-        match dice.below(20) {
+    fn listener(&self, rng: &mut Rng) -> Vec<Request> {
+        match rng.below(20) {
             0 => {
                 let mut requests = vec![plain(&[b"MULTI"], "MULTI")];
-                let inner = (0..1 + dice.below(3)).map(|_| listening::in_transaction(dice));
+                let inner = (0..1 + rng.below(3)).map(|_| listening::in_transaction(rng));
                 requests.extend(inner.map(listening_request));
                 requests.push(plain(&[b"EXEC"], "EXEC"));
                 requests
             }
-            1 => vec![plain(&[b"HELLO", dice.pick(&[b"2", b"3", b"3"])], "HELLO")],
-            2..5 => (0..2 + dice.below(4)).map(|_| listening_request(listening::by_listener(dice))).collect(),
+            1 => vec![plain(&[b"HELLO", rng.pick(&[b"2", b"3", b"3"])], "HELLO")],
+            2..5 => (0..2 + rng.below(4)).map(|_| listening_request(listening::by_listener(rng))).collect(),
             5..9 => loop {
                 // What changes nothing tells nothing, in the middle of its reply least of all.
-                let request = self.command(dice);
+                let request = self.command(rng);
                 let name = String::from_utf8_lossy(&request.words[0]).to_uppercase();
                 let flags = table().find(name.as_bytes()).map(|command| command.row.flags);
                 if flags.is_some_and(|flags| flags.has(Flags::READONLY)) {
                     break vec![request];
                 }
             },
-            _ => vec![listening_request(listening::by_listener(dice))],
+            _ => vec![listening_request(listening::by_listener(rng))],
         }
     }
 
-    fn command(&self, dice: &mut Dice) -> Request {
+    fn command(&self, rng: &mut Rng) -> Request {
         // What empties everything is rare.
         let (command, sub) = loop {
-            let (command, sub) = dice.pick(&self.commands);
+            let (command, sub) = rng.pick(&self.commands);
             let empties = ["FLUSHALL", "FLUSHDB", "SELECT", "SWAPDB"].contains(&command.row.name);
-            if !empties || dice.one_in(15) {
+            if !empties || rng.one_in(15) {
                 break (command, sub);
             }
         };
         let without = if self.newer == Newer::LeftOut { NEWER_OPTIONS } else { NEITHERS_OPTIONS };
-        let words = grammar::request(command, sub, without, dice);
+        let words = grammar::request(command, sub, without, rng);
         let relaxed = relaxed(command.row.name, &words);
         Request::new(words, relaxed)
     }
 
-    fn transaction(&self, client: usize, dice: &mut Dice) -> Vec<Request> {
+    fn transaction(&self, client: usize, rng: &mut Rng) -> Vec<Request> {
         let mut requests = vec![plain(&[b"MULTI"], "MULTI")];
-        requests.extend((0..1 + dice.below(5)).map(|_| self.request(client, dice)));
-        let end: &[u8] = if dice.one_in(8) { b"DISCARD" } else { b"EXEC" };
+        requests.extend((0..1 + rng.below(5)).map(|_| self.request(client, rng)));
+        let end: &[u8] = if rng.one_in(8) { b"DISCARD" } else { b"EXEC" };
         requests.push(plain(&[end], "EXEC"));
         requests
     }
 
-    fn watch(&self, dice: &mut Dice) -> Request {
-        plain(&[b"WATCH", dice.pick(&[b"k0", b"n0", b"h0", b"l0", b"t0", b"z0"])], "WATCH")
+    fn watch(&self, rng: &mut Rng) -> Request {
+        plain(&[b"WATCH", rng.pick(&[b"k0", b"n0", b"h0", b"l0", b"t0", b"z0"])], "WATCH")
     }
 }
 

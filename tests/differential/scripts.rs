@@ -2,8 +2,8 @@
 
 use sha1::{Digest, Sha1};
 
-use super::dice::Dice;
 use super::grammar::Words;
+use crate::support::rng::Rng;
 
 /// What comes back of a request, out of a script: converted to Lua and back, over both protocols, in every way in which
 /// an error can go.
@@ -71,11 +71,11 @@ const ALONE: &[&str] = &[
 ];
 
 /// A request that runs a script, and of the request inside, if there is one, the words.
-pub(crate) fn around(inner: &Words, dice: &mut Dice) -> Words {
-    let name: &[u8] = if dice.one_in(8) { b"EVAL_RO" } else { b"EVAL" };
-    let (head, tail) = match dice.below(3) {
+pub(crate) fn around(inner: &Words, rng: &mut Rng) -> Words {
+    let name: &[u8] = if rng.one_in(8) { b"EVAL_RO" } else { b"EVAL" };
+    let (head, tail) = match rng.below(3) {
         0 => (literal(inner), Vec::new()),
-        _ => (dice.pick(AROUND_ONE).as_bytes().to_vec(), inner.clone()),
+        _ => (rng.pick(AROUND_ONE).as_bytes().to_vec(), inner.clone()),
     };
     let mut words = vec![name.to_vec(), head, b"0".to_vec()];
     words.extend(tail);
@@ -83,17 +83,17 @@ pub(crate) fn around(inner: &Words, dice: &mut Dice) -> Words {
 }
 
 /// A script by its SHA1, which the server may know or not; or what makes it known, or forgotten.
-pub(crate) fn by_sha1(inner: &Words, dice: &mut Dice) -> Words {
-    let text = if dice.one_in(3) { dice.pick(ALONE) } else { dice.pick(AROUND_ONE) };
+pub(crate) fn by_sha1(inner: &Words, rng: &mut Rng) -> Words {
+    let text = if rng.one_in(3) { rng.pick(ALONE) } else { rng.pick(AROUND_ONE) };
     let mut sha1 = sha1_hex(text);
-    if dice.one_in(6) {
+    if rng.one_in(6) {
         sha1.make_ascii_uppercase();
     }
-    let head: Vec<&[u8]> = match dice.below(12) {
+    let head: Vec<&[u8]> = match rng.below(12) {
         0..3 => return spell(&[b"SCRIPT", b"LOAD", text.as_bytes()]),
         3 => return spell(&[b"SCRIPT", b"EXISTS", sha1.as_bytes(), b"nobody"]),
-        4 if dice.one_in(4) => return spell(&[b"SCRIPT", b"FLUSH"]),
-        5 if dice.one_in(4) => return spell(&[b"SCRIPT", dice.pick(&[b"KILL" as &[u8], b"LOAD", b"junk"])]),
+        4 if rng.one_in(4) => return spell(&[b"SCRIPT", b"FLUSH"]),
+        5 if rng.one_in(4) => return spell(&[b"SCRIPT", rng.pick(&[b"KILL" as &[u8], b"LOAD", b"junk"])]),
         6 => vec![b"EVALSHA", b"no-such-script", b"0"],
         7 => vec![b"EVALSHA_RO", sha1.as_bytes(), b"0"],
         _ => vec![b"EVALSHA", sha1.as_bytes(), b"0"],
@@ -112,26 +112,26 @@ fn sha1_hex(text: &str) -> String {
 }
 
 /// A script that has nothing around it.
-pub(crate) fn alone(dice: &mut Dice) -> Words {
+pub(crate) fn alone(rng: &mut Rng) -> Words {
     let keys = [b"0" as &[u8], b"1", b"2", b"3", b"-1", b"x"];
-    let count = if dice.one_in(3) { dice.pick(&keys) } else { b"1" };
-    let words: [&[u8]; 5] = [b"EVAL", dice.pick(ALONE).as_bytes(), count, b"k0", b"an argument"];
+    let count = if rng.one_in(3) { rng.pick(&keys) } else { b"1" };
+    let words: [&[u8]; 5] = [b"EVAL", rng.pick(ALONE).as_bytes(), count, b"k0", b"an argument"];
     words.map(<[u8]>::to_vec).to_vec()
 }
 
 /// A script of a lock client, with keys and arguments that may fit.
-pub(crate) fn of_clients(texts: &[String], dice: &mut Dice) -> Words {
-    let text = &texts[dice.below(texts.len())];
-    let keys = 1 + dice.below(3);
+pub(crate) fn of_clients(texts: &[String], rng: &mut Rng) -> Words {
+    let text = &texts[rng.below(texts.len())];
+    let keys = 1 + rng.below(3);
     let mut words = vec![b"EVAL".to_vec(), text.as_bytes().to_vec(), keys.to_string().into_bytes()];
     for _ in 0..keys {
-        words.push(dice.pick(&[b"k0", b"k1", b"n0", b"h0"]).to_vec());
+        words.push(rng.pick(&[b"k0", b"k1", b"n0", b"h0"]).to_vec());
     }
     let numbers: &[&[u8]] =
         if counts_to_an_argument(text) { &[b"2", b"3"] } else { &[b"100000000", b"300000000"] };
     let arguments = [&[b"me" as &[u8], b"you", b"0", b"x", b""], numbers].concat();
-    for _ in 0..dice.below(5) {
-        words.push(dice.pick(&arguments).to_vec());
+    for _ in 0..rng.below(5) {
+        words.push(rng.pick(&arguments).to_vec());
     }
     words
 }

@@ -2,10 +2,10 @@
 
 use redlatch::commands::row::Group;
 
-use super::dice::Dice;
+use crate::support::rng::Rng;
 
 /// A key, mostly one that holds what commands of the group want.
-pub(crate) fn key(group: Group, dice: &mut Dice) -> Vec<u8> {
+pub(crate) fn key(group: Group, rng: &mut Rng) -> Vec<u8> {
     let pool: &[&[u8]] = match group {
         Group::Hash => &[b"h0", b"h1"],
         Group::List => &[b"l0", b"l1"],
@@ -15,64 +15,64 @@ pub(crate) fn key(group: Group, dice: &mut Dice) -> Vec<u8> {
         _ => &[b"k0", b"k1", b"n0"],
     };
     let any: &[&[u8]] = &[b"k0", b"n0", b"h0", b"l0", b"t0", b"z0", b"x0", b"nobody", b"", b"\x00\xff\r\n"];
-    let is_usual = dice.below(12) > 0;
-    dice.pick(if is_usual { pool } else { any }).to_vec()
+    let is_usual = rng.below(12) > 0;
+    rng.pick(if is_usual { pool } else { any }).to_vec()
 }
 
 /// A member, field, element or value.
-pub(crate) fn text(dice: &mut Dice) -> Vec<u8> {
-    match dice.below(40) {
+pub(crate) fn text(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(40) {
         0 => vec![b'x'; 64],
         1 => vec![b'y'; 65],
         2 => b"\x00\x01\xfe\r\n\"\\".to_vec(),
-        3 => INTEGERS[dice.below(INTEGERS.len())].to_vec(),
-        4 => DOUBLES[dice.below(DOUBLES.len())].to_vec(),
+        3 => INTEGERS[rng.below(INTEGERS.len())].to_vec(),
+        4 => DOUBLES[rng.below(DOUBLES.len())].to_vec(),
         5 => vec![b'z'; 3_000],
-        6..14 => (dice.below(12) as i64 - 3).to_string().into_bytes(),
-        _ => dice.pick(TEXTS).to_vec(),
+        6..14 => (rng.below(12) as i64 - 3).to_string().into_bytes(),
+        _ => rng.pick(TEXTS).to_vec(),
     }
 }
 
 /// An integer, mostly a small one.
-pub(crate) fn integer(dice: &mut Dice) -> Vec<u8> {
-    match dice.below(10) {
-        0 => dice.pick(INTEGERS).to_vec(),
-        1 => dice.below(200).to_string().into_bytes(),
-        _ => (dice.below(9) as i64 - 3).to_string().into_bytes(),
+pub(crate) fn integer(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(10) {
+        0 => rng.pick(INTEGERS).to_vec(),
+        1 => rng.below(200).to_string().into_bytes(),
+        _ => (rng.below(9) as i64 - 3).to_string().into_bytes(),
     }
 }
 
 /// A number, mostly a plain one.
-pub(crate) fn double(dice: &mut Dice) -> Vec<u8> {
-    match dice.below(6) {
-        0 => dice.pick(DOUBLES).to_vec(),
-        1 => format!("{}.{}", dice.below(20) as i64 - 10, dice.below(1_000)).into_bytes(),
-        _ => (dice.below(7) as i64 - 2).to_string().into_bytes(),
+pub(crate) fn double(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(6) {
+        0 => rng.pick(DOUBLES).to_vec(),
+        1 => format!("{}.{}", rng.below(20) as i64 - 10, rng.below(1_000)).into_bytes(),
+        _ => (rng.below(7) as i64 - 2).to_string().into_bytes(),
     }
 }
 
 /// The bound of a range of scores, members or ranks; what it is of, the caller does not know.
-pub(crate) fn bound(dice: &mut Dice) -> Vec<u8> {
-    match dice.below(4) {
-        0 => integer(dice),
-        _ => dice.pick(BOUNDS).to_vec(),
+pub(crate) fn bound(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(4) {
+        0 => integer(rng),
+        _ => rng.pick(BOUNDS).to_vec(),
     }
 }
 
 /// Seconds or milliseconds to live: so many that nothing ends during a run, or what is refused or ends at once. No two
 /// are alike, so that which is greater does not hang on how long a run took.
-pub(crate) fn lease(dice: &mut Dice) -> Vec<u8> {
-    match dice.below(8) {
-        0 => dice.pick(&[b"0" as &[u8], b"-1", b"-9223372036854775808", b"9223372036854775807"]).to_vec(),
-        1 => dice.pick(&[b"" as &[u8], b"abc", b"1.5", b"9223372036854775808", b"-0", b" 7"]).to_vec(),
-        _ => (100_000_000 + 1_000 * dice.below(1_000_000)).to_string().into_bytes(),
+pub(crate) fn lease(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(8) {
+        0 => rng.pick(&[b"0" as &[u8], b"-1", b"-9223372036854775808", b"9223372036854775807"]).to_vec(),
+        1 => rng.pick(&[b"" as &[u8], b"abc", b"1.5", b"9223372036854775808", b"-0", b" 7"]).to_vec(),
+        _ => (100_000_000 + 1_000 * rng.below(1_000_000)).to_string().into_bytes(),
     }
 }
 
 /// How long a call may wait: for ever, if it is not refused.
-pub(crate) fn patience(dice: &mut Dice) -> Vec<u8> {
-    match dice.below(8) {
-        0 => dice.pick(REFUSED_WAITS).to_vec(),
+pub(crate) fn patience(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(8) {
+        0 => rng.pick(REFUSED_WAITS).to_vec(),
         _ => b"0".to_vec(),
     }
 }
@@ -80,11 +80,11 @@ pub(crate) fn patience(dice: &mut Dice) -> Vec<u8> {
 pub(crate) const REFUSED_WAITS: &[&[u8]] = &[b"-1", b"", b"abc", b"nan", b"-inf", b"-0.5", b"1e308", b" 1"];
 
 /// The id of an entry of a stream, or the bound of a range of them; not one that the clock makes.
-pub(crate) fn stream_id(dice: &mut Dice) -> Vec<u8> {
-    match dice.below(3) {
-        0 => dice.pick(IDS).to_vec(),
-        1 => format!("{}-*", dice.below(9)).into_bytes(),
-        _ => format!("{}-{}", dice.below(9), dice.below(4)).into_bytes(),
+pub(crate) fn stream_id(rng: &mut Rng) -> Vec<u8> {
+    match rng.below(3) {
+        0 => rng.pick(IDS).to_vec(),
+        1 => format!("{}-*", rng.below(9)).into_bytes(),
+        _ => format!("{}-{}", rng.below(9), rng.below(4)).into_bytes(),
     }
 }
 
@@ -110,11 +110,11 @@ const IDS: &[&[u8]] = &[
 ];
 
 /// A Unix time in seconds or milliseconds: long ago, or long after the run.
-pub(crate) fn unix_time(is_millis: bool, dice: &mut Dice) -> Vec<u8> {
-    if dice.one_in(5) {
-        return lease(dice);
+pub(crate) fn unix_time(is_millis: bool, rng: &mut Rng) -> Vec<u8> {
+    if rng.one_in(5) {
+        return lease(rng);
     }
-    let seconds = 4_102_444_800 + 1_000 * dice.below(1_000_000);
+    let seconds = 4_102_444_800 + 1_000 * rng.below(1_000_000);
     (if is_millis { seconds * 1_000 } else { seconds }).to_string().into_bytes()
 }
 

@@ -11,10 +11,10 @@ use redlatch::limits::WORK_MAX;
 use redlatch::scripts::plain::Program;
 use redlatch::scripts::{Inputs, SCRIPT_BYTES_MAX, Sizes};
 
-use crate::draw::Draw;
-use crate::mutate;
-use crate::shapes::shapes;
-use crate::world::{World, detour};
+use crate::scripts::draw::Draw;
+use crate::scripts::mutate;
+use crate::scripts::world::{World, detour};
+use crate::support::shapes::shapes;
 
 /// Two engines, one of which interprets what the other runs natively.
 pub(crate) struct Worlds {

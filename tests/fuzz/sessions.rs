@@ -21,11 +21,12 @@ use proptest::prelude::*;
 use redlatch::journal::Journal;
 use redlatch::resp::words;
 
-use crate::bare::request;
-use crate::effects::{COMMANDS, FLOOR_BYTES, WAITS, fill};
-use crate::parts::{Dice, Fault, Log, Replica, layout, standing};
+use crate::simulation::effects::{COMMANDS, FLOOR_BYTES, WAITS, fill};
+use crate::simulation::parts::{Fault, Log, Replica, layout, standing};
+use crate::support::bare::request;
 use crate::support::engine::EngineTarget;
 use crate::support::reply::Reply;
+use crate::support::rng::Rng;
 use crate::support::target::{Patience, Target};
 
 /// What else connections say, in the words of [`COMMANDS`].
@@ -90,9 +91,9 @@ pub(crate) fn inputs() -> BoxedStrategy<Vec<u8>> {
             _ => OTHERS,
         };
         let lines: Vec<&str> = lines[line.index(lines.len())].split(" | ").collect();
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         let text = |line: &&str| {
-            let words = fill(line, &mut dice, WALL_MS);
+            let words = fill(line, &mut rng, WALL_MS);
             let words: Vec<String> = words.iter().map(|word| quoted(word.as_bytes())).collect();
             format!("{connection} {}\n", words.join(" "))
         };

@@ -1,41 +1,25 @@
-//! Broken and endless frames, and the fates of Redis for them.
+//! Broken and endless frames, and what becomes of their connections in Redis.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::net::Shutdown;
 
-use super::fates::all_fates;
+use super::outcomes::all_outcomes;
 use super::scene::Scene;
 
 #[test]
-fn broken_requests_meet_the_fate_they_meet_in_redis() {
+fn broken_requests_end_as_they_end_in_redis() {
     let mut scene = Scene::set();
-    all_fates(scene.server.addr());
+    all_outcomes(scene.server.addr());
     scene.goes_on();
 }
 
+#[cfg(feature = "cli")]
 #[test]
-fn redis_itself_deals_out_these_fates() {
-    let Some(program) = std::env::var_os("REDLATCH_REDIS_SERVER").filter(|path| !path.is_empty()) else {
-        return;
-    };
-    // Redis cannot choose a free port by itself; whoever takes this one in between fails the test.
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut redis = std::process::Command::new(program)
-        .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
-        .args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--logfile", ""])
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .expect("the real server starts");
-    let mut log = BufReader::new(redis.stdout.take().expect("its output is piped"));
-    let mut line = String::new();
-    while !line.contains("eady to accept connections") {
-        line.clear();
-        assert!(log.read_line(&mut line).expect("a log is text") > 0, "the real server ended");
-    }
-    let outcome = std::panic::catch_unwind(|| all_fates(address));
-    redis.kill().expect("it still runs");
-    redis.wait().expect("it has ended");
-    outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+#[ignore = "needs REDLATCH_REDIS_SERVER"]
+fn against_real_servers_the_outcomes_are_the_same() {
+    use crate::support::{real::program, server::Server};
+    let redis = Server::start_program(&program("redis"), &std::env::temp_dir(), &[]).unwrap();
+    all_outcomes((std::net::Ipv4Addr::LOCALHOST, redis.port()).into());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Rule    keys of tables are short, because of the strings from 32 bytes on Redis' Lua hashes more, and so orders tables
 //!         differently; and no table is a key, whose place is its address.
 
-use super::dice::Dice;
+use crate::support::rng::Rng;
 
 /// One script, and its ARGV.
 pub(crate) struct Case {
@@ -78,39 +78,39 @@ const STRINGS: &[&str] = &[
     "'12'",
 ];
 
-fn number(dice: &mut Dice) -> String {
-    match dice.below(20) {
-        0 => dice.pick(OTHERS).to_owned(),
-        1..=11 => format!("({})", dice.pick(NUMBERS)),
-        12..=15 => (dice.below(600) as i64 - 300).to_string(),
+fn number(rng: &mut Rng) -> String {
+    match rng.below(20) {
+        0 => rng.pick(OTHERS).to_owned(),
+        1..=11 => format!("({})", rng.pick(NUMBERS)),
+        12..=15 => (rng.below(600) as i64 - 300).to_string(),
         _ => {
-            let power = dice.below(60) as i32 - 30;
-            format!("{:e}", (dice.below(1 << 30) as f64 - f64::from(1 << 29)) * 10_f64.powi(power))
+            let power = rng.below(60) as i32 - 30;
+            format!("{:e}", (rng.below(1 << 30) as f64 - f64::from(1 << 29)) * 10_f64.powi(power))
         }
     }
 }
 
-fn list(dice: &mut Dice, count: usize, one: fn(&mut Dice) -> String) -> String {
-    (0..count).map(|_| one(dice)).collect::<Vec<_>>().join(", ")
+fn list(rng: &mut Rng, count: usize, one: fn(&mut Rng) -> String) -> String {
+    (0..count).map(|_| one(rng)).collect::<Vec<_>>().join(", ")
 }
 
-pub(crate) fn bit(dice: &mut Dice) -> Case {
+pub(crate) fn bit(rng: &mut Rng) -> Case {
     const NAMES: &[&str] = &[
         "tobit", "tohex", "bnot", "band", "bor", "bxor", "lshift", "rshift", "arshift", "rol", "ror", "bswap",
     ];
-    let count = dice.pick(&[0, 1, 1, 2, 2, 2, 2, 3]);
-    let code = format!("return bit.{}({})", dice.pick(NAMES), list(dice, count, number));
+    let count = rng.pick(&[0, 1, 1, 2, 2, 2, 2, 3]);
+    let code = format!("return bit.{}({})", rng.pick(NAMES), list(rng, count, number));
     Case { code, args: Vec::new() }
 }
 
-fn bytes(dice: &mut Dice, len: usize) -> Vec<u8> {
-    let len = dice.below(len + 1);
+fn bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
+    let len = rng.below(len + 1);
     (0..len)
-        .map(|_| if dice.one_in(2) { dice.pick(&[0, 1, 65, 127, 128, 255]) } else { dice.below(256) as u8 })
+        .map(|_| if rng.one_in(2) { rng.pick(&[0, 1, 65, 127, 128, 255]) } else { rng.below(256) as u8 })
         .collect()
 }
 
-fn format_of(dice: &mut Dice) -> Vec<u8> {
+fn format_of(rng: &mut Rng) -> Vec<u8> {
     const LETTERS: &[&str] = &[
         "b", "B", "h", "H", "l", "L", "T", "i", "I", "x", "f", "d", "s", "c0", ">", "<", "!", " ", "i#",
         "I#", "c#", "!#",
@@ -118,25 +118,25 @@ fn format_of(dice: &mut Dice) -> Vec<u8> {
     const COUNTS: &[&str] =
         &["0", "1", "2", "3", "4", "5", "7", "8", "9", "16", "31", "32", "33", "2147483647", "2147483648"];
     let mut format = String::new();
-    for _ in 0..1 + dice.below(6) {
-        let count = if dice.one_in(30) { dice.pick(COUNTS) } else { dice.pick(&COUNTS[..10]) };
-        format.push_str(&dice.pick(LETTERS).replace('#', count));
+    for _ in 0..1 + rng.below(6) {
+        let count = if rng.one_in(30) { rng.pick(COUNTS) } else { rng.pick(&COUNTS[..10]) };
+        format.push_str(&rng.pick(LETTERS).replace('#', count));
     }
     let mut format = format.into_bytes();
-    if dice.one_in(40) {
-        format.push(dice.pick(b"qz9-\xff\0"));
+    if rng.one_in(40) {
+        format.push(rng.pick(b"qz9-\xff\0"));
     }
     format
 }
 
-pub(crate) fn structs(dice: &mut Dice) -> Case {
-    let format = format_of(dice);
-    match dice.below(5) {
+pub(crate) fn structs(rng: &mut Rng) -> Case {
+    let format = format_of(rng);
+    match rng.below(5) {
         0 => Case { code: "return struct.size(ARGV[1])".to_owned(), args: vec![format] },
         1 | 2 => {
-            let place = if dice.one_in(4) { format!(", {}", number(dice)) } else { String::new() };
+            let place = if rng.one_in(4) { format!(", {}", number(rng)) } else { String::new() };
             let code = format!("return struct.unpack(ARGV[1], ARGV[2]{place})");
-            let data = bytes(dice, 80);
+            let data = bytes(rng, 80);
             Case { code, args: vec![format, data] }
         }
         _ => {
@@ -144,9 +144,9 @@ pub(crate) fn structs(dice: &mut Dice) -> Case {
             for letter in &format {
                 match letter {
                     b'b' | b'B' | b'h' | b'H' | b'l' | b'L' | b'T' | b'i' | b'I' | b'f' | b'd' => {
-                        code.push_str(&format!(", {}", number(dice)));
+                        code.push_str(&format!(", {}", number(rng)));
                     }
-                    b'c' | b's' if !dice.one_in(30) => code.push_str(&format!(", {}", dice.pick(STRINGS))),
+                    b'c' | b's' if !rng.one_in(30) => code.push_str(&format!(", {}", rng.pick(STRINGS))),
                     _ => {}
                 }
             }
@@ -155,30 +155,30 @@ pub(crate) fn structs(dice: &mut Dice) -> Case {
     }
 }
 
-fn value(dice: &mut Dice) -> String {
-    value_in(dice, 0)
+fn value(rng: &mut Rng) -> String {
+    value_in(rng, 0)
 }
 
-fn value_in(dice: &mut Dice, depth: usize) -> String {
-    match dice.below(if depth > 4 { 10 } else { 20 }) {
-        0..=2 => dice.pick(STRINGS).to_owned(),
-        3..=7 => number(dice),
-        8 => dice.pick(&["true", "false", "nil", "cjson.null"]).to_owned(),
-        9 => if dice.one_in(8) { "tostring" } else { "{}" }.to_owned(),
+fn value_in(rng: &mut Rng, depth: usize) -> String {
+    match rng.below(if depth > 4 { 10 } else { 20 }) {
+        0..=2 => rng.pick(STRINGS).to_owned(),
+        3..=7 => number(rng),
+        8 => rng.pick(&["true", "false", "nil", "cjson.null"]).to_owned(),
+        9 => if rng.one_in(8) { "tostring" } else { "{}" }.to_owned(),
         10..=14 => {
-            let count = if depth < 2 { dice.pick(&[0, 1, 2, 3, 15, 16, 17]) } else { dice.below(3) };
-            let items: Vec<_> = (0..count).map(|_| value_in(dice, depth + 1)).collect();
+            let count = if depth < 2 { rng.pick(&[0, 1, 2, 3, 15, 16, 17]) } else { rng.below(3) };
+            let items: Vec<_> = (0..count).map(|_| value_in(rng, depth + 1)).collect();
             format!("{{{}}}", items.join(", "))
         }
         _ => {
             let mut items = Vec::new();
-            for _ in 0..dice.below(5) {
-                let key = match dice.below(12) {
-                    0 => dice.pick(&["1", "2", "3", "5", "12", "20", "-1", "0", "1.5", "2^40"]),
-                    1 if dice.one_in(4) => "true",
-                    _ => dice.pick(KEYS),
+            for _ in 0..rng.below(5) {
+                let key = match rng.below(12) {
+                    0 => rng.pick(&["1", "2", "3", "5", "12", "20", "-1", "0", "1.5", "2^40"]),
+                    1 if rng.one_in(4) => "true",
+                    _ => rng.pick(KEYS),
                 };
-                items.push(format!("[{key}] = {}", value_in(dice, depth + 1)));
+                items.push(format!("[{key}] = {}", value_in(rng, depth + 1)));
             }
             format!("{{{}}}", items.join(", "))
         }
@@ -186,9 +186,9 @@ fn value_in(dice: &mut Dice, depth: usize) -> String {
 }
 
 /// Settings of cjson, all of them, since they stay.
-fn settings(dice: &mut Dice) -> String {
+fn settings(rng: &mut Rng) -> String {
     let mut rarely = |usual: &'static str, others: &[&'static str]| {
-        if dice.one_in(3) { dice.pick(others) } else { usual }
+        if rng.one_in(3) { rng.pick(others) } else { usual }
     };
     format!(
         "cjson.encode_max_depth({}) cjson.decode_max_depth({}) cjson.encode_sparse_array({}) \
@@ -202,11 +202,11 @@ fn settings(dice: &mut Dice) -> String {
     )
 }
 
-pub(crate) fn json_out(dice: &mut Dice) -> Case {
-    Case { code: format!("{}return cjson.encode({})", settings(dice), value(dice)), args: Vec::new() }
+pub(crate) fn json_out(rng: &mut Rng) -> Case {
+    Case { code: format!("{}return cjson.encode({})", settings(rng), value(rng)), args: Vec::new() }
 }
 
-fn json(dice: &mut Dice, depth: usize, into: &mut Vec<u8>) {
+fn json(rng: &mut Rng, depth: usize, into: &mut Vec<u8>) {
     const SCALARS: &[&str] = &[
         "0",
         "1",
@@ -247,29 +247,29 @@ fn json(dice: &mut Dice, depth: usize, into: &mut Vec<u8>) {
         "\"\\u12\"",
         "\"\u{e9}\u{1f600}\"",
     ];
-    let space = dice.pick(&["", "", " ", "\n\t", "\r"]);
+    let space = rng.pick(&["", "", " ", "\n\t", "\r"]);
     into.extend_from_slice(space.as_bytes());
-    let kind = if depth > 5 { 0 } else { dice.below(10) };
+    let kind = if depth > 5 { 0 } else { rng.below(10) };
     match kind {
-        0..=4 => into.extend_from_slice(dice.pick(SCALARS).as_bytes()),
+        0..=4 => into.extend_from_slice(rng.pick(SCALARS).as_bytes()),
         5..=7 => {
             into.push(b'[');
-            for place in 0..dice.below(5) {
+            for place in 0..rng.below(5) {
                 if place > 0 {
                     into.push(b',');
                 }
-                json(dice, depth + 1, into);
+                json(rng, depth + 1, into);
             }
             into.push(b']');
         }
         _ => {
             into.push(b'{');
-            for place in 0..dice.below(5) {
+            for place in 0..rng.below(5) {
                 if place > 0 {
                     into.push(b',');
                 }
-                into.extend_from_slice(dice.pick(&["\"a\":", "\"b\" :", "\"\":", " \"dd\":"]).as_bytes());
-                json(dice, depth + 1, into);
+                into.extend_from_slice(rng.pick(&["\"a\":", "\"b\" :", "\"\":", " \"dd\":"]).as_bytes());
+                json(rng, depth + 1, into);
             }
             into.push(b'}');
         }
@@ -278,37 +278,37 @@ fn json(dice: &mut Dice, depth: usize, into: &mut Vec<u8>) {
 }
 
 /// Now and then what a valid text becomes when a part is lost, or something gets in.
-fn damaged(dice: &mut Dice, mut text: Vec<u8>) -> Vec<u8> {
-    if text.is_empty() || !dice.one_in(3) {
+fn damaged(rng: &mut Rng, mut text: Vec<u8>) -> Vec<u8> {
+    if text.is_empty() || !rng.one_in(3) {
         return text;
     }
-    let at = dice.below(text.len());
-    match dice.below(3) {
+    let at = rng.below(text.len());
+    match rng.below(3) {
         0 => text.truncate(at),
         1 => drop(text.remove(at)),
-        _ => text.insert(at, dice.pick(b"{}[],:\"\\-+ 019tfnNI\0\xff")),
+        _ => text.insert(at, rng.pick(b"{}[],:\"\\-+ 019tfnNI\0\xff")),
     }
     text
 }
 
-pub(crate) fn json_in(dice: &mut Dice) -> Case {
+pub(crate) fn json_in(rng: &mut Rng) -> Case {
     let mut text = Vec::new();
-    json(dice, 0, &mut text);
-    let text = damaged(dice, text);
-    Case { code: format!("{}return cjson.decode(ARGV[1])", settings(dice)), args: vec![text] }
+    json(rng, 0, &mut text);
+    let text = damaged(rng, text);
+    Case { code: format!("{}return cjson.decode(ARGV[1])", settings(rng)), args: vec![text] }
 }
 
-pub(crate) fn pack_out(dice: &mut Dice) -> Case {
-    let count = dice.pick(&[0, 1, 1, 1, 1, 2, 3]);
-    let values = list(dice, count, value);
-    let code = match dice.below(3) {
+pub(crate) fn pack_out(rng: &mut Rng) -> Case {
+    let count = rng.pick(&[0, 1, 1, 1, 1, 2, 3]);
+    let values = list(rng, count, value);
+    let code = match rng.below(3) {
         0 => format!("return cmsgpack.unpack(cmsgpack.pack({values}))"),
         _ => format!("return cmsgpack.pack({values})"),
     };
     Case { code, args: Vec::new() }
 }
 
-fn packed(dice: &mut Dice, depth: usize, into: &mut Vec<u8>) {
+fn packed(rng: &mut Rng, depth: usize, into: &mut Vec<u8>) {
     const NUMBERS: &[(u8, usize)] = &[
         (0xca, 4),
         (0xcb, 8),
@@ -321,57 +321,57 @@ fn packed(dice: &mut Dice, depth: usize, into: &mut Vec<u8>) {
         (0xd2, 4),
         (0xd3, 8),
     ];
-    let len = dice.below(4);
+    let len = rng.below(4);
     let headed = |into: &mut Vec<u8>, form: usize, short: u8, long: [u8; 3]| match form {
         0 => into.push(short | len as u8),
         1 if long[0] != 0 => into.extend_from_slice(&[long[0], len as u8]),
         1 | 2 => into.extend_from_slice(&[long[1], 0, len as u8]),
         _ => into.extend_from_slice(&[long[2], 0, 0, 0, len as u8]),
     };
-    let form = dice.below(4);
-    match dice.below(if depth > 4 { 8 } else { 12 }) {
-        0 => into.push(dice.below(128) as u8),
-        1 => into.push(0xe0 | dice.below(32) as u8),
-        2 => into.push(dice.pick(&[0xc0, 0xc2, 0xc3])),
-        3 => into.push(if dice.one_in(8) { dice.below(256) as u8 } else { 1 }),
+    let form = rng.below(4);
+    match rng.below(if depth > 4 { 8 } else { 12 }) {
+        0 => into.push(rng.below(128) as u8),
+        1 => into.push(0xe0 | rng.below(32) as u8),
+        2 => into.push(rng.pick(&[0xc0, 0xc2, 0xc3])),
+        3 => into.push(if rng.one_in(8) { rng.below(256) as u8 } else { 1 }),
         4 | 5 => {
-            let (head, len) = dice.pick(NUMBERS);
+            let (head, len) = rng.pick(NUMBERS);
             into.push(head);
-            into.extend((0..len).map(|_| dice.pick(&[0, 1, 63, 64, 127, 128, 191, 255])));
+            into.extend((0..len).map(|_| rng.pick(&[0, 1, 63, 64, 127, 128, 191, 255])));
         }
         6 | 7 => {
             headed(into, form, 0xa0, [0xd9, 0xda, 0xdb]);
-            into.extend((0..len).map(|_| dice.below(256) as u8));
+            into.extend((0..len).map(|_| rng.below(256) as u8));
         }
         8 | 9 => {
             headed(into, form, 0x90, [0, 0xdc, 0xdd]);
-            (0..len).for_each(|_| packed(dice, depth + 1, into));
+            (0..len).for_each(|_| packed(rng, depth + 1, into));
         }
         _ => {
             headed(into, form, 0x80, [0, 0xde, 0xdf]);
             for _ in 0..len {
-                if dice.one_in(4) {
-                    packed(dice, depth + 1, into);
+                if rng.one_in(4) {
+                    packed(rng, depth + 1, into);
                 } else {
-                    into.extend_from_slice(&[0xa1, b'a' + dice.below(4) as u8]);
+                    into.extend_from_slice(&[0xa1, b'a' + rng.below(4) as u8]);
                 }
-                packed(dice, depth + 1, into);
+                packed(rng, depth + 1, into);
             }
         }
     }
 }
 
-pub(crate) fn pack_in(dice: &mut Dice) -> Case {
+pub(crate) fn pack_in(rng: &mut Rng) -> Case {
     let mut data = Vec::new();
-    (0..dice.below(4)).for_each(|_| packed(dice, 0, &mut data));
-    let data = damaged(dice, data);
+    (0..rng.below(4)).for_each(|_| packed(rng, 0, &mut data));
+    let data = damaged(rng, data);
     const OFFSETS: &[&str] =
         &["", ", 0", ", 1", ", 2", ", 5", ", -1", ", nil", ", '1'", ", {}", ", 1.7", ", 2^32"];
-    let code = match dice.below(4) {
+    let code = match rng.below(4) {
         0 | 1 => "return cmsgpack.unpack(ARGV[1])".to_owned(),
-        2 => format!("return cmsgpack.unpack_one(ARGV[1]{})", dice.pick(OFFSETS)),
+        2 => format!("return cmsgpack.unpack_one(ARGV[1]{})", rng.pick(OFFSETS)),
         _ => {
-            format!("return cmsgpack.unpack_limit(ARGV[1]{}{})", dice.pick(OFFSETS), dice.pick(&OFFSETS[..6]))
+            format!("return cmsgpack.unpack_limit(ARGV[1]{}{})", rng.pick(OFFSETS), rng.pick(&OFFSETS[..6]))
         }
     };
     Case { code, args: vec![data] }
@@ -439,19 +439,19 @@ const REPLACEMENTS: &[&str] = &[
 ];
 
 /// A search, or what is made of what it finds.
-pub(crate) fn searches(dice: &mut Dice) -> Case {
-    let (text, pattern) = (dice.pick(TEXTS), dice.pick(PATTERNS));
-    let start = if dice.one_in(3) { format!(", {}", number(dice)) } else { String::new() };
-    let code = match dice.below(8) {
+pub(crate) fn searches(rng: &mut Rng) -> Case {
+    let (text, pattern) = (rng.pick(TEXTS), rng.pick(PATTERNS));
+    let start = if rng.one_in(3) { format!(", {}", number(rng)) } else { String::new() };
+    let code = match rng.below(8) {
         0 => format!("return string.find({text}, {pattern}{start})"),
         1 => format!("return string.match({text}, {pattern}{start})"),
         2 => format!(
             "local t = {{}} for a, b in string.gmatch({text}, {pattern}) do t[#t + 1] = {{a, b}} end return t"
         ),
-        3 => format!("return string.rep({text}, {})", dice.below(40)),
-        _ => format!("return string.gsub({text}, {pattern}, {}{start})", dice.pick(REPLACEMENTS)),
+        3 => format!("return string.rep({text}, {})", rng.below(40)),
+        _ => format!("return string.gsub({text}, {pattern}, {}{start})", rng.pick(REPLACEMENTS)),
     };
-    Case { code, args: vec![bytes(dice, 12), b"l".to_vec()] }
+    Case { code, args: vec![bytes(rng, 12), b"l".to_vec()] }
 }
 
 const RAISED: &[&str] = &[
@@ -486,10 +486,10 @@ const TABLES: &[&str] = &[
 ];
 
 /// What is caught, and what looks into tables.
-pub(crate) fn basics(dice: &mut Dice) -> Case {
-    let (raised, table) = (dice.pick(RAISED), dice.pick(TABLES));
-    let key = dice.pick(&["1", "2", "'a'", "nil", "0/0", "'none'"]);
-    let code = match dice.below(12) {
+pub(crate) fn basics(rng: &mut Rng) -> Case {
+    let (raised, table) = (rng.pick(RAISED), rng.pick(TABLES));
+    let key = rng.pick(&["1", "2", "'a'", "nil", "0/0", "'none'"]);
+    let code = match rng.below(12) {
         0 | 1 => format!("return pcall(function() {raised} end)"),
         2 => format!(
             "return xpcall(function() {raised} end, function(found) return {{{{found}}}}, type(found) end)"
@@ -497,7 +497,7 @@ pub(crate) fn basics(dice: &mut Dice) -> Case {
         3 => format!("return xpcall(function() {raised} end, function(found) {raised} end)"),
         4 => format!(
             "return xpcall(function() {raised} end, {})",
-            dice.pick(&["function(found) return found end", "nil", "5", "type"])
+            rng.pick(&["function(found) return found end", "nil", "5", "type"])
         ),
         5 => format!("return pcall(pcall, function() {raised} end)"),
         6 => format!("local t = {table} return rawget(t, {key})"),
@@ -507,9 +507,9 @@ pub(crate) fn basics(dice: &mut Dice) -> Case {
         10 => format!("return getmetatable({table})"),
         _ => {
             let draws =
-                dice.pick(&["", "9", "3, 5", "5, 3", "-4, 4", "0", "'7'", "1, 2, 3", "2^31", "-2^31, 2^40"]);
+                rng.pick(&["", "9", "3, 5", "5, 3", "-4, 4", "0", "'7'", "1, 2, 3", "2^31", "-2^31, 2^40"]);
             let seed =
-                dice.pick(&["0", "7", "-1", "3.7", "'9'", "2^31", "2^63", "2^64", "-2^70", "0/0", "1e300"]);
+                rng.pick(&["0", "7", "-1", "3.7", "'9'", "2^31", "2^63", "2^64", "-2^70", "0/0", "1e300"]);
             format!("math.randomseed({seed}) return math.random({draws}), math.random()")
         }
     };

@@ -3,7 +3,7 @@
 //! Rule    nothing that is an address is spelt, and no table of a library is taken for data: Redis' has functions in it.
 
 use super::cases::Case;
-use super::dice::Dice;
+use crate::support::rng::Rng;
 
 /// Functions that say the same whoever calls them, and whenever.
 const FUNCTIONS: &[(&str, &str)] = &[
@@ -76,12 +76,12 @@ const ARGUMENTS: &[&str] = &[
 ];
 
 /// Any function with anything, called in ways that make a difference to what an error says.
-pub(crate) fn misuse(dice: &mut Dice) -> Case {
-    let (library, names) = dice.pick(FUNCTIONS);
+pub(crate) fn misuse(rng: &mut Rng) -> Case {
+    let (library, names) = rng.pick(FUNCTIONS);
     let names: Vec<&str> = names.split_whitespace().collect();
-    let (name, arguments) = (dice.pick(&names), dice.pick(ARGUMENTS));
+    let (name, arguments) = (rng.pick(&names), rng.pick(ARGUMENTS));
     let called = format!("{library}{name}({arguments})");
-    let code = match dice.below(5) {
+    let code = match rng.below(5) {
         0 => format!("return {called}"),
         1 => format!("local a, b, c = {called} return a, b, c"),
         2 => format!("local alias = {library}{name} return (alias({arguments}))"),

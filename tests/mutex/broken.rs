@@ -11,9 +11,9 @@ use std::thread;
 
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 
-use crate::client::{ACQUIRE, EXTEND, RELEASE};
-use crate::judge::Law;
-use crate::wire::Link;
+use super::checker::Law;
+use super::client::{ACQUIRE, EXTEND, RELEASE};
+use crate::support::wire::Link;
 
 /// What is wrong with the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

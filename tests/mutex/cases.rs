@@ -4,8 +4,8 @@
 
 use std::ops::Range;
 
-use crate::history::{Answer, Ask, Call};
-use crate::judge::{Law, judge};
+use super::checker::{Law, judge};
+use super::history::{Answer, Ask, Call};
 
 fn call(token: &str, ask: Ask, at: Range<u64>, answer: Answer) -> Call {
     Call { answer: Some((at.end * MS, answer)), ..cut(token, ask, at.start) }

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use nix::time::ClockId;
 use redis_protocol::resp2::types::OwnedFrame;
 
-use crate::dice::Dice;
-use crate::history::{Answer, Ask, got, sent};
-use crate::wire::Link;
+use super::history::{Answer, Ask, got, sent};
+use crate::support::rng::Rng;
+use crate::support::wire::Link;
 
 /// What the process is told to do.
 pub(crate) struct Orders {
@@ -81,7 +81,7 @@ struct Held {
 struct Client<'b> {
     server: SocketAddr,
     link: Option<Link>,
-    dice: Dice,
+    rng: Rng,
     book: &'b Mutex<File>,
     /// Unlike that of any other client of the run.
     name: String,
@@ -94,7 +94,7 @@ impl<'b> Client<'b> {
         Self {
             server: orders.server,
             link: None,
-            dice: Dice::new(orders.seed * CLIENTS as u64 + number as u64),
+            rng: Rng::new(orders.seed * CLIENTS as u64 + number as u64),
             book,
             name: format!("{}-{number}", std::process::id()),
             calls: 0,
@@ -104,15 +104,15 @@ impl<'b> Client<'b> {
 
     /// Looks who holds a lock, again and again.
     fn watch(&mut self) -> io::Result<()> {
-        let lock = self.dice.pick(LOCKS);
-        sleep(Duration::from_micros(self.dice.below(1_000) as u64));
+        let lock = self.rng.pick(LOCKS);
+        sleep(Duration::from_micros(self.rng.below(1_000) as u64));
         self.call(lock, Ask::Look, "-").map(drop)
     }
 
     fn act(&mut self) -> io::Result<()> {
-        sleep(Duration::from_micros(self.dice.below(4_000) as u64));
+        sleep(Duration::from_micros(self.rng.below(4_000) as u64));
         let Some(Held { lock, token, until }) = self.held.take() else { return self.acquire() };
-        let ask = match self.dice.below(12) {
+        let ask = match self.rng.below(12) {
             0..=4 => Ask::Release,
             5 | 6 => Ask::Extend(self.lease_ms()),
             7 | 8 => Ask::Look,
@@ -120,12 +120,12 @@ impl<'b> Client<'b> {
             9 => return Ok(()),
             // It stalls past its lease, and wakes up in the belief that it holds the lock.
             10 => {
-                let late = Duration::from_millis(self.dice.below(20) as u64);
+                let late = Duration::from_millis(self.rng.below(20) as u64);
                 sleep(until.saturating_duration_since(Instant::now()) + late);
-                if self.dice.one_in(2) { Ask::Release } else { Ask::Extend(self.lease_ms()) }
+                if self.rng.one_in(2) { Ask::Release } else { Ask::Extend(self.lease_ms()) }
             }
             _ => {
-                let ask = if self.dice.one_in(2) { Ask::Release } else { Ask::Extend(self.lease_ms()) };
+                let ask = if self.rng.one_in(2) { Ask::Release } else { Ask::Extend(self.lease_ms()) };
                 return self.cut(lock, ask, &token);
             }
         };
@@ -140,10 +140,10 @@ impl<'b> Client<'b> {
     }
 
     fn acquire(&mut self) -> io::Result<()> {
-        let (lock, lease_ms) = (self.dice.pick(LOCKS), self.lease_ms());
+        let (lock, lease_ms) = (self.rng.pick(LOCKS), self.lease_ms());
         let token = format!("{}-{}", self.name, self.calls);
         let until = Instant::now() + Duration::from_millis(lease_ms);
-        let is_granted = if self.dice.one_in(30) {
+        let is_granted = if self.rng.one_in(30) {
             self.cut(lock, Ask::Acquire(lease_ms), &token)?;
             self.call(lock, Ask::Look, "-")? == Answer::Holder(token.clone())
         } else {
@@ -155,13 +155,13 @@ impl<'b> Client<'b> {
     }
 
     fn lease_ms(&mut self) -> u64 {
-        let most = self.dice.pick(&[8, 40, 150]);
-        1 + self.dice.below(most) as u64
+        let most = self.rng.pick(&[8, 40, 150]);
+        1 + self.rng.below(most) as u64
     }
 
     fn call(&mut self, lock: &str, ask: Ask, token: &str) -> io::Result<Answer> {
         let id = self.announce(lock, ask, token)?;
-        let tells_holder = self.dice.one_in(2);
+        let tells_holder = self.rng.one_in(2);
         let frame = self.link()?.ask(&words(lock, ask, token, tells_holder, &lease_text(ask)))?;
         let answer = answer(ask, tells_holder, &frame)
             .ok_or_else(|| io::Error::other(format!("{ask:?} of {lock} was answered {frame:?}")))?;

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::table_of_clients::{CLIENTS, Client, Language};
-use crate::{escaped, read, root};
+use super::{escaped, read, root};
+use crate::clients::table::{CLIENTS, Client, Language};
 
 /// The clients by language, and by name within one.
 pub(crate) fn table() -> String {

@@ -1,17 +1,9 @@
 //! The chapter on speed: its table and its picture are those of the results that are kept.
 
-#[allow(dead_code, reason = "some of it is for the race alone")]
-#[path = "../../benches/compare/plot.rs"]
-mod plot;
-#[allow(dead_code, reason = "some of it is for the race alone")]
-#[path = "../../benches/compare/results.rs"]
-mod results;
-#[path = "../../benches/compare/table.rs"]
-mod table;
-
 use std::path::Path;
 
-use results::Results;
+use crate::compare::results::Results;
+use crate::compare::{plot, table};
 
 /// Where the picture is, from the root of the repository.
 pub(crate) const PLOT: &str = "benches/results/plot.svg";

@@ -2,26 +2,24 @@
 //!
 //! Owns    what keys may hold and ARGV may be: what scripts expect, mostly, and what they do not.
 
-/// A sequence that its seed decides: splitmix64.
-pub(crate) struct Draw(u64);
+use crate::support::rng::{Rng, number};
+
+/// Draws states and arguments.
+pub(crate) struct Draw(Rng);
 
 impl Draw {
     /// The sequence of the seed in `SEED`, or of 1.
     pub(crate) fn new() -> Self {
-        Self::of_seed(std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1))
+        Self::of_seed(number("SEED").unwrap_or(1))
     }
 
     /// The sequence of that seed.
     pub(crate) fn of_seed(seed: u64) -> Self {
-        Self(seed)
+        Self(Rng::new(seed))
     }
 
     pub(crate) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((bits ^ (bits >> 31)) % end as u64) as usize
+        self.0.below(end)
     }
 
     fn of<'a>(&mut self, words: &[&'a [u8]]) -> &'a [u8] {

@@ -9,7 +9,8 @@ use redlatch::scripts::{Inputs, Sizes};
 
 use super::draw::Draw;
 use super::world::{World, detour};
-use super::{collected, mutate, shapes};
+use super::{collected, mutate};
+use crate::support::shapes::shapes;
 
 /// More than any of the values drawn, and a message to more listeners than there are.
 const SIZES: Sizes = Sizes { largest: 4096, message: 2048 };

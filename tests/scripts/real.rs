@@ -14,6 +14,7 @@ use redlatch::scripts::Inputs;
 use redlatch::scripts::plain::{Calls, Program};
 
 use super::draw::Draw;
+use crate::support::real::program;
 
 /// A server and a connection to it.
 pub(crate) struct Redis {
@@ -35,12 +36,9 @@ enum Reply {
 }
 
 impl Redis {
-    /// The server that the environment names, started; `None`, and a word about it, where it names none.
-    pub(crate) fn from_environment() -> Option<Self> {
-        let Some(binary) = std::env::var_os("REDLATCH_REDIS_SERVER") else {
-            eprintln!("skipped: REDLATCH_REDIS_SERVER is not set");
-            return None;
-        };
+    /// Starts the server that the environment names.
+    pub(crate) fn start() -> Self {
+        let binary = program("redis");
         let thread = format!("{:?}", std::thread::current().id()).replace(['(', ')'], "-");
         let directory =
             std::env::temp_dir().join(format!("redlatch-scripts-{}-{thread}", std::process::id()));
@@ -58,7 +56,7 @@ impl Redis {
         assert!(lines.any(|line| line.contains("eady to accept connections")), "the server did not start");
         std::thread::spawn(move || lines.for_each(drop));
         let stream = BufReader::new(UnixStream::connect(&socket).expect("a server that listens"));
-        Some(Self { child, directory, stream, draw: Draw::new() })
+        Self { child, directory, stream, draw: Draw::new() }
     }
 
     /// Runs one script from so many random states; answers in how many of them it could run natively.

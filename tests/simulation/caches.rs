@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use redlatch::keyspace::Due;
 use redlatch::state::session::Session;
 
-use crate::parts::{Dice, Fault, Machine};
+use super::parts::{Fault, Machine};
+use crate::support::rng::Rng;
 
 /// What is wrong with the clients. All but the first are canaries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -95,7 +96,7 @@ impl Reader {
 
 pub(crate) struct World {
     machine: Machine,
-    dice: Dice,
+    rng: Rng,
     carelessness: Carelessness,
     readers: Vec<Reader>,
     observer: Session,
@@ -107,7 +108,7 @@ impl World {
         let mut world = Self {
             observer: machine.connect(),
             machine,
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             carelessness,
             readers: Vec::new(),
         };
@@ -144,8 +145,8 @@ impl World {
     /// Runs the world; `Err` names the copy that is out of date.
     pub(crate) fn run(&mut self) -> Result<(), String> {
         for step in 0..STEPS {
-            let at = self.dice.below(self.readers.len() as u64) as usize;
-            let what = match self.dice.below(8) {
+            let at = self.rng.below(self.readers.len());
+            let what = match self.rng.below_u64(8) {
                 0 => self.pass_time(),
                 1 => self.write(None),
                 2 => self.write(Some(at)),
@@ -163,7 +164,7 @@ impl World {
     }
 
     fn pass_time(&mut self) -> String {
-        self.machine.clock.advance(self.dice.below(20));
+        self.machine.clock.advance(self.rng.below_u64(20));
         while self.machine.tick() == Due::More {}
         "time".to_owned()
     }
@@ -171,7 +172,7 @@ impl World {
     /// A write, or two as one, by the observer or by a reader itself.
     fn write(&mut self, author: Option<usize>) -> String {
         let mut lines: Vec<Vec<String>> = vec![self.fill()];
-        if self.dice.below(4) == 0 {
+        if self.rng.below_u64(4) == 0 {
             lines = vec![vec!["MULTI".to_owned()], lines.remove(0), self.fill(), vec!["EXEC".to_owned()]];
         }
         let mut heard = String::new();
@@ -194,7 +195,7 @@ impl World {
         let is_announced = self.announce(at);
         let key = self.key();
         let reader = &mut self.readers[at];
-        let answer = match self.dice.below(3) {
+        let answer = match self.rng.below_u64(3) {
             0 => reader.call(&self.machine, &["EVAL", LOOK, "1", &key]),
             _ => reader.call(&self.machine, &["GET", &key]),
         };
@@ -226,7 +227,7 @@ impl World {
 
     /// Says what is going to be kept, where that is to be said; whether what comes next is kept.
     fn announce(&mut self, at: usize) -> bool {
-        let (keeps, reader) = (self.dice.below(3) > 0, &mut self.readers[at]);
+        let (keeps, reader) = (self.rng.below_u64(3) > 0, &mut self.readers[at]);
         let says = match (reader.mode.split_whitespace().next(), keeps) {
             (Some("OPTIN"), true) => Some("YES"),
             (Some("OPTOUT"), false) => Some("NO"),
@@ -259,7 +260,7 @@ impl World {
                     for _ in 0..count {
                         let key = value(&mut lines).expect("a key");
                         let is_heeded =
-                            self.carelessness != Carelessness::IgnoresSomeKeys || self.dice.below(30) > 0;
+                            self.carelessness != Carelessness::IgnoresSomeKeys || self.rng.below_u64(30) > 0;
                         if is_heeded {
                             cache.remove(&key);
                         }
@@ -277,19 +278,19 @@ impl World {
     }
 
     fn key(&mut self) -> String {
-        format!("k{}", self.dice.below(KEYS))
+        format!("k{}", self.rng.below_u64(KEYS))
     }
 
     fn fill(&mut self) -> Vec<String> {
-        let line = self.dice.pick(WRITES);
+        let line = self.rng.pick(WRITES);
         // Everything is flushed now and then, not all the time.
-        if (line.starts_with("FLUSH") || line.starts_with("SWAP")) && self.dice.below(3) > 0 {
+        if (line.starts_with("FLUSH") || line.starts_with("SWAP")) && self.rng.below_u64(3) > 0 {
             return self.fill();
         }
         let mut word = |word: &str| match word {
             "k" => self.key(),
-            "v" => format!("v{}", self.dice.below(3)),
-            "ms" => (1 + self.dice.below(40)).to_string(),
+            "v" => format!("v{}", self.rng.below_u64(3)),
+            "ms" => (1 + self.rng.below_u64(40)).to_string(),
             "RELEASE" => RELEASE.to_owned(),
             other => other.to_owned(),
         };

@@ -8,7 +8,8 @@ use redlatch::commands::table;
 use redlatch::journal::{Edit, HashEdit, Mutation};
 use redlatch::keyspace::Due;
 
-use crate::parts::{DATABASES, Dice, Fault, Machine, Replica, State, living, standing};
+use super::parts::{DATABASES, Fault, Machine, Replica, State, living, standing};
+use crate::support::rng::Rng;
 
 const STEPS: u32 = 800;
 const KEYS: u64 = 6;
@@ -196,18 +197,18 @@ const SCRIPT: &str =
 /// Runs one world; `Err` names the first law that broke.
 pub(crate) fn run(seed: u64, fault: Fault) -> Result<(), String> {
     let machine = Machine::new(seed, fault);
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let (mut session, mut waiter, mut replica) = (machine.connect(), machine.connect(), Replica::new());
     let mut before = State::new();
     for step in 0..STEPS {
         machine.resume(&mut waiter);
-        let what = match dice.below(9) {
+        let what = match rng.below_u64(9) {
             0 => {
-                machine.clock.advance(dice.below(25));
+                machine.clock.advance(rng.below_u64(25));
                 "time".to_owned()
             }
             1 => {
-                machine.clock.step_wall(dice.below(4_000) as i64 - 2_000);
+                machine.clock.step_wall(rng.below_u64(4_000) as i64 - 2_000);
                 "wall time".to_owned()
             }
             2 => {
@@ -215,7 +216,7 @@ pub(crate) fn run(seed: u64, fault: Fault) -> Result<(), String> {
                 "tick".to_owned()
             }
             3 if waiter.parked.is_none() => {
-                let words = fill(dice.pick(WAITS), &mut dice, machine.wall_ms());
+                let words = fill(rng.pick(WAITS), &mut rng, machine.wall_ms());
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
                 let mut batch = machine.engine.batch();
                 let answer = machine.offer(&mut waiter, &mut batch, &words);
@@ -225,8 +226,8 @@ pub(crate) fn run(seed: u64, fault: Fault) -> Result<(), String> {
             _ => {
                 let (mut sent, mut answer) = (Vec::new(), String::new());
                 let mut batch = machine.engine.batch();
-                for line in dice.pick(COMMANDS).split(" | ") {
-                    let words = fill(line, &mut dice, machine.wall_ms());
+                for line in rng.pick(COMMANDS).split(" | ") {
+                    let words = fill(line, &mut rng, machine.wall_ms());
                     let words: Vec<&str> = words.iter().map(String::as_str).collect();
                     answer = machine.call(&mut session, &mut batch, &words);
                     sent.push(format!("{words:?}"));
@@ -308,16 +309,16 @@ fn nothing_is_left(
 }
 
 /// The words of a line with something in every place, when the wall clock is at `wall_ms`.
-pub(crate) fn fill(line: &str, dice: &mut Dice, wall_ms: u64) -> Vec<String> {
+pub(crate) fn fill(line: &str, rng: &mut Rng, wall_ms: u64) -> Vec<String> {
     let mut word = |word: &str| match word {
-        "k" => format!("k{}", dice.below(KEYS)),
-        "v" => dice
+        "k" => format!("k{}", rng.below_u64(KEYS)),
+        "v" => rng
             .pick(&["", "mine", "theirs", "a value too long to be kept in place, whatever place that is"])
             .into(),
-        "h" | "l" | "t" | "x" | "z" if dice.below(20) > 0 => format!("{word}{}", dice.below(3)),
-        "h" | "l" | "t" | "x" | "z" => format!("k{}", dice.below(KEYS)),
-        "f" => format!("f{}", dice.below(5)),
-        "m" => dice
+        "h" | "l" | "t" | "x" | "z" if rng.below_u64(20) > 0 => format!("{word}{}", rng.below_u64(3)),
+        "h" | "l" | "t" | "x" | "z" => format!("k{}", rng.below_u64(KEYS)),
+        "f" => format!("f{}", rng.below_u64(5)),
+        "m" => rng
             .pick(&[
                 "a",
                 "b",
@@ -327,14 +328,14 @@ pub(crate) fn fill(line: &str, dice: &mut Dice, wall_ms: u64) -> Vec<String> {
                 "a member of more than sixty-four bytes, which makes a table of a small set",
             ])
             .into(),
-        "i" => (dice.below(7) as i64 - 3).to_string(),
-        "s" => dice.pick(&["1", "-1", "0", "2.5", "inf", "-inf", "1e17"]).into(),
-        "n" => (1 + dice.below(12)).to_string(),
-        "ms" => (1 + dice.below(60)).to_string(),
-        "at" => (wall_ms + dice.below(60) - 20).to_string(),
-        "sec" => (wall_ms / 1_000 + dice.below(3)).to_string(),
-        "n-n" => format!("{}-{}", 1 + dice.below(3), dice.below(4)),
-        "db" => dice.below(u64::from(DATABASES)).to_string(),
+        "i" => (rng.below_u64(7) as i64 - 3).to_string(),
+        "s" => rng.pick(&["1", "-1", "0", "2.5", "inf", "-inf", "1e17"]).into(),
+        "n" => (1 + rng.below_u64(12)).to_string(),
+        "ms" => (1 + rng.below_u64(60)).to_string(),
+        "at" => (wall_ms + rng.below_u64(60) - 20).to_string(),
+        "sec" => (wall_ms / 1_000 + rng.below_u64(3)).to_string(),
+        "n-n" => format!("{}-{}", 1 + rng.below_u64(3), rng.below_u64(4)),
+        "db" => rng.below_u64(u64::from(DATABASES)).to_string(),
         "SCRIPT" => SCRIPT.to_owned(),
         other => other.to_owned(),
     };

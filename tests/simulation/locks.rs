@@ -14,8 +14,9 @@ use redlatch::keyspace::{Due, ShardSet, View};
 use redlatch::state::session::Session;
 use redlatch::state::settings::Events;
 
-use crate::effects::FLOOR_BYTES;
-use crate::parts::{Dice, Fault, Log, Machine, Replica, state_of};
+use super::effects::FLOOR_BYTES;
+use super::parts::{Fault, Log, Machine, Replica, state_of};
+use crate::support::rng::Rng;
 
 const CLIENTS: usize = 5;
 const LOCKS: usize = 3;
@@ -102,7 +103,7 @@ impl Worker {
 
 pub(crate) struct World {
     protocol: Protocol,
-    dice: Dice,
+    rng: Rng,
     machine: Machine,
     workers: Vec<Worker>,
     /// Leases by lock that the server owes to clients that are gone or were never told.
@@ -119,10 +120,10 @@ impl World {
     pub(crate) fn new(seed: u64, protocol: Protocol, fault: Fault) -> Self {
         let machine = Machine::new(seed, fault);
         let workers = (0..CLIENTS).map(|_| Worker::new(machine.connect())).collect();
-        let (dice, replica, scripts) = (Dice::new(seed), Replica::new(), Default::default());
+        let (rng, replica, scripts) = (Rng::new(seed), Replica::new(), Default::default());
         let (owed, numbers, sleeps_until) = (Vec::new(), [0; LOCKS], None);
         let mut world =
-            Self { protocol, dice, machine, workers, owed, numbers, scripts, replica, sleeps_until };
+            Self { protocol, rng, machine, workers, owed, numbers, scripts, replica, sleeps_until };
         world.scripts = [RELEASE, EXTEND].map(|script| {
             let answer = world.call(0, &["SCRIPT", "LOAD", script]);
             answer.lines().nth(1).expect("a digest").to_owned()
@@ -159,10 +160,10 @@ impl World {
     }
 
     fn step(&mut self) -> Result<(), String> {
-        let worker = self.dice.below(CLIENTS as u64) as usize;
-        let lock = self.dice.below(LOCKS as u64) as usize;
+        let worker = self.rng.below(CLIENTS);
+        let lock = self.rng.below(LOCKS);
         let stalls = self.workers[worker].stalls_until_ms > self.now_ms();
-        match self.dice.below(13) {
+        match self.rng.below_u64(13) {
             0..=6 if stalls => {}
             0..=2 => self.acquire(worker, lock)?,
             3 => self.acquire_by_number(worker, lock)?,
@@ -170,7 +171,7 @@ impl World {
             5 => self.extend(worker, lock)?,
             6 => self.look(worker, lock)?,
             12 => self.strike(worker, lock)?,
-            7 => self.machine.clock.step_wall(self.dice.below(200_000) as i64 - 100_000),
+            7 => self.machine.clock.step_wall(self.rng.below_u64(200_000) as i64 - 100_000),
             8 => self.tick(),
             9 => {
                 let is_under_way = self.workers[worker].batch.is_some();
@@ -178,14 +179,14 @@ impl World {
                 self.workers[worker].batch = (!is_under_way).then_some(begun);
             }
             // Mostly small steps, so that the last millisecond of a lease is often met exactly.
-            _ if self.dice.below(4) == 0 => self.machine.clock.advance(self.dice.below(40)),
-            _ => self.machine.clock.advance(self.dice.below(3)),
+            _ if self.rng.below_u64(4) == 0 => self.machine.clock.advance(self.rng.below_u64(40)),
+            _ => self.machine.clock.advance(self.rng.below_u64(3)),
         }
         Ok(())
     }
 
     fn acquire(&mut self, worker: usize, lock: usize) -> Result<(), String> {
-        let lease_ms = 1 + self.dice.below(30);
+        let lease_ms = 1 + self.rng.below_u64(30);
         let (key, px) = (format!("lock:{lock}"), lease_ms.to_string());
         let token = self.token(worker);
         if self.protocol == Protocol::LooksThenSets && self.workers[worker].seen_free.take() != Some(lock) {
@@ -212,7 +213,7 @@ impl World {
 
     /// Takes the lock and draws the number of the grant as one.
     fn acquire_by_number(&mut self, worker: usize, lock: usize) -> Result<(), String> {
-        let lease_ms = 1 + self.dice.below(30);
+        let lease_ms = 1 + self.rng.below_u64(30);
         let (key, numbers, px) = (format!("lock:{lock}"), format!("numbers:{lock}"), lease_ms.to_string());
         let token = self.token(worker);
         let set = ["SET", &key, &token, "NX", "PX", &px];
@@ -254,13 +255,13 @@ impl World {
 
     /// The client crashes, stalls for longer than any lease, or loses its connection before it is answered.
     fn strike(&mut self, worker: usize, lock: usize) -> Result<(), String> {
-        match self.dice.below(3) {
+        match self.rng.below_u64(3) {
             0 => {
                 let leases = std::mem::take(&mut self.workers[worker].leases);
                 self.owed.extend(leases);
                 self.reconnect(worker);
             }
-            1 => self.workers[worker].stalls_until_ms = self.now_ms() + self.dice.below(80),
+            1 => self.workers[worker].stalls_until_ms = self.now_ms() + self.rng.below_u64(80),
             _ => self.acquire_unheard(worker, lock)?,
         }
         Ok(())
@@ -268,7 +269,7 @@ impl World {
 
     /// Asks for a lock and is cut off before the answer; then looks whether the lock is its own.
     fn acquire_unheard(&mut self, worker: usize, lock: usize) -> Result<(), String> {
-        let lease_ms = 1 + self.dice.below(30);
+        let lease_ms = 1 + self.rng.below_u64(30);
         let (key, px, token) = (format!("lock:{lock}"), lease_ms.to_string(), self.token(worker));
         let unheard = self.call(worker, &["SET", &key, &token, "NX", "PX", &px]);
         let is_granted = unheard == "+OK\r\n";
@@ -282,7 +283,7 @@ impl World {
         self.reconnect(worker);
         let is_told = match self.protocol {
             Protocol::BelievesWithoutLooking => true,
-            _ => self.dice.below(2) == 0 && self.call(worker, &["GET", &key]).contains(&token),
+            _ => self.rng.below_u64(2) == 0 && self.call(worker, &["GET", &key]).contains(&token),
         };
         match lease {
             Some(lease) if !is_told => {
@@ -323,8 +324,8 @@ impl World {
         // A client that stalled releases late, and one that resends releases twice.
         let Some(Lease { token, .. }) = self.workers[worker].leases.remove(&lock) else { return };
         let script = self.scripts[0].clone();
-        for _ in 0..=self.dice.below(2) {
-            match (self.protocol, self.dice.below(3)) {
+        for _ in 0..=self.rng.below_u64(2) {
+            match (self.protocol, self.rng.below_u64(3)) {
                 (Protocol::ReleasesWithoutComparing, _) => self.call(worker, &["DEL", &key]),
                 (_, 0) => self.call(worker, &["DELIFEQ", &key, &token]),
                 (_, 1) => self.call(worker, &["DELEX", &key, "IFEQ", &token]),
@@ -344,10 +345,10 @@ impl World {
     }
 
     fn extend(&mut self, worker: usize, lock: usize) -> Result<(), String> {
-        let (key, by) = (format!("lock:{lock}"), 1 + self.dice.below(40));
+        let (key, by) = (format!("lock:{lock}"), 1 + self.rng.below_u64(40));
         let Some(lease) = self.workers[worker].leases.get(&lock).cloned() else { return Ok(()) };
         let (script, px, token) = (self.scripts[1].clone(), by.to_string(), lease.token);
-        let answer = match (self.protocol, self.dice.below(2)) {
+        let answer = match (self.protocol, self.rng.below_u64(2)) {
             (Protocol::ExtendsWithoutComparing, 0) => self.call(worker, &["PEXPIRE", &key, &px]),
             (Protocol::ExtendsWithoutComparing, _) => {
                 self.call(worker, &["SET", &key, &token, "XX", "PX", &px])

@@ -1,4 +1,4 @@
-//! What every simulated world is made of: dice, a clock that can be made wrong, a journal that can be made to lie, and
+//! What every simulated world is made of: rng, a clock that can be made wrong, a journal that can be made to lie, and
 //! the state of a keyspace as a value.
 //!
 //! Time     moves when the world says so. A fault is the only way in which it reaches a server otherwise.
@@ -42,28 +42,6 @@ pub(crate) enum Fault {
     LosesExpiries,
     /// The journal does not hear of new deadlines.
     LosesDeadlines,
-}
-
-/// xorshift64*: small, and the same on every machine.
-#[derive(Debug)]
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    /// From 0 up to `limit`, itself excluded.
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % limit
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
-    }
 }
 
 /// Lock time and wall time as they are, and as the server is told.

@@ -11,8 +11,9 @@ use std::collections::{BTreeMap, VecDeque};
 use redlatch::keyspace::Due;
 use redlatch::state::session::Session;
 
-use crate::effects::FLOOR_BYTES;
-use crate::parts::{Dice, Fault, Machine, Replica, standing};
+use super::effects::FLOOR_BYTES;
+use super::parts::{Fault, Machine, Replica, standing};
+use crate::support::rng::Rng;
 
 /// What is wrong with how the line is kept. All but the first are canaries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,7 +59,7 @@ enum At {
 
 pub(crate) struct World {
     machine: Machine,
-    dice: Dice,
+    rng: Rng,
     disorder: Disorder,
     replica: Replica,
     clients: Vec<(Session, At)>,
@@ -76,7 +77,7 @@ impl World {
             clients: (0..CLIENTS).map(|_| (machine.connect(), At::Rest)).collect(),
             producer: machine.connect(),
             machine,
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             disorder,
             replica: Replica::new(),
             lists: BTreeMap::new(),
@@ -88,15 +89,15 @@ impl World {
     /// Runs to the end or to the first broken law.
     pub(crate) fn run(&mut self) -> Result<(), String> {
         for step in 0..STEPS {
-            let client = self.dice.below(CLIENTS as u64) as usize;
-            let outcome = match self.dice.below(12) {
+            let client = self.rng.below(CLIENTS);
+            let outcome = match self.rng.below_u64(12) {
                 0..=3 => self.wait(client),
                 4 | 5 => self.bring(),
                 6 => self.crash(client),
                 7 => self.unblock(client),
                 8 | 9 => self.read(client),
                 10 => {
-                    self.machine.clock.step_wall(self.dice.below(200_000) as i64 - 100_000);
+                    self.machine.clock.step_wall(self.rng.below_u64(200_000) as i64 - 100_000);
                     Ok(())
                 }
                 _ => self.pass_time(),
@@ -110,8 +111,8 @@ impl World {
         if self.clients[at].1 != At::Rest {
             return Ok(());
         }
-        let queues: Vec<String> = (0..=self.dice.below(2)).map(|_| self.queue()).collect();
-        let limit_ms = [0, 5, 20][self.dice.below(3) as usize];
+        let queues: Vec<String> = (0..=self.rng.below_u64(2)).map(|_| self.queue()).collect();
+        let limit_ms = [0, 5, 20][self.rng.below_u64(3) as usize];
         let limit = format!("0.{limit_ms:03}");
         let mut words = vec!["BLPOP"];
         words.extend(queues.iter().map(String::as_str));
@@ -131,9 +132,10 @@ impl World {
     /// One to three things are brought, one of them for each who waits for them, first come, first served.
     fn bring(&mut self) -> Result<(), String> {
         let queue = self.queue();
-        let things: Vec<String> = (0..=self.dice.below(3)).map(|n| format!("{}-{n}", self.calls)).collect();
+        let things: Vec<String> =
+            (0..=self.rng.below_u64(3)).map(|n| format!("{}-{n}", self.calls)).collect();
         self.calls += 1;
-        if self.disorder == Disorder::LetsOthersPass && self.dice.below(4) == 0 {
+        if self.disorder == Disorder::LetsOthersPass && self.rng.below_u64(4) == 0 {
             self.send_to_the_end(&queue);
         }
         let mut words = vec!["RPUSH", &queue];
@@ -142,7 +144,7 @@ impl World {
         let list = self.lists.entry(queue.clone()).or_default();
         list.extend(things.iter().cloned());
         let expected = format!(":{}\r\n", list.len());
-        if self.disorder == Disorder::ServesTwice && self.dice.below(10) == 0 {
+        if self.disorder == Disorder::ServesTwice && self.rng.below_u64(10) == 0 {
             self.produce(&words);
         }
         while self.lists.contains_key(&queue) {
@@ -176,7 +178,7 @@ impl World {
     /// The client looks whether it has been answered; who is in line has not.
     fn read(&mut self, at: usize) -> Result<(), String> {
         let mut answer = self.machine.resume(&mut self.clients[at].0);
-        if self.disorder == Disorder::LosesAnswers && self.dice.below(20) == 0 {
+        if self.disorder == Disorder::LosesAnswers && self.rng.below_u64(20) == 0 {
             answer.clear();
         }
         let expected = match &mut self.clients[at].1 {
@@ -189,7 +191,7 @@ impl World {
     }
 
     fn pass_time(&mut self) -> Result<(), String> {
-        self.machine.clock.advance(self.dice.below(8));
+        self.machine.clock.advance(self.rng.below_u64(8));
         while self.machine.tick() == Due::More {}
         let now_ms = self.machine.clock.now_ms();
         for at in 0..CLIENTS {
@@ -278,7 +280,7 @@ impl World {
     }
 
     fn queue(&mut self) -> String {
-        format!("queue:{}", self.dice.below(QUEUES))
+        format!("queue:{}", self.rng.below_u64(QUEUES))
     }
 }
 

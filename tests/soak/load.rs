@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use redis_protocol::resp2::types::OwnedFrame;
 
-use crate::dice::Dice;
-use crate::wire::{Link, bulks};
+use crate::support::rng::Rng;
+use crate::support::wire::{Link, bulks};
 
 /// What one client has done.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,8 +21,8 @@ pub(crate) struct Done {
     pub(crate) longest: Duration,
 }
 
-/// A client: the server, its dice and when it ends; how much it did.
-pub(crate) type Role = fn(SocketAddr, &mut Dice, Instant) -> io::Result<Done>;
+/// A client: the server, its rng and when it ends; how much it did.
+pub(crate) type Role = fn(SocketAddr, &mut Rng, Instant) -> io::Result<Done>;
 
 /// Every role with how many clients have it.
 pub(crate) const ROLES: &[(&str, usize, Role)] = &[
@@ -129,28 +129,28 @@ fn is_right(words: &[&str], answer: &OwnedFrame, expected: &OwnedFrame) -> io::R
     Err(io::Error::other(format!("{words:?} was answered {answer:?}, not {expected:?}")))
 }
 
-fn name(dice: &mut Dice, what: &str) -> String {
-    format!("soak:{what}:{}", dice.below(50_000))
+fn name(rng: &mut Rng, what: &str) -> String {
+    format!("soak:{what}:{}", rng.below(50_000))
 }
 
 /// A lease, mostly short.
-fn lease(dice: &mut Dice) -> String {
-    let most = dice.pick(&[20, 200, 1_000]);
-    (1 + dice.below(most)).to_string()
+fn lease(rng: &mut Rng) -> String {
+    let most = rng.pick(&[20, 200, 1_000]);
+    (1 + rng.below(most)).to_string()
 }
 
 /// Takes, extends and gives back locks.
-fn locks(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> {
+fn locks(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     let mut client = Client::to(server)?;
     while Instant::now() < end {
-        let names: Vec<String> = (0..4).map(|_| name(dice, "lock")).collect();
-        let (px, more) = (lease(dice), lease(dice));
+        let names: Vec<String> = (0..4).map(|_| name(rng, "lock")).collect();
+        let (px, more) = (lease(rng), lease(rng));
         let mut requests = Vec::new();
         for name in &names {
             requests.push(vec!["SET", name, "me", "NX", "PX", &px]);
             requests.push(vec!["EVAL", EXTEND, "1", name, "me", &more]);
             requests.push(vec!["PTTL", name]);
-            if dice.one_in(2) {
+            if rng.one_in(2) {
                 requests.push(vec!["EVAL", RELEASE, "1", name, "me"]);
             }
         }
@@ -160,13 +160,13 @@ fn locks(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> 
 }
 
 /// Comes, does little, and goes: politely, without a word, or in the middle of one.
-fn connections(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> {
+fn connections(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     let mut client = Client::to(server)?;
     while Instant::now() < end {
-        let (name, px) = (name(dice, "brief"), lease(dice));
+        let (name, px) = (name(rng, "brief"), lease(rng));
         client.ask(&["CLIENT", "SETNAME", "brief"])?;
         client.ask(&["SET", &name, "v", "PX", &px])?;
-        match dice.below(3) {
+        match rng.below(3) {
             0 => drop(client.ask(&["QUIT"])?),
             1 => {}
             _ => {
@@ -181,10 +181,10 @@ fn connections(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<
 }
 
 /// Says everything at once and that nothing more will come: all of it is answered, and then the server closes.
-fn finishers(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> {
+fn finishers(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     let mut client = Client::to(server)?;
     while Instant::now() < end {
-        let requests = vec![vec!["PING"]; 1 + dice.below(200)];
+        let requests = vec![vec!["PING"]; 1 + rng.below(200)];
         let start = client.send_all(&requests)?;
         client.link.finish()?;
         client.answer_all(&requests, start)?;
@@ -195,14 +195,14 @@ fn finishers(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Do
 }
 
 /// Is killed by somebody else, with requests under way or without.
-fn killed(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> {
+fn killed(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     let (mut killer, mut victim) = (Client::to(server)?, Client::to(server)?);
     while Instant::now() < end {
         let OwnedFrame::Integer(id) = victim.ask(&["CLIENT", "ID"])? else {
             return Err(io::Error::other("CLIENT ID is no number"));
         };
-        let (name, px) = (name(dice, "killed"), lease(dice));
-        for _ in 0..dice.below(5) {
+        let (name, px) = (name(rng, "killed"), lease(rng));
+        for _ in 0..rng.below(5) {
             victim.link.send(&["SET", &name, "v", "PX", &px])?;
         }
         killer.expect(&["CLIENT", "KILL", "ID", &id.to_string()], &OwnedFrame::Integer(1))?;
@@ -213,7 +213,7 @@ fn killed(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done>
 }
 
 /// Sends scripts that nobody has sent before, and must be interpreted.
-fn scripts(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> {
+fn scripts(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     static TEXTS: AtomicU64 = AtomicU64::new(0);
     let mut client = Client::to(server)?;
     while Instant::now() < end {
@@ -222,7 +222,7 @@ fn scripts(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done
             "local t = {{}} for i = 1, 50 do t[i] = i .. ':{number}' end \
              redis.call('SET', KEYS[1], table.concat(t), 'PX', ARGV[1]) return t[50]"
         );
-        let (name, px) = (name(dice, "script"), lease(dice));
+        let (name, px) = (name(rng, "script"), lease(rng));
         let expected = OwnedFrame::BulkString(format!("50:{number}").into_bytes());
         client.expect(&["EVAL", &text, "1", &name, &px], &expected)?;
     }
@@ -230,14 +230,14 @@ fn scripts(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done
 }
 
 /// Sends scripts that a thread with others to serve does not finish itself; two of them may want the same key.
-fn long_scripts(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> {
+fn long_scripts(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     const COUNT: &str = "local i, most = 0, tonumber(ARGV[1]) while i < most do i = i + 1 end \
          if KEYS[1] then redis.call('SET', KEYS[1], i, 'PX', ARGV[2]) end return i";
     let mut client = Client::to(server)?;
     while Instant::now() < end {
-        let turns = dice.pick(&[10, 10_000, 3_000_000]);
-        let (name, px) = (format!("soak:long:{}", dice.below(2)), lease(dice));
-        let keys: &[&str] = if dice.one_in(2) { &["1", &name] } else { &["0"] };
+        let turns = rng.pick(&[10, 10_000, 3_000_000]);
+        let (name, px) = (format!("soak:long:{}", rng.below(2)), lease(rng));
+        let keys: &[&str] = if rng.one_in(2) { &["1", &name] } else { &["0"] };
         let count = turns.to_string();
         let words = [&["EVAL", COUNT], keys, &[&count, &px]].concat();
         client.expect(&words, &OwnedFrame::Integer(turns))?;
@@ -246,13 +246,13 @@ fn long_scripts(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result
 }
 
 /// Makes hashes, lists, sets and sorted sets grow, and lets them end.
-fn values(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> {
+fn values(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     let mut client = Client::to(server)?;
     let long = "x".repeat(200);
     while Instant::now() < end {
-        let names = ["hash", "list", "set", "sorted"].map(|what| name(dice, what));
+        let names = ["hash", "list", "set", "sorted"].map(|what| name(rng, what));
         let [hash, list, set, sorted] = names.each_ref().map(String::as_str);
-        let (field, px) = (dice.below(500).to_string(), lease(dice));
+        let (field, px) = (rng.below(500).to_string(), lease(rng));
         let mut requests = vec![
             vec!["HSET", hash, &field, &long, "other", "v"],
             vec!["HPEXPIRE", hash, &px, "FIELDS", "1", &field],
@@ -272,11 +272,11 @@ fn values(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done>
 }
 
 /// Waits for what others push, some of it in vain; one in twenty goes while it waits.
-fn waits(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> {
+fn waits(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     let mut client = Client::to(server)?;
     while Instant::now() < end {
-        let queue = format!("soak:queue:{}", dice.below(4));
-        match dice.below(20) {
+        let queue = format!("soak:queue:{}", rng.below(4));
+        match rng.below(20) {
             0 => {
                 let link = std::mem::replace(&mut client.link, Link::to(server)?);
                 link.ask_and_cut(&["BLPOP", &queue, "0"])?;
@@ -292,12 +292,12 @@ fn waits(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> 
 }
 
 /// Listens for a while, hears what comes, and leaves.
-fn subscribers(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> {
+fn subscribers(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     let mut client = Client::to(server)?;
     while Instant::now() < end {
         client.ask(&["SUBSCRIBE", CHANNEL])?;
         // A message, or the echo of a PING of its own, so that it never waits for others in vain.
-        for _ in 0..dice.below(30) {
+        for _ in 0..rng.below(30) {
             client.ask(&["PING"])?;
         }
         client.reconnect()?;
@@ -307,21 +307,21 @@ fn subscribers(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<
 
 /// Listens to a channel of its own, to which somebody else sends numbers, with a command or in a script: hears each that
 /// was said to have been received, in its order, and none once it is told that it has left.
-fn numbered(server: SocketAddr, dice: &mut Dice, end: Instant) -> io::Result<Done> {
+fn numbered(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     const PUBLISH: &str = "return redis.call('PUBLISH', KEYS[1], ARGV[1])";
     let (mut client, mut sender) = (Client::to(server)?, Client::to(server)?);
-    let channel = format!("soak:numbers:{}", dice.below(usize::MAX));
+    let channel = format!("soak:numbers:{}", rng.below(usize::MAX));
     let confirmed = |what: &str, count| {
         OwnedFrame::Array([bulks(&[what, &channel]), vec![OwnedFrame::Integer(count)]].concat())
     };
     let mut number = 0;
     while Instant::now() < end {
         client.expect(&["SUBSCRIBE", &channel], &confirmed("subscribe", 1))?;
-        let (count, leaves_at) = (1 + dice.below(20), dice.below(20));
+        let (count, leaves_at) = (1 + rng.below(20), rng.below(20));
         let numbers: Vec<String> = (number..number + count).map(|number| number.to_string()).collect();
         number += count;
         for (at, number) in numbers.iter().enumerate() {
-            if dice.one_in(2) {
+            if rng.one_in(2) {
                 sender.link.send(&["PUBLISH", &channel, number])?;
             } else {
                 sender.link.send(&["EVAL", PUBLISH, "1", &channel, number])?;

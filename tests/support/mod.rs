@@ -1,10 +1,21 @@
-//! What the transcript tests are made of: the format, its patterns, the servers, and the runner.
+//! What several suites share: engines and servers to ask, replies, connections, randomness, certificates.
 
+#[allow(dead_code, reason = "benches and the count of allocations use it")]
+pub(crate) mod bare;
+#[cfg(feature = "cli")]
+pub(crate) mod binary;
+pub(crate) mod certificates;
 pub(crate) mod engine;
 pub(crate) mod pattern;
 pub(crate) mod real;
 pub(crate) mod reply;
+pub(crate) mod rng;
 pub(crate) mod run;
 pub(crate) mod script;
+#[cfg(feature = "cli")]
+#[allow(dead_code, reason = "the run of clients uses all of it")]
+pub(crate) mod server;
+pub(crate) mod shapes;
 pub(crate) mod target;
+pub(crate) mod wire;
 pub(crate) mod words;

@@ -381,6 +381,7 @@ impl<'a> Parser<'a> {
 /// How far a clock that runs may have run on between two steps of a transcript, on a busy machine.
 const SLACK_MS: i64 = 2_000;
 
+#[cfg(test)]
 mod fitting {
     use std::collections::HashMap;
 

@@ -5,7 +5,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -23,17 +23,18 @@ pub(crate) struct RealServer {
 }
 
 impl RealServer {
-    /// Starts `program`, whose transcripts call it `name`, and returns when it accepts connections.
+    /// Starts the server that transcripts call `name`, and returns when it accepts connections.
     ///
     /// # Panics
-    /// When it does not start.
-    pub(crate) fn start(name: &'static str, program: &Path) -> Self {
+    /// When the environment names no program for it, or the program does not start.
+    pub(crate) fn start(name: &'static str) -> Self {
+        let program = program(name);
         static STARTED: AtomicUsize = AtomicUsize::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let directory =
             std::env::temp_dir().join(format!("redlatch-transcripts-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("the temporary directory can be written");
-        let mut process = Command::new(program)
+        let mut process = Command::new(&program)
             .args(["--port", "0", "--unixsocket", "socket", "--save", "", "--appendonly", "no"])
             .args(["--daemonize", "no", "--enable-debug-command", "yes", "--logfile", ""])
             .current_dir(&directory)
@@ -107,6 +108,16 @@ impl Drop for RealServer {
         let _ = self.process.wait();
         let _ = std::fs::remove_dir_all(&self.directory);
     }
+}
+
+/// The program of `redis` or `valkey`. Tests that ask for it are ignored unless they are asked for: `.ci/run servers` does.
+///
+/// # Panics
+/// When the environment does not name it.
+pub(crate) fn program(name: &str) -> PathBuf {
+    let variable = format!("REDLATCH_{}_SERVER", name.to_uppercase());
+    let path = std::env::var_os(&variable).filter(|path| !path.is_empty());
+    PathBuf::from(path.unwrap_or_else(|| panic!("{variable} names no program")))
 }
 
 /// A real server's clock is read in milliseconds, and a key lives through its last one.

@@ -272,6 +272,7 @@ impl Run<'_> {
     }
 }
 
+#[cfg(test)]
 mod playing {
     use std::path::Path;
     use std::time::Duration;

@@ -223,6 +223,7 @@ fn filled(text: &str) -> String {
     out + rest
 }
 
+#[cfg(test)]
 mod loading {
     use super::*;
 

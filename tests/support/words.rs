@@ -93,6 +93,7 @@ fn escape(bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, String> {
     Ok(1)
 }
 
+#[cfg(test)]
 mod reading {
     #[test]
     fn words_are_bare_or_quoted_and_may_be_repeated() {

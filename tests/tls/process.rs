@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use super::binary::{Running, redlatch, refusal};
 use super::*;
+use crate::support::binary::{Running, redlatch, refusal};
 
 impl World {
     /// The arguments of a server that TLS is the only way into.

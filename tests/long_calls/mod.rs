@@ -4,7 +4,6 @@
 //!               end a script.
 //! Time          manual clocks, moved by the test. What has begun says so by a message.
 
-#![cfg(feature = "lua")]
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 use std::time::Duration;

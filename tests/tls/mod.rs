@@ -5,10 +5,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
-#[path = "../support/binary.rs"]
-mod binary;
-#[path = "../support/certificates.rs"]
-mod certificates;
 mod guests;
 mod hosts;
 mod process;
@@ -27,8 +23,8 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, version};
 
-use binary::Directory;
-use certificates::Authority;
+use crate::support::binary::Directory;
+use crate::support::certificates::Authority;
 
 /// A server's world: who vouches for it, and where its files lie.
 struct World {

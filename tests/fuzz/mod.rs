@@ -10,44 +10,20 @@
 //! FUZZ_SECONDS=600 cargo test --lib cli::file                              the settings file, which nobody else sees
 //! ```
 
-#[path = "../support/bare.rs"]
-#[allow(dead_code, reason = "only its requests and answers are wanted here")]
-mod bare;
 mod decoder;
-#[path = "../scripts/draw.rs"]
-#[cfg(feature = "lua")]
-#[allow(dead_code, reason = "its seeds are the texts here")]
-mod draw;
 mod driver;
-#[path = "../simulation/effects.rs"]
-#[allow(dead_code, reason = "only its lines are wanted here")]
-mod effects;
 mod glob;
-#[path = "../scripts/mutate.rs"]
-#[cfg(feature = "lua")]
-#[allow(dead_code, reason = "only its words are wanted here")]
-mod mutate;
 mod numbers;
-#[path = "../simulation/parts.rs"]
-#[allow(dead_code, reason = "the worlds of the simulation want the rest")]
-mod parts;
 #[cfg(feature = "lua")]
 mod scripts;
 mod sessions;
-#[path = "../support/shapes.rs"]
-#[cfg(feature = "lua")]
-mod shapes;
-#[allow(dead_code, reason = "transcripts want the rest")]
-mod support;
-#[path = "../scripts/world.rs"]
-#[cfg(feature = "lua")]
-mod world;
 
 #[cfg(feature = "lua")]
 use std::cell::RefCell;
 
 use proptest::strategy::Strategy;
 
+use crate::simulation::parts;
 use driver::{fuzz, search};
 
 #[test]

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::certificates::Authority;
-use crate::server::free_port;
+use crate::support::certificates::Authority;
+use crate::support::server::free_port;
 
 /// One server's. Its files go with it.
 pub(crate) struct Identity {

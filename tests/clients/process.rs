@@ -4,12 +4,13 @@
 //! Knows   nothing of servers or clients.
 //! Time    is the system's; no wait in here is without a limit.
 
-use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::support::server::listen;
 
 /// What a child left behind.
 pub(crate) struct Finished {
@@ -52,27 +53,6 @@ pub(crate) fn run(mut command: Command, limit: Duration) -> Result<Finished, Str
         }
     };
     Ok(Finished { lines: gather(&lines, Instant::now() + LINGER_MAX), status })
-}
-
-/// Everything a child says, line by line, as it comes; the channel closes when both pipes have.
-pub(crate) fn listen(child: &mut Child) -> Receiver<String> {
-    let (sender, lines) = channel();
-    if let Some(pipe) = child.stdout.take() {
-        forward(pipe, sender.clone());
-    }
-    if let Some(pipe) = child.stderr.take() {
-        forward(pipe, sender);
-    }
-    lines
-}
-
-fn forward(pipe: impl Read + Send + 'static, sender: Sender<String>) {
-    thread::spawn(move || {
-        for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
-            // A reader that is gone is no reason to stop: a full pipe would stall the child.
-            drop(sender.send(String::from_utf8_lossy(&line).trim_end().to_owned()));
-        }
-    });
 }
 
 fn end_of(mut child: Child) -> Receiver<ExitStatus> {

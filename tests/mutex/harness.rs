@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::client::Orders;
-use crate::dice::Dice;
-use crate::history::{Call, read};
-use crate::wire::Link;
+use super::client::Orders;
+use super::history::{Call, read};
+use crate::support::rng::Rng;
+use crate::support::wire::Link;
 
 /// A directory that goes with its owner.
 pub(crate) struct Directory(PathBuf);
@@ -48,8 +48,7 @@ impl Drop for Directory {
 /// # Errors
 /// A process that cannot be started or ends with an error, or a history that makes no sense.
 pub(crate) fn run(server: SocketAddr, seed: u64, lasts: Duration) -> Result<Vec<Call>, String> {
-    let mut field =
-        Field { directory: Directory::new()?, server, dice: Dice::new(seed), members: Vec::new() };
+    let mut field = Field { directory: Directory::new()?, server, rng: Rng::new(seed), members: Vec::new() };
     // What another run has left is not to be seen in this one.
     let cleared = Link::to(server).and_then(|mut link| link.ask(&["FLUSHALL"]));
     cleared.map_err(|error| format!("FLUSHALL: {error}"))?;
@@ -74,7 +73,7 @@ pub(crate) fn run(server: SocketAddr, seed: u64, lasts: Duration) -> Result<Vec<
 struct Field {
     directory: Directory,
     server: SocketAddr,
-    dice: Dice,
+    rng: Rng,
     members: Vec<Member>,
 }
 
@@ -87,7 +86,7 @@ struct Member {
 impl Field {
     fn start(&mut self, mut command: Command, lasts: Duration) -> Result<(), String> {
         let history = self.directory.path().join(self.members.len().to_string());
-        let seed = self.dice.below(1 << 20) as u64;
+        let seed = self.rng.below(1 << 20) as u64;
         let orders = Orders { server: self.server, history: history.display().to_string(), seed, lasts };
         let name = command.get_program().to_string_lossy().into_owned();
         command.envs(orders.environment()).stdin(Stdio::null()).stdout(Stdio::null());
@@ -97,17 +96,17 @@ impl Field {
     }
 
     fn rest(&mut self, millis_max: usize) {
-        sleep(Duration::from_millis(self.dice.below(millis_max) as u64));
+        sleep(Duration::from_millis(self.rng.below(millis_max) as u64));
     }
 
     /// Something happens to one of the processes.
     fn strike(&mut self, left: Duration) -> Result<(), String> {
-        let at = self.dice.below(self.members.len());
+        let at = self.rng.below(self.members.len());
         if self.members[at].is_killed {
             return Ok(());
         }
         // Only the first ones, which are this program: another takes the place of the one that is killed.
-        if at < PROCESSES && self.dice.one_in(8) {
+        if at < PROCESSES && self.rng.one_in(8) {
             self.members[at].signal(Signal::SIGKILL)?;
             self.members[at].is_killed = true;
             return self.start(myself()?, left);
@@ -152,7 +151,7 @@ impl Drop for Member {
 /// This program, as a process of clients.
 fn myself() -> Result<Command, String> {
     let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
-    command.args(["--exact", "process_of_clients", "--ignored", "--nocapture"]);
+    command.args(["--exact", "mutex::process_of_clients", "--ignored", "--nocapture"]);
     Ok(command)
 }
 

@@ -11,19 +11,7 @@
 //! It prints how it goes and a verdict, and its exit status is the verdict. What depends on the machine is in the
 //! figures; memory is judged when there was a minute or more to watch it.
 
-#![cfg(all(feature = "cli", feature = "lua"))]
-
-#[path = "../differential/dice.rs"]
-mod dice;
 mod load;
-#[path = "../clients/runner/process.rs"]
-#[allow(dead_code, reason = "half of it is for programs that are waited for")]
-mod process;
-#[path = "../clients/runner/server.rs"]
-#[allow(dead_code, reason = "other servers are not soaked")]
-mod server;
-#[path = "../mutex/wire.rs"]
-mod wire;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -33,10 +21,10 @@ use std::time::{Duration, Instant};
 
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 
-use dice::Dice;
+use crate::support::rng::{Rng, number};
+use crate::support::server::Server;
+use crate::support::wire::Link;
 use load::{Done, ROLES};
-use server::Server;
-use wire::Link;
 
 #[test]
 fn a_server_under_load_stays_as_it_is() {
@@ -106,9 +94,9 @@ fn soak(address: SocketAddr, observer: &mut Observer, lasts: Duration) -> Figure
     for (seed, (role, count, run)) in ROLES.iter().enumerate() {
         for number in 0..*count {
             let sender = sender.clone();
-            let mut dice = Dice::new((seed * 100 + number) as u64);
+            let mut rng = Rng::new((seed * 100 + number) as u64);
             // Nobody is there to hear a client that ends after the run was given up.
-            thread::spawn(move || drop(sender.send((*role, run(address, &mut dice, end)))));
+            thread::spawn(move || drop(sender.send((*role, run(address, &mut rng, end)))));
             waiting += 1;
         }
     }
@@ -178,8 +166,7 @@ impl Observer {
 }
 
 fn lasts() -> Duration {
-    let seconds = std::env::var("SOAK_SECONDS").map(|text| text.parse().expect("SOAK_SECONDS is a number"));
-    Duration::from_secs(seconds.unwrap_or(3))
+    Duration::from_secs(number("SOAK_SECONDS").unwrap_or(3))
 }
 
 /// Looks at memory during a soak.

@@ -5,16 +5,15 @@
 //! Time    is the system's; the wait for readiness has a limit.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use crate::process::listen;
 
 /// A running server.
 pub(crate) struct Server {
@@ -117,6 +116,27 @@ fn wait_until_ready(lines: &Receiver<String>) -> Result<String, String> {
             Err(RecvTimeoutError::Disconnected | RecvTimeoutError::Timeout) => return Err(log),
         }
     }
+}
+
+/// Everything a child says, line by line, as it comes; the channel closes when both pipes have.
+pub(crate) fn listen(child: &mut Child) -> Receiver<String> {
+    let (sender, lines) = channel();
+    if let Some(pipe) = child.stdout.take() {
+        forward(pipe, sender.clone());
+    }
+    if let Some(pipe) = child.stderr.take() {
+        forward(pipe, sender);
+    }
+    lines
+}
+
+fn forward(pipe: impl Read + Send + 'static, sender: Sender<String>) {
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
+            // A reader that is gone is no reason to stop: a full pipe would stall the child.
+            drop(sender.send(String::from_utf8_lossy(&line).trim_end().to_owned()));
+        }
+    });
 }
 
 /// A port that was free a moment ago: for servers that cannot be told to pick one.

@@ -7,16 +7,16 @@ use super::scene::Peer;
 
 /// What becomes of a connection that sent something.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Fate {
+pub(crate) enum Outcome {
     /// It is closed.
     Closed,
     /// It goes on: a PING behind is answered.
     Open,
 }
-pub(crate) use Fate::{Closed, Open};
+pub(crate) use Outcome::{Closed, Open};
 
 /// Requests, the answer in all, and the fate: as Redis 7.0.15 answers.
-pub(crate) const FATES: &[(&[u8], &[u8], Fate)] = &[
+pub(crate) const OUTCOMES: &[(&[u8], &[u8], Outcome)] = &[
     (b"*1\r\n:1\r\n", b"-ERR Protocol error: expected '$', got ':'\r\n", Closed),
     (b"*1\r\n*1\r\n*1\r\n*1\r\n", b"-ERR Protocol error: expected '$', got '*'\r\n", Closed),
     (b"*1\r\n\xff1\r\n", b"-ERR Protocol error: expected '$', got '\xff'\r\n", Closed),
@@ -65,7 +65,7 @@ pub(crate) const ENDLESS: &[(&[u8], &[u8])] = &[
     (b"*1\r\n$", b"-ERR Protocol error: too big bulk count string\r\n"),
 ];
 
-pub(crate) fn meets_its_fate(address: SocketAddr, bytes: &[u8], answer: &[u8], fate: Fate) {
+pub(crate) fn assert_outcome(address: SocketAddr, bytes: &[u8], answer: &[u8], fate: Outcome) {
     let mut peer = Peer::to(address);
     let said = bytes[..bytes.len().min(40)].escape_ascii();
     peer.send(bytes);
@@ -85,13 +85,13 @@ pub(crate) fn meets_its_fate(address: SocketAddr, bytes: &[u8], answer: &[u8], f
     assert_eq!(heard.escape_ascii().to_string(), answer.escape_ascii().to_string(), "{said}");
 }
 
-pub(crate) fn all_fates(address: SocketAddr) {
-    for (bytes, answer, fate) in FATES {
-        meets_its_fate(address, bytes, answer, *fate);
+pub(crate) fn all_outcomes(address: SocketAddr) {
+    for (bytes, answer, fate) in OUTCOMES {
+        assert_outcome(address, bytes, answer, *fate);
     }
     for (start, answer) in ENDLESS {
         // Sent whole and no further, so that nothing is left unread and the answer is not lost to a reset.
         let line = [start, &vec![b'1'; 64 * 1024 + 1][..]].concat();
-        meets_its_fate(address, &line, answer, Closed);
+        assert_outcome(address, &line, answer, Closed);
     }
 }

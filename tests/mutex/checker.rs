@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{Answer, Ask, Call};
+use super::history::{Answer, Ask, Call};
 
 /// What was broken.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -1,12 +1,12 @@
 //! Many worlds against one real server; of each disagreement the shortest tail that still shows it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::plan::{Step, Stock};
 use super::world::{Parted, World, spell_words};
 use crate::support::real::RealServer;
+use crate::support::rng::number;
 
 /// What becomes of commands and options that Redis 7.0 does not have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,32 +29,30 @@ const REPLAYS_MAX: usize = 1_000;
 const TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Many worlds against one real server.
-pub(crate) struct Campaign {
+pub(crate) struct Runner {
     name: &'static str,
-    program: PathBuf,
     stock: Stock,
 }
 
-impl Campaign {
-    pub(crate) fn new(name: &'static str, program: PathBuf, newer: Newer) -> Self {
-        let known = World::new(RealServer::start(name, &program)).commands();
+impl Runner {
+    pub(crate) fn new(name: &'static str, newer: Newer) -> Self {
+        let known = World::new(RealServer::start(name)).commands();
         let stock = Stock::new(newer, |command| known.contains(&command.to_lowercase().replace(' ', "|")));
-        Self { name, program, stock }
+        Self { name, stock }
     }
 
     /// Runs the worlds; every disagreement in words.
     pub(crate) fn run(&self) -> Vec<String> {
-        let asked = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-        let seeds = match asked("SEED") {
+        let seeds = match number("SEED") {
             Some(seed) => seed..seed + 1,
             None => {
-                let first = asked("FIRST").unwrap_or(0);
-                first..first.saturating_add(asked("WORLDS").unwrap_or(WORLDS))
+                let first = number("FIRST").unwrap_or(0);
+                first..first.saturating_add(number("WORLDS").unwrap_or(WORLDS))
             }
         };
-        let steps = asked("STEPS").map_or(STEPS, |steps| steps as usize);
+        let steps = number("STEPS").map_or(STEPS, |steps| steps as usize);
         let (began, mut found) = (Instant::now(), BTreeMap::new());
-        let is_bounded = asked("WORLDS").is_none();
+        let is_bounded = number("WORLDS").is_none();
         let (mut worlds, mut requests) = (0, 0);
         for seed in seeds {
             let is_late = is_bounded && began.elapsed() > TIME_MAX;
@@ -76,7 +74,7 @@ impl Campaign {
     }
 
     fn play(&self, steps: &[Step]) -> Result<(), Parted> {
-        World::new(RealServer::start(self.name, &self.program)).run(steps)
+        World::new(RealServer::start(self.name)).run(steps)
     }
 
     /// Leaves out what can be left out while the servers still part over the same command; the rest in words.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::process::run;
+use super::process::run;
 use crate::source_dir;
 
 /// Clients that share a runtime, its packages and their pinned versions.
@@ -28,7 +28,7 @@ pub(crate) struct Project {
 }
 
 /// A project that is ready to run.
-pub(crate) struct Workshop {
+pub(crate) struct Installer {
     dir: PathBuf,
 }
 
@@ -40,20 +40,20 @@ pub(crate) enum Closed {
     Missing(String),
 }
 
-impl Workshop {
+impl Installer {
     /// Looks for the toolchain and the packages, and installs the packages if `may_install`.
     ///
     /// # Errors
     /// [`Closed`], with a reason to print.
     pub(crate) fn open(project: &Project, may_install: bool) -> Result<Self, Closed> {
-        let workshop =
+        let installer =
             Self { dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients").join(project.name) };
         for source in project.borrows.iter().chain([&project.name]) {
-            refresh(&source_dir(source), &workshop.dir)
+            refresh(&source_dir(source), &installer.dir)
                 .map_err(|error| Closed::Broken(format!("copying: {error}")))?;
         }
         for probe in project.probes {
-            match run(workshop.command(probe), PROBE_TIME_MAX).map(|finished| finished.failure()) {
+            match run(installer.command(probe), PROBE_TIME_MAX).map(|finished| finished.failure()) {
                 Ok(None) => {}
                 Ok(Some(_)) | Err(_) => {
                     return Err(Closed::Missing(format!("`{}` does not run here", probe.join(" "))));
@@ -62,18 +62,18 @@ impl Workshop {
         }
 
         let stamp =
-            stamp(&workshop.dir, project.inputs).map_err(|error| Closed::Broken(error.to_string()))?;
-        let stamp_file = workshop.dir.join(".installed");
+            stamp(&installer.dir, project.inputs).map_err(|error| Closed::Broken(error.to_string()))?;
+        let stamp_file = installer.dir.join(".installed");
         if project.install.is_empty() || fs::read(&stamp_file).is_ok_and(|installed| installed == stamp) {
-            return Ok(workshop);
+            return Ok(installer);
         }
         if !may_install {
             let reason = "its packages are not installed; REDLATCH_INSTALL_CLIENTS=1 installs them";
             return Err(Closed::Missing(reason.to_owned()));
         }
-        workshop.install(project)?;
+        installer.install(project)?;
         fs::write(&stamp_file, stamp).map_err(|error| Closed::Broken(format!("stamp: {error}")))?;
-        Ok(workshop)
+        Ok(installer)
     }
 
     fn install(&self, project: &Project) -> Result<(), Closed> {
@@ -87,7 +87,7 @@ impl Workshop {
         Ok(())
     }
 
-    /// A command that runs in the workshop. A program with a `/` in its name lies there, too.
+    /// A command that runs in the installer. A program with a `/` in its name lies there, too.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let (program, arguments) = words.split_first().expect("a command has a program");
         let mut command =

@@ -1,0 +1,46 @@
+//! Every test that runs inside the standard harness, in one program: linking is most of what a test run costs.
+//!
+//! Belongs here  a suite is a module of its own folder or file, named after its subject: `cargo test --test suite hostile`.
+//! Apart         `allocations` replaces the allocator, `clients` reports clients that are not installed, and `concurrency`
+//!               is built for another scheduler.
+//! Skips         what needs a real server is ignored, with the reason; `.ci/run servers` runs it.
+
+#[cfg(feature = "server")]
+mod embedding;
+#[cfg(feature = "server")]
+mod hostile;
+#[cfg(all(feature = "server", feature = "lua"))]
+mod long_calls;
+#[cfg(feature = "lua")]
+mod lua_libraries;
+#[cfg(feature = "cli")]
+mod mutex;
+#[cfg(feature = "cli")]
+mod process;
+#[cfg(all(feature = "cli", feature = "lua"))]
+mod soak;
+#[cfg(all(feature = "cli", feature = "tls"))]
+mod tls;
+
+mod blocking;
+mod dependencies;
+mod differential;
+mod fuzz;
+mod race;
+mod readme;
+mod scripts;
+mod simulation;
+mod support;
+mod tidy;
+mod transcripts;
+
+/// The table of clients, which the README's table is made from.
+mod clients {
+    #[allow(dead_code, reason = "`cargo test --test clients` uses the other columns")]
+    pub(crate) mod table;
+}
+
+/// The parts of the race that are checked here.
+#[allow(dead_code, reason = "the race uses the rest")]
+#[path = "../benches/compare/shared/mod.rs"]
+mod compare;
