@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use redis_protocol::resp2::decode::decode as other_decode;
-use redlatch::resp::{Decoder, Protocol, Reply, RequestLimits};
+use redlatch::internals::resp::{Decoder, Protocol, Reply, RequestLimits};
 
 const TRUST: RequestLimits =
     RequestLimits { bulk_bytes_max: 512 << 20, request_bytes_max: 1 << 30, authenticated: true };

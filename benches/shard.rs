@@ -7,9 +7,9 @@ use std::hint::black_box;
 
 use ahash::RandomState;
 use criterion::{Criterion, criterion_group, criterion_main};
-use redlatch::clock::{Deadline, LockTime};
-use redlatch::keyspace::shard::{EntryId, Shard};
-use redlatch::types::Seed;
+use redlatch::internals::clock::{Deadline, LockTime};
+use redlatch::internals::keyspace::shard::{EntryId, Shard};
+use redlatch::internals::types::Seed;
 
 /// Shards as a server has them, and the hash that spreads keys over them.
 struct Locks {

@@ -6,8 +6,8 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use redlatch::clock::LockTime;
-use redlatch::wheel::{Step, Timer, Timers, Wheel};
+use redlatch::internals::clock::LockTime;
+use redlatch::internals::wheel::{Step, Timer, Timers, Wheel};
 
 #[derive(Clone)]
 struct Entries(Vec<(Timer, u64)>);

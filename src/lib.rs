@@ -39,7 +39,7 @@
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::time::Duration;
-//! use redlatch::{Server, clock::WallTime};
+//! use redlatch::{Server, WallTime};
 //!
 //! let start = WallTime::from_millis(1_700_000_000_000);
 //! let server = Server::builder().manual_clock(start).start_blocking()?;
@@ -63,49 +63,101 @@
 //! # Features
 //!
 //! `cli` (default) is the program's: flags, configuration file, logs. `server` is the shell with [`Server`]: a library needs
-//! no more. Without either there is the [`engine`] alone: a server as a function of bytes and time, without tokio. `lua`
-//! (default) is the interpreter: without it scripts that are not plain are refused, by their SHA-1. `tls` (default) is what
+//! no more. Without either there is the [`Engine`] alone: a server as a function of bytes and time, without tokio. `lua`
+//! (default) is the interpreter: without it scripts that are not native are refused, with their SHA-1. `tls` (default) is what
 //! [`Builder::tls`] needs.
 //!
-//! # The house
+//! # Layers
 //!
-//! The house has floors, and a floor imports only from the floors below it. Floors 0 to 6 are synchronous and pure:
-//! no await, socket, file, thread, system clock or unseeded randomness. `tests/tidy.rs` keeps it so.
+//! A layer imports only from the layers below it. Layers 0 to 6 are synchronous and pure: no await, socket, file, thread,
+//! system clock or unseeded randomness. `tests/tidy.rs` checks it.
 //!
 //! ```text
 //! 8  lib.rs main.rs        public names and this map; the binary holds no logic
 //! 7  cli/                  flags, configuration file, log, signals: the process around one server
-//! 7  server/               the only floor with tokio, sockets, files, threads, the system clock
+//! 7  server/               the only layer with tokio, sockets, files, threads, the system clock
 //! 6  engine/               the sans-IO server: execute, tick, next deadline; EXEC
-//! 5  commands/             one file per family: rows, parsing, behaviour
-//! 4  scripts/              plain scripts, run natively; Lua for all others
-//! 3  keyspace/  journal/   shards (entries + wheel + parked calls) each under a mutex; the ordered log of effects
+//! 5  commands/             one folder per family: rows, parsing, behaviour
+//! 4  scripts/              native scripts; Lua for all others
+//! 3  keyspace/  journal/   shards (entries + wheel + waiting calls) each under a mutex; the ordered log of effects
 //! 2  state/                session, clients, channels, tracking, settings, metrics, effects
-//! 1  resp/ wheel/ types/   pure shapes that do not know each other
-//! 0  clock limits error number sync   words every floor may say
+//! 1  resp/ wheel/ types/   pure data structures that do not know each other
+//! 0  clock limits error number sync   vocabulary of all layers
 //! ```
 
 #[cfg(feature = "cli")]
-pub mod cli;
-pub mod clock;
-pub mod commands;
-pub mod engine;
-pub mod error;
-pub mod journal;
-pub mod keyspace;
-pub mod limits;
-pub mod number;
-pub mod resp;
-pub mod scripts;
+mod cli;
+mod clock;
+mod commands;
+mod engine;
+mod error;
+mod journal;
+mod keyspace;
+mod limits;
+mod number;
+mod resp;
+mod scripts;
 #[cfg(feature = "server")]
 mod server;
-pub mod state;
+mod state;
 mod sync;
-pub mod types;
-pub mod wheel;
+mod types;
+mod wheel;
 
+pub use clock::{LockTime, WallTime};
+pub use engine::{Batch, Engine, Flow};
+pub use journal::{Journal, Mutation};
 #[cfg(feature = "server")]
 pub use server::{Builder, Clock, Keys, Server, StartError};
+
+/// What the binary, the tests and the benches of this crate use of its inside. It is no part of the interface: any version
+/// may change it.
+#[doc(hidden)]
+pub mod internals {
+    #[cfg(feature = "cli")]
+    pub mod cli {
+        pub use crate::cli::*;
+    }
+    pub mod clock {
+        pub use crate::clock::*;
+    }
+    pub mod commands {
+        pub use crate::commands::*;
+    }
+    pub mod engine {
+        pub use crate::engine::*;
+    }
+    pub mod error {
+        pub use crate::error::*;
+    }
+    pub mod journal {
+        pub use crate::journal::*;
+    }
+    pub mod keyspace {
+        pub use crate::keyspace::*;
+    }
+    pub mod limits {
+        pub use crate::limits::*;
+    }
+    pub mod number {
+        pub use crate::number::*;
+    }
+    pub mod resp {
+        pub use crate::resp::*;
+    }
+    pub mod scripts {
+        pub use crate::scripts::*;
+    }
+    pub mod state {
+        pub use crate::state::*;
+    }
+    pub mod types {
+        pub use crate::types::*;
+    }
+    pub mod wheel {
+        pub use crate::wheel::*;
+    }
+}
 
 #[doc = include_str!("security.md")]
 pub mod security {}

@@ -1,8 +1,8 @@
-//! The `redlatch` binary. It holds no logic: see [`redlatch::cli`].
+//! The `redlatch` binary. It holds no logic: see `src/cli/`.
 
 #[global_allocator]
-static ALLOCATOR: redlatch::cli::Allocator = redlatch::cli::Allocator;
+static ALLOCATOR: redlatch::internals::cli::Allocator = redlatch::internals::cli::Allocator;
 
 fn main() -> std::process::ExitCode {
-    redlatch::cli::main()
+    redlatch::internals::cli::main()
 }

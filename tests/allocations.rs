@@ -7,8 +7,8 @@
 mod support;
 
 use allocation_counter::measure;
-use redlatch::scripts::Inputs;
-use redlatch::scripts::plain::Program;
+use redlatch::internals::scripts::Inputs;
+use redlatch::internals::scripts::plain::Program;
 use support::bare::{Bare, EXTEND, RELEASE, SHARDS, load, request};
 use support::shapes::shapes;
 

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use redlatch::clock::{Clock, LockTime, Now};
-use redlatch::commands::Shared;
-use redlatch::engine::{Engine, Flow};
-use redlatch::keyspace::{Keyspace, Layout};
-use redlatch::resp::Decoder;
-use redlatch::state::clients::Client;
-use redlatch::state::session::Session;
-use redlatch::state::settings::Settings;
+use redlatch::internals::clock::{Clock, LockTime, Now};
+use redlatch::internals::commands::Shared;
+use redlatch::internals::engine::{Engine, Flow};
+use redlatch::internals::keyspace::{Keyspace, Layout};
+use redlatch::internals::resp::Decoder;
+use redlatch::internals::state::clients::Client;
+use redlatch::internals::state::session::Session;
+use redlatch::internals::state::settings::Settings;
 
 const WORLDS: u64 = 100;
 const STEPS: usize = 300;

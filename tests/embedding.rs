@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redlatch::Server;
-use redlatch::clock::WallTime;
-use redlatch::journal::{Journal, Mutation};
+use redlatch::WallTime;
+use redlatch::internals::journal::{Journal, Mutation};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 
 /// Where manual clocks of these tests start: a moment in November 2023.

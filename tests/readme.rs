@@ -12,11 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use redlatch::commands::row::Group;
-use redlatch::commands::{Command, table};
-use redlatch::scripts::KNOWN;
-use redlatch::state::settings::{Kind, Setting};
-use redlatch::state::settings_table;
+use redlatch::internals::commands::row::Group;
+use redlatch::internals::commands::{Command, table};
+use redlatch::internals::scripts::KNOWN;
+use redlatch::internals::state::settings::{Kind, Setting};
+use redlatch::internals::state::settings_table;
 
 mod readme {
     use super::*;

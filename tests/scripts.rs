@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::support::shapes::shapes;
-use redlatch::limits::WORK_MAX;
-use redlatch::scripts::plain::Program;
-use redlatch::scripts::{Inputs, KNOWN, Sizes};
+use redlatch::internals::limits::WORK_MAX;
+use redlatch::internals::scripts::plain::Program;
+use redlatch::internals::scripts::{Inputs, KNOWN, Sizes};
 
 /// The collected texts by their SHA-1, where `REDLATCH_SCRIPTS_DIR` names their directory.
 fn collected() -> Option<BTreeMap<String, Vec<u8>>> {

@@ -16,7 +16,7 @@ use crate::support::reply::Reply;
 use crate::support::run::{Seen, play};
 use crate::support::script::{Action, Transcript};
 use crate::support::target::{Heard, Patience, Target};
-use redlatch::commands::table;
+use redlatch::internals::commands::table;
 
 mod transcripts {
     use super::*;

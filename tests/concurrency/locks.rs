@@ -6,9 +6,9 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
-use redlatch::keyspace::{Keyspace, Lease, ShardSet, View};
-use redlatch::state::audience::Audience;
-use redlatch::state::settings::Events;
+use redlatch::internals::keyspace::{Keyspace, Lease, ShardSet, View};
+use redlatch::internals::state::audience::Audience;
+use redlatch::internals::state::settings::Events;
 use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use shuttle::thread;
 

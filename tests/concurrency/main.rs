@@ -11,11 +11,11 @@ mod waiting;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use redlatch::clock::{LockTime, Now};
-use redlatch::journal::{Journal, Mutation};
-use redlatch::keyspace::{Due, Keyspace, Layout, Lease, ShardSet, View};
-use redlatch::state::audience::Audience;
-use redlatch::state::settings::Events;
+use redlatch::internals::clock::{LockTime, Now};
+use redlatch::internals::journal::{Journal, Mutation};
+use redlatch::internals::keyspace::{Due, Keyspace, Layout, Lease, ShardSet, View};
+use redlatch::internals::state::audience::Audience;
+use redlatch::internals::state::settings::Events;
 use shuttle::thread;
 
 /// Schedules tried of each law.

@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
 use bytes::Bytes;
-use redlatch::clock::LockTime;
-use redlatch::keyspace::{Keyspace, Serve, ShardSet, View, Waiter};
-use redlatch::state::audience::Audience;
-use redlatch::state::claim::Claim;
-use redlatch::state::clients::Client;
-use redlatch::state::settings::Events;
-use redlatch::state::transaction::{Watch, Watching};
-use redlatch::types::list::End;
-use redlatch::types::{List, Shape};
+use redlatch::internals::clock::LockTime;
+use redlatch::internals::keyspace::{Keyspace, Serve, ShardSet, View, Waiter};
+use redlatch::internals::state::audience::Audience;
+use redlatch::internals::state::claim::Claim;
+use redlatch::internals::state::clients::Client;
+use redlatch::internals::state::settings::Events;
+use redlatch::internals::state::transaction::{Watch, Watching};
+use redlatch::internals::types::list::End;
+use redlatch::internals::types::{List, Shape};
 use shuttle::thread;
 
 use crate::{at, keyspace, under_every_schedule};
@@ -229,7 +229,7 @@ fn add_one(keyspace: &Keyspace) {
         let is_broken = watching.watch.is_broken();
         exec.unwatch(&watching);
         if !is_broken {
-            exec.entry(&key).put(&vec![b'x'; count + 1], redlatch::keyspace::Lease::Never);
+            exec.entry(&key).put(&vec![b'x'; count + 1], redlatch::internals::keyspace::Lease::Never);
         }
         exec.finish(&Audience::default());
         if !is_broken {

@@ -2,8 +2,8 @@
 //!
 //! Rule    what would need the time of day, or memory without end, is not made: see [`tame`].
 
-use redlatch::commands::row::{Arg, Flags, Group, Kind};
-use redlatch::commands::{Command, table};
+use redlatch::internals::commands::row::{Arg, Flags, Group, Kind};
+use redlatch::internals::commands::{Command, table};
 
 use super::words;
 use crate::support::rng::Rng;

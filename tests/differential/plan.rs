@@ -1,7 +1,7 @@
 //! What a world does: who sends which requests, all of it decided before the first is sent, so that parts can be left out.
 
-use redlatch::commands::row::Flags;
-use redlatch::commands::{Command, table};
+use redlatch::internals::commands::row::Flags;
+use redlatch::internals::commands::{Command, table};
 
 use super::grammar::{self, Words};
 use super::relaxed::{LEFT_OUT, NEITHERS_OPTIONS, NEWER_OPTIONS, OLDER_TOO, Relaxed, WITHIN_MILLIS, relaxed};

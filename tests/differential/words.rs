@@ -1,6 +1,6 @@
 //! The words that requests are filled with: few keys, so that types collide; values on every edge.
 
-use redlatch::commands::row::Group;
+use redlatch::internals::commands::row::Group;
 
 use crate::support::rng::Rng;
 

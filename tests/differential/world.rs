@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use redlatch::commands::row::Flags;
-use redlatch::commands::table;
+use redlatch::internals::commands::row::Flags;
+use redlatch::internals::commands::table;
 
 use super::client::Client;
 use super::plan::{CLIENTS, LISTENER, Request, Step};

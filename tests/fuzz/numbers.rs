@@ -2,9 +2,9 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use redlatch::number::double::{self, Text};
-use redlatch::number::{float, float_text, integer, wrapped};
-use redlatch::types::extended::Extended;
+use redlatch::internals::number::double::{self, Text};
+use redlatch::internals::number::{float, float_text, integer, wrapped};
+use redlatch::internals::types::extended::Extended;
 
 pub(crate) fn inputs() -> BoxedStrategy<Vec<u8>> {
     let text = |text: String| text.into_bytes();

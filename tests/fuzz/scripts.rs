@@ -7,9 +7,9 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use redlatch::limits::WORK_MAX;
-use redlatch::scripts::plain::Program;
-use redlatch::scripts::{Inputs, SCRIPT_BYTES_MAX, Sizes};
+use redlatch::internals::limits::WORK_MAX;
+use redlatch::internals::scripts::plain::Program;
+use redlatch::internals::scripts::{Inputs, SCRIPT_BYTES_MAX, Sizes};
 
 use crate::scripts::draw::Draw;
 use crate::scripts::mutate;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redlatch::Server;
-use redlatch::clock::WallTime;
+use redlatch::WallTime;
 
 use super::scene::{MIB, Peer, Scene, costs_at_most};
 

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::time::Duration;
 
 use redlatch::Server;
-use redlatch::clock::WallTime;
+use redlatch::WallTime;
 
 use super::scene::{MIB, Peer};
 

@@ -3,7 +3,7 @@
 
 use std::io::Read;
 
-use redlatch::commands::table;
+use redlatch::internals::commands::table;
 
 use super::scene::{Peer, Scene};
 

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use redlatch::Server;
-use redlatch::clock::WallTime;
+use redlatch::WallTime;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
 mod trials;

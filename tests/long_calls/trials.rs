@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use redlatch::journal::{Journal, Mutation};
+use redlatch::internals::journal::{Journal, Mutation};
 
 use super::*;
 

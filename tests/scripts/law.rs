@@ -3,9 +3,9 @@
 //! Owns    small random states of a few keys, and two engines that start from the same one.
 //! Rule    a script is made to be interpreted by a statement before it that changes nothing, but is not plain.
 
-use redlatch::limits::WORK_MAX;
-use redlatch::scripts::plain::Program;
-use redlatch::scripts::{Inputs, Sizes};
+use redlatch::internals::limits::WORK_MAX;
+use redlatch::internals::scripts::plain::Program;
+use redlatch::internals::scripts::{Inputs, Sizes};
 
 use super::draw::Draw;
 use super::world::{World, detour};

@@ -9,9 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use redlatch::resp::{Protocol, Reply as Out};
-use redlatch::scripts::Inputs;
-use redlatch::scripts::plain::{Calls, Program};
+use redlatch::internals::resp::{Protocol, Reply as Out};
+use redlatch::internals::scripts::Inputs;
+use redlatch::internals::scripts::plain::{Calls, Program};
 
 use super::draw::Draw;
 use crate::support::real::program;

@@ -5,16 +5,16 @@
 
 use std::sync::{Arc, Mutex};
 
-use redlatch::clock::{Clock, LockTime, Now};
-use redlatch::commands::Shared;
-use redlatch::engine::{Engine, Flow};
-use redlatch::journal::{Journal, Mutation};
-use redlatch::keyspace::{Keyspace, Layout};
-use redlatch::resp::Decoder;
-use redlatch::scripts::plain::Program;
-use redlatch::state::clients::Client;
-use redlatch::state::session::Session;
-use redlatch::state::settings::Settings;
+use redlatch::internals::clock::{Clock, LockTime, Now};
+use redlatch::internals::commands::Shared;
+use redlatch::internals::engine::{Engine, Flow};
+use redlatch::internals::journal::{Journal, Mutation};
+use redlatch::internals::keyspace::{Keyspace, Layout};
+use redlatch::internals::resp::Decoder;
+use redlatch::internals::scripts::plain::Program;
+use redlatch::internals::state::clients::Client;
+use redlatch::internals::state::session::Session;
+use redlatch::internals::state::settings::Settings;
 
 /// Stands still: both runs see one instant.
 struct Still;

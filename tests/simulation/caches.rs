@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redlatch::keyspace::Due;
-use redlatch::state::session::Session;
+use redlatch::internals::keyspace::Due;
+use redlatch::internals::state::session::Session;
 
 use super::parts::{Fault, Machine};
 use crate::support::rng::Rng;

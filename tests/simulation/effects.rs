@@ -3,10 +3,10 @@
 //! Laws    replaying the records gives the same state, after every single command; one command makes one record;
 //!         what is refused changes nothing; what only reads changes nothing.
 
-use redlatch::commands::row::Flags;
-use redlatch::commands::table;
-use redlatch::journal::{Edit, HashEdit, Mutation};
-use redlatch::keyspace::Due;
+use redlatch::internals::commands::row::Flags;
+use redlatch::internals::commands::table;
+use redlatch::internals::journal::{Edit, HashEdit, Mutation};
+use redlatch::internals::keyspace::Due;
 
 use super::parts::{DATABASES, Fault, Machine, Replica, State, living, standing};
 use crate::support::rng::Rng;
@@ -296,7 +296,7 @@ fn reads(what: &str) -> bool {
 
 fn nothing_is_left(
     machine: &Machine,
-    session: &mut redlatch::state::session::Session,
+    session: &mut redlatch::internals::state::session::Session,
     replica: &mut Replica,
 ) -> Result<(), String> {
     let mut batch = machine.engine.batch();

@@ -8,11 +8,11 @@
 
 use std::collections::BTreeMap;
 
-use redlatch::clock::{LockTime, Now};
-use redlatch::engine::Batch;
-use redlatch::keyspace::{Due, ShardSet, View};
-use redlatch::state::session::Session;
-use redlatch::state::settings::Events;
+use redlatch::internals::clock::{LockTime, Now};
+use redlatch::internals::engine::Batch;
+use redlatch::internals::keyspace::{Due, ShardSet, View};
+use redlatch::internals::state::session::Session;
+use redlatch::internals::state::settings::Events;
 
 use super::effects::FLOOR_BYTES;
 use super::parts::{Fault, Log, Machine, Replica, state_of};

@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use redlatch::clock::{Clock, LockTime, Now};
-use redlatch::commands::Shared;
-use redlatch::engine::{Batch, Engine, Flow};
-use redlatch::journal::{Journal, Mutation};
-use redlatch::keyspace::{Keyspace, Layout, ShardSet, View};
-use redlatch::resp::Request;
-use redlatch::state::clients::Client;
-use redlatch::state::session::Session;
-use redlatch::state::settings::{Events, Settings};
-use redlatch::types::{Object, Shape};
+use redlatch::internals::clock::{Clock, LockTime, Now};
+use redlatch::internals::commands::Shared;
+use redlatch::internals::engine::{Batch, Engine, Flow};
+use redlatch::internals::journal::{Journal, Mutation};
+use redlatch::internals::keyspace::{Keyspace, Layout, ShardSet, View};
+use redlatch::internals::resp::Request;
+use redlatch::internals::state::clients::Client;
+use redlatch::internals::state::session::Session;
+use redlatch::internals::state::settings::{Events, Settings};
+use redlatch::internals::types::{Object, Shape};
 
 pub(crate) const DATABASES: u16 = 3;
 
@@ -193,7 +193,7 @@ impl Machine {
     }
 
     /// One round of the ticker; what it says is left.
-    pub(crate) fn tick(&self) -> redlatch::keyspace::Due {
+    pub(crate) fn tick(&self) -> redlatch::internals::keyspace::Due {
         self.clock.is_ticking.store(true, Relaxed);
         self.rung.store(false, Relaxed);
         let due = self.engine.tick();

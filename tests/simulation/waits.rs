@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use redlatch::keyspace::Due;
-use redlatch::state::session::Session;
+use redlatch::internals::keyspace::Due;
+use redlatch::internals::state::session::Session;
 
 use super::effects::FLOOR_BYTES;
 use super::parts::{Fault, Machine, Replica, standing};

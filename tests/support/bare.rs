@@ -6,14 +6,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use redlatch::clock::{Clock, LockTime, Now};
-use redlatch::commands::Shared;
-use redlatch::engine::{Engine, Flow};
-use redlatch::keyspace::{Due, Keyspace, Layout};
-use redlatch::resp::Decoder;
-use redlatch::state::clients::Client;
-use redlatch::state::session::Session;
-use redlatch::state::settings::Settings;
+use redlatch::internals::clock::{Clock, LockTime, Now};
+use redlatch::internals::commands::Shared;
+use redlatch::internals::engine::{Engine, Flow};
+use redlatch::internals::keyspace::{Due, Keyspace, Layout};
+use redlatch::internals::resp::Decoder;
+use redlatch::internals::state::clients::Client;
+use redlatch::internals::state::session::Session;
+use redlatch::internals::state::settings::Settings;
 
 /// The engine, its only client, and the client's buffers.
 pub(crate) struct Bare {

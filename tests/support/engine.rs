@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use redlatch::clock::{Clock, LockTime, Now};
-use redlatch::commands::Shared;
-use redlatch::engine::{Engine, Flow};
-use redlatch::error::ProtocolError;
-use redlatch::keyspace::{Due, Keyspace, Layout};
-use redlatch::resp::{Decoder, Reply};
-use redlatch::state::clients::Client;
-use redlatch::state::session::Session;
-use redlatch::state::settings::Settings;
+use redlatch::internals::clock::{Clock, LockTime, Now};
+use redlatch::internals::commands::Shared;
+use redlatch::internals::engine::{Engine, Flow};
+use redlatch::internals::error::ProtocolError;
+use redlatch::internals::keyspace::{Due, Keyspace, Layout};
+use redlatch::internals::resp::{Decoder, Reply};
+use redlatch::internals::state::clients::Client;
+use redlatch::internals::state::session::Session;
+use redlatch::internals::state::settings::Settings;
 
 use super::target::{Heard, Link, Patience, Target};
 

@@ -124,7 +124,7 @@ async fn a_handshake_that_stays_away_holds_up_nobody_and_ends_like_a_client() {
 #[tokio::test]
 async fn time_that_the_test_owns_moves_on_beside_a_handshake() {
     let world = World::new();
-    let start = redlatch::clock::WallTime::from_millis(1_700_000_000_000);
+    let start = redlatch::WallTime::from_millis(1_700_000_000_000);
     let server = world.builder().manual_clock(start).start().await.unwrap();
     let mut client = world.guest().visit(&server).await.unwrap();
     let _silent = TcpStream::connect(server.tls_addr()).await.unwrap();
