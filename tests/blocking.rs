@@ -1,7 +1,7 @@
 //! Calls that wait for lists, against a model: whose turn it is, what each gets, and that nothing of a wait is left.
 //!
 //! Belongs here  what no transcript can show: thousands of random worlds, each checked after every step.
-//! Time          stands still but for what a step says. `SEED=17` replays world 17 alone.
+//! Time          stands still but for what a step says. `SEED=17` replays run 17 alone.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use redlatch::internals::state::clients::Client;
 use redlatch::internals::state::session::Session;
 use redlatch::internals::state::settings::Settings;
 
-const WORLDS: u64 = 100;
+const RUNS: u64 = 100;
 const STEPS: usize = 300;
 const CLIENTS: usize = 8;
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
@@ -24,24 +24,24 @@ const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 #[test]
 fn whoever_came_first_is_served_first_and_with_what_is_his() {
     for seed in seeds() {
-        let mut world = World::new(seed);
+        let mut run = ModelRun::new(seed);
         for step in 0..STEPS {
-            let what = world.step();
-            world.compare(&format!("seed {seed}, step {step}: {what}"));
+            let what = run.step();
+            run.compare(&format!("seed {seed}, step {step}: {what}"));
         }
-        world.end(seed);
+        run.end(seed);
     }
 }
 
 fn seeds() -> std::ops::RangeInclusive<u64> {
     match std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
         Some(seed) => seed..=seed,
-        None => 1..=WORLDS,
+        None => 1..=RUNS,
     }
 }
 
 /// The engine with its clients, and what the model says of them.
-struct World {
+struct ModelRun {
     engine: Engine,
     clock: Arc<StillClock>,
     clients: Vec<Connection>,
@@ -72,14 +72,14 @@ impl Clock for StillClock {
     }
 }
 
-impl World {
+impl ModelRun {
     fn new(seed: u64) -> Self {
         let clock = Arc::new(StillClock(AtomicU64::new(1_000)));
         let layout = Layout { shards: 4, databases: 1, seed, journal: None };
         let keyspace = Keyspace::new(layout, || {});
         let shared = Shared::new(keyspace, Settings::default(), Arc::clone(&clock) as Arc<dyn Clock>, seed);
         let engine = Engine::new(Arc::new(shared));
-        let mut world = Self {
+        let mut run = Self {
             engine,
             clock,
             clients: Vec::new(),
@@ -88,11 +88,11 @@ impl World {
             next_element: 0,
         };
         for _ in 0..CLIENTS {
-            let connection = world.connection();
-            world.clients.push(connection);
+            let connection = run.connection();
+            run.clients.push(connection);
         }
-        world.model.said = vec![Vec::new(); CLIENTS];
-        world
+        run.model.said = vec![Vec::new(); CLIENTS];
+        run
     }
 
     fn connection(&self) -> Connection {

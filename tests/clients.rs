@@ -211,7 +211,7 @@ fn main() -> ExitCode {
 /// Runs one client and prints what became of it.
 fn report(client: &Client) -> Verdict {
     let start = Instant::now();
-    let verdict = judge(client);
+    let verdict = check(client);
     let seconds = start.elapsed().as_secs_f64();
     match &verdict {
         Verdict::Failed(why) => println!("client {} ... FAILED ({seconds:.1} s)\n{why}", client.name),
@@ -224,7 +224,7 @@ fn report(client: &Client) -> Verdict {
 }
 
 /// Opens the installer, and lets the client in.
-fn judge(client: &Client) -> Verdict {
+fn check(client: &Client) -> Verdict {
     let project = PROJECTS.iter().find(|project| project.name == client.project);
     let project = project.expect("every client names a project of the table");
     let installer = match Installer::open(project, is_set("REDLATCH_INSTALL_CLIENTS")) {
@@ -232,14 +232,14 @@ fn judge(client: &Client) -> Verdict {
         Err(installer::Closed::Broken(why)) => return Verdict::Failed(why),
         Err(installer::Closed::Missing(what)) => return Verdict::Skipped(what),
     };
-    match invite(client, &installer) {
+    match run_on_servers(client, &installer) {
         Ok(verdict) => verdict,
         Err(why) => Verdict::Failed(why),
     }
 }
 
 /// Starts the servers, and lets the client loose on them.
-fn invite(client: &Client, installer: &Installer) -> Result<Verdict, String> {
+fn run_on_servers(client: &Client, installer: &Installer) -> Result<Verdict, String> {
     let identity = if client.has_tls { Some(Identity::new(installer.dir())?) } else { None };
     let more = identity.as_ref().map(Identity::arguments).unwrap_or_default();
     let servers = (0..client.servers).map(|_| Server::start(installer.dir(), &more));
@@ -259,7 +259,7 @@ fn invite(client: &Client, installer: &Installer) -> Result<Verdict, String> {
     Ok(verdict(&run(command, CLIENT_TIME_MAX)?, &servers))
 }
 
-/// Judges what a client has printed.
+/// Checks what a client has printed.
 fn verdict(finished: &Finished, servers: &[Server]) -> Verdict {
     let checks = finished.lines.iter().filter(|line| line.starts_with("ok ")).count();
     let is_done = finished.lines.iter().any(|line| line == "done");

@@ -141,5 +141,8 @@ fn the_readme_says_how_many_there_are() {
         std::fs::write(root().join("README.md"), text).expect("README.md can be written");
         return;
     }
-    assert!(text == read("README.md"), "it counts otherwise: UPDATE_README=1 cargo test --test dependencies");
+    assert!(
+        text == read("README.md"),
+        "it counts otherwise: UPDATE_README=1 cargo test --test suite dependencies"
+    );
 }

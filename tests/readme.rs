@@ -3,7 +3,7 @@
 //! What belongs here: anything that README.md says and a program can check. Its Rust examples are compiled and run as
 //! documentation tests of the library.
 //!
-//! `UPDATE_README=1 cargo test --test readme` writes the generated tables anew.
+//! `UPDATE_README=1 cargo test --test suite readme` writes the generated tables anew.
 
 mod clients;
 mod race;
@@ -39,12 +39,12 @@ mod readme {
         let stale = old.lines().zip(new.lines()).find(|(old, new)| old != new);
         if let Some((old, new)) = stale {
             panic!(
-                "README.md says\n    {old}\nthe tables say\n    {new}\nUPDATE_README=1 cargo test --test readme"
+                "README.md says\n    {old}\nthe tables say\n    {new}\nUPDATE_README=1 cargo test --test suite readme"
             );
         }
         assert_eq!(
             old, new,
-            "a generated table has another length: UPDATE_README=1 cargo test --test readme"
+            "a generated table has another length: UPDATE_README=1 cargo test --test suite readme"
         );
     }
 
@@ -56,7 +56,7 @@ mod readme {
             } else {
                 assert!(
                     read(file) == text,
-                    "{file} is not of these results: UPDATE_README=1 cargo test --test readme"
+                    "{file} is not of these results: UPDATE_README=1 cargo test --test suite readme"
                 );
             }
         }

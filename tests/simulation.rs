@@ -2,7 +2,7 @@
 //!
 //! Belongs here  what is true of every run, however the rng fall: mutual exclusion, leases kept to the millisecond,
 //!               no missed alarm, replay = state, no copy out of date.
-//! Time          a clock that only the world moves; one world per seed, `SEED=17 cargo test --test simulation`.
+//! Time          a clock that only the world moves; one world per seed, `SEED=17 cargo test --test suite simulation`.
 //! Canaries      clients and servers that are broken on purpose, which the same laws must catch: a law that misses
 //!               them all is no law.
 
@@ -12,7 +12,7 @@ mod locks;
 pub(crate) mod parts;
 mod waits;
 
-use locks::{BROKEN_PROTOCOLS, Protocol, World};
+use locks::{BROKEN_PROTOCOLS, LockSimulation, Protocol};
 use parts::Fault;
 
 /// Worlds of a run that names no seed.
@@ -43,7 +43,7 @@ mod locking {
     #[test]
     fn no_two_clients_hold_the_same_lock_and_no_lease_ends_early_or_late() {
         for seed in seeds() {
-            let outcome = World::new(seed, Protocol::Sound, Fault::None).run();
+            let outcome = LockSimulation::new(seed, Protocol::Sound, Fault::None).run();
             assert_eq!(outcome, Ok(()), "replay with SEED={seed}");
         }
     }
@@ -51,7 +51,9 @@ mod locking {
     #[test]
     fn every_broken_client_is_caught() {
         for protocol in BROKEN_PROTOCOLS {
-            assert_caught(&format!("{protocol:?}"), |seed| World::new(seed, *protocol, Fault::None).run());
+            assert_caught(&format!("{protocol:?}"), |seed| {
+                LockSimulation::new(seed, *protocol, Fault::None).run()
+            });
         }
     }
 
@@ -68,14 +70,16 @@ mod locking {
             Fault::SleepsThroughTheAlarm,
         ];
         for fault in faults {
-            assert_caught(&format!("{fault:?}"), |seed| World::new(seed, Protocol::Sound, fault).run());
+            assert_caught(&format!("{fault:?}"), |seed| {
+                LockSimulation::new(seed, Protocol::Sound, fault).run()
+            });
         }
     }
 
     #[test]
     fn a_seed_is_one_world() {
         let log = |seed| {
-            let mut world = World::new(seed, Protocol::Sound, Fault::None);
+            let mut world = LockSimulation::new(seed, Protocol::Sound, Fault::None);
             world.run().expect("a lawful world");
             world.log().since(0)
         };
@@ -110,12 +114,12 @@ mod replay {
 
 mod caching {
     use super::*;
-    use caches::{CARELESS, Carelessness, World};
+    use caches::{CARELESS, CacheSimulation, Carelessness};
 
     #[test]
-    fn no_copy_is_other_than_a_fresh_read_once_the_mail_is_read() {
+    fn no_copy_is_other_than_a_fresh_read_once_the_messages_are_read() {
         for seed in seeds() {
-            let outcome = World::new(seed, Carelessness::None, Fault::None).run();
+            let outcome = CacheSimulation::new(seed, Carelessness::None, Fault::None).run();
             assert_eq!(outcome, Ok(()), "replay with SEED={seed}");
         }
     }
@@ -124,25 +128,27 @@ mod caching {
     fn every_careless_client_is_caught() {
         for carelessness in CARELESS {
             assert_caught(&format!("{carelessness:?}"), |seed| {
-                World::new(seed, *carelessness, Fault::None).run()
+                CacheSimulation::new(seed, *carelessness, Fault::None).run()
             });
         }
     }
 
     #[test]
     fn a_server_that_expires_nothing_on_time_is_caught() {
-        assert_caught("NeverTicks", |seed| World::new(seed, Carelessness::None, Fault::NeverTicks).run());
+        assert_caught("NeverTicks", |seed| {
+            CacheSimulation::new(seed, Carelessness::None, Fault::NeverTicks).run()
+        });
     }
 }
 
 mod waiting {
     use super::*;
-    use waits::{DISORDERS, Disorder, World};
+    use waits::{DISORDERS, Disorder, QueueSimulation};
 
     #[test]
     fn who_came_first_is_served_first_and_nobody_waits_past_its_limit() {
         for seed in seeds() {
-            let outcome = World::new(seed, Disorder::None).run();
+            let outcome = QueueSimulation::new(seed, Disorder::None).run();
             assert_eq!(outcome, Ok(()), "replay with SEED={seed}");
         }
     }
@@ -150,7 +156,7 @@ mod waiting {
     #[test]
     fn every_line_in_disorder_is_caught() {
         for disorder in DISORDERS {
-            assert_caught(&format!("{disorder:?}"), |seed| World::new(seed, *disorder).run());
+            assert_caught(&format!("{disorder:?}"), |seed| QueueSimulation::new(seed, *disorder).run());
         }
     }
 }

@@ -56,7 +56,7 @@ impl Witness {
 
     /// # Errors
     /// Where two owned the lock at one instant, one lost it before its time, or a number did not rise.
-    fn judge(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), String> {
         let events = self.0.lock().expect("one thread at a time");
         // Of the latest grant: its number, and the last millisecond in which the lock is owned.
         let (mut latest, mut owned_until) = (0, None);
@@ -169,7 +169,7 @@ fn count(view: &mut View<'_>) -> u64 {
 /// cleared away.
 ///
 /// # Errors
-/// As [`Witness::judge`].
+/// As [`Witness::check`].
 fn contend(manner: Manner) -> Result<(), String> {
     let (keyspace, witness) = (keyspace(None, || {}), Arc::new(Witness::default()));
     let clock = Arc::new(AtomicU64::new(1));
@@ -195,7 +195,7 @@ fn contend(manner: Manner) -> Result<(), String> {
     }
     clients.into_iter().for_each(|client| client.join().expect("a client that ends"));
     keyspace.assert_laws();
-    witness.judge()
+    witness.check()
 }
 
 #[test]

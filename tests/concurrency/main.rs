@@ -108,8 +108,8 @@ fn time_never_runs_backwards_for_a_shard() {
 fn no_deadline_slips_past_the_ticker() {
     under_every_schedule(|| {
         let rung = Arc::new(AtomicBool::new(false));
-        let bell = Arc::clone(&rung);
-        let keyspace = keyspace(None, move || bell.store(true, SeqCst));
+        let rung_by_keyspace = Arc::clone(&rung);
+        let keyspace = keyspace(None, move || rung_by_keyspace.store(true, SeqCst));
         // The ticker has slept until an earlier deadline, which is over.
         put_all(&keyspace, &KEYS[1..], b"v", at(1), Lease::Until(at(1).deadline_in(4)));
         keyspace.tick(at(1), Events::default(), &Audience::default());

@@ -255,9 +255,9 @@ fn a_transaction_whose_key_has_changed_does_nothing() {
 
 /// Counts how often it is called.
 #[derive(Debug, Default)]
-struct Bell(AtomicUsize);
+struct WakeCount(AtomicUsize);
 
-impl Wake for Bell {
+impl Wake for WakeCount {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, SeqCst);
     }
@@ -277,9 +277,9 @@ fn whoever_meets_a_long_call_is_told_when_it_is_over() {
                 keyspace.long_call.end();
             })
         };
-        let bell = Arc::new(Bell::default());
+        let wakes = Arc::new(WakeCount::default());
         let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
-        client.watch(&Waker::from(Arc::clone(&bell)));
+        client.watch(&Waker::from(Arc::clone(&wakes)));
         let caller = {
             let (keyspace, client) = (Arc::clone(&keyspace), Arc::new(client));
             thread::spawn(move || {
@@ -287,7 +287,7 @@ fn whoever_meets_a_long_call_is_told_when_it_is_over() {
                 while View::try_lock(&keyspace, ShardSet::One(b"one"), 0, at(1), Events::default()).is_none()
                 {
                     if keyspace.long_call.wait(&client) {
-                        while bell.0.swap(0, SeqCst) == 0 {
+                        while wakes.0.swap(0, SeqCst) == 0 {
                             thread::yield_now();
                         }
                     }

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use super::listening::{self, Ear};
+use super::listening::{self, Subscriptions};
 use super::plan::Request;
 use super::relaxed::Relaxed;
 use crate::support::reply::Reply;
@@ -31,7 +31,7 @@ pub(crate) struct Client {
     /// Whether one of those that are being answered has waited. Redis works off what stands behind it before it says what
     /// BCAST has gathered: what comes unasked is compared with the next request.
     pub(crate) has_waited: bool,
-    ear: Ear,
+    ear: Subscriptions,
     /// From what the next request draws, as each server has it.
     looked: Option<[Reply; 2]>,
 }

@@ -139,9 +139,9 @@ enum Space {
 
 /// What a client listens to, by what it was told.
 #[derive(Default)]
-pub(crate) struct Ear(BTreeSet<(Space, String)>);
+pub(crate) struct Subscriptions(BTreeSet<(Space, String)>);
 
-impl Ear {
+impl Subscriptions {
     /// How many frames confirm this request; `None` when it is no such request.
     pub(crate) fn confirmations(&self, words: &Words) -> Option<usize> {
         let name = String::from_utf8_lossy(&words[0]).to_uppercase();

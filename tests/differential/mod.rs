@@ -8,6 +8,7 @@
 //!               `SEED=17 cargo test --test suite against_real_servers::random -- --ignored`.
 
 mod client;
+mod comparison;
 mod draws;
 mod grammar;
 mod libraries;
@@ -17,7 +18,6 @@ mod relaxed;
 mod runner;
 mod scripts;
 mod words;
-mod world;
 
 use runner::{Newer, Runner};
 

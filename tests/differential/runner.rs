@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::comparison::{Comparison, Parted, spell_words};
 use super::plan::{Step, Stock};
-use super::world::{Parted, World, spell_words};
 use crate::support::real::RealServer;
 use crate::support::rng::number;
 
@@ -36,7 +36,7 @@ pub(crate) struct Runner {
 
 impl Runner {
     pub(crate) fn new(name: &'static str, newer: Newer) -> Self {
-        let known = World::new(RealServer::start(name)).commands();
+        let known = Comparison::new(RealServer::start(name)).commands();
         let stock = Stock::new(newer, |command| known.contains(&command.to_lowercase().replace(' ', "|")));
         Self { name, stock }
     }
@@ -74,7 +74,7 @@ impl Runner {
     }
 
     fn play(&self, steps: &[Step]) -> Result<(), Parted> {
-        World::new(RealServer::start(self.name)).run(steps)
+        Comparison::new(RealServer::start(self.name)).run(steps)
     }
 
     /// Leaves out what can be left out while the servers still part over the same command; the rest in words.

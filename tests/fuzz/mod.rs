@@ -5,8 +5,8 @@
 //!               failure is made small and written there: to keep it is to add the file.
 //!
 //! ```text
-//! cargo test --test fuzz                                                   the corpus, and the same new inputs each time
-//! FUZZ_SECONDS=600 cargo test --test fuzz scripts                          one target, others for ten minutes
+//! cargo test --test suite fuzz                                                   the corpus, and the same new inputs each time
+//! FUZZ_SECONDS=600 cargo test --test suite fuzz::scripts                         one target, others for ten minutes
 //! FUZZ_SECONDS=600 cargo test --lib cli::file                              the settings file, which nobody else sees
 //! ```
 
@@ -44,19 +44,19 @@ fn numbers() {
 #[cfg(feature = "lua")]
 #[test]
 fn scripts() {
-    let worlds = RefCell::new(scripts::Worlds::new());
-    fuzz("scripts", 1_000, scripts::inputs(), |text| worlds.borrow_mut().check(text));
-    let cases = worlds.borrow().cases;
+    let engines = RefCell::new(scripts::Engines::new());
+    fuzz("scripts", 1_000, scripts::inputs(), |text| engines.borrow_mut().check(text));
+    let cases = engines.borrow().cases;
     assert!(cases >= 500, "{cases} runs of plain scripts");
 }
 
 #[cfg(feature = "lua")]
 #[test]
 fn a_script_catches_an_operator_that_is_misread() {
-    let worlds = RefCell::new(scripts::Worlds::new());
+    let engines = RefCell::new(scripts::Engines::new());
     let outcome = search(200, 0, &scripts::inputs().no_shrink().boxed(), |text| {
         let misread = String::from_utf8_lossy(text).replace("==", "~=");
-        worlds.borrow_mut().compare(text, misread.as_bytes());
+        engines.borrow_mut().compare(text, misread.as_bytes());
     });
     outcome.expect_err("two hundred scripts in which == might be ~=");
 }

@@ -17,14 +17,14 @@ use crate::scripts::world::{World, detour};
 use crate::support::shapes::shapes;
 
 /// Two engines, one of which interprets what the other runs natively.
-pub(crate) struct Worlds {
+pub(crate) struct Engines {
     native: World,
     interpreted: World,
     /// Runs that were compared.
     pub(crate) cases: usize,
 }
 
-impl Worlds {
+impl Engines {
     pub(crate) fn new() -> Self {
         Self { native: World::new(), interpreted: World::new(), cases: 0 }
     }

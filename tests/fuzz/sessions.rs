@@ -116,16 +116,16 @@ pub(crate) fn check(input: &[u8]) {
 
 /// The same with a journal that may lie.
 pub(crate) fn check_with(input: &[u8], fault: Fault) {
-    let mut scene = Scene::new(fault);
+    let mut connections = Connections::new(fault);
     for line in input.split(|byte| *byte == b'\n') {
-        if scene.step(line).is_some() {
-            scene.check();
+        if connections.step(line).is_some() {
+            connections.check();
         }
     }
-    scene.end();
+    connections.end();
 }
 
-struct Scene {
+struct Connections {
     target: EngineTarget,
     log: Arc<Log>,
     replica: Replica,
@@ -140,7 +140,7 @@ struct Connection {
     heard: Vec<u8>,
 }
 
-impl Scene {
+impl Connections {
     fn new(fault: Fault) -> Self {
         let log = Arc::new(Log::new(fault));
         let mut target =

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redlatch::Server;
 use redlatch::WallTime;
 
-use super::scene::{MIB, Peer, Scene, costs_at_most};
+use super::fixture::{Fixture, MIB, Peer, costs_at_most};
 
 /// A request for `ECHO` that is so many bytes long in all.
 fn echo(bytes: usize) -> Vec<u8> {
@@ -16,8 +16,8 @@ fn echo(bytes: usize) -> Vec<u8> {
 
 #[test]
 fn a_request_may_be_as_long_as_client_query_buffer_limit_says() {
-    let mut scene = Scene::with(&[("client-query-buffer-limit", "1mb")]);
-    let mut peer = scene.peer();
+    let mut fixture = Fixture::with(&[("client-query-buffer-limit", "1mb")]);
+    let mut peer = fixture.peer();
     let longest = echo(MIB);
     assert_eq!(longest.len(), MIB);
     peer.send(&longest);
@@ -25,25 +25,25 @@ fn a_request_may_be_as_long_as_client_query_buffer_limit_says() {
     // The length alone decides: nobody waits for the bytes.
     peer.send(&echo(MIB + 1)[..100]);
     assert!(peer.rest().is_empty(), "closed without a word, as in Redis");
-    assert_eq!(scene.info("client_query_buffer_limit_disconnections"), 1);
-    scene.goes_on();
+    assert_eq!(fixture.info("client_query_buffer_limit_disconnections"), 1);
+    fixture.goes_on();
 }
 
 #[test]
 fn an_argument_may_be_as_long_as_proto_max_bulk_len_says() {
-    let mut scene = Scene::with(&[("proto-max-bulk-len", "1mb")]);
-    let mut peer = scene.peer();
+    let mut fixture = Fixture::with(&[("proto-max-bulk-len", "1mb")]);
+    let mut peer = fixture.peer();
     peer.send(format!("*2\r\n$4\r\nECHO\r\n${MIB}\r\n{}\r\n", "x".repeat(MIB)).as_bytes());
     assert_eq!(peer.bulk(), MIB);
     peer.send(format!("*2\r\n$4\r\nECHO\r\n${}\r\n", MIB + 1).as_bytes());
     assert_eq!(peer.line(), "-ERR Protocol error: invalid bulk length");
     assert!(peer.rest().is_empty());
-    scene.goes_on();
+    fixture.goes_on();
 }
 
 #[test]
 fn before_authentication_the_limits_are_those_of_redis_to_the_byte() {
-    let scene = Scene::with(&[("requirepass", "secret")]);
+    let fixture = Fixture::with(&[("requirepass", "secret")]);
     let ten = |word: usize| {
         let words = format!("${word}\r\n{}\r\n", "x".repeat(word)).repeat(9);
         format!("*10\r\n$3\r\nGET\r\n{words}")
@@ -56,7 +56,7 @@ fn before_authentication_the_limits_are_those_of_redis_to_the_byte() {
         // The first ten words would already do harm if they were carried out.
         (ten(1).replacen("*10", "*11", 1), "-ERR Protocol error: unauthenticated multibulk length"),
     ] {
-        let said = scene.peer().ask(request.as_bytes());
+        let said = fixture.peer().ask(request.as_bytes());
         // An arity that does not fit is told before the want of a password; what counts is that it was read.
         assert!(
             said.starts_with(answer) || (answer == "-NOAUTH" && said.starts_with("-ERR wrong number")),
@@ -68,21 +68,21 @@ fn before_authentication_the_limits_are_those_of_redis_to_the_byte() {
 #[test]
 fn a_client_that_leaves_more_unread_than_its_class_may_is_dropped_and_counted() {
     const VALUE: usize = MIB / 16;
-    let mut scene = Scene::with(&[("client-output-buffer-limit", "normal 1mb 0 0")]);
-    scene.server.keys().set("big", vec![b'v'; VALUE], None);
+    let mut fixture = Fixture::with(&[("client-output-buffer-limit", "normal 1mb 0 0")]);
+    fixture.server.keys().set("big", vec![b'v'; VALUE], None);
     // Who reads is served however much it asks for.
-    let mut reader = scene.peer();
+    let mut reader = fixture.peer();
     for _ in 0..200 {
         reader.send(b"GET big\r\n");
         assert_eq!(reader.bulk(), VALUE);
     }
     drop(reader);
-    scene.until("connected_clients", |clients| clients == 1);
-    let mut peer = scene.peer();
+    fixture.until("connected_clients", |clients| clients == 1);
+    let mut peer = fixture.peer();
     peer.send(&b"GET big\r\n".repeat(3200));
-    scene.until("client_output_buffer_limit_disconnections", |dropped| dropped == 1);
+    fixture.until("client_output_buffer_limit_disconnections", |dropped| dropped == 1);
     assert!(peer.rest().len() < 3200 * VALUE);
-    scene.goes_on();
+    fixture.goes_on();
 }
 
 #[test]
@@ -127,10 +127,10 @@ fn fill(peer: &mut Peer, request: impl Fn(usize) -> String) -> usize {
 #[test]
 fn a_server_with_maxmemory_is_never_filled_beyond_it_and_never_gives_up_a_key() {
     costs_at_most(48, |look| {
-        let mut scene = Scene::with(&[("maxmemory", "16mb")]);
-        assert_eq!(scene.bystander.ask(b"SET held me NX PX 30000\r\n"), "+OK");
+        let mut fixture = Fixture::with(&[("maxmemory", "16mb")]);
+        assert_eq!(fixture.bystander.ask(b"SET held me NX PX 30000\r\n"), "+OK");
         let value = "v".repeat(10_000);
-        let mut peer = scene.peer();
+        let mut peer = fixture.peer();
         let kinds: [&dyn Fn(usize) -> String; 5] = [
             &|n| format!("SET string:{n} {value}\r\n"),
             &|n| format!("HSET hash {n} {value}\r\n"),
@@ -142,12 +142,16 @@ fn a_server_with_maxmemory_is_never_filled_beyond_it_and_never_gives_up_a_key() 
             let times = fill(&mut peer, kind);
             assert!((1000..3000).contains(&times), "{} bytes were taken", times * value.len());
             look();
-            assert!(scene.info("used_memory") > 16 * MIB as u64);
-            assert_eq!(scene.bystander.ask(b"GET held\r\n"), "$2");
-            assert_eq!(scene.bystander.line(), "me");
-            assert_eq!(scene.bystander.ask(b"FLUSHALL\r\n"), "+OK");
-            assert_eq!(scene.bystander.ask(b"SET held me NX PX 30000\r\n"), "+OK", "and there is room again");
+            assert!(fixture.info("used_memory") > 16 * MIB as u64);
+            assert_eq!(fixture.bystander.ask(b"GET held\r\n"), "$2");
+            assert_eq!(fixture.bystander.line(), "me");
+            assert_eq!(fixture.bystander.ask(b"FLUSHALL\r\n"), "+OK");
+            assert_eq!(
+                fixture.bystander.ask(b"SET held me NX PX 30000\r\n"),
+                "+OK",
+                "and there is room again"
+            );
         }
-        scene.goes_on();
+        fixture.goes_on();
     });
 }

@@ -2,19 +2,19 @@
 
 use std::io::Write;
 
-use super::scene::{MIB, Peer, Scene, costs_at_most};
+use super::fixture::{Fixture, MIB, Peer, costs_at_most};
 
 #[test]
 fn what_two_hundred_connections_claim_costs_nothing() {
     costs_at_most(32, |look| {
-        let mut scene = Scene::set();
-        let peers: Vec<Peer> = (0..200).map(|_| scene.peer()).collect();
+        let mut fixture = Fixture::set();
+        let peers: Vec<Peer> = (0..200).map(|_| fixture.peer()).collect();
         for (index, peer) in peers.iter().enumerate() {
             let count = if index % 2 == 0 { "*2147483647" } else { "*3" };
             peer.send(format!("{count}\r\n$3\r\nSET\r\n$1\r\nk\r\n$500000000\r\nabc").as_bytes());
         }
-        scene.until("connected_clients", |clients| clients == 201);
-        scene.goes_on();
+        fixture.until("connected_clients", |clients| clients == 201);
+        fixture.goes_on();
         look();
     });
 }
@@ -22,26 +22,26 @@ fn what_two_hundred_connections_claim_costs_nothing() {
 #[test]
 fn what_a_large_request_needed_is_not_kept_for_the_next_byte() {
     costs_at_most(128, |look| {
-        let mut scene = Scene::set();
+        let mut fixture = Fixture::set();
         let value = vec![b'v'; 16 * MIB];
         let mut peers = Vec::new();
         for _ in 0..16 {
-            let mut peer = scene.peer();
+            let mut peer = fixture.peer();
             peer.send(format!("*2\r\n$4\r\nECHO\r\n${}\r\n", value.len()).as_bytes());
             peer.send(&value);
             peer.send(b"\r\n*");
             assert_eq!(peer.bulk(), value.len());
             peers.push(peer);
         }
-        scene.goes_on();
+        fixture.goes_on();
         look();
     });
 }
 
 #[test]
 fn a_pipeline_of_a_hundred_thousand_is_answered_in_order() {
-    let mut scene = Scene::set();
-    let mut peer = scene.peer();
+    let mut fixture = Fixture::set();
+    let mut peer = fixture.peer();
     let sender = peer.stream().try_clone().unwrap();
     let writer = std::thread::spawn(move || {
         (&sender).write_all(&b"INCR n\r\n".repeat(100_000)).expect("the server keeps reading");
@@ -50,13 +50,13 @@ fn a_pipeline_of_a_hundred_thousand_is_answered_in_order() {
         assert_eq!(peer.line(), format!(":{expected}"));
     }
     writer.join().unwrap();
-    scene.goes_on();
+    fixture.goes_on();
 }
 
 #[test]
 fn a_hundred_thousand_channels_are_joined_and_left_at_once() {
-    let mut scene = Scene::set();
-    let mut peer = scene.peer();
+    let mut fixture = Fixture::set();
+    let mut peer = fixture.peer();
     let channels: String = (100_000..200_000).map(|n| format!("$6\r\n{n}\r\n")).collect();
     let sender = peer.stream().try_clone().unwrap();
     let writer = std::thread::spawn(move || {
@@ -69,24 +69,24 @@ fn a_hundred_thousand_channels_are_joined_and_left_at_once() {
     }
     assert_eq!(peer.line(), "+PONG");
     writer.join().unwrap();
-    scene.goes_on();
+    fixture.goes_on();
 }
 
 #[test]
 fn before_authentication_little_may_be_said_and_little_left_unread() {
-    let mut scene = Scene::with(&[("requirepass", "secret")]);
+    let mut fixture = Fixture::with(&[("requirepass", "secret")]);
     for (bytes, answer) in [
         (&b"*11\r\n"[..], "-ERR Protocol error: unauthenticated multibulk length\r\n"),
         (b"*2\r\n$4\r\nAUTH\r\n$16385\r\n", "-ERR Protocol error: unauthenticated bulk length\r\n"),
     ] {
-        let mut peer = scene.peer();
+        let mut peer = fixture.peer();
         peer.send(bytes);
         assert_eq!(String::from_utf8_lossy(&peer.rest()), answer);
     }
-    let peer = scene.peer();
+    let peer = fixture.peer();
     let flood = b"GET k\r\n".repeat(10_000);
     // Nobody reads the answers, so that the server hangs up.
     while peer.stream().write_all(&flood).is_ok() {}
-    assert_eq!(scene.bystander.ask(b"AUTH secret\r\n"), "+OK");
-    assert_eq!(scene.bystander.ask(b"SET lock me NX\r\n"), "+OK");
+    assert_eq!(fixture.bystander.ask(b"AUTH secret\r\n"), "+OK");
+    assert_eq!(fixture.bystander.ask(b"SET lock me NX\r\n"), "+OK");
 }

@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::net::Shutdown;
 
+use super::fixture::Fixture;
 use super::outcomes::all_outcomes;
-use super::scene::Scene;
 
 #[test]
 fn broken_requests_end_as_they_end_in_redis() {
-    let mut scene = Scene::set();
-    all_outcomes(scene.server.addr());
-    scene.goes_on();
+    let mut fixture = Fixture::set();
+    all_outcomes(fixture.server.addr());
+    fixture.goes_on();
 }
 
 #[cfg(feature = "cli")]
@@ -24,31 +24,31 @@ fn against_real_servers_the_outcomes_are_the_same() {
 
 #[test]
 fn a_request_may_arrive_byte_by_byte() {
-    let mut scene = Scene::set();
-    let mut peer = scene.peer();
+    let mut fixture = Fixture::set();
+    let mut peer = fixture.peer();
     for byte in b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\n\r\n\r\n\r\nGET k\r\n" {
         peer.send(&[*byte]);
     }
     assert_eq!((peer.line(), peer.bulk()), ("+OK".to_owned(), 4));
-    scene.goes_on();
+    fixture.goes_on();
 }
 
 #[test]
 fn a_half_sent_request_has_no_effect_and_leaves_with_its_sender() {
-    let mut scene = Scene::set();
-    let peer = scene.peer();
+    let mut fixture = Fixture::set();
+    let peer = fixture.peer();
     peer.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\nv");
-    scene.until("connected_clients", |clients| clients == 2);
+    fixture.until("connected_clients", |clients| clients == 2);
     peer.stream().shutdown(Shutdown::Write).unwrap();
-    scene.until("connected_clients", |clients| clients == 1);
-    assert!(scene.server.keys().is_empty());
-    scene.goes_on();
+    fixture.until("connected_clients", |clients| clients == 1);
+    assert!(fixture.server.keys().is_empty());
+    fixture.goes_on();
 }
 
 #[test]
 fn nesting_and_endless_scripts_are_refused_without_recursion() {
-    let mut scene = Scene::set();
-    let mut peer = scene.peer();
+    let mut fixture = Fixture::set();
+    let mut peer = fixture.peer();
     for unit in ["(", "{", "[", "function() ", "if 1 then ", "not ", "- ", "a.", "--[[", "\"", "redis.call("]
     {
         let script = unit.repeat(100_000);
@@ -58,14 +58,14 @@ fn nesting_and_endless_scripts_are_refused_without_recursion() {
     }
     peer.send(&b"*1\r\n".repeat(100_000));
     assert_eq!(peer.line(), "-ERR Protocol error: expected '$', got '*'");
-    scene.goes_on();
+    fixture.goes_on();
 }
 
 #[test]
 fn noise_of_many_kinds_leaves_the_server_standing() {
     use proptest::strategy::{Strategy, ValueTree};
     use proptest::test_runner::{Config, TestRunner};
-    let mut scene = Scene::set();
+    let mut fixture = Fixture::set();
     let mut runner = TestRunner::new_with_rng(
         Config::default(),
         proptest::test_runner::TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha),
@@ -74,7 +74,7 @@ fn noise_of_many_kinds_leaves_the_server_standing() {
     for start in [&b""[..], b"*3\r\n", b"*2\r\n$4\r\n", b"EVAL \"", b"*1\r\n$1000\r\n", b"SET k "] {
         for _ in 0..20 {
             let bytes = noise.new_tree(&mut runner).expect("some noise").current();
-            let mut peer = scene.peer();
+            let mut peer = fixture.peer();
             peer.send(start);
             // It may have been closed by then.
             let _ = peer.stream().write_all(&bytes);
@@ -82,5 +82,5 @@ fn noise_of_many_kinds_leaves_the_server_standing() {
             peer.rest();
         }
     }
-    scene.goes_on();
+    fixture.goes_on();
 }

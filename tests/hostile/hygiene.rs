@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::scene::{Peer, Scene};
+use super::fixture::{Fixture, Peer};
 
 /// What a peer hears until the answer to an ECHO behind everything else.
 fn all_said(peer: &mut Peer, requests: &[u8]) -> String {
@@ -31,8 +31,8 @@ fn request(words: &[&[u8]]) -> Vec<u8> {
 
 #[test]
 fn a_failed_auth_in_a_pipeline_is_answered_in_its_place() {
-    let scene = Scene::with(&[("requirepass", "secret")]);
-    let mut peer = scene.peer();
+    let fixture = Fixture::with(&[("requirepass", "secret")]);
+    let mut peer = fixture.peer();
     peer.send(
         b"PING\r\nAUTH wrong\r\nPING\r\nHELLO 3 AUTH default wrong\r\nAUTH secret\r\nAUTH wrong\r\nPING\r\n",
     );
@@ -42,8 +42,8 @@ fn a_failed_auth_in_a_pipeline_is_answered_in_its_place() {
 
 #[test]
 fn whatever_goes_wrong_in_a_pipeline_every_request_has_one_answer_in_its_place() {
-    let mut scene = Scene::set();
-    let mut peer = scene.peer();
+    let mut fixture = Fixture::set();
+    let mut peer = fixture.peer();
     let wrong: &[&[&[u8]]] = &[
         &[b"NOSUCH", b"a"],
         &[b"GET"],
@@ -71,13 +71,13 @@ fn whatever_goes_wrong_in_a_pipeline_every_request_has_one_answer_in_its_place()
         assert!(answer.starts_with('-'), "{name}: {answer}");
         assert_eq!(peer.line(), format!(":{number}"), "after {name}");
     }
-    scene.goes_on();
+    fixture.goes_on();
 }
 
 #[test]
 fn no_line_break_of_a_request_breaks_a_line_of_an_answer() {
     const BREAK: &[u8] = b"a\r\n+OK\r\n:1\n\r$-1\r\n";
-    let mut scene = Scene::set();
+    let mut fixture = Fixture::set();
     let script = |text: &str| request(&[b"EVAL", text.as_bytes(), b"0", BREAK]);
     let requests = [
         request(&[BREAK]),
@@ -105,27 +105,27 @@ fn no_line_break_of_a_request_breaks_a_line_of_an_answer() {
         script("return redis.call('CONFIG', ARGV[1])"),
         script("return redis.pcall('INCRBY', 'n', ARGV[1])"),
     ];
-    let mut peer = scene.peer();
+    let mut peer = fixture.peer();
     for words in &requests {
         let heard = all_said(&mut peer, words);
         assert!(heard.starts_with(['-', '+']), "{}: {heard:?}", words.escape_ascii());
         assert_eq!(heard.find(['\r', '\n']), Some(heard.len() - 2), "{}: {heard:?}", words.escape_ascii());
     }
-    scene.goes_on();
+    fixture.goes_on();
 }
 
 #[test]
 fn what_a_web_page_can_send_is_neither_carried_out_nor_answered() {
-    let mut scene = Scene::set();
+    let mut fixture = Fixture::set();
     for head in
         ["POST / HTTP/1.1", "post /", "GET / HTTP/1.1\r\nHost: localhost", "PUT /x HTTP/1.1\r\nhOST: x"]
     {
-        let mut peer = scene.peer();
+        let mut peer = fixture.peer();
         peer.send(format!("{head}\r\nContent-Length: 20\r\n\r\nSET lock you\r\n").as_bytes());
         let heard = peer.rest();
         // The first line of what begins with GET or PUT is a request like any other; nothing behind `Host:` is.
         assert!(heard.is_empty() || heard.starts_with(b"-ERR"), "{}", heard.escape_ascii());
-        assert!(scene.server.keys().get("lock").is_none());
+        assert!(fixture.server.keys().get("lock").is_none());
     }
-    scene.goes_on();
+    fixture.goes_on();
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redlatch::Server;
 use redlatch::WallTime;
 
-use super::scene::{MIB, Peer};
+use super::fixture::{MIB, Peer};
 
 const START: WallTime = WallTime::from_millis(1_700_000_000_000);
 

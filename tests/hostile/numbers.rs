@@ -5,7 +5,7 @@ use std::io::Read;
 
 use redlatch::internals::commands::table;
 
-use super::scene::{Peer, Scene};
+use super::fixture::{Fixture, Peer};
 
 /// The least, the most, one beyond, and what only looks like a number.
 const EDGES: &[&str] = &[
@@ -51,8 +51,8 @@ fn is_answered(peer: &mut Peer, requests: &str) {
 
 #[test]
 fn no_number_at_the_edge_breaks_a_command() {
-    let mut scene = Scene::set();
-    let mut peer = scene.peer();
+    let mut fixture = Fixture::set();
+    let mut peer = fixture.peer();
     for command in table().all() {
         let name = command.name.replace('|', " ");
         if name.starts_with('b') || OTHERWISE.iter().any(|other| name.contains(other)) {
@@ -74,5 +74,5 @@ fn no_number_at_the_edge_breaks_a_command() {
         is_answered(&mut peer, "DISCARD\r\nSELECT 0\r\n");
     }
     assert_eq!(peer.ask(b"FLUSHALL\r\n"), "+OK");
-    scene.goes_on();
+    fixture.goes_on();
 }

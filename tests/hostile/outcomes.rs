@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::net::SocketAddr;
 
-use super::scene::Peer;
+use super::fixture::Peer;
 
 /// What becomes of a connection that sent something.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -15,7 +15,7 @@ pub(crate) enum Outcome {
 }
 pub(crate) use Outcome::{Closed, Open};
 
-/// Requests, the answer in all, and the fate: as Redis 7.0.15 answers.
+/// Requests, the answer in all, and the end: as Redis 7.0.15 answers.
 pub(crate) const OUTCOMES: &[(&[u8], &[u8], Outcome)] = &[
     (b"*1\r\n:1\r\n", b"-ERR Protocol error: expected '$', got ':'\r\n", Closed),
     (b"*1\r\n*1\r\n*1\r\n*1\r\n", b"-ERR Protocol error: expected '$', got '*'\r\n", Closed),
@@ -65,12 +65,12 @@ pub(crate) const ENDLESS: &[(&[u8], &[u8])] = &[
     (b"*1\r\n$", b"-ERR Protocol error: too big bulk count string\r\n"),
 ];
 
-pub(crate) fn assert_outcome(address: SocketAddr, bytes: &[u8], answer: &[u8], fate: Outcome) {
+pub(crate) fn assert_outcome(address: SocketAddr, bytes: &[u8], answer: &[u8], end: Outcome) {
     let mut peer = Peer::to(address);
     let said = bytes[..bytes.len().min(40)].escape_ascii();
     peer.send(bytes);
     let mut heard = vec![];
-    if fate == Open {
+    if end == Open {
         peer.send(b"ECHO goes-on\r\n");
         let end = b"$7\r\ngoes-on\r\n";
         while !heard.ends_with(end) {
@@ -86,8 +86,8 @@ pub(crate) fn assert_outcome(address: SocketAddr, bytes: &[u8], answer: &[u8], f
 }
 
 pub(crate) fn all_outcomes(address: SocketAddr) {
-    for (bytes, answer, fate) in OUTCOMES {
-        assert_outcome(address, bytes, answer, *fate);
+    for (bytes, answer, end) in OUTCOMES {
+        assert_outcome(address, bytes, answer, *end);
     }
     for (start, answer) in ENDLESS {
         // Sent whole and no further, so that nothing is left unread and the answer is not lost to a reset.

@@ -1,6 +1,6 @@
 //! Scripts that reach for what is not theirs.
 
-use super::scene::Scene;
+use super::fixture::Fixture;
 
 /// What would lead out of the sandbox, or to memory that is not Lua's.
 const FORBIDDEN: &[&str] = &[
@@ -50,8 +50,8 @@ const FORBIDDEN: &[&str] = &[
 
 #[test]
 fn what_a_script_may_not_touch_is_not_there() {
-    let mut scene = Scene::set();
-    let mut peer = scene.peer();
+    let mut fixture = Fixture::set();
+    let mut peer = fixture.peer();
     for text in FORBIDDEN {
         let script = format!("return {text}");
         let request = format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{script}\r\n$1\r\n0\r\n", script.len());
@@ -64,5 +64,5 @@ fn what_a_script_may_not_touch_is_not_there() {
         );
         assert_eq!(peer.line(), "abab");
     }
-    scene.goes_on();
+    fixture.goes_on();
 }

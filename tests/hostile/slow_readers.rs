@@ -1,6 +1,6 @@
 //! Clients that do not take what they are sent.
 
-use super::scene::{MIB, Scene, costs_at_most};
+use super::fixture::{Fixture, MIB, costs_at_most};
 
 #[test]
 fn requests_of_a_client_that_does_not_read_wait() {
@@ -8,12 +8,12 @@ fn requests_of_a_client_that_does_not_read_wait() {
         // Less than the output that is gathered before it is sent, so that the server's input runs empty.
         const VALUE: usize = MIB / 16;
         const REQUESTS: usize = 3200;
-        let mut scene = Scene::set();
-        scene.server.keys().set("big", vec![b'v'; VALUE], None);
-        let mut peer = scene.peer();
+        let mut fixture = Fixture::set();
+        fixture.server.keys().set("big", vec![b'v'; VALUE], None);
+        let mut peer = fixture.peer();
         for _ in 0..REQUESTS {
             peer.send(b"GET big\r\n");
-            assert_eq!(scene.bystander.ask(b"PING\r\n"), "+PONG");
+            assert_eq!(fixture.bystander.ask(b"PING\r\n"), "+PONG");
             look();
         }
         for _ in 0..REQUESTS {
@@ -27,9 +27,9 @@ fn requests_of_a_client_that_does_not_read_wait() {
 fn what_has_been_read_is_let_go_although_more_is_always_to_come() {
     costs_at_most(128, |look| {
         const VALUE: usize = MIB;
-        let mut scene = Scene::set();
-        scene.server.keys().set("big", vec![b'v'; VALUE], None);
-        let mut peer = scene.peer();
+        let mut fixture = Fixture::set();
+        fixture.server.keys().set("big", vec![b'v'; VALUE], None);
+        let mut peer = fixture.peer();
         // Sixteen ahead all the time: the output never runs empty.
         for _ in 0..16 {
             peer.send(b"GET big\r\n");
@@ -39,27 +39,27 @@ fn what_has_been_read_is_let_go_although_more_is_always_to_come() {
             assert_eq!(peer.bulk(), VALUE);
             look();
         }
-        scene.goes_on();
+        fixture.goes_on();
     });
 }
 
 #[test]
 fn a_subscriber_that_does_not_read_is_dropped() {
     costs_at_most(160, |look| {
-        let mut scene = Scene::set();
-        let mut peer = scene.peer();
+        let mut fixture = Fixture::set();
+        let mut peer = fixture.peer();
         peer.send(b"SUBSCRIBE news\r\n");
         (0..6).for_each(|_| drop(peer.line()));
         let message = vec![b'm'; MIB];
         for sent in 0.. {
-            scene.bystander.send(format!("*3\r\n$7\r\nPUBLISH\r\n$4\r\nnews\r\n${MIB}\r\n").as_bytes());
-            scene.bystander.send(&message);
-            if scene.bystander.ask(b"\r\n") == ":0" {
+            fixture.bystander.send(format!("*3\r\n$7\r\nPUBLISH\r\n$4\r\nnews\r\n${MIB}\r\n").as_bytes());
+            fixture.bystander.send(&message);
+            if fixture.bystander.ask(b"\r\n") == ":0" {
                 break;
             }
             assert!(sent < 128, "still subscribed after {sent} MiB");
             look();
         }
-        scene.goes_on();
+        fixture.goes_on();
     });
 }

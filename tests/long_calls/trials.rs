@@ -392,7 +392,7 @@ fn without_seeds(text: &str) -> String {
     parts.fold(first, |text, part| text + part.trim_start_matches(|digit: char| digit.is_ascii_digit()))
 }
 
-/// `SEED=17 cargo test --test long_calls whatever_is_tried_out` runs the scripts of seed 17.
+/// `SEED=17 cargo test --test suite whatever_is_tried_out` runs the scripts of seed 17.
 #[tokio::test]
 async fn whatever_is_tried_out_does_what_it_does_elsewhere() {
     let (mut tried, mut elsewhere) = (World::new("here").await, World::new("elsewhere").await);

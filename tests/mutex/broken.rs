@@ -1,7 +1,7 @@
 //! Servers that are broken on purpose: a good one, and in front of it somebody who changes what is said.
 //!
 //! Owns    a port, and a thread for each connection; request by request, as the clients here never send ahead.
-//! Rule    each fault leaves most calls alone, so that the run goes on and the judge has to look.
+//! Rule    each fault leaves most calls alone, so that the run goes on and the check has to look.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -1,10 +1,10 @@
-//! Histories made by hand: good ones that the judge must let pass, and for each law bad ones that it must not.
+//! Histories made by hand: good ones that the check must let pass, and for each law bad ones that it must not.
 //!
 //! Time    milliseconds, for the reader; a call `at(10..12)` was sent at 10 and answered at 12.
 
 use std::ops::Range;
 
-use super::checker::{Law, judge};
+use super::checker::{Law, check};
 use super::history::{Answer, Ask, Call};
 
 fn call(token: &str, ask: Ask, at: Range<u64>, answer: Answer) -> Call {
@@ -46,17 +46,17 @@ fn saw_nobody(at: Range<u64>) -> Call {
 
 #[track_caller]
 fn assert_good(calls: &[Call]) {
-    assert_eq!(judge(calls).broken, []);
+    assert_eq!(check(calls).broken, []);
 }
 
 #[track_caller]
 fn assert_breaks(law: Law, calls: &[Call]) {
-    let verdict = judge(calls);
+    let verdict = check(calls);
     assert!(verdict.breaks(law), "{law:?} is not among {:?}", verdict.broken);
     assert!(verdict.broken.iter().all(|broken| broken.law == law), "{:?}", verdict.broken);
     // The order in which the processes hand in what they wrote means nothing.
     let reversed: Vec<Call> = calls.iter().rev().cloned().collect();
-    assert_eq!(judge(&reversed), verdict);
+    assert_eq!(check(&reversed), verdict);
 }
 
 mod exclusion {
@@ -162,7 +162,7 @@ mod promptness {
         assert_breaks(Law::Promptness, &[granted("a", 0..2, 10), saw("a", 63..64)]);
         assert_breaks(Law::Promptness, &[granted("a", 0..2, 10), extended("a", 63..64, 5)]);
         assert_breaks(Law::Promptness, &[granted("a", 0..2, 10), released("a", 63..64)]);
-        let verdict = judge(&[granted("a", 0..2, 10), saw("a", 63..64)]);
+        let verdict = check(&[granted("a", 0..2, 10), saw("a", 63..64)]);
         assert_eq!((verdict.latest_ns, verdict.unsafe_findings().len()), (51 * MS, 0));
     }
 

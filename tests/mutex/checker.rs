@@ -2,7 +2,7 @@
 //!
 //! Rule    in doubt for the server. A call was carried out somewhere between the moment it was sent and the moment its
 //!         answer was there; only what cannot be true wherever in between that was is held against the server. So a
-//!         client or a machine that stalls makes the judge see less, never wrongly.
+//!         client or a machine that stalls makes the check see less, never wrongly.
 //! Safety  everything but [`Law::Promptness`] is about order, and holds on a machine however loaded. Promptness is a
 //!         measure of the machine as well: the figure is always there, and whoever asks decides what it is worth.
 
@@ -85,7 +85,7 @@ struct Lease<'a> {
 }
 
 /// Weighs the calls of all clients, in any order.
-pub(crate) fn judge(calls: &[Call]) -> Verdict {
+pub(crate) fn check(calls: &[Call]) -> Verdict {
     let mut verdict = Verdict { calls: calls.len(), ..Verdict::default() };
     let mut locks: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
     for call in calls {

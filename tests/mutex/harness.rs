@@ -48,29 +48,29 @@ impl Drop for Directory {
 /// # Errors
 /// A process that cannot be started or ends with an error, or a history that makes no sense.
 pub(crate) fn run(server: SocketAddr, seed: u64, lasts: Duration) -> Result<Vec<Call>, String> {
-    let mut field = Field { directory: Directory::new()?, server, rng: Rng::new(seed), members: Vec::new() };
+    let mut run = Run { directory: Directory::new()?, server, rng: Rng::new(seed), members: Vec::new() };
     // What another run has left is not to be seen in this one.
     let cleared = Link::to(server).and_then(|mut link| link.ask(&["FLUSHALL"]));
     cleared.map_err(|error| format!("FLUSHALL: {error}"))?;
     let end = Instant::now() + lasts;
     for _ in 0..PROCESSES {
-        field.start(myself()?, lasts)?;
+        run.start(myself()?, lasts)?;
     }
     if let Some(python) = python() {
-        field.start(python, lasts)?;
+        run.start(python, lasts)?;
     }
     loop {
-        field.rest(80);
+        run.rest(80);
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             break;
         }
-        field.strike(left)?;
+        run.strike(left)?;
     }
-    field.gather()
+    run.gather()
 }
 
-struct Field {
+struct Run {
     directory: Directory,
     server: SocketAddr,
     rng: Rng,
@@ -83,7 +83,7 @@ struct Member {
     is_killed: bool,
 }
 
-impl Field {
+impl Run {
     fn start(&mut self, mut command: Command, lasts: Duration) -> Result<(), String> {
         let history = self.directory.path().join(self.members.len().to_string());
         let seed = self.rng.below(1 << 20) as u64;

@@ -1,4 +1,4 @@
-//! Mutual exclusion on real servers: real processes, real sockets, real clocks, and a judge.
+//! Mutual exclusion on real servers: real processes, real sockets, real clocks, and a check.
 //!
 //! Belongs here  what can only be seen from outside: `simulation.rs` proves the same of the engine, with time in its
 //!               hand, and finds more; this finds what stands between the engine and a client.
@@ -6,7 +6,7 @@
 //!               more than 50 ms only where MUTEX_SECONDS says that this run has the machine to itself:
 //!
 //! ```text
-//! MUTEX_SECONDS=60 cargo test --test mutex -- --nocapture live
+//! MUTEX_SECONDS=60 cargo test --test suite mutex::live -- --nocapture
 //! ```
 //!
 //! | variable | effect |
@@ -31,7 +31,7 @@ use crate::support::real::program;
 use crate::support::rng::number;
 use crate::support::server::Server;
 use broken::{Broken, FAULTS};
-use checker::{LATE_MS_MAX, Verdict, judge};
+use checker::{LATE_MS_MAX, Verdict, check};
 use client::Orders;
 use harness::Directory;
 
@@ -49,8 +49,8 @@ mod live {
 
     #[test]
     fn redlatch_owes_a_lock_to_one_client_at_a_time() {
-        let scene = Scene::set(None);
-        let verdict = scene.try_for(lasts());
+        let server = RunningServer::set(None);
+        let verdict = server.try_for(lasts());
         report("redlatch", &verdict);
         let found = verdict.unsafe_findings();
         assert!(found.is_empty(), "{found:#?}");
@@ -62,11 +62,11 @@ mod live {
 
     #[test]
     fn every_broken_server_is_caught() {
-        let scene = Scene::set(None);
+        let server = RunningServer::set(None);
         for (fault, law) in FAULTS {
-            let broken = Broken::before(scene.address, *fault).expect("a port for the broken server");
+            let broken = Broken::before(server.address, *fault).expect("a port for the broken server");
             let run =
-                |round| judge(&harness::run(broken.address, seed() + round, ROUND).expect("a whole run"));
+                |round| check(&harness::run(broken.address, seed() + round, ROUND).expect("a whole run"));
             let caught = (0..ROUNDS_MAX).find_map(|round| {
                 let verdict = run(round);
                 let finding = verdict.broken.iter().find(|broken| broken.law == *law)?;
@@ -84,7 +84,7 @@ mod against_real_servers {
     use super::*;
 
     fn assert_tried(name: &str) {
-        let verdict = Scene::set(Some(&program(name))).try_for(lasts());
+        let verdict = RunningServer::set(Some(&program(name))).try_for(lasts());
         report(name, &verdict);
         assert!(verdict.grants > 0 && verdict.refusals > 0 && verdict.releases > 0, "{verdict:?}");
     }
@@ -102,14 +102,14 @@ mod against_real_servers {
     }
 }
 
-/// A server that is there while the scene is.
-struct Scene {
+/// A server that is there while the server is.
+struct RunningServer {
     address: SocketAddr,
     _server: Server,
     _directory: Directory,
 }
 
-impl Scene {
+impl RunningServer {
     fn set(program: Option<&Path>) -> Self {
         let directory = Directory::new().expect("a directory for the server");
         let server = match program {
@@ -122,7 +122,7 @@ impl Scene {
     }
 
     fn try_for(&self, lasts: Duration) -> Verdict {
-        judge(&harness::run(self.address, seed(), lasts).expect("a whole run"))
+        check(&harness::run(self.address, seed(), lasts).expect("a whole run"))
     }
 }
 

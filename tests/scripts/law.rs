@@ -59,7 +59,7 @@ impl Pair {
     }
 }
 
-/// `SEED=17 cargo test --test scripts plain_scripts_and` runs the cases of seed 17.
+/// `SEED=17 cargo test --test suite plain_scripts_and` runs the cases of seed 17.
 #[test]
 fn plain_scripts_and_the_interpreter_do_the_same() {
     let mut pair = Pair::new();

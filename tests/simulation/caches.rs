@@ -1,6 +1,6 @@
 //! Clients with caches of their own, told by the server when a copy is out of date, in every way in which it tells.
 //!
-//! Law      once a client has read its mail, nothing in its cache is other than what a fresh GET says, at any moment.
+//! Law      once a client has read its messages, nothing in its cache is other than what a fresh GET says, at any moment.
 //! Canaries clients that do not heed some of what they are told, and a server that expires nothing on time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,13 +78,13 @@ struct Reader {
     session: Session,
     /// Who is told in its place.
     ears: Option<Session>,
-    /// Mail that came behind the answers to its own requests, and is not read yet.
+    /// Messages that came behind the answers to its own requests, and is not read yet.
     unread: String,
     cache: Cache,
 }
 
 impl Reader {
-    /// What the server answers; the mail behind it is put aside.
+    /// What the server answers; the messages behind it is put aside.
     fn call(&mut self, machine: &Machine, words: &[&str]) -> String {
         let mut answer = call(machine, &mut self.session, words);
         if let Some(end) = answer.find("\r\n>2\r\n$10\r\ninvalidate\r\n") {
@@ -94,7 +94,7 @@ impl Reader {
     }
 }
 
-pub(crate) struct World {
+pub(crate) struct CacheSimulation {
     machine: Machine,
     rng: Rng,
     carelessness: Carelessness,
@@ -102,7 +102,7 @@ pub(crate) struct World {
     observer: Session,
 }
 
-impl World {
+impl CacheSimulation {
     pub(crate) fn new(seed: u64, carelessness: Carelessness, fault: Fault) -> Self {
         let machine = Machine::new(seed, fault);
         let mut world = Self {
@@ -137,8 +137,8 @@ impl World {
             ears = None;
         }
         assert_eq!(call(&self.machine, &mut session, &words), "+OK\r\n", "{mode}");
-        // The confirmation of the subscription is no mail.
-        ears.iter_mut().for_each(|ears| drop(mail(ears)));
+        // The confirmation of the subscription is no messages.
+        ears.iter_mut().for_each(|ears| drop(messages(ears)));
         Reader { mode, session, ears, unread: String::new(), cache: Cache::new() }
     }
 
@@ -240,11 +240,11 @@ impl World {
         keeps || self.carelessness == Carelessness::KeepsWhatItDidNotAnnounce
     }
 
-    /// The reader reads its mail; then every copy is compared.
+    /// The reader reads its messages; then every copy is compared.
     fn check(&mut self, at: usize) -> Result<(), String> {
         let Reader { session, ears, unread, cache, .. } = &mut self.readers[at];
-        let mail = std::mem::take(unread) + &mail(ears.as_mut().unwrap_or(session));
-        let mut lines = mail.split("\r\n");
+        let messages = std::mem::take(unread) + &messages(ears.as_mut().unwrap_or(session));
+        let mut lines = messages.split("\r\n");
         while let Some(line) = lines.next() {
             if !line.ends_with("invalidate") {
                 continue;
@@ -305,10 +305,10 @@ fn call(machine: &Machine, session: &mut Session, words: &[&str]) -> String {
     answer
 }
 
-fn mail(session: &mut Session) -> String {
-    let mut mail = Vec::new();
-    session.client.collect(&mut mail);
-    String::from_utf8(mail).expect("mail in ASCII")
+fn messages(session: &mut Session) -> String {
+    let mut messages = Vec::new();
+    session.client.collect(&mut messages);
+    String::from_utf8(messages).expect("messages in ASCII")
 }
 
 /// The bulk string or null that comes next.

@@ -101,7 +101,7 @@ impl Worker {
     }
 }
 
-pub(crate) struct World {
+pub(crate) struct LockSimulation {
     protocol: Protocol,
     rng: Rng,
     machine: Machine,
@@ -116,7 +116,7 @@ pub(crate) struct World {
     sleeps_until: Option<LockTime>,
 }
 
-impl World {
+impl LockSimulation {
     pub(crate) fn new(seed: u64, protocol: Protocol, fault: Fault) -> Self {
         let machine = Machine::new(seed, fault);
         let workers = (0..CLIENTS).map(|_| Worker::new(machine.connect())).collect();

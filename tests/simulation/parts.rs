@@ -46,14 +46,14 @@ pub(crate) enum Fault {
 
 /// Lock time and wall time as they are, and as the server is told.
 #[derive(Debug)]
-pub(crate) struct WorldClock {
+pub(crate) struct SimulatedClock {
     lock_ms: AtomicU64,
     wall_offset_ms: AtomicI64,
     is_ticking: AtomicBool,
     fault: Fault,
 }
 
-impl WorldClock {
+impl SimulatedClock {
     pub(crate) fn now_ms(&self) -> u64 {
         self.lock_ms.load(Relaxed)
     }
@@ -72,7 +72,7 @@ impl WorldClock {
     }
 }
 
-impl Clock for WorldClock {
+impl Clock for SimulatedClock {
     fn now(&self) -> Now {
         let truth = self.truth();
         let lock_ms = match (self.fault, self.is_ticking.load(Relaxed)) {
@@ -136,7 +136,7 @@ impl Journal for Log {
 /// An engine, what it is told of time, and what it tells its journal.
 pub(crate) struct Machine {
     pub(crate) engine: Engine,
-    pub(crate) clock: Arc<WorldClock>,
+    pub(crate) clock: Arc<SimulatedClock>,
     pub(crate) log: Arc<Log>,
     /// Set when a deadline was armed that ends before the ticker wakes.
     rung: Arc<AtomicBool>,
@@ -144,7 +144,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new(seed: u64, fault: Fault) -> Self {
-        let clock = Arc::new(WorldClock {
+        let clock = Arc::new(SimulatedClock {
             lock_ms: AtomicU64::new(1_000_000),
             wall_offset_ms: AtomicI64::new(WALL_OFFSET_MS),
             is_ticking: AtomicBool::new(false),
@@ -152,8 +152,8 @@ impl Machine {
         });
         let log = Arc::new(Log::new(fault));
         let rung = Arc::new(AtomicBool::new(false));
-        let bell = Arc::clone(&rung);
-        let ring = move || bell.store(fault != Fault::SleepsThroughTheAlarm, Relaxed);
+        let rung_by_keyspace = Arc::clone(&rung);
+        let ring = move || rung_by_keyspace.store(fault != Fault::SleepsThroughTheAlarm, Relaxed);
         let keyspace = Keyspace::new(layout(Some(Arc::clone(&log) as Arc<dyn Journal>)), ring);
         let time = Arc::clone(&clock) as Arc<dyn Clock>;
         let shared = Shared::new(keyspace, Settings::default(), time, seed);

@@ -57,7 +57,7 @@ enum At {
     Answered(String),
 }
 
-pub(crate) struct World {
+pub(crate) struct QueueSimulation {
     machine: Machine,
     rng: Rng,
     disorder: Disorder,
@@ -70,7 +70,7 @@ pub(crate) struct World {
     calls: u64,
 }
 
-impl World {
+impl QueueSimulation {
     pub(crate) fn new(seed: u64, disorder: Disorder) -> Self {
         let machine = Machine::new(seed, Fault::None);
         Self {

@@ -5,7 +5,7 @@
 //! Time          real. A few seconds, unless SOAK_SECONDS says otherwise:
 //!
 //! ```text
-//! SOAK_SECONDS=600 cargo test --release --test soak -- --nocapture
+//! SOAK_SECONDS=600 cargo test --release --test suite soak -- --nocapture
 //! ```
 //!
 //! It prints how it goes and a verdict, and its exit status is the verdict. What depends on the machine is in the

@@ -5,8 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
-mod guests;
-mod hosts;
+mod certificates;
+mod clients;
 mod process;
 mod traffic;
 
@@ -26,14 +26,14 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion
 use crate::support::binary::Directory;
 use crate::support::certificates::Authority;
 
-/// A server's world: who vouches for it, and where its files lie.
-struct World {
+/// A server's tls: who vouches for it, and where its files lie.
+struct TlsFixture {
     authority: Authority,
     directory: Directory,
 }
 
 /// Somebody who wants in.
-struct Guest<'w> {
+struct Connector<'w> {
     believes: &'w Authority,
     /// Its certificate and key, in PEM.
     shows: Option<(String, String)>,
@@ -51,12 +51,12 @@ impl Directory {
     }
 }
 
-impl World {
+impl TlsFixture {
     fn new() -> Self {
         Self { authority: Authority::new("everybody's friend"), directory: Directory::new() }
     }
 
-    /// A server that this world's authority vouches for.
+    /// A server that this tls's authority vouches for.
     fn builder(&self) -> Builder {
         let (certificate, key) = self.directory.write_pair(&self.authority, "server");
         Server::builder().tls(certificate, key)
@@ -71,27 +71,27 @@ impl World {
         self.builder().start().await.unwrap()
     }
 
-    /// Somebody who believes this world's authority and shows nothing.
-    fn guest(&self) -> Guest<'_> {
-        Guest { believes: &self.authority, shows: None, versions: vec![&version::TLS12, &version::TLS13] }
+    /// Somebody who believes this tls's authority and shows nothing.
+    fn connector(&self) -> Connector<'_> {
+        Connector { believes: &self.authority, shows: None, versions: vec![&version::TLS12, &version::TLS13] }
     }
 }
 
-impl Guest<'_> {
+impl Connector<'_> {
     fn speaking(self, version: &'static SupportedProtocolVersion) -> Self {
         Self { versions: vec![version], ..self }
     }
 
     fn showing(self, authority: &Authority) -> Self {
-        Self { shows: Some(authority.vouch("guest")), ..self }
+        Self { shows: Some(authority.vouch("connector")), ..self }
     }
 
-    /// Connects and says PING, which is when a server has looked at what the guest shows.
-    async fn visit(self, server: &Server) -> io::Result<Client> {
-        self.visit_at(&server.tls_addr().to_string()).await
+    /// Connects and says PING, which is when a server has looked at what the connector shows.
+    async fn connect(self, server: &Server) -> io::Result<Client> {
+        self.connect_to(&server.tls_addr().to_string()).await
     }
 
-    async fn visit_at(self, address: &str) -> io::Result<Client> {
+    async fn connect_to(self, address: &str) -> io::Result<Client> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(self.believes.pem.as_bytes()).unwrap()).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));

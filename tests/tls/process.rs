@@ -5,7 +5,7 @@ use std::process::Command;
 use super::*;
 use crate::support::binary::{Running, redlatch, refusal};
 
-impl World {
+impl TlsFixture {
     /// The arguments of a server that TLS is the only way into.
     fn arguments(&self) -> Vec<String> {
         let (certificate, key) = self.directory.write_pair(&self.authority, "server");
@@ -24,10 +24,10 @@ fn health(arguments: &[&str]) -> Command {
 
 #[test]
 fn a_port_file_names_the_free_port_and_goes_with_the_server() {
-    let world = World::new();
-    let file = world.directory.path("port");
+    let tls = TlsFixture::new();
+    let file = tls.directory.path("port");
     let mut command = redlatch();
-    command.args(world.arguments()).args(["--tls-port-file", &file]);
+    command.args(tls.arguments()).args(["--tls-port-file", &file]);
     let server = Running::start(&mut command);
     let port = std::fs::read_to_string(&file).unwrap();
     assert_eq!(server.address_of("tls"), format!("127.0.0.1:{}", port.trim_end()));
@@ -39,13 +39,13 @@ fn a_port_file_names_the_free_port_and_goes_with_the_server() {
 
 #[test]
 fn health_believes_whom_it_is_told_to_believe() {
-    let world = World::new();
+    let tls = TlsFixture::new();
     let mut command = redlatch();
-    command.args(world.arguments()).args(["--tls-auth-clients", "no", "--requirepass", "secret"]);
+    command.args(tls.arguments()).args(["--tls-auth-clients", "no", "--requirepass", "secret"]);
     let server = Running::start(&mut command);
     let url = format!("rediss://:secret@{}", server.address_of("tls"));
-    let friend = world.directory.path("authority.crt");
-    let stranger = world.directory.write("stranger.crt", &Authority::new("a stranger").pem);
+    let friend = tls.directory.path("authority.crt");
+    let stranger = tls.directory.write("stranger.crt", &Authority::new("a stranger").pem);
     assert!(health(&[&url, "--cacert", &friend]).status().unwrap().success());
     assert!(health(&[&url, "--insecure"]).status().unwrap().success());
     let said = refusal(&health(&[&url, "--cacert", &stranger]).output().unwrap());
@@ -58,43 +58,43 @@ fn health_believes_whom_it_is_told_to_believe() {
 
 #[test]
 fn health_shows_a_certificate_where_one_is_asked_for() {
-    let world = World::new();
-    let server = Running::start(redlatch().args(world.arguments()));
+    let tls = TlsFixture::new();
+    let server = Running::start(redlatch().args(tls.arguments()));
     let address = server.address_of("tls");
     let url = format!("rediss://{address}");
-    let (certificate, key) = world.directory.write_pair(&world.authority, "guest");
-    let authority = world.directory.path("authority.crt");
+    let (certificate, key) = tls.directory.write_pair(&tls.authority, "connector");
+    let authority = tls.directory.path("authority.crt");
     let known = ["--cacert", &authority, "--cert", &certificate, "--key", &key];
     assert!(health(&[&[&*url], &known[..]].concat()).status().unwrap().success());
     refusal(&health(&[&url, "--insecure"]).output().unwrap());
     // In the environment of the server itself there is nothing to say.
     let mut command = health(&[]);
     command.env("REDLATCH_PORT", "0").env("REDLATCH_TLS_PORT", address.rsplit(':').next().unwrap());
-    command.env("REDLATCH_TLS_CERT_FILE", world.directory.path("server.crt"));
-    command.env("REDLATCH_TLS_KEY_FILE", world.directory.path("server.key"));
+    command.env("REDLATCH_TLS_CERT_FILE", tls.directory.path("server.crt"));
+    command.env("REDLATCH_TLS_KEY_FILE", tls.directory.path("server.key"));
     assert!(command.status().unwrap().success());
 }
 
 #[tokio::test]
 async fn a_hangup_signal_has_certificates_read_again() {
-    let world = World::new();
+    let tls = TlsFixture::new();
     let mut command = redlatch();
-    command.args(world.arguments()).args(["--tls-auth-clients", "no"]);
+    command.args(tls.arguments()).args(["--tls-auth-clients", "no"]);
     let mut server = Running::start(&mut command);
     let address = server.address_of("tls");
-    let mut old = world.guest().visit_at(&address).await.unwrap();
-    world.directory.write_pair(&world.authority, "server");
+    let mut old = tls.connector().connect_to(&address).await.unwrap();
+    tls.directory.write_pair(&tls.authority, "server");
     server.signal("HUP");
     server.wait_for("Certificates have been read again");
-    let new = world.guest().visit_at(&address).await.unwrap();
+    let new = tls.connector().connect_to(&address).await.unwrap();
     assert_ne!(old.certificate(), new.certificate());
     old.ask("DBSIZE", ":0\r\n").await;
 
-    world.directory.write("server.key", "nothing of a key");
+    tls.directory.write("server.key", "nothing of a key");
     server.signal("HUP");
     let said = server.wait_for("Certificates stay as they were");
     assert!(said.contains("tls-key-file"), "{said}");
-    let newer = world.guest().visit_at(&address).await.unwrap();
+    let newer = tls.connector().connect_to(&address).await.unwrap();
     assert_eq!(newer.certificate(), new.certificate());
     server.signal("TERM");
     assert_eq!(server.end(), Some(0));

@@ -16,9 +16,9 @@ fn noise(bytes: usize) -> Vec<u8> {
 
 #[tokio::test]
 async fn large_values_pass_both_ways() {
-    let world = World::new();
-    let server = world.server().await;
-    let mut client = world.guest().visit(&server).await.unwrap();
+    let tls = TlsFixture::new();
+    let server = tls.server().await;
+    let mut client = tls.connector().connect(&server).await.unwrap();
     let value = noise(5 << 20);
     let opening = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len());
     client.say([opening.as_bytes(), &value, b"\r\n"].concat()).await.unwrap();
@@ -34,9 +34,9 @@ async fn large_values_pass_both_ways() {
 #[tokio::test]
 async fn a_pipeline_is_answered_in_order() {
     const REQUESTS: usize = 20_000;
-    let world = World::new();
-    let server = world.server().await;
-    let mut client = world.guest().visit(&server).await.unwrap();
+    let tls = TlsFixture::new();
+    let server = tls.server().await;
+    let mut client = tls.connector().connect(&server).await.unwrap();
     client.say("INCR n\r\n".repeat(REQUESTS)).await.unwrap();
     let expected: String = (1..=REQUESTS).map(|n| format!(":{n}\r\n")).collect();
     client.hear(expected).await.unwrap();
@@ -45,14 +45,14 @@ async fn a_pipeline_is_answered_in_order() {
 #[tokio::test]
 async fn whoever_reads_late_misses_nothing() {
     const REQUESTS: usize = 40;
-    let world = World::new();
-    let server = world.server().await;
-    let mut client = world.guest().visit(&server).await.unwrap();
+    let tls = TlsFixture::new();
+    let server = tls.server().await;
+    let mut client = tls.connector().connect(&server).await.unwrap();
     let value = noise(1 << 20);
     server.keys().set("k", &value, None);
     // Far more than the sockets take, so that the server stands with a record half sent; others notice nothing.
     client.say("GET k\r\n".repeat(REQUESTS)).await.unwrap();
-    let mut other = world.guest().visit(&server).await.unwrap();
+    let mut other = tls.connector().connect(&server).await.unwrap();
     for n in 1..=100 {
         other.ask("INCR n", &format!(":{n}\r\n")).await;
     }
@@ -66,11 +66,11 @@ async fn whoever_reads_late_misses_nothing() {
 
 #[tokio::test]
 async fn pushes_and_answers_to_waiting_calls_come_through() {
-    let world = World::new();
-    let server = world.server().await;
-    let mut listener = world.guest().visit(&server).await.unwrap();
-    let mut waiter = world.guest().visit(&server).await.unwrap();
-    let mut actor = world.guest().visit(&server).await.unwrap();
+    let tls = TlsFixture::new();
+    let server = tls.server().await;
+    let mut listener = tls.connector().connect(&server).await.unwrap();
+    let mut waiter = tls.connector().connect(&server).await.unwrap();
+    let mut actor = tls.connector().connect(&server).await.unwrap();
     listener.ask("SUBSCRIBE news", "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n").await;
     waiter.say("BLPOP list 0\r\n").await.unwrap();
     loop {
@@ -91,17 +91,17 @@ async fn pushes_and_answers_to_waiting_calls_come_through() {
 
 #[tokio::test]
 async fn the_end_is_said_and_not_only_cut() {
-    let world = World::new();
-    let server = world.server().await;
+    let tls = TlsFixture::new();
+    let server = tls.server().await;
     for (request, answer) in
         [("QUIT", "+OK\r\n"), ("*1\r\nx", "-ERR Protocol error: expected '$', got 'x'\r\n")]
     {
-        let mut client = world.guest().visit(&server).await.unwrap();
+        let mut client = tls.connector().connect(&server).await.unwrap();
         client.ask(request, answer).await;
         // Without the word of the end this would be an error.
         assert_eq!(client.0.read(&mut [0; 9]).await.unwrap(), 0, "{request}");
     }
-    let mut client = world.guest().visit(&server).await.unwrap();
+    let mut client = tls.connector().connect(&server).await.unwrap();
     server.stop();
     assert_eq!(client.0.read(&mut [0; 9]).await.unwrap(), 0);
 }

@@ -33,7 +33,7 @@ pub(crate) struct Parted {
 }
 
 /// Two servers and their clients; the last client is the one that looks at everything in the end.
-pub(crate) struct World {
+pub(crate) struct Comparison {
     ours: EngineTarget,
     theirs: RealServer,
     clients: Vec<Client>,
@@ -41,7 +41,7 @@ pub(crate) struct World {
     ids: Vec<i64>,
 }
 
-impl World {
+impl Comparison {
     pub(crate) fn new(theirs: RealServer) -> Self {
         let ours = EngineTarget::start_at(theirs.unix_ms());
         let mut world = Self { ours, theirs, clients: Vec::new(), ids: Vec::new() };

@@ -8,18 +8,18 @@ use std::time::Duration;
 use redlatch::Server;
 use socket2::SockRef;
 
-use super::scene::{Peer, Scene};
+use super::fixture::{Fixture, Peer};
 
 const REFUSAL: &str = "-ERR max number of clients reached";
 
-/// Whether a newcomer is served; the only other thing it may be told is that there is no room.
+/// Whether a new connection is served; the only other thing it may be told is that there is no room.
 fn is_served(peer: &mut Peer) -> bool {
     // Whoever is turned away may be gone before the request is sent, and has its answer all the same.
     let _ = peer.stream().write_all(b"PING\r\n");
     match peer.line().as_str() {
         "+PONG" => true,
         REFUSAL => false,
-        other => panic!("a newcomer was told {other}"),
+        other => panic!("a new connection was told {other}"),
     }
 }
 
@@ -28,14 +28,14 @@ fn there_are_never_more_clients_than_maxclients_however_many_come_at_once() {
     const MOST: usize = 50;
     let server = Server::builder().set("maxclients", MOST.to_string()).start_on_threads(4).unwrap();
     let begin = Barrier::new(8);
-    let newcomers = || {
+    let arrivals = || {
         begin.wait();
         let mut peers: Vec<Peer> = (0..20).map(|_| Peer::to(server.addr())).collect();
         peers.retain_mut(is_served);
         peers
     };
     let served: Vec<Peer> = std::thread::scope(|scope| {
-        let crowds: Vec<_> = (0..8).map(|_| scope.spawn(newcomers)).collect();
+        let crowds: Vec<_> = (0..8).map(|_| scope.spawn(arrivals)).collect();
         crowds.into_iter().flat_map(|crowd| crowd.join().unwrap()).collect()
     });
     assert_eq!(served.len(), MOST);
@@ -46,16 +46,16 @@ fn there_are_never_more_clients_than_maxclients_however_many_come_at_once() {
 
 #[test]
 fn a_flood_of_connections_that_are_reset_at_once_leaves_nothing_behind() {
-    let mut scene = Scene::set();
+    let mut fixture = Fixture::set();
     for round in 0..2000 {
-        let peer = scene.peer();
+        let peer = fixture.peer();
         SockRef::from(peer.stream()).set_linger(Some(Duration::ZERO)).unwrap();
         if round % 2 == 0 {
             peer.send(b"SET k v\r\nGET");
         }
     }
-    scene.until("connected_clients", |clients| clients == 1);
-    scene.goes_on();
+    fixture.until("connected_clients", |clients| clients == 1);
+    fixture.goes_on();
 }
 
 #[cfg(all(feature = "cli", target_os = "linux"))]

@@ -4,73 +4,73 @@ use super::*;
 
 #[tokio::test]
 async fn both_versions_are_spoken() {
-    let world = World::new();
-    let server = world.server().await;
+    let tls = TlsFixture::new();
+    let server = tls.server().await;
     for version in [&version::TLS12, &version::TLS13] {
-        let client = world.guest().speaking(version).visit(&server).await.unwrap();
+        let client = tls.connector().speaking(version).connect(&server).await.unwrap();
         assert_eq!(client.0.get_ref().1.protocol_version(), Some(version.version));
     }
 }
 
 #[tokio::test]
 async fn the_address_holds_the_password() {
-    let server = World::new().builder().password("secret").start().await.unwrap();
+    let server = TlsFixture::new().builder().password("secret").start().await.unwrap();
     assert_eq!(server.tls_url(), format!("rediss://:secret@127.0.0.1:{}", server.tls_addr().port()));
 }
 
 #[tokio::test]
 async fn a_version_that_is_not_offered_is_not_spoken() {
-    let world = World::new();
-    let server = world.builder().set("tls-protocols", "TLSv1.3").start().await.unwrap();
-    assert!(world.guest().speaking(&version::TLS12).visit(&server).await.is_err());
-    world.guest().visit(&server).await.unwrap();
+    let tls = TlsFixture::new();
+    let server = tls.builder().set("tls-protocols", "TLSv1.3").start().await.unwrap();
+    assert!(tls.connector().speaking(&version::TLS12).connect(&server).await.is_err());
+    tls.connector().connect(&server).await.unwrap();
 }
 
 #[tokio::test]
 async fn whoever_believes_another_authority_is_not_talked_to() {
-    let (world, elsewhere) = (World::new(), Authority::new("elsewhere"));
-    let server = world.server().await;
-    let stranger = Guest { believes: &elsewhere, ..world.guest() };
-    assert!(stranger.visit(&server).await.is_err());
-    world.guest().visit(&server).await.unwrap();
+    let (tls, elsewhere) = (TlsFixture::new(), Authority::new("elsewhere"));
+    let server = tls.server().await;
+    let stranger = Connector { believes: &elsewhere, ..tls.connector() };
+    assert!(stranger.connect(&server).await.is_err());
+    tls.connector().connect(&server).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_certificate_is_asked_for_as_the_setting_says() {
-    let (world, elsewhere) = (World::new(), Authority::new("elsewhere"));
+    let (tls, elsewhere) = (TlsFixture::new(), Authority::new("elsewhere"));
     for (auth, may_be_nobody, may_be_anybody) in
         [("yes", false, false), ("optional", true, false), ("no", true, true)]
     {
-        let server = world.strict_builder().set("tls-auth-clients", auth).start().await.unwrap();
-        world.guest().showing(&world.authority).visit(&server).await.unwrap();
-        assert_eq!(world.guest().visit(&server).await.is_ok(), may_be_nobody, "{auth}: without");
-        let stranger = world.guest().showing(&elsewhere).visit(&server).await;
+        let server = tls.strict_builder().set("tls-auth-clients", auth).start().await.unwrap();
+        tls.connector().showing(&tls.authority).connect(&server).await.unwrap();
+        assert_eq!(tls.connector().connect(&server).await.is_ok(), may_be_nobody, "{auth}: without");
+        let stranger = tls.connector().showing(&elsewhere).connect(&server).await;
         assert_eq!(stranger.is_ok(), may_be_anybody, "{auth}: from elsewhere");
     }
 }
 
 #[tokio::test]
 async fn authorities_come_from_a_directory_too_and_what_else_lies_there_is_passed_over() {
-    let (world, other) = (World::new(), Authority::new("another friend"));
+    let (tls, other) = (TlsFixture::new(), Authority::new("another friend"));
     let trusted = Directory::new();
-    trusted.write("one.pem", &world.authority.pem);
+    trusted.write("one.pem", &tls.authority.pem);
     trusted.write("0a1b2c3d.0", &other.pem);
     trusted.write("README", "friends of the house");
     trusted.write_pair(&other, "server");
-    let builder = world.builder().set("tls-auth-clients", "yes").set("tls-ca-cert-dir", trusted.path(""));
+    let builder = tls.builder().set("tls-auth-clients", "yes").set("tls-ca-cert-dir", trusted.path(""));
     let server = builder.start().await.unwrap();
-    for authority in [&world.authority, &other] {
-        world.guest().showing(authority).visit(&server).await.unwrap();
+    for authority in [&tls.authority, &other] {
+        tls.connector().showing(authority).connect(&server).await.unwrap();
     }
-    assert!(world.guest().visit(&server).await.is_err());
-    assert!(world.guest().showing(&Authority::new("elsewhere")).visit(&server).await.is_err());
+    assert!(tls.connector().connect(&server).await.is_err());
+    assert!(tls.connector().showing(&Authority::new("elsewhere")).connect(&server).await.is_err());
 }
 
 #[tokio::test]
 async fn plain_words_at_the_door_for_tls_are_not_answered() {
-    let world = World::new();
-    let server = world.server().await;
-    let mut client = world.guest().visit(&server).await.unwrap();
+    let tls = TlsFixture::new();
+    let server = tls.server().await;
+    let mut client = tls.connector().connect(&server).await.unwrap();
     for words in
         [&b"PING\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"GET / HTTP/1.1\r\n\r\n", &[0; 100], &[0x16; 100]]
     {
@@ -82,19 +82,19 @@ async fn plain_words_at_the_door_for_tls_are_not_answered() {
 
 #[tokio::test]
 async fn tls_at_the_plain_door_is_told_so() {
-    let world = World::new();
-    let server = world.server().await;
+    let tls = TlsFixture::new();
+    let server = tls.server().await;
     let address = server.addr().to_string();
-    assert!(world.guest().visit_at(&address).await.is_err());
+    assert!(tls.connector().connect_to(&address).await.is_err());
     let answer = shout(server.addr(), &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]).await;
     assert_eq!(String::from_utf8_lossy(&answer), "-ERR Protocol error: TLS on a port without it\r\n");
 }
 
 #[tokio::test]
 async fn a_handshake_that_stays_away_holds_up_nobody_and_ends_like_a_client() {
-    let world = World::new();
-    let server = world.builder().set("maxclients", "3").start().await.unwrap();
-    let mut client = world.guest().visit(&server).await.unwrap();
+    let tls = TlsFixture::new();
+    let server = tls.builder().set("maxclients", "3").start().await.unwrap();
+    let mut client = tls.connector().connect(&server).await.unwrap();
     let mut silent = TcpStream::connect(server.tls_addr()).await.unwrap();
     let mut slow = TcpStream::connect(server.tls_addr()).await.unwrap();
     slow.write_all(&[0x16, 3, 1, 2]).await.unwrap();
@@ -123,10 +123,10 @@ async fn a_handshake_that_stays_away_holds_up_nobody_and_ends_like_a_client() {
 
 #[tokio::test]
 async fn time_that_the_test_owns_moves_on_beside_a_handshake() {
-    let world = World::new();
+    let tls = TlsFixture::new();
     let start = redlatch::WallTime::from_millis(1_700_000_000_000);
-    let server = world.builder().manual_clock(start).start().await.unwrap();
-    let mut client = world.guest().visit(&server).await.unwrap();
+    let server = tls.builder().manual_clock(start).start().await.unwrap();
+    let mut client = tls.connector().connect(&server).await.unwrap();
     let _silent = TcpStream::connect(server.tls_addr()).await.unwrap();
     client.ask("SET lock me PX 1000", "+OK\r\n").await;
     server.clock().advance(std::time::Duration::from_millis(1001)).await;

@@ -1,4 +1,4 @@
-//! The scene of every test here: a server, somebody who behaves, and peers who may not.
+//! The fixture of every test here: a server, somebody who behaves, and peers who may not.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -64,12 +64,12 @@ impl Peer {
 }
 
 /// A server, and somebody who behaves.
-pub(crate) struct Scene {
+pub(crate) struct Fixture {
     pub(crate) server: Server,
     pub(crate) bystander: Peer,
 }
 
-impl Scene {
+impl Fixture {
     pub(crate) fn set() -> Self {
         Self::with(&[])
     }
@@ -90,7 +90,7 @@ impl Scene {
     pub(crate) fn goes_on(&mut self) {
         assert_eq!(self.bystander.ask(b"SET lock me NX PX 30000\r\n"), "+OK");
         assert_eq!(self.bystander.ask(b"DEL lock\r\n"), ":1");
-        assert_eq!(self.peer().ask(b"PING\r\n"), "+PONG", "and newcomers are welcome");
+        assert_eq!(self.peer().ask(b"PING\r\n"), "+PONG", "and arrivals are welcome");
         self.server.assert_laws();
     }
 

@@ -6,34 +6,34 @@ const KEPT: &str = "Unable to update TLS configuration. Check server logs.";
 
 #[tokio::test]
 async fn new_connections_meet_renewed_certificates_and_old_ones_live_on() {
-    let world = World::new();
-    let server = world.server().await;
-    let mut old = world.guest().visit(&server).await.unwrap();
-    world.directory.write_pair(&world.authority, "server");
+    let tls = TlsFixture::new();
+    let server = tls.server().await;
+    let mut old = tls.connector().connect(&server).await.unwrap();
+    tls.directory.write_pair(&tls.authority, "server");
     server.reload_certificates().unwrap();
-    let new = world.guest().visit(&server).await.unwrap();
+    let new = tls.connector().connect(&server).await.unwrap();
     assert_ne!(old.certificate(), new.certificate());
     old.ask("DBSIZE", ":0\r\n").await;
 }
 
 #[tokio::test]
 async fn a_certificate_that_cannot_be_used_leaves_the_one_in_use() {
-    let world = World::new();
-    let server = world.server().await;
-    let before = world.guest().visit(&server).await.unwrap().certificate();
-    world.directory.write("server.crt", "-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n");
+    let tls = TlsFixture::new();
+    let server = tls.server().await;
+    let before = tls.connector().connect(&server).await.unwrap().certificate();
+    tls.directory.write("server.crt", "-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n");
     let reason = server.reload_certificates().unwrap_err();
     assert!(reason.starts_with("tls-cert-file"), "{reason}");
-    assert_eq!(world.guest().visit(&server).await.unwrap().certificate(), before);
+    assert_eq!(tls.connector().connect(&server).await.unwrap().certificate(), before);
 }
 
 #[tokio::test]
 async fn config_set_takes_files_that_fit_and_refuses_all_others() {
-    let world = World::new();
-    let server = world.server().await;
-    let mut client = world.guest().visit(&server).await.unwrap();
-    let (certificate, key) = world.directory.write_pair(&world.authority, "other");
-    let missing = world.directory.path("missing");
+    let tls = TlsFixture::new();
+    let server = tls.server().await;
+    let mut client = tls.connector().connect(&server).await.unwrap();
+    let (certificate, key) = tls.directory.write_pair(&tls.authority, "other");
+    let missing = tls.directory.path("missing");
     for (name, settings) in [
         ("tls-cert-file", format!("tls-cert-file {certificate}")),
         ("tls-key-file", format!("maxclients 7 tls-key-file {missing}")),
@@ -46,22 +46,22 @@ async fn config_set_takes_files_that_fit_and_refuses_all_others() {
     client.ask("CONFIG GET maxclients", "*2\r\n$10\r\nmaxclients\r\n$5\r\n10000\r\n").await;
     client.ask("CONFIG GET tls-protocols", "*2\r\n$13\r\ntls-protocols\r\n$0\r\n\r\n").await;
     client.ask(&format!("CONFIG SET tls-cert-file {certificate} tls-key-file {key}"), "+OK\r\n").await;
-    let met = world.guest().visit(&server).await.unwrap();
+    let met = tls.connector().connect(&server).await.unwrap();
     assert_ne!(met.certificate(), client.certificate());
 
-    let authority = world.directory.write("authority.crt", &world.authority.pem);
+    let authority = tls.directory.write("authority.crt", &tls.authority.pem);
     let strict = format!("CONFIG SET tls-auth-clients yes tls-ca-cert-file {authority}");
     client.ask(&strict, "+OK\r\n").await;
-    assert!(world.guest().visit(&server).await.is_err());
-    world.guest().showing(&world.authority).visit(&server).await.unwrap();
+    assert!(tls.connector().connect(&server).await.is_err());
+    tls.connector().showing(&tls.authority).connect(&server).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_start_that_cannot_be_is_explained_in_one_sentence() {
-    let world = World::new();
-    let missing = world.directory.path("missing");
-    let (_, foreign) = world.directory.write_pair(&world.authority, "foreign");
-    let empty = world.directory.write("empty.crt", "");
+    let tls = TlsFixture::new();
+    let missing = tls.directory.path("missing");
+    let (_, foreign) = tls.directory.write_pair(&tls.authority, "foreign");
+    let empty = tls.directory.write("empty.crt", "");
     for (name, value, said) in [
         ("tls-cert-file", "", "tls-cert-file '': must be a file of PEM certificates: "),
         ("tls-cert-file", &missing, "must be a file of PEM certificates: "),
@@ -73,7 +73,7 @@ async fn a_start_that_cannot_be_is_explained_in_one_sentence() {
         ("tls-protocols", "TLSv1.3 SSLv3", "tls-protocols 'TLSv1.3 SSLv3': must be TLSv1.2, TLSv1.3 or both"),
         ("tls-port", "70000", "tls-port '70000': must be auto or an integer between 0 and 65535"),
     ] {
-        let refused = world.builder().set(name, value).start().await.unwrap_err().to_string();
+        let refused = tls.builder().set(name, value).start().await.unwrap_err().to_string();
         assert!(refused.contains(said), "{name} {value}: {refused}");
         assert_eq!(refused.lines().count(), 1, "{refused}");
     }
@@ -81,9 +81,9 @@ async fn a_start_that_cannot_be_is_explained_in_one_sentence() {
 
 #[tokio::test]
 async fn tls_may_be_the_only_way_in() {
-    let world = World::new();
-    let server = world.builder().port(0).start().await.unwrap();
-    let mut client = world.guest().visit(&server).await.unwrap();
+    let tls = TlsFixture::new();
+    let server = tls.builder().port(0).start().await.unwrap();
+    let mut client = tls.connector().connect(&server).await.unwrap();
     let port = server.tls_addr().port().to_string();
     let shown = format!("*2\r\n$8\r\ntls-port\r\n${}\r\n{port}\r\n", port.len());
     client.ask("CONFIG GET tls-port", &shown).await;
