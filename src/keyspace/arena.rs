@@ -9,7 +9,6 @@
 
 mod room;
 
-use super::ahead::{LINE_BYTES, fetch};
 use room::Room;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -191,17 +190,6 @@ impl Arena {
         let (page, at) = self.place(id);
         let (key_len, value_len) = page.header(at).lengths(page);
         &page.bytes[at + HEADER_BYTES + key_len..][..value_len]
-    }
-
-    /// Has the lines fetched that the first bytes of an entry are in, [`LINES_BYTES`] at most.
-    #[inline]
-    pub(super) fn fetch(&self, id: u32, bytes: usize) {
-        let (page, at) = self.place(id);
-        let slot = page.bytes.as_ptr().addr() + at;
-        let last = bytes.min(page.stride as usize) - 1;
-        for offset in [0, last / 2, last] {
-            fetch(slot + offset);
-        }
     }
 
     /// The second of the last access.
@@ -571,8 +559,6 @@ const SLOTS_MAX: usize = 1 << SLOT_BITS;
 const PAGES_MAX: usize = (HEADS_FROM >> SLOT_BITS) as usize;
 const PAGE_BYTES: usize = 64 * 1024;
 const STRIDE_MIN: usize = 28;
-/// Bytes of an entry that are fetched ahead: header, key and most of the value of a lock.
-pub(super) const LINES_BYTES: usize = 2 * LINE_BYTES;
 const STRIDE_MAX: usize = 16 * 1024;
 const STRIDES_LEN: usize = 121;
 const STRIDES: [u16; STRIDES_LEN] = strides();

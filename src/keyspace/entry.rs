@@ -286,12 +286,6 @@ impl Occupied<'_> {
         self.place.shard.value(self.id)
     }
 
-    /// Has the memory fetched that the end of the key will change: it is likely to be next.
-    #[inline]
-    pub fn foresee_end(&self) {
-        self.place.shard.fetch_neighbours(self.id);
-    }
-
     /// The key counts as last used in that second of lock time.
     pub(super) fn stamp(&mut self, secs: u32) {
         self.place.shard.set_stamp(self.id, secs);

@@ -149,8 +149,6 @@ impl<'k> View<'k> {
                 self.keyspace.rearm(self.changes.earliest_ms);
             }
             self.tell_size();
-            let (cells, database) = (&self.keyspace.cells, self.database);
-            self.locked.each(|index, held| cells[index].hint.set(held.shard.words(database)));
             let memory = &self.keyspace.memory;
             if memory.is_asked_for() {
                 self.locked.each(|_, held| memory.learn(held));

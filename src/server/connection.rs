@@ -110,14 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
             Place::Away(_) => {}
             Place::Lost => return Err(io::ErrorKind::ConnectionAborted.into()),
         }
-        Ok(self.desk_mut().map_or(0, Desk::look_ahead))
-    }
-
-    fn desk(&self) -> Option<&Desk> {
-        match &self.place {
-            Place::Here(desk) if !is_full(desk) => Some(desk),
-            _ => None,
-        }
+        Ok(0)
     }
 
     fn desk_mut(&mut self) -> Option<&mut Desk> {

@@ -11,7 +11,7 @@ use super::acl::Account;
 use super::channels::Subscriptions;
 use super::claim::Claim;
 use super::clients::Client;
-use super::metrics::Tally;
+use super::metrics::{CALLS_PER_SAMPLE, Tally};
 use super::tracking::Reads;
 use super::transaction::{Transaction, Watching};
 use crate::clock::LockTime;
@@ -58,6 +58,8 @@ pub struct Session {
     pub resolved: Option<Resolved>,
     /// What its scripts have called since the batch of requests began.
     pub called: Tally,
+    /// Calls until the next one that is timed as a sample; see [`CALLS_PER_SAMPLE`].
+    calls_until_sample: u8,
 }
 
 /// What a name has been found to mean.
@@ -102,6 +104,8 @@ impl Session {
     /// A session at its start; `authenticated` when no password is asked for.
     pub fn new(client: Arc<Client>, account: Arc<Account>, authenticated: bool) -> Self {
         client.show_account(&account);
+        // Connections that end after a few calls are sampled as often as others: each starts at another place.
+        let first_sample = (client.id % u64::from(CALLS_PER_SAMPLE)) as u8;
         Self {
             client,
             database: 0,
@@ -122,6 +126,7 @@ impl Session {
             scratch: Vec::new(),
             resolved: None,
             called: Tally::default(),
+            calls_until_sample: first_sample,
         }
     }
 
@@ -129,6 +134,14 @@ impl Session {
     /// may not.
     pub fn may_leave(&self) -> bool {
         !self.may_block && !self.is_nested
+    }
+
+    /// Counts a call; true if this one is to be timed as a sample.
+    #[inline]
+    pub fn is_sampled(&mut self) -> bool {
+        let is_sampled = self.calls_until_sample == 0;
+        self.calls_until_sample = if is_sampled { CALLS_PER_SAMPLE } else { self.calls_until_sample } - 1;
+        is_sampled
     }
 
     /// So much work has been done, in about nanoseconds.

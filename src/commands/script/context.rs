@@ -406,11 +406,10 @@ impl Calls for ScriptContext<'_, '_> {
     }
 }
 
-/// What GET does, for whoever only wants to know whether it finds that value. The end of the key is likely to be next.
+/// What GET does, for whoever only wants to know whether it finds that value.
 #[inline]
 fn is_held(found: &mut Occupied<'_>, value: &[u8]) -> Result<bool, Refusal> {
     found.touch();
-    found.foresee_end();
     found.string().map(|held| held == value)
 }
 
