@@ -13,11 +13,11 @@ use crate::clock::{LockTime, Now};
 use crate::commands::row::{Flags, Group};
 use crate::commands::{self, Args, Call, Command, EXEC, Outcome, Shared, table};
 use crate::error::Refusal;
-use crate::keyspace::{Due, View, Waiter};
+use crate::keyspace::{Due, View};
 use crate::limits::REPLY_BYTES_MAX;
 use crate::resp::{Reply, Request, RequestLimits};
-use crate::state::clients::{Client, Wait};
-use crate::state::session::{Parked, Replies, Session};
+use crate::state::clients::Client;
+use crate::state::session::{Replies, Session};
 
 mod transaction;
 mod unknown;
@@ -194,7 +194,7 @@ impl Engine {
             if !is_over || !parked.claim.take() {
                 return Flow::Wait;
             }
-            out.extend_from_slice(&parked.answer);
+            parked.time_out(out);
         }
         self.leave_queues(session);
         Flow::Next
@@ -389,12 +389,13 @@ impl Engine {
             Err(Refusal::Occupied) => self.later(session, batch),
             Ok(Outcome::Replied) | Err(_) => Flow::Next,
             Ok(Outcome::Close) => Flow::Close,
-            Ok(Outcome::Park { until, answer, waiter }) => {
-                // Before the shards are let go: whoever ends the wait finds that there is one.
+            Ok(Outcome::Park { wait, waiter }) => {
+                // Before the shards are unlocked, so that a write that ends the wait finds it.
                 if let Some(waiter) = &waiter {
                     view.park(waiter);
                 }
-                park(session, until, answer, waiter);
+                session.client.begin_wait(&wait);
+                session.parked = Some(wait);
                 Flow::Wait
             }
             Ok(Outcome::Offload) => {
@@ -503,19 +504,6 @@ fn too_long(session: &Session, out: &mut Vec<u8>, start: usize) -> Flow {
     out.shrink_to_fit();
     session.client.drop_behind();
     Flow::Close
-}
-
-/// The session's call waits from now on, on its keys or for its time alone.
-fn park(session: &mut Session, until: Option<LockTime>, answer: Vec<u8>, waiter: Option<Arc<Waiter>>) {
-    let is_muted = session.replies != Replies::On;
-    let (claim, database, keys) = match waiter {
-        Some(waiter) => (Arc::clone(&waiter.claim), waiter.database, waiter.keys.clone()),
-        None => Default::default(),
-    };
-    let wait = Wait { claim: Arc::clone(&claim), answer: answer.clone(), is_muted };
-    session.client.begin_wait(until, wait);
-    let answer = if is_muted { Vec::new() } else { answer };
-    session.parked = Some(Parked { until, answer, claim, database, keys });
 }
 
 type Refused = (Refusal, Option<&'static Command>);

@@ -6,9 +6,9 @@ use bytes::Bytes;
 
 use super::Changes;
 use super::observers::Observers;
-use super::parked::Parked;
 use super::shard::{EntryId, Form, Shard};
 use super::view::Undo;
+use super::waiting::WaitQueues;
 use crate::clock::Deadline;
 use crate::error::Refusal;
 use crate::journal::{Edit, Mutation};
@@ -53,7 +53,7 @@ pub struct Occupied<'v> {
 pub struct Vacant<'v> {
     pub(super) shard: &'v mut Shard,
     pub(super) observers: &'v mut Observers,
-    pub(super) parked: &'v mut Parked,
+    pub(super) parked: &'v mut WaitQueues,
     pub(super) changes: &'v mut Changes,
     pub(super) key: &'v [u8],
     pub(super) hash: u64,

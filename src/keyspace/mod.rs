@@ -37,10 +37,10 @@ mod locked;
 mod long_call;
 mod memory;
 mod observers;
-mod parked;
 pub mod shard;
 mod table;
 mod view;
+mod waiting;
 
 use std::fmt;
 use std::sync::Arc;
@@ -61,16 +61,16 @@ use crate::types::Seed;
 use locked::LockWait;
 use memory::{Largest, Memory};
 use observers::Observers;
-use parked::Parked;
+use waiting::WaitQueues;
 
 pub use changes::Changes;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
 pub use long_call::LongCall;
-pub use parked::{Serve, Waiter};
 pub use shard::Form;
 use shard::Shard;
 pub use view::{ShardSet, Standing, View};
+pub use waiting::{Serve, Waiter};
 
 /// Every key of one server.
 pub struct Keyspace {
@@ -105,7 +105,7 @@ struct Cell {
 pub(crate) struct ShardState {
     pub(crate) shard: Shard,
     observers: Observers,
-    parked: Parked,
+    parked: WaitQueues,
     /// Bytes in use, as [`Memory`] knows them.
     told_bytes: usize,
     hits: u64,

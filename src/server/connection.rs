@@ -94,7 +94,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
     fn watch(&mut self, waker: &Waker) {
-        self.line.client.watch(waker);
+        let waker = waker.clone();
+        self.line.client.set_notifier(move || waker.wake_by_ref());
     }
 
     fn receive(&mut self, may_have: bool, traffic: &mut Traffic, cx: &mut Context<'_>) -> io::Result<usize> {

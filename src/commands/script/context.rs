@@ -283,7 +283,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         // SELECT holds for the rest of the script.
         self.view.select(self.session.database);
         match result {
-            Ok(Outcome::Park { answer, .. }) => out.extend_from_slice(&answer),
+            Ok(Outcome::Park { wait, .. }) => out.extend_from_slice(&wait.answer),
             Ok(Outcome::Replied | Outcome::Close | Outcome::Offload) => {}
             Err(refusal) => {
                 out.truncate(mark);
