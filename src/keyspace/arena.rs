@@ -7,9 +7,6 @@
 //! is larger than the largest slot has a page of its own, which grows as a vector does. Memory of a page is
 //! touched as its slots are first used. A page without entries is given back, but for the last of its size.
 
-mod room;
-
-use room::Room;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -56,7 +53,8 @@ struct Header {
 
 #[derive(Debug)]
 struct Page {
-    bytes: Room,
+    /// Zeros that have yet to be touched cost no memory where the allocator has them from the system.
+    bytes: Vec<u8>,
     /// Bytes of the slots used so far; in a page of its own nothing.
     used: u32,
     /// Bytes of one slot; in a page of its own all of them.
@@ -372,7 +370,11 @@ impl Arena {
     fn resize_own(&mut self, id: u32, need: usize, keep: usize) {
         let page = &mut self.pages[(id >> SLOT_BITS) as usize];
         self.touched_bytes -= page.touched();
-        page.bytes.resize(need, keep);
+        page.bytes.truncate(keep);
+        if page.bytes.capacity() / 2 > need {
+            page.bytes.shrink_to(need);
+        }
+        page.bytes.resize(need, 0);
         page.stride = need as u32;
         self.touched_bytes += page.touched();
     }
@@ -445,19 +447,19 @@ impl Header {
 impl Page {
     fn of_class(class: usize) -> Self {
         let stride = STRIDES[class];
-        let bytes = Room::of_zeros(slots_per_page(stride) * usize::from(stride));
+        let bytes = vec![0; slots_per_page(stride) * usize::from(stride)];
         Self { bytes, stride: stride.into(), live: 0, class: class as u8, ..Self::vacant() }
     }
 
     /// A page for one entry of `need` bytes.
     fn own(need: usize) -> Self {
         let stride = u32::try_from(need).expect("an entry is smaller than 4 GiB");
-        Self { bytes: Room::growing(need), stride, live: 1, ..Self::vacant() }
+        Self { bytes: vec![0; need], stride, live: 1, ..Self::vacant() }
     }
 
     const fn vacant() -> Self {
         Self {
-            bytes: Room::none(),
+            bytes: Vec::new(),
             used: 0,
             stride: 0,
             roomy_prev: NO_PAGE,

@@ -340,7 +340,7 @@ mod tests {
     fn limits_that_change_apply_to_the_next_argument() {
         let long = [&b"*2\r\n$4\r\nECHO\r\n$200\r\n"[..], &[b'x'; 200], b"\r\n"].concat();
         let mut decoder = Decoder::new();
-        assert_eq!(decoder.next(&long[..20], OPEN), Ok(None));
+        assert_eq!(decoder.next(&long[..17], OPEN), Ok(None));
         assert_eq!(decoder.next(&long, NARROW), Err(ProtocolError::BulkLength));
         // An argument whose length has been accepted is received to its end.
         let (mut decoder, twice) = (Decoder::new(), long.repeat(2));
