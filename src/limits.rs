@@ -17,8 +17,6 @@ pub const UNAUTHENTICATED_BULK_BYTES_MAX: u64 = 16 * 1024;
 /// Bytes of the reply to one request, that to EXEC included; whoever asks for more is cut off. Redis has no such bound, and
 /// goes on for as long as it has memory.
 pub const REPLY_BYTES_MAX: usize = 1024 * 1024 * 1024;
-/// Requests of one connection that are looked for at once.
-pub const REQUESTS_AHEAD_MAX: usize = 16;
 /// Replies that pile up unread before a client's further requests wait, in bytes.
 pub const UNREAD_REPLY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The same for a client that has yet to authenticate; it is closed.

@@ -43,11 +43,12 @@ pub(crate) use transaction::{EXEC, discard_all};
 
 use std::sync::Arc;
 
-use crate::clock::{LockTime, Now};
+use crate::clock::Now;
 use crate::error::Refusal;
 use crate::keyspace::{View, Waiter};
 use crate::resp::{Reply, Request};
 use crate::state::session::Session;
+use crate::state::wait::Wait;
 
 /// One command being carried out.
 #[derive(Debug)]
@@ -77,11 +78,9 @@ pub enum Outcome {
     Close,
     /// It waits; the session's next requests wait behind it.
     Park {
-        /// When it gives up; `None`: never.
-        until: Option<LockTime>,
-        /// What it answers then.
-        answer: Vec<u8>,
-        /// The keys it waits for, and what it does when one of them has what it needs; `None`: it waits for its time.
+        /// Until when it waits, and for which keys.
+        wait: Arc<Wait>,
+        /// What it does when one of its keys has what it needs; `None`: it waits for its timeout alone.
         waiter: Option<Arc<Waiter>>,
     },
     /// It may take long, and is to be carried out where a thread may be held. It has had no effect.

@@ -306,8 +306,7 @@ impl Shared {
     /// A call took so long: its command's statistics, the slow log and the latency monitor learn of it.
     pub fn took(&self, client: &Client, command: &Command, request: Request<'_>, micros: u64) {
         let stats = &self.stats[usize::from(command.index)];
-        stats.micros.add(micros);
-        stats.histogram.add(micros);
+        stats.add_timed(micros);
         let unix_secs = || self.clock.wall_micros() / 1_000_000;
         let is_over = |limit: i64| u64::try_from(limit).is_ok_and(|limit| micros >= limit);
         let spike_millis = self.settings.spike_millis();

@@ -331,17 +331,6 @@ impl Command {
         }
     }
 
-    /// What stands where the first key of `request` would be, if anything does.
-    #[inline]
-    pub fn first_key<'a>(&self, request: Request<'a>) -> Option<&'a [u8]> {
-        let at = match self.keys {
-            Keys::Range { first, .. } => first,
-            Keys::Counted { target: None, count } if request.get(count) == Some(b"1") => count + 1,
-            _ => self.positions(request).next()?,
-        };
-        request.get(at)
-    }
-
     /// Where the keys of `request` are. A count that cannot be right names no key: the command will refuse it.
     pub fn positions(&self, request: Request<'_>) -> Positions {
         self.positions_among(request.len(), |at| request.get(at))

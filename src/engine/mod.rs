@@ -13,13 +13,12 @@ use crate::clock::{LockTime, Now};
 use crate::commands::row::{Flags, Group};
 use crate::commands::{self, Args, Call, Command, EXEC, Outcome, Shared, table};
 use crate::error::Refusal;
-use crate::keyspace::{Due, View, Waiter};
+use crate::keyspace::{Due, View};
 use crate::limits::REPLY_BYTES_MAX;
 use crate::resp::{Reply, Request, RequestLimits};
-use crate::state::clients::{Client, Wait};
-use crate::state::session::{Parked, Replies, Session};
+use crate::state::clients::Client;
+use crate::state::session::{Replies, Session};
 
-mod ahead;
 mod transaction;
 mod unknown;
 mod work;
@@ -195,7 +194,7 @@ impl Engine {
             if !is_over || !parked.claim.take() {
                 return Flow::Wait;
             }
-            out.extend_from_slice(&parked.answer);
+            parked.time_out(out);
         }
         self.leave_queues(session);
         Flow::Next
@@ -390,12 +389,13 @@ impl Engine {
             Err(Refusal::Occupied) => self.later(session, batch),
             Ok(Outcome::Replied) | Err(_) => Flow::Next,
             Ok(Outcome::Close) => Flow::Close,
-            Ok(Outcome::Park { until, answer, waiter }) => {
-                // Before the shards are let go: whoever ends the wait finds that there is one.
+            Ok(Outcome::Park { wait, waiter }) => {
+                // Before the shards are unlocked, so that a write that ends the wait finds it.
                 if let Some(waiter) = &waiter {
                     view.park(waiter);
                 }
-                park(session, until, answer, waiter);
+                session.client.begin_wait(&wait);
+                session.parked = Some(wait);
                 Flow::Wait
             }
             Ok(Outcome::Offload) => {
@@ -419,14 +419,15 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Result<Outcome, Refusal> {
         let shared = &*self.shared;
-        let is_measured = command.is_measured || shared.settings.measures_all();
-        let started = is_measured.then(|| shared.clock.micros());
+        let mut is_timed = command.is_measured | session.is_sampled() || shared.settings.measures_all();
         session.client.last_command.store(command.index, Relaxed);
         if batch.run.0 != command.index {
+            is_timed |= shared.stats[usize::from(command.index)].is_untimed();
             // It may be one that tells what has been counted.
             self.count(std::mem::replace(&mut batch.run, (command.index, 0)));
             session.called.settle(&shared.stats);
         }
+        let started = is_timed.then(|| shared.clock.micros());
         let mark = out.len();
         let result = (command.row.run)(&mut Call {
             now: view.now(),
@@ -505,19 +506,6 @@ fn too_long(session: &Session, out: &mut Vec<u8>, start: usize) -> Flow {
     Flow::Close
 }
 
-/// The session's call waits from now on, on its keys or for its time alone.
-fn park(session: &mut Session, until: Option<LockTime>, answer: Vec<u8>, waiter: Option<Arc<Waiter>>) {
-    let is_muted = session.replies != Replies::On;
-    let (claim, database, keys) = match waiter {
-        Some(waiter) => (Arc::clone(&waiter.claim), waiter.database, waiter.keys.clone()),
-        None => Default::default(),
-    };
-    let wait = Wait { claim: Arc::clone(&claim), answer: answer.clone(), is_muted };
-    session.client.begin_wait(until, wait);
-    let answer = if is_muted { Vec::new() } else { answer };
-    session.parked = Some(Parked { until, answer, claim, database, keys });
-}
-
 type Refused = (Refusal, Option<&'static Command>);
 
 enum Admitted {
@@ -558,5 +546,80 @@ fn mute(session: &mut Session, out: &mut Vec<u8>, start: usize) {
             out.truncate(start);
             session.replies = Replies::On;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::keyspace::{Keyspace, Layout};
+    use crate::state::settings::Settings;
+
+    /// Between two readings 3 microseconds pass.
+    #[derive(Default)]
+    struct SteppingClock(AtomicU64);
+
+    impl Clock for SteppingClock {
+        fn now(&self) -> Now {
+            Now { lock: LockTime::from_millis(5), wall_offset_ms: 0 }
+        }
+
+        fn micros(&self) -> u64 {
+            self.0.fetch_add(3, Relaxed)
+        }
+
+        fn wall_micros(&self) -> u64 {
+            7_000_000
+        }
+    }
+
+    fn engine() -> (Engine, Arc<SteppingClock>) {
+        let clock = Arc::new(SteppingClock::default());
+        let layout = Layout { shards: 1, databases: 1, seed: 1, journal: None };
+        let keyspace = Keyspace::new(layout, || {});
+        let injected = Arc::clone(&clock) as Arc<dyn Clock>;
+        let shared = Shared::new(keyspace, Settings::default(), injected, 1);
+        (Engine::new(Arc::new(shared)), clock)
+    }
+
+    /// A session sends these requests, one in a batch, over and over again.
+    fn send(engine: &Engine, id: u64, requests: &[&[&[u8]]], times: usize) {
+        let client = Client::new(id, String::new(), String::new(), false, LockTime::from_millis(1));
+        let (mut session, mut out) = (engine.connect(client), Vec::new());
+        for words in requests.iter().cycle().take(requests.len() * times) {
+            let mut batch = engine.batch();
+            engine.execute(&mut session, Request::listed(words), &mut batch, &mut out);
+            engine.end_batch(&mut session, batch);
+        }
+        engine.disconnect(&mut session);
+    }
+
+    #[test]
+    fn the_durations_of_fast_commands_are_estimated_from_a_sample() {
+        let (engine, clock) = engine();
+        let requests: [&[&[u8]]; 2] = [&[b"SET", b"k", b"v"], &[b"GET", b"k"]];
+        send(&engine, 7, &requests, 3_050);
+        for name in ["SET", "GET"] {
+            let command = table().find(name.as_bytes()).unwrap();
+            let stats = &engine.shared().stats[usize::from(command.index)];
+            assert_eq!((stats.calls.get(), stats.micros()), (3_050, 9_150), "{name}");
+            assert_eq!(stats.micros_per_call(), 3.0, "{name}");
+            assert_eq!(stats.cumulative(), [(4, 3_050)], "{name}: the histogram counts every call");
+            assert_eq!(stats.histogram.cumulative(), [(4, 51)], "{name}: one call in 61 is timed, and the first");
+        }
+        assert_eq!(clock.0.load(Relaxed), 2 * 2 * 51 * 3, "two readings for each call that is timed");
+    }
+
+    #[test]
+    fn connections_that_end_soon_are_sampled_as_often_as_others() {
+        let (engine, _) = engine();
+        (0..610).for_each(|id| send(&engine, id, &[&[b"SET", b"k", b"v"]], 2));
+        let command = table().find(b"SET").unwrap();
+        let stats = &engine.shared().stats[usize::from(command.index)];
+        assert_eq!(stats.histogram.cumulative(), [(4, 20)]);
+        assert_eq!((stats.calls.get(), stats.micros()), (1_220, 3_660));
     }
 }

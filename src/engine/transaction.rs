@@ -238,7 +238,7 @@ impl Engine {
         view.select(session.database);
         view.attend(self.shared.events());
         match result {
-            Ok(Outcome::Park { answer, .. }) => out.extend_from_slice(&answer),
+            Ok(Outcome::Park { wait, .. }) => out.extend_from_slice(&wait.answer),
             Ok(Outcome::Close) => return Flow::Close,
             // Only what is tried out asks for that.
             Ok(Outcome::Offload) => view.give_up(),

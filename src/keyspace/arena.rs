@@ -7,10 +7,6 @@
 //! is larger than the largest slot has a page of its own, which grows as a vector does. Memory of a page is
 //! touched as its slots are first used. A page without entries is given back, but for the last of its size.
 
-mod room;
-
-use super::ahead::{LINE_BYTES, fetch};
-use room::Room;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -57,7 +53,8 @@ struct Header {
 
 #[derive(Debug)]
 struct Page {
-    bytes: Room,
+    /// Zeros that have yet to be touched cost no memory where the allocator has them from the system.
+    bytes: Vec<u8>,
     /// Bytes of the slots used so far; in a page of its own nothing.
     used: u32,
     /// Bytes of one slot; in a page of its own all of them.
@@ -191,17 +188,6 @@ impl Arena {
         let (page, at) = self.place(id);
         let (key_len, value_len) = page.header(at).lengths(page);
         &page.bytes[at + HEADER_BYTES + key_len..][..value_len]
-    }
-
-    /// Has the lines fetched that the first bytes of an entry are in, [`LINES_BYTES`] at most.
-    #[inline]
-    pub(super) fn fetch(&self, id: u32, bytes: usize) {
-        let (page, at) = self.place(id);
-        let slot = page.bytes.as_ptr().addr() + at;
-        let last = bytes.min(page.stride as usize) - 1;
-        for offset in [0, last / 2, last] {
-            fetch(slot + offset);
-        }
     }
 
     /// The second of the last access.
@@ -384,7 +370,11 @@ impl Arena {
     fn resize_own(&mut self, id: u32, need: usize, keep: usize) {
         let page = &mut self.pages[(id >> SLOT_BITS) as usize];
         self.touched_bytes -= page.touched();
-        page.bytes.resize(need, keep);
+        page.bytes.truncate(keep);
+        if page.bytes.capacity() / 2 > need {
+            page.bytes.shrink_to(need);
+        }
+        page.bytes.resize(need, 0);
         page.stride = need as u32;
         self.touched_bytes += page.touched();
     }
@@ -457,19 +447,19 @@ impl Header {
 impl Page {
     fn of_class(class: usize) -> Self {
         let stride = STRIDES[class];
-        let bytes = Room::of_zeros(slots_per_page(stride) * usize::from(stride));
+        let bytes = vec![0; slots_per_page(stride) * usize::from(stride)];
         Self { bytes, stride: stride.into(), live: 0, class: class as u8, ..Self::vacant() }
     }
 
     /// A page for one entry of `need` bytes.
     fn own(need: usize) -> Self {
         let stride = u32::try_from(need).expect("an entry is smaller than 4 GiB");
-        Self { bytes: Room::growing(need), stride, live: 1, ..Self::vacant() }
+        Self { bytes: vec![0; need], stride, live: 1, ..Self::vacant() }
     }
 
     const fn vacant() -> Self {
         Self {
-            bytes: Room::none(),
+            bytes: Vec::new(),
             used: 0,
             stride: 0,
             roomy_prev: NO_PAGE,
@@ -571,8 +561,6 @@ const SLOTS_MAX: usize = 1 << SLOT_BITS;
 const PAGES_MAX: usize = (HEADS_FROM >> SLOT_BITS) as usize;
 const PAGE_BYTES: usize = 64 * 1024;
 const STRIDE_MIN: usize = 28;
-/// Bytes of an entry that are fetched ahead: header, key and most of the value of a lock.
-pub(super) const LINES_BYTES: usize = 2 * LINE_BYTES;
 const STRIDE_MAX: usize = 16 * 1024;
 const STRIDES_LEN: usize = 121;
 const STRIDES: [u16; STRIDES_LEN] = strides();

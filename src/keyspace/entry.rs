@@ -6,9 +6,9 @@ use bytes::Bytes;
 
 use super::Changes;
 use super::observers::Observers;
-use super::parked::Parked;
 use super::shard::{EntryId, Form, Shard};
 use super::view::Undo;
+use super::waiting::WaitQueues;
 use crate::clock::Deadline;
 use crate::error::Refusal;
 use crate::journal::{Edit, Mutation};
@@ -53,7 +53,7 @@ pub struct Occupied<'v> {
 pub struct Vacant<'v> {
     pub(super) shard: &'v mut Shard,
     pub(super) observers: &'v mut Observers,
-    pub(super) parked: &'v mut Parked,
+    pub(super) parked: &'v mut WaitQueues,
     pub(super) changes: &'v mut Changes,
     pub(super) key: &'v [u8],
     pub(super) hash: u64,
@@ -284,12 +284,6 @@ impl Occupied<'_> {
     /// Bytes of the value, which mean something where it is a string.
     pub(super) fn raw(&self) -> &[u8] {
         self.place.shard.value(self.id)
-    }
-
-    /// Has the memory fetched that the end of the key will change: it is likely to be next.
-    #[inline]
-    pub fn foresee_end(&self) {
-        self.place.shard.fetch_neighbours(self.id);
     }
 
     /// The key counts as last used in that second of lock time.

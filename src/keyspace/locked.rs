@@ -90,8 +90,8 @@ impl<'k> Locked<'k> {
     #[inline]
     fn with_beyond(self, keyspace: &'k Keyspace, patience: LockWait) -> Option<Self> {
         let reaches_beyond = match &self {
-            Self::One(_, held) => held.parked.reaches_beyond(),
-            Self::Many(many) => many.iter().any(|(_, held)| held.parked.reaches_beyond()),
+            Self::One(_, held) => held.parked.need_other_shards(),
+            Self::Many(many) => many.iter().any(|(_, held)| held.parked.need_other_shards()),
         };
         if reaches_beyond { self.widened(keyspace, patience) } else { Some(self) }
     }
@@ -104,7 +104,7 @@ impl<'k> Locked<'k> {
             self.each(|index, held| {
                 own += 1;
                 union.insert(index);
-                union.extend(held.parked.beyond());
+                union.extend(held.parked.other_shards());
             });
             if union.len() == own {
                 return Some(self);

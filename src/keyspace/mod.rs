@@ -29,7 +29,6 @@
 //! 9. A call that takes long says so while it holds its shards. Whoever meets it gives its thread to others, and is
 //!    woken, or comes in time to see for itself.
 
-mod ahead;
 mod arena;
 mod changes;
 mod edit;
@@ -38,10 +37,10 @@ mod locked;
 mod long_call;
 mod memory;
 mod observers;
-mod parked;
 pub mod shard;
 mod table;
 mod view;
+mod waiting;
 
 use std::fmt;
 use std::sync::Arc;
@@ -59,21 +58,19 @@ use crate::state::settings::Events;
 use crate::state::transaction::{Watch, Watching};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard};
 use crate::types::Seed;
-use ahead::Hint;
 use locked::LockWait;
 use memory::{Largest, Memory};
 use observers::Observers;
-use parked::Parked;
+use waiting::WaitQueues;
 
-pub use ahead::Ahead;
 pub use changes::Changes;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
 pub use long_call::LongCall;
-pub use parked::{Serve, Waiter};
 pub use shard::Form;
 use shard::Shard;
 pub use view::{ShardSet, Standing, View};
+pub use waiting::{Serve, Waiter};
 
 /// Every key of one server.
 pub struct Keyspace {
@@ -100,8 +97,6 @@ pub struct Keyspace {
 #[derive(Debug)]
 struct Cell {
     held: Mutex<ShardState>,
-    /// Of the table that was last changed.
-    hint: Hint,
 }
 
 /// What a shard's mutex guards.
@@ -110,7 +105,7 @@ struct Cell {
 pub(crate) struct ShardState {
     pub(crate) shard: Shard,
     observers: Observers,
-    parked: Parked,
+    parked: WaitQueues,
     /// Bytes in use, as [`Memory`] knows them.
     told_bytes: usize,
     hits: u64,
@@ -223,7 +218,7 @@ impl Keyspace {
             let (observers, parked) = Default::default();
             let (told_bytes, hits, misses, expired) = (0, 0, 0, 0);
             let held = ShardState { shard, observers, parked, told_bytes, hits, misses, expired };
-            Cell { held: Mutex::new(held), hint: Hint::default() }
+            Cell { held: Mutex::new(held) }
         };
         let [a, b, c, d] = [1_u64, 2, 3, 4]
             .map(|n| layout.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(n as u32) ^ n);

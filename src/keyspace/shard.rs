@@ -13,11 +13,11 @@ mod objects;
 
 use slab::Slab;
 
-use super::arena::{About, Arena, HEADER_BYTES, LINES_BYTES, NO_DEADLINE, TABLES_MAX};
+use super::arena::{About, Arena, NO_DEADLINE, TABLES_MAX};
 use super::table::Table;
 use crate::clock::{Deadline, LockTime};
 use crate::types::{Object, Seed};
-use crate::wheel::{HEADS_FROM, Step, Timer, Timers, Wheel};
+use crate::wheel::{Step, Timers, Wheel};
 
 /// One shard.
 // In this order, for a script looks at the time of every shard, and finds it beside the lock.
@@ -232,29 +232,6 @@ impl Shard {
     pub fn find(&self, db: u16, hash: u64, key: &[u8]) -> Option<EntryId> {
         let table = &self.keys(db).table;
         table.find(hash as u32, |id| self.arena.key(id) == key).map(EntryId)
-    }
-
-    /// Has the entry with this hash fetched, or one that might be it.
-    pub(super) fn fetch(&self, db: u16, hash: u64) {
-        if let Some(id) = self.keys(db).table.find(hash as u32, |_| true) {
-            self.arena.fetch(id, LINES_BYTES);
-        }
-    }
-
-    /// Has the entries fetched that stand beside this one in the timer wheel: whoever takes it out changes both.
-    #[inline]
-    pub(super) fn fetch_neighbours(&self, id: EntryId) {
-        let Timer { prev, next } = self.arena.timer(id.0);
-        for neighbour in [prev, next] {
-            if neighbour < HEADS_FROM {
-                self.arena.fetch(neighbour, HEADER_BYTES);
-            }
-        }
-    }
-
-    /// Where the words of a database's table are, and how many homes it has.
-    pub(super) fn words(&self, db: u16) -> (usize, usize) {
-        self.keys(db).table.words()
     }
 
     /// The key of an entry.

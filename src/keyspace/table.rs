@@ -81,12 +81,6 @@ impl Table {
         self.position(hash, is_it).map(|at| id_of(self.words[at]))
     }
 
-    /// The address of the words, and how many homes there are: see [`home`].
-    #[inline]
-    pub(super) fn words(&self) -> (usize, usize) {
-        (self.words.as_ptr().addr(), self.homes)
-    }
-
     /// One step of a walk: visits the entries of the first hash from `cursor` on, and returns where to go on.
     ///
     /// A walk begins at 0 and has ended when 0 comes back. Cursors are below 2^32. An entry that is in the

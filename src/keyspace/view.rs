@@ -149,8 +149,6 @@ impl<'k> View<'k> {
                 self.keyspace.rearm(self.changes.earliest_ms);
             }
             self.tell_size();
-            let (cells, database) = (&self.keyspace.cells, self.database);
-            self.locked.each(|index, held| cells[index].hint.set(held.shard.words(database)));
             let memory = &self.keyspace.memory;
             if memory.is_asked_for() {
                 self.locked.each(|_, held| memory.learn(held));
@@ -204,7 +202,7 @@ impl<'k> View<'k> {
     pub fn park(&mut self, waiter: &Arc<Waiter>) {
         let keyspace = self.keyspace;
         let shard = |key: &Bytes| keyspace.shard_of(keyspace.hash(key));
-        for key in &waiter.keys {
+        for key in &waiter.wait.keys {
             let index = shard(key);
             let beyond = waiter.also.iter().map(shard).filter(|other| *other != index).collect();
             self.locked.held(index).parked.enter(key, waiter, beyond);
@@ -224,7 +222,7 @@ impl<'k> View<'k> {
                 && let Some((at, waiter)) = self.locked.held(index).parked.waiting(database, &key, from)
             {
                 from = at + 1;
-                if waiter.serve.is_ready(self, &key) && waiter.claim.take() {
+                if waiter.serve.is_ready(self, &key) && waiter.wait.claim.take() {
                     waiter.serve.serve(self, &key);
                 }
             }

@@ -3,7 +3,6 @@
 //! Owns    [`Decoder`], which finds requests in the bytes received, and [`Reply`], which writes answers.
 //! Knows   bytes and limits; nothing of commands, keys or sockets.
 
-mod alike;
 mod decode;
 mod encode;
 mod inline;

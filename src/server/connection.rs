@@ -94,7 +94,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
     fn watch(&mut self, waker: &Waker) {
-        self.line.client.watch(waker);
+        let waker = waker.clone();
+        self.line.client.set_notifier(move || waker.wake_by_ref());
     }
 
     fn receive(&mut self, may_have: bool, traffic: &mut Traffic, cx: &mut Context<'_>) -> io::Result<usize> {
@@ -110,14 +111,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
             Place::Away(_) => {}
             Place::Lost => return Err(io::ErrorKind::ConnectionAborted.into()),
         }
-        Ok(self.desk_mut().map_or(0, Desk::look_ahead))
-    }
-
-    fn desk(&self) -> Option<&Desk> {
-        match &self.place {
-            Place::Here(desk) if !is_full(desk) => Some(desk),
-            _ => None,
-        }
+        Ok(0)
     }
 
     fn desk_mut(&mut self) -> Option<&mut Desk> {

@@ -21,8 +21,7 @@ use slab::Slab;
 use tokio::runtime::Handle;
 
 use super::desk::Desk;
-use crate::engine::{Batch, Engine};
-use crate::limits::REQUESTS_AHEAD_MAX;
+use crate::engine::Engine;
 use crate::state::metrics::Metrics;
 
 /// Connections of one round.
@@ -41,9 +40,6 @@ pub(super) trait Member: Send {
     fn receive(&mut self, may_have: bool, traffic: &mut Traffic, cx: &mut Context<'_>) -> io::Result<usize>;
 
     /// Where its requests are carried out, if that may be now.
-    fn desk(&self) -> Option<&Desk>;
-
-    /// The same, to have them carried out.
     fn desk_mut(&mut self) -> Option<&mut Desk>;
 
     /// Sends what there is to send, and counts it. Ready when another round may find something to do, or with an error when
@@ -253,31 +249,16 @@ impl Crew {
         self.round = round;
     }
 
-    /// Has the requests of a round carried out, so many at a time as memory is fetched for at once.
+    /// Carries out the requests of a round.
     fn carry_out(&mut self, round: &[(usize, usize)]) {
         let mut batch = self.engine.batch();
-        let (mut from, mut ahead) = (0, 0);
-        for (to, (_, known)) in round.iter().enumerate() {
-            if ahead + known > REQUESTS_AHEAD_MAX {
-                self.carry_out_some(&round[from..to], &mut batch);
-                (from, ahead) = (to, 0);
-            }
-            ahead += known;
-        }
-        self.carry_out_some(&round[from..], &mut batch);
-        self.engine.settle_batch(batch);
-    }
-
-    fn carry_out_some(&mut self, some: &[(usize, usize)], batch: &mut Batch) {
-        let desks = some.iter().filter_map(|(at, _)| self.berths.get(*at)?.member.desk());
-        // Nothing is decided here, so that it may fail: whose request it was shows when it is carried out.
-        guarded(|| self.engine.foresee(desks.map(Desk::ahead)));
-        for (at, _) in some {
+        for (at, _) in round {
             let desk = self.berths.get_mut(*at).and_then(|berth| berth.member.desk_mut());
-            if desk.is_some_and(|desk| guarded(|| desk.carry_out(batch)).is_none()) {
+            if desk.is_some_and(|desk| guarded(|| desk.carry_out(&mut batch)).is_none()) {
                 remove(&mut self.berths, *at);
             }
         }
+        self.engine.settle_batch(batch);
     }
 }
 
@@ -395,10 +376,6 @@ mod tests {
             self.log.say(format!("{} {}", self.name, if may_have { "receives" } else { "is called" }));
             self.log.wakers.lock().push(cx.waker().clone());
             (self.receive)()
-        }
-
-        fn desk(&self) -> Option<&Desk> {
-            None
         }
 
         fn desk_mut(&mut self) -> Option<&mut Desk> {

@@ -13,7 +13,7 @@ use crate::clock::LockTime;
 use crate::engine::{Batch, Flow};
 use crate::error::ProtocolError;
 use crate::limits::WORK_MAX;
-use crate::resp::{Decoder, Reply, Request};
+use crate::resp::{Decoder, Reply};
 use crate::state::metrics::Metrics;
 use crate::state::session::Session;
 
@@ -94,22 +94,6 @@ impl Desk {
         shared.clock.now().lock + millis.max(1)
     }
 
-    /// Looks for the requests that will be carried out next, if none are known: how many are known then.
-    pub(super) fn look_ahead(&mut self) -> usize {
-        let trust = self.house.engine.trust(&self.session);
-        // Whoever has yet to say who it is may ask for more behind that.
-        if self.input.is_empty() || !trust.authenticated {
-            return 0;
-        }
-        self.decoder.look_ahead(&self.input, trust);
-        self.decoder.ahead(&self.input).len()
-    }
-
-    /// The requests that are known and will be carried out next.
-    pub(super) fn ahead(&self) -> (&Session, impl Iterator<Item = Request<'_>>) {
-        (&self.session, self.decoder.ahead(&self.input))
-    }
-
     /// Carries out the requests in the input, as far as they are whole and may run now.
     pub(super) fn carry_out(&mut self, batch: &mut Batch) {
         self.has_more = self.may_go_on() && self.carry_out_input(batch);
@@ -150,9 +134,6 @@ impl Desk {
                 more = false;
                 break;
             }
-            if trust.authenticated && self.decoder.look_ahead(buffer, trust) > 1 {
-                engine.foresee(std::iter::once((&self.session, self.decoder.ahead(buffer))));
-            }
             match self.decoder.next(buffer, trust) {
                 Ok(Some(bytes)) => {
                     let request = self.decoder.request(buffer);
@@ -160,12 +141,10 @@ impl Desk {
                         Flow::Next => {}
                         Flow::Close => self.state = State::Closing,
                         Flow::Again(until) => {
-                            self.decoder.again();
                             self.state = State::Held(until);
                             break;
                         }
                         Flow::Offload => {
-                            self.decoder.again();
                             self.state = State::Offload(self.busy_from());
                             break;
                         }

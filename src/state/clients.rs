@@ -4,20 +4,20 @@
 //! Rule    a push enters the outbox while the shards it speaks of are locked, so that all clients see one order; the
 //!         shell only flushes.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
 };
-use std::task::Waker;
 
 use dashmap::DashMap;
 use parking_lot::Mutex;
 
 use super::acl::Account;
 use super::channels::{Kind, PerKind, Subscriptions};
-use super::claim::Claim;
 use super::output_limits::{Class, OutputLimits};
 use super::transaction::{Watch, Watching};
+use super::wait::Wait;
 use crate::clock::LockTime;
 use crate::resp::{Protocol, Reply};
 
@@ -71,9 +71,8 @@ pub struct Client {
     room: AtomicU8,
     /// The turn of a manual clock up to which the connection has seen to everything.
     pub settled: AtomicU64,
-    /// When its waiting call gives up, in milliseconds of lock time; zero: none waits, or for ever.
-    waits_until_ms: AtomicU64,
-    wait: Mutex<Option<Wait>>,
+    /// Its command that waits.
+    wait: Mutex<Option<Arc<Wait>>>,
     protocol: AtomicU8,
     closing: AtomicBool,
     is_cut: AtomicBool,
@@ -114,17 +113,6 @@ const REST_AFTER_MS: u64 = 1000;
 /// What stands in place of a count outside of a transaction.
 const NO_TRANSACTION: u32 = u32::MAX;
 
-/// A call that waits, as others may see it.
-#[derive(Debug)]
-pub struct Wait {
-    /// Who may end it.
-    pub claim: Arc<Claim>,
-    /// What it answers when its time is over.
-    pub answer: Vec<u8>,
-    /// Whether its answer is not to be sent.
-    pub is_muted: bool,
-}
-
 #[derive(Debug, Default)]
 struct Outbox {
     /// What belongs directly behind the reply to the request that is being carried out.
@@ -134,7 +122,17 @@ struct Outbox {
     is_answered: bool,
     /// Since when the client has been behind by more than the soft limit.
     behind_since: Option<LockTime>,
-    waker: Option<Waker>,
+    /// Called when the connection is to look at its outbox and its state.
+    notifier: Option<Notifier>,
+}
+
+/// How a connection is woken: handed in by the shell that serves it.
+struct Notifier(Box<dyn Fn() + Send + Sync>);
+
+impl fmt::Debug for Notifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Notifier")
+    }
 }
 
 impl Outbox {
@@ -169,7 +167,6 @@ impl Client {
             is_held: AtomicBool::new(false),
             room: AtomicU8::new(AT_REST),
             settled: AtomicU64::new(0),
-            waits_until_ms: AtomicU64::new(0),
             wait: Mutex::new(None),
             protocol: AtomicU8::new(2),
             closing: AtomicBool::new(false),
@@ -244,23 +241,18 @@ impl Client {
         self.watching.lock().as_ref().map_or((0, false), |watched| (watched.keys, watched.watch.is_broken()))
     }
 
-    /// When its waiting call gives up, if one waits and does.
+    /// When its waiting command times out; `None` if none waits, or waits without a timeout.
     pub fn waits_until(&self) -> Option<LockTime> {
-        match self.waits_until_ms.load(Relaxed) {
-            0 => None,
-            until_ms => Some(LockTime::from_millis(until_ms)),
-        }
+        self.wait.lock().as_ref().and_then(|wait| wait.until)
     }
 
-    /// A call of its own waits from now on.
-    pub fn begin_wait(&self, until: Option<LockTime>, wait: Wait) {
-        self.waits_until_ms.store(until.map_or(0, LockTime::as_millis), Relaxed);
-        *self.wait.lock() = Some(wait);
+    /// A command of this client waits from now on.
+    pub fn begin_wait(&self, wait: &Arc<Wait>) {
+        *self.wait.lock() = Some(Arc::clone(wait));
     }
 
-    /// It waits no more.
+    /// No command of this client waits any more.
     pub fn end_wait(&self) {
-        self.waits_until_ms.store(0, Relaxed);
         *self.wait.lock() = None;
     }
 
@@ -276,16 +268,12 @@ impl Client {
 
     /// Ends its wait as its time limit would, or with an error; false when it does not wait, or is about to be served.
     pub fn unblock(&self, error: Option<&str>) -> bool {
-        let Some((claim, answer)) =
-            self.wait.lock().as_ref().map(|wait| (Arc::clone(&wait.claim), wait.answer.clone()))
-        else {
-            return false;
-        };
-        if !claim.take() {
+        let Some(wait) = self.wait.lock().clone() else { return false };
+        if !wait.claim.take() {
             return false;
         }
         match error {
-            None => self.answer(&answer),
+            None => self.answer(&wait.answer),
             Some(text) => {
                 let mut line = Vec::new();
                 Reply::new(&mut line, self.protocol()).error(text);
@@ -441,8 +429,8 @@ impl Client {
 
     /// Has the connection look around: for mail, for the end, for a wait that is over.
     pub fn wake(&self) {
-        if let Some(waker) = &self.outbox.lock().waker {
-            waker.wake_by_ref();
+        if let Some(Notifier(notify)) = &self.outbox.lock().notifier {
+            notify();
         }
     }
 
@@ -484,9 +472,10 @@ impl Client {
         self.has_messages.store(false, SeqCst);
     }
 
-    /// From now on deliveries wake `waker`. Look for mail after this, not before.
-    pub fn watch(&self, waker: &Waker) {
-        self.outbox.lock().waker = Some(waker.clone());
+    /// From now on [`Client::wake`] and every message call `notify`. It is called with the outbox locked and must not
+    /// come back to the client. The connection looks at its outbox after this call, to miss nothing that came before.
+    pub fn set_notifier(&self, notify: impl Fn() + Send + Sync + 'static) {
+        self.outbox.lock().notifier = Some(Notifier(Box::new(notify)));
     }
 }
 

@@ -97,25 +97,71 @@ impl Tally {
 }
 
 /// Calls of one command.
+///
+/// Two readings of the clock cost a tenth of a GET. So only commands that may be slow are timed on every call; of a
+/// fast command one call in [`CALLS_PER_SAMPLE`] is timed, and its first call. The durations of all calls are estimated
+/// from those that were timed. The estimate of the mean after 50,000 calls is within 5 % plus 0.05 microseconds: the
+/// clock counts whole microseconds, and a reading of it costs about 25 nanoseconds.
 #[derive(Debug, Default)]
 pub struct CommandStats {
     /// Times carried out, failed calls included.
     pub calls: Counter,
-    /// Microseconds spent in calls long enough to be measured: those of commands that are not flagged fast.
-    pub micros: Counter,
+    /// Calls that were timed.
+    timed: Counter,
+    /// Microseconds spent in the timed calls.
+    timed_micros: Counter,
     /// Times refused before it ran: arity, authentication.
     pub rejected: Counter,
     /// Times it ran and answered with an error.
     pub failed: Counter,
-    /// How long the measured calls took.
+    /// How long the timed calls took.
     pub histogram: Histogram,
 }
 
+/// How many calls of fast commands a connection sends for each one that is timed. A prime number: the requests of most
+/// clients repeat with a short period, and every request of the period shall have its turn.
+pub const CALLS_PER_SAMPLE: u8 = 61;
+
 impl CommandStats {
+    /// A call took that many microseconds.
+    pub fn add_timed(&self, micros: u64) {
+        self.timed.add(1);
+        self.timed_micros.add(micros);
+        self.histogram.add(micros);
+    }
+
+    /// True until a call has been timed.
+    #[inline]
+    pub fn is_untimed(&self) -> bool {
+        self.timed.get() == 0
+    }
+
+    /// Microseconds per call: the mean of the timed calls.
+    pub fn micros_per_call(&self) -> f64 {
+        self.timed_micros.get() as f64 / self.timed.get().max(1) as f64
+    }
+
+    /// Microseconds spent in all calls, estimated from those that were timed.
+    pub fn micros(&self) -> u64 {
+        (self.micros_per_call() * self.calls.get() as f64).round() as u64
+    }
+
+    /// How many calls took at most so many microseconds, for each bucket of the histogram that has any. The counts of
+    /// the timed calls are scaled up to the number of all calls.
+    pub fn cumulative(&self) -> Vec<(u64, u64)> {
+        let (timed, calls) = (self.timed.get().max(1), self.calls.get());
+        let scaled = |count: u64| match u128::from(count) * u128::from(calls) / u128::from(timed) {
+            count if calls >= timed => count as u64,
+            _ => count,
+        };
+        self.histogram.cumulative().into_iter().map(|(micros, count)| (micros, scaled(count))).collect()
+    }
+
     /// CONFIG RESETSTAT.
     pub fn reset(&self) {
-        [&self.calls, &self.micros, &self.rejected, &self.failed].into_iter().for_each(Counter::reset);
-        self.histogram.reset();
+        let Self { calls, timed, timed_micros, rejected, failed, histogram } = self;
+        [calls, timed, timed_micros, rejected, failed].into_iter().for_each(Counter::reset);
+        histogram.reset();
     }
 }
 

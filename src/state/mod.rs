@@ -1,14 +1,13 @@
-//! What a server knows besides its keys: who is connected, how it is set, what it has counted.
+//! The state of a server beside its keys: clients, sessions, channels, users, settings and metrics.
 //!
-//! Owns    clients and their outboxes, sessions, channels, settings, metrics, what was slow.
-//! Knows   the floors below; nothing of commands.
-//! Rule    what other threads may look at is atomic or behind its own lock; none of those locks is held while another
-//!         is taken, and none while a shard is being locked.
+//! Owns    clients and their outboxes, sessions, channels, settings, metrics, the slow log.
+//! Knows   the layers below; nothing of commands.
+//! Rule    state that other threads read is atomic or behind its own lock. A thread that holds one of these locks takes
+//!         no other one and locks no shard.
 
 pub mod acl;
 pub mod audience;
 pub mod channels;
-pub mod claim;
 pub mod clients;
 pub mod latency;
 pub mod log_limiter;
@@ -24,3 +23,4 @@ pub mod settings_table;
 pub mod slowlog;
 pub mod tracking;
 pub mod transaction;
+pub mod wait;

@@ -2,18 +2,17 @@
 //!
 //! Owns    the selected database, authentication, reply mode; the shared [`Client`] shows the rest to others.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::acl::Account;
 use super::channels::Subscriptions;
-use super::claim::Claim;
 use super::clients::Client;
-use super::metrics::Tally;
+use super::metrics::{CALLS_PER_SAMPLE, Tally};
 use super::tracking::Reads;
 use super::transaction::{Transaction, Watching};
+use super::wait::{Claim, Wait};
 use crate::clock::LockTime;
 use crate::resp::Protocol;
 
@@ -32,8 +31,8 @@ pub struct Session {
     pub account: Arc<Account>,
     /// Whether it has shown a password, or none was asked for.
     pub authenticated: bool,
-    /// A call of its own that waits for a moment or an event.
-    pub parked: Option<Parked>,
+    /// Its command that waits, for a key or for its timeout.
+    pub parked: Option<Arc<Wait>>,
     /// Whether what takes long may hold the thread that carries out its requests.
     pub may_block: bool,
     /// Work done since the batch of requests began, in about nanoseconds; of what is known to be short none is counted.
@@ -54,19 +53,10 @@ pub struct Session {
     pub last_row: u16,
     /// Room for the replies that a script sees, kept from one script to the next.
     pub scratch: Vec<u8>,
-    /// The script that it ran last: most clients repeat themselves.
-    pub resolved: Option<Resolved>,
     /// What its scripts have called since the batch of requests began.
     pub called: Tally,
-}
-
-/// What a name has been found to mean.
-#[derive(Debug)]
-pub struct Resolved {
-    /// That of the register where it was found: it still means the same while this has not changed.
-    pub edition: u64,
-    /// Its kind is known to whoever found it.
-    pub meaning: Arc<dyn Any + Send + Sync>,
+    /// Calls until the next one that is timed as a sample; see [`CALLS_PER_SAMPLE`].
+    calls_until_sample: u8,
 }
 
 /// CLIENT REPLY.
@@ -83,25 +73,12 @@ pub enum Replies {
     Skip,
 }
 
-/// A call that waits.
-#[derive(Clone, Debug)]
-pub struct Parked {
-    /// When it gives up; `None`: never.
-    pub until: Option<LockTime>,
-    /// What it answers then, ready for the wire.
-    pub answer: Vec<u8>,
-    /// Who may end its wait.
-    pub claim: Arc<Claim>,
-    /// The database of the keys it waits for.
-    pub database: u16,
-    /// The keys it waits for, if it waits for any.
-    pub keys: Vec<Bytes>,
-}
-
 impl Session {
     /// A session at its start; `authenticated` when no password is asked for.
     pub fn new(client: Arc<Client>, account: Arc<Account>, authenticated: bool) -> Self {
         client.show_account(&account);
+        // Connections that end after a few calls are sampled as often as others: each starts at another place.
+        let first_sample = (client.id % u64::from(CALLS_PER_SAMPLE)) as u8;
         Self {
             client,
             database: 0,
@@ -120,8 +97,8 @@ impl Session {
             reads: Reads::default(),
             last_row: u16::MAX,
             scratch: Vec::new(),
-            resolved: None,
             called: Tally::default(),
+            calls_until_sample: first_sample,
         }
     }
 
@@ -129,6 +106,31 @@ impl Session {
     /// may not.
     pub fn may_leave(&self) -> bool {
         !self.may_block && !self.is_nested
+    }
+
+    /// Counts a call; true if this one is to be timed as a sample.
+    #[inline]
+    pub fn is_sampled(&mut self) -> bool {
+        let is_sampled = self.calls_until_sample == 0;
+        self.calls_until_sample = if is_sampled { CALLS_PER_SAMPLE } else { self.calls_until_sample } - 1;
+        is_sampled
+    }
+
+    /// A command of this session that waits for its timeout alone; see [`Wait`].
+    pub fn new_wait(&self, until: Option<LockTime>, answer: Vec<u8>) -> Arc<Wait> {
+        self.new_wait_for(0, Vec::new(), until, answer)
+    }
+
+    /// A command of this session that waits for any of some keys of a database.
+    pub fn new_wait_for(
+        &self,
+        database: u16,
+        keys: Vec<Bytes>,
+        until: Option<LockTime>,
+        answer: Vec<u8>,
+    ) -> Arc<Wait> {
+        let is_muted = self.replies != Replies::On;
+        Arc::new(Wait { until, answer, is_muted, database, keys, claim: Claim::default() })
     }
 
     /// So much work has been done, in about nanoseconds.

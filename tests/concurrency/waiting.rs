@@ -5,16 +5,15 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::task::{Wake, Waker};
 
 use bytes::Bytes;
 use redlatch::internals::clock::LockTime;
 use redlatch::internals::keyspace::{Keyspace, Serve, ShardSet, View, Waiter};
 use redlatch::internals::state::audience::Audience;
-use redlatch::internals::state::claim::Claim;
 use redlatch::internals::state::clients::Client;
 use redlatch::internals::state::settings::Events;
 use redlatch::internals::state::transaction::{Watch, Watching};
+use redlatch::internals::state::wait::{Claim, Wait};
 use redlatch::internals::types::list::End;
 use redlatch::internals::types::{List, Shape};
 use shuttle::thread;
@@ -73,25 +72,31 @@ fn push(keyspace: &Keyspace, key: &[u8], element: &[u8]) {
 }
 
 /// What a blocking pop does: takes what is there, or parks, in one hold. The claim says whether it waits.
-fn pop_or_wait(keyspace: &Keyspace, take: Take, keys: &[&'static [u8]]) -> Arc<Claim> {
+fn pop_or_wait(keyspace: &Keyspace, take: Take, keys: &[&'static [u8]]) -> Arc<Wait> {
     let also: Vec<&[u8]> = take.to.into_iter().collect();
-    let claim = Arc::new(Claim::new());
+    let owned = |keys: &[&'static [u8]]| keys.iter().map(|key| Bytes::from_static(key)).collect();
+    let wait = Arc::new(Wait {
+        until: None,
+        answer: Vec::new(),
+        is_muted: false,
+        database: 0,
+        keys: owned(keys),
+        claim: Claim::default(),
+    });
     let mut view = view(keyspace, &[keys, &also].concat());
     for key in keys {
         if take.is_ready(&mut view, key) {
-            claim.take();
+            wait.claim.take();
             take.serve(&mut view, key);
             view.finish(&Audience::default());
-            return claim;
+            return wait;
         }
     }
-    let owned = |keys: &[&'static [u8]]| keys.iter().map(|key| Bytes::from_static(key)).collect();
     let also = take.to.iter().map(|key| Bytes::from_static(key)).collect();
-    let waiter =
-        Waiter { database: 0, keys: owned(keys), also, claim: Arc::clone(&claim), serve: Box::new(take) };
+    let waiter = Waiter { wait: Arc::clone(&wait), also, serve: Box::new(take) };
     view.park(&Arc::new(waiter));
     view.finish(&Audience::default());
-    claim
+    wait
 }
 
 fn rest(keyspace: &Keyspace, key: &[u8]) -> usize {
@@ -132,15 +137,15 @@ fn a_wait_that_gives_up_is_not_served_and_one_that_is_served_does_not_give_up() 
         let keyspace = keyspace(None, || {});
         let given = Arc::new(Given::default());
         let take = Take { name: "waiter", to: None, given: Arc::clone(&given) };
-        let claim = pop_or_wait(&keyspace, take, &[b"one"]);
+        let wait = pop_or_wait(&keyspace, take, &[b"one"]);
         let gave_up = Arc::new(AtomicBool::new(false));
         let (clock, pusher) = {
-            let (keyspace, claim, gave_up) =
-                (Arc::clone(&keyspace), Arc::clone(&claim), Arc::clone(&gave_up));
+            let (keyspace, wait, gave_up) =
+                (Arc::clone(&keyspace), Arc::clone(&wait), Arc::clone(&gave_up));
             let clock = thread::spawn({
                 let keyspace = Arc::clone(&keyspace);
                 move || {
-                    if claim.take() {
+                    if wait.claim.take() {
                         gave_up.store(true, SeqCst);
                         keyspace.unpark(0, &[Bytes::from_static(b"one")]);
                     }
@@ -253,16 +258,6 @@ fn a_transaction_whose_key_has_changed_does_nothing() {
     });
 }
 
-/// Counts how often it is called.
-#[derive(Debug, Default)]
-struct WakeCount(AtomicUsize);
-
-impl Wake for WakeCount {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, SeqCst);
-    }
-}
-
 #[test]
 fn whoever_meets_a_long_call_is_told_when_it_is_over() {
     under_every_schedule(|| {
@@ -277,9 +272,14 @@ fn whoever_meets_a_long_call_is_told_when_it_is_over() {
                 keyspace.long_call.end();
             })
         };
-        let wakes = Arc::new(WakeCount::default());
+        let calls = Arc::new(AtomicUsize::new(0));
         let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
-        client.watch(&Waker::from(Arc::clone(&wakes)));
+        client.set_notifier({
+            let calls = Arc::clone(&calls);
+            move || {
+                calls.fetch_add(1, SeqCst);
+            }
+        });
         let caller = {
             let (keyspace, client) = (Arc::clone(&keyspace), Arc::new(client));
             thread::spawn(move || {
@@ -287,7 +287,7 @@ fn whoever_meets_a_long_call_is_told_when_it_is_over() {
                 while View::try_lock(&keyspace, ShardSet::One(b"one"), 0, at(1), Events::default()).is_none()
                 {
                     if keyspace.long_call.wait(&client) {
-                        while wakes.0.swap(0, SeqCst) == 0 {
+                        while calls.swap(0, SeqCst) == 0 {
                             thread::yield_now();
                         }
                     }

@@ -27,7 +27,6 @@ pub(crate) fn check(bytes: &[u8]) {
     let (requests, error) = ours(bytes, bytes.len());
     for piece in [1, 2, 7, 100] {
         assert_eq!(ours(bytes, piece), (requests.clone(), error.clone()), "in pieces of {piece}");
-        assert_eq!(ahead(bytes, piece), (requests.clone(), error.clone()), "ahead, in pieces of {piece}");
     }
     let (theirs, taken) = theirs(bytes);
     assert!(requests.starts_with(&theirs), "{requests:?}, but redis-protocol says {theirs:?}");
@@ -42,26 +41,11 @@ pub(crate) fn check(bytes: &[u8]) {
 
 /// The requests in `bytes`, which arrive in pieces of that size, and the error they end with if they do.
 fn ours(bytes: &[u8], piece: usize) -> (Vec<Words>, Option<String>) {
-    decoded(bytes, piece, |_, _| {})
-}
-
-/// The same, where requests are looked for before they are asked for.
-fn ahead(bytes: &[u8], piece: usize) -> (Vec<Words>, Option<String>) {
-    decoded(bytes, piece, |decoder, buffer| {
-        decoder.look_ahead(buffer, TRUST);
-        let bytes: usize =
-            decoder.ahead(buffer).map(|request| request.words().map(<[u8]>::len).sum::<usize>()).sum();
-        assert!(bytes <= buffer.len(), "words lie in the buffer");
-    })
-}
-
-fn decoded(bytes: &[u8], piece: usize, before: impl Fn(&mut Decoder, &[u8])) -> (Vec<Words>, Option<String>) {
     let mut decoder = Decoder::new();
     let (mut buffer, mut requests) = (Vec::new(), Vec::new());
     for piece in bytes.chunks(piece.max(1)) {
         buffer.extend_from_slice(piece);
         loop {
-            before(&mut decoder, &buffer);
             match decoder.next(&buffer, TRUST) {
                 Ok(None) => break,
                 Ok(Some(taken)) => {

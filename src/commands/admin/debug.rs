@@ -111,5 +111,6 @@ fn sleep(call: &mut Call<'_, '_>, value: &[u8]) -> Result<Outcome, Refusal> {
     // The engine measures the call, which is over at once; what is remembered is what everybody felt.
     call.shared.took(&call.session.client, call.command, call.args.request(), micros);
 
-    Ok(Outcome::Park { until: Some(until), answer: b"+OK\r\n".to_vec(), waiter: None })
+    let wait = call.session.new_wait(Some(until), b"+OK\r\n".to_vec());
+    Ok(Outcome::Park { wait, waiter: None })
 }

@@ -78,10 +78,10 @@ impl Fields {
 fn command_stats(fields: &mut Fields, shared: &Shared) {
     for command in table().all() {
         let stats = &shared.stats[usize::from(command.index)];
-        let (calls, micros) = (stats.calls.get(), stats.micros.get());
+        let (calls, micros) = (stats.calls.get(), stats.micros());
         let (rejected, failed) = (stats.rejected.get(), stats.failed.get());
         if [calls, rejected, failed].iter().any(|count| *count > 0) {
-            let each = micros as f64 / calls.max(1) as f64;
+            let each = stats.micros_per_call();
             let text = format!(
                 "calls={calls},usec={micros},usec_per_call={each:.2},rejected_calls={rejected},failed_calls={failed}"
             );

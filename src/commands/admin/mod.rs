@@ -249,7 +249,7 @@ fn park(call: &Call<'_, '_>, timeout_ms: u64, answer: impl FnOnce(&mut Reply<'_>
     let mut bytes = Vec::new();
     answer(&mut Reply::new(&mut bytes, call.session.protocol));
     let until = (timeout_ms > 0).then(|| call.now.lock + timeout_ms);
-    Outcome::Park { until, answer: bytes, waiter: None }
+    Outcome::Park { wait: call.session.new_wait(until, bytes), waiter: None }
 }
 
 fn shutdown(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -17,7 +17,6 @@ use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 use crate::keyspace::{Serve, View, Waiter};
 use crate::resp::Reply;
-use crate::state::claim::Claim;
 use crate::state::clients::Client;
 use crate::types::extended::Extended;
 use crate::types::list::End;
@@ -266,16 +265,15 @@ fn take_or_wait(
     let mut keys: Vec<Bytes> = names.iter().map(|name| Bytes::copy_from_slice(name)).collect();
     keys.sort_unstable();
     keys.dedup();
-    let waiter = Waiter {
-        database: call.view.database(),
-        keys,
-        also: want.also(),
-        claim: Arc::new(Claim::new()),
-        serve: Box::new(Waiting { client: Arc::clone(&call.session.client), want }),
-    };
     let mut answer = Vec::new();
     Reply::new(&mut answer, call.reply.protocol()).null_array();
-    Ok(Outcome::Park { until, answer, waiter: Some(Arc::new(waiter)) })
+    let wait = call.session.new_wait_for(call.view.database(), keys, until, answer);
+    let waiter = Waiter {
+        wait: Arc::clone(&wait),
+        also: want.also(),
+        serve: Box::new(Waiting { client: Arc::clone(&call.session.client), want }),
+    };
+    Ok(Outcome::Park { wait, waiter: Some(Arc::new(waiter)) })
 }
 
 /// When a call gives up that waits for so many seconds; `None`: never.

@@ -5,18 +5,17 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU8, AtomicUsize};
 
 use ahash::RandomState;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 
-use crate::commands::{Call, Command, table};
+use crate::commands::{Command, table};
 use crate::error::Refusal;
 use crate::scripts::plain::Program;
 use crate::scripts::{Brief, Effort, Flags as ScriptFlags, Header, Sha, digest, effort, header};
-use crate::state::session::Resolved;
 
 /// A script that has been read.
 #[derive(Debug)]
@@ -112,12 +111,7 @@ pub struct ScriptCache {
     /// Those that EVAL brought, in the order in which it did.
     passing: Mutex<VecDeque<Sha>>,
     bytes: AtomicUsize,
-    /// Grows whenever a script leaves.
-    edition: AtomicU64,
 }
-
-/// Bytes of the longest script that a session keeps at hand.
-const RESOLVED_BYTES_MAX: usize = 4096;
 
 /// How many scripts EVAL may leave behind: as many as in Redis 7.4, which bounds them too.
 const PASSING_SCRIPTS_MAX: usize = 500;
@@ -126,30 +120,9 @@ impl ScriptCache {
     /// An empty cache. What nobody can foresee of `seed` keeps clients from sending scripts that collide.
     pub fn new(seed: u64) -> Self {
         let hasher = RandomState::with_seeds(seed, !seed, seed.rotate_left(32), seed.rotate_left(16));
-        let (passing, bytes, edition) = Default::default();
+        let (passing, bytes) = Default::default();
         let (scripts, texts) = (DashMap::with_hasher(hasher.clone()), DashMap::with_hasher(hasher));
-        Self { scripts, texts, passing, bytes, edition }
-    }
-
-    /// Has `body` run with the script that a session asks for: the one that it ran last if that `is_it`, or else what is
-    /// found with `find`.
-    #[inline]
-    pub(in crate::commands) fn resolved<'k, 'c, R>(
-        &self,
-        call: &mut Call<'k, 'c>,
-        is_it: impl FnOnce(&Script) -> bool,
-        find: impl FnOnce() -> Option<Arc<Script>>,
-        body: impl FnOnce(&mut Call<'k, 'c>, Option<&Arc<Script>>) -> R,
-    ) -> R {
-        let edition = self.edition.load(Acquire);
-        let last = call.session.resolved.take().filter(|last| last.edition == edition);
-        let last = last.and_then(|last| last.meaning.downcast::<Script>().ok()).filter(|last| is_it(last));
-        let script = last.or_else(find);
-        let result = body(call, script.as_ref());
-        if let Some(meaning) = script.filter(|script| script.text.len() <= RESOLVED_BYTES_MAX) {
-            call.session.resolved = Some(Resolved { edition, meaning });
-        }
-        result
+        Self { scripts, texts, passing, bytes }
     }
 
     /// The script of that SHA-1.
@@ -222,7 +195,6 @@ impl ScriptCache {
     /// A script is no longer there.
     fn left(&self, script: &Script) {
         self.bytes.fetch_sub(script.text.len(), Relaxed);
-        self.edition.fetch_add(1, Release);
         self.texts.remove_if(&self.hash(&script.text), |_, known| known.sha == script.sha);
     }
 

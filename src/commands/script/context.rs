@@ -283,7 +283,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         // SELECT holds for the rest of the script.
         self.view.select(self.session.database);
         match result {
-            Ok(Outcome::Park { answer, .. }) => out.extend_from_slice(&answer),
+            Ok(Outcome::Park { wait, .. }) => out.extend_from_slice(&wait.answer),
             Ok(Outcome::Replied | Outcome::Close | Outcome::Offload) => {}
             Err(refusal) => {
                 out.truncate(mark);
@@ -406,11 +406,10 @@ impl Calls for ScriptContext<'_, '_> {
     }
 }
 
-/// What GET does, for whoever only wants to know whether it finds that value. The end of the key is likely to be next.
+/// What GET does, for whoever only wants to know whether it finds that value.
 #[inline]
 fn is_held(found: &mut Occupied<'_>, value: &[u8]) -> Result<bool, Refusal> {
     found.touch();
-    found.foresee_end();
     found.string().map(|held| held == value)
 }
 

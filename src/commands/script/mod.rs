@@ -154,17 +154,10 @@ fn eval(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let text = call.args.word()?;
     let inputs = inputs(&mut call.args)?;
 
-    let scripts = &call.shared.scripts;
-    let find = || scripts.of_text(text);
-    scripts.resolved(
-        call,
-        |script| script.is(text),
-        find,
-        |call, script| match script {
-            Some(script) => run(call, script, inputs, Cached::Yes),
-            None => run(call, &Arc::new(Script::read(text)?), inputs, Cached::NotYet),
-        },
-    )
+    match call.shared.scripts.of_text(text) {
+        Some(script) => run(call, &script, inputs, Cached::Yes),
+        None => run(call, &Arc::new(Script::read(text)?), inputs, Cached::NotYet),
+    }
 }
 
 fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -175,11 +168,8 @@ fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     let inputs = inputs(&mut call.args)?;
 
-    let scripts = &call.shared.scripts;
-    let (is_it, find) = (|script: &Script| script.sha == *sha, || scripts.find(sha));
-    scripts.resolved(call, is_it, find, |call, script| {
-        run(call, script.ok_or(Refusal::NoScript)?, inputs, Cached::Yes)
-    })
+    let script = call.shared.scripts.find(sha).ok_or(Refusal::NoScript)?;
+    run(call, &script, inputs, Cached::Yes)
 }
 
 /// Whether the cache has a script.

@@ -134,41 +134,6 @@ fn every_key_is_drawn_sooner_or_later_and_from_its_own_database() {
 }
 
 #[test]
-fn to_foresee_keys_waits_for_nobody_and_changes_nothing() {
-    let keyspace = keyspace(2);
-    let names: Vec<String> = (0..70_000).map(|n| format!("key {n}")).collect();
-    for name in &names {
-        let mut view = View::lock(&keyspace, ShardSet::One(name.as_bytes()), 1, at(0), Events::default());
-        view.entry(name.as_bytes()).put(b"v", Lease::Until(at(0).deadline_in(10)));
-        view.finish(&Audience::default());
-    }
-    assert!(keyspace.ahead().is_some(), "so many keys are not near");
-    let foresee = || {
-        for database in [1, 0] {
-            let Some(mut ahead) = keyspace.ahead() else { return };
-            names.iter().rev().for_each(|name| ahead.look(database, name.as_bytes()));
-            ahead.fetch();
-        }
-    };
-    // All shards are held by this very thread.
-    let view = View::lock(&keyspace, ShardSet::All, 0, at(5), Events::default());
-    foresee();
-    drop(view);
-    foresee();
-    assert_eq!(keyspace.size(1), (70_000, 70_000));
-    assert_eq!(keyspace.counts(), Counts { bytes: keyspace.counts().bytes, ..Counts::default() });
-    // The tables have moved, or are gone.
-    let mut view = View::lock(&keyspace, ShardSet::All, 1, at(5), Events::default());
-    let mut ahead = keyspace.ahead().unwrap();
-    view.clear(1);
-    names.iter().for_each(|name| ahead.look(1, name.as_bytes()));
-    drop(view);
-    ahead.fetch();
-    foresee();
-    assert_eq!(keyspace.size(1), (0, 0));
-}
-
-#[test]
 fn what_a_long_call_is_in_the_way_of_is_tried_again_until_it_is_over() {
     let keyspace = keyspace(1);
     let held = keyspace.hold_on(0);

@@ -1,0 +1,54 @@
+//! A command that waits: until when, for which keys, what it answers at its timeout, and who may end the wait.
+//!
+//! Owns    [`Wait`], of which a waiting command has one. Its session, its client and the queues of its keys hold it.
+//! Rule    a wait is ended by whoever takes its [`Claim`]: a write that serves it, its timeout, CLIENT UNBLOCK, or the
+//!         end of its connection. Everyone else leaves it alone from then on.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+use bytes::Bytes;
+
+use crate::clock::LockTime;
+use crate::sync::AtomicBool;
+
+/// The right to end one wait. It can be taken once.
+#[derive(Debug, Default)]
+pub struct Claim(AtomicBool);
+
+/// A command that waits.
+#[derive(Debug)]
+pub struct Wait {
+    /// When it times out; `None`: never.
+    pub until: Option<LockTime>,
+    /// What it answers at its timeout, encoded.
+    pub answer: Vec<u8>,
+    /// Whether CLIENT REPLY suppresses its answer, whatever ends the wait.
+    pub is_muted: bool,
+    /// The database of the keys it waits for.
+    pub database: u16,
+    /// The keys it waits for, if it waits for any.
+    pub keys: Vec<Bytes>,
+    /// Who may end the wait.
+    pub claim: Claim,
+}
+
+impl Wait {
+    /// Appends to `out` what the command answers at its timeout.
+    pub fn time_out(&self, out: &mut Vec<u8>) {
+        if !self.is_muted {
+            out.extend_from_slice(&self.answer);
+        }
+    }
+}
+
+impl Claim {
+    /// Takes the claim; false if it was taken before.
+    pub fn take(&self) -> bool {
+        !self.0.swap(true, AcqRel)
+    }
+
+    /// Whether the wait is over, or about to be answered.
+    pub fn is_taken(&self) -> bool {
+        self.0.load(Acquire)
+    }
+}
