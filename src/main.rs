@@ -1,7 +1,9 @@
 //! The `redlatch` binary. It holds no logic: see [`redlatch::cli`].
 
+// musl's own allocator serves one thread at a time.
+#[cfg(target_env = "musl")]
 #[global_allocator]
-static ALLOCATOR: redlatch::cli::Allocator = redlatch::cli::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> std::process::ExitCode {
     redlatch::cli::main()

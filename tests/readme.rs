@@ -180,6 +180,7 @@ fn settings() -> String {
 fn bounds(row: &Setting) -> String {
     match row.kind {
         Kind::Text => "text".into(),
+        Kind::Port => "auto, or 0 to 65535".into(),
         Kind::Flag => "yes, no".into(),
         Kind::Integer(min, i64::MAX) => format!("{min} or more"),
         Kind::Integer(min, max) => format!("{min} to {max}"),
