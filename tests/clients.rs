@@ -25,7 +25,7 @@ mod process;
 #[path = "clients/runner/server.rs"]
 mod server;
 #[path = "clients/table.rs"]
-#[allow(dead_code, reason = "some columns are for README.md alone")]
+#[allow(dead_code, reason = "some columns are for docs/clients.md alone")]
 mod table;
 #[path = "clients/runner/workshop.rs"]
 mod workshop;

@@ -4,7 +4,8 @@
 //! instructions. Of requests that are known before their turn all words are fetched at once, and then all entries.
 //!
 //! Rule    nothing is changed, waited for or relied upon: whoever looks later finds what he would have found.
-//!         What that is worth, `benches/README.md` says.
+//! Worth   among 400,000 keys at random, pipelined by 16, in cycles outside the kernel: GET 1,220 to 600, extend by EVALSHA
+//!         2,240 to 1,630. Below some 60,000 keys it costs more than it gives, and is not done.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
