@@ -1,4 +1,4 @@
-# redlatch in an image of its own: one static binary, under two names, and its licenses.
+# An image of redlatch: one static binary under two names, and its licences.
 #
 #   docker build -t redlatch .
 #   docker run --rm -p 127.0.0.1:6379:6379 redlatch
@@ -8,29 +8,30 @@
 ARG RUST_VERSION=1.95
 
 FROM rust:${RUST_VERSION}-alpine AS build
-# The C compiler is for Lua and TLS.
+# The C compiler is for Lua, TLS and the allocator.
 RUN apk add --no-cache gcc musl-dev
 WORKDIR /source
 COPY . .
-# Packages and object files are kept between builds; the binary alone goes on.
+# Packages and object files are kept between builds; the next stage gets the binary and the licences alone.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/source/target \
-    cargo build --release --locked --bin redlatch \
+    cargo build --profile dist --locked --bin redlatch \
     && mkdir -p /image/usr/local/bin /image/usr/share/licenses/redlatch \
-    && cp target/release/redlatch /image/usr/local/bin/ \
+    && cp target/dist/redlatch /image/usr/local/bin/ \
     && ln -s redlatch /image/usr/local/bin/redis-server \
     && cp LICENSE-APACHE LICENSE-MIT /image/usr/share/licenses/redlatch/
 
 FROM scratch
 COPY --from=build /image /
-# Nobody in particular. A number: there is no /etc/passwd, and who forbids root can see that it is not root.
+# An unprivileged user. A number, because there is no /etc/passwd, and because Kubernetes' runAsNonRoot asks for one.
 USER 65532:65532
-# Whoever the container's published ports let in is let in, as with the image of Redis: set a password, or publish the
-# port to 127.0.0.1 only.
+# As in the image of Redis, protected mode is off: clients that come through a published port come from another machine.
+# Set a password, or publish the port to 127.0.0.1 only.
 ENV PATH=/usr/local/bin \
     REDLATCH_BIND=0.0.0.0 \
     REDLATCH_PROTECTED_MODE=no
 EXPOSE 6379
+# A server that runs a long script is healthy: to restart it would lose every lock.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=1s --retries=3 CMD ["redlatch", "health"]
 # Not an entry point: `docker run redlatch redis-server --port 7000` is what people write for the image of Redis.
 CMD ["redlatch"]

@@ -1,7 +1,10 @@
 //! The `redlatch` binary. It holds no logic: see `src/cli/`.
 
+// musl's own allocator serves one thread at a time. Elsewhere the system's is used: with mimalloc a million locks take 141
+// bytes each in place of 93, and a quarter of that memory stays when they are gone.
+#[cfg(target_env = "musl")]
 #[global_allocator]
-static ALLOCATOR: redlatch::internals::cli::Allocator = redlatch::internals::cli::Allocator;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> std::process::ExitCode {
     redlatch::internals::cli::main()

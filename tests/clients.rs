@@ -21,7 +21,7 @@ mod clients {
     pub(crate) mod identity;
     pub(crate) mod installer;
     pub(crate) mod process;
-    #[allow(dead_code, reason = "some columns are for README.md alone")]
+    #[allow(dead_code, reason = "some columns are for docs/clients.md alone")]
     pub(crate) mod table;
 }
 #[allow(dead_code, unused_imports, reason = "the suite uses the rest")]

@@ -125,24 +125,26 @@ fn everything_comes_from_one_registry() {
 }
 
 #[test]
-fn the_readme_says_how_many_there_are() {
-    let mut text = read("README.md");
+fn the_documents_say_how_many_there_are() {
+    let mut text = read("docs/architecture.md");
     for (what, features) in [
         ("the engine alone", &["--no-default-features"][..]),
         ("the server as a library", &["--no-default-features", "--features", "server"]),
         ("the program", &[]),
     ] {
         let head = format!("| {what} | ");
-        let (before, rest) = text.split_once(&head).unwrap_or_else(|| panic!("README.md has no row {head}"));
+        let (before, rest) =
+            text.split_once(&head).unwrap_or_else(|| panic!("docs/architecture.md has no row {head}"));
         let (_, after) = rest.split_once(" |").expect("a row ends");
         text = format!("{before}{head}{} |{after}", shipped(features).len());
     }
     if std::env::var("UPDATE_README").is_ok_and(|value| value == "1") {
-        std::fs::write(root().join("README.md"), text).expect("README.md can be written");
+        std::fs::write(root().join("docs/architecture.md"), text)
+            .expect("docs/architecture.md can be written");
         return;
     }
     assert!(
-        text == read("README.md"),
+        text == read("docs/architecture.md"),
         "it counts otherwise: UPDATE_README=1 cargo test --test suite dependencies"
     );
 }

@@ -39,12 +39,16 @@ mod settings {
     }
 
     #[test]
-    fn a_configuration_comes_through_the_standard_input() {
-        let mut process = redlatch().arg("-").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        process.stdin.take().unwrap().write_all(b"port auto\nrequirepass \"two words\"\n").unwrap();
-        let server = Running::wait(process);
-        assert!(server.ask("PING").starts_with("-NOAUTH"));
-        assert_eq!(server.ask("AUTH 'two words'"), "+OK\r\n");
+    fn a_configuration_comes_through_the_standard_input_before_flags_and_behind_them() {
+        for arguments in [&["-"][..], &["-", "--databases", "3"], &["--databases", "3", "-"]] {
+            let mut command = redlatch();
+            command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut process = command.spawn().unwrap();
+            process.stdin.take().unwrap().write_all(b"port auto\nrequirepass \"two words\"\n").unwrap();
+            let server = Running::wait(process);
+            assert!(server.ask("PING").starts_with("-NOAUTH"), "{arguments:?}");
+            assert_eq!(server.ask("AUTH 'two words'"), "+OK\r\n", "{arguments:?}");
+        }
     }
 
     #[test]
@@ -145,10 +149,66 @@ mod settings {
         assert_eq!(code, Some(0));
         assert!(!said.contains("Ending"), "{said}");
 
-        let bad = redlatch().args(["--port", "65536", "--logfile", &path]).output().unwrap();
-        refusal(&bad);
-        assert!(bad.stdout.is_empty());
+        let quiet =
+            redlatch().args(["--port", "0", "--unixsocket", "/", "--logfile", &path]).output().unwrap();
+        refusal(&quiet);
+        assert!(quiet.stdout.is_empty());
         assert!(std::fs::read_to_string(&path).unwrap().contains("redlatch is starting"));
+    }
+
+    #[test]
+    fn an_error_at_the_start_is_a_line_of_the_log_file_with_its_time() {
+        let directory = Directory::new();
+        let other = Running::start(redlatch().args(["--port", "auto"]));
+        let taken = other.address().rsplit(':').next().unwrap().to_owned();
+        let path = directory.path("log");
+        let half = directory.write("half.conf", &format!("logfile {path}\nport auto\nrequirepass \"open\n"));
+        for (arguments, words) in [
+            (&["--logfile", &path, "--port", &taken][..], "in use"),
+            (&["--logfile", &path, "--port", "x7108"], "port 'x7108'"),
+            (&["--logfile", &path, "--port", "auto", "--aclfile", "no/such.acl"], "no/such.acl"),
+            (&["no/such/file.conf", "--logfile", &path], "no/such/file.conf"),
+            (&["--loglevel", "loud", "--logfile", &path], "loglevel 'loud'"),
+            (&[&half], "line 3 of"),
+        ] {
+            let bad = redlatch().args(arguments).output().unwrap();
+            let said = refusal(&bad);
+            assert!(said.contains(words) && bad.stdout.is_empty(), "{arguments:?}: {said}");
+            let log = std::fs::read_to_string(&path).unwrap();
+            let line = log.lines().last().expect("a line of the log");
+            let (time, rest) = line.split_once(' ').unwrap();
+            assert!(time.starts_with("20") && time.ends_with('Z'), "{line}");
+            assert!(rest.contains("ERROR Cannot start") && rest.contains(words), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_verbose_log_tells_what_operators_look_for_and_no_password() {
+        let mut server = Running::start(redlatch().args(["--port", "auto", "--loglevel", "verbose"]));
+        let mut victim = TcpStream::connect(server.address()).unwrap();
+        victim.write_all(b"CLIENT ID\r\n").unwrap();
+        let mut id = [0; 16];
+        let read = victim.read(&mut id).unwrap();
+        let id = std::str::from_utf8(&id[1..read]).unwrap().trim_end();
+        let requests = [
+            "CONFIG SET timeout 70",
+            "CONFIG SET requirepass hunter2",
+            "AUTH guess-one",
+            "AUTH guess-two",
+            &format!("CLIENT KILL ID {id}"),
+        ];
+        let answers = server.ask(&requests.join("\r\n"));
+        assert_eq!(answers.matches("-WRONGPASS").count(), 2, "{answers}");
+        assert_eq!(victim.read(&mut [0]).unwrap_or(0), 0, "the victim is gone");
+        server.wait_for("setting=\"timeout\" value=\"70\"");
+        server.wait_for("setting=\"requirepass\" value=\"(hidden)\"");
+        server.wait_for("A login has failed");
+        server.wait_for("reason=\"CLIENT KILL\"");
+        server.signal("TERM");
+        let (_, said) = server.end_with_log();
+        // A stranger can fail as often as it likes, and the log tells so once in ten seconds.
+        assert_eq!(said.matches("A login has failed").count(), 1, "{said}");
+        assert!(!said.contains("hunter2") && !said.contains("guess-"), "{said}");
     }
 
     #[test]
@@ -156,7 +216,9 @@ mod settings {
         for (arguments, words) in [
             (&["--databases", "0"][..], &["databases '0'", "between 1 and"][..]),
             (&["--port", "65536"], &["port '65536'", "between 0 and 65535"]),
-            (&["--port", "many"], &["port 'many'", "between 0 and 65535"]),
+            (&["--port", "x7108"], &["port 'x7108'", "between 0 and 65535", "(flag --port)"]),
+            (&["-port", "7108"], &["'-port'", "--port"]),
+            (&["-p", "7108"], &["'-p'", "--help"]),
             (&["--loglevel", "loud"], &["loglevel 'loud'", "debug, verbose, notice, warning"]),
             (&["--no-such-setting", "1"], &["no-such-setting"]),
             (&["--databases"], &["databases"]),
@@ -182,6 +244,19 @@ mod settings {
 
 mod sockets {
     use super::*;
+
+    #[test]
+    fn the_line_that_says_ready_names_every_address() {
+        let bind = ["--bind", "127.0.0.1", "127.0.0.2"];
+        let server = Running::start(redlatch().args(["--port", "auto"]).args(bind));
+        let addresses = server.address();
+        let addresses: Vec<&str> = addresses.split(' ').collect();
+        let ports: Vec<&str> = addresses.iter().filter_map(|address| address.rsplit(':').next()).collect();
+        assert!(addresses.len() == 2 && ports[0] == ports[1], "{addresses:?}");
+        for address in addresses {
+            assert_eq!(ask(TcpStream::connect(address).unwrap(), "PING"), "+PONG\r\n");
+        }
+    }
 
     #[test]
     fn a_port_in_use_is_one_sentence() {
@@ -253,7 +328,7 @@ mod subcommands {
 
     #[test]
     fn the_version_is_one_that_harnesses_read() {
-        for flag in ["-v", "--version"] {
+        for flag in ["-v", "-V", "--version"] {
             let said = printed(&[flag]);
             assert!(said.contains(" v=7.0.") && said.contains(env!("CARGO_PKG_VERSION")), "{said}");
         }
@@ -286,6 +361,24 @@ mod subcommands {
         assert_eq!(server.end(), Some(0));
         refusal(&redlatch().args(["health", &url]).output().unwrap());
         refusal(&redlatch().args(["health", "http://localhost"]).output().unwrap());
+    }
+
+    #[test]
+    fn health_is_0_while_a_script_runs_that_never_ends() {
+        for (threshold, answer) in [("0", ""), ("1", "is alive: '-BUSY")] {
+            let arguments = ["--port", "auto", "--busy-reply-threshold", threshold];
+            let mut server = Running::start(redlatch().args(arguments));
+            let mut author = TcpStream::connect(server.address()).unwrap();
+            author.write_all(b"EVAL 'while true do end' 0\r\n").unwrap();
+            // Until the script runs, and for as long as others may be served beside it.
+            while server.ask("SCRIPT EXISTS x").starts_with("*1") && threshold == "1" {}
+            let health =
+                redlatch().args(["health", &format!("redis://{}", server.address())]).output().unwrap();
+            assert!(health.status.success(), "{health:?}");
+            assert!(String::from_utf8_lossy(&health.stdout).contains(answer), "{health:?}");
+            while server.ask("SCRIPT KILL") != "+OK\r\n" {}
+            server.wait_for("The running script is killed");
+        }
     }
 
     #[test]
@@ -353,6 +446,17 @@ mod users {
             let said = refusal(&redlatch().args(["--port", "auto"]).args(arguments).output().unwrap());
             assert!(said.contains(word) && !said.contains("secret"), "{arguments:?}: {said}");
         }
+    }
+
+    #[test]
+    fn a_relative_acl_file_is_in_dir_as_in_redis() {
+        let directory = Directory::new();
+        directory.write("users.acl", "user alice on >one ~* +@all\n");
+        let dir = directory.path("");
+        let arguments = ["--port", "auto", "--dir", &dir, "--aclfile", "users.acl"];
+        let server = Running::start(redlatch().args(arguments));
+        assert_eq!(server.ask("AUTH alice one\r\nACL SAVE"), "+OK\r\n+OK\r\n");
+        assert!(std::fs::read_to_string(directory.path("users.acl")).unwrap().contains("user default "));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! README.md against the program: what it lists is what the tables hold, and what it tells people to run is run.
+//! README.md and docs/ against the program: generated tables are those of the program, and links lead somewhere.
 //!
-//! What belongs here: anything that README.md says and a program can check. Its Rust examples are compiled and run as
-//! documentation tests of the library.
+//! What belongs here: anything that these pages say and a program can check. The Rust examples of README.md are compiled
+//! and run as documentation tests of the library.
 //!
-//! `UPDATE_README=1 cargo test --test suite readme` writes the generated tables anew.
+//! `UPDATE_README=1 cargo test --test suite readme` writes the generated tables anew, on every page.
 
 mod clients;
 mod race;
@@ -18,69 +18,94 @@ use redlatch::internals::scripts::KNOWN;
 use redlatch::internals::state::settings::{Kind, Setting};
 use redlatch::internals::state::settings_table;
 
+/// A generated part of a page: the page, the name between its marks, and what makes its text.
+type Section = (&'static str, &'static str, fn() -> String);
+
+const SECTIONS: &[Section] = &[
+    ("README.md", "figures", race::main_rows),
+    ("docs/benchmarks.md", "race", || format!("\n{}", race::tables())),
+    ("docs/clients.md", "clients", clients::table),
+    ("docs/commands.md", "commands", commands),
+    ("docs/scripts.md", "scripts", scripts),
+    ("docs/settings.md", "settings", settings),
+];
+
+/// Files that are generated as a whole.
+const FILES: &[(&str, fn() -> String)] = &[(race::PLOT, race::drawing), (race::TABLE, race::tables)];
+
+/// A newcomer reads it in one go.
+const README_BYTES_MAX: usize = 15_000;
+
 mod readme {
     use super::*;
 
     #[test]
-    fn its_tables_are_those_of_the_program() {
-        let old = read("README.md");
-        let sections = [
-            ("clients", clients::table()),
-            ("commands", commands()),
-            ("race", format!("\n{}", race::tables())),
-            ("scripts", scripts()),
-            ("settings", settings()),
-        ];
-        let new = sections.iter().fold(old.clone(), |text, (name, lines)| replaced(&text, name, lines));
-        if std::env::var("UPDATE_README").is_ok_and(|value| value == "1") {
-            std::fs::write(root().join("README.md"), new).unwrap();
-            return;
+    fn generated_tables_are_those_of_the_program() {
+        for (page, name, text) in SECTIONS {
+            let old = read(page);
+            keep(page, &old, replaced(page, &old, name, &text()));
         }
-        let stale = old.lines().zip(new.lines()).find(|(old, new)| old != new);
-        if let Some((old, new)) = stale {
-            panic!(
-                "README.md says\n    {old}\nthe tables say\n    {new}\nUPDATE_README=1 cargo test --test suite readme"
-            );
+        for (file, text) in FILES {
+            keep(file, &read(file), text());
         }
-        assert_eq!(
-            old, new,
-            "a generated table has another length: UPDATE_README=1 cargo test --test suite readme"
+    }
+
+    #[test]
+    fn a_newcomer_reads_it_in_one_go_and_sees_the_picture() {
+        let text = read("README.md");
+        assert!(text.len() < README_BYTES_MAX, "{} bytes", text.len());
+        assert!(text.contains(&format!("]({})", race::PLOT)), "README.md shows the picture");
+        let clients = crate::clients::table::CLIENTS.len();
+        assert!(
+            text.contains(&format!("[{clients} of them](docs/clients.md)")),
+            "there are {clients} clients"
         );
     }
 
     #[test]
-    fn what_is_drawn_of_the_race_is_what_it_has_found() {
-        for (file, text) in [(race::PLOT, race::drawing()), (race::TABLE, race::tables())] {
-            if std::env::var("UPDATE_README").is_ok_and(|value| value == "1") {
-                std::fs::write(root().join(file), text).unwrap();
-            } else {
-                assert!(
-                    read(file) == text,
-                    "{file} is not of these results: UPDATE_README=1 cargo test --test suite readme"
-                );
+    fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
+        let mut links = 0;
+        for page in pages() {
+            let text = read(&page);
+            let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+            for target in targets.filter(|target| !target.contains("://")) {
+                let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+                let folder = Path::new(&page).parent().expect("a page is a file");
+                let file = if file.is_empty() { page.clone().into() } else { folder.join(file) };
+                assert!(root().join(&file).exists(), "{page} links to {target}");
+                let is_there = heading.is_empty() || anchors(&read(&file)).contains(heading);
+                assert!(is_there, "{page} links to {target}: there is no such heading");
+                links += 1;
             }
         }
-        assert!(read("README.md").contains(&format!("]({})", race::PLOT)), "README.md shows the picture");
+        assert!(links > 20, "the pages link to each other: {links}");
     }
 
     #[test]
-    fn every_file_that_it_links_to_is_there() {
+    fn every_page_of_docs_is_linked_to_from_the_readme() {
         let text = read("README.md");
-        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        let files: Vec<&str> = targets.filter(|to| !to.starts_with('#') && !to.contains("://")).collect();
-        assert!(!files.is_empty(), "it links to the licenses at least");
-        for file in files {
-            assert!(root().join(file).exists(), "README.md links to {file}");
+        for page in pages().iter().filter(|page| page.starts_with("docs/")) {
+            assert!(text.contains(&format!("]({page}")), "README.md does not link to {page}");
         }
     }
 
     #[test]
-    fn every_place_in_itself_that_it_links_to_is_there() {
+    fn the_settings_that_matter_are_settings_and_their_defaults_are_right() {
         let text = read("README.md");
-        let anchors: BTreeSet<String> =
-            text.lines().filter_map(|line| line.strip_prefix("##")).map(anchor).collect();
-        for target in text.split("](#").skip(1).filter_map(|rest| rest.split(')').next()) {
-            assert!(anchors.contains(target), "README.md has no heading for #{target}");
+        let (_, chapter) = text.split_once("\n## Settings that matter\n").expect("the chapter");
+        let rows = chapter.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+        let rows: Vec<&str> = rows.take_while(|line| line.starts_with('|')).collect();
+        assert!(!rows.is_empty());
+        for row in rows {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let name = cells[1].trim_matches('`');
+            let setting = settings_table::ROWS.iter().find(|setting| setting.name == name);
+            let setting = setting.unwrap_or_else(|| panic!("{name} is no setting"));
+            if let Some(default) = cells[2].strip_prefix('`') {
+                assert_eq!(default.trim_end_matches('`'), setting.default, "{name}");
+            } else {
+                assert!(["", "0"].contains(&setting.default), "{name}: {}", setting.default);
+            }
         }
     }
 
@@ -92,6 +117,27 @@ mod readme {
             assert!(ci.lines().any(|line| line.contains(command)), ".ci/run runs `{command}`");
         }
     }
+}
+
+/// Every page that people read, from the root of the repository.
+fn pages() -> Vec<String> {
+    let docs = std::fs::read_dir(root().join("docs")).unwrap();
+    let docs = docs.map(|entry| format!("docs/{}", entry.unwrap().file_name().display()));
+    let others = ["README.md", "benches/README.md", "src/security.md", "tests/transcripts/README.md"];
+    others.map(str::to_owned).into_iter().chain(docs).collect()
+}
+
+/// Compares a file with what it should be, or writes it where `UPDATE_README` says so.
+fn keep(file: &str, old: &str, new: String) {
+    const UPDATE: &str = "UPDATE_README=1 cargo test --test suite readme";
+    if std::env::var("UPDATE_README").is_ok_and(|value| value == "1") {
+        std::fs::write(root().join(file), new).unwrap();
+        return;
+    }
+    if let Some((old, new)) = old.lines().zip(new.lines()).find(|(old, new)| old != new) {
+        panic!("{file} says\n    {old}\nthe program says\n    {new}\n{UPDATE}");
+    }
+    assert!(old == new, "{file}: what is generated has another length: {UPDATE}");
 }
 
 /// The commands by chapter, each with its arguments.
@@ -126,13 +172,13 @@ fn commands() -> String {
     text
 }
 
-/// A command that stands alone, or its subcommands. HELP, which all of those have, is mentioned once, in prose.
+/// A command without subcommands, or its subcommands. HELP, which every container has, is mentioned once, in prose.
 fn lines(command: &Command) -> Vec<String> {
     let line = |command: &Command| {
         format!("| `{}` | {} |\n", escaped(&command.usage()), escaped(command.row.summary))
     };
     let subcommands = command.subcommands.iter().filter(|command| command.row.name != "HELP").map(line);
-    // Of those that have subcommands, COMMAND alone is a command without one, too.
+    // COMMAND is the one container that is also a command by itself.
     let is_own = command.subcommands.is_empty() || command.row.name == "COMMAND";
     is_own.then(|| line(command)).into_iter().chain(subcommands).collect()
 }
@@ -175,6 +221,7 @@ fn settings() -> String {
 fn bounds(row: &Setting) -> String {
     match row.kind {
         Kind::Text => "text".into(),
+        Kind::Port => "auto, or 0 to 65535".into(),
         Kind::Flag => "yes, no".into(),
         Kind::Integer(min, i64::MAX) => format!("{min} or more"),
         Kind::Integer(min, max) => format!("{min} to {max}"),
@@ -185,12 +232,17 @@ fn bounds(row: &Setting) -> String {
     }
 }
 
-/// `text` with what lies between the two marks of `name` replaced.
-fn replaced(text: &str, name: &str, lines: &str) -> String {
+/// The text of `page` with what lies between the two marks of `name` replaced.
+fn replaced(page: &str, text: &str, name: &str, lines: &str) -> String {
     let (begin, end) = (format!("<!-- {name}: generated -->\n"), format!("<!-- end of {name} -->"));
-    let (before, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("README.md has no {begin}"));
-    let (_, after) = rest.split_once(&end).unwrap_or_else(|| panic!("README.md has no {end}"));
+    let (before, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("{page} has no {begin}"));
+    let (_, after) = rest.split_once(&end).unwrap_or_else(|| panic!("{page} has no {end}"));
     format!("{before}{begin}{lines}\n{end}{after}")
+}
+
+/// What the headings of a page are linked by.
+fn anchors(text: &str) -> BTreeSet<String> {
+    text.lines().filter(|line| line.starts_with('#')).map(anchor).collect()
 }
 
 /// What a heading is linked by, as GitHub derives it.
@@ -205,8 +257,9 @@ fn escaped(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-fn read(file: &str) -> String {
-    std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+fn read(file: impl AsRef<Path>) -> String {
+    let path = root().join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn root() -> PathBuf {

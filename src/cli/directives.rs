@@ -28,7 +28,7 @@ const FOREIGN: &str = "
     cluster-migration-barrier cluster-node-timeout cluster-port cluster-preferred-endpoint-type
     cluster-replica-no-failover cluster-replica-validity-factor cluster-require-full-coverage
     cluster-slave-no-failover cluster-slave-validity-factor crash-log-enabled crash-memcheck-enabled
-    daemonize dbfilename dir disable-thp dynamic-hz enable-module-command enable-protected-configs
+    daemonize dbfilename dir disable-thp dynamic-hz enable-debug-assert enable-module-command enable-protected-configs
     hash-max-listpack-entries hash-max-listpack-value hash-max-ziplist-entries hash-max-ziplist-value
     hll-sparse-max-bytes hz ignore-warnings io-threads io-threads-do-reads jemalloc-bg-thread
     latency-tracking latency-tracking-info-percentiles lazyfree-lazy-eviction lazyfree-lazy-expire
@@ -69,7 +69,9 @@ mod tests {
 
     #[test]
     fn what_redis_knows_is_known_and_nothing_else() {
-        for name in ["save", "appendonly", "maxmemory-policy", "daemonize", "tls-ciphers"] {
+        for name in
+            ["save", "appendonly", "maxmemory-policy", "daemonize", "enable-debug-assert", "tls-ciphers"]
+        {
             assert!(is_foreign(name), "{name}");
         }
         for name in ["", "sav", "save appendonly", "no-such-directive"] {

@@ -22,24 +22,21 @@ pub(super) struct Directive {
 /// How deep files may include each other.
 const INCLUDE_DEPTH_MAX: usize = 16;
 
-/// The directives of a file, and of those that it includes, in order.
+/// Adds to `found` the directives of a file and of the files that it includes, in order.
 ///
 /// # Errors
-/// When a file cannot be read, its quotes do not match, or files include each other without end.
-pub(super) fn load(path: &Path) -> Result<Vec<Directive>, Fault> {
-    let mut found = Vec::new();
-    load_into(path, 0, &mut found)?;
-    Ok(found)
+/// When a file cannot be read, its quotes do not match, or files include each other without end. The directives before
+/// the error have been added.
+pub(super) fn load(path: &Path, found: &mut Vec<Directive>) -> Result<(), Fault> {
+    load_into(path, 0, found)
 }
 
-/// The directives of a text that `origin` names.
+/// Adds to `found` the directives of a text that `origin` names.
 ///
 /// # Errors
 /// As [`load`].
-pub(super) fn parse(text: &[u8], origin: &str) -> Result<Vec<Directive>, Fault> {
-    let mut found = Vec::new();
-    parse_into(text, origin, 0, &mut found)?;
-    Ok(found)
+pub(super) fn parse(text: &[u8], origin: &str, found: &mut Vec<Directive>) -> Result<(), Fault> {
+    parse_into(text, origin, 0, found)
 }
 
 fn load_into(path: &Path, depth: usize, found: &mut Vec<Directive>) -> Result<(), Fault> {
@@ -92,6 +89,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn parse(text: &[u8], origin: &str) -> Result<Vec<Directive>, Fault> {
+        let mut found = Vec::new();
+        super::parse(text, origin, &mut found)?;
+        Ok(found)
+    }
 
     /// Lines of words in quotes and without, and whatever else a file may hold.
     fn texts() -> BoxedStrategy<Vec<u8>> {

@@ -44,7 +44,7 @@ pub(super) struct Request {
 /// An argument that is neither a flag nor a configuration file, or quotes that do not match.
 pub(super) fn read(arguments: &[String]) -> Result<Wish, Fault> {
     match arguments.first().map(String::as_str) {
-        Some("-v" | "--version") => Ok(Wish::Print(version())),
+        Some("-v" | "-V" | "--version") => Ok(Wish::Print(version())),
         Some("-h" | "--help" | "help" | "health" | "completions" | "man") => subcommand(arguments),
         _ => serve(arguments).map(Wish::Serve),
     }
@@ -97,11 +97,20 @@ fn one_sentence(text: &str) -> Fault {
 fn serve(arguments: &[String]) -> Result<Request, Fault> {
     let mut request = Request::default();
     let mut words = split(arguments)?;
-    if words.last().is_some_and(|word| word == "-") {
-        request.reads_stdin = true;
-        words.pop();
+    // First, as a file would be, or last, as in Redis.
+    for end in [0, words.len().saturating_sub(1)] {
+        if words.get(end).is_some_and(|word| word == "-") {
+            request.reads_stdin = true;
+            words.remove(end);
+        }
     }
     let mut words = words.into_iter().peekable();
+    if let Some(short) = words.peek().filter(|word| is_short_flag(word)) {
+        let long = short.trim_start_matches('-');
+        return Err(format!(
+            "unknown flag '{short}': flags have two dashes, as in --{long}; see redlatch --help"
+        ));
+    }
     request.file = words.next_if(|word| !word.starts_with("--"));
     while let Some(flag) = words.next() {
         let Some(flag) = flag.strip_prefix("--") else {
@@ -121,6 +130,11 @@ fn serve(arguments: &[String]) -> Result<Request, Fault> {
         request.directives.push(directive);
     }
     Ok(request)
+}
+
+/// Whether the word is a flag with one dash, which no flag but -h, -v and -V has.
+fn is_short_flag(word: &str) -> bool {
+    word.len() > 1 && word.starts_with('-') && !word.starts_with("--")
 }
 
 /// Splits an argument that holds a flag and its words; a flag with `=` keeps the spaces of its value.
@@ -171,6 +185,7 @@ fn command() -> Command {
         .arg(
             Arg::new("version")
                 .short('v')
+                .short_alias('V')
                 .long("version")
                 .action(ArgAction::SetTrue)
                 .help("Prints the version."),
@@ -238,9 +253,22 @@ mod tests {
     }
 
     #[test]
-    fn a_file_comes_first_and_a_dash_last() {
-        let request = served(&["redis.conf", "--port", "0", "-"]);
-        assert_eq!((request.file.as_deref(), request.reads_stdin), (Some("redis.conf"), true));
-        assert_eq!(pairs(&request), [("port".to_owned(), "0".to_owned())]);
+    fn a_file_comes_first_and_a_dash_first_or_last() {
+        for (arguments, file) in [
+            (&["redis.conf", "--port", "0", "-"][..], Some("redis.conf")),
+            (&["--port", "0", "-"], None),
+            (&["-", "--port", "0"], None),
+            (&["-", "redis.conf", "--port", "0"], Some("redis.conf")),
+        ] {
+            let request = served(arguments);
+            assert_eq!((request.file.as_deref(), request.reads_stdin), (file, true), "{arguments:?}");
+            assert_eq!(pairs(&request), [("port".to_owned(), "0".to_owned())], "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn a_flag_with_one_dash_is_refused_with_the_one_that_was_meant() {
+        let refused = serve(&["-port".to_owned(), "7000".to_owned()]).unwrap_err();
+        assert!(refused.contains("'-port'") && refused.contains("--port"), "{refused}");
     }
 }

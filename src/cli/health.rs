@@ -1,4 +1,6 @@
-//! `redlatch health`: whether a server answers, for container health checks.
+//! `redlatch health`: whether a server is alive, for container health checks.
+//!
+//! Rule    a server that answers BUSY is alive: it runs a script, and to restart it would lose every lock.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -8,8 +10,8 @@ use std::time::Duration;
 use super::Fault;
 use super::secure::{self, Stream, Trust};
 
-/// How long a server may take for each step.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a server may take for each step: to be connected to, to take a request, to answer it.
+const STEP_MAX: Duration = Duration::from_secs(2);
 /// More than any answer to AUTH or PING takes.
 const ANSWER_BYTES_MAX: usize = 1024;
 
@@ -31,11 +33,13 @@ enum Means {
     Unix,
 }
 
-/// Asks the server at `url` for a PONG; without one, the server that the environment of this process would start.
+/// Asks the server at `url` for a PONG; without a URL, the server that the environment of this process would start.
+/// Returns what there is to say about a healthy server, which is nothing if it answers PONG.
 ///
 /// # Errors
-/// When it cannot be reached or believed, takes more than [`PATIENCE`], or answers anything else.
-pub(super) fn check(url: Option<&str>, trust: Trust) -> Result<(), Fault> {
+/// When it cannot be reached or trusted, takes more than [`STEP_MAX`] for a step, or answers anything that does not
+/// show a server at work.
+pub(super) fn check(url: Option<&str>, trust: Trust) -> Result<String, Fault> {
     let (target, trust) = match url {
         Some(url) => (parse(url)?, trust),
         None => of_environment(|name| std::env::var(name).ok().filter(|value| !value.is_empty()), trust),
@@ -45,8 +49,8 @@ pub(super) fn check(url: Option<&str>, trust: Trust) -> Result<(), Fault> {
     let stream: Box<dyn Stream> = match target.means {
         Means::Unix => {
             let stream = UnixStream::connect(place).map_err(failed)?;
-            let timeouts = stream.set_read_timeout(Some(PATIENCE));
-            timeouts.and(stream.set_write_timeout(Some(PATIENCE))).map_err(failed)?;
+            let timeouts = stream.set_read_timeout(Some(STEP_MAX));
+            timeouts.and(stream.set_write_timeout(Some(STEP_MAX))).map_err(failed)?;
             Box::new(stream)
         }
         Means::Tcp => Box::new(connect(place)?),
@@ -57,18 +61,25 @@ pub(super) fn check(url: Option<&str>, trust: Trust) -> Result<(), Fault> {
     };
     let answer = talk(stream, &target);
     match answer.map_err(failed)?.as_str() {
-        "+PONG" => Ok(()),
-        other => Err(format!("{place} answers '{other}'")),
+        "+PONG" => Ok(String::new()),
+        answer if is_alive(answer) => Ok(format!("{place} is alive: '{answer}'\n")),
+        answer => Err(format!("{place} answers '{answer}'")),
     }
+}
+
+/// Whether a refusal shows a server at work: one that runs a long script, or, where it is a Redis, one that cannot save.
+/// LOADING does not: no lock can be had yet.
+fn is_alive(answer: &str) -> bool {
+    matches!(answer.split(' ').next(), Some("-BUSY" | "-MISCONF"))
 }
 
 fn connect(place: &str) -> Result<TcpStream, Fault> {
     let failed = |error: std::io::Error| format!("{place}: {error}");
     let address = place.to_socket_addrs().map_err(failed)?.next();
     let address = address.ok_or_else(|| format!("{place}: no such host"))?;
-    let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?;
-    let timeouts = stream.set_read_timeout(Some(PATIENCE));
-    timeouts.and(stream.set_write_timeout(Some(PATIENCE))).map_err(failed)?;
+    let stream = TcpStream::connect_timeout(&address, STEP_MAX).map_err(failed)?;
+    let timeouts = stream.set_read_timeout(Some(STEP_MAX));
+    timeouts.and(stream.set_write_timeout(Some(STEP_MAX))).map_err(failed)?;
     Ok(stream)
 }
 
@@ -143,7 +154,7 @@ fn parse(url: &str) -> Result<Target, Fault> {
     Ok(Target { place, means, user: decoded(user), password: decoded(password) })
 }
 
-/// Undoes percent-encoding.
+/// The text without its percent-encoding.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -166,6 +177,21 @@ fn decoded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_busy_server_is_alive_and_one_that_lets_nobody_in_is_not() {
+        for (answer, expected) in [
+            ("-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", true),
+            ("-MISCONF Redis is configured to save RDB snapshots", true),
+            ("-LOADING Redis is loading the dataset in memory", false),
+            ("-NOAUTH Authentication required.", false),
+            ("-WRONGPASS invalid username-password pair or user is disabled.", false),
+            ("-BUSYKEY", false),
+            ("", false),
+        ] {
+            assert_eq!(is_alive(answer), expected, "{answer}");
+        }
+    }
 
     #[test]
     fn an_address_says_where_and_how_to_get_in() {

@@ -2,9 +2,8 @@
 //!
 //! Owns    the flags (one for each row of the settings table), the configuration file, the log, the process' end.
 //! Knows   the server through its builder and its handle; nothing of commands or keys.
-//! Rule    whatever is wrong at the start is said in one sentence on the error stream, and the process exits with 1.
+//! Rule    an error at the start is one sentence on the error stream and a line of the log, and the process exits with 1.
 
-mod allocator;
 mod descriptors;
 mod directives;
 mod file;
@@ -18,8 +17,8 @@ mod sources;
 use std::io::Write;
 use std::process::ExitCode;
 
-pub use allocator::Allocator;
 use flags::Wish;
+use sources::Sources;
 
 /// Runs the binary with the arguments and the environment of this process; returns how it is to exit.
 pub fn main() -> ExitCode {
@@ -43,10 +42,12 @@ fn run(arguments: &[String]) -> Result<(), Fault> {
         arguments.split_first().map_or(("redlatch", &[][..]), |(p, rest)| (p.as_str(), rest));
     match flags::read(rest)? {
         Wish::Print(text) => print(text.as_bytes()),
-        Wish::Health(url, trust) => health::check(url.as_deref(), trust),
+        Wish::Health(url, trust) => print(health::check(url.as_deref(), trust)?.as_bytes()),
         Wish::Serve(request) => {
-            let settings = sources::gather(&request)?;
-            serve::serve(program, settings)
+            let sources = Sources::read(&request);
+            let level = log::open(&sources.value("loglevel"), &sources.value("logfile"))?;
+            let served = sources.gather().and_then(|settings| serve::serve(program, settings, level));
+            served.inspect_err(|fault| tracing::error!(reason = fault, "Cannot start"))
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Rule    the signals are caught before the log says that connections are accepted, so that whoever waits for that
 //!         line can end the process in good order at once.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,14 +14,14 @@ use crate::server::{self, Builder, Server};
 use crate::state::proposal::Proposal;
 use crate::state::settings::{SettingError, Settings};
 
-/// What the program has its small memory from.
-const ALLOCATOR: &str = "mimalloc";
+/// The allocator of the binary: see `main.rs`.
+const ALLOCATOR: &str = if cfg!(target_env = "musl") { "mimalloc" } else { "libc" };
 
 /// Serves until a signal or SHUTDOWN ends it.
 ///
 /// # Errors
 /// Whatever keeps the server from starting.
-pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
+pub(super) fn serve(program: &str, gathered: Gathered, level: log::Level) -> Result<(), Fault> {
     let settings = Settings::default();
     let mut builder = Builder::new().allocator(ALLOCATOR);
     for (name, value) in &gathered.settings {
@@ -45,7 +46,6 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
                 .into(),
         );
     }
-    let level = log::open(&settings.text("loglevel"), &settings.text("logfile"))?;
     greet(program, &gathered.ignored);
     let clients = room_for_clients(&settings)?;
     builder = builder.set("maxclients", clients.to_string());
@@ -66,7 +66,7 @@ pub(super) fn serve(program: &str, gathered: Gathered) -> Result<(), Fault> {
     drop(entered);
     server.settings().on_change(move |settings| level(&settings.text("loglevel")));
     server.settings().on_proposal(judge_room);
-    announce(&server, &settings);
+    announce(&server, &settings.text("unixsocket"));
     let reason = runtime.block_on(async {
         loop {
             tokio::select! {
@@ -152,10 +152,10 @@ fn greet(program: &str, ignored: &[String]) {
     }
 }
 
-fn announce(server: &Server, settings: &Settings) {
-    let (port, tls_port, socket) =
-        (settings.text("port"), settings.text("tls-port"), settings.text("unixsocket"));
-    let tcp = if port == "0" { String::new() } else { server.addr().to_string() };
-    let tls = if tls_port == "0" { String::new() } else { server.tls_addr().to_string() };
-    tracing::info!(tcp, tls, unix = socket, "Ready to accept connections");
+/// Says that the server accepts connections, and where: several addresses of one port are separated by spaces.
+fn announce(server: &Server, unix: &str) {
+    let listed =
+        |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let (tcp, tls) = (listed(server.addrs()), listed(server.tls_addrs()));
+    tracing::info!(tcp, tls, unix, "Ready to accept connections");
 }

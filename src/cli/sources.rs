@@ -24,25 +24,53 @@ pub(super) struct Gathered {
     pub(super) file: Option<String>,
 }
 
-/// Collects the settings from every source that `request` and the environment name.
-///
-/// # Errors
-/// A file that cannot be read, a name that nobody knows, a value that does not fit.
-pub(super) fn gather(request: &Request) -> Result<Gathered, Fault> {
-    let mut all = Vec::new();
-    if let Some(path) = &request.file {
-        all.extend(file::load(Path::new(path))?);
+/// The directives of every source, weakest source first, not yet checked.
+#[derive(Debug)]
+pub(super) struct Sources {
+    directives: Vec<Directive>,
+    /// The first source that could not be read to its end.
+    fault: Option<Fault>,
+    file: Option<String>,
+}
+
+impl Sources {
+    /// Reads every source that `request` and the environment name. A source that cannot be read does not keep the
+    /// others from being read, because they may name the log file that the error belongs in.
+    pub(super) fn read(request: &Request) -> Self {
+        let mut directives = Vec::new();
+        let read = request.file.as_ref().map_or(Ok(()), |path| file::load(Path::new(path), &mut directives));
+        let read = read.and_then(|()| match request.reads_stdin {
+            true => read_stdin(&mut directives),
+            false => Ok(()),
+        });
+        directives.extend(environment(|name| std::env::var(name).ok()));
+        directives.extend(request.directives.iter().cloned());
+        Self { directives, fault: read.err(), file: request.file.clone() }
     }
-    if request.reads_stdin {
-        let mut text = Vec::new();
-        std::io::stdin()
-            .read_to_end(&mut text)
-            .map_err(|error| format!("cannot read the standard input: {error}"))?;
-        all.extend(file::parse(&text, "the standard input")?);
+
+    /// The value that wins for a setting, not yet checked; empty: none.
+    pub(super) fn value(&self, name: &str) -> String {
+        let last = self.directives.iter().rev().find(|directive| directive.name == name);
+        last.map(|directive| directive.words.join(" ")).unwrap_or_default()
     }
-    all.extend(environment(|name| std::env::var(name).ok()));
-    all.extend(request.directives.iter().cloned());
-    Ok(Gathered { file: request.file.clone(), ..check(all)? })
+
+    /// The settings that the directives make.
+    ///
+    /// # Errors
+    /// A source that could not be read, a name that nobody knows, a value that does not fit.
+    pub(super) fn gather(self) -> Result<Gathered, Fault> {
+        match self.fault {
+            Some(fault) => Err(fault),
+            None => Ok(Gathered { file: self.file, ..check(self.directives)? }),
+        }
+    }
+}
+
+fn read_stdin(found: &mut Vec<Directive>) -> Result<(), Fault> {
+    let mut text = Vec::new();
+    let read = std::io::stdin().read_to_end(&mut text);
+    read.map_err(|error| format!("cannot read the standard input: {error}"))?;
+    file::parse(&text, "the standard input", found)
 }
 
 /// The name of the variable that sets a setting: `REDLATCH_PORT_FILE` for `port-file`.
@@ -66,6 +94,7 @@ fn environment(read: impl Fn(&str) -> Option<String>) -> Vec<Directive> {
 fn check(directives: Vec<Directive>) -> Result<Gathered, Fault> {
     let scratch = Settings::default();
     let mut gathered = Gathered::default();
+    let mut directory = None;
     for Directive { name, words, origin } in directives {
         if name == "user" {
             // One argument may hold the whole line: `--user 'alice on nopass'`.
@@ -84,6 +113,9 @@ fn check(directives: Vec<Directive>) -> Result<Gathered, Fault> {
             if !directives::is_foreign(&name) {
                 return Err(format!("unknown setting '{name}' ({origin}); redlatch --help lists them all"));
             }
+            if name == "dir" {
+                directory = words.first().cloned();
+            }
             if !gathered.ignored.contains(&name) {
                 gathered.ignored.push(name);
             }
@@ -101,7 +133,22 @@ fn check(directives: Vec<Directive>) -> Result<Gathered, Fault> {
         scratch.set(row.name, &value).map_err(|refused| format!("{refused} ({origin})"))?;
         gathered.settings.push((row.name, value));
     }
+    if let Some(directory) = directory {
+        gathered.find_acl_file_in(&directory);
+    }
     Ok(gathered)
+}
+
+impl Gathered {
+    /// Redis reads a relative `aclfile` from the directory `dir`. Nothing else that redlatch reads is in that directory.
+    fn find_acl_file_in(&mut self, directory: &str) {
+        let files = self.settings.iter_mut().filter(|(name, _)| *name == "aclfile");
+        let Some((_, file)) = files.last() else { return };
+        if !file.is_empty() && Path::new(file).is_relative() {
+            *file = Path::new(directory).join(&*file).to_string_lossy().into_owned();
+            self.ignored.retain(|name| name != "dir");
+        }
+    }
 }
 
 #[cfg(test)]
@@ -120,6 +167,18 @@ mod tests {
         let gathered = check(all).unwrap();
         assert_eq!(gathered.settings, [("port", "7000".to_owned())]);
         assert_eq!(gathered.ignored, ["save"]);
+    }
+
+    #[test]
+    fn a_relative_acl_file_is_in_the_directory_dir() {
+        let found = |directory: &str, file: &str| {
+            let gathered =
+                check(vec![directive("aclfile", &[file]), directive("dir", &[directory])]).unwrap();
+            (gathered.settings[0].1.clone(), gathered.ignored.len())
+        };
+        assert_eq!(found("/var/lib/redis", "users.acl"), ("/var/lib/redis/users.acl".to_owned(), 0));
+        assert_eq!(found("/var/lib/redis", "/etc/users.acl"), ("/etc/users.acl".to_owned(), 1));
+        assert_eq!(found("/var/lib/redis", ""), (String::new(), 1));
     }
 
     #[test]

@@ -60,6 +60,10 @@ pub struct Shared {
     pub acl: Acl,
     /// Connections that spoke HTTP, as the log tells of them.
     pub http_seen: LogLimiter,
+    /// Failed logins, as the log tells of them.
+    pub failed_logins_seen: LogLimiter,
+    /// Connections that the server has ended, as the log tells of them.
+    pub drops_seen: LogLimiter,
     /// CLIENT PAUSE.
     pub pause: Pause,
     /// Time.
@@ -159,6 +163,8 @@ impl Shared {
             latency: Latency::default(),
             acl,
             http_seen: LogLimiter::default(),
+            failed_logins_seen: LogLimiter::default(),
+            drops_seen: LogLimiter::default(),
             pause: Pause::default(),
             clock,
             started,

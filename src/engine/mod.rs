@@ -82,8 +82,11 @@ impl Engine {
         Session::new(client, Arc::clone(acl.default_account()), acl.is_open())
     }
 
-    /// A connection is gone.
+    /// A connection is gone. The log says why, if the server has ended it.
     pub fn disconnect(&self, session: &mut Session) {
+        if let Some(reason) = session.client.cut_reason() {
+            self.log_drop(session, reason);
+        }
         if let Some(parked) = &session.parked {
             parked.claim.take();
             self.leave_queues(session);
@@ -160,7 +163,7 @@ impl Engine {
             // Hung up on without a word, as in Redis: not even what came before it is answered.
             Err((_, None)) if unknown::is_http(request.word(0)) => {
                 self.warn_of_http(session);
-                session.client.cut();
+                session.client.cut("spoke HTTP");
                 Flow::Close
             }
             Err((refusal, command)) => {
@@ -232,7 +235,7 @@ impl Engine {
             if client.is_behind(now) {
                 client.drop_behind();
             } else if client.is_idle(now, idle_ms_max) {
-                client.cut();
+                client.cut("was idle for longer than timeout");
             }
         });
         self.shared.metrics.client_bytes.store(held_bytes, Relaxed);
@@ -476,6 +479,15 @@ impl Engine {
         Flow::Again(if is_waiting { now + LATER_MS } else { now })
     }
 
+    /// Clients that may not log in can cause this, so that it is said every ten seconds at most.
+    #[cold]
+    fn log_drop(&self, session: &Session, reason: &'static str) {
+        if let Some(times) = self.shared.drops_seen.happened(self.shared.clock.now().lock) {
+            let (client, peer) = (session.client.id, &session.client.peer);
+            tracing::debug!(client, peer, reason, times, "The server has ended a connection");
+        }
+    }
+
     /// Somebody's browser may have been talked into this.
     #[cold]
     fn warn_of_http(&self, session: &Session) {
@@ -502,6 +514,7 @@ fn too_long(session: &Session, out: &mut Vec<u8>, start: usize) -> Flow {
     tracing::warn!(client = session.client.id, "a reply is too long: the client is cut off");
     out.truncate(start);
     out.shrink_to_fit();
+    session.client.note_end("asked for too long a reply");
     session.client.drop_behind();
     Flow::Close
 }

@@ -221,7 +221,7 @@ impl Drop for Desk {
 
 /// Tells the client what is wrong with its frame.
 fn refuse(error: ProtocolError, metrics: &Metrics, session: &Session, output: &mut Vec<u8>) {
-    tracing::debug!(client = session.client.id, %error, "protocol error");
+    session.client.note_end("sent what is no request");
     if error == ProtocolError::RequestTooLarge {
         metrics.query_limit_disconnections.add(1);
     } else {

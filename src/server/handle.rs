@@ -37,8 +37,10 @@ use crate::keyspace::{Due, Lease, ShardSet, View};
 #[derive(Debug)]
 pub struct Server {
     house: House,
-    address: Option<SocketAddr>,
-    sealed: Option<(SocketAddr, Arc<Tls>)>,
+    /// Addresses of the TCP port; none without one.
+    addresses: Vec<SocketAddr>,
+    /// Addresses of the TLS port, and what seals its connections.
+    sealed: Option<(Vec<SocketAddr>, Arc<Tls>)>,
     workers: Arc<Workers>,
     threads: Option<Threads>,
 }
@@ -61,12 +63,12 @@ impl Server {
 
     pub(super) fn new(
         house: House,
-        address: Option<SocketAddr>,
-        sealed: Option<(SocketAddr, Arc<Tls>)>,
+        addresses: Vec<SocketAddr>,
+        sealed: Option<(Vec<SocketAddr>, Arc<Tls>)>,
         workers: Arc<Workers>,
         threads: Option<Threads>,
     ) -> Self {
-        Self { house, address, sealed, workers, threads }
+        Self { house, addresses, sealed, workers, threads }
     }
 
     pub(super) fn house(&self) -> &House {
@@ -78,7 +80,7 @@ impl Server {
     /// # Panics
     /// When the server was built with port 0, without TCP.
     pub fn addr(&self) -> SocketAddr {
-        self.address.expect("a server with a TCP port")
+        *self.addresses.first().expect("a server with a TCP port")
     }
 
     /// The address as Redis clients write it: `redis://127.0.0.1:40000`, with the password if one is needed.
@@ -94,7 +96,7 @@ impl Server {
     /// # Panics
     /// When the server was built without [`Builder::tls`].
     pub fn tls_addr(&self) -> SocketAddr {
-        self.sealed.as_ref().expect("a server with a TLS port").0
+        *self.tls_addrs().first().expect("a server with a TLS port")
     }
 
     /// The same as Redis clients write it: `rediss://127.0.0.1:40001`, with the password if one is needed.
@@ -120,6 +122,16 @@ impl Server {
     pub fn reload_certificates(&self) -> Result<(), String> {
         let Some((_, tls)) = &self.sealed else { return Ok(()) };
         self.house.engine.shared().settings.undisturbed(|settings| tls.renew(&|name| settings.text(name)))
+    }
+
+    /// Every address of the TCP port: one for each that the setting `bind` names. Empty without TCP.
+    pub fn addrs(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Every address of the TLS port. Empty without TLS.
+    pub fn tls_addrs(&self) -> &[SocketAddr] {
+        self.sealed.as_ref().map_or(&[], |(addresses, _)| addresses)
     }
 
     #[cfg(feature = "cli")]

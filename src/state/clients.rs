@@ -5,7 +5,7 @@
 //!         shell only flushes.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
 };
@@ -76,6 +76,8 @@ pub struct Client {
     protocol: AtomicU8,
     closing: AtomicBool,
     is_cut: AtomicBool,
+    /// Why the server ends the connection, if it does.
+    cut_reason: OnceLock<&'static str>,
     outbox: Mutex<Outbox>,
     has_messages: AtomicBool,
 }
@@ -171,6 +173,7 @@ impl Client {
             protocol: AtomicU8::new(2),
             closing: AtomicBool::new(false),
             is_cut: AtomicBool::new(false),
+            cut_reason: OnceLock::new(),
             outbox: Mutex::default(),
             has_messages: AtomicBool::new(false),
         }
@@ -348,7 +351,7 @@ impl Client {
     #[cold]
     pub fn drop_behind(&self) {
         self.output_limits.disconnections.add(1);
-        self.cut();
+        self.cut("leaves too much unread");
     }
 
     fn class(&self, has_messages: bool) -> Class {
@@ -409,10 +412,21 @@ impl Client {
         room == TO_REST
     }
 
-    /// Ends the connection at once, whatever is still queued for it.
-    pub fn cut(&self) {
+    /// Ends the connection at once, whatever is still queued for it. The log names the first `reason` that is given.
+    pub fn cut(&self, reason: &'static str) {
+        self.note_end(reason);
         self.is_cut.store(true, SeqCst);
         self.close();
+    }
+
+    /// Notes why the server ends the connection; the first reason stays.
+    pub fn note_end(&self, reason: &'static str) {
+        let _ = self.cut_reason.set(reason);
+    }
+
+    /// Why the server ends the connection, if it does.
+    pub fn cut_reason(&self) -> Option<&'static str> {
+        self.cut_reason.get().copied()
     }
 
     /// Whether it is to end at once.

@@ -35,6 +35,8 @@ pub enum Kind {
     Text,
     /// `yes` or `no`.
     Flag,
+    /// `auto`, or the number of a TCP port; 0: none.
+    Port,
     /// An integer from the first to the second, both included.
     Integer(i64, i64),
     /// Bytes, with an optional unit (`k`, `kb`, `m`, `mb`, `g`, `gb`), within bounds.
@@ -362,6 +364,14 @@ impl Kind {
             Self::Flag => match value.to_ascii_lowercase().as_str() {
                 flag @ ("yes" | "no") => Ok(flag.to_owned()),
                 _ => refuse("must be yes or no".into(), "argument must be 'yes' or 'no'".into()),
+            },
+            Self::Port => match value.parse::<u16>() {
+                Ok(number) => Ok(number.to_string()),
+                Err(_) if value == "auto" => Ok(value.to_owned()),
+                Err(_) => refuse(
+                    "must be auto or an integer between 0 and 65535".into(),
+                    "argument must be between 0 and 65535 inclusive".into(),
+                ),
             },
             Self::Integer(min, max) => match crate::number::integer(value.as_bytes()) {
                 Some(number) if (min..=max).contains(&number) => Ok(number.to_string()),

@@ -7,7 +7,7 @@ use crate::limits::{BULK_BYTES_MAX, DATABASES_MAX, REQUEST_BYTES_MAX};
 /// Every setting, in the order in which `--help` lists them.
 pub const ROWS: &[Setting] = &[
     at_start("bind", "127.0.0.1", Kind::Text, "Addresses to listen on, separated by spaces."),
-    at_start("port", "6379", Kind::Text, "TCP port; 0: no TCP; auto: a free one, see port-file."),
+    at_start("port", "6379", Kind::Port, "TCP port; 0: no TCP; auto: a free one, see port-file."),
     at_start(
         "port-file",
         "",
@@ -16,7 +16,7 @@ pub const ROWS: &[Setting] = &[
     ),
     at_start("unixsocket", "", Kind::Text, "Path of a Unix socket to listen on as well."),
     at_start("unixsocketperm", "", Kind::Text, "Permissions of the Unix socket, in octal."),
-    at_start("tls-port", "0", Kind::Text, "TCP port for TLS; 0: none; auto: a free one, see tls-port-file."),
+    at_start("tls-port", "0", Kind::Port, "TCP port for TLS; 0: none; auto: a free one, see tls-port-file."),
     at_start("tls-port-file", "", Kind::Text, "The same as port-file, for the TLS port."),
     live("tls-cert-file", "", Kind::Text, "Certificates of this server, its own first, in PEM."),
     live("tls-key-file", "", Kind::Text, "The key that belongs to them, in PEM and without a password."),

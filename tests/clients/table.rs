@@ -1,4 +1,4 @@
-//! The table of clients: what `tests/clients.rs` runs, and what README.md says was run.
+//! The table of clients: what `tests/clients.rs` runs, and what docs/clients.md says was run.
 //!
 //! Owns    one row for each client library or tool: how it is run, and what its program here does with it.
 //! Knows   the names of the projects beside it; nothing of how they are installed.
@@ -20,11 +20,11 @@ pub(crate) struct Client {
     pub(crate) has_tls: bool,
     /// The packages under test, the client itself first, by their names in the project's manifest.
     pub(crate) packages: &'static [&'static str],
-    /// The kinds of locks that its program takes, and what else it does, as README.md lists it.
+    /// The kinds of locks that its program takes, and what else it does, as docs/clients.md lists it.
     pub(crate) covers: &'static str,
 }
 
-/// In the order of README.md.
+/// In the order of docs/clients.md.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Language {
     Python,

@@ -1,4 +1,4 @@
-//! README.md's table of clients: a row for each that `tests/clients.rs` runs.
+//! The table of docs/clients.md: a row for each that `tests/clients.rs` runs.
 //!
 //! Owns    how a version is read from a manifest that pins it.
 //! Knows   the table of clients and the manifests in `tests/clients/`.
@@ -80,7 +80,7 @@ fn every_client_says_what_it_does_and_runs_a_program_that_is_here() {
     let mut names = BTreeSet::new();
     for client in CLIENTS {
         assert!(names.insert(client.name), "{} is listed twice", client.name);
-        assert!(!client.covers.is_empty(), "{}: README.md needs to know what it does", client.name);
+        assert!(!client.covers.is_empty(), "{}: docs/clients.md needs to know what it does", client.name);
         let folder = root().join("tests/clients").join(client.project);
         for script in client.command.iter().filter(|word| SCRIPTS.iter().any(|end| word.ends_with(end))) {
             assert!(folder.join(script).exists(), "{}: {script} is not there", client.name);

@@ -1,4 +1,4 @@
-//! The chapter on speed: its table and its picture are those of the results that are kept.
+//! Benchmarks in the documents: tables and picture are those of the results that are kept.
 
 use std::path::Path;
 
@@ -7,15 +7,60 @@ use crate::compare::{plot, table};
 
 /// Where the picture is, from the root of the repository.
 pub(crate) const PLOT: &str = "benches/results/plot.svg";
-/// Where the tables are besides the README.
+/// Where the tables are besides docs/benchmarks.md.
 pub(crate) const TABLE: &str = "benches/results/table.md";
 
-/// The chapter's tables.
+/// All tables.
 pub(crate) fn tables() -> String {
     table::markdown(&kept())
 }
 
-/// The chapter's picture.
+/// What README.md shows: the requests that locks are made of, and what a server costs before the first.
+pub(crate) fn main_rows() -> String {
+    const SERVERS: [&str; 3] = ["redlatch", "redis 7", "valkey"];
+    let kept = kept();
+    let mut text = String::from(
+        "\n| us of the server's CPU per request: one at a time / pipelined by 16 | redlatch | redis 7 | valkey |\n\
+         |---|---:|---:|---:|\n",
+    );
+    let median = |load: &str, what: &str, server: &str| {
+        let figure = kept.figure(load, what).unwrap_or_else(|| panic!("{load} has no {what}"));
+        let median = figure.median(server).unwrap_or_else(|| panic!("{server} has no {load}"));
+        if median < 10.0 { format!("{median:.2}") } else { format!("{median:.0}") }
+    };
+    for (load, title) in [
+        ("acquire", "take a lock: `SET NX PX`"),
+        ("release held", "release it: compare and delete, by EVALSHA"),
+        ("extend held", "extend it: compare and PEXPIRE, by EVALSHA"),
+    ] {
+        let cell =
+            |server| format!("{} / {}", median(load, "plain", server), median(load, "pipelined", server));
+        text.push_str(&format!("| {title} | {} |\n", SERVERS.map(cell).join(" | ")));
+    }
+    for (load, what, title) in [
+        ("storm", "memory per lock", "bytes of memory for each of a million locks"),
+        ("start", "to PONG", "ms from the start to the first PONG"),
+    ] {
+        let cells = SERVERS.map(|server| median(load, what, server));
+        text.push_str(&format!("| {title} | {} |\n", cells.join(" | ")));
+    }
+    let fact = |name: &str| {
+        let found = kept.machine.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str()).unwrap_or_default()
+    };
+    let (revision, processor, cores) = (fact("revision"), fact("processor"), fact("cores"));
+    let about = |server| {
+        let found = kept.servers.iter().find(|(known, _)| known == server);
+        found.map(|(_, about)| about.as_str()).unwrap_or_default()
+    };
+    format!(
+        "{text}\nMedians of revision {revision}, {} and {}, each on one core of {processor} with {cores} cores.\n",
+        about("redis 7"),
+        about("valkey")
+    )
+}
+
+/// The picture.
 pub(crate) fn drawing() -> String {
     plot::svg(&kept())
 }

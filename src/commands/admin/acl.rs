@@ -194,7 +194,7 @@ pub(in crate::commands) fn end_listeners(shared: &Shared, account: &Arc<Account>
         if client.id == own {
             is_own = true;
         } else {
-            client.cut();
+            client.cut("its user may not listen to that any more");
         }
     });
     is_own
@@ -227,7 +227,7 @@ pub(in crate::commands) fn end_sessions(shared: &Shared, gone: &[Arc<Account>], 
         if client.id == own {
             is_own = true;
         } else {
-            client.cut();
+            client.cut("its user is gone");
         }
     });
     is_own

@@ -8,7 +8,7 @@ use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, block, pattern, text};
 use crate::commands::{Call, Outcome, Shared, table};
 use crate::error::Refusal;
-use crate::state::settings::{SettingError, Settings};
+use crate::state::settings::{SettingError, Settings, shown};
 use crate::state::settings_fixed::FIXED;
 use crate::types::glob;
 
@@ -125,6 +125,10 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         SettingError::Value { name, reply, .. } => refused(name, &reply),
         error => refused("", &error.to_string()),
     })?;
+    for (name, value) in &settable {
+        let value = shown(name, value);
+        tracing::debug!(client = call.session.client.id, setting = name, value, "CONFIG SET");
+    }
     if let Some((_, password)) = settable.iter().find(|(name, _)| name.eq_ignore_ascii_case("requirepass")) {
         call.shared.acl.use_password(password.as_bytes(), table());
     }

@@ -324,7 +324,7 @@ fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         if client.id == own {
             outcome = Outcome::Close;
         } else {
-            client.cut();
+            client.cut("CLIENT KILL");
         }
     }
 

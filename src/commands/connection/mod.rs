@@ -141,6 +141,11 @@ fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result
         let context = if call.session.is_nested { Context::Transaction } else { Context::Request };
         let name = call.args.request().word(0);
         acl_check::note(call.session, call.shared, (Reason::Auth, context), name, user);
+        if let Some(times) = call.shared.failed_logins_seen.happened(call.now.lock) {
+            // Without the name: what was given for it may be a password.
+            let (client, peer) = (call.session.client.id, &call.session.client.peer);
+            tracing::debug!(client, peer, times, "A login has failed; ACL LOG has its name");
+        }
         return Err(Refusal::said(WRONG_PASSWORD));
     };
     call.session.enter_as(account, true);

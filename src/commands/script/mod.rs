@@ -384,7 +384,9 @@ pub(in crate::commands) fn end_running(shared: &Shared, is_function: bool) -> Re
             "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the \
              script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",
         ),
-    })
+    })?;
+    tracing::info!("The running script is killed");
+    Ok(())
 }
 
 /// What everybody else is told while a script runs longer than it should.

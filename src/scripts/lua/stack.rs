@@ -1,7 +1,7 @@
 //! Lua's own stack: what every script needs of it, without a handle and a protected call for every value.
 //!
 //! Owns    every `unsafe` of the interpreter, with the files beside it. What is done here for each script
-//!         and each `redis.call`, mlua does too, at a multiple of the price: `benches/README.md` has the figures.
+//!         and each `redis.call`, mlua does too, at a multiple of the price.
 //! Rule    nothing here raises an error of Lua, which would leave Rust by a jump: values are checked before Lua looks at
 //!         them, room is made before it is used, and whatever takes memory wants to see that the limit is lifted
 //!         ([`Unlimited`]). The one exception is the last statement of the functions that Lua calls, where nothing is left
