@@ -17,7 +17,6 @@ mod key;
 mod key_specs;
 mod list;
 mod pubsub;
-mod random;
 pub mod row;
 mod scan;
 mod script;
@@ -98,7 +97,6 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     hash::ROWS,
     hash::scan::ROWS,
     hash::expire::ROWS,
-    hash::leases::ROWS,
     list::ROWS,
     list::search::ROWS,
     list::moves::ROWS,
@@ -106,11 +104,9 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     sorted_set::ROWS,
     sorted_set::range::ROWS,
     sorted_set::pop::ROWS,
-    sorted_set::algebra::ROWS,
     stream::ROWS,
     set::ROWS,
-    set::pop::ROWS,
-    set::algebra::ROWS,
+    set::random::ROWS,
     key::ROWS,
     key::scan::ROWS,
     key::database::ROWS,

@@ -5,9 +5,8 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "of rows, which are our own, and places in a request")]
 
-use std::iter::{Chain, StepBy};
+use std::iter::StepBy;
 use std::ops::Range;
-use std::option::IntoIter;
 use std::sync::LazyLock;
 
 use crate::commands::row::{Arg, Flags, Kind, Row};
@@ -55,15 +54,13 @@ pub enum Keys {
     },
     /// Word `count` says how many follow it.
     Counted {
-        /// Where the key stands that takes the result, if there is one.
-        target: Option<usize>,
         /// The word that counts them.
         count: usize,
     },
 }
 
-/// Where the keys of a request are: the one that takes the result, then those that follow each other.
-pub type Positions = Chain<IntoIter<usize>, StepBy<Range<usize>>>;
+/// Where the keys of a request are.
+pub type Positions = StepBy<Range<usize>>;
 
 impl Keys {
     /// Whether there is exactly one.
@@ -317,7 +314,7 @@ impl Command {
                 request.get(first).map_or(ShardSet::Nothing, ShardSet::One)
             }
             // A script may name keys that its request does not: it locks what it needs itself then.
-            Keys::Counted { target: None, count } if request.get(count) == Some(b"1") => {
+            Keys::Counted { count } if request.get(count) == Some(b"1") => {
                 request.get(count + 1).map_or(ShardSet::Nothing, ShardSet::One)
             }
             _ => {
@@ -336,7 +333,7 @@ impl Command {
     pub fn first_key<'a>(&self, request: Request<'a>) -> Option<&'a [u8]> {
         let at = match self.keys {
             Keys::Range { first, .. } => first,
-            Keys::Counted { target: None, count } if request.get(count) == Some(b"1") => count + 1,
+            Keys::Counted { count } if request.get(count) == Some(b"1") => count + 1,
             _ => self.positions(request).next()?,
         };
         request.get(at)
@@ -353,23 +350,20 @@ impl Command {
         words: usize,
         get: impl Fn(usize) -> Option<&'a [u8]>,
     ) -> Positions {
-        let mut ahead = None;
         let (first, end, step) = match self.keys {
             Keys::Nowhere => (0, 0, 1),
             Keys::Range { first, last, step } => {
                 let last = if last < 0 { words as i64 + i64::from(last) } else { i64::from(last) };
                 (first, usize::try_from(last + 1).unwrap_or(0).min(words), step)
             }
-            Keys::Counted { target, count } => {
+            Keys::Counted { count } => {
                 let keys = get(count).and_then(crate::number::integer).unwrap_or(0);
                 let keys = usize::try_from(keys).unwrap_or(0);
                 let end = (count + 1).saturating_add(keys);
-                let fits = end <= words;
-                ahead = target.filter(|_| fits);
-                (count + 1, if fits { end } else { 0 }, 1)
+                (count + 1, if end <= words { end } else { 0 }, 1)
             }
         };
-        ahead.into_iter().chain((first..end.max(first)).step_by(step))
+        (first..end.max(first)).step_by(step)
     }
 }
 
@@ -387,13 +381,9 @@ fn keys(args: &[Arg], words_before: usize) -> Keys {
         let behind: usize = args[index + 1..].iter().filter(|arg| !arg.is_optional).map(Arg::width).sum();
         let last = if arg.is_multiple { -1 - behind as i32 } else { at as i32 };
         match (arg.kind, found) {
-            // ZUNIONSTORE: a key, then how many others there are.
-            (Kind::KeyCount, Keys::Range { first, .. }) => {
-                return Keys::Counted { target: Some(first), count: at };
-            }
-            (Kind::KeyCount, _) => return Keys::Counted { target: None, count: at },
+            (Kind::KeyCount, _) => return Keys::Counted { count: at },
             (Kind::Key, Keys::Nowhere) => found = Keys::Range { first: at, last, step: 1 },
-            // RENAME, COPY, SINTERSTORE: more keys right behind the first.
+            // RENAME, COPY: more keys right behind the first.
             (Kind::Key, Keys::Range { first, last: before, step }) if at as i32 == before + 1 => {
                 found = Keys::Range { first, last, step };
             }

@@ -84,7 +84,7 @@ pub(in crate::commands) fn uses(
     index: usize,
     request: Request<'_>,
 ) -> &'static [&'static str] {
-    let last = specifications(command.keys, command).len().saturating_sub(1);
+    let last = specifications(command.keys).len().saturating_sub(1);
     match key_specs::access(command, index.min(last)) {
         uses if !uses.contains(&"variable_flags") => uses,
         _ if request.words().skip(3).any(|word| word.eq_ignore_ascii_case(b"GET")) => {

@@ -261,8 +261,7 @@ pub(in crate::commands) fn named(name: &[u8]) -> Option<&'static Command> {
 fn describe(reply: &mut Reply<'_>, command: &Command) {
     let (first, last, step) = match key_specs::routed_by(command) {
         Keys::Range { first, last, step } => (first, last, step),
-        Keys::Counted { target: Some(target), .. } => (target, target as i32, 1),
-        Keys::Nowhere | Keys::Counted { target: None, .. } => (0, 0, 0),
+        Keys::Nowhere | Keys::Counted { .. } => (0, 0, 0),
     };
     reply.array(10);
     reply.bulk(command.name.as_bytes());
@@ -276,7 +275,7 @@ fn describe(reply: &mut Reply<'_>, command: &Command) {
     let tips = key_specs::tips(command);
     reply.set(tips.len());
     tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
-    let specifications = specifications(key_specs::routed_by(command), command);
+    let specifications = specifications(key_specs::routed_by(command));
     reply.set(specifications.len());
     for (index, specification) in specifications.iter().enumerate() {
         specification.describe(reply, command, index);
@@ -327,31 +326,19 @@ pub(in crate::commands) enum Specification {
 }
 
 /// How `keys` of a command, its own as a rule, are found.
-pub(in crate::commands) fn specifications(keys: Keys, command: &Command) -> Vec<Specification> {
+pub(in crate::commands) fn specifications(keys: Keys) -> Vec<Specification> {
     match keys {
         Keys::Nowhere => Vec::new(),
-        Keys::Counted { target, count } => {
-            let target = target.map(|begin| Specification::Range { begin, last: 0, step: 1 });
-            target.into_iter().chain([Specification::Counted { begin: count }]).collect()
-        }
+        Keys::Counted { count } => vec![Specification::Counted { begin: count }],
         // RENAME, COPY: two keys side by side are of two kinds.
         Keys::Range { first, last, step: 1 } if last > first as i32 => {
             (first..=last as usize).map(|begin| Specification::Range { begin, last: 0, step: 1 }).collect()
         }
-        // SINTERSTORE: one key of one kind, then several of another.
-        Keys::Range { first, last, step: 1 } if last < 0 && begins_with_one_key(command) => vec![
-            Specification::Range { begin: first, last: 0, step: 1 },
-            Specification::Range { begin: first + 1, last, step: 1 },
-        ],
         Keys::Range { first, last, step } => {
             let last = if last < 0 { last } else { last - first as i32 };
             vec![Specification::Range { begin: first, last, step }]
         }
     }
-}
-
-fn begins_with_one_key(command: &Command) -> bool {
-    command.row.args.first().is_some_and(|arg| matches!(arg.kind, Kind::Key) && !arg.is_multiple)
 }
 
 impl Specification {
@@ -479,7 +466,7 @@ mod tests {
     #[test]
     fn keys_side_by_side_are_of_two_kinds() {
         let set = named(b"set").unwrap();
-        assert_eq!(specifications(set.keys, set), [Specification::Range { begin: 1, last: 0, step: 1 }]);
+        assert_eq!(specifications(set.keys), [Specification::Range { begin: 1, last: 0, step: 1 }]);
         let words: Vec<&[u8]> = vec![b"set", b"k", b"v"];
         assert_eq!(key_positions(set, &words).unwrap(), [1]);
     }

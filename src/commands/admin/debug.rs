@@ -5,7 +5,7 @@
 use crate::commands::row::{Flags, Group, Row, text};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
-use crate::number;
+use crate::number::double;
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row {
     name: "DEBUG",
@@ -85,7 +85,7 @@ fn error(text: &[u8]) -> Result<Outcome, Refusal> {
 
 fn set_active_expire(call: &mut Call<'_, '_>, value: &[u8]) -> Result<Outcome, Refusal> {
     // Like C's atoi: what is no number is zero.
-    let is_on = number::integer(value).unwrap_or(0) != 0;
+    let is_on = crate::number::integer(value).unwrap_or(0) != 0;
 
     call.shared.expires_actively.store(is_on, std::sync::atomic::Ordering::Relaxed);
 
@@ -99,7 +99,7 @@ const SLEEP_SECS_MAX: f64 = 365.0 * 86_400.0;
 /// Nobody is answered until the time is up, this client included; no thread waits for it.
 fn sleep(call: &mut Call<'_, '_>, value: &[u8]) -> Result<Outcome, Refusal> {
     // Like C's strtod: what is no number is zero.
-    let secs = number::float(value).unwrap_or(0.0).clamp(0.0, SLEEP_SECS_MAX);
+    let secs = double::parse(value).unwrap_or(0.0).clamp(0.0, SLEEP_SECS_MAX);
     let micros = (secs * 1e6) as u64;
     if micros == 0 {
         call.reply.ok();
