@@ -53,7 +53,7 @@ pub(super) fn category(command: &Command) -> Option<&'static str> {
         Group::List => Some("list"),
         Group::Set => Some("set"),
         Group::Transactions => Some("transaction"),
-        Group::PubSub | Group::Server => None,
+        Group::Cluster | Group::PubSub | Group::Server => None,
     })
 }
 
@@ -63,6 +63,8 @@ fn find<T>(table: &'static [(&str, T)], name: &str) -> Option<&'static T> {
 
 const CATEGORIES: &[(&str, &str)] = &[
     ("command", "connection"),
+    ("readonly", "connection"),
+    ("readwrite", "connection"),
     ("dbsize", "keyspace"),
     ("flushall", "keyspace"),
     ("flushdb", "keyspace"),
@@ -217,6 +219,11 @@ const TIPS: &[(&str, &[&str])] = &[
     ("command|list", &["nondeterministic_output_order"]),
     ("config|set", &["request_policy:all_nodes", "response_policy:all_succeeded"]),
     ("time", &["nondeterministic_output"]),
+    ("lastsave", &["nondeterministic_output"]),
+    ("cluster|info", &["nondeterministic_output"]),
+    ("cluster|nodes", &["nondeterministic_output"]),
+    ("cluster|shards", &["nondeterministic_output"]),
+    ("cluster|slots", &["nondeterministic_output"]),
     ("xadd", &["nondeterministic_output"]),
     ("xtrim", &["nondeterministic_output"]),
     ("zscan", &["nondeterministic_output"]),

@@ -29,7 +29,9 @@ pub mod table;
 mod transaction;
 
 pub(crate) use admin::acl_check::{check, check_again};
+pub(crate) use admin::debug::check_protected;
 pub use admin::metrics::prometheus;
+pub(crate) use admin::monitor::{Source, show};
 pub(crate) use admin::pause::may_write;
 pub use args::Args;
 pub(crate) use connection::tracking::{end as end_tracking, remember};
@@ -121,6 +123,8 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     admin::acl::ROWS,
     admin::info::ROWS,
     admin::latency::ROWS,
+    admin::monitor::ROWS,
+    admin::cluster::ROWS,
     admin::ROWS,
     admin::debug::ROWS,
 ];

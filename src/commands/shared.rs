@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 use std::sync::{Arc, OnceLock};
 
 use crate::clock::{Clock, LockTime, Probe, Process};
+use crate::commands::admin::monitor::Monitors;
 use crate::commands::row::Flags;
 use crate::commands::script::cache::ScriptCache;
 use crate::commands::script::interpreter::Interpreter;
@@ -58,6 +59,8 @@ pub struct Shared {
     pub latency: Latency,
     /// Who may do what.
     pub acl: Acl,
+    /// Clients that MONITOR shows every command.
+    pub monitors: Monitors,
     /// Connections that spoke HTTP, as the log tells of them.
     pub http_seen: LogLimiter,
     /// CLIENT PAUSE.
@@ -158,6 +161,7 @@ impl Shared {
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             acl,
+            monitors: Monitors::default(),
             http_seen: LogLimiter::default(),
             pause: Pause::default(),
             clock,
