@@ -20,6 +20,31 @@ pub(super) fn access(command: &Command, index: usize) -> &'static [&'static str]
     }
 }
 
+/// Where keys that are used in the same way begin, and how the others follow.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Specification {
+    /// The last key is `last` words behind the first, or counted from the end if negative.
+    Range { begin: usize, last: i32, step: usize },
+    /// The word at `begin` is the number of keys that follow.
+    Counted { begin: usize },
+}
+
+/// The key specifications of a command with these keys.
+pub(super) fn specifications(keys: Keys) -> Vec<Specification> {
+    match keys {
+        Keys::Nowhere => Vec::new(),
+        Keys::Counted { count } => vec![Specification::Counted { begin: count }],
+        // RENAME, COPY: two keys side by side are used in different ways.
+        Keys::Range { first, last, step: 1 } if last > first as i32 => {
+            (first..=last as usize).map(|begin| Specification::Range { begin, last: 0, step: 1 }).collect()
+        }
+        Keys::Range { first, last, step } => {
+            let last = if last < 0 { last } else { last - first as i32 };
+            vec![Specification::Range { begin: first, last, step }]
+        }
+    }
+}
+
 /// A remark on its key specification.
 pub(super) fn notes(command: &Command) -> Option<&'static str> {
     find(NOTES, &command.name).copied()
@@ -106,6 +131,7 @@ const ACCESS: &[(&str, &[&[&str]])] = &[
     ("rename", &[&["RW", "access", "delete"], &["OW", "update"]]),
     ("renamenx", &[&["RW", "access", "delete"], &["OW", "insert"]]),
     ("copy", &[&["RO", "access"], &["OW", "update"]]),
+    ("move", &[&["RW", "access", "update"]]),
     ("xadd", &[&["RW", "update"]]),
     ("xdel", &[&["RW", "delete"]]),
     ("xlen", &[&["RO"]]),

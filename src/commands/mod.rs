@@ -30,7 +30,7 @@ mod transaction;
 
 pub(crate) use admin::acl_check::{check, check_again};
 pub(crate) use admin::debug::check_protected;
-pub use admin::metrics::prometheus;
+pub use admin::prometheus::prometheus;
 pub(crate) use admin::monitor::{Source, show};
 pub(crate) use admin::pause::may_write;
 pub use args::Args;

@@ -305,3 +305,41 @@ impl Arg {
         self.is_optional || self.is_multiple || inner
     }
 }
+
+/// The arguments as documentation shows them, each after a space: ` <key> [EX <seconds> | KEEPTTL]`.
+pub(super) fn usage(args: &[Arg]) -> String {
+    args.iter().map(|arg| format!(" {}", one(arg))).collect()
+}
+
+fn one(arg: &Arg) -> String {
+    let value = match arg.kind {
+        Kind::Token => String::new(),
+        Kind::OneOf(args) => args.iter().map(one).collect::<Vec<_>>().join(" | "),
+        Kind::Block(args) => usage(args).trim_start().to_owned(),
+        _ => format!("<{}>", arg.name),
+    };
+    let value = match arg.token {
+        Some(token) if value.is_empty() => token.to_owned(),
+        Some(token) => format!("{token} {value}"),
+        None => value,
+    };
+    match (arg.is_optional, arg.is_multiple) {
+        (true, true) => format!("[{value} ...]"),
+        (true, false) => format!("[{value}]"),
+        (false, true) => format!("{value} [{value} ...]"),
+        (false, false) if matches!(arg.kind, Kind::OneOf(_)) => format!("<{value}>"),
+        (false, false) => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_written_as_documents_write_them() {
+        const LEASE: Arg = one_of("lease", &[integer("seconds").after("EX"), token("keepttl", "KEEPTTL")]);
+        let args = [key("key").many(), LEASE.maybe(), token("now", "NOW").maybe()];
+        assert_eq!(usage(&args), " <key> [<key> ...] [EX <seconds> | KEEPTTL] [NOW]");
+    }
+}

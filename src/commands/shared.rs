@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 use std::sync::{Arc, OnceLock};
 
 use crate::clock::{Clock, LockTime, Probe, Process};
-use crate::commands::admin::monitor::Monitors;
 use crate::commands::row::Flags;
 use crate::commands::script::cache::ScriptCache;
 use crate::commands::script::interpreter::Interpreter;
@@ -22,6 +21,7 @@ use crate::state::clients::Client;
 use crate::state::latency::{Latency, Spike};
 use crate::state::log_limiter::LogLimiter;
 use crate::state::metrics::{CommandStats, Metrics};
+use crate::state::monitors::Monitors;
 use crate::state::running::Running;
 use crate::state::settings::{Events, Settings};
 use crate::state::settings_file;
@@ -353,7 +353,7 @@ const SECRETS: &[&[u8]] =
 /// The words of a call without what should not be read: passwords, and who the users are.
 fn redacted<'a>(command: &Command, request: Request<'a>) -> Vec<&'a [u8]> {
     let mut words: Vec<_> = request.words().collect();
-    if crate::commands::admin::acl::is_secret(&command.name) {
+    if matches!(command.name.as_str(), "acl|setuser" | "acl|deluser" | "acl|getuser") {
         words.iter_mut().skip(2).for_each(|word| *word = b"(redacted)");
     }
     if command.name == "config|set" {

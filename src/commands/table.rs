@@ -9,7 +9,7 @@ use std::iter::StepBy;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use crate::commands::row::{Arg, Flags, Kind, Row};
+use crate::commands::row::{Arg, Flags, Kind, Row, usage};
 use crate::commands::{FAMILIES, Request};
 use crate::keyspace::{ShardSet, View};
 use crate::scripts::Brief;
@@ -281,7 +281,7 @@ impl Command {
         format!(
             "{}{}",
             self.name.to_ascii_uppercase().replace('|', " "),
-            crate::commands::help::usage(self.row.args)
+            usage(self.row.args)
         )
     }
 
@@ -365,6 +365,13 @@ impl Command {
         };
         (first..end.max(first)).step_by(step)
     }
+}
+
+/// The command with this name; a subcommand is named with a bar, as in `config|get`.
+pub(super) fn named(name: &[u8]) -> Option<&'static Command> {
+    let mut parts = name.splitn(2, |byte| *byte == b'|');
+    let command = table().find(parts.next().unwrap_or_default())?;
+    parts.next().map_or(Some(command), |subcommand| command.subcommand(subcommand))
 }
 
 fn arity(args: &[Arg], words_before: usize) -> i32 {

@@ -9,6 +9,7 @@ pub(in crate::commands) mod acl_categories;
 pub(in crate::commands) mod acl_check;
 pub(in crate::commands) mod acl_file;
 pub(in crate::commands) mod acl_log;
+pub(in crate::commands) mod acl_sessions;
 pub(in crate::commands) mod cluster;
 pub(in crate::commands) mod command;
 pub(in crate::commands) mod config;
@@ -19,6 +20,7 @@ pub(in crate::commands) mod metrics;
 pub(in crate::commands) mod metrics_table;
 pub(in crate::commands) mod monitor;
 pub(in crate::commands) mod pause;
+pub(in crate::commands) mod prometheus;
 
 use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, integer, key, one_of, token};

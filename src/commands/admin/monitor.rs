@@ -1,6 +1,5 @@
 //! MONITOR: every command that the server executes, as a line to each client that asked for it.
 //!
-//! Owns    the list of monitoring clients.
 //! Rule    a command is shown after it was executed, a script before the commands that it calls. Commands for operators
 //!         are never shown, and passwords are redacted. Where nobody monitors, a command costs one load and one branch.
 //! Locks   lines enter the outboxes while the shards are locked, so that all monitors see one order.
@@ -8,15 +7,11 @@
 
 use std::io::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
-use parking_lot::Mutex;
 
 use crate::commands::row::{Flags, Group, Row};
 use crate::commands::{Call, Command, Outcome, Shared};
 use crate::error::Refusal;
 use crate::resp::Request;
-use crate::state::clients::{Client, ClientId};
 use crate::state::session::Session;
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row {
@@ -29,45 +24,6 @@ pub(in crate::commands) const ROWS: &[Row] = &[Row {
     subcommands: &[],
     run: monitor,
 }];
-
-/// The clients that monitor.
-#[derive(Debug, Default)]
-pub struct Monitors {
-    is_any: AtomicBool,
-    clients: Mutex<Vec<Arc<Client>>>,
-}
-
-impl Monitors {
-    /// True while a client monitors.
-    #[inline]
-    pub fn is_any(&self) -> bool {
-        self.is_any.load(Relaxed)
-    }
-
-    /// True if this client monitors.
-    pub fn contains(&self, id: ClientId) -> bool {
-        self.is_any() && self.clients.lock().iter().any(|client| client.id == id)
-    }
-
-    /// The client monitors no more.
-    pub fn leave(&self, id: ClientId) {
-        if self.is_any() {
-            let mut clients = self.clients.lock();
-            clients.retain(|client| client.id != id);
-            self.is_any.store(!clients.is_empty(), Relaxed);
-        }
-    }
-
-    fn join(&self, client: Arc<Client>) {
-        let mut clients = self.clients.lock();
-        clients.push(client);
-        self.is_any.store(true, Relaxed);
-    }
-
-    fn deliver(&self, line: &[u8]) {
-        self.clients.lock().iter().for_each(|client| client.deliver(line));
-    }
-}
 
 fn monitor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if call.session.is_nested {
