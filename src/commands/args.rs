@@ -69,14 +69,6 @@ impl<'a> Args<'a> {
         number::integer(self.word()?).ok_or(Refusal::NotAnInteger)
     }
 
-    /// The next word as a number.
-    ///
-    /// # Errors
-    /// [`Refusal::NotAFloat`], or [`Refusal::Syntax`] when there is none.
-    pub fn float(&mut self) -> Result<f64, Refusal> {
-        number::float(self.word()?).ok_or(Refusal::NotAFloat)
-    }
-
     /// The next word as a pattern or name that has to be text.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! HELP of every command with subcommands: derived from its row.
 
-use crate::commands::row::{Arg, Flags, Group, Kind, Row};
+use crate::commands::row::{Flags, Group, Row, usage};
 use crate::commands::{Call, Command, Outcome, table};
 use crate::error::Refusal;
 
@@ -40,43 +40,4 @@ fn about(subcommand: &Command) -> [String; 2] {
         format!("{}{}", subcommand.row.name, usage(subcommand.row.args)),
         format!("    {}", subcommand.row.summary),
     ]
-}
-
-/// The arguments as documents write them, each with a space before it: ` <key> [EX <seconds> | KEEPTTL]`.
-pub(super) fn usage(args: &[Arg]) -> String {
-    args.iter().map(|arg| format!(" {}", one(arg))).collect()
-}
-
-fn one(arg: &Arg) -> String {
-    let value = match arg.kind {
-        Kind::Token => String::new(),
-        Kind::OneOf(args) => args.iter().map(one).collect::<Vec<_>>().join(" | "),
-        Kind::Block(args) => usage(args).trim_start().to_owned(),
-        _ => format!("<{}>", arg.name),
-    };
-    let value = match arg.token {
-        Some(token) if value.is_empty() => token.to_owned(),
-        Some(token) => format!("{token} {value}"),
-        None => value,
-    };
-    match (arg.is_optional, arg.is_multiple) {
-        (true, true) => format!("[{value} ...]"),
-        (true, false) => format!("[{value}]"),
-        (false, true) => format!("{value} [{value} ...]"),
-        (false, false) if matches!(arg.kind, Kind::OneOf(_)) => format!("<{value}>"),
-        (false, false) => value,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::commands::row::{integer, key, one_of, token};
-
-    #[test]
-    fn arguments_are_written_as_documents_write_them() {
-        const LEASE: Arg = one_of("lease", &[integer("seconds").after("EX"), token("keepttl", "KEEPTTL")]);
-        let args = [key("key").many(), LEASE.maybe(), token("now", "NOW").maybe()];
-        assert_eq!(usage(&args), " <key> [<key> ...] [EX <seconds> | KEEPTTL] [NOW]");
-    }
 }

@@ -20,6 +20,31 @@ pub(super) fn access(command: &Command, index: usize) -> &'static [&'static str]
     }
 }
 
+/// Where keys that are used in the same way begin, and how the others follow.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Specification {
+    /// The last key is `last` words behind the first, or counted from the end if negative.
+    Range { begin: usize, last: i32, step: usize },
+    /// The word at `begin` is the number of keys that follow.
+    Counted { begin: usize },
+}
+
+/// The key specifications of a command with these keys.
+pub(super) fn specifications(keys: Keys) -> Vec<Specification> {
+    match keys {
+        Keys::Nowhere => Vec::new(),
+        Keys::Counted { count } => vec![Specification::Counted { begin: count }],
+        // RENAME, COPY: two keys side by side are used in different ways.
+        Keys::Range { first, last, step: 1 } if last > first as i32 => {
+            (first..=last as usize).map(|begin| Specification::Range { begin, last: 0, step: 1 }).collect()
+        }
+        Keys::Range { first, last, step } => {
+            let last = if last < 0 { last } else { last - first as i32 };
+            vec![Specification::Range { begin: first, last, step }]
+        }
+    }
+}
+
 /// A remark on its key specification.
 pub(super) fn notes(command: &Command) -> Option<&'static str> {
     find(NOTES, &command.name).copied()
@@ -53,7 +78,7 @@ pub(super) fn category(command: &Command) -> Option<&'static str> {
         Group::List => Some("list"),
         Group::Set => Some("set"),
         Group::Transactions => Some("transaction"),
-        Group::PubSub | Group::Server => None,
+        Group::Cluster | Group::PubSub | Group::Server => None,
     })
 }
 
@@ -63,6 +88,8 @@ fn find<T>(table: &'static [(&str, T)], name: &str) -> Option<&'static T> {
 
 const CATEGORIES: &[(&str, &str)] = &[
     ("command", "connection"),
+    ("readonly", "connection"),
+    ("readwrite", "connection"),
     ("dbsize", "keyspace"),
     ("flushall", "keyspace"),
     ("flushdb", "keyspace"),
@@ -91,12 +118,9 @@ const ACCESS: &[(&str, &[&[&str]])] = &[
     ("watch", &[&["RO"]]),
     ("hdel", &[&["RW", "delete"]]),
     ("hexists", &[&["RO"]]),
-    ("hgetdel", &[&["RW", "access", "delete"]]),
-    ("hgetex", &[&["RW", "access", "update"]]),
     ("hincrby", &[&["RW", "access", "update"]]),
     ("hincrbyfloat", &[&["RW", "access", "update"]]),
     ("hlen", &[&["RO"]]),
-    ("hsetex", &[&["RW", "insert"]]),
     ("hsetnx", &[&["RW", "insert"]]),
     ("hstrlen", &[&["RO"]]),
     ("del", &[&["RM", "delete"]]),
@@ -107,14 +131,13 @@ const ACCESS: &[(&str, &[&[&str]])] = &[
     ("rename", &[&["RW", "access", "delete"], &["OW", "update"]]),
     ("renamenx", &[&["RW", "access", "delete"], &["OW", "insert"]]),
     ("copy", &[&["RO", "access"], &["OW", "update"]]),
+    ("move", &[&["RW", "access", "update"]]),
     ("xadd", &[&["RW", "update"]]),
     ("xdel", &[&["RW", "delete"]]),
     ("xlen", &[&["RO"]]),
     ("xtrim", &[&["RW", "delete"]]),
     ("zcard", &[&["RO"]]),
-    ("zdiffstore", &[&["OW", "update"], &["RO", "access"]]),
     ("zincrby", &[&["RW", "access", "update"]]),
-    ("zinterstore", &[&["OW", "update"], &["RO", "access"]]),
     ("zmpop", &[&["RW", "access", "delete"]]),
     ("zpopmax", &[&["RW", "access", "delete"]]),
     ("zpopmin", &[&["RW", "access", "delete"]]),
@@ -123,7 +146,6 @@ const ACCESS: &[(&str, &[&[&str]])] = &[
     ("zremrangebylex", &[&["RW", "delete"]]),
     ("zremrangebyrank", &[&["RW", "delete"]]),
     ("zremrangebyscore", &[&["RW", "delete"]]),
-    ("zunionstore", &[&["OW", "update"], &["RO", "access"]]),
     ("object|encoding", &[&["RO"]]),
     ("object|idletime", &[&["RO"]]),
     ("object|freq", &[&["RO"]]),
@@ -158,9 +180,6 @@ const ACCESS: &[(&str, &[&[&str]])] = &[
     ("sismember", &[&["RO"]]),
     ("spop", &[&["RW", "access", "delete"]]),
     ("smove", &[&["RW", "access", "delete"], &["RW", "insert"]]),
-    ("sinterstore", &[&["RW", "update"], &["RO", "access"]]),
-    ("sunionstore", &[&["OW", "update"], &["RO", "access"]]),
-    ("sdiffstore", &[&["OW", "update"], &["RO", "access"]]),
     ("spublish", &[&["not_key"]]),
     ("ssubscribe", &[&["not_key"]]),
     ("sunsubscribe", &[&["not_key"]]),
@@ -195,7 +214,6 @@ const TIPS: &[(&str, &[&str])] = &[
     ("touch", &["request_policy:multi_shard", "response_policy:agg_sum"]),
     ("hgetall", &["nondeterministic_output_order"]),
     ("hkeys", &["nondeterministic_output_order"]),
-    ("hrandfield", &["nondeterministic_output"]),
     ("hscan", &["nondeterministic_output"]),
     ("hvals", &["nondeterministic_output_order"]),
     ("keys", &["request_policy:all_shards", "nondeterministic_output_order"]),
@@ -227,9 +245,13 @@ const TIPS: &[(&str, &[&str])] = &[
     ("command|list", &["nondeterministic_output_order"]),
     ("config|set", &["request_policy:all_nodes", "response_policy:all_succeeded"]),
     ("time", &["nondeterministic_output"]),
+    ("lastsave", &["nondeterministic_output"]),
+    ("cluster|info", &["nondeterministic_output"]),
+    ("cluster|nodes", &["nondeterministic_output"]),
+    ("cluster|shards", &["nondeterministic_output"]),
+    ("cluster|slots", &["nondeterministic_output"]),
     ("xadd", &["nondeterministic_output"]),
     ("xtrim", &["nondeterministic_output"]),
-    ("zrandmember", &["nondeterministic_output"]),
     ("zscan", &["nondeterministic_output"]),
     ("wait", &["request_policy:all_shards", "response_policy:agg_min"]),
     ("memory|purge", &["request_policy:all_shards", "response_policy:all_succeeded"]),
@@ -258,9 +280,6 @@ const TIPS: &[(&str, &[&str])] = &[
     ("spop", &["nondeterministic_output"]),
     ("srandmember", &["nondeterministic_output"]),
     ("sscan", &["nondeterministic_output"]),
-    ("sinter", &["nondeterministic_output_order"]),
-    ("sunion", &["nondeterministic_output_order"]),
-    ("sdiff", &["nondeterministic_output_order"]),
 ];
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ mod key;
 mod key_specs;
 mod list;
 mod pubsub;
-mod random;
 pub mod row;
 mod scan;
 mod script;
@@ -30,7 +29,9 @@ pub mod table;
 mod transaction;
 
 pub(crate) use admin::acl_check::{check, check_again};
-pub use admin::metrics::prometheus;
+pub(crate) use admin::debug::check_protected;
+pub use admin::prometheus::prometheus;
+pub(crate) use admin::monitor::{Source, show};
 pub(crate) use admin::pause::may_write;
 pub use args::Args;
 pub(crate) use connection::tracking::{end as end_tracking, remember};
@@ -97,7 +98,6 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     hash::ROWS,
     hash::scan::ROWS,
     hash::expire::ROWS,
-    hash::leases::ROWS,
     list::ROWS,
     list::search::ROWS,
     list::moves::ROWS,
@@ -105,11 +105,9 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     sorted_set::ROWS,
     sorted_set::range::ROWS,
     sorted_set::pop::ROWS,
-    sorted_set::algebra::ROWS,
     stream::ROWS,
     set::ROWS,
-    set::pop::ROWS,
-    set::algebra::ROWS,
+    set::random::ROWS,
     key::ROWS,
     key::scan::ROWS,
     key::database::ROWS,
@@ -124,6 +122,8 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     admin::acl::ROWS,
     admin::info::ROWS,
     admin::latency::ROWS,
+    admin::monitor::ROWS,
+    admin::cluster::ROWS,
     admin::ROWS,
     admin::debug::ROWS,
 ];

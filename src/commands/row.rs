@@ -32,6 +32,8 @@ pub struct Row {
 /// The chapter a command belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Group {
+    /// Several servers as one.
+    Cluster,
     /// Talking to the server about the connection itself.
     Connection,
     /// Any key, whatever it holds.
@@ -62,6 +64,7 @@ impl Group {
     /// The name that COMMAND DOCS gives it.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Cluster => "cluster",
             Self::Connection => "connection",
             Self::Generic => "generic",
             Self::Hash => "hash",
@@ -103,7 +106,7 @@ impl Flags {
     pub const LOADING: Self = Self(1 << 7);
     /// Allowed on a replica with old data.
     pub const STALE: Self = Self(1 << 8);
-    /// Not shown to MONITOR or counted as slow: it carries a password.
+    /// Carries a password: never in the slow log, and redacted for MONITOR.
     pub const SECRET: Self = Self(1 << 9);
     /// Looks at every shard.
     pub const ALL_SHARDS: Self = Self(1 << 10);
@@ -128,6 +131,8 @@ impl Flags {
     pub const BUSY: Self = Self(1 << 19);
     /// Sums up over all shards, one after the other: where it comes among others at one instant, all of them are locked.
     pub const SUMS: Self = Self(1 << 20);
+    /// Refused unless `enable-debug-command` allows it to this client.
+    pub const PROTECTED: Self = Self(1 << 24);
     /// Refused after MULTI.
     pub const NO_MULTI: Self = Self(1 << 21);
     /// Changes no key, but would reach replicas: counts as a write where only reads are allowed.
@@ -298,5 +303,43 @@ impl Arg {
             _ => false,
         };
         self.is_optional || self.is_multiple || inner
+    }
+}
+
+/// The arguments as documentation shows them, each after a space: ` <key> [EX <seconds> | KEEPTTL]`.
+pub(super) fn usage(args: &[Arg]) -> String {
+    args.iter().map(|arg| format!(" {}", one(arg))).collect()
+}
+
+fn one(arg: &Arg) -> String {
+    let value = match arg.kind {
+        Kind::Token => String::new(),
+        Kind::OneOf(args) => args.iter().map(one).collect::<Vec<_>>().join(" | "),
+        Kind::Block(args) => usage(args).trim_start().to_owned(),
+        _ => format!("<{}>", arg.name),
+    };
+    let value = match arg.token {
+        Some(token) if value.is_empty() => token.to_owned(),
+        Some(token) => format!("{token} {value}"),
+        None => value,
+    };
+    match (arg.is_optional, arg.is_multiple) {
+        (true, true) => format!("[{value} ...]"),
+        (true, false) => format!("[{value}]"),
+        (false, true) => format!("{value} [{value} ...]"),
+        (false, false) if matches!(arg.kind, Kind::OneOf(_)) => format!("<{value}>"),
+        (false, false) => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_written_as_documents_write_them() {
+        const LEASE: Arg = one_of("lease", &[integer("seconds").after("EX"), token("keepttl", "KEEPTTL")]);
+        let args = [key("key").many(), LEASE.maybe(), token("now", "NOW").maybe()];
+        assert_eq!(usage(&args), " <key> [<key> ...] [EX <seconds> | KEEPTTL] [NOW]");
     }
 }

@@ -21,6 +21,7 @@ use crate::state::clients::Client;
 use crate::state::latency::{Latency, Spike};
 use crate::state::log_limiter::LogLimiter;
 use crate::state::metrics::{CommandStats, Metrics};
+use crate::state::monitors::Monitors;
 use crate::state::running::Running;
 use crate::state::settings::{Events, Settings};
 use crate::state::settings_file;
@@ -58,6 +59,8 @@ pub struct Shared {
     pub latency: Latency,
     /// Who may do what.
     pub acl: Acl,
+    /// Clients that MONITOR shows every command.
+    pub monitors: Monitors,
     /// Connections that spoke HTTP, as the log tells of them.
     pub http_seen: LogLimiter,
     /// Failed logins, as the log tells of them.
@@ -162,6 +165,7 @@ impl Shared {
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             acl,
+            monitors: Monitors::default(),
             http_seen: LogLimiter::default(),
             failed_logins_seen: LogLimiter::default(),
             drops_seen: LogLimiter::default(),
@@ -354,7 +358,7 @@ const SECRETS: &[&[u8]] =
 /// The words of a call without what should not be read: passwords, and who the users are.
 fn redacted<'a>(command: &Command, request: Request<'a>) -> Vec<&'a [u8]> {
     let mut words: Vec<_> = request.words().collect();
-    if crate::commands::admin::acl::is_secret(&command.name) {
+    if matches!(command.name.as_str(), "acl|setuser" | "acl|deluser" | "acl|getuser") {
         words.iter_mut().skip(2).for_each(|word| *word = b"(redacted)");
     }
     if command.name == "config|set" {

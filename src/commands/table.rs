@@ -5,12 +5,11 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "of rows, which are our own, and places in a request")]
 
-use std::iter::{Chain, StepBy};
+use std::iter::StepBy;
 use std::ops::Range;
-use std::option::IntoIter;
 use std::sync::LazyLock;
 
-use crate::commands::row::{Arg, Flags, Kind, Row};
+use crate::commands::row::{Arg, Flags, Kind, Row, usage};
 use crate::commands::{FAMILIES, Request};
 use crate::keyspace::{ShardSet, View};
 use crate::scripts::Brief;
@@ -55,15 +54,13 @@ pub enum Keys {
     },
     /// Word `count` says how many follow it.
     Counted {
-        /// Where the key stands that takes the result, if there is one.
-        target: Option<usize>,
         /// The word that counts them.
         count: usize,
     },
 }
 
-/// Where the keys of a request are: the one that takes the result, then those that follow each other.
-pub type Positions = Chain<IntoIter<usize>, StepBy<Range<usize>>>;
+/// Where the keys of a request are.
+pub type Positions = StepBy<Range<usize>>;
 
 impl Keys {
     /// Whether there is exactly one.
@@ -284,7 +281,7 @@ impl Command {
         format!(
             "{}{}",
             self.name.to_ascii_uppercase().replace('|', " "),
-            crate::commands::help::usage(self.row.args)
+            usage(self.row.args)
         )
     }
 
@@ -317,7 +314,7 @@ impl Command {
                 request.get(first).map_or(ShardSet::Nothing, ShardSet::One)
             }
             // A script may name keys that its request does not: it locks what it needs itself then.
-            Keys::Counted { target: None, count } if request.get(count) == Some(b"1") => {
+            Keys::Counted { count } if request.get(count) == Some(b"1") => {
                 request.get(count + 1).map_or(ShardSet::Nothing, ShardSet::One)
             }
             _ => {
@@ -342,24 +339,28 @@ impl Command {
         words: usize,
         get: impl Fn(usize) -> Option<&'a [u8]>,
     ) -> Positions {
-        let mut ahead = None;
         let (first, end, step) = match self.keys {
             Keys::Nowhere => (0, 0, 1),
             Keys::Range { first, last, step } => {
                 let last = if last < 0 { words as i64 + i64::from(last) } else { i64::from(last) };
                 (first, usize::try_from(last + 1).unwrap_or(0).min(words), step)
             }
-            Keys::Counted { target, count } => {
+            Keys::Counted { count } => {
                 let keys = get(count).and_then(crate::number::integer).unwrap_or(0);
                 let keys = usize::try_from(keys).unwrap_or(0);
                 let end = (count + 1).saturating_add(keys);
-                let fits = end <= words;
-                ahead = target.filter(|_| fits);
-                (count + 1, if fits { end } else { 0 }, 1)
+                (count + 1, if end <= words { end } else { 0 }, 1)
             }
         };
-        ahead.into_iter().chain((first..end.max(first)).step_by(step))
+        (first..end.max(first)).step_by(step)
     }
+}
+
+/// The command with this name; a subcommand is named with a bar, as in `config|get`.
+pub(super) fn named(name: &[u8]) -> Option<&'static Command> {
+    let mut parts = name.splitn(2, |byte| *byte == b'|');
+    let command = table().find(parts.next().unwrap_or_default())?;
+    parts.next().map_or(Some(command), |subcommand| command.subcommand(subcommand))
 }
 
 fn arity(args: &[Arg], words_before: usize) -> i32 {
@@ -376,13 +377,9 @@ fn keys(args: &[Arg], words_before: usize) -> Keys {
         let behind: usize = args[index + 1..].iter().filter(|arg| !arg.is_optional).map(Arg::width).sum();
         let last = if arg.is_multiple { -1 - behind as i32 } else { at as i32 };
         match (arg.kind, found) {
-            // ZUNIONSTORE: a key, then how many others there are.
-            (Kind::KeyCount, Keys::Range { first, .. }) => {
-                return Keys::Counted { target: Some(first), count: at };
-            }
-            (Kind::KeyCount, _) => return Keys::Counted { target: None, count: at },
+            (Kind::KeyCount, _) => return Keys::Counted { count: at },
             (Kind::Key, Keys::Nowhere) => found = Keys::Range { first: at, last, step: 1 },
-            // RENAME, COPY, SINTERSTORE: more keys right behind the first.
+            // RENAME, COPY: more keys right behind the first.
             (Kind::Key, Keys::Range { first, last: before, step }) if at as i32 == before + 1 => {
                 found = Keys::Range { first, last, step };
             }

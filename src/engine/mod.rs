@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::clock::{LockTime, Now};
 use crate::commands::row::{Flags, Group};
-use crate::commands::{self, Args, Call, Command, EXEC, Outcome, Shared, table};
+use crate::commands::{self, Args, Call, Command, EXEC, Outcome, Shared, Source, table};
 use crate::error::Refusal;
 use crate::keyspace::{Due, View};
 use crate::limits::REPLY_BYTES_MAX;
@@ -58,6 +58,8 @@ pub struct Batch {
 
 /// Milliseconds after which a request that met a long call is tried again, if nobody wakes its session before.
 const LATER_MS: u64 = 100;
+/// Milliseconds between two looks of the tick at whether CLIENT PAUSE has ended.
+const PAUSED_TICK_MS: u64 = 100;
 /// Commands after which a batch reads the clock again.
 const COMMANDS_PER_READING: u32 = 64;
 
@@ -92,6 +94,7 @@ impl Engine {
             self.leave_queues(session);
         }
         commands::leave_all(session, &self.shared);
+        self.shared.monitors.leave(session.client.id);
         commands::discard_all(session, &self.shared);
         commands::end_tracking(session, &self.shared);
         self.shared.audience.clients.leave(session.client.id);
@@ -250,6 +253,10 @@ impl Engine {
         if let Some(until) = shared.pause.is_frozen(now.lock) {
             return Due::Next(Some(until));
         }
+        // CLIENT PAUSE keeps expired keys until it ends, and CLIENT UNPAUSE may end it at any time.
+        if let Some(until) = shared.pause.holds(|| true, now.lock) {
+            return Due::Next(Some(until.min(now.lock + PAUSED_TICK_MS)));
+        }
         if !shared.expires_actively.load(Relaxed) {
             return Due::Next(None);
         }
@@ -272,8 +279,8 @@ impl Engine {
             return Err((Refusal::Arity(command.name.as_str().into()), Some(command)));
         }
         let flags = command.row.flags;
-        if session.transaction.is_some() && flags.has(Flags::NO_MULTI) {
-            return Err((Refusal::said("ERR Command not allowed inside a transaction"), Some(command)));
+        if flags.has(Flags::NO_MULTI.with(Flags::PROTECTED)) {
+            self.admit_special(session, command).map_err(|why| (why, Some(command)))?;
         }
         if !session.account.is_unlimited() {
             commands::check(session, &self.shared, command, request).map_err(|why| (why, Some(command)))?;
@@ -296,6 +303,19 @@ impl Engine {
             return self.while_busy(command, since);
         }
         Ok(Admitted::Run(command))
+    }
+
+    /// The gates of commands that MULTI or a setting may forbid.
+    #[cold]
+    fn admit_special(&self, session: &Session, command: &Command) -> Result<(), Refusal> {
+        let flags = command.row.flags;
+        if session.transaction.is_some() && flags.has(Flags::NO_MULTI) {
+            return Err(Refusal::said("ERR Command not allowed inside a transaction"));
+        }
+        match flags.has(Flags::PROTECTED) {
+            true => commands::check_protected(&self.shared, &session.client),
+            false => Ok(()),
+        }
     }
 
     /// Whether the request may write: EXEC does what it has gathered.
@@ -432,6 +452,10 @@ impl Engine {
         }
         let started = is_timed.then(|| shared.clock.micros());
         let mark = out.len();
+        let is_script = command.row.flags.has(Flags::SCRIPT);
+        if is_script && shared.monitors.is_any() && !std::mem::take(&mut session.is_shown) {
+            commands::show(session, shared, command, request, Source::Client);
+        }
         let result = (command.row.run)(&mut Call {
             now: view.now(),
             view,
@@ -442,9 +466,13 @@ impl Engine {
             command,
         });
         if matches!(result, Ok(Outcome::Offload) | Err(Refusal::Occupied)) {
-            // It will come again, as if for the first time.
+            // The request comes again. A script that was shown to monitors is not shown again.
+            session.is_shown = is_script && shared.monitors.is_any();
             out.truncate(mark);
             return result;
+        }
+        if shared.monitors.is_any() && !is_script {
+            commands::show(session, shared, command, request, Source::Client);
         }
         if session.reads.matter() {
             commands::remember(session, shared, command, request, view);
@@ -458,6 +486,9 @@ impl Engine {
                 batch.now = shared.clock.now();
             }
         }
+        if is_script && result.is_ok() && out.get(mark) == Some(&b'-') {
+            self.count_error_reply(command, &out[mark + 1..]);
+        }
         if let Err(refusal) = &result {
             out.truncate(mark);
             shared.stats[usize::from(command.index)].failed.add(1);
@@ -468,6 +499,15 @@ impl Engine {
             Ok(Outcome::Replied) => Ok(Outcome::Replied),
             result => result,
         }
+    }
+
+    /// Counts an error that a script returned as its reply: `redis.error_reply`.
+    #[cold]
+    fn count_error_reply(&self, command: &Command, text: &[u8]) {
+        let code = text.split(|byte| matches!(byte, b' ' | b'\r')).next().unwrap_or_default();
+        self.shared.stats[usize::from(command.index)].failed.add(1);
+        self.shared.metrics.errors.add(1);
+        self.shared.metrics.error_codes.add(&String::from_utf8_lossy(code));
     }
 
     /// A long call holds what the request needs: the session is woken when it is over.

@@ -156,6 +156,10 @@ impl Engine {
             return Flow::Offload;
         };
         self.count((command.index, 1));
+        if shared.monitors.is_any() {
+            let words = [EXEC.as_bytes()];
+            commands::show(session, shared, command, Request::listed(&words), commands::Source::Client);
+        }
         session.reads = session.reads.after_next();
         session.client.show_queued(None, 0);
         session.client.show_watching(None);

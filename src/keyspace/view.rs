@@ -388,37 +388,42 @@ impl<'k> View<'k> {
         });
     }
 
-    /// A living key of the database, chosen by `entropy`, of the shards locked.
-    pub fn random_key(&mut self, entropy: u64) -> Option<Bytes> {
+    /// A key of the database, chosen by `entropy`, of the shards locked. It has not expired; if `accepts_ended`, it may
+    /// have, where no other was found.
+    pub fn random_key(&mut self, entropy: u64, accepts_ended: bool) -> Option<Bytes> {
         let (database, now) = (self.database, self.now.lock);
         let mut total = 0;
         self.locked.each(|_, held| total += held.shard.len(database));
-        // A key that has expired and is not yet gone may be drawn; draw again, from other bits, a bounded number of times.
+        let mut ended = None;
+        // A key that has expired and was not removed yet is skipped: other bits choose again, a bounded number of times.
         for attempt in 0..16_u64 {
             let entropy = entropy.rotate_left(attempt as u32 * 7).wrapping_add(attempt);
             let mut rank = entropy.checked_rem(total as u64)? as usize;
-            let mut drawn = None;
+            let mut chosen = None;
             self.locked.each(|_, held| {
                 let len = held.shard.len(database);
-                if drawn.is_none() && rank < len {
-                    drawn = held.shard.random(database, entropy >> 8).and_then(|id| {
-                        (!held.shard.has_ended(id, now)).then(|| Bytes::copy_from_slice(held.shard.key(id)))
+                if rank < len {
+                    let id = held.shard.random(database, entropy >> 8);
+                    chosen = id.map(|id| {
+                        (Bytes::copy_from_slice(held.shard.key(id)), held.shard.has_ended(id, now))
                     });
                     rank = usize::MAX;
                 } else {
                     rank = rank.saturating_sub(len);
                 }
             });
-            if drawn.is_some() {
-                return drawn;
+            match chosen {
+                Some((key, false)) => return Some(key),
+                Some((key, true)) => ended = Some(key),
+                None => {}
             }
         }
-        // Nearly all of them have expired just now; the first that has not will do.
+        // Nearly all keys have expired: the first that has not is taken.
         let mut living = None;
         self.for_each_key(|name| {
             living.get_or_insert_with(|| Bytes::copy_from_slice(name));
         });
-        living
+        living.or(ended.filter(|_| accepts_ended))
     }
 
     /// The instant of this call.

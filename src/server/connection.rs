@@ -289,6 +289,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
         }
         self.client.is_held.store(desk.is_held(), Relaxed);
         self.client.query_bytes.store(desk.input.len() as u64, Relaxed);
+        self.client.query_room.store((desk.input.capacity() - desk.input.len()) as u64, Relaxed);
         self.client.reply_bytes.store(unread as u64, Relaxed);
         if !matches!(desk.state, State::Offload(_)) {
             self.settle();

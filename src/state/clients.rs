@@ -61,6 +61,8 @@ pub struct Client {
     pub no_touch: AtomicBool,
     /// Bytes received and not yet understood.
     pub query_bytes: AtomicU64,
+    /// Bytes that its buffer for requests has room for beyond these.
+    pub query_room: AtomicU64,
     /// Bytes of replies not yet sent.
     pub reply_bytes: AtomicU64,
     /// How many of these there may be, and of messages.
@@ -164,6 +166,7 @@ impl Client {
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             query_bytes: AtomicU64::new(0),
+            query_room: AtomicU64::new(0),
             reply_bytes: AtomicU64::new(0),
             output_limits: Arc::default(),
             is_held: AtomicBool::new(false),
@@ -386,9 +389,14 @@ impl Client {
 
     /// Bytes that it holds, about: what it has sent and not been told, and what it is made of.
     pub fn held_bytes(&self) -> u64 {
-        let mail = if self.has_messages() { self.outbox.lock().len() as u64 } else { 0 };
-        let buffers = [&self.query_bytes, &self.reply_bytes, &self.queued_bytes];
-        CLIENT_BYTES + mail + buffers.map(|bytes| bytes.load(Relaxed)).iter().sum::<u64>()
+        let buffers = [&self.query_bytes, &self.query_room, &self.queued_bytes];
+        CLIENT_BYTES + self.unsent_bytes() + buffers.map(|bytes| bytes.load(Relaxed)).iter().sum::<u64>()
+    }
+
+    /// Bytes of replies and messages that were not sent yet.
+    pub fn unsent_bytes(&self) -> u64 {
+        let messages = if self.has_messages() { self.outbox.lock().len() as u64 } else { 0 };
+        self.reply_bytes.load(Relaxed) + messages
     }
 
     /// Asks the connection to give back what it keeps for requests to come, if none has come for a while.

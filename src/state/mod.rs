@@ -12,6 +12,7 @@ pub mod clients;
 pub mod latency;
 pub mod log_limiter;
 pub mod metrics;
+pub mod monitors;
 pub mod output_limits;
 pub mod proposal;
 pub mod running;

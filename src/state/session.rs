@@ -43,6 +43,8 @@ pub struct Session {
     pub watching: Option<Box<Watching>>,
     /// Whether what is being carried out is a part of EXEC or of a script: nothing there may wait.
     pub is_nested: bool,
+    /// True if the script that comes again was already shown to monitors.
+    pub is_shown: bool,
     /// Whether more memory is in use than `maxmemory` allows, as of the request being carried out.
     pub is_short_of_memory: bool,
     /// What it listens to.
@@ -92,6 +94,7 @@ impl Session {
             transaction: None,
             watching: None,
             is_nested: false,
+            is_shown: false,
             is_short_of_memory: false,
             subscriptions: Subscriptions::default(),
             reads: Reads::default(),

@@ -3,9 +3,7 @@
 //! Owns    [`Object`]: a value that is not a string. The shapes themselves do not know each other.
 //! Knows   bytes and, for what ends by itself, `clock`; nothing of keys, clients or of what time it is.
 
-mod big;
 pub mod element;
-pub mod extended;
 pub mod glob;
 pub mod hash;
 pub mod list;

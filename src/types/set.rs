@@ -120,43 +120,6 @@ impl Set {
         }
     }
 
-    /// Keeps the members of which `keep` says so, in their order.
-    pub fn retain(&mut self, mut keep: impl FnMut(Member<'_>) -> bool) {
-        let mut freed = 0;
-        let mut stays = |member: &Element| {
-            let stays = keep(Member::Bytes(member));
-            freed += if stays { 0 } else { member.heap_bytes() };
-            stays
-        };
-        match &mut self.kept {
-            Kept::Integers(integers) => integers.retain(|integer| keep(Member::Integer(*integer))),
-            Kept::Few { members, long_bytes } => {
-                members.retain(&mut stays);
-                *long_bytes -= freed;
-            }
-            Kept::Many(hashed) => {
-                hashed.members.retain(&mut stays);
-                hashed.long_bytes -= freed;
-            }
-        }
-    }
-
-    /// The same members, kept as in a set that had no others before: integers sorted, if all are integers.
-    #[must_use]
-    pub fn settled(self) -> Self {
-        if self.is_integers() || self.len() > INTEGERS_MAX {
-            return self;
-        }
-        let integer = |member: Member<'_>| member.with_bytes(number::integer);
-        match self.iter().map(integer).collect::<Option<Vec<i64>>>() {
-            Some(mut integers) => {
-                integers.sort_unstable();
-                Self { kept: Kept::Integers(integers), seed: self.seed }
-            }
-            None => self,
-        }
-    }
-
     /// A part of a walk over all members: visits about `count` of them and returns the next cursor. It begins with a
     /// cursor of 0 and ends when 0 comes back; any other may come from a client. A member that is there during the
     /// whole walk is visited at least once.

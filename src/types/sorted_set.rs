@@ -36,26 +36,6 @@ impl SortedSet {
         Self { form: Form::Packed(Packed::default()), seed }
     }
 
-    /// An empty set in the form of a large one, for a result that is being put together: see [`SortedSet::settled`].
-    pub fn unsettled(seed: Seed) -> Self {
-        Self { form: Form::Ranked(Box::new(Ranked::new(std::iter::empty(), seed))), seed }
-    }
-
-    /// The same set in the form that a new key would have it in.
-    #[must_use]
-    pub fn settled(self) -> Self {
-        let is_small = self.len() <= PACKED_MEMBERS_MAX
-            && self.entries().all(|(member, _)| member.len() <= PACKED_BYTES_MAX);
-        if !is_small {
-            return self;
-        }
-        let mut settled = Self::new(self.seed);
-        self.entries().for_each(|(member, score)| {
-            settled.insert(member, score);
-        });
-        settled
-    }
-
     /// Adds `member`, or gives it another score; returns the score before, if it was there.
     pub fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
         if let Form::Packed(packed) = &mut self.form {
@@ -202,14 +182,6 @@ impl SortedSet {
             ),
         };
         from..to.max(from)
-    }
-
-    /// Any entry: each `index` below the length gives another one.
-    pub fn pick(&self, index: usize) -> Option<(&[u8], f64)> {
-        match &self.form {
-            Form::Packed(packed) => packed.all().nth(index),
-            Form::Ranked(ranked) => ranked.slot(index),
-        }
     }
 
     /// A part of a walk over the set, which begins with cursor 0: visits about `count` entries and returns the next

@@ -1,32 +1,27 @@
 //! Entries ordered by their ids.
 //!
-//! Rule    ids rise. A stream without entries is still a stream: only one that never had any counts as empty.
-//! Source  Redis 7.0 `t_stream.c`: `streamAppendItem`, `streamTrim`, where nodes begin and end.
+//! Rule    ids rise. A stream whose entries were all removed still exists: only one that never had an entry is empty.
+//! Source  Redis 7.0 `t_stream.c`: `streamAppendItem`, `streamTrim`. Trimming with `~` is exact here.
 
-mod node;
-mod size;
-
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::Shape;
-pub use node::Entry;
-use node::Node;
+use super::{Element, Shape};
 
 /// The id of an entry.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct StreamId {
-    /// Milliseconds of Unix time, as a rule.
+    /// Milliseconds of Unix time, unless the client chose another number.
     pub ms: u64,
     /// Tells entries of one millisecond apart.
     pub seq: u64,
 }
 
 impl StreamId {
-    /// Before all others; no entry has it.
+    /// The lowest id. No entry has it.
     pub const MIN: Self = Self { ms: 0, seq: 0 };
-    /// Behind all others.
+    /// The highest id.
     pub const MAX: Self = Self { ms: u64::MAX, seq: u64::MAX };
 
     /// The id right behind this one, if there is one.
@@ -46,35 +41,41 @@ impl StreamId {
     }
 }
 
-/// Which entries are to go.
+/// Which entries a trim removes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Trim {
-    /// What is to stay.
+    /// The entries that stay.
     pub keep: Keep,
-    /// Whether only whole nodes go, so that more may stay.
-    pub is_approximate: bool,
-    /// Entries that may go at most; 0: no limit.
+    /// Entries that one trim removes at most; 0: no limit.
     pub limit: u64,
 }
 
-/// What is to stay of a stream.
+/// The entries that stay after a trim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Keep {
-    /// So many entries, the last ones.
+    /// The last entries, this many.
     Last(u64),
-    /// Those from this id on.
+    /// The entries from this id on.
     From(StreamId),
+}
+
+/// One entry of a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'s> {
+    /// Its id.
+    pub id: StreamId,
+    /// Fields and values in turn.
+    pub words: &'s [Element],
 }
 
 /// Entries ordered by their ids.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stream {
-    /// Shared with copies of the stream until they are changed.
-    nodes: VecDeque<Arc<Node>>,
-    len: usize,
+    /// Fields and values in turn; shared with copies of the stream.
+    entries: BTreeMap<StreamId, Arc<[Element]>>,
     last_id: StreamId,
-    /// Bytes of all nodes together.
-    node_bytes: usize,
+    /// Bytes on the heap of all entries together.
+    entry_bytes: usize,
 }
 
 impl Stream {
@@ -85,109 +86,50 @@ impl Stream {
 
     /// Adds an entry with an id behind [`Stream::last_id`]; `words` are fields and values in turn.
     pub fn append(&mut self, id: StreamId, words: &[&[u8]]) {
-        match self.nodes.back_mut().filter(|node| node.has_room(words)) {
-            Some(node) => {
-                let node = Arc::make_mut(node);
-                let before = node.heap_bytes();
-                node.push(id, words);
-                self.node_bytes += node.heap_bytes() - before;
-            }
-            None => {
-                let node = Node::new(id, words);
-                self.node_bytes += node.heap_bytes();
-                self.nodes.push_back(Arc::new(node));
-            }
-        }
-        self.len += 1;
+        let words: Arc<[Element]> = words.iter().map(|word| Element::new(word)).collect();
+        self.entry_bytes += bytes_of(&words);
+        self.entries.insert(id, words);
         self.last_id = id;
     }
 
-    /// Deletes an entry; false when it is not there.
+    /// Removes an entry. Returns false if there is none with this id.
     pub fn delete(&mut self, id: StreamId) -> bool {
-        let at = self.nodes.partition_point(|node| node.last < id);
-        let Some(node) = self.nodes.get_mut(at) else { return false };
-        let node = Arc::make_mut(node);
-        if node.delete(1, |entry| entry == id) == 0 {
-            return false;
-        }
-        if node.live == 0 {
-            self.node_bytes -= node.heap_bytes();
-            self.nodes.remove(at);
-        }
-        self.len -= 1;
-        true
+        let removed = self.entries.remove(&id);
+        self.entry_bytes -= removed.as_deref().map_or(0, bytes_of);
+        removed.is_some()
     }
 
-    /// Takes entries away from the front; returns how many.
+    /// Removes entries from the front. Returns how many.
     pub fn trim(&mut self, trim: Trim) -> usize {
-        let mut deleted = 0;
-        while let Some(node) = self.nodes.front_mut() {
-            let surplus = match trim.keep {
-                Keep::Last(most) => self.len.saturating_sub(usize::try_from(most).unwrap_or(usize::MAX)),
-                Keep::From(_) => usize::MAX,
+        let len_before = self.entries.len();
+        let limit = if trim.limit == 0 { usize::MAX } else { usize::try_from(trim.limit).unwrap_or(usize::MAX) };
+        while len_before - self.entries.len() < limit {
+            let Some(first) = self.entries.first_entry() else { break };
+            let id = *first.key();
+            let stays = match trim.keep {
+                Keep::Last(count) => self.entries.len() as u64 <= count,
+                Keep::From(least) => id >= least,
             };
-            if surplus == 0 || (trim.limit > 0 && (deleted + node.live) as u64 > trim.limit) {
+            if stays {
                 break;
             }
-            let goes_whole = match trim.keep {
-                Keep::Last(_) => node.live <= surplus,
-                Keep::From(id) => node.last < id,
-            };
-            if goes_whole {
-                deleted += node.live;
-                self.len -= node.live;
-                self.node_bytes -= node.heap_bytes();
-                self.nodes.pop_front();
-                continue;
-            }
-            if !trim.is_approximate {
-                let node = Arc::make_mut(node);
-                let gone = match trim.keep {
-                    Keep::Last(_) => node.delete(surplus, |_| true),
-                    Keep::From(id) => node.delete(usize::MAX, |entry| entry < id),
-                };
-                deleted += gone;
-                self.len -= gone;
-            }
-            break;
+            self.delete(id);
         }
-        deleted
+        len_before - self.entries.len()
     }
 
-    /// Visits the entries from one id to another, both included, first to last or in reverse, at most so many; returns
-    /// how many they were.
-    pub fn visit<'s>(
-        &'s self,
-        ids: RangeInclusive<StreamId>,
-        is_reverse: bool,
-        most: usize,
-        mut see: impl FnMut(Entry<'s>),
-    ) -> usize {
-        let first = self.nodes.partition_point(|node| node.last < *ids.start());
-        let end = self.nodes.partition_point(|node| node.first() <= *ids.end()).max(first);
-        let (mut nodes, mut left) = (self.nodes.range(first..end), most);
-        while let Some(node) = if is_reverse { nodes.next_back() } else { nodes.next() } {
-            if left == 0 {
-                break;
-            }
-            let inside = node.living().filter(|entry| ids.contains(&entry.id));
-            if is_reverse {
-                // A node is read from its front only, and has few entries.
-                let entries: Vec<_> = inside.collect();
-                left -= entries.into_iter().rev().take(left).map(&mut see).count();
-            } else {
-                left -= inside.take(left).map(&mut see).count();
-            }
-        }
-        most - left
+    /// The entries with ids in this range, lowest id first.
+    pub fn range(&self, ids: RangeInclusive<StreamId>) -> impl DoubleEndedIterator<Item = Entry<'_>> {
+        let found = (ids.start() <= ids.end()).then(|| self.entries.range(ids));
+        found.into_iter().flatten().map(|(id, words)| Entry { id: *id, words })
     }
 
-    /// Whether a copy of it, which shares its nodes, is made soon.
+    /// True if a copy of the stream is cheap.
     pub fn is_light(&self) -> bool {
-        self.nodes.len() <= LIGHT_NODES_MAX
+        self.entries.len() <= LIGHT_ENTRIES_MAX
     }
 
-    /// The id of the entry that was added last, deleted or not; [`StreamId::MIN`] when there was none.
+    /// The id of the entry that was added last, even if it was removed since; [`StreamId::MIN`] if there was none.
     pub fn last_id(&self) -> StreamId {
         self.last_id
     }
@@ -203,11 +145,11 @@ impl Shape for Stream {
     }
 
     fn len(&self) -> usize {
-        self.len
+        self.entries.len()
     }
 
     fn heap_bytes(&self) -> usize {
-        self.nodes.len() * size_of::<Node>() + self.nodes.capacity() * size_of::<usize>() + self.node_bytes
+        self.entries.len() * ENTRY_BYTES + self.entry_bytes
     }
 
     fn is_empty(&self) -> bool {
@@ -215,10 +157,75 @@ impl Shape for Stream {
     }
 }
 
-/// Nodes of a stream that is copied soon.
-const LIGHT_NODES_MAX: usize = 4096;
-/// Entries that trimming with `~` takes away at most, if it is not told otherwise.
-pub const TRIM_LIMIT: u64 = 100 * node::NODE_ENTRIES_MAX as u64;
+/// Bytes on the heap of the words of one entry.
+fn bytes_of(words: &[Element]) -> usize {
+    size_of_val(words) + words.iter().map(Element::heap_bytes).sum::<usize>()
+}
+
+/// Approximate bytes of an entry beside its words: its place in the tree, and the counters and header of its allocation.
+const ENTRY_BYTES: usize = 72;
+/// Entries of a stream that is cheap to copy.
+const LIGHT_ENTRIES_MAX: usize = 4096;
+/// Entries that a trim with `~` removes at most, unless the client gives another limit. Redis' default.
+pub const TRIM_LIMIT: u64 = 10_000;
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    fn id(ms: u64, seq: u64) -> StreamId {
+        StreamId { ms, seq }
+    }
+
+    fn of(ids: impl IntoIterator<Item = StreamId>) -> Stream {
+        let mut stream = Stream::new();
+        ids.into_iter().for_each(|id| stream.append(id, &[b"field", b"a value longer than an inline element"]));
+        stream
+    }
+
+    fn ids(stream: &Stream, from: StreamId, to: StreamId) -> Vec<StreamId> {
+        stream.range(from..=to).map(|entry| entry.id).collect()
+    }
+
+    #[test]
+    fn a_range_includes_both_of_its_ends() {
+        let stream = of((1..=5).map(|ms| id(ms, ms)));
+        assert_eq!(ids(&stream, id(2, 2), id(4, 4)), [id(2, 2), id(3, 3), id(4, 4)]);
+        assert_eq!(ids(&stream, id(2, 3), id(4, 3)), [id(3, 3)]);
+        assert!(ids(&stream, id(4, 0), id(2, 0)).is_empty(), "a range that ends before it begins");
+        let last: Vec<_> = stream.range(StreamId::MIN..=StreamId::MAX).rev().take(2).map(|entry| entry.id.ms).collect();
+        assert_eq!(last, [5, 4]);
+    }
+
+    #[test]
+    fn a_trim_removes_the_oldest_entries_up_to_its_limit() {
+        let full = of((1..=10).map(|ms| id(ms, 0)));
+        for (keep, limit, removed) in [
+            (Keep::Last(3), 0, 7),
+            (Keep::Last(3), 2, 2),
+            (Keep::Last(0), 0, 10),
+            (Keep::Last(11), 0, 0),
+            (Keep::From(id(4, 0)), 0, 3),
+            (Keep::From(id(4, 1)), 0, 4),
+            (Keep::From(id(4, 1)), 1, 1),
+            (Keep::From(StreamId::MAX), 0, 10),
+        ] {
+            let mut stream = full.clone();
+            assert_eq!(stream.trim(Trim { keep, limit }), removed, "{keep:?} {limit}");
+            assert_eq!(stream.len(), 10 - removed);
+            let first = stream.range(StreamId::MIN..=StreamId::MAX).next().map(|entry| entry.id.ms);
+            assert_eq!(first, (removed < 10).then_some(removed as u64 + 1));
+        }
+    }
+
+    #[test]
+    fn memory_is_counted_until_the_last_entry_is_gone() {
+        let mut stream = of([id(1, 0), id(2, 0)]);
+        let two = stream.heap_bytes();
+        assert!(stream.delete(id(1, 0)) && !stream.delete(id(1, 0)));
+        assert_eq!(stream.heap_bytes() * 2, two);
+        assert!(stream.delete(id(2, 0)));
+        assert_eq!((stream.heap_bytes(), stream.len(), stream.is_empty()), (0, 0, false));
+        assert_eq!(stream.last_id(), id(2, 0));
+    }
+}

@@ -3,13 +3,13 @@
 //! Rule    a draw is sent with a look at all that may be drawn before it, and, where it takes away what it draws, with a
 //!         DEL after it, so that both servers hold the same again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::grammar::Words;
 use crate::support::reply::Reply;
 
 /// Commands that draw.
-pub(crate) const DRAWS: &[&str] = &["HRANDFIELD", "RANDOMKEY", "SPOP", "SRANDMEMBER", "ZRANDMEMBER"];
+pub(crate) const DRAWS: &[&str] = &["RANDOMKEY", "SPOP", "SRANDMEMBER"];
 
 /// What shows all that this request may draw; `None` where it names no key.
 pub(crate) fn look(words: &Words) -> Option<Words> {
@@ -18,8 +18,6 @@ pub(crate) fn look(words: &Words) -> Option<Words> {
     let spelled: Vec<&[u8]> = match (&*name, key) {
         ("RANDOMKEY", _) => vec![b"KEYS", b"*"],
         ("SPOP" | "SRANDMEMBER", Some(key)) => vec![b"SMEMBERS", key],
-        ("HRANDFIELD", Some(key)) => vec![b"HGETALL", key],
-        ("ZRANDMEMBER", Some(key)) => vec![b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"],
         _ => return None,
     };
     Some(spelled.into_iter().map(<[u8]>::to_vec).collect())
@@ -31,50 +29,33 @@ pub(crate) fn sweep(words: &Words) -> Option<Words> {
     Some(vec![b"DEL".to_vec(), key.clone()])
 }
 
-/// Whether `reply` may have been drawn from what the look has shown: members only, with their values, as many as were
-/// asked for, and each once unless the count is negative.
+/// Whether `reply` is lawful after what the look has shown: members only, as many as were asked for, and each once unless
+/// the count is negative.
 pub(crate) fn is_lawful(words: &Words, looked: &Reply, reply: &Reply) -> bool {
-    let has_values = ["HRANDFIELD", "ZRANDMEMBER"].contains(&&*name(words));
-    let Some(all) = pairs(looked, has_values) else { return matches!(reply, Reply::Error(_)) };
-    let all: BTreeMap<String, String> = all.into_iter().collect();
+    let Some(all) = members(looked) else { return matches!(reply, Reply::Error(_)) };
+    let all: BTreeSet<String> = all.into_iter().collect();
     let Some(count) = words.get(2) else {
         return match reply {
-            Reply::Bulk(_) => all.contains_key(&reply.spell()),
+            Reply::Bulk(_) => all.contains(&reply.spell()),
             _ => all.is_empty(),
         };
     };
-    let with_values = words.len() > 3;
-    let Some(drawn) = pairs(reply, with_values) else { return false };
-    let is_member = |(member, value): &(String, String)| match all.get(member) {
-        Some(expected) => !with_values || expected == value,
-        None => false,
-    };
+    let Some(found) = members(reply) else { return false };
     let Some(count) = str::from_utf8(count).ok().and_then(|count| count.parse::<i64>().ok()) else {
         return false;
     };
-    let distinct: BTreeSet<&String> = drawn.iter().map(|(member, _)| member).collect();
+    let distinct: BTreeSet<&String> = found.iter().collect();
     let asked = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
     let expected = if count < 0 && !all.is_empty() { asked } else { asked.min(all.len()) };
-    drawn.iter().all(is_member) && drawn.len() == expected && (count < 0 || distinct.len() == drawn.len())
+    found.iter().all(|member| all.contains(member))
+        && found.len() == expected
+        && (count < 0 || distinct.len() == found.len())
 }
 
-/// The members in a reply, spelled, each with its value where it has one; `None` when the reply is no list.
-fn pairs(reply: &Reply, has_values: bool) -> Option<Vec<(String, String)>> {
-    let alone = |member: &Reply| (member.spell(), String::new());
-    let pair = |member: &Reply, value: &Reply| (member.spell(), value.spell());
+/// The members in a reply, spelled; `None` if the reply is no list.
+fn members(reply: &Reply) -> Option<Vec<String>> {
     match reply {
-        Reply::Map(pairs) => Some(pairs.iter().map(|(member, value)| pair(member, value)).collect()),
-        Reply::List(_, items) if !has_values => Some(items.iter().map(alone).collect()),
-        Reply::List(_, items) if items.iter().all(|item| matches!(item, Reply::List(..))) => items
-            .iter()
-            .map(|item| match item {
-                Reply::List(_, both) if both.len() == 2 => Some(pair(&both[0], &both[1])),
-                _ => None,
-            })
-            .collect(),
-        Reply::List(_, items) if items.len() % 2 == 0 => {
-            Some(items.chunks_exact(2).map(|both| pair(&both[0], &both[1])).collect())
-        }
+        Reply::List(_, items) => Some(items.iter().map(Reply::spell).collect()),
         _ => None,
     }
 }
@@ -115,17 +96,6 @@ mod drawing {
         assert!(is_lawful(&words("SRANDMEMBER k -4"), &all, &list("a a b a")));
         assert!(!is_lawful(&words("SRANDMEMBER k -4"), &all, &list("a a b")));
         assert!(is_lawful(&words("SRANDMEMBER k -4"), &list(""), &list("")));
-    }
-
-    #[test]
-    fn values_are_those_of_their_members() {
-        let all = list("f 1 g 2");
-        assert!(is_lawful(&words("HRANDFIELD h 1"), &all, &list("g")));
-        assert!(!is_lawful(&words("HRANDFIELD h 1"), &all, &list("2")));
-        assert!(is_lawful(&words("HRANDFIELD h 1 WITHVALUES"), &all, &list("g 2")));
-        assert!(!is_lawful(&words("HRANDFIELD h 1 WITHVALUES"), &all, &list("g 1")));
-        let nested = Reply::List(b'*', vec![list("f 1"), list("g 2")]);
-        assert!(is_lawful(&words("ZRANDMEMBER z 9 WITHSCORES"), &nested, &nested));
     }
 
     #[test]

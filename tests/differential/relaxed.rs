@@ -27,7 +27,7 @@ const WITHIN_SECONDS: i64 = WITHIN_MILLIS / 1_000;
 
 /// Every command that is relaxed, and how.
 const RELAXED: &[(Relaxed, &[&str])] = &[
-    (Relaxed::Unordered, &["HGETALL", "HKEYS", "HVALS", "KEYS", "SDIFF", "SINTER", "SMEMBERS", "SUNION"]),
+    (Relaxed::Unordered, &["HGETALL", "HKEYS", "HVALS", "KEYS", "SMEMBERS"]),
     (Relaxed::Drawn, DRAWS),
     (Relaxed::Walked, &["HSCAN", "SCAN", "SSCAN", "ZSCAN"]),
     (Relaxed::Timed(WITHIN_SECONDS), &["EXPIRETIME", "HEXPIRETIME", "HTTL", "TTL"]),

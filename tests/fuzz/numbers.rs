@@ -3,8 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use redlatch::internals::number::double::{self, Text};
-use redlatch::internals::number::{float, float_text, integer, wrapped};
-use redlatch::internals::types::extended::Extended;
+use redlatch::internals::number::{float_text, integer, wrapped};
 
 pub(crate) fn inputs() -> BoxedStrategy<Vec<u8>> {
     let text = |text: String| text.into_bytes();
@@ -39,14 +38,6 @@ pub(crate) fn check(input: &[u8]) {
         assert_eq!(wrapped(input), modular, "wrapped {shown}");
     }
 
-    if let Some(value) = float(input) {
-        assert!(!value.is_nan(), "float {shown}");
-        if value.is_finite() {
-            let again = float(float_text(value).as_bytes());
-            assert_eq!(again, Some(value), "float_text of {shown}: {}", float_text(value));
-        }
-    }
-
     let found = double::parse(input);
     let expected = text.and_then(expected);
     assert_eq!(found.map(f64::to_bits), expected.map(f64::to_bits), "double {shown}: {found:?} {expected:?}");
@@ -54,25 +45,17 @@ pub(crate) fn check(input: &[u8]) {
         let written = Text::new(value);
         let again = double::parse(written.as_bytes());
         assert_eq!(again, Some(value), "written as {}", written.as_bytes().escape_ascii());
+        assert_eq!(double::parse(float_text(value).as_bytes()), Some(value), "float_text of {shown}");
     }
     if let (Some(exact), Some(loose)) = (found, double::parse_loosely(input)) {
         assert_eq!(exact.to_bits(), loose.to_bits(), "loosely {shown}");
-    }
-
-    if let Some(text) = Extended::parse(input).and_then(Extended::text) {
-        let again = Extended::parse(text.as_bytes()).and_then(Extended::text);
-        assert_eq!(again.as_deref(), Some(&*text), "extended {shown}");
     }
 }
 
 /// What C's `strtod` makes of the whole text, and Redis of that: neither NaN nor what is out of range.
 fn expected(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let is_hexadecimal = unsigned.starts_with("0x") || unsigned.starts_with("0X");
-    let (value, digits) = if is_hexadecimal {
-        let digits = &unsigned[2..];
-        (by_hand(digits)?, digits.split(['p', 'P']).next().unwrap_or_default())
-    } else if unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+    let (value, digits): (f64, _) = if unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
         (unsigned.parse().ok()?, unsigned.split(['e', 'E']).next().unwrap_or_default())
     } else {
         let is_infinite = ["inf", "infinity"].iter().any(|word| unsigned.eq_ignore_ascii_case(word));
@@ -81,40 +64,4 @@ fn expected(text: &str) -> Option<f64> {
     let is_zero = digits.chars().all(|digit| matches!(digit, '0' | '.'));
     let is_in_range = value.is_finite() && (value != 0.0 || is_zero);
     is_in_range.then_some(if text.starts_with('-') { -value } else { value })
-}
-
-/// Hexadecimal digits with a binary exponent, as a decimal number of any length, which the standard library rounds.
-fn by_hand(text: &str) -> Option<f64> {
-    let (digits, exponent) = text.split_once(['p', 'P']).unwrap_or((text, "0"));
-    let exponent = exponent.strip_prefix('+').filter(|rest| !rest.starts_with('-')).unwrap_or(exponent);
-    // Far beyond what any digits here could bring back into range.
-    let exponent = exponent.parse::<i64>().ok()?.clamp(-5_000, 5_000);
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let all = format!("{whole}{fraction}");
-    if all.is_empty() || !all.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return None;
-    }
-    let mut number = vec![0_u32];
-    for digit in all.chars() {
-        multiply(&mut number, 16, digit.to_digit(16)?);
-    }
-    let shift = exponent - 4 * i64::try_from(fraction.len()).ok()?;
-    // 2^-n is 5^n with the point n places to the left.
-    let factor = if shift < 0 { 5 } else { 2 };
-    (0..shift.unsigned_abs()).for_each(|_| multiply(&mut number, factor, 0));
-    let decimal: String = number.iter().rev().map(|part| format!("{part:09}")).collect();
-    format!("{decimal}e{}", shift.min(0)).parse().ok()
-}
-
-/// Nine decimal digits a part, the lowest first.
-fn multiply(number: &mut Vec<u32>, factor: u32, plus: u32) {
-    let mut carry = u64::from(plus);
-    for part in number.iter_mut() {
-        let product = u64::from(*part) * u64::from(factor) + carry;
-        *part = (product % 1_000_000_000) as u32;
-        carry = product / 1_000_000_000;
-    }
-    if carry > 0 {
-        number.push(carry as u32);
-    }
 }

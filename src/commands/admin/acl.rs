@@ -4,19 +4,18 @@
 //!         user, or a channel that they listen to, are ended.
 //! Source  Redis 7.0 `acl.c`; rules for commands are shown as Redis 7.2 and Valkey show them.
 
-use std::sync::Arc;
 
 use crate::commands::admin::acl_categories;
 use crate::commands::admin::acl_check;
 use crate::commands::admin::acl_file;
 use crate::commands::admin::acl_log;
+use crate::commands::admin::acl_sessions::{end_listeners, end_sessions};
 use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, integer, one_of, text, token};
-use crate::commands::{Call, Outcome, Shared, table};
+use crate::commands::{Call, Outcome, table};
 use crate::error::Refusal;
 use crate::state::acl::selector::Selector;
-use crate::state::acl::{Account, DEFAULT, Denied, SetError};
-use crate::state::channels::Kind;
+use crate::state::acl::{DEFAULT, Denied, SetError};
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row {
     name: "ACL",
@@ -182,24 +181,6 @@ fn refused(error: &SetError) -> Refusal {
     }
 }
 
-/// Ends the sessions of a user that listen to what it may not listen to any more; whether `own` is one of them, which
-/// has yet to be answered.
-pub(in crate::commands) fn end_listeners(shared: &Shared, account: &Arc<Account>, own: u64) -> bool {
-    let user = account.user();
-    let mut is_own = false;
-    shared.audience.channels.each(|kind, name, client| {
-        if !client.is_in_name_of(account) || user.may_listen(name, kind == Kind::Pattern) {
-            return;
-        }
-        if client.id == own {
-            is_own = true;
-        } else {
-            client.cut("its user may not listen to that any more");
-        }
-    });
-    is_own
-}
-
 fn deluser(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let names: Vec<&[u8]> = call.args.rest().collect();
     if names.contains(&DEFAULT) {
@@ -212,25 +193,6 @@ fn deluser(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     call.reply.count(gone.len());
     Ok(if is_own { Outcome::Close } else { Outcome::Replied })
-}
-
-/// Ends the sessions of these users; whether `own` is one of them, which has yet to be answered.
-pub(in crate::commands) fn end_sessions(shared: &Shared, gone: &[Arc<Account>], own: u64) -> bool {
-    let mut is_own = false;
-    if gone.is_empty() {
-        return is_own;
-    }
-    shared.audience.clients.each(|client| {
-        if !client.account().is_some_and(|account| gone.iter().any(|gone| Arc::ptr_eq(gone, &account))) {
-            return;
-        }
-        if client.id == own {
-            is_own = true;
-        } else {
-            client.cut("its user is gone");
-        }
-    });
-    is_own
 }
 
 fn getuser(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -299,9 +261,4 @@ fn dryrun(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         Err(Denied::Channel(at)) => call.reply.bulk(&quoted("channel", at)),
     }
     Ok(Outcome::Replied)
-}
-
-/// The words of a call that may carry a password, or that name users, are kept from everybody.
-pub(in crate::commands) fn is_secret(name: &str) -> bool {
-    matches!(name, "acl|setuser" | "acl|deluser" | "acl|getuser")
 }

@@ -1,6 +1,6 @@
 //! ACL categories: which command is in which, by its chapter and its flags.
 //!
-//! Rule    a category is derived from the row; [`facts`] has what neither chapter nor flags tell.
+//! Rule    a category is derived from the row; `key_specs` lists the exceptions.
 //! Source  Redis 7.0 `server.c`, `setImplicitACLCategories`.
 
 use crate::commands::Command;
@@ -41,7 +41,7 @@ pub(in crate::commands) fn categories(command: &Command) -> Vec<&'static str> {
 pub(in crate::commands) fn is_in(command: &Command, name: &str) -> bool {
     let flags = command.row.flags;
     let chapter = key_specs::category(command);
-    let is_admin = flags.has(Flags::ADMIN) || command.name == "role";
+    let is_admin = flags.has(Flags::ADMIN) || matches!(command.name.as_str(), "role" | "lastsave");
     match name {
         // A script that only reads is not counted: what it reads is decided call by call.
         "read" => flags.has(Flags::READONLY) && chapter != Some("scripting"),

@@ -10,13 +10,12 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::commands::admin::acl_categories;
-use crate::commands::admin::command::{named, specifications};
 use crate::commands::connection::client_list;
-use crate::commands::key_specs;
+use crate::commands::key_specs::{self, specifications};
 use crate::commands::row::Kind;
 #[cfg(feature = "lua")]
 use crate::commands::table;
-use crate::commands::table::Table;
+use crate::commands::table::{Table, named};
 use crate::commands::{Command, Shared};
 use crate::error::Refusal;
 use crate::resp::Request;
@@ -84,7 +83,7 @@ pub(in crate::commands) fn uses(
     index: usize,
     request: Request<'_>,
 ) -> &'static [&'static str] {
-    let last = specifications(command.keys, command).len().saturating_sub(1);
+    let last = specifications(command.keys).len().saturating_sub(1);
     match key_specs::access(command, index.min(last)) {
         uses if !uses.contains(&"variable_flags") => uses,
         _ if request.words().skip(3).any(|word| word.eq_ignore_ascii_case(b"GET")) => {

@@ -3,7 +3,7 @@
 //! Rule    carried out where a thread may be held: a disk may take its time.
 //! Source  Redis 7.0 `acl.c`; sessions of users that the file still has stay, as in Redis 7.2 and Valkey.
 
-use crate::commands::admin::acl::{end_listeners, end_sessions};
+use crate::commands::admin::acl_sessions::{end_listeners, end_sessions};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 

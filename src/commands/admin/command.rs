@@ -8,8 +8,9 @@
 use crate::commands::admin::acl_categories::categories;
 use crate::commands::admin::acl_check;
 use crate::commands::help;
-use crate::commands::key_specs;
+use crate::commands::key_specs::{self, Specification, specifications};
 use crate::commands::row::{Arg, Flags, Group, Kind, Row, one_of, pattern, text};
+use crate::commands::table::named;
 use crate::commands::{Call, Command, EXEC, Keys, Outcome, table};
 use crate::error::Refusal;
 use crate::resp::{Reply, Request};
@@ -250,19 +251,11 @@ fn key_positions(command: &Command, words: &[&[u8]]) -> Result<Vec<usize>, Refus
     Ok(found)
 }
 
-/// The command or, with a bar in it, subcommand of that name.
-pub(in crate::commands) fn named(name: &[u8]) -> Option<&'static Command> {
-    let mut parts = name.splitn(2, |byte| *byte == b'|');
-    let command = table().find(parts.next().unwrap_or_default())?;
-    parts.next().map_or(Some(command), |subcommand| command.subcommand(subcommand))
-}
-
 /// One command as COMMAND INFO has it.
 fn describe(reply: &mut Reply<'_>, command: &Command) {
     let (first, last, step) = match key_specs::routed_by(command) {
         Keys::Range { first, last, step } => (first, last, step),
-        Keys::Counted { target: Some(target), .. } => (target, target as i32, 1),
-        Keys::Nowhere | Keys::Counted { target: None, .. } => (0, 0, 0),
+        Keys::Nowhere | Keys::Counted { .. } => (0, 0, 0),
     };
     reply.array(10);
     reply.bulk(command.name.as_bytes());
@@ -276,10 +269,10 @@ fn describe(reply: &mut Reply<'_>, command: &Command) {
     let tips = key_specs::tips(command);
     reply.set(tips.len());
     tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
-    let specifications = specifications(key_specs::routed_by(command), command);
+    let specifications = specifications(key_specs::routed_by(command));
     reply.set(specifications.len());
     for (index, specification) in specifications.iter().enumerate() {
-        specification.describe(reply, command, index);
+        describe_keys(*specification, reply, command, index);
     }
     reply.set(command.subcommands.len());
     command.subcommands.iter().for_each(|subcommand| describe(reply, subcommand));
@@ -317,62 +310,24 @@ fn flags(command: &Command) -> Vec<&'static str> {
     all.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).collect()
 }
 
-/// Where one kind of key begins, and how the others of its kind follow.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(in crate::commands) enum Specification {
-    /// The last key lies so many words behind the first, or from the end if negative.
-    Range { begin: usize, last: i32, step: usize },
-    /// The word there says how many follow.
-    Counted { begin: usize },
-}
-
-/// How `keys` of a command, its own as a rule, are found.
-pub(in crate::commands) fn specifications(keys: Keys, command: &Command) -> Vec<Specification> {
-    match keys {
-        Keys::Nowhere => Vec::new(),
-        Keys::Counted { target, count } => {
-            let target = target.map(|begin| Specification::Range { begin, last: 0, step: 1 });
-            target.into_iter().chain([Specification::Counted { begin: count }]).collect()
-        }
-        // RENAME, COPY: two keys side by side are of two kinds.
-        Keys::Range { first, last, step: 1 } if last > first as i32 => {
-            (first..=last as usize).map(|begin| Specification::Range { begin, last: 0, step: 1 }).collect()
-        }
-        // SINTERSTORE: one key of one kind, then several of another.
-        Keys::Range { first, last, step: 1 } if last < 0 && begins_with_one_key(command) => vec![
-            Specification::Range { begin: first, last: 0, step: 1 },
-            Specification::Range { begin: first + 1, last, step: 1 },
-        ],
-        Keys::Range { first, last, step } => {
-            let last = if last < 0 { last } else { last - first as i32 };
-            vec![Specification::Range { begin: first, last, step }]
-        }
+/// One key specification as COMMAND INFO has it.
+fn describe_keys(specification: Specification, reply: &mut Reply<'_>, command: &Command, index: usize) {
+    let notes = key_specs::notes(command);
+    reply.map(3 + usize::from(notes.is_some()));
+    if let Some(notes) = notes {
+        reply.bulk(b"notes");
+        reply.bulk(notes.as_bytes());
     }
-}
-
-fn begins_with_one_key(command: &Command) -> bool {
-    command.row.args.first().is_some_and(|arg| matches!(arg.kind, Kind::Key) && !arg.is_multiple)
-}
-
-impl Specification {
-    fn describe(self, reply: &mut Reply<'_>, command: &Command, index: usize) {
-        let notes = key_specs::notes(command);
-        reply.map(3 + usize::from(notes.is_some()));
-        if let Some(notes) = notes {
-            reply.bulk(b"notes");
-            reply.bulk(notes.as_bytes());
+    reply.bulk(b"flags");
+    statuses(reply, key_specs::access(command, index));
+    let (begin, kind, finds) = match specification {
+        Specification::Range { begin, last, step } => {
+            (begin, "range", [("lastkey", i64::from(last)), ("keystep", step as i64), ("limit", 0)])
         }
-        reply.bulk(b"flags");
-        statuses(reply, key_specs::access(command, index));
-        let (begin, kind, finds) = match self {
-            Self::Range { begin, last, step } => {
-                (begin, "range", [("lastkey", i64::from(last)), ("keystep", step as i64), ("limit", 0)])
-            }
-            Self::Counted { begin } => (begin, "keynum", [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]),
-        };
-        search(reply, "begin_search", "index", &[("index", begin as i64)]);
-        search(reply, "find_keys", kind, &finds);
-    }
+        Specification::Counted { begin } => (begin, "keynum", [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]),
+    };
+    search(reply, "begin_search", "index", &[("index", begin as i64)]);
+    search(reply, "find_keys", kind, &finds);
 }
 
 fn search(reply: &mut Reply<'_>, name: &str, kind: &str, parts: &[(&str, i64)]) {
@@ -479,7 +434,7 @@ mod tests {
     #[test]
     fn keys_side_by_side_are_of_two_kinds() {
         let set = named(b"set").unwrap();
-        assert_eq!(specifications(set.keys, set), [Specification::Range { begin: 1, last: 0, step: 1 }]);
+        assert_eq!(specifications(set.keys), [Specification::Range { begin: 1, last: 0, step: 1 }]);
         let words: Vec<&[u8]> = vec![b"set", b"k", b"v"];
         assert_eq!(key_positions(set, &words).unwrap(), [1]);
     }

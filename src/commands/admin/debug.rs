@@ -3,16 +3,17 @@
 //! Source  Redis 7.0 `debug.c`. Its subcommands are no commands of their own: COMMAND INFO knows only DEBUG.
 
 use crate::commands::row::{Flags, Group, Row, text};
-use crate::commands::{Call, Outcome};
+use crate::commands::{Call, Outcome, Shared};
 use crate::error::Refusal;
-use crate::number;
+use crate::number::double;
+use crate::state::clients::Client;
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row {
     name: "DEBUG",
     summary: "Helps to test: see DEBUG HELP. Only where enable-debug-command allows it.",
     since: "1.0.0",
     group: Group::Server,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::PROTECTED),
     args: &[text("subcommand"), text("arg").maybe().many()],
     subcommands: &[],
     run: debug,
@@ -31,7 +32,6 @@ const HELP: &[&str] = &[
 ];
 
 fn debug(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    check_allowed(call)?;
     let name = call.args.word()?;
     let value = call.args.maybe_word();
     match (value, call.args.is_empty()) {
@@ -45,12 +45,15 @@ fn debug(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
 }
 
+/// Checks whether DEBUG is allowed to this client.
+///
 /// # Errors
-/// DEBUG is not allowed, or not from where this client is.
-fn check_allowed(call: &Call<'_, '_>) -> Result<(), Refusal> {
-    let is_allowed = match call.shared.settings.text("enable-debug-command").as_str() {
+/// The setting forbids it, or allows it to local clients only.
+#[cold]
+pub(crate) fn check_protected(shared: &Shared, client: &Client) -> Result<(), Refusal> {
+    let is_allowed = match shared.settings.text("enable-debug-command").as_str() {
         "yes" => true,
-        "local" => is_local(&call.session.client),
+        "local" => is_local(client),
         _ => false,
     };
     if is_allowed {
@@ -63,8 +66,8 @@ fn check_allowed(call: &Call<'_, '_>) -> Result<(), Refusal> {
     ))
 }
 
-/// Whether the client is on the same machine: through a Unix socket, in process, or from the loopback address.
-fn is_local(client: &crate::state::clients::Client) -> bool {
+/// True if the client is on the same machine: it uses a Unix socket, runs in this process, or has a loopback address.
+fn is_local(client: &Client) -> bool {
     let is_loopback = client.peer.starts_with("127.") || client.peer.starts_with("[::1]");
     client.is_unix || client.peer.is_empty() || is_loopback
 }
@@ -85,7 +88,7 @@ fn error(text: &[u8]) -> Result<Outcome, Refusal> {
 
 fn set_active_expire(call: &mut Call<'_, '_>, value: &[u8]) -> Result<Outcome, Refusal> {
     // Like C's atoi: what is no number is zero.
-    let is_on = number::integer(value).unwrap_or(0) != 0;
+    let is_on = crate::number::integer(value).unwrap_or(0) != 0;
 
     call.shared.expires_actively.store(is_on, std::sync::atomic::Ordering::Relaxed);
 
@@ -99,7 +102,7 @@ const SLEEP_SECS_MAX: f64 = 365.0 * 86_400.0;
 /// Nobody is answered until the time is up, this client included; no thread waits for it.
 fn sleep(call: &mut Call<'_, '_>, value: &[u8]) -> Result<Outcome, Refusal> {
     // Like C's strtod: what is no number is zero.
-    let secs = number::float(value).unwrap_or(0.0).clamp(0.0, SLEEP_SECS_MAX);
+    let secs = double::parse(value).unwrap_or(0.0).clamp(0.0, SLEEP_SECS_MAX);
     let micros = (secs * 1e6) as u64;
     if micros == 0 {
         call.reply.ok();

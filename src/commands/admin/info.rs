@@ -112,7 +112,11 @@ fn keyspace(fields: &mut Fields, call: &mut Call<'_, '_>) -> Result<(), Refusal>
     for database in 0..call.shared.keyspace.databases() {
         let (keys, deadlines) = call.view.size(database)?;
         if keys > 0 {
-            fields.put(&format!("db{database}"), format_args!("keys={keys},expires={deadlines},avg_ttl=0"));
+            let ttl = match deadlines {
+                0 => 0,
+                _ => call.view.average_ttl_ms(database, call.shared.random())?,
+            };
+            fields.put(&format!("db{database}"), format_args!("keys={keys},expires={deadlines},avg_ttl={ttl}"));
         }
     }
     Ok(())

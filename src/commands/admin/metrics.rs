@@ -4,13 +4,12 @@
 //! Owns    [`Metric`] and [`Snapshot`], what the figures are read from; the rows stand in `metrics_table`.
 //! Rule    one look at the clients, the shards and the process serves all rows of one answer, so that they agree.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::clock::{LockTime, Process};
 use crate::commands::Shared;
-use crate::commands::admin::metrics_table::SECTIONS;
 use crate::keyspace::Counts;
 use crate::state::clients::Client;
 
@@ -101,26 +100,6 @@ impl<'s> Snapshot<'s> {
     }
 }
 
-/// The figures that move, in Prometheus' text format: names as in INFO, with `redlatch_` before them.
-pub fn prometheus(shared: &Shared) -> String {
-    let snapshot = Snapshot::take(shared, shared.keyspace.counts(), shared.clock.now().lock);
-    let mut text = String::new();
-    for row in SECTIONS.iter().flat_map(|section| section.rows) {
-        let kind = match row.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Fact | Kind::Never => continue,
-        };
-        let (name, help, value) = (row.name, row.help, (row.read)(&snapshot));
-        // Writing to a String cannot fail.
-        let _ = write!(
-            text,
-            "# HELP redlatch_{name} {help}\n# TYPE redlatch_{name} {kind}\nredlatch_{name} {value}\n"
-        );
-    }
-    text
-}
-
 /// Bytes that all clients hold.
 pub(in crate::commands) fn client_bytes(shared: &Shared) -> u64 {
     buffered(&shared.audience.clients.all())
@@ -204,15 +183,5 @@ mod tests {
     fn bytes_read_as_people_read_them() {
         let seen = [0, 1023, 1024, 965_704, 1 << 20, u64::MAX].map(human);
         assert_eq!(seen, ["0B", "1023B", "1.00K", "943.07K", "1.00M", "16384.00P"]);
-    }
-
-    #[test]
-    fn every_figure_has_a_name_of_its_own_and_what_moves_says_what_it_is() {
-        let rows: Vec<_> = SECTIONS.iter().flat_map(|section| section.rows).collect();
-        for (index, row) in rows.iter().enumerate() {
-            assert!(rows[..index].iter().all(|other| other.name != row.name), "{}: twice", row.name);
-            let moves = matches!(row.kind, Kind::Counter | Kind::Gauge);
-            assert_eq!(row.help.ends_with('.'), moves, "{}: says no sentence", row.name);
-        }
     }
 }

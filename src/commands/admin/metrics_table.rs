@@ -296,3 +296,19 @@ const CPU: &[Metric] = &[
     never("used_cpu_sys_children", |_| secs(0)),
     never("used_cpu_user_children", |_| secs(0)),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::admin::metrics::Kind;
+
+    #[test]
+    fn every_figure_has_a_name_of_its_own_and_what_moves_says_what_it_is() {
+        let rows: Vec<_> = SECTIONS.iter().flat_map(|section| section.rows).collect();
+        for (index, row) in rows.iter().enumerate() {
+            assert!(rows[..index].iter().all(|other| other.name != row.name), "{}: twice", row.name);
+            let moves = matches!(row.kind, Kind::Counter | Kind::Gauge);
+            assert_eq!(row.help.ends_with('.'), moves, "{}: says no sentence", row.name);
+        }
+    }
+}

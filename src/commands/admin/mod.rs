@@ -1,14 +1,16 @@
-//! The server as a whole: TIME, ROLE, WAIT, WAITAOF, SHUTDOWN, MEMORY, MODULE, ACL, LOLWUT.
+//! The server as a whole: TIME, LASTSAVE, ROLE, WAIT, WAITAOF, SHUTDOWN, MEMORY, MODULE.
 //!
 //! Source  Redis 7.0; WAITAOF of Redis 7.2.
 
-#![allow(clippy::arithmetic_side_effects, reason = "a picture's measures, and sums of what memory holds")]
+#![allow(clippy::arithmetic_side_effects, reason = "sums of what memory holds")]
 
 pub(in crate::commands) mod acl;
 pub(in crate::commands) mod acl_categories;
 pub(in crate::commands) mod acl_check;
 pub(in crate::commands) mod acl_file;
 pub(in crate::commands) mod acl_log;
+pub(in crate::commands) mod acl_sessions;
+pub(in crate::commands) mod cluster;
 pub(in crate::commands) mod command;
 pub(in crate::commands) mod config;
 pub(in crate::commands) mod debug;
@@ -16,11 +18,13 @@ pub(in crate::commands) mod info;
 pub(in crate::commands) mod latency;
 pub(in crate::commands) mod metrics;
 pub(in crate::commands) mod metrics_table;
+pub(in crate::commands) mod monitor;
 pub(in crate::commands) mod pause;
+pub(in crate::commands) mod prometheus;
 
 use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, integer, key, one_of, token};
-use crate::commands::{Call, Outcome, VERSION};
+use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 use crate::number;
 use crate::resp::Reply;
@@ -110,12 +114,11 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         ..ROW
     },
     Row {
-        name: "LOLWUT",
-        summary: "Draws a latch, and says the version.",
-        since: "5.0.0",
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[integer("version").after("VERSION").maybe(), integer("size").maybe().many()],
-        run: lolwut,
+        name: "LASTSAVE",
+        summary: "Returns the Unix second in which the server started: nothing is saved later.",
+        since: "1.0.0",
+        flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST).with(Flags::DANGEROUS),
+        run: last_save,
         ..ROW
     },
 ];
@@ -181,6 +184,13 @@ fn time(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.array(2);
     call.reply.bulk_integer((micros / 1_000_000) as i64);
     call.reply.bulk_integer((micros % 1_000_000) as i64);
+    Ok(Outcome::Replied)
+}
+
+fn last_save(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let uptime_ms = call.now.lock.millis_since(call.shared.started);
+
+    call.reply.integer((call.now.wall().as_millis().saturating_sub(uptime_ms) / 1000) as i64);
     Ok(Outcome::Replied)
 }
 
@@ -360,66 +370,4 @@ fn module_list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     call.reply.array(0);
     Ok(Outcome::Replied)
-}
-
-/// Columns of art, at least and at most.
-const ART_COLUMNS: (i64, i64) = (12, 200);
-/// Rows of art, at least and at most.
-const ART_ROWS: (i64, i64) = (5, 60);
-
-fn lolwut(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    if call.args.take("VERSION") && !call.args.is_empty() {
-        // Every version draws the same.
-        call.args.integer()?;
-    }
-    let columns = if call.args.is_empty() { 40 } else { call.args.integer()? };
-    let rows = if call.args.is_empty() { 9 } else { call.args.integer()? };
-
-    let columns = columns.clamp(ART_COLUMNS.0, ART_COLUMNS.1) as usize;
-    let rows = rows.clamp(ART_ROWS.0, ART_ROWS.1) as usize;
-    let mut art = latch(columns, rows, || call.shared.random());
-    art.push_str(&format!("\nA key, a lease, a latch. Redis ver. {VERSION}\n"));
-    call.reply.verbatim(&art);
-    Ok(Outcome::Replied)
-}
-
-/// A padlock before planks whose grain is drawn at random: no two are the same, and none is open.
-fn latch(columns: usize, rows: usize, mut random: impl FnMut() -> u64) -> String {
-    let (middle, shackle) = (columns / 2, (rows / 3).max(2));
-    let half = (columns / 5).max(4);
-    let mut art = String::with_capacity((columns + 1) * rows);
-    for row in 0..rows {
-        for column in 0..columns {
-            let away = column.abs_diff(middle);
-            let in_body = row >= shackle && away <= half;
-            let letter = match () {
-                () if in_body && (row == shackle || row + 1 == rows) => '=',
-                () if in_body && away == half => '|',
-                () if in_body && away == 0 && row.abs_diff((shackle + rows) / 2) <= 1 => 'o',
-                () if in_body => ' ',
-                () if row < shackle && row > 0 && away == half - 2 => '|',
-                () if row == 0 && away < half - 2 => '_',
-                () if row < shackle && away <= half - 2 => ' ',
-                () => [b'.', b'-', b'-', b'~', b'-'][(random() % 5) as usize] as char,
-            };
-            art.push(letter);
-        }
-        art.push('\n');
-    }
-    art
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_art_has_the_size_that_was_asked_for() {
-        for (columns, rows) in [(12, 5), (40, 9), (200, 60)] {
-            let art = latch(columns, rows, || 3);
-            assert_eq!(art.lines().count(), rows);
-            assert!(art.lines().all(|line| line.len() == columns), "{columns} by {rows}");
-            assert!(art.contains('o') && art.contains('='), "a keyhole in a body");
-        }
-    }
 }

@@ -27,12 +27,13 @@ pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime
     let last = client.last_command.load(Relaxed);
     let command = table().all().find(|command| command.index == last);
     let redirect = shared.audience.tracking.of(client.id, |tracker| tracker.redirect.unwrap_or(0));
+    let unsent = client.unsent_bytes();
     let mut line = format!("id={} addr={} laddr={} fd=-1", client.id, client.peer, client.local);
     // Writing to a String cannot fail.
     let _ = writeln!(
         line,
-        " name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={} qbuf-free=0 \
-         argv-mem=0 multi-mem={} rbs=0 rbp=0 obl={} oll=0 omem=0 tot-mem=0 events=r cmd={} user={} redir={} \
+        " name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={} qbuf-free={} \
+         argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} user={} redir={} \
          resp={} lib-name={} lib-ver={}",
         names.name,
         seconds(client.since.as_millis()),
@@ -45,8 +46,11 @@ pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime
         client.queued().map_or(-1, i64::from),
         client.watching().0,
         client.query_bytes.load(Relaxed),
+        client.query_room.load(Relaxed),
         client.queued_bytes.load(Relaxed),
-        client.reply_bytes.load(Relaxed),
+        u8::from(unsent > 0),
+        unsent,
+        client.held_bytes(),
         command.map_or("NULL", |command| command.name.as_str()),
         client.account().map_or_else(String::new, |account| account.name().escape_ascii().to_string()),
         redirect.map_or(-1, |id| i64::try_from(id).unwrap_or(i64::MAX)),
@@ -65,6 +69,7 @@ fn flags(client: &Client, shared: &Shared) -> String {
         .of(client.id, |tracker| (tracker.is_broken.load(Relaxed), tracker.prefixes.is_some()));
     let mut flags = String::new();
     for (flag, is_set) in [
+        ('O', shared.monitors.contains(client.id)),
         ('P', client.is_subscribed()),
         ('x', client.queued().is_some()),
         ('b', client.is_blocked()),

@@ -233,6 +233,7 @@ fn quit(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     tracking::end(call.session, call.shared);
     pubsub::leave_all(call.session, call.shared);
+    call.shared.monitors.leave(call.session.client.id);
     transaction::discard_all(call.session, call.shared);
     let session = &mut *call.session;
     session.replies = Replies::On;

@@ -109,7 +109,7 @@ const CONDITION: Arg =
     one_of("condition", &[token("nx", "NX"), token("xx", "XX"), token("gt", "GT"), token("lt", "LT")]);
 
 /// The fields that a command is about, and how many they are.
-pub(in crate::commands) const FIELDS: Arg =
+const FIELDS: Arg =
     block("fields", &[integer("numfields"), text("field").many()]).after("FIELDS");
 
 /// What is said of a field that is not there.
@@ -124,7 +124,7 @@ const CHANGED: i64 = 1;
 const ENDED: i64 = 2;
 
 /// Words from FIELDS on, itself not counted, if it is there with something behind it.
-pub(in crate::commands) fn words_behind_fields(args: &Args<'_>) -> Option<usize> {
+fn words_behind_fields(args: &Args<'_>) -> Option<usize> {
     let mut look = *args;
     while look.len() > 1 {
         if look.take("FIELDS") {
@@ -135,20 +135,17 @@ pub(in crate::commands) fn words_behind_fields(args: &Args<'_>) -> Option<usize>
     None
 }
 
-/// Takes the number of fields, which must be that of the words that are left, `words` for each field.
+/// Takes the number of fields, which must be the number of words left.
 ///
 /// # Errors
-/// [`Refusal::NotAnInteger`], or a text of its own when the numbers differ.
-pub(in crate::commands) fn take_count(args: &mut Args<'_>, words: usize) -> Result<usize, Refusal> {
+/// [`Refusal::NotAnInteger`], or a text of its own if the numbers differ.
+fn take_count(args: &mut Args<'_>) -> Result<usize, Refusal> {
     let count = usize::try_from(args.integer()?).unwrap_or(0);
-    match count > 0 && count.checked_mul(words) == Some(args.len()) {
-        true => Ok(count),
-        false => Err(wrong_count()),
-    }
+    if count > 0 && count == args.len() { Ok(count) } else { Err(wrong_count()) }
 }
 
 /// The number of fields is not how many there are.
-pub(in crate::commands) fn wrong_count() -> Refusal {
+fn wrong_count() -> Refusal {
     Refusal::said("ERR numfields should be greater than 0 and match the provided number of fields")
 }
 
@@ -175,7 +172,7 @@ fn set_deadlines(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> 
     let behind = words_behind_fields(&call.args).ok_or_else(wrong_count)?;
     let conditions = Conditions::parse(&mut call.args, behind.saturating_add(1))?;
     call.args.word()?;
-    let count = take_count(&mut call.args, 1)?;
+    let count = take_count(&mut call.args)?;
     let deadline = deadline(unit, value.integer()?, call.now, command)?;
 
     let Some(mut hash) = call.view.find::<Hash>(name)? else {
@@ -201,7 +198,7 @@ fn set_deadlines(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> 
 ///
 /// # Errors
 /// [`Refusal::ExpireTime`] below zero and beyond 64 bits.
-pub(in crate::commands) fn deadline(
+fn deadline(
     unit: Unit,
     value: i64,
     now: Now,
@@ -224,12 +221,12 @@ fn set_or_remove(hash: &mut Editor<'_, Hash>, field: &[u8], deadline: Deadline, 
 }
 
 /// Whether a lease until then is none: it would end now, or has ended.
-pub(in crate::commands) fn has_come(deadline: Deadline, now: Now) -> bool {
+fn has_come(deadline: Deadline, now: Now) -> bool {
     deadline.time() <= now.lock
 }
 
 /// The events of fields that got a deadline, and of fields that ended at once.
-pub(in crate::commands) fn announce(hash: &mut Editor<'_, Hash>, is_set: bool, is_ended: bool) {
+fn announce(hash: &mut Editor<'_, Hash>, is_set: bool, is_ended: bool) {
     if is_set {
         hash.event(b'h', "hexpire");
     }
@@ -251,7 +248,7 @@ fn hpersist(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if !call.args.take("FIELDS") {
         return Err(Refusal::Syntax);
     }
-    let count = take_count(&mut call.args, 1)?;
+    let count = take_count(&mut call.args)?;
 
     let Some(mut hash) = call.view.find::<Hash>(name)? else {
         return none_of_them(call, count);

@@ -3,15 +3,14 @@
 //! Source  Redis 7.0 `t_hash.c`: which error comes first, and one event per command however many fields it sets.
 
 pub(in crate::commands) mod expire;
-pub(in crate::commands) mod leases;
 pub(in crate::commands) mod scan;
 
 use crate::commands::row::{Arg, Flags, Group, Row, block, double, integer, key, text};
 use crate::commands::string::{Pair, pairs};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
+use crate::number::double::parse;
 use crate::number;
-use crate::types::extended::Extended;
 use crate::types::{Hash, Shape};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
@@ -245,16 +244,18 @@ fn hincrby(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn hincrbyfloat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let field = call.args.word()?;
-    let increment = match Extended::parse(call.args.word()?).ok_or(Refusal::NotAFloat)? {
-        Extended::Infinite => return Err(Refusal::said("ERR value is NaN or Infinity")),
-        finite => finite,
-    };
+    let increment = parse(call.args.word()?).ok_or(Refusal::NotAFloat)?;
+    if increment.is_infinite() {
+        return Err(Refusal::said("ERR value is NaN or Infinity"));
+    }
 
     let mut hash = call.view.open::<Hash>(name)?;
-    let old = hash.get().get(field).map_or(Some(Extended::ZERO), Extended::parse);
-    let old = old.ok_or_else(|| Refusal::said("ERR hash value is not a float"))?;
-    let text = old.plus(increment).text();
-    let text = text.ok_or_else(|| Refusal::said("ERR increment would produce NaN or Infinity"))?;
+    let old = hash.get().get(field).map_or(Some(0.0), parse);
+    let new = old.ok_or_else(|| Refusal::said("ERR hash value is not a float"))? + increment;
+    if !new.is_finite() {
+        return Err(Refusal::said("ERR increment would produce NaN or Infinity"));
+    }
+    let text = number::float_text(new);
     hash.update(field, text.as_bytes());
     hash.event(b'h', "hincrbyfloat");
     drop(hash);

@@ -51,6 +51,16 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         run: exists,
     },
     Row {
+        name: "MOVE",
+        summary: "Moves a key to another database, unless that has the key.",
+        since: "1.0.0",
+        group: Group::Generic,
+        flags: Flags::WRITE.with(Flags::FAST),
+        args: &[key("key"), integer("db")],
+        subcommands: &[],
+        run: move_key,
+    },
+    Row {
         name: "RENAME",
         summary: "Gives a key another name and replaces what was there.",
         since: "1.0.0",
@@ -201,6 +211,34 @@ fn copy(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
 
     call.reply.integer(i64::from(is_copied));
+    Ok(Outcome::Replied)
+}
+
+fn move_key(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let source = call.view.database();
+    let target = crate::commands::key::database::number(call.args.word()?, call.shared)?;
+    if source == target {
+        return Err(Refusal::said("ERR source and destination objects are the same"));
+    }
+
+    let mut is_moved = false;
+    if let Some(content) = call.view.entry(name).occupied().map(Content::of) {
+        let content = content?;
+        call.view.select(target);
+        is_moved = matches!(call.view.entry(name), Entry::Vacant(_));
+        if is_moved {
+            content.put_anew(call, name);
+            call.view.select(source);
+            call.view.remove(name);
+            call.view.event(b'g', "move_from", name);
+            call.view.select(target);
+            call.view.event(b'g', "move_to", name);
+        }
+        call.view.select(source);
+    }
+
+    call.reply.integer(i64::from(is_moved));
     Ok(Outcome::Replied)
 }
 

@@ -85,7 +85,9 @@ fn keys(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn random_key(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let entropy = call.shared.random();
 
-    match call.view.random_key(entropy) {
+    // CLIENT PAUSE keeps expired keys: one of them is answered if there are no others.
+    let accepts_ended = call.shared.pause.holds(|| true, call.now.lock).is_some();
+    match call.view.random_key(entropy, accepts_ended) {
         Some(name) => call.reply.bulk(&name),
         None => call.reply.null(),
     }

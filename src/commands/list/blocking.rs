@@ -18,7 +18,7 @@ use crate::error::Refusal;
 use crate::keyspace::{Serve, View, Waiter};
 use crate::resp::Reply;
 use crate::state::clients::Client;
-use crate::types::extended::Extended;
+use crate::number::double::parse;
 use crate::types::list::End;
 use crate::types::{List, SortedSet};
 
@@ -278,14 +278,16 @@ fn take_or_wait(
 
 /// When a call gives up that waits for so many seconds; `None`: never.
 fn timeout(seconds: &[u8], call: &Call<'_, '_>) -> Result<Option<LockTime>, Refusal> {
-    let seconds = Extended::parse(seconds)
-        .ok_or_else(|| Refusal::said("ERR timeout is not a float or out of range"))?;
-    // What is beyond 64 bits is the least of all numbers once Redis has converted it.
-    match seconds.thousandfold_rounded_up().unwrap_or(i64::MIN) {
-        0 => Ok(None),
-        millis => match u64::try_from(millis) {
-            Ok(millis) => Ok(Some(call.now.lock + millis)),
-            Err(_) => Err(Refusal::said("ERR timeout is negative")),
-        },
+    let seconds = parse(seconds);
+    let seconds = seconds.ok_or_else(|| Refusal::said("ERR timeout is not a float or out of range"))?;
+    let millis = (seconds * 1000.0).ceil();
+    // Redis converts a number beyond 64 bits to the least integer there is, which is negative.
+    match millis {
+        0.0 => Ok(None),
+        millis if (0.0..MILLIS_END).contains(&millis) => Ok(Some(call.now.lock + millis as u64)),
+        _ => Err(Refusal::said("ERR timeout is negative")),
     }
 }
+
+/// Timeouts from here on do not fit 64 bits.
+const MILLIS_END: f64 = 9_223_372_036_854_775_808.0;

@@ -11,6 +11,7 @@ use crate::commands::row::{Flags, Group, Row, channel, channel_pattern, pattern,
 use crate::commands::{Call, Outcome, Shared};
 use crate::error::Refusal;
 use crate::limits::WORK_MAX;
+use crate::resp::Reply;
 use crate::state::channels::Kind;
 use crate::state::session::{Replies, Session};
 
@@ -164,12 +165,13 @@ fn subscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
 
     for name in call.args.rest() {
         let own = call.session.subscriptions.of_mut(kind);
-        if !own.contains(name) {
+        let is_new = own.insert(Bytes::copy_from_slice(name));
+        // Messages may follow as soon as the channel knows the client.
+        confirm(call, kind, words(kind).0, Some(name));
+        if is_new {
             let name = Bytes::copy_from_slice(name);
             call.shared.audience.channels.subscribe(kind, &name, &call.session.client);
-            own.insert(name);
         }
-        confirm(call, kind, words(kind).0, Some(name));
     }
     Ok(Outcome::Replied)
 }
@@ -193,16 +195,28 @@ fn unsubscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> 
     Ok(Outcome::Replied)
 }
 
-/// Tells the client what it has joined or left, and how much it listens to now.
+/// Tells the client what it has joined or left, and to how much it is subscribed now.
 fn confirm(call: &mut Call<'_, '_>, kind: Kind, what: &[u8], name: Option<&[u8]>) {
     call.session.client.show_subscriptions(&call.session.subscriptions);
-    call.reply.push(3);
-    call.reply.bulk(what);
-    match name {
-        Some(name) => call.reply.bulk(name),
-        None => call.reply.null(),
+    let count = call.session.subscriptions.counted_with(kind);
+    let write = |reply: &mut Reply<'_>| {
+        reply.push(3);
+        reply.bulk(what);
+        match name {
+            Some(name) => reply.bulk(name),
+            None => reply.null(),
+        }
+        reply.count(count);
+    };
+    match call.session.replies {
+        Replies::On => write(&mut call.reply),
+        // A confirmation is a push: CLIENT REPLY does not hold it back.
+        Replies::Off | Replies::Skip | Replies::SkipNext => {
+            let mut push = Vec::new();
+            write(&mut Reply::new(&mut push, call.session.protocol));
+            call.session.client.deliver(&push);
+        }
     }
-    call.reply.count(call.session.subscriptions.counted_with(kind));
 }
 
 /// Puts the messages that have come so far in front of the reply that is to be written.

@@ -13,7 +13,7 @@ use crate::commands::row::Flags;
 use crate::commands::script::cache::Trials;
 #[cfg(feature = "lua")]
 use crate::commands::script::watchdog::Guard;
-use crate::commands::{Args, Call, Command, Outcome, Shared, table};
+use crate::commands::{Args, Call, Command, Outcome, Shared, Source, table};
 use crate::error::Refusal;
 use crate::keyspace::{Entry, Occupied, View};
 use crate::limits::WORK_MAX;
@@ -257,6 +257,10 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
             {
                 watched.takes_long();
             }
+            if self.shared.monitors.is_any() {
+                let request = Request::listed(words);
+                crate::commands::show(self.session, self.shared, command, request, Source::Script);
+            }
             let result = (command.row.run)(&mut Call {
                 view: &mut *self.view,
                 args: Args::new(Request::listed(words), command.name_words),
@@ -325,7 +329,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
     /// Whether no gate can shut for a command that is not refused to scripts, and nothing it reads has to be remembered.
     #[inline]
     fn is_open(&self) -> bool {
-        self.session.account.is_unlimited() && !self.session.reads.matter()
+        self.session.account.is_unlimited() && !self.session.reads.matter() && !self.shared.monitors.is_any()
     }
 
     /// A command has been refused: what the script is told.

@@ -2,8 +2,7 @@
 //!
 //! Source  Redis 7.0 `t_set.c`.
 
-pub(in crate::commands) mod algebra;
-pub(in crate::commands) mod pop;
+pub(in crate::commands) mod random;
 
 use crate::commands::row::{Flags, Group, Row, key, text};
 use crate::commands::{Call, Outcome};

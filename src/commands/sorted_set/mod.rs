@@ -2,7 +2,6 @@
 //!
 //! Source  Redis 7.0 `t_zset.c`; WITHSCORE of ZRANK and ZREVRANK of Valkey 9.1.
 
-pub(in crate::commands) mod algebra;
 pub(in crate::commands) mod pop;
 pub(in crate::commands) mod range;
 

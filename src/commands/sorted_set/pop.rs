@@ -1,13 +1,11 @@
-//! Sorted sets: members taken from an end, drawn by chance, or walked through.
+//! ZPOPMIN, ZPOPMAX and ZMPOP, which remove members from an end of a sorted set, and ZSCAN.
 //!
-//! Rule    a request that asks for any number of members is answered with a bounded number of bytes, or refused.
-//! Source  Redis 7.0 `t_zset.c`: `genericZpopCommand`, `zmpopGetKeysAndWhere`, `zrandmemberWithCountCommand`.
+//! Source  Redis 7.0 `t_zset.c`: `genericZpopCommand`, `zmpopGetKeysAndWhere`.
 
-use crate::commands::random::{self, DRAWN_BYTES_MAX, below, too_much};
 use crate::commands::row::{Flags, Group, Row, integer, key, key_count, one_of, pattern, token};
 use crate::commands::scan::{Found, WalkOptions, cursor};
 use crate::commands::sorted_set::range::answer_entries;
-use crate::commands::{Args, Call, Outcome, Shared};
+use crate::commands::{Args, Call, Outcome};
 use crate::error::Refusal;
 use crate::keyspace::View;
 use crate::number::double::Text;
@@ -50,16 +48,6 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         args: &[key("key"), integer("count").maybe()],
         subcommands: &[],
         run: zpopmin,
-    },
-    Row {
-        name: "ZRANDMEMBER",
-        summary: "Returns members of a sorted set, any of them.",
-        since: "6.2.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[key("key"), integer("count").maybe(), token("withscores", "WITHSCORES").maybe()],
-        subcommands: &[],
-        run: zrandmember,
     },
     Row {
         name: "ZSCAN",
@@ -235,71 +223,6 @@ fn zmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.null_array();
     Ok(Outcome::Replied)
 }
-
-fn zrandmember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let name = call.args.word()?;
-    if call.args.is_empty() {
-        return one_member(call, name);
-    }
-    let count = random::count(&mut call.args)?;
-    let with_scores = call.args.take("WITHSCORES");
-    call.args.finish()?;
-    if with_scores && count.unsigned_abs() > i64::MAX.unsigned_abs() / 2 {
-        return Err(too_much());
-    }
-
-    let Some(set) = call.view.read_as::<SortedSet>(name)? else {
-        call.reply.array(0);
-        return Ok(Outcome::Replied);
-    };
-    match usize::try_from(count) {
-        // All of them leave nothing to chance: Redis then answers the highest score first.
-        Ok(count) if count >= set.len() => {
-            answer_entries(&mut call.reply, set.len(), set.entries().rev(), with_scores);
-        }
-        Ok(count) => {
-            let places = random::places(set.len(), count, call.shared);
-            let entries = places.iter().filter_map(|place| set.pick(*place));
-            answer_entries(&mut call.reply, places.len(), entries, with_scores);
-        }
-        Err(_) => repeated(set, count.unsigned_abs(), with_scores, call.shared, &mut call.reply)?,
-    }
-    Ok(Outcome::Replied)
-}
-
-fn one_member(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
-    match call.view.read_as::<SortedSet>(name)?.and_then(|set| set.pick(below(set.len(), call.shared))) {
-        Some((member, _)) => call.reply.bulk(member),
-        None => call.reply.null(),
-    }
-    Ok(Outcome::Replied)
-}
-
-/// Answers `count` members, each drawn from all.
-fn repeated(
-    set: &SortedSet,
-    count: u64,
-    with_scores: bool,
-    shared: &Shared,
-    reply: &mut Reply<'_>,
-) -> Result<(), Refusal> {
-    let count = usize::try_from(count).ok().filter(|count| *count <= DRAWS_MAX).ok_or_else(too_much)?;
-    // A small set is walked through once, not for every member.
-    let few: Vec<_> = if set.len() <= FEW { set.entries().collect() } else { Vec::new() };
-    let pick = |place: &usize| few.get(*place).copied().or_else(|| set.pick(*place));
-    let places: Vec<usize> = (0..count).map(|_| below(set.len(), shared)).collect();
-    let bytes: usize = places.iter().filter_map(pick).map(|(member, _)| member.len()).sum();
-    if bytes > DRAWN_BYTES_MAX {
-        return Err(too_much());
-    }
-    answer_entries(reply, count, places.iter().filter_map(pick), with_scores);
-    Ok(())
-}
-
-/// Members of a set that is walked through rather than picked from.
-const FEW: usize = 256;
-/// Members that one request draws at most. Redis draws as many as it is told, until its memory ends.
-const DRAWS_MAX: usize = 4 * 1024 * 1024;
 
 fn zscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;

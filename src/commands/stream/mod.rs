@@ -149,6 +149,8 @@ impl NewId {
 struct AddOptions {
     only_present: bool,
     trim: Option<Trim>,
+    /// True if `~` was given. It allows LIMIT; the trim itself is exact all the same.
+    is_approximate: bool,
     id: Option<NewId>,
 }
 
@@ -200,7 +202,8 @@ impl AddOptions {
         if !is_approximate && args.len() > 1 {
             args.take("=");
         }
-        self.trim = Some(Trim { keep: threshold(args.word()?)?, is_approximate, limit: 0 });
+        self.is_approximate = is_approximate;
+        self.trim = Some(Trim { keep: threshold(args.word()?)?, limit: 0 });
         Ok(())
     }
 
@@ -209,7 +212,7 @@ impl AddOptions {
         let refused = match &mut self.trim {
             None if is_limited => "LIMIT cannot be used without specifying a trimming strategy",
             None if !has_id => "XTRIM must be called with a trimming strategy",
-            Some(trim) if trim.is_approximate => {
+            Some(trim) if self.is_approximate => {
                 trim.limit = limit.unwrap_or(TRIM_LIMIT);
                 return Ok(());
             }
@@ -341,18 +344,15 @@ fn answer_range(
         return Ok(Outcome::Replied);
     }
     let most = most.unwrap_or(usize::MAX);
-    let count = stream.visit(from..=to, is_reverse, most, |_| {});
-    let reply = &mut call.reply;
-    reply.array(count);
-    stream.visit(from..=to, is_reverse, most, |entry| {
-        reply.array(2);
-        reply.bulk(id_text(entry.id).as_bytes());
-        reply.array(entry.len.saturating_mul(2));
-        for (field, value) in entry.pairs() {
-            reply.bulk(field);
-            reply.bulk(value);
-        }
-    });
+    let entries = stream.range(from..=to);
+    let found: Vec<_> = if is_reverse { entries.rev().take(most).collect() } else { entries.take(most).collect() };
+    call.reply.array(found.len());
+    for entry in found {
+        call.reply.array(2);
+        call.reply.bulk(id_text(entry.id).as_bytes());
+        call.reply.array(entry.words.len());
+        entry.words.iter().for_each(|word| call.reply.bulk(word));
+    }
     Ok(Outcome::Replied)
 }
 

@@ -48,6 +48,16 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         subcommands: &[],
         run: strlen,
     },
+    Row {
+        name: "SUBSTR",
+        summary: "Returns a part of a string: the old name of GETRANGE.",
+        since: "1.0.0",
+        group: Group::String,
+        flags: Flags::READONLY,
+        args: &[key("key"), integer("start"), integer("end")],
+        subcommands: &[],
+        run: getrange,
+    },
 ];
 
 fn strlen(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

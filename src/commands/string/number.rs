@@ -6,8 +6,8 @@ use crate::commands::row::{Flags, Group, Row, double, integer, key};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 use crate::keyspace::{Form, Lease};
+use crate::number::double::parse;
 use crate::number;
-use crate::types::extended::Extended;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row {
@@ -109,9 +109,12 @@ fn incrbyfloat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let entry = call.view.entry(name);
     // Redis looks at the value before the increment; both errors are the same.
-    let old = entry.string()?.map_or(Some(Extended::ZERO), Extended::parse).ok_or(Refusal::NotAFloat)?;
-    let new = old.plus(Extended::parse(increment).ok_or(Refusal::NotAFloat)?);
-    let text = new.text().ok_or_else(|| Refusal::said("ERR increment would produce NaN or Infinity"))?;
+    let old = entry.string()?.map_or(Some(0.0), parse).ok_or(Refusal::NotAFloat)?;
+    let new = old + parse(increment).ok_or(Refusal::NotAFloat)?;
+    if !new.is_finite() {
+        return Err(Refusal::said("ERR increment would produce NaN or Infinity"));
+    }
+    let text = number::float_text(new);
     entry.put(text.as_bytes(), Lease::Keep).set_form(Form::Computed);
     call.view.event(b'$', "incrbyfloat", name);
 

@@ -102,7 +102,7 @@ fn edit_stream(editor: &mut Editor<'_, Stream>, random: &mut impl FnMut(usize) -
         }
         1 => {
             let keep = Keep::Last(random(160) as u64);
-            editor.trim(Trim { keep, is_approximate: random(2) == 0, limit: 0 });
+            editor.trim(Trim { keep, limit: 0 });
         }
         _ => editor.append(StreamId { ms: ms + 1, seq: seq + 1 }, &[b"field", &[b'a'; 300][..random(300)]]),
     }
@@ -161,7 +161,7 @@ fn an_edit_that_changes_nothing_leaves_no_record_and_no_key() {
     assert!(view.read_as::<SortedSet>(b"sorted").unwrap().is_none());
     {
         let mut stream = view.open::<Stream>(b"stream").unwrap();
-        let trim = Trim { keep: Keep::Last(0), is_approximate: false, limit: 0 };
+        let trim = Trim { keep: Keep::Last(0), limit: 0 };
         assert!(!stream.delete(StreamId::MIN) && stream.trim(trim) == 0);
     }
     assert!(view.read_as::<Stream>(b"stream").unwrap().is_none());

@@ -80,6 +80,12 @@ pub(super) fn number(text: &[u8]) -> Option<f64> {
     if word.eq_ignore_ascii_case(b"nan") {
         return Some(if is_negative { -f64::NAN } else { f64::NAN });
     }
+    // Lua reads hexadecimal integers, too. Hexadecimal fractions and exponents are not read here.
+    if let [b'0', b'x' | b'X', digits @ ..] = word {
+        let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+        let magnitude = u128::from_str_radix(digits, 16).ok()? as f64;
+        return Some(if is_negative { -magnitude } else { magnitude });
+    }
     double::parse_loosely(text)
 }
 

@@ -65,19 +65,6 @@ fn a_set_that_was_large_gives_its_memory_back() {
 }
 
 #[test]
-fn what_is_left_of_a_set_is_kept_as_if_nothing_else_had_been_there() {
-    let mut set = Set::new(Seed::of(7));
-    (0..100).for_each(|n| assert!(set.insert(n.to_string().as_bytes())));
-    set.insert(b"w");
-    assert_eq!(set.clone().settled().encoding(), "hashtable");
-    set.retain(|member| member.with_bytes(|bytes| bytes != b"w" && bytes.ends_with(b"7")));
-    assert_eq!((set.len(), set.encoding()), (10, "hashtable"));
-    let settled = set.clone().settled();
-    assert_eq!((settled.encoding(), texts(&settled)[..3].join(" ")), ("intset", "7 17 27".into()));
-    assert_eq!(settled, set);
-}
-
-#[test]
 fn a_walk_misses_no_member_that_stays() {
     for seed in 1..=40_u64 {
         let mut state = seed;

@@ -237,7 +237,7 @@ fn change_large(view: &mut View<'_>, key: &[u8], random: &mut impl FnMut(usize) 
             25..35 => drop(stream.delete(StreamId { ms: random(300) as u64, seq: 0 })),
             _ => {
                 let keep = Keep::Last(random(250) as u64);
-                stream.trim(Trim { keep, is_approximate: random(2) == 0, limit: 0 });
+                stream.trim(Trim { keep, limit: 0 });
             }
         })),
     }

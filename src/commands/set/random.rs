@@ -1,13 +1,15 @@
-//! Drawing from a set, and looking through it: SPOP, SRANDMEMBER, SSCAN.
+//! Random members of a set and a scan over it: SPOP, SRANDMEMBER, SSCAN.
 //!
-//! Source  Redis 7.0 `t_set.c`, and `db.c`: `scanGenericCommand`.
+//! Rule    a request may ask for any number of members; its reply has a bounded number of bytes, or it is refused.
+//! Source  Redis 7.0 `t_set.c`: `srandmemberWithCountCommand`, and `db.c`: `scanGenericCommand`.
+
+use std::collections::BTreeSet;
 
 use crate::commands::list::positive;
-use crate::commands::random::{self, BULK_BYTES, DRAWN_BYTES_MAX, below, too_much};
 use crate::commands::row::{Flags, Group, Row, integer, key, pattern};
 use crate::commands::scan::{Found, WalkOptions, cursor};
 use crate::commands::set::members;
-use crate::commands::{Call, Outcome, Shared};
+use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
 use crate::resp::Reply;
 use crate::types::set::Member;
@@ -16,7 +18,7 @@ use crate::types::{Set, Shape};
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row {
         name: "SPOP",
-        summary: "Removes members from a set, any of them, and returns them.",
+        summary: "Removes random members from a set and returns them.",
         since: "1.0.0",
         group: Group::Set,
         flags: Flags::WRITE.with(Flags::FAST),
@@ -26,7 +28,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
     Row {
         name: "SRANDMEMBER",
-        summary: "Returns members of a set, any of them.",
+        summary: "Returns random members of a set.",
         since: "1.0.0",
         group: Group::Set,
         flags: Flags::READONLY.with(Flags::LINEAR),
@@ -36,7 +38,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
     Row {
         name: "SSCAN",
-        summary: "Returns some members of a set, and where to go on.",
+        summary: "Returns some members of a set and the next cursor.",
         since: "2.8.0",
         group: Group::Set,
         flags: Flags::READONLY.with(Flags::LINEAR),
@@ -95,12 +97,12 @@ fn pop_one(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
 fn srandmember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     if call.args.is_empty() {
-        return draw_one(call, name);
+        return one_member(call, name);
     }
     if call.args.len() > 1 {
         return Err(Refusal::Syntax);
     }
-    let count = random::count(&mut call.args)?;
+    let count = count(&mut call.args)?;
 
     match (call.view.read_as::<Set>(name)?, usize::try_from(count)) {
         (None, _) => call.reply.array(0),
@@ -110,7 +112,7 @@ fn srandmember(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-fn draw_one(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
+fn one_member(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
     match call.view.read_as::<Set>(name)?.and_then(|set| set.at(below(set.len(), call.shared))) {
         Some(member) => member.with_bytes(|bytes| call.reply.bulk(bytes)),
         None => call.reply.null(),
@@ -118,19 +120,32 @@ fn draw_one(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// So many members, none of them twice.
+/// Answers `count` different members, in the order of their places. Every choice is equally likely.
+///
+/// A few members are looked up by place; many are chosen during one pass over the set.
 fn distinct(set: &Set, count: usize, shared: &Shared, reply: &mut Reply<'_>) {
+    let len = set.len();
     reply.array(count);
-    let answer = |member: Member<'_>| member.with_bytes(|bytes| reply.bulk(bytes));
-    random::distinct((set.len(), count), |place| set.at(place), set.iter(), shared, answer);
+    let mut answer = |member: Member<'_>| member.with_bytes(|bytes| reply.bulk(bytes));
+    if count < len / SPARSE {
+        places(len, count, shared).into_iter().filter_map(|place| set.at(place)).for_each(answer);
+        return;
+    }
+    let mut wanted = count;
+    for (passed, member) in set.iter().enumerate() {
+        if below(len.saturating_sub(passed), shared) < wanted {
+            wanted = wanted.saturating_sub(1);
+            answer(member);
+        }
+    }
 }
 
-/// So many members, each drawn from all.
+/// Answers `count` random members, each drawn from all members.
 fn repeated(set: &Set, count: u64, shared: &Shared, reply: &mut Reply<'_>) -> Result<(), Refusal> {
-    let count = usize::try_from(count).ok().filter(|count| *count <= DRAWN_BYTES_MAX / BULK_BYTES);
+    let count = usize::try_from(count).ok().filter(|count| *count <= REPEATED_BYTES_MAX / BULK_BYTES);
     let count = count.ok_or_else(too_much)?;
     reply.array(count);
-    let mut left = DRAWN_BYTES_MAX;
+    let mut left = REPEATED_BYTES_MAX;
     for _ in 0..count {
         let Some(member) = set.at(below(set.len(), shared)) else { continue };
         let bytes = member.with_bytes(|bytes| {
@@ -142,13 +157,49 @@ fn repeated(set: &Set, count: u64, shared: &Shared, reply: &mut Reply<'_>) -> Re
     Ok(())
 }
 
+/// Takes the number of members wanted. If it is negative, a member may be answered more than once.
+///
+/// # Errors
+/// [`Refusal::NotAnInteger`]; a text of its own for the least integer, which has no absolute value.
+fn count(args: &mut Args<'_>) -> Result<i64, Refusal> {
+    match args.integer()? {
+        i64::MIN => Err(Refusal::said(
+            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
+        )),
+        count => Ok(count),
+    }
+}
+
+/// The request asks for more than one reply may hold.
+fn too_much() -> Refusal {
+    Refusal::said("ERR value is out of range")
+}
+
+/// A random number below `end`, uniformly distributed; 0 if `end` is 0.
+fn below(end: usize, shared: &Shared) -> usize {
+    (u128::from(shared.random()).saturating_mul(end as u128) >> 64) as usize
+}
+
+/// `count` different numbers below `end`, which is not less than `count`. Every choice is equally likely.
+fn places(end: usize, count: usize, shared: &Shared) -> BTreeSet<usize> {
+    // Floyd's algorithm: each step adds the number drawn or, if it was chosen before, the newest number.
+    let mut chosen = BTreeSet::new();
+    for newest in end.saturating_sub(count)..end {
+        let random = below(newest.saturating_add(1), shared);
+        if !chosen.insert(random) {
+            chosen.insert(newest);
+        }
+    }
+    chosen
+}
+
 fn sscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let cursor = cursor(&mut call.args)?;
 
     let mut found = Found::default();
     let mut next = 0;
-    // The options are looked at only when the set is there, as in Redis.
+    // Redis reads the options only if the set exists.
     if let Some(set) = call.view.read_as::<Set>(name)? {
         let options = WalkOptions::take(&mut call.args, |_| Ok(false))?;
         next = set.scan(cursor, options.count, |member| {
@@ -163,3 +214,10 @@ fn sscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     found.answer_step(next, &mut call.reply);
     Ok(Outcome::Replied)
 }
+
+/// Bytes of members in one reply if members may repeat. Redis has no such bound.
+const REPEATED_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of the protocol around each member of a reply.
+const BULK_BYTES: usize = 6;
+/// Members are looked up by place if less than one of this many is wanted.
+const SPARSE: usize = 8;

@@ -1,0 +1,49 @@
+//! Sessions that a change of the ACL ends.
+//!
+//! Source  Redis 7.0 `acl.c`: `ACLKillPubsubClientsIfNeeded`, `ACLFreeUserAndKillClients`.
+
+use std::sync::Arc;
+
+use crate::commands::Shared;
+use crate::state::acl::Account;
+use crate::state::channels::Kind;
+
+/// Ends the user's sessions that are subscribed to a channel which the user may no longer use.
+///
+/// The session of client `own`, which is still to be answered, is spared: true if it is one of them.
+pub(in crate::commands) fn end_listeners(shared: &Shared, account: &Arc<Account>, own: u64) -> bool {
+    let user = account.user();
+    let mut is_own = false;
+    shared.audience.channels.each(|kind, name, client| {
+        if !client.is_in_name_of(account) || user.may_listen(name, kind == Kind::Pattern) {
+            return;
+        }
+        if client.id == own {
+            is_own = true;
+        } else {
+            client.cut("its user may no longer listen to that channel");
+        }
+    });
+    is_own
+}
+
+/// Ends the sessions of these users.
+///
+/// The session of client `own`, which is still to be answered, is spared: true if it is one of them.
+pub(in crate::commands) fn end_sessions(shared: &Shared, gone: &[Arc<Account>], own: u64) -> bool {
+    let mut is_own = false;
+    if gone.is_empty() {
+        return is_own;
+    }
+    shared.audience.clients.each(|client| {
+        if !client.account().is_some_and(|account| gone.iter().any(|gone| Arc::ptr_eq(gone, &account))) {
+            return;
+        }
+        if client.id == own {
+            is_own = true;
+        } else {
+            client.cut("its user is gone");
+        }
+    });
+    is_own
+}
