@@ -64,7 +64,7 @@
 //!
 //! `cli` (default) is the program's: flags, configuration file, logs. `server` is the shell with [`Server`]: a library needs
 //! no more. Without either there is the [`engine`] alone: a server as a function of bytes and time, without tokio. `lua`
-//! (default) is the interpreter: without it scripts that are not plain are refused, by their SHA-1. `tls` (default) is what
+//! (default) is the interpreter: without it scripts that are not native are refused, by their SHA-1. `tls` (default) is what
 //! [`Builder::tls`] needs.
 //!
 //! # The house
@@ -78,7 +78,7 @@
 //! 7  server/               the only floor with tokio, sockets, files, threads, the system clock
 //! 6  engine/               the sans-IO server: execute, tick, next deadline; EXEC
 //! 5  commands/             one file per family: rows, parsing, behaviour
-//! 4  scripts/              plain scripts, run natively; Lua for all others
+//! 4  scripts/              native scripts; the Lua interpreter for all others
 //! 3  keyspace/  journal/   shards (entries + wheel + parked calls) each under a mutex; the ordered log of effects
 //! 2  state/                session, clients, channels, tracking, settings, metrics, effects
 //! 1  resp/ wheel/ types/   pure shapes that do not know each other

@@ -11,7 +11,7 @@ mod shapes;
 use allocation_counter::measure;
 use bare::{Bare, EXTEND, RELEASE, load, request};
 use redlatch::scripts::Inputs;
-use redlatch::scripts::plain::Program;
+use redlatch::scripts::native::Program;
 
 /// Calls before the count begins: buffers have their size, lazily built tables are there.
 const WARM_UP: usize = 20;
@@ -173,7 +173,7 @@ mod no_allocation_for {
         for (name, text) in shapes::shapes() {
             let mut bare = held();
             let sha = load(&mut bare, &text);
-            let program = Program::read(text.as_bytes()).expect("a plain script");
+            let program = Program::read(text.as_bytes()).expect("a native script");
             for token in ["me", "you"] {
                 let args = [token, "60000", "60000", "publish", "60000"];
                 // A call that does not fit is interpreted; that is not what locks are made of.

@@ -9,14 +9,13 @@
 mod expiry;
 mod observe;
 mod survey;
-mod trial;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::locked::{Hashed, LockWait, Locked};
-use super::{Changes, Counts, Editor, Entry, Keyspace, Lease, Occupied, ShardState, Vacant, Waiter};
+use super::{Changes, Counts, During, Editor, Entry, Keyspace, Lease, Occupied, ShardState, Vacant, Waiter};
 use crate::clock::Now;
 use crate::error::Refusal;
 use crate::journal::Mutation;
@@ -28,7 +27,6 @@ use crate::state::settings::Events;
 use crate::types::{Seed, Typed};
 
 pub use survey::Standing;
-pub(super) use trial::{Trial, Undo};
 
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +52,8 @@ pub struct View<'k> {
     now: Now,
     database: u16,
     author: ClientId,
+    /// While it is a long call; ends after the shards are unlocked.
+    long_call: Option<During>,
 }
 
 impl<'k> View<'k> {
@@ -99,6 +99,27 @@ impl<'k> View<'k> {
         true
     }
 
+    /// Tells other calls that this is a long one: they give their threads back instead of waiting for its shards. Lasts until
+    /// the shards are unlocked.
+    pub fn announce_long_call(&mut self) {
+        let keyspace = self.keyspace;
+        self.long_call.get_or_insert_with(|| keyspace.long_call.begin());
+    }
+
+    /// Locks every shard instead of those it has, for a long call, and waits for them. The thread must be one that may block,
+    /// unless all shards are locked already. Only for a call that has changed nothing yet, or holds all shards.
+    pub fn lock_all_for_long(&mut self) {
+        self.announce_long_call();
+        if self.holds_all() {
+            return;
+        }
+        debug_assert!(!self.changes.is_dirty, "changes are told before the shards are unlocked");
+        self.locked = Locked::default();
+        let locked = Locked::acquire(self.keyspace, ShardSet::All, LockWait::Endless, &mut self.hashed);
+        self.locked = locked.expect("an endless wait ends with the shards locked");
+        self.now = self.now.no_earlier_than(self.locked.advance(self.now.lock));
+    }
+
     /// Locks the shard of that index, unless a long call holds it.
     pub(super) fn try_lock_shard(
         keyspace: &'k Keyspace,
@@ -121,7 +142,8 @@ impl<'k> View<'k> {
     ) -> Self {
         let instant = locked.advance(now.lock);
         let changes = Changes::new(keyspace.journal.is_some(), events);
-        Self { keyspace, locked, hashed, changes, now: now.no_earlier_than(instant), database, author: 0 }
+        let now = now.no_earlier_than(instant);
+        Self { keyspace, locked, hashed, changes, now, database, author: 0, long_call: None }
     }
 
     /// What finds the elements of this keyspace's objects is seeded by.
@@ -159,6 +181,7 @@ impl<'k> View<'k> {
         self.changes.tell(audience, self.author);
         // What is dropped with the view may be large, and take time: not while the shards are locked.
         self.locked = Locked::default();
+        self.long_call = None;
     }
 
     /// The keyspace learns how large a value has become.
@@ -173,14 +196,6 @@ impl<'k> View<'k> {
         match self.entry_as_it_is(key) {
             Entry::Occupied(occupied) => occupied.value_bytes(),
             Entry::Vacant(_) => 0,
-        }
-    }
-
-    /// The same, where it is a string.
-    pub fn string_bytes(&mut self, key: &[u8]) -> usize {
-        match self.entry_as_it_is(key) {
-            Entry::Occupied(occupied) if occupied.object().is_none() => occupied.value_bytes(),
-            _ => 0,
         }
     }
 
@@ -312,9 +327,7 @@ impl<'k> View<'k> {
         if let Some(found) = id
             && held.shard.is_due(found, now)
         {
-            let so_far = self.changes.extent();
-            id = held.settle(found, hash, now, usize::MAX, &mut self.changes);
-            self.changes.came_by_time(so_far);
+            id = held.expire_elements(found, hash, now, usize::MAX, &mut self.changes);
         }
         count(held, id.is_some());
         let stamp = (now.as_millis() / 1000) as u32;

@@ -182,11 +182,6 @@ impl Stream {
         most - left
     }
 
-    /// Whether a copy of it, which shares its nodes, is made soon.
-    pub fn is_light(&self) -> bool {
-        self.nodes.len() <= LIGHT_NODES_MAX
-    }
-
     /// The id of the entry that was added last, deleted or not; [`StreamId::MIN`] when there was none.
     pub fn last_id(&self) -> StreamId {
         self.last_id
@@ -215,8 +210,6 @@ impl Shape for Stream {
     }
 }
 
-/// Nodes of a stream that is copied soon.
-const LIGHT_NODES_MAX: usize = 4096;
 /// Entries that trimming with `~` takes away at most, if it is not told otherwise.
 pub const TRIM_LIMIT: u64 = 100 * node::NODE_ENTRIES_MAX as u64;
 

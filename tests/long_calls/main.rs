@@ -13,8 +13,6 @@ use redlatch::Server;
 use redlatch::clock::WallTime;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
-mod trials;
-
 const START: WallTime = WallTime::from_millis(1_700_000_000_000);
 /// Longer than `busy-reply-threshold` by default.
 const TOO_LONG: Duration = Duration::from_secs(6);
@@ -36,14 +34,6 @@ impl Client {
         let mut line = String::new();
         self.0.read_line(&mut line).await.unwrap();
         line.trim_end().to_owned()
-    }
-
-    async fn lines<const COUNT: usize>(&mut self) -> [String; COUNT] {
-        let mut lines = [const { String::new() }; COUNT];
-        for line in &mut lines {
-            *line = self.line().await;
-        }
-        lines
     }
 
     async fn ask(&mut self, words: &[&str]) -> String {

@@ -172,10 +172,10 @@ fn answer(block: &[Statement], behind: &[Statement]) -> Option<Answer> {
 
 #[cfg(test)]
 mod tests {
-    use crate::scripts::plain::Program;
+    use crate::scripts::native::Program;
 
     fn is_guarded(script: &str) -> bool {
-        Program::read(script.as_bytes()).expect("a plain script").guarded.is_some()
+        Program::read(script.as_bytes()).expect("a native script").guarded.is_some()
     }
 
     #[test]
