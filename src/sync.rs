@@ -11,9 +11,9 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 pub(crate) use std::thread::yield_now;
 
 #[cfg(shuttle)]
-pub(crate) use shuttle::thread::yield_now;
-#[cfg(shuttle)]
 pub(crate) use scheduled::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard};
+#[cfg(shuttle)]
+pub(crate) use shuttle::thread::yield_now;
 
 #[cfg(shuttle)]
 mod scheduled {

@@ -47,10 +47,7 @@ mod corpus {
 
     /// With the keys and arguments of many clients at once.
     fn assert_fits(program: &Program, name: &str) {
-        let (keys, args) = (
-            [b"a key of some length".as_slice(); 40],
-            [b"7".as_slice(); 40],
-        );
+        let (keys, args) = ([b"a key of some length".as_slice(); 40], [b"7".as_slice(); 40]);
         assert!(program.has_named_commands() || program.fits(Inputs::new(&keys, &args)), "{name}");
     }
 
@@ -114,7 +111,9 @@ mod corpus {
         assert!(!fits(&publish, &[b"k"], &[b"set"]) && !fits(&publish, &[b"k"], &[]));
         let counted = program("local n = 0 for i = 1, tonumber(ARGV[1]) do n = n + 1 end return n");
         assert!(fits(&counted, &[], &[b"1000"]));
-        assert!(!fits(&counted, &[], &[b"10000"]) && !fits(&counted, &[], &[b"x"]) && !fits(&counted, &[], &[]));
+        assert!(
+            !fits(&counted, &[], &[b"10000"]) && !fits(&counted, &[], &[b"x"]) && !fits(&counted, &[], &[])
+        );
         let each = program("for i, k in ipairs(KEYS) do redis.call('del', k) end");
         let keys: [&[u8]; 10_000] = [b"k"; 10_000];
         assert!(fits(&each, &keys[..1_000], &[]) && !fits(&each, &keys, &[]));

@@ -14,8 +14,8 @@ use crate::resp::{OwnedRequest, Protocol, Reply, Request};
 use crate::state::session::Session;
 use crate::state::transaction::Transaction;
 
-/// A request of a transaction, and the command it names.
-type Step<'a> = (&'static Command, Request<'a>);
+/// The command of a queued request, and the request.
+pub(super) type Step<'a> = (&'static Command, Request<'a>);
 
 /// Queues a request for EXEC.
 #[cold]
@@ -89,13 +89,14 @@ impl Engine {
         batch: &mut Batch,
         out: &mut Vec<u8>,
     ) -> Flow {
-        let Some(queued) = session.transaction.as_deref() else { return Flow::Next };
-        let is_long = self.is_offloaded(queued);
+        let Some(transaction) = session.transaction.take() else { return Flow::Next };
+        let steps: Vec<Step<'_>> = transaction.queued.iter().filter_map(step).collect();
+        let is_long = self.is_offloaded(&transaction, &steps);
         if is_long && !session.may_block {
+            session.transaction = Some(transaction);
             batch.commands -= 1;
             return Flow::Offload;
         }
-        let Some(transaction) = session.transaction.take() else { return Flow::Next };
         if transaction.is_aborted {
             crate::commands::discard_all(session, &self.shared);
             self.count((command.index, 1));
@@ -103,7 +104,6 @@ impl Engine {
             self.refuse(session, &Refusal::said(text), out);
             return Flow::Next;
         }
-        let steps: Vec<Step<'_>> = transaction.queued.iter().filter_map(step).collect();
         let watching = session.watching.take();
         let watched = watching.iter().flat_map(|watching| &watching.keys).map(|(_, key)| &key[..]);
         let mut keys = Vec::new();
@@ -114,14 +114,6 @@ impl Engine {
             (session.watching, session.transaction) = (watching, Some(transaction));
             return self.later(session, batch);
         };
-        let is_long =
-            is_long || steps.iter().any(|(command, request)| self.is_large(command, *request, &mut view));
-        if is_long && !session.may_block {
-            drop(view);
-            (session.watching, session.transaction) = (watching, Some(transaction));
-            batch.commands -= 1;
-            return Flow::Offload;
-        }
         if is_long {
             view.announce_long_call();
         }

@@ -73,7 +73,7 @@ pub use long_call::{During, LongCall};
 pub use parked::{Serve, Waiter};
 pub use shard::Form;
 use shard::Shard;
-pub use view::{ShardSet, Standing, View};
+pub use view::{EntryRef, ShardSet, View};
 
 /// Every key of one server.
 pub struct Keyspace {
@@ -359,10 +359,10 @@ impl Keyspace {
         (hash >> 48) as usize & (self.cells.len() - 1)
     }
 
-    /// Locks a shard; `None` while a long call holds it, if `patience` is short.
+    /// Locks a shard; `None` while a long call holds it, if `wait` is short.
     #[inline]
-    fn hold(&self, index: usize, patience: LockWait) -> Option<MutexGuard<'_, ShardState>> {
-        if patience == LockWait::Endless {
+    fn hold(&self, index: usize, wait: LockWait) -> Option<MutexGuard<'_, ShardState>> {
+        if wait == LockWait::Endless {
             return Some(self.hold_on(index));
         }
         let held = self.cells[index].held.try_lock();

@@ -12,12 +12,13 @@
 //!
 //! # What an interpreted script locks
 //!
-//! Every shard. The keys that a script declares are not all the keys it uses, and clients depend on that: BullMQ's scripts
-//! and Redisson's read-write locks build key names from a prefix as they run, sesamecare's redlock selects another database
-//! inside its script, and a library of lock functions scans the whole keyspace with no key declared. To refuse undeclared keys would break them; to lock their shards as
-//! they come up would let two scripts wait for each other. So every other client that needs a key waits until an interpreted
-//! script is over, without holding a thread, or is told BUSY after `busy-reply-threshold`. SCRIPT KILL, FUNCTION KILL,
-//! SHUTDOWN and signals are served meanwhile.
+//! Every shard. The keys that a script declares are not all the keys it uses, and clients depend on that: BullMQ's
+//! `extendLocks` builds the names of its keys from an argument, python-redis-lock's `reset_all` deletes what KEYS finds, and
+//! the function library of the Rust crate `redis-lock` scans the whole keyspace and declares no key. To refuse undeclared
+//! keys would break them (Dragonfly does, and needs `--default_lua_flags=allow-undeclared-keys` for BullMQ, which locks all
+//! of its store too); to lock shards as their keys come up would let two scripts wait for each other. So every other client
+//! that needs a key waits until the script is over, without holding a thread, or gets BUSY after `busy-reply-threshold`.
+//! SCRIPT KILL, FUNCTION KILL, SHUTDOWN and signals are served meanwhile.
 
 #[cfg(feature = "lua")]
 mod direct;

@@ -229,7 +229,10 @@ mod tests {
         for n in 0..2 * PASSING_SCRIPTS_MAX {
             cache.pass(&read(format!("{RELEASE} 0 -- {n}")));
         }
-        assert!(cache.texts.len() <= cache.scripts.len(), "a script that was removed is not found by its text");
+        assert!(
+            cache.texts.len() <= cache.scripts.len(),
+            "a script that was removed is not found by its text"
+        );
         let len = |n: usize| format!("{RELEASE} 0 -- {n}").len();
         let bytes: usize = (PASSING_SCRIPTS_MAX..2 * PASSING_SCRIPTS_MAX).map(len).sum();
         assert_eq!(cache.size(), (PASSING_SCRIPTS_MAX + 1, bytes + RELEASE.len() + 2));

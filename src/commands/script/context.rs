@@ -18,9 +18,9 @@ use crate::resp::{Protocol, Reply, Request};
 #[cfg(feature = "lua")]
 use crate::scripts::lua::Watchdog;
 use crate::scripts::native::{Calls, Change};
+use crate::state::running::Running;
 #[cfg(feature = "lua")]
 use crate::state::running::{Function, Script};
-use crate::state::running::Running;
 use crate::state::session::Session;
 #[cfg(feature = "lua")]
 use crate::state::settings::Settings;
@@ -66,17 +66,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         let (now, database) = (view.now(), session.database);
         let may_grow = !session.is_short_of_memory;
         let was_nested = std::mem::replace(&mut session.is_nested, true);
-        Self {
-            view,
-            now,
-            session,
-            shared,
-            only_reads,
-            may_grow,
-            watched: None,
-            database,
-            was_nested,
-        }
+        Self { view, now, session, shared, only_reads, may_grow, watched: None, database, was_nested }
     }
 
     /// Takes the session's buffer for replies; [`ScriptContext::keep_scratch`] gives it back.

@@ -22,10 +22,7 @@ impl Editor<'_, List> {
     /// Takes `count` elements away at an end, or all there are.
     pub fn drop_from(&mut self, end: End, count: usize) {
         if count > 0 {
-            self.change(
-                |list| list.drop_from(end, count),
-                || Edit::List(ListEdit::Drop { end, count }),
-            );
+            self.change(|list| list.drop_from(end, count), || Edit::List(ListEdit::Drop { end, count }));
         }
     }
 

@@ -26,7 +26,6 @@ impl Editor<'_, Stream> {
     /// Takes entries away from the front; returns how many.
     pub fn trim(&mut self, trim: Trim) -> usize {
         let effect = |_: &usize| Edit::Stream(StreamEdit::Trim(trim));
-        self.try_change(|stream| Some(stream.trim(trim)).filter(|gone| *gone > 0), effect)
-            .unwrap_or(0)
+        self.try_change(|stream| Some(stream.trim(trim)).filter(|gone| *gone > 0), effect).unwrap_or(0)
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Bounds {
     pub(super) named_by: Vec<u16>,
     /// Keys that are not in KEYS, each once.
     pub(super) undeclared: Vec<Undeclared>,
-    /// True where a key is made as the script runs.
+    /// True where the script makes a key as it runs.
     pub(super) is_open: bool,
     /// Which ARGV say how often a loop runs.
     counted_by: Vec<u16>,
@@ -52,7 +52,8 @@ impl Steps {
     fn add(&mut self, other: Self, times: Self) {
         let product = |a: u64, b: u64| a.saturating_mul(b);
         self.once = self.once.saturating_add(product(other.once, times.once));
-        let per_input = product(other.per_input, times.once).saturating_add(product(other.once, times.per_input));
+        let per_input =
+            product(other.per_input, times.once).saturating_add(product(other.once, times.per_input));
         self.per_input = self.per_input.saturating_add(per_input);
     }
 }
