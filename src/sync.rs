@@ -7,14 +7,16 @@
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+#[cfg(not(shuttle))]
+pub(crate) use std::thread::yield_now;
 
 #[cfg(shuttle)]
 pub(crate) use scheduled::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard};
+#[cfg(shuttle)]
+pub(crate) use shuttle::thread::yield_now;
 
 #[cfg(shuttle)]
 mod scheduled {
-    use std::time::Duration;
-
     pub(crate) use shuttle::sync::MutexGuard;
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
@@ -33,15 +35,6 @@ mod scheduled {
 
         pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
             self.0.try_lock().ok()
-        }
-
-        /// Tries once, and lets others run before it gives up: the scheduler has no time.
-        pub(crate) fn try_lock_for(&self, _: Duration) -> Option<MutexGuard<'_, T>> {
-            let held = self.0.try_lock().ok();
-            if held.is_none() {
-                shuttle::thread::yield_now();
-            }
-            held
         }
     }
 }

@@ -8,7 +8,7 @@ mod support;
 
 use allocation_counter::measure;
 use redlatch::internals::scripts::Inputs;
-use redlatch::internals::scripts::plain::Program;
+use redlatch::internals::scripts::native::Program;
 use support::bare::{Bare, EXTEND, RELEASE, SHARDS, load, request};
 use support::shapes::shapes;
 
@@ -172,7 +172,7 @@ mod no_allocation_for {
         for (name, text) in shapes() {
             let mut bare = held();
             let sha = load(&mut bare, &text);
-            let program = Program::read(text.as_bytes()).expect("a plain script");
+            let program = Program::read(text.as_bytes()).expect("a native script");
             for token in ["me", "you"] {
                 let args = [token, "60000", "60000", "publish", "60000"];
                 // A call that does not fit is interpreted; that is not what locks are made of.

@@ -1,4 +1,4 @@
-//! Plain scripts against the world: the texts that clients really send, mutations of them, the interpreter, a real Redis.
+//! Native scripts against the world: the texts that clients really send, mutations of them, the interpreter, a real Redis.
 //!
 //! What belongs here: anything that needs files or a server beside the reader of scripts. Two environment variables name
 //! what the ignored tests need: `REDLATCH_SCRIPTS_DIR`, filled by `tests/scripts/collect.py`, and `REDLATCH_REDIS_SERVER`.
@@ -15,9 +15,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::support::shapes::shapes;
-use redlatch::internals::limits::WORK_MAX;
-use redlatch::internals::scripts::plain::Program;
-use redlatch::internals::scripts::{Inputs, KNOWN, Sizes};
+use redlatch::internals::scripts::native::Program;
+use redlatch::internals::scripts::{Inputs, KNOWN};
 
 /// The collected texts by their SHA-1, where `REDLATCH_SCRIPTS_DIR` names their directory.
 fn collected() -> Option<BTreeMap<String, Vec<u8>>> {
@@ -35,20 +34,15 @@ fn collected() -> Option<BTreeMap<String, Vec<u8>>> {
 mod corpus {
     use super::*;
 
-    /// With the keys and arguments of many clients at once, and values as large as those that locks have.
-    fn assert_little(program: &Program, name: &str) {
-        let (keys, args) = (
-            [b"a key of some length".as_slice(); 4],
-            [b"an argument of thirty six characters".as_slice(); 12],
-        );
-        let sizes = Sizes { largest: 3 * 1024, message: 128000 };
-        let work = program.work(Inputs::new(&keys, &args), sizes);
-        assert!(work <= WORK_MAX, "{name}: {work}");
+    /// With the keys and arguments of many clients at once.
+    fn assert_fits(program: &Program, name: &str) {
+        let (keys, args) = ([b"a key of some length".as_slice(); 40], [b"7".as_slice(); 40]);
+        assert!(program.has_named_commands() || program.fits(Inputs::new(&keys, &args)), "{name}");
     }
 
     #[test]
     #[ignore = "needs REDLATCH_SCRIPTS_DIR, filled by tests/scripts/collect.py"]
-    fn every_text_that_a_client_is_known_to_send_is_plain() {
+    fn every_text_that_a_client_is_known_to_send_is_native() {
         let collected = collected().expect("REDLATCH_SCRIPTS_DIR names the collected texts");
         let mut absent = Vec::new();
         for known in KNOWN {
@@ -57,27 +51,31 @@ mod corpus {
                 continue;
             };
             let program = Program::read(text);
-            let program = program.unwrap_or_else(|| panic!("{}: not plain", known.client));
-            assert_little(&program, known.client);
+            let program = program.unwrap_or_else(|| panic!("{}: not native", known.client));
+            assert_fits(&program, known.client);
         }
         eprintln!("{} texts checked, {} not collected: {absent:?}", collected.len(), absent.len());
     }
 
     #[test]
-    fn every_shape_is_plain() {
+    fn every_shape_is_native() {
         for (name, script) in shapes() {
             let program = Program::read(script.as_bytes());
-            assert_little(&program.unwrap_or_else(|| panic!("{name}: not plain: {script}")), name);
+            assert_fits(&program.unwrap_or_else(|| panic!("{name}: not native: {script}")), name);
         }
     }
 
     #[test]
-    fn what_could_run_long_or_do_anything_is_not_plain() {
+    fn what_could_run_long_or_do_anything_is_not_native() {
         for script in [
             "while true do end",
             "repeat until true",
             "for i = 1, 1e9 do end",
             "for i = 1, 2 do for j = 1, 2 do end end",
+            "for i, k in ipairs(KEYS) do redis.call('del', unpack(ARGV)) end",
+            "local s = 'x' for i = 1, 9 do s = s .. s end",
+            "local s = 'x' for i, k in ipairs(KEYS) do s = s .. k end return s",
+            "local l = {} for i = 1, 2 do table.insert(l, 'x' .. (l[1] or '')) end",
             "local n = redis.call('get', KEYS[1]) for i = 1, n do end",
             "local l = redis.call('lrange', KEYS[1], 0, -1) for i, v in ipairs(l) do end",
             "local function f() return f() end return f()",
@@ -96,23 +94,34 @@ mod corpus {
 
     #[test]
     fn a_call_that_leaves_the_bounds_does_not_fit() {
-        let program = |script: &str| Program::read(script.as_bytes()).expect("a plain script");
+        let program = |script: &str| Program::read(script.as_bytes()).expect("a native script");
         let publish = program("redis.call(ARGV[1], KEYS[1], 'x')");
         let fits = |program: &Program, keys: &[&[u8]], args: &[&[u8]]| program.fits(Inputs::new(keys, args));
         assert!(fits(&publish, &[b"k"], &[b"publish"]) && fits(&publish, &[b"k"], &[b"SPUBLISH"]));
         assert!(!fits(&publish, &[b"k"], &[b"set"]) && !fits(&publish, &[b"k"], &[]));
         let counted = program("local n = 0 for i = 1, tonumber(ARGV[1]) do n = n + 1 end return n");
         assert!(fits(&counted, &[], &[b"1000"]));
-        assert!(!fits(&counted, &[], &[b"1001"]) && !fits(&counted, &[], &[b"x"]));
+        assert!(
+            !fits(&counted, &[], &[b"10000"]) && !fits(&counted, &[], &[b"x"]) && !fits(&counted, &[], &[])
+        );
         let each = program("for i, k in ipairs(KEYS) do redis.call('del', k) end");
-        let keys: [&[u8]; 1001] = [b"k"; 1001];
-        assert!(fits(&each, &keys[1..], &[]) && !fits(&each, &keys, &[]));
+        let keys: [&[u8]; 10_000] = [b"k"; 10_000];
+        assert!(fits(&each, &keys[..1_000], &[]) && !fits(&each, &keys, &[]));
+        assert!(!fits(&each, &[b"k", &[b'x'; 64 * 1024]], &[]), "arguments are large, too");
+        let spread = program("return redis.call('del', unpack(KEYS))");
+        assert!(fits(&spread, &keys[..7_000], &[]) && !fits(&spread, &keys, &[]));
+        // The second loop runs as often as the first one adds elements.
+        let twice = program(
+            "local l = {} for i, k in ipairs(KEYS) do table.insert(l, k) table.insert(l, k) end \
+             for i, k in ipairs(l) do redis.call('del', k) end",
+        );
+        assert!(fits(&twice, &keys[..500], &[]) && !fits(&twice, &keys[..1_500], &[]));
     }
 
     #[test]
     fn keys_that_are_not_declared_are_told_or_make_the_reach_open() {
         let undeclared = |script: &str| -> Option<Vec<Vec<u8>>> {
-            let program = Program::read(script.as_bytes()).expect("a plain script");
+            let program = Program::read(script.as_bytes()).expect("a native script");
             let args: [&[u8]; 1] = [b"argument"];
             let keys = program.undeclared(args.as_slice().into())?;
             Some(keys.map(<[u8]>::to_vec).collect())
@@ -156,7 +165,7 @@ mod hostile {
 
     /// What is deep, or wide, in the tree is not run on a small stack, and Lua would not compile all of it.
     #[test]
-    fn what_is_too_deep_or_too_wide_is_not_plain() {
+    fn what_is_too_deep_or_too_wide_is_not_native() {
         let repeated = |head: &str, piece: &str, tail: &str| format!("{head}{}{tail}", piece.repeat(1_000));
         for script in [
             repeated("return 1", " + 1", ""),
@@ -198,10 +207,10 @@ mod hostile {
 mod against_real_servers {
     use super::*;
 
-    /// A plain script, run natively with a real Redis for its calls, does what that Redis' own interpreter does.
+    /// A native script, run natively with a real Redis for its calls, does what that Redis' own interpreter does.
     #[test]
     #[ignore = "needs REDLATCH_REDIS_SERVER"]
-    fn plain_scripts_do_what_redis_does() {
+    fn native_scripts_do_what_redis_does() {
         let mut redis = real::Redis::start();
         let mut scripts: Vec<String> = shapes().into_iter().map(|(_, text)| text).collect();
         scripts.extend(
@@ -209,10 +218,10 @@ mod against_real_servers {
         );
         // A key that ends within the millisecond is there for one of two looks, and gone for the other.
         let ends_by_chance = |script: &str| script.contains("'PX', 1)") || script.contains("\"PX\", 1)");
-        let plain = scripts
+        let native = scripts
             .iter()
             .filter(|script| Program::read(script.as_bytes()).is_some() && !ends_by_chance(script));
-        let cases: usize = plain.map(|script| redis.compare(script, 20)).sum();
+        let cases: usize = native.map(|script| redis.compare(script, 20)).sum();
         eprintln!("{} scripts, {cases} cases", scripts.len());
         assert!(cases > scripts.len(), "most scripts must have fitted");
     }

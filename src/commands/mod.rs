@@ -35,9 +35,8 @@ pub(crate) use admin::monitor::{Source, show};
 pub(crate) use admin::pause::may_write;
 pub use args::Args;
 pub(crate) use connection::tracking::{end as end_tracking, remember};
-pub(crate) use pubsub::leave_all;
-pub(crate) use script::function::is_function;
-pub(crate) use script::{busy, work_in_transaction};
+pub(crate) use pubsub::{has_many_patterns, leave_all};
+pub(crate) use script::{busy, runs_natively};
 pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
 pub(crate) use transaction::{EXEC, discard_all};
@@ -84,7 +83,7 @@ pub enum Outcome {
         /// What it does when one of its keys has what it needs; `None`: it waits for its timeout alone.
         waiter: Option<Arc<Waiter>>,
     },
-    /// It may take long, and is to be carried out where a thread may be held. It has had no effect.
+    /// It has had no effect, and has to be carried out on the script thread.
     Offload,
 }
 

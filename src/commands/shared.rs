@@ -8,8 +8,6 @@ use crate::commands::row::Flags;
 use crate::commands::script::cache::ScriptCache;
 use crate::commands::script::interpreter::Interpreter;
 use crate::commands::script::library::Libraries;
-#[cfg(feature = "lua")]
-use crate::commands::script::watchdog::Guard;
 use crate::commands::{Command, table};
 use crate::error::Refusal;
 use crate::keyspace::Keyspace;
@@ -44,13 +42,10 @@ pub struct Shared {
     pub stats: Vec<CommandStats>,
     /// Scripts that have been loaded.
     pub scripts: ScriptCache,
-    /// What runs the scripts that are not plain.
+    /// What runs the scripts that are not native.
     pub interpreter: Interpreter,
-    /// The script that runs.
+    /// The interpreted script that runs.
     pub running: Arc<Running>,
-    /// What looks after it.
-    #[cfg(feature = "lua")]
-    pub(super) guard: Arc<Guard>,
     /// Libraries of functions that have been loaded.
     pub libraries: Libraries,
     /// Commands that were slow.
@@ -148,8 +143,6 @@ impl Shared {
         let started = clock.now().lock;
         let acl = Acl::new(settings.text("requirepass").as_bytes(), terms(&settings));
         let running: Arc<Running> = Arc::default();
-        #[cfg(feature = "lua")]
-        let guard = Guard::new(Arc::clone(&running), Arc::clone(&keyspace.long_call), Arc::clone(&clock));
         let shared = Self {
             keyspace,
             audience: Audience::new(seed),
@@ -159,8 +152,6 @@ impl Shared {
             scripts: ScriptCache::new(seed),
             interpreter: Interpreter::default(),
             running,
-            #[cfg(feature = "lua")]
-            guard: Arc::new(guard),
             libraries: Libraries::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),

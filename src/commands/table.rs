@@ -11,9 +11,8 @@ use std::sync::LazyLock;
 
 use crate::commands::row::{Arg, Flags, Kind, Row, usage};
 use crate::commands::{FAMILIES, Request};
-use crate::keyspace::{ShardSet, View};
-use crate::scripts::Brief;
-use crate::scripts::plain::listed_commands;
+use crate::keyspace::ShardSet;
+use crate::scripts::native::listed_commands;
 
 /// A row and what follows from it.
 #[derive(Debug)]
@@ -70,27 +69,13 @@ impl Keys {
     }
 }
 
-/// What a command may change.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Effects {
-    /// Nothing.
-    None,
-    /// What its keys hold, in the database that is selected.
-    OfKeys,
-    /// More than that, or what others see at once.
-    Others,
-}
-
-/// Flags of commands that change more than what is in the keyspace.
-const CHANGES_MORE: Flags = Flags::REPLICATED.with(Flags::NOSCRIPT);
-
 /// All commands.
 #[derive(Debug)]
 pub struct Table {
     commands: Vec<Command>,
     /// Open addressing by the name's hash: index of the command, `u16::MAX` for none.
     buckets: Vec<u16>,
-    /// For each command that plain scripts may call its index, `u16::MAX` where there is no such command.
+    /// For each command that native scripts may call its index, `u16::MAX` where there is no such command.
     listed: Vec<u16>,
     /// Commands and subcommands together: how many counters are needed.
     total: usize,
@@ -163,7 +148,7 @@ impl Table {
         }
     }
 
-    /// The command at that place among those that plain scripts may call.
+    /// The command at that place among those that native scripts may call.
     #[inline]
     pub(super) fn listed(&self, place: usize) -> Option<&Command> {
         self.commands.get(usize::from(*self.listed.get(place)?))
@@ -218,62 +203,6 @@ impl Command {
     /// The subcommand of that name, in any letter case.
     pub fn subcommand(&self, name: &[u8]) -> Option<&Command> {
         self.subcommands.iter().find(|sub| name.eq_ignore_ascii_case(sub.row.name.as_bytes()))
-    }
-
-    /// What has to be kept to take back what it does.
-    pub(super) fn effects(&self) -> Effects {
-        let flags = self.row.flags;
-        // What a script does is kept when it calls.
-        if flags.has(Flags::SCRIPT) {
-            return Effects::None;
-        }
-        let is_bound = self.keys != Keys::Nowhere && !flags.has(Flags::ALL_SHARDS.with(Flags::BLOCKING));
-        match (flags.has(Flags::WRITE), flags.has(Flags::READONLY)) {
-            // Two reach into other databases, and one may take long on little.
-            (true, _) if is_bound && !matches!(self.row.name, "COPY" | "MOVE" | "SETRANGE") => {
-                Effects::OfKeys
-            }
-            (false, true) => Effects::None,
-            (false, false) if flags.has(Flags::FAST) && !flags.has(CHANGES_MORE) => Effects::None,
-            _ => Effects::Others,
-        }
-    }
-
-    /// Keeps what `request` is about to change, where that is only tried out; false, and the trial is given up, where it
-    /// could not be taken back.
-    pub(crate) fn keep(&self, request: Request<'_>, view: &mut View<'_>) -> bool {
-        let is_kept = match self.effects() {
-            Effects::None => true,
-            Effects::OfKeys => self.positions(request).all(|at| view.keep(request.word(at))),
-            Effects::Others => false,
-        };
-        if !is_kept {
-            view.give_up();
-        }
-        is_kept
-    }
-
-    /// Bytes that `request` looks at, about, beside its own: of an object only where it may look at all of it.
-    #[cfg(feature = "lua")]
-    pub(crate) fn looks_at(&self, request: Request<'_>, view: &mut View<'_>) -> u64 {
-        let bytes = |at| match self.is_measured {
-            true => view.value_bytes(request.word(at)) as u64,
-            false => view.string_bytes(request.word(at)) as u64,
-        };
-        self.positions(request).map(bytes).fold(request.len() as u64, u64::saturating_add)
-    }
-
-    /// What a script may do by calling it.
-    pub(super) fn brief(&self) -> Brief {
-        let flags = self.row.flags;
-        let looks_further =
-            flags.has(Flags::ALL_SHARDS.with(Flags::SUMS).with(Flags::OFFLOAD).with(Flags::SCRIPT));
-        let is_bound = self.keys != Keys::Nowhere || (flags.has(Flags::FAST) && !flags.has(Flags::LINEAR));
-        match self.keys {
-            _ if looks_further || !is_bound || !self.subcommands.is_empty() => Brief::No,
-            keys if keys == Keys::Nowhere || keys.is_single() => Brief::FewKeys,
-            _ => Brief::AnyKeys,
-        }
     }
 
     /// How it is written: `SET <key> <value> [NX | XX]`.

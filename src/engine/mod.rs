@@ -19,9 +19,9 @@ use crate::resp::{Reply, Request, RequestLimits};
 use crate::state::clients::Client;
 use crate::state::session::{Replies, Session};
 
+mod offload;
 mod transaction;
 mod unknown;
-mod work;
 
 /// One server, ready to carry out requests.
 #[derive(Clone, Debug)]
@@ -38,8 +38,8 @@ pub enum Flow {
     Close,
     /// The same request again, no later than this moment: CLIENT PAUSE holds it back.
     Again(LockTime),
-    /// The same request again, where a thread may be held: with [`Session::may_block`] set. Only a session that says it
-    /// may not be held gets this.
+    /// The same request again on the script thread, with [`Session::may_block`] set. Only a session that may not block
+    /// gets this.
     Offload,
     /// Nothing until [`Engine::resume`] says so: a call of this session waits.
     Wait,
@@ -297,7 +297,7 @@ impl Engine {
         {
             return Ok(Admitted::Hold(until));
         }
-        if let Some(since) = self.shared.running.long_since()
+        if let Some(since) = self.shared.running.since()
             && !flags.has(Flags::BUSY)
         {
             return self.while_busy(command, since);
@@ -336,7 +336,8 @@ impl Engine {
         }
     }
 
-    /// A script takes long: what needs the keys is carried out later, and after a time everybody is told.
+    /// An interpreted script runs: commands that need a key are carried out later; all are refused once it has run for
+    /// `busy-reply-threshold`.
     #[cold]
     fn while_busy(&self, command: &'static Command, since: LockTime) -> Result<Admitted, Refused> {
         let shared = &*self.shared;
@@ -399,13 +400,14 @@ impl Engine {
         let mut view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
         // A view is used where it was made: to move it would cost every request.
         let Some(view) = &mut view else { return self.later(session, batch) };
-        let is_much = self.is_much(command, request, view);
-        if is_much && !session.may_block {
-            batch.commands -= 1;
-            return Flow::Offload;
+        let is_long = command.row.flags.has(Flags::OFFLOAD) || self.is_large(command, request, view);
+        if is_long {
+            if !session.may_block {
+                batch.commands -= 1;
+                return Flow::Offload;
+            }
+            view.announce_long_call();
         }
-        // Until the shards have been let go.
-        let _during = is_much.then(|| shared.keyspace.long_call.during());
         view.on_behalf_of(session.client.id);
         let result = self.perform(session, command, request, view, batch, out);
         let flow = match result {
@@ -427,6 +429,9 @@ impl Engine {
             }
         };
         view.finish(&shared.audience);
+        if is_long || (session.may_block && command.row.flags.has(Flags::SCRIPT)) {
+            batch.now = shared.clock.now();
+        }
         flow
     }
 

@@ -1,10 +1,9 @@
-//! EXEC: the requests of a transaction, one after the other at one instant, with every shard of theirs locked.
+//! EXEC: the requests of a transaction, one after the other at one instant, with all their shards locked.
 //!
-//! Locks   the shards of all keys that its requests name, and of those it watches: nobody changes one of these between
-//!         the look at the watches and the last request.
+//! Locks   the shards of all keys that its requests name, and of all watched keys: none of these keys changes between the
+//!         check of the watches and the last request.
 //! Source  Redis 7.0 `multi.c`.
 
-use super::work::{self, Place};
 use super::{Batch, Engine, Flow};
 use crate::commands::row::Flags;
 use crate::commands::{self, Command, EXEC, Outcome, Shared, table};
@@ -15,18 +14,10 @@ use crate::resp::{OwnedRequest, Protocol, Reply, Request};
 use crate::state::session::Session;
 use crate::state::transaction::Transaction;
 
-/// A request of a transaction, and the command it names.
-type Step<'a> = (&'static Command, Request<'a>);
+/// The command of a queued request, and the request.
+pub(super) type Step<'a> = (&'static Command, Request<'a>);
 
-/// How a transaction is carried out.
-#[derive(Clone, Copy)]
-struct ExecMode {
-    is_much: bool,
-    /// The request with which its trial ends, if it is one.
-    tries_until: Option<usize>,
-}
-
-/// Gathers a request for EXEC.
+/// Queues a request for EXEC.
 #[cold]
 pub(super) fn queue(
     shared: &Shared,
@@ -37,7 +28,7 @@ pub(super) fn queue(
     out: &mut Vec<u8>,
 ) {
     let mut reply = Reply::new(out, protocol);
-    // What EXEC will not carry out need not be kept.
+    // An aborted transaction keeps no requests.
     if !transaction.is_aborted {
         let owned = OwnedRequest::of(request);
         transaction.bytes += size_of::<OwnedRequest>() + owned.heap_bytes();
@@ -45,8 +36,6 @@ pub(super) fn queue(
             *transaction = Transaction { is_aborted: true, ..Transaction::default() };
             return reply.error("ERR the requests of this transaction take too much memory");
         }
-        transaction.runs_scripts |= command.row.flags.has(Flags::SCRIPT.with(Flags::OFFLOAD));
-        work::note(transaction, command, request);
         transaction.may_grow |= command.row.flags.has(Flags::DENYOOM);
         transaction.may_write |= commands::may_write(shared, command, request);
         transaction.queued.push(owned);
@@ -71,8 +60,8 @@ fn reach<'b, 'a: 'b>(
 }
 
 impl Engine {
-    /// A request was refused at a gate: a transaction under way comes to nothing. A refused EXEC ends it at once, and says
-    /// so even where there was none.
+    /// A request was refused at a gate: the transaction under way is aborted. A refused EXEC discards it at once, and says
+    /// so even where there was no transaction.
     pub(super) fn abort(
         &self,
         session: &mut Session,
@@ -91,7 +80,7 @@ impl Engine {
         Refusal::said(format!("EXECABORT Transaction discarded because of: {reason}"))
     }
 
-    /// Carries out the transaction of this session.
+    /// Carries out EXEC.
     #[cold]
     pub(super) fn exec(
         &self,
@@ -100,17 +89,14 @@ impl Engine {
         batch: &mut Batch,
         out: &mut Vec<u8>,
     ) -> Flow {
-        let Some(gathered) = session.transaction.as_deref() else { return Flow::Next };
-        let is_much = self.is_much_together(gathered);
-        let tries_until = match self.placed(session, gathered, is_much) {
-            Place::Elsewhere => {
-                batch.commands -= 1;
-                return Flow::Offload;
-            }
-            Place::Here => None,
-            Place::OnTrial { until } => Some(until),
-        };
         let Some(transaction) = session.transaction.take() else { return Flow::Next };
+        let steps: Vec<Step<'_>> = transaction.queued.iter().filter_map(step).collect();
+        let is_long = self.is_offloaded(&transaction, &steps);
+        if is_long && !session.may_block {
+            session.transaction = Some(transaction);
+            batch.commands -= 1;
+            return Flow::Offload;
+        }
         if transaction.is_aborted {
             crate::commands::discard_all(session, &self.shared);
             self.count((command.index, 1));
@@ -118,7 +104,6 @@ impl Engine {
             self.refuse(session, &Refusal::said(text), out);
             return Flow::Next;
         }
-        let steps: Vec<Step<'_>> = transaction.queued.iter().filter_map(step).collect();
         let watching = session.watching.take();
         let watched = watching.iter().flat_map(|watching| &watching.keys).map(|(_, key)| &key[..]);
         let mut keys = Vec::new();
@@ -126,34 +111,22 @@ impl Engine {
         let shared = &*self.shared;
         let view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
         let Some(mut view) = view else {
-            session.watching = watching;
-            session.transaction = Some(transaction);
+            (session.watching, session.transaction) = (watching, Some(transaction));
             return self.later(session, batch);
         };
+        if is_long {
+            view.announce_long_call();
+        }
         view.on_behalf_of(session.client.id);
         let is_broken = watching.as_ref().is_some_and(|watching| watching.watch.is_broken());
         if let Some(watching) = &watching {
             view.unwatch(watching);
         }
-        let long_call = &shared.keyspace.long_call;
-        let _during = is_much.then(|| long_call.during());
-        let mark = out.len();
         let flow = if is_broken {
             Reply::new(out, session.protocol).null_array();
-            Some(Flow::Next)
+            Flow::Next
         } else {
-            self.carry_out(session, &steps, &mut view, ExecMode { is_much, tries_until }, batch, out)
-        };
-        let Some(flow) = flow else {
-            out.truncate(mark);
-            if let Some(watching) = &watching {
-                view.watch_again(watching);
-            }
-            session.watching = watching;
-            session.transaction = Some(transaction);
-            view.finish(&shared.audience);
-            batch.commands -= 1;
-            return Flow::Offload;
+            self.execute_queued(session, &steps, &mut view, batch, out)
         };
         self.count((command.index, 1));
         if shared.monitors.is_any() {
@@ -164,64 +137,33 @@ impl Engine {
         session.client.show_queued(None, 0);
         session.client.show_watching(None);
         view.finish(&shared.audience);
+        if is_long {
+            batch.now = shared.clock.now();
+        }
         flow
     }
 
-    /// Where a transaction is carried out.
-    fn placed(&self, session: &Session, gathered: &Transaction, is_much: bool) -> Place {
-        if session.may_block {
-            return Place::Here;
-        }
-        if is_much {
-            return Place::Elsewhere;
-        }
-        if !gathered.runs_scripts {
-            return Place::Here;
-        }
-        self.place(gathered)
-    }
-
-    /// Carries out the requests of a transaction; `None`, and it is as if nothing had been done, where what was tried out is
-    /// to begin again elsewhere.
-    fn carry_out<'k>(
+    /// Carries out the requests of a transaction, and writes their answers.
+    fn execute_queued<'k>(
         &'k self,
         session: &mut Session,
         steps: &[Step<'_>],
         view: &mut View<'k>,
-        manner: ExecMode,
         batch: &mut Batch,
         out: &mut Vec<u8>,
-    ) -> Option<Flow> {
-        let (mut flow, database) = (Flow::Next, session.database);
+    ) -> Flow {
         Reply::new(out, session.protocol).array(steps.len());
         session.is_nested = true;
-        if manner.tries_until.is_some() {
-            view.try_out();
-        }
-        for (at, step) in steps.iter().enumerate() {
-            if manner.is_much {
-                // A script among them says that it is over.
-                self.shared.keyspace.long_call.begin();
-            }
-            if !view.is_tried_out() || step.0.keep(step.1, view) {
-                flow = self.step(session, *step, view, batch, out, flow);
-            }
-            if view.has_given_up() {
-                view.take_back();
-                session.is_nested = false;
-                session.database = database;
-                return None;
-            }
-            if manner.tries_until == Some(at) {
-                view.end_trial(&self.shared.audience.tracking);
-            }
+        let mut flow = Flow::Next;
+        for step in steps {
+            flow = self.step(session, *step, view, batch, out, flow);
         }
         session.is_nested = false;
-        Some(flow)
+        flow
     }
 
-    /// Carries out one request of a transaction. Nothing in a transaction waits: what would is answered at once, as if
-    /// its time were over.
+    /// Carries out one request of a transaction. No request of a transaction waits: a blocking command answers at once, as if
+    /// its timeout were over.
     fn step<'k>(
         &'k self,
         session: &mut Session,
@@ -244,15 +186,14 @@ impl Engine {
         match result {
             Ok(Outcome::Park { wait, .. }) => out.extend_from_slice(&wait.answer),
             Ok(Outcome::Close) => return Flow::Close,
-            // Only what is tried out asks for that.
-            Ok(Outcome::Offload) => view.give_up(),
-            Ok(Outcome::Replied) | Err(_) => {}
+            // A command inside EXEC never asks to be offloaded.
+            Ok(Outcome::Offload | Outcome::Replied) | Err(_) => {}
         }
         flow
     }
 }
 
-/// The command that a gathered request names; every one of them was found when it came.
+/// A queued request and the command it names, which was looked up when the request came.
 pub(super) fn step(owned: &OwnedRequest) -> Option<Step<'_>> {
     let request = owned.request();
     let command = table().find(request.word(0))?;

@@ -35,7 +35,7 @@ impl SortedSetEdit {
             Self::Remove(member) => {
                 set.remove(member);
             }
-            Self::RemoveRange { from, to } => set.remove_range(*from..*to, |_, _, _| {}),
+            Self::RemoveRange { from, to } => set.remove_range(*from..*to),
         }
     }
 }

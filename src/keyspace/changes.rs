@@ -4,12 +4,10 @@
 //! Rule    with no journal and no events asked for, each change costs one branch.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 
 use bytes::Bytes;
 
 use super::observers::Observers;
-use super::view::Trial;
 use crate::clock::Deadline;
 use crate::journal::Mutation;
 use crate::state::audience::Audience;
@@ -46,10 +44,6 @@ struct Aftermath {
     settled: Settled,
     /// Objects that are no more: dropped when the shards are let go.
     garbage: Vec<Object>,
-    /// Which of the mutations, events and keys above time alone has brought about, in order.
-    by_time: Vec<(Extent, Extent)>,
-    /// While what is done may turn out to take long: here, where a call that is not tried out pays nothing for it.
-    trial: Option<Trial>,
 }
 
 /// What is to be told of copies that went out of date before something was changed about who is told.
@@ -62,14 +56,6 @@ struct Settled {
     know: bool,
     /// Prefixes that somebody listens to only for what has come behind a place.
     young: BTreeMap<Bytes, usize>,
-}
-
-/// How much there is to be told at some moment of a call.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) struct Extent {
-    mutations: usize,
-    happened: usize,
-    stale: usize,
 }
 
 #[derive(Debug)]
@@ -93,56 +79,6 @@ impl Changes {
     /// From now on these events are asked for.
     pub(super) fn attend(&mut self, events: Events) {
         self.events = events;
-    }
-
-    /// Whether nothing has been done yet.
-    pub(super) fn are_none(&self) -> bool {
-        !self.is_dirty && self.extent() == Extent::default()
-    }
-
-    /// The trial that is under way.
-    #[inline]
-    pub(super) fn trial(&self) -> Option<&Trial> {
-        self.aftermath.as_ref()?.trial.as_ref()
-    }
-
-    /// The same, to be changed.
-    #[inline]
-    pub(super) fn trial_under_way(&mut self) -> Option<&mut Trial> {
-        self.aftermath.as_mut()?.trial.as_mut()
-    }
-
-    /// The same, to be begun or ended.
-    pub(super) fn trial_mut(&mut self) -> &mut Option<Trial> {
-        &mut self.aftermath().trial
-    }
-
-    /// How much there is to be told so far.
-    pub(super) fn extent(&self) -> Extent {
-        self.aftermath.as_ref().map_or_else(Extent::default, |aftermath| aftermath.extent())
-    }
-
-    /// What has come since then, time alone has brought about.
-    pub(super) fn came_by_time(&mut self, since: Extent) {
-        if let Some(aftermath) = &mut self.aftermath {
-            let until = aftermath.extent();
-            match aftermath.by_time.last_mut() {
-                Some((_, last)) if *last == since => *last = until,
-                _ => aftermath.by_time.push((since, until)),
-            }
-        }
-    }
-
-    /// Nobody is to be told of anything but of what time alone has brought about.
-    pub(super) fn forget(&mut self) {
-        (self.largest, self.is_dirty) = (0, false);
-        let Some(aftermath) = &mut self.aftermath else { return };
-        let by_time = std::mem::take(&mut aftermath.by_time);
-        keep(&mut aftermath.mutations, by_time.iter().map(|(since, until)| since.mutations..until.mutations));
-        keep(&mut aftermath.happened, by_time.iter().map(|(since, until)| since.happened..until.happened));
-        keep(&mut aftermath.stale, by_time.iter().map(|(since, until)| since.stale..until.stale));
-        aftermath.ready.clear();
-        self.is_dirty = self.extent() != Extent::default();
     }
 
     /// Records an effect; `mutation` is built only when somebody listens.
@@ -178,24 +114,13 @@ impl Changes {
     /// A key has changed, or is over: those who watch it or keep a copy are to know.
     #[inline]
     pub(super) fn touched(&mut self, observers: &mut Observers, database: u16, key: &[u8], cause: Cause) {
-        if !observers.is_empty() || self.events.wants_names() || self.remembers_later() {
+        if !observers.is_empty() || self.events.wants_names() {
             self.touch(observers, database, key, cause);
         }
     }
 
-    /// Whether a client that has read something is not among the observers yet.
-    #[inline]
-    fn remembers_later(&self) -> bool {
-        self.trial().is_some_and(Trial::remembers)
-    }
-
     #[cold]
     fn touch(&mut self, observers: &mut Observers, database: u16, key: &[u8], cause: Cause) {
-        if cause == Cause::Change
-            && let Some(trial) = self.trial_under_way()
-        {
-            return trial.touch(database, key);
-        }
         match observers.touch(database, key) {
             Some((key, readers)) => self.aftermath().stale.push(Stale::Key { key, readers, cause }),
             None if self.events.wants_names() => {
@@ -231,18 +156,6 @@ impl Changes {
         self.aftermath().stale.push(Stale::All { tracked });
     }
 
-    /// An object is no longer under its key.
-    #[inline]
-    pub(super) fn replaced(&mut self, database: u16, key: &[u8], object: Option<Object>) {
-        if let Some(object) = object {
-            let left = match self.trial_under_way() {
-                Some(trial) => trial.keep_object(database, key, object),
-                None => Some(object),
-            };
-            self.discard(left);
-        }
-    }
-
     /// An object is no more.
     #[inline]
     pub(super) fn discard(&mut self, object: Option<Object>) {
@@ -255,13 +168,6 @@ impl Changes {
     pub(super) fn mutations(&self) -> Option<&[Mutation]> {
         let mutations = &self.aftermath.as_ref()?.mutations;
         (!mutations.is_empty()).then_some(mutations)
-    }
-
-    /// The events that are to be told, and their keys.
-    #[cfg(test)]
-    pub(super) fn told_events(&self) -> Vec<(&'static str, Bytes)> {
-        let happened = self.aftermath.iter().flat_map(|aftermath| &aftermath.happened);
-        happened.map(|happened| (happened.event, happened.key.clone())).collect()
     }
 
     /// Tells everybody concerned: events to the key's channel, then to the event's, as Redis does; then who keeps copies.
@@ -302,18 +208,7 @@ impl Changes {
     }
 }
 
-/// Keeps those items whose places are in one of the ranges, which are in order.
-fn keep<T>(items: &mut Vec<T>, ranges: impl Iterator<Item = Range<usize>>) {
-    let (mut places, mut next) = (ranges.flatten().peekable(), 0..);
-    items.retain(|_| next.next().is_some_and(|place| places.next_if_eq(&place).is_some()));
-}
-
 impl Aftermath {
-    fn extent(&self) -> Extent {
-        let Self { mutations, happened, stale, .. } = self;
-        Extent { mutations: mutations.len(), happened: happened.len(), stale: stale.len() }
-    }
-
     #[cold]
     fn tell_events(&mut self, events: Events, channels: &Channels) {
         for Happened { event, database, key } in self.happened.drain(..) {

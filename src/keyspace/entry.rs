@@ -7,7 +7,6 @@ use bytes::Bytes;
 use super::Changes;
 use super::observers::Observers;
 use super::shard::{EntryId, Form, Shard};
-use super::view::Undo;
 use super::waiting::WaitQueues;
 use crate::clock::Deadline;
 use crate::error::Refusal;
@@ -89,14 +88,6 @@ impl<'v> Entry<'v> {
                 occupied
             }
             Self::Vacant(vacant) => vacant.insert_object(object, lease),
-        }
-    }
-
-    /// The place of the key, be it there or not.
-    pub(super) fn into_place(self) -> Vacant<'v> {
-        match self {
-            Self::Occupied(occupied) => occupied.place,
-            Self::Vacant(vacant) => vacant,
         }
     }
 
@@ -203,7 +194,7 @@ impl Occupied<'_> {
     pub fn remove_entry(&mut self) {
         let object = self.place.shard.remove(self.id, self.place.hash);
         let (database, key) = (self.place.database, self.place.key);
-        self.place.changes.replaced(database, key, object);
+        self.place.changes.discard(object);
         let removed = || Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: false };
         self.place.changes.record(removed);
         self.place.touched();
@@ -216,14 +207,6 @@ impl Occupied<'_> {
         if !place.parked.is_empty() && place.shard.object(self.id).is_some() {
             place.changes.ready(place.database, Bytes::copy_from_slice(place.key));
         }
-    }
-
-    /// Takes changes of the object back, the last one first.
-    pub(super) fn undo(&mut self, undos: Vec<Undo>) {
-        if let Some(object) = self.place.shard.object_mut(self.id) {
-            undos.into_iter().rev().for_each(|Undo(undo)| undo(object));
-        }
-        self.rearm();
     }
 
     /// Sees to it that the entry is looked at when the first element of its object ends.
@@ -281,16 +264,6 @@ impl Occupied<'_> {
         self.place.shard.stamp(self.id)
     }
 
-    /// Bytes of the value, which mean something where it is a string.
-    pub(super) fn raw(&self) -> &[u8] {
-        self.place.shard.value(self.id)
-    }
-
-    /// The key counts as last used in that second of lock time.
-    pub(super) fn stamp(&mut self, secs: u32) {
-        self.place.shard.set_stamp(self.id, secs);
-    }
-
     /// Says how the string came to be what it is.
     pub fn set_form(&mut self, form: Form) {
         self.place.shard.set_form(self.id, form);
@@ -317,7 +290,7 @@ impl Occupied<'_> {
 
     fn discard_object(&mut self) {
         let object = self.place.shard.take_object(self.id);
-        self.place.changes.replaced(self.place.database, self.place.key, object);
+        self.place.changes.discard(object);
     }
 
     /// Records the value and deadline as they are now.

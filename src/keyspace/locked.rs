@@ -1,7 +1,7 @@
 //! The shards of a view: locked in ascending order, all of them before the first look.
 //!
-//! Locks   a shard whose parked calls reach further when they are served is never locked without the shards they
-//!         reach: found to be so, the whole is unlocked, and the union locked in order.
+//! Locks   a shard whose parked calls use keys of other shards is never locked without these: when that is found, all
+//!         shards are unlocked, and the union is locked in order.
 
 use std::collections::BTreeSet;
 
@@ -18,87 +18,83 @@ pub(super) enum Locked<'k> {
     Many(SmallVec<[(usize, MutexGuard<'k, ShardState>); 2]>),
 }
 
-/// None.
+/// No shard.
 impl Default for Locked<'_> {
     fn default() -> Self {
         Self::Many(SmallVec::new())
     }
 }
 
-/// What a call does when a long call holds what it needs.
+/// What a call does while a long call holds a shard that it needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LockWait {
-    /// It waits, and its thread with it.
+    /// The thread waits.
     Endless,
-    /// It comes again later.
+    /// The call gives its thread back and is tried again later.
     Short,
 }
 
-/// The key that chose the shard, by address and length, and its hash: hashed once, though looked at again.
+/// Address, length and hash of the key that chose the shard.
 pub(super) type Hashed = (usize, usize, u64);
 
 impl<'k> Locked<'k> {
-    /// Locks what `reach` needs. `None`: a long call holds it, and `patience` was short.
+    /// Locks what `reach` needs. `None` if a long call holds a shard and `wait` is short.
     #[inline]
     pub(super) fn acquire(
         keyspace: &'k Keyspace,
         reach: ShardSet<'_>,
-        patience: LockWait,
+        wait: LockWait,
         hashed: &mut Hashed,
     ) -> Option<Self> {
         let locked = match reach {
             ShardSet::One(key) => {
                 let hash = keyspace.hash(key);
                 *hashed = (key.as_ptr() as usize, key.len(), hash);
-                Self::one(keyspace, keyspace.shard_of(hash), patience)?
+                Self::one(keyspace, keyspace.shard_of(hash), wait)?
             }
             ShardSet::Keys(keys) => {
                 let mut indices: SmallVec<[usize; 8]> =
                     keys.iter().map(|key| keyspace.shard_of(keyspace.hash(key))).collect();
                 indices.sort_unstable();
                 indices.dedup();
-                Self::many(keyspace, indices.into_iter(), patience)?
+                Self::many(keyspace, indices.into_iter(), wait)?
             }
-            ShardSet::All => return Self::many(keyspace, 0..keyspace.shards(), patience),
+            ShardSet::All => return Self::many(keyspace, 0..keyspace.shards(), wait),
             ShardSet::Nothing => return Some(Self::default()),
         };
-        locked.with_beyond(keyspace, patience)
+        locked.with_beyond(keyspace, wait)
     }
 
-    /// Locks the shard of that index, and what its parked calls reach.
-    pub(super) fn shard(keyspace: &'k Keyspace, index: usize, patience: LockWait) -> Option<Self> {
-        Self::one(keyspace, index, patience)?.with_beyond(keyspace, patience)
+    /// Locks the shard of that index, and those that its parked calls use.
+    pub(super) fn shard(keyspace: &'k Keyspace, index: usize, wait: LockWait) -> Option<Self> {
+        Self::one(keyspace, index, wait)?.with_beyond(keyspace, wait)
     }
 
     #[inline]
-    fn one(keyspace: &'k Keyspace, index: usize, patience: LockWait) -> Option<Self> {
-        Some(Self::One(index, keyspace.hold(index, patience)?))
+    fn one(keyspace: &'k Keyspace, index: usize, wait: LockWait) -> Option<Self> {
+        Some(Self::One(index, keyspace.hold(index, wait)?))
     }
 
-    fn many(
-        keyspace: &'k Keyspace,
-        indices: impl Iterator<Item = usize>,
-        patience: LockWait,
-    ) -> Option<Self> {
+    fn many(keyspace: &'k Keyspace, indices: impl Iterator<Item = usize>, wait: LockWait) -> Option<Self> {
         let mut many = SmallVec::with_capacity(indices.size_hint().0);
         for index in indices {
-            many.push((index, keyspace.hold(index, patience)?));
+            many.push((index, keyspace.hold(index, wait)?));
         }
         Some(Self::Many(many))
     }
 
     #[inline]
-    fn with_beyond(self, keyspace: &'k Keyspace, patience: LockWait) -> Option<Self> {
+    fn with_beyond(self, keyspace: &'k Keyspace, wait: LockWait) -> Option<Self> {
         let reaches_beyond = match &self {
             Self::One(_, held) => held.parked.need_other_shards(),
             Self::Many(many) => many.iter().any(|(_, held)| held.parked.need_other_shards()),
         };
-        if reaches_beyond { self.widened(keyspace, patience) } else { Some(self) }
+        if reaches_beyond { self.widened(keyspace, wait) } else { Some(self) }
     }
 
-    /// Unlocks, locks the union, and looks again, until nothing is missing. Each round adds shards, so that it ends.
+    /// Unlocks, locks the union, and looks again, until no shard is missing. Each round adds shards, so that it ends.
     #[cold]
-    fn widened(mut self, keyspace: &'k Keyspace, patience: LockWait) -> Option<Self> {
+    fn widened(mut self, keyspace: &'k Keyspace, wait: LockWait) -> Option<Self> {
         loop {
             let (mut own, mut union) = (0, BTreeSet::new());
             self.each(|index, held| {
@@ -110,11 +106,11 @@ impl<'k> Locked<'k> {
                 return Some(self);
             }
             drop(self);
-            self = Self::many(keyspace, union.into_iter(), patience)?;
+            self = Self::many(keyspace, union.into_iter(), wait)?;
         }
     }
 
-    /// The latest time that any of them has seen, and at least `now`; all of them have seen it from here on.
+    /// Advances all locked shards to the latest of their times, and at least to `now`; returns that time.
     #[inline]
     pub(super) fn advance(&mut self, now: LockTime) -> LockTime {
         match self {
@@ -129,7 +125,7 @@ impl<'k> Locked<'k> {
         }
     }
 
-    /// How many there are.
+    /// How many shards are locked.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::One(..) => 1,
@@ -146,7 +142,7 @@ impl<'k> Locked<'k> {
         match self {
             Self::One(locked, held) if *locked == index => held,
             Self::Many(many) => {
-                // All shards are locked in order, so that the index is the place; a few are found by looking.
+                // If all shards are locked, the index is the position; a few are found by binary search.
                 let at = match many.get(index) {
                     Some((locked, _)) if *locked == index => index,
                     _ => many

@@ -26,8 +26,9 @@
 //!    and the union locked in order. Serving one call may be what another waits for: all of it happens in one hold.
 //! 8. A transaction asks whether a watched key has changed with the shards of all watched keys locked, and keeps them
 //!    until its last request is done.
-//! 9. A call that takes long says so while it holds its shards. Whoever meets it gives its thread to others, and is
-//!    woken, or comes in time to see for itself.
+//! 9. A long call (an interpreted script, EXEC that holds one, a command on large values) runs on the script thread and is
+//!    announced through [`LongCall`] before it locks the shards, or while it holds them. A worker never waits for a locked
+//!    shard while a long call is announced: the connection registers, gives its thread back, and is woken at the call's end.
 
 mod arena;
 mod changes;
@@ -45,7 +46,6 @@ mod waiting;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use ahash::RandomState;
 use bytes::Bytes;
@@ -56,7 +56,7 @@ use crate::limits::{DATABASES_MAX, SHARDS_MAX};
 use crate::state::audience::Audience;
 use crate::state::settings::Events;
 use crate::state::transaction::{Watch, Watching};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, yield_now};
 use crate::types::Seed;
 use locked::LockWait;
 use memory::{Largest, Memory};
@@ -66,10 +66,10 @@ use waiting::WaitQueues;
 pub use changes::Changes;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
-pub use long_call::LongCall;
+pub use long_call::{During, LongCall};
 pub use shard::Form;
 use shard::Shard;
-pub use view::{ShardSet, Standing, View};
+pub use view::{EntryRef, ShardSet, View};
 pub use waiting::{Serve, Waiter};
 
 /// Every key of one server.
@@ -200,8 +200,6 @@ struct Alarm {
 const STEPS_PER_LOCK: u32 = 64;
 /// Steps of expiry work per tick, or a few more: about 100 microseconds, after which whoever shares the thread has a turn.
 const STEPS_PER_TICK: u32 = 256;
-/// How long a thread waits for a shard before it asks whether a long call holds it.
-const PATIENCE: Duration = Duration::from_millis(1);
 /// Milliseconds until the ticker comes again after it has met a long call.
 const OCCUPIED_RETRY_MS: u64 = 5;
 
@@ -356,21 +354,27 @@ impl Keyspace {
         (hash >> 48) as usize & (self.cells.len() - 1)
     }
 
-    /// Locks a shard; `None` while a long call holds it, if `patience` is short.
+    /// Locks a shard; `None` while a long call holds it, if `wait` is short.
     #[inline]
-    fn hold(&self, index: usize, patience: LockWait) -> Option<MutexGuard<'_, ShardState>> {
-        if patience == LockWait::Endless {
+    fn hold(&self, index: usize, wait: LockWait) -> Option<MutexGuard<'_, ShardState>> {
+        if wait == LockWait::Endless {
             return Some(self.hold_on(index));
         }
-        loop {
-            // Others hold a shard for microseconds; only a long call does for longer, and says so.
-            if let Some(held) = self.cells[index].held.try_lock_for(PATIENCE) {
-                return Some(held);
-            }
-            if self.long_call.is_on() {
-                return None;
+        let held = self.cells[index].held.try_lock();
+        if held.is_some() { held } else { self.hold_later(index) }
+    }
+
+    /// Locks a shard that another thread holds: for microseconds, unless a long call is announced.
+    #[cold]
+    fn hold_later(&self, index: usize) -> Option<MutexGuard<'_, ShardState>> {
+        while !self.long_call.is_on() {
+            yield_now();
+            let held = self.cells[index].held.try_lock();
+            if held.is_some() {
+                return held;
             }
         }
+        None
     }
 
     /// Locks a shard, however long that takes.

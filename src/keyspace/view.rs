@@ -1,22 +1,21 @@
-//! A view: the shards one call needs, locked, at one instant. Commands and scripts see the keyspace through nothing else.
+//! A view: the shards that one call needs, locked, at one instant. Commands and scripts reach the keyspace only through it.
 //!
 //! Owns    the guards, the instant, and what the call has changed.
 //! Time    the instant is the later of the batch's clock reading and the time of every shard locked, and is written
 //!         back to them: time never runs backwards anywhere.
 //! Locks   in ascending index, all before the first look. A shard outside the view cannot be reached through it.
-//! Rule    whoever touches an expired key first removes it and emits its effects before anything else.
+//! Rule    the call that finds an expired key first removes it and emits its effects before anything else.
 
 mod expiry;
 mod observe;
 mod survey;
-mod trial;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::locked::{Hashed, LockWait, Locked};
-use super::{Changes, Counts, Editor, Entry, Keyspace, Lease, Occupied, ShardState, Vacant, Waiter};
+use super::{Changes, Counts, During, Editor, Entry, Keyspace, Lease, Occupied, ShardState, Vacant, Waiter};
 use crate::clock::Now;
 use crate::error::Refusal;
 use crate::journal::Mutation;
@@ -27,17 +26,16 @@ use crate::state::clients::ClientId;
 use crate::state::settings::Events;
 use crate::types::{Seed, Typed};
 
-pub use survey::Standing;
-pub(super) use trial::{Trial, Undo};
+pub use survey::EntryRef;
 
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]
 pub enum ShardSet<'a> {
     /// All of them.
     All,
-    /// Those of these keys.
+    /// The shards of these keys.
     Keys(&'a [&'a [u8]]),
-    /// Those of one key.
+    /// The shard of one key.
     One(&'a [u8]),
     /// None: the call looks at no key.
     Nothing,
@@ -48,16 +46,18 @@ pub enum ShardSet<'a> {
 pub struct View<'k> {
     keyspace: &'k Keyspace,
     locked: Locked<'k>,
-    /// Address, length and hash of the key that chose the shard: hashed once, though looked at again by the command.
+    /// Address, length and hash of the key that chose the shard, so that the command does not hash it again.
     hashed: Hashed,
     changes: Changes,
     now: Now,
     database: u16,
     author: ClientId,
+    /// While it is a long call; ends after the shards are unlocked.
+    long_call: Option<During>,
 }
 
 impl<'k> View<'k> {
-    /// Locks what `reach` needs and looks at `database`. The thread waits while a long call holds it.
+    /// Locks what `reach` needs and selects `database`. The thread waits for the shards, also for those of a long call.
     #[inline]
     pub fn lock(
         keyspace: &'k Keyspace,
@@ -68,11 +68,11 @@ impl<'k> View<'k> {
     ) -> Self {
         let mut hashed = (0, 0, 0);
         let locked = Locked::acquire(keyspace, reach, LockWait::Endless, &mut hashed);
-        let locked = locked.expect("whoever waits without end gets the shards in the end");
+        let locked = locked.expect("an endless wait ends with the shards locked");
         Self::at_one_instant(keyspace, locked, hashed, database, now, events)
     }
 
-    /// The same for those whose thread has others to serve: `None` while a long call holds what `reach` needs.
+    /// Like [`View::lock`], for a thread that serves several connections: `None` while a long call holds a shard.
     #[inline]
     pub fn try_lock(
         keyspace: &'k Keyspace,
@@ -86,10 +86,10 @@ impl<'k> View<'k> {
         Some(Self::at_one_instant(keyspace, locked, hashed, database, now, events))
     }
 
-    /// Lets go of the shards it has, and locks what `reach` needs instead; false while a long call holds that, and then it
-    /// has none. Only for a call that has changed nothing yet.
+    /// Unlocks its shards and locks what `reach` needs instead. False while a long call holds one of these; no shard is locked
+    /// then. Only for a call that has changed nothing yet.
     pub fn relock(&mut self, reach: ShardSet<'_>) -> bool {
-        debug_assert!(!self.changes.is_dirty, "what was changed is told before the shards are let go");
+        debug_assert!(!self.changes.is_dirty, "changes are told before the shards are unlocked");
         self.locked = Locked::default();
         match Locked::acquire(self.keyspace, reach, LockWait::Short, &mut self.hashed) {
             Some(locked) => self.locked = locked,
@@ -97,6 +97,27 @@ impl<'k> View<'k> {
         }
         self.now = self.now.no_earlier_than(self.locked.advance(self.now.lock));
         true
+    }
+
+    /// Tells other calls that this is a long one: they give their threads back instead of waiting for its shards. Lasts until
+    /// the shards are unlocked.
+    pub fn announce_long_call(&mut self) {
+        let keyspace = self.keyspace;
+        self.long_call.get_or_insert_with(|| keyspace.long_call.begin());
+    }
+
+    /// Locks every shard instead of those it has, for a long call, and waits for them. The thread must be one that may block,
+    /// unless all shards are locked already. Only for a call that has changed nothing yet, or holds all shards.
+    pub fn lock_all_for_long(&mut self) {
+        self.announce_long_call();
+        if self.holds_all() {
+            return;
+        }
+        debug_assert!(!self.changes.is_dirty, "changes are told before the shards are unlocked");
+        self.locked = Locked::default();
+        let locked = Locked::acquire(self.keyspace, ShardSet::All, LockWait::Endless, &mut self.hashed);
+        self.locked = locked.expect("an endless wait ends with the shards locked");
+        self.now = self.now.no_earlier_than(self.locked.advance(self.now.lock));
     }
 
     /// Locks the shard of that index, unless a long call holds it.
@@ -121,21 +142,22 @@ impl<'k> View<'k> {
     ) -> Self {
         let instant = locked.advance(now.lock);
         let changes = Changes::new(keyspace.journal.is_some(), events);
-        Self { keyspace, locked, hashed, changes, now: now.no_earlier_than(instant), database, author: 0 }
+        let now = now.no_earlier_than(instant);
+        Self { keyspace, locked, hashed, changes, now, database, author: 0, long_call: None }
     }
 
-    /// What finds the elements of this keyspace's objects is seeded by.
+    /// The seed of the hash tables in this keyspace's objects.
     pub fn seed(&self) -> Seed {
         self.keyspace.seed
     }
 
-    /// Whose call it is: a client may not want to be told of what it does itself.
+    /// Sets the client whose call it is: a client may not want invalidations of its own changes.
     pub fn on_behalf_of(&mut self, author: ClientId) {
         self.author = author;
     }
 
-    /// Serves the calls that waited for what was changed, numbers and passes on all changes, tells everybody concerned,
-    /// and lets the shards go: there is nothing more to be done with this view.
+    /// Serves the calls that waited for the changed keys, numbers and records all changes, tells observers and listeners, and
+    /// unlocks the shards. The view cannot be used after that.
     #[inline]
     pub fn finish(&mut self, audience: &Audience) {
         if self.changes.is_dirty {
@@ -155,11 +177,12 @@ impl<'k> View<'k> {
             }
         }
         self.changes.tell(audience, self.author);
-        // What is dropped with the view may be large, and take time: not while the shards are locked.
+        // Objects that were replaced are dropped with the view, after the shards are unlocked: they may be large.
         self.locked = Locked::default();
+        self.long_call = None;
     }
 
-    /// The keyspace learns how large a value has become.
+    /// Notes the size of the largest value that was written.
     #[inline]
     pub(super) fn tell_size(&self) {
         self.keyspace.largest.learn(self.changes.largest);
@@ -174,21 +197,13 @@ impl<'k> View<'k> {
         }
     }
 
-    /// The same, where it is a string.
-    pub fn string_bytes(&mut self, key: &[u8]) -> usize {
-        match self.entry_as_it_is(key) {
-            Entry::Occupied(occupied) if occupied.object().is_none() => occupied.value_bytes(),
-            _ => 0,
-        }
-    }
-
-    /// From now on these events are asked for: a request of a transaction may have asked.
+    /// Sets which keyspace events are published from now on: a request of a transaction may have changed that.
     pub fn attend(&mut self, events: Events) {
         self.changes.attend(events);
     }
 
-    /// Tells of the events so far, with the shards still locked: what a transaction or a script publishes comes behind
-    /// what it has changed before.
+    /// Publishes the events so far, with the shards still locked: a message that a transaction or a script publishes comes
+    /// after the events of its earlier changes.
     pub fn tell_events(&mut self, channels: &Channels) {
         self.changes.tell_events(channels);
     }
@@ -209,7 +224,7 @@ impl<'k> View<'k> {
         }
     }
 
-    /// Serves parked calls until none finds what it waits for: serving one may be what another waits for.
+    /// Serves parked calls until none finds what it waits for. Serving a call may change the key of another parked call.
     #[cold]
     fn serve_parked(&mut self) {
         let home = self.database;
@@ -217,7 +232,7 @@ impl<'k> View<'k> {
             self.database = database;
             let index = self.keyspace.shard_of(self.keyspace.hash(&key));
             let mut from = 0;
-            // The queue may be long: it is gone through once, and only while there is something to be had.
+            // The queue may be long: it is scanned once, and only while the key has something to take.
             while self.entry(&key).occupied().is_some()
                 && let Some((at, waiter)) = self.locked.held(index).parked.waiting(database, &key, from)
             {
@@ -231,7 +246,7 @@ impl<'k> View<'k> {
         self.database = home;
     }
 
-    /// The key, or the place where it could be. A key whose deadline has passed is removed first.
+    /// The key's entry, occupied or vacant. A key whose deadline has passed is removed first.
     ///
     /// # Panics
     /// When the view has not locked the key's shard.
@@ -240,7 +255,7 @@ impl<'k> View<'k> {
         self.look(key, |_, _| {})
     }
 
-    /// The same for a command that only reads: counts a hit or a miss, and the key counts as used.
+    /// The key's entry for a command that reads the value: counts a hit or a miss, and the key counts as used.
     #[inline]
     pub fn read<'v>(&'v mut self, key: &'v [u8]) -> Option<Occupied<'v>> {
         let mut occupied = self.peek(key)?;
@@ -248,7 +263,7 @@ impl<'k> View<'k> {
         Some(occupied)
     }
 
-    /// The same for a command that asks about the key, not for its value: it does not count as used.
+    /// The key's entry for a command that asks about the key, not for its value: counts a hit or a miss, but no use.
     #[inline]
     pub fn peek<'v>(&'v mut self, key: &'v [u8]) -> Option<Occupied<'v>> {
         match self.look(key, count) {
@@ -260,7 +275,7 @@ impl<'k> View<'k> {
         }
     }
 
-    /// The key, or the place where it could be, with a hit or a miss counted.
+    /// The key's entry, occupied or vacant; counts a hit or a miss.
     #[inline]
     pub fn counted<'v>(&'v mut self, key: &'v [u8]) -> Entry<'v> {
         let mut entry = self.look(key, count);
@@ -300,7 +315,7 @@ impl<'k> View<'k> {
         self.entry(key).occupied().map(Editor::of).transpose()
     }
 
-    // Where nothing is counted, nothing is to be passed: called, it costs a GET thirty instructions.
+    // Always inlined: as a call it costs a GET thirty instructions.
     #[inline(always)]
     fn look<'v>(&'v mut self, key: &'v [u8], count: impl FnOnce(&mut ShardState, bool)) -> Entry<'v> {
         let hash = self.hash(key);
@@ -310,9 +325,7 @@ impl<'k> View<'k> {
         if let Some(found) = id
             && held.shard.is_due(found, now)
         {
-            let so_far = self.changes.extent();
-            id = held.settle(found, hash, now, usize::MAX, &mut self.changes);
-            self.changes.came_by_time(so_far);
+            id = held.expire_elements(found, hash, now, usize::MAX, &mut self.changes);
         }
         count(held, id.is_some());
         let stamp = (now.as_millis() / 1000) as u32;
@@ -333,7 +346,7 @@ impl<'k> View<'k> {
         }
     }
 
-    /// The entry without a look at its deadline: in a replay, what removes a key is its record.
+    /// The entry, whether its deadline has passed or not: in a replay, only records remove keys.
     fn entry_as_it_is<'v>(&'v mut self, key: &'v [u8]) -> Entry<'v> {
         let hash = self.keyspace.hash(key);
         let database = self.database;
@@ -364,12 +377,12 @@ impl<'k> View<'k> {
         self.changes.event(class, event, self.database, key);
     }
 
-    /// Another database from here on: SELECT inside a script, COPY and its kind.
+    /// Selects another database: for SELECT inside a script, COPY and the like.
     pub fn select(&mut self, database: u16) {
         self.database = database;
     }
 
-    /// Keys of the database that still live, those locked; in no order.
+    /// Visits the living keys of the database in the locked shards, in no order.
     pub fn for_each_key(&mut self, mut visit: impl FnMut(&[u8])) {
         let (database, now) = (self.database, self.now.lock);
         self.locked.each(|_, held| {
@@ -431,12 +444,12 @@ impl<'k> View<'k> {
         self.now
     }
 
-    /// The database looked at.
+    /// The selected database.
     pub fn database(&self) -> u16 {
         self.database
     }
 
-    /// Keys of a database, and how many of them have a deadline: of all shards, be they locked here or not.
+    /// How many keys a database has, and how many of these have a deadline, in all shards, locked by this view or not.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds them.
@@ -449,7 +462,7 @@ impl<'k> View<'k> {
         Ok((keys, deadlines))
     }
 
-    /// What all shards have counted, be they locked here or not.
+    /// The sum of all shards' counters, locked by this view or not.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds them.
@@ -459,7 +472,7 @@ impl<'k> View<'k> {
         Ok(sum)
     }
 
-    /// All shards start to count at zero.
+    /// Resets the counters of all shards.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds them.
@@ -467,7 +480,7 @@ impl<'k> View<'k> {
         self.each_shard(ShardState::reset_counts)
     }
 
-    /// Visits all shards, one after the other if they are not locked here already.
+    /// Visits all shards, one after the other if they are not locked by this view.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds them.
@@ -482,8 +495,8 @@ impl<'k> View<'k> {
         Ok(())
     }
 
-    /// A part of a walk over a whole database: visits living keys and the names of their types, at most about `keys`
-    /// of one shard under one lock, and returns the next cursor; 0 at the end. The cursor comes from a client.
+    /// One step of a scan over a whole database: visits living keys and the names of their types, about `keys` of one shard
+    /// at most, and returns the next cursor; 0 at the end. The cursor comes from a client.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds the shard.
@@ -554,7 +567,7 @@ impl<'k> View<'k> {
     }
 }
 
-/// Counts a look at a key as a hit or as a miss.
+/// Counts a hit or a miss.
 #[inline]
 fn count(held: &mut ShardState, is_here: bool) {
     held.hits += u64::from(is_here);

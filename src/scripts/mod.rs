@@ -1,30 +1,44 @@
 //! Scripts: what a Lua text means to a lock server.
 //!
-//! Owns    the two ways to run one: plain scripts, which nearly all lock clients send, natively; all others by Lua itself.
-//! Knows   nothing of shards or connections: a script makes its calls through a trait, [`plain::Calls`] for a plain one.
+//! Owns    the two ways to run one: natively, which serves the scripts of nearly all lock clients, and by the Lua interpreter.
+//! Knows   nothing of shards or connections: a script makes its calls through a trait, [`native::Calls`] for a native one.
 //! Source  Lua 5.1 reference manual; Redis 7.0 `script.c`, `script_lua.c` for conversions and error texts.
+//!
+//! # Where a script runs
+//!
+//! A native script runs where it arrives: it is bounded by a fixed number of steps and by the keys it names. Every interpreted
+//! script, FCALL, and EXEC that holds one runs on the script thread; a single command whose values are large runs there, too.
+//! A value is large above [`LARGE_BYTES`](crate::limits::LARGE_BYTES). Nothing is estimated and nothing is tried.
+//!
+//! # What an interpreted script locks
+//!
+//! Every shard. The keys that a script declares are not all the keys it uses, and clients depend on that: BullMQ's
+//! `extendLocks` builds the names of its keys from an argument, python-redis-lock's `reset_all` deletes what KEYS finds, and
+//! the function library of the Rust crate `redis-lock` scans the whole keyspace and declares no key. To refuse undeclared
+//! keys would break them (Dragonfly does, and needs `--default_lua_flags=allow-undeclared-keys` for BullMQ, which locks all
+//! of its store too); to lock shards as their keys come up would let two scripts wait for each other. So every other client
+//! that needs a key waits until the script is over, without holding a thread, or gets BUSY after `busy-reply-threshold`.
+//! SCRIPT KILL, FUNCTION KILL, SHUTDOWN and signals are served meanwhile.
 
 #[cfg(feature = "lua")]
 mod direct;
-pub mod effort;
 mod header;
 mod known;
 mod lexer;
 pub mod library;
 #[cfg(feature = "lua")]
 pub mod lua;
-pub mod plain;
+pub mod native;
 mod sha;
 
 use crate::resp::Words;
 
-pub use effort::{Brief, Effort, Sizes, effort};
 pub use header::{Flags, Header, header};
 pub use known::{KNOWN, Known};
 pub use lexer::{SCRIPT_BYTES_MAX, TOKENS_MAX};
 pub use sha::{SHA_DIGITS, Sha, digest};
 
-/// What a script or a function is called on.
+/// The KEYS and ARGV of a script, or the two arguments of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     /// `KEYS`, or a function's first argument.
@@ -34,23 +48,23 @@ pub struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// How many there are.
+    /// How many KEYS and ARGV there are.
     #[inline]
     pub fn len(&self) -> usize {
         self.keys.len() + self.args.len()
     }
 
-    /// True when there are none.
+    /// True when there are neither KEYS nor ARGV.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of all of them.
+    /// Bytes of KEYS and ARGV together.
     pub fn bytes(&self) -> u64 {
         self.keys.iter().chain(self.args.iter()).map(|word| word.len() as u64).sum()
     }
 
-    /// These KEYS and ARGV.
+    /// Inputs of these KEYS and ARGV.
     pub fn new(keys: &'a [&'a [u8]], args: &'a [&'a [u8]]) -> Self {
         Self { keys: keys.into(), args: args.into() }
     }

@@ -36,19 +36,12 @@ pub type PerKind<V> = [V; 3];
 
 type Listeners = DashMap<Bytes, Vec<Arc<Client>>, RandomState>;
 
-/// The work of telling one listener, in about nanoseconds.
-const LISTENER_WORK: u64 = 128;
-/// The work of comparing a channel with one pattern.
-const PATTERN_WORK: u64 = 1000;
-
 /// The registry of channels and patterns.
 #[derive(Debug, Default)]
 pub struct Channels {
     listeners: PerKind<Listeners>,
     /// Subscriptions to patterns, so that a publication without any pays nothing for them.
     to_patterns: AtomicUsize,
-    /// Subscriptions of all kinds.
-    total: AtomicUsize,
 }
 
 impl Channels {
@@ -59,13 +52,11 @@ impl Channels {
         Self {
             listeners: Kind::ALL.map(|_| DashMap::with_hasher(hasher.clone())),
             to_patterns: AtomicUsize::new(0),
-            total: AtomicUsize::new(0),
         }
     }
 
     /// `client` listens to `name` from now on, which it did not before.
     pub fn subscribe(&self, kind: Kind, name: &Bytes, client: &Arc<Client>) {
-        self.total.fetch_add(1, Relaxed);
         if kind == Kind::Pattern {
             self.to_patterns.fetch_add(1, Relaxed);
         }
@@ -82,24 +73,15 @@ impl Channels {
             left = before - listening.len();
         }
         listeners.remove_if(name, |_, listening| listening.is_empty());
-        self.total.fetch_sub(left, Relaxed);
         if kind == Kind::Pattern {
             self.to_patterns.fetch_sub(left, Relaxed);
         }
     }
 
-    /// The work of publishing a message, in about nanoseconds, whoever listens: each pattern is compared, each listener
-    /// told.
+    /// How many listeners to patterns there are: a message is compared with each pattern.
     #[inline]
-    pub fn message_work(&self) -> u64 {
-        self.work_of(self.total.load(Relaxed))
-    }
-
-    /// The same of a message that so many were told of.
-    #[inline]
-    pub fn work_of(&self, receivers: usize) -> u64 {
-        let patterns = (self.to_patterns.load(Relaxed) as u64).saturating_mul(PATTERN_WORK);
-        (receivers as u64).saturating_mul(LISTENER_WORK).saturating_add(patterns)
+    pub fn patterns(&self) -> u64 {
+        self.to_patterns.load(Relaxed) as u64
     }
 
     /// Delivers `payload` to everybody who listens to `channel` or to a pattern that it fits; says to how many.

@@ -1,8 +1,7 @@
-//! The script that runs now, as everybody else may see it: since when, whether it may still be ended.
+//! The interpreted script that runs now, as other clients see it: since when, and whether it may still be ended.
 //!
-//! Owns    what SCRIPT KILL says to it, and the moment from which on it counts as long.
-//! Time    comes from the injected clock, and from how often the script has been looked at: where the clock is moved by
-//!         hand, a script that never ends is long all the same.
+//! Owns    the request of SCRIPT KILL, and the moment at which the script began.
+//! Time    comes in as an argument.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -13,11 +12,11 @@ use super::clients::Client;
 use crate::clock::LockTime;
 use crate::resp::OwnedRequest;
 
-/// The script that runs now, if one does.
+/// The interpreted script that runs now, if one does.
 #[derive(Debug, Default)]
 pub struct Running {
-    /// Since when a script runs that takes long, in milliseconds of lock time; zero: none does.
-    long_since_ms: AtomicU64,
+    /// Since when a script runs, in milliseconds of lock time; zero: none does.
+    since_ms: AtomicU64,
     is_killed: AtomicBool,
     is_ended: AtomicBool,
     has_written: AtomicBool,
@@ -55,40 +54,34 @@ pub enum Unkillable {
 
 impl Running {
     /// A script begins. Called with every shard locked, so that there is only one.
-    pub fn begin(&self, script: Script) {
+    pub fn begin(&self, script: Script, now: LockTime) {
         let mut slot = self.script.lock();
-        // Whoever ends a script looks with the slot locked.
+        // `kill` looks at these with the slot locked.
         self.is_killed.store(false, Relaxed);
         self.has_written.store(false, Relaxed);
+        self.since_ms.store(now.as_millis().max(1), SeqCst);
+        // A manual clock that waits for this client to settle has to know that its script may never end.
+        script.client.wake();
         *slot = Some(script);
     }
 
-    /// It is over; true when it took long.
-    pub fn end(&self) -> bool {
-        *self.script.lock() = None;
-        // Only the script's own thread says that it takes long.
-        self.long_since_ms.load(Relaxed) != 0 && self.long_since_ms.swap(0, SeqCst) != 0
+    /// The script is over.
+    pub fn end(&self) {
+        let mut slot = self.script.lock();
+        self.since_ms.store(0, SeqCst);
+        *slot = None;
     }
 
-    /// It takes long, and has run since about then.
-    pub fn note_long(&self, since: LockTime) {
-        if let Some(script) = &*self.script.lock() {
-            self.long_since_ms.store(since.as_millis().max(1), SeqCst);
-            // Whoever waits for this client to settle need not wait any longer.
-            script.client.wake();
-        }
-    }
-
-    /// Since when a script runs that takes long, if one does.
+    /// Since when a script runs, if one does.
     #[inline]
-    pub fn long_since(&self) -> Option<LockTime> {
-        match self.long_since_ms.load(Relaxed) {
+    pub fn since(&self) -> Option<LockTime> {
+        match self.since_ms.load(Relaxed) {
             0 => None,
             since_ms => Some(LockTime::from_millis(since_ms)),
         }
     }
 
-    /// It has changed something.
+    /// The script has called a command that writes.
     #[inline]
     pub fn note_write(&self) {
         self.has_written.store(true, Relaxed);
@@ -99,20 +92,19 @@ impl Running {
         self.script.lock().clone()
     }
 
-    /// Whether it is to end now.
+    /// Whether the script has to end now.
     #[inline]
     pub fn is_killed(&self) -> bool {
         self.is_killed.load(Relaxed) || self.is_ended.load(Relaxed)
     }
 
-    /// Ends the script that takes long, if it is of that kind and nothing speaks against it. One that has only just begun
-    /// is not meant.
+    /// Ends the script that runs, if it is of that kind and has not written.
     ///
     /// # Errors
     /// [`Unkillable`]: why it was not ended.
     pub fn kill(&self, is_function: bool) -> Result<(), Unkillable> {
         let script = self.script.lock();
-        let script = script.as_ref().filter(|_| self.long_since().is_some()).ok_or(Unkillable::NoneRuns)?;
+        let script = script.as_ref().ok_or(Unkillable::NoneRuns)?;
         if self.has_written.load(SeqCst) {
             return Err(Unkillable::HasWritten);
         }
@@ -123,7 +115,7 @@ impl Running {
         Ok(())
     }
 
-    /// The server ends: every script does, now and from now on, whatever it has done.
+    /// The server ends: the script that runs and all later ones end at once, also those that have written.
     pub fn end_all(&self) {
         self.is_ended.store(true, SeqCst);
     }

@@ -18,14 +18,6 @@ pub struct Transaction {
     pub bytes: usize,
     /// Whether a request was refused: EXEC will carry out nothing.
     pub is_aborted: bool,
-    /// Whether one of them runs a script, which may take long.
-    pub runs_scripts: bool,
-    /// Whether one of them is much work whatever there is: it looks at every key, say.
-    pub is_much: bool,
-    /// Messages that they publish.
-    pub publications: u64,
-    /// Values that they look at, in sixteenths: those that are only copied count one.
-    pub touches: u64,
     /// Whether one of them could need memory.
     pub may_grow: bool,
     /// Whether one of them may write.

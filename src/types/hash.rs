@@ -34,16 +34,6 @@ enum Form {
     Indexed(Box<Indexed>),
 }
 
-/// How a field of a hash stood at some moment.
-#[derive(Debug)]
-pub struct FieldState {
-    field: Box<[u8]>,
-    /// Its place and its value, if it was there.
-    place: Option<(usize, Box<[u8]>)>,
-    deadline: Option<Deadline>,
-    is_table: bool,
-}
-
 impl Hash {
     /// A hash without fields; it allocates nothing until it gets one.
     pub fn new(seed: Seed) -> Self {
@@ -90,38 +80,6 @@ impl Hash {
             }
             Some(_) => {}
         }
-    }
-
-    /// Whether it is one row of few bytes.
-    pub fn is_packed(&self) -> bool {
-        matches!(self.form, Form::Packed(_))
-    }
-
-    /// How a field stands now, if a change of it can be taken back: one of a few packed fields cannot, but these are copied
-    /// in no time.
-    pub fn standing(&self, field: &[u8]) -> FieldState {
-        let place = match &self.form {
-            Form::Packed(_) => None,
-            Form::Indexed(indexed) => indexed.place(field),
-        };
-        let value = place.and_then(|place| self.at(place)).map(|(_, value)| value.into());
-        let (place, deadline) = (place.zip(value), self.deadline(field));
-        FieldState { field: field.into(), place, deadline, is_table: self.is_table }
-    }
-
-    /// Takes back the last change of a field, which stood like that before.
-    pub fn put_back(&mut self, before: FieldState) {
-        let FieldState { field, place, deadline, is_table } = before;
-        self.forget_deadline(&field);
-        let indexed = self.indexed();
-        match place {
-            Some((place, value)) => indexed.put_back(place, &field, &value, !is_table),
-            None => drop(indexed.remove(&field, false)),
-        }
-        if let Some(deadline) = deadline {
-            self.deadlines.get_or_insert_default().set(&field, deadline);
-        }
-        self.is_table = is_table;
     }
 
     /// Takes out the field that ended first, if one has ended.

@@ -120,13 +120,6 @@ impl List {
         count
     }
 
-    /// Takes the element at `index` away, if there is one.
-    pub fn remove_at(&mut self, index: usize) {
-        if let Some(gone) = self.elements.remove(index) {
-            self.long_bytes -= gone.heap_bytes();
-        }
-    }
-
     /// The element at `index`, if there is one.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         self.elements.get(index).map(Element::as_bytes)

@@ -44,17 +44,6 @@ impl Object {
         if let Self::Hash(hash) = self { hash.earliest_deadline() } else { None }
     }
 
-    /// Whether a copy of it is made soon, whatever it holds.
-    pub fn is_light(&self) -> bool {
-        match self {
-            Self::Hash(hash) => hash.is_packed(),
-            Self::List(_) => false,
-            Self::Set(set) => set.is_integers(),
-            Self::SortedSet(set) => set.is_packed(),
-            Self::Stream(stream) => stream.is_light(),
-        }
-    }
-
     /// Whether every element has ended.
     pub fn has_ended(&self, now: LockTime) -> bool {
         if let Self::Hash(hash) = self { hash.has_ended(now) } else { false }

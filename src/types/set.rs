@@ -103,23 +103,6 @@ impl Set {
         }
     }
 
-    /// Where a member stands, if it is there and its removal can be taken back with [`Set::put_back`]: not among integers,
-    /// which are copied in no time.
-    pub fn place(&self, bytes: &[u8]) -> Option<usize> {
-        if self.is_integers() { None } else { self.place_of(bytes) }
-    }
-
-    /// Takes back the removal of a member that stood at that place.
-    pub fn put_back(&mut self, place: usize, bytes: &[u8]) {
-        self.insert_bytes(bytes);
-        let last = self.len() - 1;
-        match &mut self.kept {
-            Kept::Integers(_) => {}
-            Kept::Few { members, .. } => members.swap(last, place),
-            Kept::Many(hashed) => hashed.members.swap_indices(last, place),
-        }
-    }
-
     /// A part of a walk over all members: visits about `count` of them and returns the next cursor. It begins with a
     /// cursor of 0 and ends when 0 comes back; any other may come from a client. A member that is there during the
     /// whole walk is visited at least once.

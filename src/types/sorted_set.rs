@@ -65,40 +65,15 @@ impl SortedSet {
         }
     }
 
-    /// Whether it is one piece of little memory.
-    pub fn is_packed(&self) -> bool {
-        matches!(self.form, Form::Packed(_))
-    }
-
-    /// Where a member stands and its score, if it is there and its removal can be taken back with
-    /// [`SortedSet::put_back`]: not in a small set, which is copied in no time.
-    pub fn place(&self, member: &[u8]) -> Option<(usize, f64)> {
-        match &self.form {
-            Form::Packed(_) => None,
-            Form::Ranked(ranked) => ranked.place_of(member),
-        }
-    }
-
-    /// Takes back the removal of a member that stood at that place, or that it was given another score.
-    pub fn put_back(&mut self, place: usize, member: &[u8], score: f64) {
-        let ranked = self.ranked();
-        if ranked.insert(member, score).is_none() {
-            ranked.move_last_to(place);
-        }
-    }
-
-    /// Takes out the members of these ranks, which are all there. Each is shown when it is gone, with the place that it had
-    /// and its score; those of a small set are not, see [`SortedSet::place`].
-    pub fn remove_range(&mut self, ranks: Range<usize>, mut gone: impl FnMut(&[u8], usize, f64)) {
+    /// Removes the members of these ranks, which are all there.
+    pub fn remove_range(&mut self, ranks: Range<usize>) {
         match &mut self.form {
             Form::Packed(packed) => packed.remove_range(ranks.start, ranks.end),
             Form::Ranked(ranked) => {
                 for _ in ranks.clone() {
                     let first = ranked.range(ranks.start, ranks.end).next();
                     let Some(member) = first.map(|(member, _)| Box::<[u8]>::from(member)) else { return };
-                    if let Some((place, score)) = ranked.remove(&member) {
-                        gone(&member, place, score);
-                    }
+                    ranked.remove(&member);
                 }
             }
         }

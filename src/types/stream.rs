@@ -124,11 +124,6 @@ impl Stream {
         found.into_iter().flatten().map(|(id, words)| Entry { id: *id, words })
     }
 
-    /// True if a copy of the stream is cheap.
-    pub fn is_light(&self) -> bool {
-        self.entries.len() <= LIGHT_ENTRIES_MAX
-    }
-
     /// The id of the entry that was added last, even if it was removed since; [`StreamId::MIN`] if there was none.
     pub fn last_id(&self) -> StreamId {
         self.last_id
@@ -164,8 +159,6 @@ fn bytes_of(words: &[Element]) -> usize {
 
 /// Approximate bytes of an entry beside its words: its place in the tree, and the counters and header of its allocation.
 const ENTRY_BYTES: usize = 72;
-/// Entries of a stream that is cheap to copy.
-const LIGHT_ENTRIES_MAX: usize = 4096;
 /// Entries that a trim with `~` removes at most, unless the client gives another limit. Redis' default.
 pub const TRIM_LIMIT: u64 = 10_000;
 

@@ -259,17 +259,16 @@ fn a_transaction_whose_key_has_changed_does_nothing() {
 }
 
 #[test]
-fn whoever_meets_a_long_call_is_told_when_it_is_over() {
+fn a_client_that_meets_a_long_call_is_woken_when_it_is_over() {
     under_every_schedule(|| {
         let keyspace = keyspace(None, || {});
         let long = {
             let keyspace = Arc::clone(&keyspace);
             thread::spawn(move || {
-                let mut view = View::lock(&keyspace, ShardSet::All, 0, at(1), Events::default());
-                keyspace.long_call.begin();
+                let mut view = View::lock(&keyspace, ShardSet::One(b"two"), 0, at(1), Events::default());
+                view.lock_all_for_long();
                 thread::yield_now();
                 view.finish(&Audience::default());
-                keyspace.long_call.end();
             })
         };
         let calls = Arc::new(AtomicUsize::new(0));
@@ -283,7 +282,7 @@ fn whoever_meets_a_long_call_is_told_when_it_is_over() {
         let caller = {
             let (keyspace, client) = (Arc::clone(&keyspace), Arc::new(client));
             thread::spawn(move || {
-                // Its thread is never held: it gets the shard, or is told to come again.
+                // The thread never blocks: it gets the shard, or the client is woken to try again.
                 while View::try_lock(&keyspace, ShardSet::One(b"one"), 0, at(1), Events::default()).is_none()
                 {
                     if keyspace.long_call.wait(&client) {

@@ -1,15 +1,14 @@
-//! The reader of plain scripts, against Lua.
+//! The reader of native scripts, against Lua.
 //!
-//! Rule    what is read as plain is bounded by its text, Lua compiles it, and run natively it does what Lua does. A text is
-//!         made not to be plain by a statement in front of it, so that it is Lua that judges.
+//! Rule    what is read as native is bounded by its text, Lua compiles it, and run natively it does what Lua does. A text is
+//!         made not to be native by a statement in front of it, so that it is Lua that judges.
 //! Knows   what scripts are made of from `tests/scripts`; states and arguments follow from the text.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use redlatch::internals::limits::WORK_MAX;
-use redlatch::internals::scripts::plain::Program;
-use redlatch::internals::scripts::{Inputs, SCRIPT_BYTES_MAX, Sizes};
+use redlatch::internals::scripts::native::Program;
+use redlatch::internals::scripts::{Inputs, SCRIPT_BYTES_MAX};
 
 use crate::scripts::draw::Draw;
 use crate::scripts::mutate;
@@ -33,14 +32,14 @@ impl Engines {
         self.compare(text, text);
     }
 
-    /// Runs `text` natively, if it is plain, and `other` by Lua.
+    /// Runs `text` natively, if it is native, and `other` by Lua.
     pub(crate) fn compare(&mut self, text: &[u8], other: &[u8]) {
         // Whatever grows faster than the text it comes from, does so here.
         read(&text.repeat(SCRIPT_BYTES_MAX / text.len().max(1)));
         let Some(program) = read(text) else { return };
         let detour = detour(other);
         let loaded = self.interpreted.send(&[b"SCRIPT", b"LOAD", &detour]);
-        assert!(loaded.starts_with(b"$40\r\n"), "read as plain, and Lua says: {}", loaded.escape_ascii());
+        assert!(loaded.starts_with(b"$40\r\n"), "read as native, and Lua says: {}", loaded.escape_ascii());
         let mut draw =
             Draw::of_seed(text.iter().fold(1, |sum, byte| sum.wrapping_mul(31) ^ u64::from(*byte)));
         for _ in 0..TURNS {
@@ -48,7 +47,7 @@ impl Engines {
             let args = draw.args(&String::from_utf8_lossy(text));
             let state = draw.state(keys);
             let inputs = Inputs::new(keys, &args);
-            if !program.fits(inputs) || program.work(inputs, SIZES) > WORK_MAX {
+            if !program.fits(inputs) {
                 continue;
             }
             let expected = self.interpreted.run(&state, &detour, keys, &args);
@@ -60,7 +59,7 @@ impl Engines {
                 assert_eq!(seen, expected, "natively, and by Lua, of {} keys and {args:?}", keys.len());
             }
         }
-        assert_eq!(self.native.interpreter_bytes(), 0, "a plain script was interpreted");
+        assert_eq!(self.native.interpreter_bytes(), 0, "a native script was interpreted");
     }
 }
 
@@ -72,9 +71,7 @@ fn read(text: &[u8]) -> Option<Program> {
     Some(program)
 }
 
-/// More than any of these values, and a message to more listeners than there are.
-const SIZES: Sizes = Sizes { largest: 4096, message: 2048 };
-/// Runs of each plain script.
+/// Runs of each native script.
 const TURNS: usize = 3;
 const KEYS: &[&[u8]] = &[b"k1", b"k2", b"k3"];
 /// How much longer than a script its tree may be, written out.
@@ -89,7 +86,7 @@ pub(crate) fn inputs() -> BoxedStrategy<Vec<u8>> {
     prop_oneof![12 => texts.prop_map(String::into_bytes), 1 => vec(any::<u8>(), 0..60)].boxed()
 }
 
-/// Statements of the forms that plain scripts have, over three locals, on one line or on several.
+/// Statements of the forms that native scripts have, over three locals, on one line or on several.
 fn written() -> BoxedStrategy<String> {
     (vec(select(BLANKS), 8), block())
         .prop_map(|(blanks, block)| {

@@ -1,8 +1,8 @@
-//! Scripts, transactions and commands that take long, as their neighbours see them.
+//! Scripts, transactions and commands that take long, as other clients see them.
 //!
-//! Belongs here  that nobody's thread is held by what somebody else asks for: others are served, are told in time, and may
-//!               end a script.
-//! Time          manual clocks, moved by the test. What has begun says so by a message.
+//! Belongs here  what runs on the script thread, and that no other thread is held meanwhile: other clients are served, get
+//!               BUSY in time, and may end a script.
+//! Time          manual clocks, moved by the test. A script publishes a message when it has begun.
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
@@ -11,8 +11,6 @@ use std::time::Duration;
 use redlatch::Server;
 use redlatch::WallTime;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
-
-mod trials;
 
 const START: WallTime = WallTime::from_millis(1_700_000_000_000);
 /// Longer than `busy-reply-threshold` by default.
@@ -37,25 +35,17 @@ impl Client {
         line.trim_end().to_owned()
     }
 
-    async fn lines<const COUNT: usize>(&mut self) -> [String; COUNT] {
-        let mut lines = [const { String::new() }; COUNT];
-        for line in &mut lines {
-            *line = self.line().await;
-        }
-        lines
-    }
-
     async fn ask(&mut self, words: &[&str]) -> String {
         self.say(words).await;
         self.line().await
     }
 
-    /// Has the script ended, once it has run for long enough to be meant.
+    /// Ends the script that runs, once it has begun.
     async fn kill(&mut self) -> String {
         self.kill_by("SCRIPT").await
     }
 
-    /// The same, as a script or as a function.
+    /// Ends what runs by SCRIPT KILL or FUNCTION KILL.
     async fn kill_by(&mut self, kind: &str) -> String {
         loop {
             let answer = self.ask(&[kind, "KILL"]).await;
@@ -71,12 +61,17 @@ impl Client {
         self.begin(server, &["EVAL", &script, "1", "k"]).await;
     }
 
-    /// Makes a set that takes milliseconds to go through, and seconds to go through [`OFTEN`].
+    /// Makes a set of 30,000 members, which is large.
     async fn make_large_set(&mut self) {
-        for hundred in 0..300 {
+        self.make_set("large", 300).await;
+    }
+
+    /// Makes a set of so many hundred members.
+    async fn make_set(&mut self, name: &str, hundreds: usize) {
+        for hundred in 0..hundreds {
             let members: Vec<String> = (0..100).map(|member| format!("member {hundred} {member}")).collect();
             let words: Vec<&str> =
-                ["SADD", "large"].into_iter().chain(members.iter().map(String::as_str)).collect();
+                ["SADD", name].into_iter().chain(members.iter().map(String::as_str)).collect();
             assert_eq!(self.ask(&words).await, ":100");
         }
     }
@@ -160,7 +155,7 @@ async fn what_needs_the_keys_waits_and_is_told_when_it_has_waited_long_enough() 
     let clock = server.clock();
     let answer = reader.line();
     tokio::pin!(answer);
-    // How soon the script is found to take long is not the clock's to say.
+    // The connection may look at the clock before the script has begun.
     let answer = loop {
         tokio::select! {
             answer = &mut answer => break answer,
@@ -274,21 +269,21 @@ async fn scripts_behind_a_long_one_have_their_turn_in_order() {
 }
 
 #[tokio::test]
-async fn many_calls_for_much_are_ended_by_a_neighbour_whatever_loop_they_stand_in() {
+async fn a_script_on_a_large_value_is_ended_by_a_neighbour_whatever_loop_it_has() {
     let server = server().await;
     let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
     other.make_large_set().await;
     let begun = "redis.call('publish', 'begun', 'yes')";
     for script in [
-        // Natively: with a loop that counts, over KEYS, over a list of its own; a key that is declared, and one that is not.
+        // Native scripts, but for the large set: with a loop that counts, over ARGV, over a list of its own.
         format!("{begun} for i = 1, {OFTEN} do redis.call('smembers', KEYS[1]) end"),
-        format!("{begun} for i = 1, {OFTEN} do redis.call('sunion', 'large', 'large') end"),
+        format!("{begun} for i = 1, {OFTEN} do redis.call('smembers', 'large') end"),
         format!("{begun} for i, k in ipairs(ARGV) do redis.call('smembers', KEYS[1]) end"),
         format!(
             "{begun} local l = {{}} for i, k in ipairs(ARGV) do table.insert(l, k) end \
              for i, k in ipairs(l) do redis.call('smembers', KEYS[1]) end"
         ),
-        // By the interpreter: in a loop that counts, written out, and in one that is not known to end.
+        // Scripts that are never native.
         format!("{begun} local t = {{}} for i = 1, 300 do t.x = redis.call('smembers', KEYS[1]) end"),
         format!("{begun} local t = {{}} {}", "t.x = redis.call('smembers', KEYS[1]) ".repeat(300)),
         format!("{begun} local n = 0 while n < {OFTEN} do n = n + 1 redis.call('smembers', KEYS[1]) end"),
@@ -302,57 +297,7 @@ async fn many_calls_for_much_are_ended_by_a_neighbour_whatever_loop_they_stand_i
     server.assert_laws();
 }
 
-#[tokio::test]
-async fn a_transaction_and_a_command_of_much_work_let_neighbours_be_served() {
-    let server = server().await;
-    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
-    other.make_large_set().await;
-    assert_eq!(runner.ask(&["MULTI"]).await, "+OK");
-    assert_eq!(runner.ask(&["PUBLISH", "begun", "yes"]).await, "+QUEUED");
-    for _ in 0..OFTEN / 2 {
-        assert_eq!(runner.ask(&["SINTERCARD", "2", "large", "large"]).await, "+QUEUED");
-    }
-    runner.begin(&server, &["EXEC"]).await;
-    assert_eq!(other.ask(&["PING"]).await, "+PONG");
-    assert_eq!(
-        other.ask(&["SET", "beside", "x"]).await,
-        "+OK",
-        "its shard may be free, or it waits without a thread"
-    );
-    assert_eq!(runner.line().await, format!("*{}", OFTEN / 2 + 1));
-    assert_eq!(runner.line().await, ":1");
-    for _ in 0..OFTEN / 2 {
-        assert_eq!(runner.line().await, ":30000");
-    }
-    let union: Vec<&str> = ["SUNIONSTORE", "union"].into_iter().chain(["large"; OFTEN / 5]).collect();
-    runner.say(&union).await;
-    assert_eq!(other.ask(&["PING"]).await, "+PONG");
-    assert!(runner.has_no_answer().await, "who came later was not held up");
-    assert_eq!(runner.line().await, ":30000");
-    server.assert_laws();
-}
-
-#[tokio::test]
-async fn a_pipeline_of_much_work_lets_neighbours_have_their_turn() {
-    // What each command has taken is measured by a clock that runs.
-    let server = Server::builder().start().await.unwrap();
-    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
-    other.make_large_set().await;
-    let request = b"*4\r\n$10\r\nSINTERCARD\r\n$1\r\n2\r\n$5\r\nlarge\r\n$5\r\nlarge\r\n";
-    runner.0.get_mut().write_all(&request.repeat(OFTEN / 5)).await.unwrap();
-    assert_eq!(other.ask(&["PING"]).await, "+PONG");
-    let mut before = 0;
-    while !runner.has_no_answer().await {
-        assert_eq!(runner.line().await, ":30000");
-        before += 1;
-    }
-    assert!(before < OFTEN / 5, "{before} answers came first");
-    for _ in before..OFTEN / 5 {
-        assert_eq!(runner.line().await, ":30000");
-    }
-}
-
-/// A runtime whose only thread that may be held is held by the test, until it lets go.
+/// A runtime whose only blocking thread is held by the test, until it lets go: what runs on the script thread waits for it.
 fn held_up(test: impl AsyncFnOnce(Box<dyn FnOnce()>)) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
@@ -376,36 +321,127 @@ fn lines_so_far(socket: &mut std::net::TcpStream) -> usize {
 }
 
 #[test]
-fn a_pipeline_of_much_work_lets_other_sockets_have_their_turn() {
+fn a_pipeline_of_long_commands_lets_other_sockets_have_their_turn() {
     use std::io::{BufRead, Read, Write};
     let server = Server::builder().start_blocking().unwrap();
     let connect = || std::net::TcpStream::connect(server.addr()).unwrap();
     let mut other = connect();
-    let mut request = b"*30002\r\n$4\r\nSADD\r\n$1\r\ns\r\n".to_vec();
-    (0..30_000).for_each(|member| request.extend_from_slice(format!("$7\r\nm{:06}\r\n", member).as_bytes()));
+    // Below the size of a large value: the worker itself carries the pipeline out.
+    const ELEMENTS: usize = 1_500;
+    let mut request = format!("*{}\r\n$5\r\nRPUSH\r\n$1\r\nl\r\n", ELEMENTS + 2).into_bytes();
+    (0..ELEMENTS).for_each(|n| request.extend_from_slice(format!("$7\r\nm{n:06}\r\n").as_bytes()));
     other.write_all(&request).unwrap();
     let mut answers = std::io::BufReader::new(other.try_clone().unwrap());
     let mut line = String::new();
     answers.read_line(&mut line).unwrap();
-    assert_eq!(line, ":30000\r\n");
-    // A machine that is busy may let the server come to its end first; a server that looks at nobody else always does.
-    const REQUESTS: usize = 40;
+    assert_eq!(line, format!(":{ELEMENTS}\r\n"));
+    // A busy machine may let the server come to its end first; a server that serves one connection at a time always does.
+    const REQUESTS: usize = 20_000;
     let is_served_meanwhile = (0..20).any(|_| {
         let mut runner = connect();
-        runner.write_all(&b"SINTERCARD 1 s\r\n".repeat(REQUESTS)).unwrap();
+        runner.write_all(&b"LREM l 0 x\r\n".repeat(REQUESTS)).unwrap();
         // It has begun.
-        runner.read_exact(&mut [0; 8]).unwrap();
+        runner.read_exact(&mut [0; 4]).unwrap();
         other.write_all(b"PING\r\n").unwrap();
         line.clear();
         answers.read_line(&mut line).unwrap();
         assert_eq!(line, "+PONG\r\n");
         1 + lines_so_far(&mut runner) < REQUESTS
     });
-    assert!(is_served_meanwhile, "who asks for little is answered before the others are through");
+    assert!(is_served_meanwhile, "PING is answered before the pipeline is through");
+}
+
+const RELEASE: &str =
+    "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
+/// Not native, and short.
+const INTERPRETED: &str = "local t = {} t.n = redis.call('incr', KEYS[1]) return t.n";
+
+#[test]
+fn an_interpreted_script_runs_on_the_script_thread_and_a_native_one_where_it_arrives() {
+    held_up(async |let_go| {
+        let server = server().await;
+        let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+        assert_eq!(other.ask(&["SET", "k", "v"]).await, "+OK");
+        runner.say(&["EVAL", INTERPRETED, "1", "n"]).await;
+        assert_eq!(other.ask(&["EVAL", RELEASE, "1", "k", "v"]).await, ":1");
+        assert_eq!(other.ask(&["PING"]).await, "+PONG");
+        assert!(runner.has_no_answer().await);
+        let_go();
+        assert_eq!(runner.line().await, ":1");
+    });
 }
 
 #[test]
-fn a_message_to_many_patterns_is_sent_where_it_keeps_nobody_waiting() {
+fn exec_runs_on_the_script_thread_if_it_holds_an_interpreted_script_or_is_large() {
+    held_up(async |let_go| {
+        let server = server().await;
+        let mut other = Client::of(&server);
+        let large = "x".repeat(70_000);
+        let cases = [
+            (&["EVAL", INTERPRETED, "1", "n"][..], false, ":1"),
+            (&["FCALL", "none", "0"], false, "-ERR Function not found"),
+            (&["SETRANGE", "k", "20000000", "x"], false, ":20000001"),
+            (&["SET", "k", &large], false, "+OK"),
+            (&["EVAL", RELEASE, "1", "k", "v"], true, ":0"),
+            (&["SET", "k", "v"], true, "+OK"),
+        ];
+        let mut waiting = Vec::new();
+        assert_eq!(other.ask(&["EVAL", RELEASE, "1", "k", "v"]).await, ":0", "the cache has it now");
+        for (words, is_at_once, answer) in cases.into_iter().rev() {
+            let mut runner = Client::of(&server);
+            assert_eq!(runner.ask(&["MULTI"]).await, "+OK");
+            assert_eq!(runner.ask(words).await, "+QUEUED");
+            runner.say(&["EXEC"]).await;
+            assert_eq!(other.ask(&["PING"]).await, "+PONG");
+            if is_at_once {
+                assert_eq!(runner.line().await, "*1");
+                assert_eq!(runner.line().await, answer);
+            } else {
+                assert!(runner.has_no_answer().await, "{words:.40?}");
+                waiting.push((runner, answer));
+            }
+        }
+        let_go();
+        for (mut runner, answer) in waiting {
+            assert_eq!(runner.line().await, "*1");
+            assert_eq!(runner.line().await, answer);
+        }
+    });
+}
+
+#[test]
+fn a_command_on_a_large_value_runs_on_the_script_thread() {
+    held_up(async |let_go| {
+        let server = server().await;
+        let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+        other.make_set("small", 5).await;
+        other.make_large_set().await;
+        assert_eq!(other.ask(&["SMEMBERS", "small"]).await, "*500");
+        runner.say(&["SMEMBERS", "large"]).await;
+        assert_eq!(Client::of(&server).ask(&["SISMEMBER", "large", "x"]).await, ":0");
+        assert!(runner.has_no_answer().await);
+        let_go();
+        assert_eq!(runner.line().await, "*30000");
+    });
+}
+
+#[tokio::test]
+async fn a_client_that_waits_for_a_key_is_woken_behind_a_long_script() {
+    let server = server().await;
+    let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
+    let (mut waiter, mut pusher) = (Client::of(&server), Client::of(&server));
+    waiter.say(&["BLPOP", "list", "0"]).await;
+    runner.run_for_ever(&server, "").await;
+    pusher.say(&["RPUSH", "list", "element"]).await;
+    assert_eq!(other.kill().await, "+OK");
+    assert_eq!(pusher.line().await, ":1");
+    for line in ["*2", "$4", "list", "$7", "element"] {
+        assert_eq!(waiter.line().await, line);
+    }
+}
+
+#[test]
+fn a_message_to_many_patterns_is_sent_by_the_script_thread() {
     held_up(async |let_go| {
         let server = server().await;
         let (mut runner, mut listener) = (Client::of(&server), Client::of(&server));
@@ -428,7 +464,7 @@ fn a_message_to_many_patterns_is_sent_where_it_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_string_that_is_filled_up_far_is_filled_where_it_keeps_nobody_waiting() {
+fn a_string_that_is_filled_up_far_is_filled_by_the_script_thread() {
     held_up(async |let_go| {
         let server = server().await;
         let mut runner = Client::of(&server);

@@ -1,19 +1,15 @@
-//! The law of plain scripts: run natively and run by the interpreter, they do the same.
+//! The law of native scripts: run natively and run by the interpreter, they do the same.
 //!
 //! Owns    small random states of a few keys, and two engines that start from the same one.
-//! Rule    a script is made to be interpreted by a statement before it that changes nothing, but is not plain.
+//! Rule    a script is made to be interpreted by a statement before it that changes nothing, but is not native.
 
-use redlatch::internals::limits::WORK_MAX;
-use redlatch::internals::scripts::plain::Program;
-use redlatch::internals::scripts::{Inputs, Sizes};
+use redlatch::internals::scripts::native::Program;
+use redlatch::internals::scripts::Inputs;
 
 use super::draw::Draw;
 use super::world::{World, detour};
 use super::{collected, mutate};
 use crate::support::shapes::shapes;
-
-/// More than any of the values drawn, and a message to more listeners than there are.
-const SIZES: Sizes = Sizes { largest: 4096, message: 2048 };
 
 /// Two engines, one of which interprets what the other runs natively.
 struct Pair {
@@ -29,9 +25,9 @@ impl Pair {
         Self { native: World::new(), interpreted: World::new(), draw: Draw::new(), cases: 0, drawn: 0 }
     }
 
-    /// Runs a plain script in both from so many random states.
+    /// Runs a native script in both from so many random states.
     fn compare(&mut self, script: &str, turns: usize) {
-        let program = Program::read(script.as_bytes()).expect("a plain script");
+        let program = Program::read(script.as_bytes()).expect("a native script");
         let detour = detour(script.as_bytes());
         let keys: [&[u8]; 5] = [b"k1", b"k2", b"k3", b"k4", b"k5"];
         for _ in 0..turns {
@@ -40,7 +36,7 @@ impl Pair {
             let state = self.draw.state(keys);
             self.drawn += 1;
             let inputs = Inputs::new(keys, &args);
-            if !program.fits(inputs) || program.work(inputs, SIZES) > WORK_MAX {
+            if !program.fits(inputs) {
                 continue;
             }
             self.cases += 1;
@@ -54,14 +50,14 @@ impl Pair {
     }
 
     fn assert_each_ran_in_its_own_way(&self) {
-        assert_eq!(self.native.interpreter_bytes(), 0, "a plain script was interpreted");
+        assert_eq!(self.native.interpreter_bytes(), 0, "a native script was interpreted");
         assert!(self.interpreted.interpreter_bytes() > 0, "nothing was interpreted");
     }
 }
 
-/// `SEED=17 cargo test --test suite plain_scripts_and` runs the cases of seed 17.
+/// `SEED=17 cargo test --test suite native_scripts_and` runs the cases of seed 17.
 #[test]
-fn plain_scripts_and_the_interpreter_do_the_same() {
+fn native_scripts_and_the_interpreter_do_the_same() {
     let mut pair = Pair::new();
     for (_, script) in shapes() {
         pair.compare(&script, 60);
@@ -79,22 +75,22 @@ fn plain_scripts_and_the_interpreter_do_the_same() {
 
 /// What a slip of the pen makes of a lock script is still done as Lua would do it, and what Lua refuses is not mended.
 #[test]
-fn mutations_that_are_plain_do_what_lua_does() {
+fn mutations_that_are_native_do_what_lua_does() {
     let mut pair = Pair::new();
     let every = if std::env::var_os("EVERY_MUTATION").is_some() { 1 } else { 12 };
-    let (mut plain, mut at) = (0, pair.draw.below(every));
+    let (mut native, mut at) = (0, pair.draw.below(every));
     for (_, script) in shapes() {
         for mutated in mutate::all(&script) {
             at += 1;
             if !at.is_multiple_of(every) || Program::read(mutated.as_bytes()).is_none() {
                 continue;
             }
-            plain += 1;
+            native += 1;
             let spread = spread(&mut pair.draw, &mutated);
             pair.compare(&spread, 2);
         }
     }
-    assert!(plain >= 500, "{plain} mutations were plain");
+    assert!(native >= 500, "{native} mutations were native");
 }
 
 /// However it is worded that a key is changed if it holds a value: what is taken for that is that.

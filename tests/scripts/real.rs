@@ -1,7 +1,7 @@
 //! A real redis-server to compare with: started for one test, on a socket of its own, ended with it.
 //!
 //! Owns    the process, its directory, and a minimal RESP client.
-//! Knows   plain scripts only through their public names. Each case runs twice from one state, once as EVAL and once
+//! Knows   native scripts only through their public names. Each case runs twice from one state, once as EVAL and once
 //!         natively, its calls sent to the server one by one; reply and state must be the same.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 
 use redlatch::internals::resp::{Protocol, Reply as Out};
 use redlatch::internals::scripts::Inputs;
-use redlatch::internals::scripts::plain::{Calls, Program};
+use redlatch::internals::scripts::native::{Calls, Program};
 
 use super::draw::Draw;
 use crate::support::real::program;
@@ -61,7 +61,7 @@ impl Redis {
 
     /// Runs one script from so many random states; answers in how many of them it could run natively.
     pub(crate) fn compare(&mut self, script: &str, turns: usize) -> usize {
-        let program = Program::read(script.as_bytes()).expect("a plain script");
+        let program = Program::read(script.as_bytes()).expect("a native script");
         let sha1 = self.send(&[b"SCRIPT", b"LOAD", script.as_bytes()]);
         let Reply::Bulk(sha1) = sha1 else { panic!("{script}: {sha1:?}") };
         let sha1 = String::from_utf8(sha1).expect("hexadecimal digits");

@@ -11,7 +11,7 @@ use redlatch::internals::engine::{Engine, Flow};
 use redlatch::internals::journal::{Journal, Mutation};
 use redlatch::internals::keyspace::{Keyspace, Layout};
 use redlatch::internals::resp::Decoder;
-use redlatch::internals::scripts::plain::Program;
+use redlatch::internals::scripts::native::Program;
 use redlatch::internals::state::clients::Client;
 use redlatch::internals::state::session::Session;
 use redlatch::internals::state::settings::Settings;
@@ -91,7 +91,7 @@ impl World {
         out
     }
 
-    /// What the interpreter holds: nothing until a script that is not plain has come.
+    /// What the interpreter holds: nothing until a script that is not native has come.
     pub(crate) fn interpreter_bytes(&self) -> usize {
         self.engine.shared().interpreter.memory()
     }
@@ -179,12 +179,12 @@ fn without_times(info: &[u8]) -> Vec<u8> {
     lines.skip(1).collect::<String>().into_bytes()
 }
 
-/// The same script, with a statement in front that no plain script has, and that does nothing.
+/// The same script, with a statement in front that no native script has, and that does nothing.
 ///
 /// # Panics
-/// Where it is plain all the same.
+/// Where it is native all the same.
 pub(crate) fn detour(script: &[u8]) -> Vec<u8> {
     let detour = [b"local unseen = function() end ", script].concat();
-    assert!(Program::read(&detour).is_none(), "plain: {}", detour.escape_ascii());
+    assert!(Program::read(&detour).is_none(), "native: {}", detour.escape_ascii());
     detour
 }

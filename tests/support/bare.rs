@@ -102,5 +102,5 @@ pub(crate) const EXTEND: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
 pub(crate) fn load(bare: &mut Bare, text: &str) -> String {
     let answer = bare.send(&request(&["SCRIPT", "LOAD", text]));
     let answer = std::str::from_utf8(answer).expect("hexadecimal digits");
-    answer.strip_prefix("$40\r\n").expect("a plain script").trim_end().to_owned()
+    answer.strip_prefix("$40\r\n").expect("a native script").trim_end().to_owned()
 }

@@ -161,11 +161,6 @@ pub(crate) fn check_again(
     })
 }
 
-/// Whether the session's user may send this; nobody is told where it may not.
-pub(in crate::commands) fn allow(session: &Session, command: &Command, request: Request<'_>) -> bool {
-    session.account.user().check(&asked(command, request)).is_ok()
-}
-
 /// Whether the session's user may have this carried out by a script.
 ///
 /// # Errors

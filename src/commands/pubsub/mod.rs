@@ -10,7 +10,7 @@ use crate::commands::help;
 use crate::commands::row::{Flags, Group, Row, channel, channel_pattern, pattern, text};
 use crate::commands::{Call, Outcome, Shared};
 use crate::error::Refusal;
-use crate::limits::WORK_MAX;
+use crate::limits::{ITEM_BYTES, LARGE_BYTES};
 use crate::resp::Reply;
 use crate::state::channels::Kind;
 use crate::state::session::{Replies, Session};
@@ -240,12 +240,11 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let channel = call.args.word()?;
     let message = call.args.word()?;
 
-    if is_much(call) {
+    if call.session.may_leave() && has_many_patterns(call.shared) {
         return Ok(Outcome::Offload);
     }
     call.view.tell_events(&call.shared.audience.channels);
     let receivers = call.shared.audience.channels.publish(channel, message);
-    call.session.worked(call.shared.audience.channels.work_of(receivers));
     // Who listens to itself hears the message before it is told how many did.
     catch_up(call);
 
@@ -253,9 +252,9 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Whether so many may listen that a thread that serves others should not be held by telling them.
-fn is_much(call: &Call<'_, '_>) -> bool {
-    call.session.may_leave() && call.shared.audience.channels.message_work() > WORK_MAX
+/// Whether so many patterns are listened to that messages are published on the script thread.
+pub(crate) fn has_many_patterns(shared: &Shared) -> bool {
+    shared.audience.channels.patterns() * ITEM_BYTES > LARGE_BYTES
 }
 
 fn publish_to_shard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -1,61 +1,40 @@
 //! Scripts that clients have loaded, by the SHA-1 of their text.
 //!
-//! Owns    the cache; a script is read, and compiled where it is not plain, once, before it enters.
-//! Bounds  scripts that only EVAL brought leave again when there are too many of them, the oldest first.
+//! Owns    the cache. A script is parsed, or compiled if it is not native, once, before it enters.
+//! Bounds  of the scripts that only EVAL brought, the oldest leave when there are too many.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU8, AtomicUsize};
 
 use ahash::RandomState;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 
-use crate::commands::{Command, table};
+use crate::commands::row::Group;
+use crate::commands::table;
 use crate::error::Refusal;
-use crate::scripts::plain::Program;
-use crate::scripts::{Brief, Effort, Flags as ScriptFlags, Header, Sha, digest, effort, header};
+use crate::scripts::native::Program;
+use crate::scripts::{Flags as ScriptFlags, Header, Sha, digest, header};
 
-/// A script that has been read.
+/// A script that has been parsed.
 #[derive(Debug)]
 pub(in crate::commands) struct Script {
     /// The SHA-1 of its text.
     pub(in crate::commands) sha: Sha,
-    /// What it does, if it is plain.
+    /// Its native form, if it is native.
     pub(in crate::commands) program: Option<Program>,
-    /// What its first line says.
+    /// The flags that its first line sets.
     pub(in crate::commands) flags: ScriptFlags,
-    /// What it does at most where it is interpreted; `None` where that cannot be told.
-    pub(in crate::commands) effort: Option<Effort>,
+    /// Whether its native form calls commands that go through whole values, or tells listeners.
+    pub(in crate::commands) scans_values: bool,
     text: Box<[u8]>,
     body: usize,
-    /// How its trials have ended.
-    pub(in crate::commands) trials: Trials,
-}
-
-/// How often a script or a function is not to begin where others wait for it: it has turned out not to be short.
-#[derive(Debug, Default)]
-pub(in crate::commands) struct Trials(AtomicU8);
-
-/// How many runs begin elsewhere at once after one that turned out not to be short.
-const RUNS_ELSEWHERE: u8 = 100;
-
-impl Trials {
-    /// Whether the next run may turn out to be short; one fewer until it may again.
-    pub(in crate::commands) fn is_worth_one(&self) -> bool {
-        let fewer = |runs: u8| runs.checked_sub(1);
-        self.0.fetch_update(Relaxed, Relaxed, fewer).is_err()
-    }
-
-    /// A run has not been short.
-    pub(in crate::commands) fn was_not_short(&self) {
-        self.0.store(RUNS_ELSEWHERE, Relaxed);
-    }
 }
 
 impl Script {
-    /// Reads a script; it is not compiled.
+    /// Parses a script; it is not compiled.
     ///
     /// # Errors
     /// For a first line that begins with `#!` and goes on wrongly.
@@ -64,18 +43,12 @@ impl Script {
         let sha = digest(text);
         let text = Box::<[u8]>::from(text);
         let is_known = |command: &'static str| table().find(command.as_bytes()).is_some();
-        let brief = |command: &[u8]| table().find(command).map_or(Brief::FewKeys, Command::brief);
-        let effort = effort(&text[body..], brief);
         let program = Program::read(&text[body..]).filter(|program| program.commands().all(is_known));
-        Ok(Self { sha, program, flags, effort, text, body, trials: Trials::default() })
+        let scans_values = program.as_ref().is_some_and(scans_values);
+        Ok(Self { sha, program, flags, scans_values, text, body })
     }
 
-    /// Whether it may turn out to be short, where its words do not tell.
-    pub(in crate::commands) fn is_worth_a_trial(&self) -> bool {
-        self.effort.is_none() && self.trials.is_worth_one()
-    }
-
-    /// Whether that is its text.
+    /// Whether `text` is its text.
     pub(in crate::commands) fn is(&self, text: &[u8]) -> bool {
         *self.text == *text
     }
@@ -102,13 +75,22 @@ impl Script {
     }
 }
 
+/// Whether a script calls commands that go through whole values, or tells listeners.
+fn scans_values(program: &Program) -> bool {
+    let scans = |command: &'static str| {
+        let found = table().find(command.as_bytes());
+        found.is_some_and(|command| command.is_measured || command.row.group == Group::PubSub)
+    };
+    program.has_named_commands() || program.commands().any(scans)
+}
+
 /// The scripts of one server.
 #[derive(Debug)]
 pub struct ScriptCache {
     scripts: DashMap<Sha, Arc<Script>, RandomState>,
-    /// The same by a hash of their text, which costs EVAL a tenth of a SHA-1. Of two whose hashes are equal one is missing.
+    /// The scripts by a hash of their text, which costs EVAL a tenth of a SHA-1. Of two whose hashes are equal one is missing.
     texts: DashMap<u64, Arc<Script>, RandomState>,
-    /// Those that EVAL brought, in the order in which it did.
+    /// Scripts that only EVAL brought, the oldest first.
     passing: Mutex<VecDeque<Sha>>,
     bytes: AtomicUsize,
 }
@@ -117,7 +99,7 @@ pub struct ScriptCache {
 const PASSING_SCRIPTS_MAX: usize = 500;
 
 impl ScriptCache {
-    /// An empty cache. What nobody can foresee of `seed` keeps clients from sending scripts that collide.
+    /// An empty cache. A random `seed` keeps clients from sending scripts whose hashes collide.
     pub fn new(seed: u64) -> Self {
         let hasher = RandomState::with_seeds(seed, !seed, seed.rotate_left(32), seed.rotate_left(16));
         let (passing, bytes) = Default::default();
@@ -132,7 +114,7 @@ impl ScriptCache {
 
     /// The script of that text.
     pub(in crate::commands) fn of_text(&self, text: &[u8]) -> Option<Arc<Script>> {
-        // Let go of before the other map is locked: to flush locks them the other way round.
+        // The guard is dropped before the other map is locked: `flush` locks the maps in the opposite order.
         let known = self.texts.get(&self.hash(text)).map(|script| Arc::clone(&script));
         known.filter(|script| script.is(text)).or_else(|| self.get(&digest(text)))
     }
@@ -150,7 +132,7 @@ impl ScriptCache {
         self.enter(script);
     }
 
-    /// Keeps a script for a while: EVAL brought it.
+    /// Keeps a script that EVAL brought, until too many newer ones have come.
     pub(in crate::commands) fn pass(&self, script: &Arc<Script>) {
         if !self.enter(script) {
             return;
@@ -183,7 +165,7 @@ impl ScriptCache {
         self.bytes.load(Relaxed)
     }
 
-    /// True when it was not there yet.
+    /// Adds a script. True when it was not there yet.
     fn enter(&self, script: &Arc<Script>) -> bool {
         self.bytes.fetch_add(script.text.len(), Relaxed);
         let known = self.scripts.insert(script.sha, Arc::clone(script));
@@ -192,7 +174,7 @@ impl ScriptCache {
         known.is_none()
     }
 
-    /// A script is no longer there.
+    /// Takes a script that has been removed from the counters and the other map.
     fn left(&self, script: &Script) {
         self.bytes.fetch_sub(script.text.len(), Relaxed);
         self.texts.remove_if(&self.hash(&script.text), |_, known| known.sha == script.sha);
@@ -219,7 +201,10 @@ mod tests {
         for n in 0..2 * PASSING_SCRIPTS_MAX {
             cache.pass(&read(format!("{RELEASE} 0 -- {n}")));
         }
-        assert!(cache.texts.len() <= cache.scripts.len(), "what has left is found by its text no more");
+        assert!(
+            cache.texts.len() <= cache.scripts.len(),
+            "a script that was removed is not found by its text"
+        );
         let len = |n: usize| format!("{RELEASE} 0 -- {n}").len();
         let bytes: usize = (PASSING_SCRIPTS_MAX..2 * PASSING_SCRIPTS_MAX).map(len).sum();
         assert_eq!(cache.size(), (PASSING_SCRIPTS_MAX + 1, bytes + RELEASE.len() + 2));

@@ -1,4 +1,4 @@
-//! The keyspace as a script sees it: `redis.call`, one command after the other at the same instant.
+//! What a script reaches of the server: `redis.call`, one command after the other at the same instant.
 //!
 //! Owns    the gates that a command passes when a script calls it.
 //! Source  Redis 7.0 `script.c`, `scriptCall`.
@@ -10,30 +10,20 @@ use crate::clock::Now;
 use crate::commands::admin::acl_check;
 use crate::commands::expiry::{self, Unit};
 use crate::commands::row::Flags;
-use crate::commands::script::cache::Trials;
-#[cfg(feature = "lua")]
-use crate::commands::script::watchdog::Guard;
 use crate::commands::{Args, Call, Command, Outcome, Shared, Source, table};
 use crate::error::Refusal;
 use crate::keyspace::{Entry, Occupied, View};
-use crate::limits::WORK_MAX;
 use crate::number::integer;
 use crate::resp::{Protocol, Reply, Request};
-use crate::scripts::Inputs;
 #[cfg(feature = "lua")]
 use crate::scripts::lua::Watchdog;
-use crate::scripts::plain::{Calls, Change};
+use crate::scripts::native::{Calls, Change};
+use crate::state::running::Running;
 #[cfg(feature = "lua")]
-use crate::state::running::{Function, Script as Running};
+use crate::state::running::{Function, Script};
 use crate::state::session::Session;
 #[cfg(feature = "lua")]
 use crate::state::settings::Settings;
-
-/// What it takes to hand a word to a script, beside its bytes.
-const INPUT_WORK: u64 = 64;
-/// The share of all work for which the keys of a command are not looked up.
-#[cfg(feature = "lua")]
-const WORK_SHARE: u64 = 256;
 
 /// A script's view of the server.
 #[derive(Debug)]
@@ -43,44 +33,25 @@ pub(in crate::commands) struct ScriptContext<'c, 'k> {
     session: &'c mut Session,
     shared: &'k Shared,
     only_reads: bool,
-    /// Whether it may call what could need memory while memory is short: its flags say so, or it has written already and
-    /// is to come to its end.
+    /// Whether it may call commands that could need memory while memory is short: its flags say so, or it has written
+    /// already and has to come to its end.
     pub(in crate::commands) may_grow: bool,
     /// While it is interpreted: others may see it, and end it.
     watched: Option<Watched<'k>>,
-    /// Whether it may turn out to take long, and to begin again.
-    is_trial: bool,
-    /// Whether it is alone in that, and no part of EXEC.
-    owns_trial: bool,
-    /// The database of whoever called the script: what a script selects does not outlive it.
+    /// The database selected by the caller, selected again when the script is over.
     database: u16,
     /// Whether the script itself is a part of EXEC.
     was_nested: bool,
 }
 
-/// A script that others may see. Over when dropped, however that comes about: a server that believed it to run for ever
-/// would refuse everybody else.
+/// An interpreted script that others may see and end. Dropped however the script ends: a server that believed it to run for
+/// ever would refuse all other clients.
 #[derive(Debug)]
-struct Watched<'k> {
-    shared: &'k Shared,
-    #[cfg(feature = "lua")]
-    guard: &'k Guard,
-}
-
-impl Watched<'_> {
-    /// What comes next may take long: nobody is to wait for it with a thread.
-    fn takes_long(&self) {
-        #[cfg(feature = "lua")]
-        self.guard.takes_long();
-    }
-}
+struct Watched<'k>(&'k Running);
 
 impl Drop for Watched<'_> {
     fn drop(&mut self) {
-        // The shards are let go in a moment: whoever comes again now finds them free, or nearly.
-        if self.shared.running.end() {
-            self.shared.keyspace.long_call.end();
-        }
+        self.0.end();
     }
 }
 
@@ -95,27 +66,15 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         let (now, database) = (view.now(), session.database);
         let may_grow = !session.is_short_of_memory;
         let was_nested = std::mem::replace(&mut session.is_nested, true);
-        Self {
-            view,
-            now,
-            session,
-            shared,
-            only_reads,
-            may_grow,
-            watched: None,
-            is_trial: false,
-            owns_trial: false,
-            database,
-            was_nested,
-        }
+        Self { view, now, session, shared, only_reads, may_grow, watched: None, database, was_nested }
     }
 
-    /// Room for replies, to be given back.
+    /// Takes the session's buffer for replies; [`ScriptContext::keep_scratch`] gives it back.
     pub(in crate::commands) fn take_scratch(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.session.scratch)
     }
 
-    /// The room for replies, given back.
+    /// Gives back the buffer for replies.
     pub(in crate::commands) fn keep_scratch(&mut self, scratch: Vec<u8>) {
         self.session.scratch = scratch;
     }
@@ -127,111 +86,32 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         self.view.select(self.database);
     }
 
-    /// Runs the script as `body` does, to its end. With inputs and its record for a `trial` it is tried out, and to come
-    /// again elsewhere where it cannot be, or has turned out not to be short.
+    /// Runs the script as `body` does, to its end.
     ///
     /// # Errors
     /// What `body` refuses.
     #[inline]
     pub(in crate::commands) fn run(
         mut self,
-        trial: Option<(Inputs<'_>, &Trials)>,
         body: impl FnOnce(&mut Self) -> Result<(), Refusal>,
     ) -> Result<Outcome, Refusal> {
-        if trial.is_some_and(|(inputs, _)| !self.try_out(inputs)) {
-            self.end();
-            return Ok(Outcome::Offload);
-        }
         let result = body(&mut self);
-        let has_left = self.ends_trial();
         self.end();
-        if has_left {
-            trial.iter().for_each(|(_, trials)| trials.was_not_short());
-            return Ok(Outcome::Offload);
-        }
         result.map(|()| Outcome::Replied)
     }
 
-    /// Somebody looks after the script from here on, and others may see it.
+    /// The script is interpreted: from here on others may see it and end it.
     #[cfg(feature = "lua")]
     pub(in crate::commands) fn watch(&mut self, function: Option<Function>) -> Arc<dyn Watchdog> {
-        let shared = self.shared;
-        shared.guard.begin(self.is_trial);
-        self.watched = Some(Watched { shared, guard: &shared.guard });
+        let running = &self.shared.running;
         let client = Arc::clone(&self.session.client);
-        shared.running.begin(Running { function, client });
-        Arc::clone(&shared.guard) as Arc<dyn Watchdog>
+        running.begin(Script { function, client }, self.shared.clock.now().lock);
+        self.watched = Some(Watched(running));
+        Arc::clone(running) as Arc<dyn Watchdog>
     }
 
-    /// It runs on these inputs where others wait for it, to see whether it is short; false where they are too many for
-    /// that, or what it changes could not be taken back.
-    fn try_out(&mut self, inputs: Inputs<'_>) -> bool {
-        let words = (inputs.len() as u64).saturating_mul(INPUT_WORK);
-        if inputs.bytes().saturating_add(words) > WORK_MAX {
-            return false;
-        }
-        self.owns_trial = self.view.try_out();
-        self.is_trial = self.view.is_tried_out();
-        self.is_trial
-    }
-
-    /// Ends the trial, if it was one. True where the script has turned out not to be short: then it is as if it had not run,
-    /// or will be when EXEC has taken back what it has done.
-    fn ends_trial(&mut self) -> bool {
-        let has_left = self.view.has_given_up();
-        match self.owns_trial {
-            true if has_left => self.view.take_back(),
-            true => self.view.end_trial(&self.shared.audience.tracking),
-            false => {}
-        }
-        #[cfg(feature = "lua")]
-        if let Some(watched) = &self.watched
-            && self.is_trial
-            && !has_left
-        {
-            self.session.worked(watched.guard.work());
-        }
-        has_left
-    }
-
-    /// Keeps what a command is about to change, while that is tried out. It gives up where that cannot be taken back, or
-    /// takes long.
-    fn keeps(&mut self, command: &Command, words: &[&[u8]]) -> bool {
-        if !self.view.is_tried_out() {
-            return true;
-        }
-        let is_kept = !self.view.has_given_up()
-            && self.has_time(command, words)
-            && command.keep(Request::listed(words), self.view);
-        if !is_kept {
-            self.give_up();
-        }
-        is_kept
-    }
-
-    /// Whether a command with these words is not too much for what is tried out.
-    #[cfg(feature = "lua")]
-    fn has_time(&mut self, command: &Command, words: &[&[u8]]) -> bool {
-        let Some(watched) = self.watched.as_ref().filter(|_| self.is_trial) else { return true };
-        let most = self.shared.keyspace.work_of(words.len());
-        // Where some value is large it need not be one of these.
-        let is_told = most <= WORK_MAX / WORK_SHARE;
-        let work = if is_told { most } else { command.looks_at(Request::listed(words), self.view) };
-        watched.guard.allows(work)
-    }
-
-    /// What is tried out is to begin again.
-    fn give_up(&mut self) {
-        self.view.give_up();
-        #[cfg(feature = "lua")]
-        if let Some(watched) = &self.watched
-            && self.is_trial
-        {
-            watched.guard.give_up();
-        }
-    }
-
-    /// Carries out one command, `known` if its caller knows which it is, and appends its answer, a refusal included.
+    /// Carries out one command and appends its answer, a refusal included. `known` is the command where the caller has
+    /// looked it up.
     fn carry_out(
         &mut self,
         known: Option<&'static Command>,
@@ -241,22 +121,12 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
     ) {
         let mark = out.len();
         let result = self.admit(known, words).and_then(|command| {
-            if !self.keeps(command, words) {
-                // Nobody will see this.
-                return Err(Refusal::Occupied);
-            }
             let stats = &self.shared.stats;
             if command.is_measured {
-                // It may be one that tells what has been counted.
+                // The command may report the counters.
                 self.session.called.settle(stats);
             }
             self.session.called.note(command.index, stats);
-            if let Some(watched) = &self.watched
-                && command.is_measured
-                && self.shared.keyspace.work_of(words.len()) > WORK_MAX
-            {
-                watched.takes_long();
-            }
             if self.shared.monitors.is_any() {
                 let request = Request::listed(words);
                 crate::commands::show(self.session, self.shared, command, request, Source::Script);
@@ -326,13 +196,13 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         }
     }
 
-    /// Whether no gate can shut for a command that is not refused to scripts, and nothing it reads has to be remembered.
+    /// Whether every command that scripts may call is allowed, and no read has to be remembered for tracking.
     #[inline]
     fn is_open(&self) -> bool {
         self.session.account.is_unlimited() && !self.session.reads.matter() && !self.shared.monitors.is_any()
     }
 
-    /// A command has been refused: what the script is told.
+    /// Counts a refused command; returns the error that the script gets.
     #[cold]
     fn failed(&self, command: &Command, refusal: &Refusal) -> Vec<u8> {
         self.shared.stats[usize::from(command.index)].failed.add(1);
@@ -340,26 +210,13 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
     }
 
     fn check_rights(&mut self, command: &'static Command, request: Request<'_>) -> Result<(), Refusal> {
-        if self.view.is_tried_out() && !acl_check::allow(self.session, command, request) {
-            // What is refused is logged, and is to be once.
-            self.give_up();
-            return Err(Refusal::Occupied);
-        }
         acl_check::check_inside(self.session, self.shared, command, request)
     }
 
-    /// How the server is set.
+    /// The server's settings.
     #[cfg(feature = "lua")]
     pub(in crate::commands) fn settings(&self) -> &'k Settings {
         &self.shared.settings
-    }
-}
-
-#[cfg(not(feature = "lua"))]
-impl ScriptContext<'_, '_> {
-    /// What is not interpreted is short.
-    fn has_time(&self, _: &Command, _: &[&[u8]]) -> bool {
-        true
     }
 }
 
@@ -381,7 +238,7 @@ impl Calls for ScriptContext<'_, '_> {
 
     #[inline]
     fn change_if_held(&mut self, change: &Change<'_>) -> Option<Result<bool, Vec<u8>>> {
-        if !self.is_open() || self.only_reads || self.view.is_tried_out() {
+        if !self.is_open() || self.only_reads {
             return None;
         }
         let deadline = match change.millis {
@@ -391,7 +248,7 @@ impl Calls for ScriptContext<'_, '_> {
         let listed = |place: usize| table().listed(change.commands[place]);
         let (get, changes) = (listed(0)?, listed(1)?);
         self.session.called.note(get.index, &self.shared.stats);
-        // What has been found is changed where it is: to move it costs as much.
+        // The entry is changed in place: to move it out of the view costs as much as the change.
         let Entry::Occupied(found) = &mut self.view.counted(change.key) else { return Some(Ok(false)) };
         match is_held(found, change.value) {
             Ok(true) => {}
@@ -410,7 +267,7 @@ impl Calls for ScriptContext<'_, '_> {
     }
 }
 
-/// What GET does, for whoever only wants to know whether it finds that value.
+/// Does what GET does, and tells whether the key holds `value`. The key is likely to be deleted next.
 #[inline]
 fn is_held(found: &mut Occupied<'_>, value: &[u8]) -> Result<bool, Refusal> {
     found.touch();
@@ -421,18 +278,6 @@ fn is_held(found: &mut Occupied<'_>, value: &[u8]) -> Result<bool, Refusal> {
 impl crate::scripts::lua::Commands for ScriptContext<'_, '_> {
     fn command(&mut self, words: &[&[u8]], protocol: Protocol, reply: &mut Vec<u8>) {
         self.carry_out(None, words, protocol, reply);
-    }
-
-    fn goes_on(&self) -> bool {
-        !self.watched.as_ref().is_some_and(|watched| watched.guard.has_given_up())
-    }
-
-    fn is_trial(&self) -> bool {
-        self.is_trial
-    }
-
-    fn has_left(&mut self) {
-        self.give_up();
     }
 
     fn limits(&self) -> Option<crate::scripts::lua::Limits> {

@@ -9,17 +9,16 @@ use crate::commands::row::{Flags, Group, Row, key, key_count, one_of, pattern, t
 use crate::commands::script::context::ScriptContext;
 use crate::commands::script::interpreter::Invocation;
 use crate::commands::script::library::Library;
-use crate::commands::script::{busy, counted, end_running, may_leave, widen};
-use crate::commands::{Args, Call, Command, Outcome};
+use crate::commands::script::{busy, counted, end_running};
+use crate::commands::{Args, Call, Outcome};
 use crate::error::Refusal;
-use crate::keyspace::ShardSet;
 use crate::number;
 use crate::resp::{Reply, Request};
 use crate::scripts::Inputs;
 use crate::scripts::library::{Function, library};
 use crate::types::glob;
 
-const CALLS: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE);
+const CALLS: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::OFFLOAD);
 const LOOKS: Flags = Flags::NOSCRIPT;
 /// Libraries come and go while nothing runs, and so with every shard held.
 const CHANGES: Flags = Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::ALL_SHARDS);
@@ -124,11 +123,6 @@ const SUBCOMMANDS: &[Row] = &[
     Row { since: "7.0.0", ..help::row(Group::Scripting) },
 ];
 
-/// Whether a command calls a function.
-pub(crate) fn is_function(command: &Command) -> bool {
-    matches!(command.row.name, "FCALL" | "FCALL_RO")
-}
-
 /// The keys and arguments of a function, and the request that calls it.
 fn called<'a>(args: &mut Args<'a>) -> Result<(Inputs<'a>, Request<'a>), Refusal> {
     let count = number::integer(args.word()?);
@@ -140,17 +134,12 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let called = called(&mut call.args);
     if called.is_ok() {
-        // While nothing can take its library away.
-        widen(call, ShardSet::All)?;
+        // With every shard locked, nobody removes its library.
+        call.view.lock_all_for_long();
     }
     let callable = call.shared.libraries.function(name);
     let callable = callable.ok_or_else(|| Refusal::said("ERR Function not found"))?;
     let (inputs, request) = called?;
-    // What a function calls its words do not show.
-    let is_trial = may_leave(call);
-    if is_trial && !callable.trials().is_worth_one() {
-        return Ok(Outcome::Offload);
-    }
     let function = callable.function();
     let must_only_read = call.command.row.flags.has(Flags::READONLY);
     if must_only_read && !function.only_reads() {
@@ -163,8 +152,7 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut inside = ScriptContext::new(call.view, call.session, call.shared, only_reads);
     inside.may_grow |= may_grow;
     let invocation = Invocation { library: callable.library.id, name: &function.name, inputs, request };
-    let trial = is_trial.then(|| (inputs, callable.trials()));
-    inside.run(trial, |inside| call.shared.interpreter.call(invocation, inside, &mut call.reply))
+    inside.run(|inside| call.shared.interpreter.call(invocation, inside, &mut call.reply))
 }
 
 fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -289,7 +277,7 @@ fn stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let (libraries, functions) = call.shared.libraries.counts();
     // To a server with one thread a short call is over before anybody can ask.
-    let since = call.shared.running.long_since();
+    let since = call.shared.running.since();
     let running = since.and_then(|since| Some((since, call.shared.running.script()?)));
     if running.as_ref().is_some_and(|(_, script)| script.function.is_none()) {
         // Of a script that is no function there is nothing to tell.

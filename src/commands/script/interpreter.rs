@@ -1,4 +1,4 @@
-//! The one interpreter of a server, for scripts that are not plain; or, in a build without Lua, what is said instead.
+//! The one interpreter of a server, for scripts that are not native; or, in a build without Lua, the refusal of such scripts.
 //!
 //! Owns    the state, made when the first such script comes: servers that see none pay nothing.
 //! Locks   every shard first, the interpreter second. Who holds all shards finds it free.
@@ -180,7 +180,7 @@ mod without_lua {
         pub(in crate::commands) fn flush(&self) {}
 
         pub(in crate::commands) fn check(&self, script: &Script, _: &Settings) -> Result<(), Refusal> {
-            Err(not_plain(script.hex()))
+            Err(not_native(script.hex()))
         }
 
         pub(in crate::commands) fn run(
@@ -189,7 +189,7 @@ mod without_lua {
             _: &mut ScriptContext<'_, '_>,
             _: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
-            Err(not_plain(run.script.hex()))
+            Err(not_native(run.script.hex()))
         }
 
         pub(in crate::commands) fn load(
@@ -213,9 +213,9 @@ mod without_lua {
     }
 
     /// One clear error for what would need an interpreter.
-    fn not_plain(hex: &str) -> Refusal {
+    fn not_native(hex: &str) -> Refusal {
         Refusal::said(format!(
-            "ERR this server was built without Lua and runs plain scripts only, and not script {hex}: plain are the \
+            "ERR this server was built without Lua and runs native scripts only, and not script {hex}: native are the \
              releases, extensions, guarded reads and acquisitions of locks that lock clients send"
         ))
     }

@@ -1,9 +1,9 @@
 //! Scripts: EVAL, EVALSHA, their read-only forms, and SCRIPT.
 //!
-//! Owns    how a script is found, on what it runs, and how its answer is given: plain ones natively, all others on the
-//!         interpreter, with the same result.
-//! Locks   before the first call the shards of all keys of a plain script, those its text names included; every shard for
-//!         one that makes keys as it runs, and for an interpreted one.
+//! Owns    how a script is found, where it runs, and how it answers: natively where it arrives, or on the script thread by
+//!         the interpreter, with the same result. `scripts` states the rule.
+//! Locks   before the first call the shards of all keys of a native script, those that its text names included; every shard
+//!         for a native script that makes keys as it runs, and for an interpreted one.
 //! Source  Redis 7.0 `eval.c`, `script.c`; error texts of `redis.call` from `script_lua.c`.
 
 pub(in crate::commands) mod cache;
@@ -23,13 +23,13 @@ use crate::commands::row::{Flags, Group, Row, key, key_count, one_of, text, toke
 use crate::commands::script::cache::Script;
 use crate::commands::script::context::ScriptContext;
 use crate::commands::script::interpreter::Run;
-use crate::commands::{Args, Call, Command, Outcome, Shared};
+use crate::commands::{Args, Call, Command, Outcome, Shared, has_many_patterns};
 use crate::error::Refusal;
 use crate::keyspace::ShardSet;
-use crate::limits::WORK_MAX;
+use crate::limits::LARGE_BYTES;
 use crate::resp::{Reply, Request};
-use crate::scripts::plain::{Program, Raised};
-use crate::scripts::{Inputs, SHA_DIGITS, Sizes, digest};
+use crate::scripts::native::{Program, Raised};
+use crate::scripts::{Inputs, SHA_DIGITS, digest};
 use crate::state::running::Unkillable;
 
 const SCRIPT: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE);
@@ -162,7 +162,7 @@ fn eval(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let sha = call.args.word()?;
-    // What has not the length of a SHA-1 is refused before what follows it is looked at.
+    // A word of another length than a SHA-1 is refused before the words behind it are parsed.
     if sha.len() != SHA_DIGITS {
         return Err(Refusal::NoScript);
     }
@@ -176,7 +176,7 @@ fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Cached {
     Yes,
-    /// It has yet to be compiled, too, if it is not plain.
+    /// It has not; a script that is not native has to be compiled, too.
     NotYet,
 }
 
@@ -186,27 +186,14 @@ fn run(
     inputs: Inputs<'_>,
     cached: Cached,
 ) -> Result<Outcome, Refusal> {
-    let program = natively(call, script, inputs);
-    let mut is_trial = false;
-    match program {
-        // Its keys are those that the request names: their shards are locked already.
-        Some(program) if program.names_no_other_keys() => {}
-        Some(program) => match program.undeclared(inputs.args) {
-            Some(undeclared) => {
-                let keys: SmallVec<[&[u8]; 8]> = inputs.keys.iter().chain(undeclared).collect();
-                widen(call, ShardSet::Keys(&keys))?;
-            }
-            None => widen(call, ShardSet::All)?,
-        },
+    let program = match native(call, script, inputs)? {
+        Some(program) => Some(program),
+        None if call.session.may_leave() => return Ok(Outcome::Offload),
         None => {
-            is_trial = is_much(call, script, inputs) && may_leave(call);
-            if is_trial && !script.is_worth_a_trial() {
-                return Ok(Outcome::Offload);
-            }
-            // What an interpreted script touches cannot be known beforehand.
-            widen(call, ShardSet::All)?;
+            call.view.lock_all_for_long();
+            None
         }
-    }
+    };
     if cached == Cached::NotYet {
         if script.program.is_none() {
             call.shared.interpreter.check(script, &call.shared.settings)?;
@@ -223,8 +210,7 @@ fn run(
     let only_reads = script.flags.no_writes || is_read;
     let mut inside = ScriptContext::new(call.view, call.session, call.shared, only_reads);
     inside.may_grow |= script.flags.allow_oom;
-    let trial = is_trial.then_some((inputs, &script.trials));
-    inside.run(trial, |inside| match program {
+    inside.run(|inside| match program {
         Some(program) => {
             run_natively(program, &inputs, inside, &mut call.reply).map_err(|raised| refusal(script, &raised))
         }
@@ -232,76 +218,82 @@ fn run(
     })
 }
 
-/// The script as it is run natively, if it is plain and does little with these KEYS and ARGV. What may be much is left to the
-/// interpreter, which others see at work and can end.
+/// The native form of a script, if it is native, stays within its bounds with these KEYS and ARGV, and goes through no large
+/// value. The shards of its keys are locked then.
+///
+/// # Errors
+/// [`Refusal::Occupied`] while a long call holds one of them.
 #[inline]
-fn natively<'s>(call: &mut Call<'_, '_>, script: &'s Script, inputs: Inputs<'_>) -> Option<&'s Program> {
-    let program = script.program.as_ref().filter(|program| program.fits(inputs))?;
-    let mut work = program.work(inputs, sizes(call.shared));
-    if work > WORK_MAX && program.names_no_other_keys() {
-        // There is something large somewhere; perhaps not here.
-        let largest = inputs.keys.iter().map(|key| call.view.value_bytes(key) as u64).max().unwrap_or(0);
-        work = program.work(inputs, Sizes { largest, ..sizes(call.shared) });
+fn native<'s>(
+    call: &mut Call<'_, '_>,
+    script: &'s Script,
+    inputs: Inputs<'_>,
+) -> Result<Option<&'s Program>, Refusal> {
+    let Some(program) = script.program.as_ref().filter(|program| program.fits(inputs)) else {
+        return Ok(None);
+    };
+    // The shards of the keys that the request names are locked already.
+    if !program.names_no_other_keys() {
+        lock_undeclared(call, program, inputs)?;
     }
-    call.session.worked(work);
-    (work <= WORK_MAX || !cfg!(feature = "lua")).then_some(program)
+    let is_large = script.scans_values && scans_much(call, program, inputs);
+    Ok((!is_large).then_some(program))
 }
 
-/// Whether what takes long may begin again elsewhere: a part of EXEC may if all of EXEC does.
-pub(in crate::commands) fn may_leave(call: &Call<'_, '_>) -> bool {
-    call.session.may_leave() || call.view.is_tried_out()
+/// Locks the shards of all keys of a native script that uses undeclared ones.
+fn lock_undeclared(call: &mut Call<'_, '_>, program: &Program, inputs: Inputs<'_>) -> Result<(), Refusal> {
+    let Some(undeclared) = program.undeclared(inputs.args) else { return widen(call, ShardSet::All) };
+    let keys: SmallVec<[&[u8]; 8]> = inputs.keys.iter().chain(undeclared).collect();
+    widen(call, ShardSet::Keys(&keys))
 }
 
-/// Whether a script that is interpreted may be more than a thread should be held by.
-fn is_much(call: &mut Call<'_, '_>, script: &Script, inputs: Inputs<'_>) -> bool {
-    let Some(effort) = script.effort else { return true };
-    let work = effort.work(inputs, sizes(call.shared)).saturating_mul(INTERPRETED);
-    call.session.worked(work);
-    work > WORK_MAX
+/// Whether a native script that goes through values would go through a large one, or tell many listeners. It is interpreted
+/// then, so that others can end it; without an interpreter it runs natively, on the script thread.
+#[cold]
+fn scans_much(call: &mut Call<'_, '_>, program: &Program, inputs: Inputs<'_>) -> bool {
+    let is_large = has_many_patterns(call.shared) || {
+        call.shared.keyspace.largest_bytes() > LARGE_BYTES
+            && match program.undeclared(inputs.args) {
+                Some(undeclared) => inputs
+                    .keys
+                    .iter()
+                    .chain(undeclared)
+                    .any(|key| call.view.value_bytes(key) as u64 > LARGE_BYTES),
+                None => true,
+            }
+    };
+    is_large && (cfg!(feature = "lua") || call.session.may_leave())
 }
 
-/// The work that a request for a script may be, which EXEC carries out among others that leave `largest` bytes under a key;
-/// `None` where it cannot be told.
-pub(crate) fn work_in_transaction(
-    shared: &Shared,
-    command: &Command,
-    request: Request<'_>,
-    largest: u64,
-) -> Option<u64> {
+/// Whether a request that EXEC holds runs a script natively. A script that is not cached counts as interpreted, and so does a
+/// script that goes through values while there is a large one under any key.
+pub(crate) fn runs_natively(shared: &Shared, command: &Command, request: Request<'_>) -> bool {
     let mut args = Args::new(request, command.name_words);
-    let text = args.word().ok()?;
+    let Ok(text) = args.word() else { return true };
     let script = match command.row.name {
         "EVAL" | "EVAL_RO" => shared.scripts.of_text(text),
-        "EVALSHA" | "EVALSHA_RO" => shared.scripts.find(text),
-        // What a function does its name does not tell.
-        _ => None,
-    }?;
-    let inputs = inputs(&mut args).ok()?;
-    let sizes = Sizes { largest, ..sizes(shared) };
-    match script.program.as_ref().filter(|program| program.fits(inputs)) {
-        Some(program) => Some(program.work(inputs, sizes)),
-        None => Some(script.effort?.work(inputs, sizes).saturating_mul(INTERPRETED)),
+        _ => shared.scripts.find(text),
+    };
+    let is_large = || has_many_patterns(shared) || shared.keyspace.largest_bytes() > LARGE_BYTES;
+    match (script, inputs(&mut args)) {
+        (Some(script), Ok(inputs)) => {
+            let fits = script.program.as_ref().is_some_and(|program| program.fits(inputs));
+            fits && !(script.scans_values && is_large())
+        }
+        _ => false,
     }
 }
 
-/// How much longer the interpreter takes to look at a value.
-const INTERPRETED: u64 = 4;
-
-#[inline]
-fn sizes(shared: &Shared) -> Sizes {
-    Sizes { largest: shared.keyspace.largest_bytes(), message: shared.audience.channels.message_work() }
-}
-
-/// Has the view of a call hold what `reach` needs; inside EXEC it holds everything already.
+/// Locks the shards that `reach` needs, unless all are locked already, as inside EXEC.
 ///
 /// # Errors
 /// [`Refusal::Occupied`] while a long call holds it.
-pub(in crate::commands) fn widen(call: &mut Call<'_, '_>, reach: ShardSet<'_>) -> Result<(), Refusal> {
-    let is_wide = call.view.holds_all() || call.view.relock(reach);
-    is_wide.then_some(()).ok_or(Refusal::Occupied)
+fn widen(call: &mut Call<'_, '_>, reach: ShardSet<'_>) -> Result<(), Refusal> {
+    let is_locked = call.view.holds_all() || call.view.relock(reach);
+    is_locked.then_some(()).ok_or(Refusal::Occupied)
 }
 
-/// Room for texts that a session keeps between scripts.
+/// Bytes of the buffer for replies that a session keeps between scripts.
 const SCRATCH_BYTES_KEPT: usize = 4096;
 
 fn run_natively(
@@ -323,8 +315,8 @@ fn run_natively(
 
 /// The error that ended a script.
 fn refusal(script: &Script, raised: &Raised) -> Refusal {
-    let place = format!(" script: {}, on @user_script:{}.", script.hex(), raised.line);
-    Refusal::Quoted([raised.text.as_slice(), place.as_bytes()].concat())
+    let origin = format!(" script: {}, on @user_script:{}.", script.hex(), raised.line);
+    Refusal::Quoted([raised.text.as_slice(), origin.as_bytes()].concat())
 }
 
 fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -336,6 +328,9 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         None => {
             let script = Arc::new(Script::read(text)?);
             if script.program.is_none() {
+                if call.session.may_leave() {
+                    return Ok(Outcome::Offload);
+                }
                 call.shared.interpreter.check(&script, &call.shared.settings)?;
             }
             script
@@ -389,7 +384,7 @@ pub(in crate::commands) fn end_running(shared: &Shared, is_function: bool) -> Re
     Ok(())
 }
 
-/// What everybody else is told while a script runs longer than it should.
+/// The error that other clients get while a script runs for longer than `busy-reply-threshold`.
 pub(crate) fn busy(is_function: bool) -> Refusal {
     let kill = if is_function { "FUNCTION KILL" } else { "SCRIPT KILL" };
     Refusal::said(format!(

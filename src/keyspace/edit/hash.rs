@@ -19,7 +19,6 @@ impl Editor<'_, Hash> {
     /// Sets a field, which keeps its deadline; true when it is new.
     pub fn update(&mut self, field: &[u8], value: &[u8]) -> bool {
         self.change(
-            |hash| as_it_stands(hash, field),
             |hash| hash.set(field, value),
             || Edit::Hash(HashEdit::Set(Bytes::copy_from_slice(field), Bytes::copy_from_slice(value))),
         )
@@ -28,7 +27,6 @@ impl Editor<'_, Hash> {
     /// Removes a field; false when it was not there.
     pub fn remove(&mut self, field: &[u8]) -> bool {
         let removed = self.try_change(
-            |hash| as_it_stands(hash, field),
             |hash| hash.remove(field).then_some(()),
             |()| Edit::Hash(HashEdit::Remove(Bytes::copy_from_slice(field))),
         );
@@ -38,17 +36,10 @@ impl Editor<'_, Hash> {
     /// Sets or takes away the deadline of a field that is there.
     pub fn set_deadline(&mut self, field: &[u8], deadline: Option<Deadline>) {
         self.change(
-            |hash| as_it_stands(hash, field),
             |hash| hash.set_deadline(field, deadline),
             || Edit::Hash(HashEdit::Deadline(Bytes::copy_from_slice(field), deadline)),
         );
     }
-}
-
-/// What takes back the next change of a field.
-fn as_it_stands(hash: &Hash, field: &[u8]) -> impl FnOnce(&mut Hash) + use<> {
-    let before = hash.standing(field);
-    |hash| hash.put_back(before)
 }
 
 #[cfg(test)]

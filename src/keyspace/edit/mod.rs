@@ -1,10 +1,8 @@
 //! Editors: an object under a key while a command changes it.
 //!
-//! Owns    what every change of an object brings with it: the record for the journal, what takes it back while it is
-//!         tried out, the key's events, and its end with the last element. What can be changed in each shape stands in
-//!         the file of that shape.
-//! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`]; but for a range of a sorted set, of
-//!         which is known only as it goes what takes it back.
+//! Owns    what every change of an object brings with it: the record for the journal, the key's events, and the removal of
+//!         the key with the last element. The changes of each type of object are in the file of that type.
+//! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`].
 
 mod hash;
 mod list;
@@ -16,7 +14,6 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 
-use super::view::Undo;
 use super::{Lease, Occupied, Vacant};
 use crate::error::Refusal;
 use crate::journal::{Edit, Mutation};
@@ -63,46 +60,22 @@ impl<'v, T: Typed> Editor<'v, T> {
         self.is_new
     }
 
-    /// Changes the object. `effect` says how, for the journal, and `undo` what takes it back; they are asked only when
-    /// somebody wants to know.
-    pub fn change<R, U: FnOnce(&mut T) + Send + Sync + 'static>(
-        &mut self,
-        undo: impl FnOnce(&T) -> U,
-        change: impl FnOnce(&mut T) -> R,
-        effect: impl FnOnce() -> Edit,
-    ) -> R {
-        let undo = self.undo(undo);
+    /// Changes the object. `effect` makes the record of the change; it is called only when there is a journal.
+    pub fn change<R>(&mut self, change: impl FnOnce(&mut T) -> R, effect: impl FnOnce() -> Edit) -> R {
         let result = change(self.object());
-        self.record(undo, effect);
+        self.record(effect);
         result
     }
 
-    /// The same for a change that may find nothing to do, and then returns `None`.
-    pub fn try_change<R, U: FnOnce(&mut T) + Send + Sync + 'static>(
+    /// Like [`Editor::change`], for a change that may find nothing to do, and then returns `None`.
+    pub fn try_change<R>(
         &mut self,
-        undo: impl FnOnce(&T) -> U,
         change: impl FnOnce(&mut T) -> Option<R>,
         effect: impl FnOnce(&R) -> Edit,
     ) -> Option<R> {
-        let undo = self.undo(undo);
         let result = change(self.object())?;
-        self.record(undo, || effect(&result));
+        self.record(|| effect(&result));
         Some(result)
-    }
-
-    /// Whether each change of the object is kept, so that it can be taken back.
-    #[inline]
-    pub(super) fn is_kept(&mut self) -> bool {
-        let Vacant { changes, database, key, .. } = &mut self.occupied.place;
-        changes.trial_under_way().is_some_and(|trial| trial.keeps_edits(*database, key))
-    }
-
-    #[inline]
-    fn undo<U: FnOnce(&mut T) + Send + Sync + 'static>(
-        &mut self,
-        undo: impl FnOnce(&T) -> U,
-    ) -> Option<Undo> {
-        self.is_kept().then(|| Undo::of(undo(self.get())))
     }
 
     /// Counts as changed for those who watch the key or keep a copy, whether anything was changed or not.
@@ -116,13 +89,8 @@ impl<'v, T: Typed> Editor<'v, T> {
         object.expect("an editor is opened on an object of its shape")
     }
 
-    fn record(&mut self, undo: Option<Undo>, effect: impl FnOnce() -> Edit) {
+    fn record(&mut self, effect: impl FnOnce() -> Edit) {
         let place = &mut self.occupied.place;
-        if let Some(undo) = undo
-            && let Some(trial) = place.changes.trial_under_way()
-        {
-            trial.keep_undo(place.database, place.key, undo);
-        }
         if self.is_new && !self.is_changed {
             place.changes.event(b'n', "new", place.database, place.key);
         }

@@ -10,23 +10,13 @@ impl Editor<'_, Set> {
     /// Adds a member; false when it was there.
     pub fn insert(&mut self, member: &[u8]) -> bool {
         let effect = |(): &()| Edit::Set(SetEdit::Insert(Bytes::copy_from_slice(member)));
-        let undo = |_: &Set| {
-            let member = Element::new(member);
-            move |set: &mut Set| {
-                set.remove(&member);
-            }
-        };
-        self.try_change(undo, |set| set.insert(member).then_some(()), effect).is_some()
+        self.try_change(|set| set.insert(member).then_some(()), effect).is_some()
     }
 
     /// Takes a member away; false when it was not there.
     pub fn remove(&mut self, member: &[u8]) -> bool {
         let effect = |(): &()| Edit::Set(SetEdit::Remove(Bytes::copy_from_slice(member)));
-        let undo = |set: &Set| {
-            let before = set.place(member).map(|place| (place, Element::new(member)));
-            move |set: &mut Set| before.iter().for_each(|(place, member)| set.put_back(*place, member))
-        };
-        self.try_change(undo, |set| set.remove(member).then_some(()), effect).is_some()
+        self.try_change(|set| set.remove(member).then_some(()), effect).is_some()
     }
 
     /// Takes the member at a place away; see [`Set::take_at`].
@@ -35,10 +25,6 @@ impl Editor<'_, Set> {
     /// When there is no such place.
     pub fn take_at(&mut self, place: usize) -> Element {
         let effect = |member: &Element| Edit::Set(SetEdit::Remove(Bytes::copy_from_slice(member)));
-        let undo = |set: &Set| {
-            let member = set.at(place).map(|member| member.with_bytes(Element::new));
-            move |set: &mut Set| member.iter().for_each(|member| set.put_back(place, member))
-        };
-        self.try_change(undo, |set| Some(set.take_at(place)), effect).expect("a member stood at that place")
+        self.try_change(|set| Some(set.take_at(place)), effect).expect("a member stood at that place")
     }
 }

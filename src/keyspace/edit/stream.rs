@@ -14,24 +14,18 @@ impl Editor<'_, Stream> {
             let words = words.iter().map(|word| Bytes::copy_from_slice(word)).collect();
             Edit::Stream(StreamEdit::Append { id, words })
         };
-        self.change(nothing, |stream| stream.append(id, words), effect);
+        self.change(|stream| stream.append(id, words), effect);
     }
 
     /// Deletes an entry; false when it is not there.
     pub fn delete(&mut self, id: StreamId) -> bool {
         let effect = |(): &()| Edit::Stream(StreamEdit::Delete(id));
-        self.try_change(nothing, |stream| stream.delete(id).then_some(()), effect).is_some()
+        self.try_change(|stream| stream.delete(id).then_some(()), effect).is_some()
     }
 
     /// Takes entries away from the front; returns how many.
     pub fn trim(&mut self, trim: Trim) -> usize {
         let effect = |_: &usize| Edit::Stream(StreamEdit::Trim(trim));
-        self.try_change(nothing, |stream| Some(stream.trim(trim)).filter(|gone| *gone > 0), effect)
-            .unwrap_or(0)
+        self.try_change(|stream| Some(stream.trim(trim)).filter(|gone| *gone > 0), effect).unwrap_or(0)
     }
-}
-
-/// A stream is copied: that costs little, and there is nothing to undo.
-fn nothing(_: &Stream) -> impl FnOnce(&mut Stream) + use<> {
-    |_| {}
 }

@@ -1,6 +1,6 @@
-//! What becomes of entries that have ended, in whole or in part.
+//! Expiry: removing entries, and elements of objects, whose deadlines have passed.
 //!
-//! Rule    whoever meets what has ended first removes it, be that a command or the tick, and both tell of it alike.
+//! Rule    the command or the tick that finds such an entry first removes it, and both tell of it in the same way.
 
 use bytes::Bytes;
 
@@ -12,8 +12,8 @@ use crate::keyspace::{Changes, ShardState};
 use crate::state::tracking::Cause;
 
 impl View<'_> {
-    /// Removes what is due in the locked shard. Every step of work takes one from `budget`; where that ends at zero, there
-    /// may be more to do. Returns the steps that a table cost which was built anew.
+    /// Removes what is due in the locked shard. Every step of work takes one from `budget`; at zero, there may be more to do.
+    /// Returns the steps that a rebuilt table has cost.
     pub(in crate::keyspace) fn expire_due(&mut self, budget: &mut u32) -> u32 {
         let (now, keyspace) = (self.now.lock, self.keyspace);
         let (locked, changes) = (&mut self.locked, &mut self.changes);
@@ -22,7 +22,7 @@ impl View<'_> {
             let before = held.shard.table_bytes();
             while let Some(id) = held.shard.due(now, budget) {
                 let hash = keyspace.hash(held.shard.key(id));
-                held.settle(id, hash, now, ELEMENTS_PER_STEP, changes);
+                held.expire_elements(id, hash, now, ELEMENTS_PER_STEP, changes);
             }
             rebuilt_bytes += if held.shard.table_bytes() == before { 0 } else { before };
         });
@@ -38,9 +38,9 @@ impl View<'_> {
 }
 
 impl ShardState {
-    /// Rids an entry that is due of what has ended, of `elements_max` elements at most; `None` when nothing is left.
+    /// Removes from an entry that is due what has ended, `elements_max` elements at most; `None` when nothing is left.
     #[cold]
-    pub(super) fn settle(
+    pub(super) fn expire_elements(
         &mut self,
         id: EntryId,
         hash: u64,

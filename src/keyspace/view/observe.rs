@@ -1,4 +1,4 @@
-//! Who is to know of changes: transactions that watch keys, and clients that keep copies of what they have read.
+//! Observers of keys: transactions that watch them, and clients that track what they have read.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::state::tracking::Tracking;
 use crate::state::transaction::{Watch, Watching};
 
 impl View<'_> {
-    /// A transaction watches a key from now on. One that has expired counts as gone, and as unchanged.
+    /// A transaction watches a key from now on. A key that has expired counts as removed, and as unchanged.
     pub fn watch(&mut self, key: &Bytes, watch: &Arc<Watch>) {
-        // A look removes what has expired.
+        // The lookup removes the key if it has expired.
         let _ = self.entry(key);
         let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
         self.locked.held(index).observers.watch(database, key, watch);
@@ -27,20 +27,9 @@ impl View<'_> {
         }
     }
 
-    /// It goes on watching them.
-    pub fn watch_again(&mut self, watching: &Watching) {
-        for (database, key) in &watching.keys {
-            let index = self.keyspace.shard_of(self.keyspace.hash(key));
-            self.locked.held(index).observers.watch(*database, key, &watching.watch);
-        }
-    }
-
-    /// A client has read a key, and keeps a copy of what it holds. Of more than `keys_max` keys some are given up; zero:
-    /// there is room for all.
+    /// A client has read a key and keeps a copy of its value. Above `keys_max` tracked keys, some are no longer tracked; zero
+    /// sets no limit.
     pub fn remember(&mut self, key: &[u8], reader: ClientId, tracking: &Tracking, keys_max: usize) {
-        if let Some(trial) = self.changes.trial_under_way() {
-            return trial.remember(self.database, key, reader, keys_max);
-        }
         let index = self.keyspace.shard_of(self.hash(key));
         let observers = &mut self.locked.held(index).observers;
         for (key, readers) in observers.remember(key, reader, tracking, keys_max) {
@@ -48,8 +37,8 @@ impl View<'_> {
         }
     }
 
-    /// What the client is told of its copies changes: `change` is made, and returns prefixes that nobody has listened to
-    /// before. Of what is out of date so far, those are told who would have been.
+    /// Changes a client's tracking by `change`, which returns the prefixes that no client has listened to before. Changes made
+    /// so far are told to the clients that tracked them before.
     pub fn retune(&mut self, audience: &Audience, change: impl FnOnce() -> Vec<Bytes>) {
         self.changes.retune(audience, self.author, change);
     }

@@ -1,22 +1,22 @@
-//! All that a database holds, as it stands.
+//! A survey of a database: every entry, for replay checks and the embedding API.
 //!
-//! Rule    a survey changes nothing: what has ended and has not left yet is still seen, and does not leave because of it.
+//! Rule    a survey changes nothing: it shows entries that have expired and are not removed yet, and does not remove them.
 
 use super::View;
 use crate::clock::Deadline;
 use crate::error::Refusal;
 use crate::types::Object;
 
-/// One entry of a database, as it stands.
+/// One entry of a database.
 #[derive(Clone, Copy, Debug)]
-pub struct Standing<'v> {
+pub struct EntryRef<'v> {
     /// The key.
     pub key: &'v [u8],
     /// Its value, if that is a string; empty otherwise.
     pub string: &'v [u8],
     /// Its value, if that is no string.
     pub object: Option<&'v Object>,
-    /// The last millisecond in which the key lives, if it ends at all; the moment may have passed.
+    /// The last millisecond in which the key lives, if it has a deadline, which may have passed.
     pub deadline: Option<Deadline>,
 }
 
@@ -54,7 +54,7 @@ impl View<'_> {
 
     /// Visits every entry of the database that is in the shards locked, ended or not, in no order. Nothing is counted,
     /// and no key counts as used.
-    pub fn survey(&mut self, mut visit: impl FnMut(Standing<'_>)) {
+    pub fn survey(&mut self, mut visit: impl FnMut(EntryRef<'_>)) {
         let database = self.database;
         self.locked.each(|_, held| {
             let (shard, mut cursor) = (&held.shard, 0);
@@ -62,7 +62,7 @@ impl View<'_> {
                 cursor = shard.scan(database, cursor, &mut |id| {
                     let object = shard.object(id);
                     let string = if object.is_some() { &[] } else { shard.value(id) };
-                    visit(Standing { key: shard.key(id), string, object, deadline: shard.deadline(id) });
+                    visit(EntryRef { key: shard.key(id), string, object, deadline: shard.deadline(id) });
                 });
                 if cursor == 0 {
                     break;

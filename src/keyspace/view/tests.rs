@@ -134,17 +134,17 @@ fn every_key_is_drawn_sooner_or_later_and_from_its_own_database() {
 }
 
 #[test]
-fn what_a_long_call_is_in_the_way_of_is_tried_again_until_it_is_over() {
+fn a_place_left_during_a_long_call_is_removed_when_the_call_is_over() {
     let keyspace = keyspace(1);
-    let held = keyspace.hold_on(0);
-    keyspace.long_call.begin();
+    let mut long = View::lock(&keyspace, ShardSet::Nothing, 0, at(0), Events::default());
+    long.lock_all_for_long();
     keyspace.unpark(0, &[Bytes::from_static(b"queue")]);
     for _ in 0..2 {
         keyspace.leave_leftovers();
-        assert_eq!(keyspace.leftovers.lock().len(), 1, "the call holds the shard still");
+        assert_eq!(keyspace.leftovers.lock().len(), 1, "the call still holds the shard");
     }
-    keyspace.long_call.end();
-    drop(held);
+    long.finish(&Audience::default());
+    assert!(!keyspace.long_call.is_on());
     keyspace.leave_leftovers();
     assert!(keyspace.leftovers.lock().is_empty());
 }

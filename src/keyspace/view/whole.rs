@@ -1,6 +1,6 @@
-//! What a view does to whole databases.
+//! Commands on whole databases: FLUSHDB, FLUSHALL, SWAPDB.
 //!
-//! Locks   every shard: no key of a database may slip by.
+//! Locks   every shard, so that no key of a database is missed.
 
 use super::View;
 use crate::journal::Mutation;
@@ -17,11 +17,11 @@ impl View<'_> {
     pub fn clear_all(&mut self) {
         let tracked = (0..self.keyspace.databases()).map(|database| self.empty(database)).sum();
         self.changes.flush(tracked);
-        // There is no value left that could take long.
+        // No value is left that could be large.
         self.keyspace.largest.forget();
     }
 
-    /// The same of one database; returns how many keys somebody kept copies of, of any.
+    /// Empties one database; returns how many keys of any database were tracked.
     fn empty(&mut self, database: u16) -> usize {
         let (keyspace, mut tracked) = (self.keyspace, 0);
         self.locked.each(|_, held| {
@@ -34,7 +34,7 @@ impl View<'_> {
         tracked
     }
 
-    /// Two databases change places. The view must have locked all shards.
+    /// Exchanges two databases. The view must have locked all shards.
     pub fn swap(&mut self, a: u16, b: u16) {
         let (keyspace, changes) = (self.keyspace, &mut self.changes);
         self.locked.each(|_, held| {
@@ -48,7 +48,7 @@ impl View<'_> {
                 parked.keys(database).into_iter().for_each(|key| changes.ready(database, key));
             }
         });
-        // Every copy is out of date, which Redis 7.0 does not say; who has read a key is told of its next change nonetheless.
+        // Every copy is out of date. Redis 7.0 does not say so; clients that have read a key are told of its next change.
         self.changes.flush(0);
         self.changes.record(|| Mutation::Swap { a, b });
     }

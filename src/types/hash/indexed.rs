@@ -54,22 +54,6 @@ impl Indexed {
         true
     }
 
-    /// Where a field stands, if it is there.
-    pub(super) fn place(&self, field: &[u8]) -> Option<usize> {
-        self.fields.get_index_of(field)
-    }
-
-    /// Takes back that a field was given another value, or removed: it stood at that place.
-    pub(super) fn put_back(&mut self, place: usize, field: &[u8], value: &[u8], keeps_order: bool) {
-        if self.set(field, value) {
-            let last = self.fields.len() - 1;
-            match keeps_order {
-                true => self.fields.move_index(last, place),
-                false => self.fields.swap_indices(last, place),
-            }
-        }
-    }
-
     pub(super) fn get(&self, field: &[u8]) -> Option<&[u8]> {
         self.fields.get(field).map(AsRef::as_ref)
     }

@@ -69,19 +69,6 @@ impl Ranked {
         self.members.get_full(member).map(|(slot, _, score)| (slot, *score))
     }
 
-    /// The member in the last slot and the one in that slot change places.
-    pub(super) fn move_last_to(&mut self, slot: usize) {
-        let last = self.members.len() - 1;
-        // Found while every slot still says the truth.
-        let place = |slot| self.slot(slot).map(|(member, score)| self.place(score, member));
-        let places = place(last).zip(place(slot));
-        self.members.swap_indices(last, slot);
-        if let Some((from_last, from_slot)) = places {
-            self.order.set_slot(from_last, slot as u32);
-            self.order.set_slot(from_slot, last as u32);
-        }
-    }
-
     /// The score of `member`.
     pub(super) fn score(&self, member: &[u8]) -> Option<f64> {
         self.members.get(member).copied()

@@ -1,10 +1,10 @@
-//! Plain scripts: what locks are made of, run without Lua.
+//! Native scripts: lock scripts that run without Lua.
 //!
 //! Owns    the part of Lua that lock scripts are written in: locals, `if`, short loops, `redis.call`, comparisons, arithmetic
-//!         and a few functions. A script in that part is read into a tree, once, and the tree is walked each time.
+//!         and a few functions. A script in that part is parsed into a tree once, and the tree is evaluated each time.
 //! Knows   commands only through [`Calls`], so that its calls pass the gates, statistics and errors of commands.
-//! Rule    the same reply, effects and error texts as the interpreter's; what is not known to be so is not plain.
-//! Bounds  a plain script does a bounded number of things: see `bounds`. It never waits.
+//! Rule    the same reply, effects and error texts as the interpreter's; a script that may differ is not native.
+//! Bounds  a native script takes a fixed number of steps at most: see `bounds`. It never waits.
 //! Source  Lua 5.1 reference manual; Redis 7.0 `script_lua.c`.
 
 mod bounds;
@@ -13,8 +13,8 @@ mod evaluate;
 mod expressions;
 mod guarded;
 mod parse;
+mod pieces;
 mod run;
-mod toll;
 mod tree;
 mod value;
 
@@ -23,13 +23,12 @@ pub use self::guarded::Change;
 use self::guarded::Guarded;
 use self::parse::Parsed;
 use self::run::{Flow, Run};
-use self::toll::TURNS_MAX;
 use self::value::Value;
-use super::effort::{Little, Sizes};
 use super::{Inputs, lexer};
+use crate::limits::LARGE_BYTES;
 use crate::resp::{Reply, Words};
 
-/// The server as a plain script sees it: `redis.call`.
+/// The server as a native script sees it: `redis.call`.
 pub trait Calls {
     /// Carries out a command and appends its answer, in RESP2, to `reply`. An error is an answer, too. `listed` is the
     /// command's place in [`listed_commands`], where the script's text names it.
@@ -49,7 +48,7 @@ pub trait Calls {
     }
 }
 
-/// The names of the commands that plain scripts may call, in upper case, in an order that stays.
+/// The names of the commands that native scripts may call, in upper case, in an order that stays.
 pub fn listed_commands() -> impl Iterator<Item = &'static str> {
     commands::names()
 }
@@ -81,20 +80,17 @@ impl Raised {
 #[derive(Clone, Debug)]
 pub struct Program {
     script: Parsed,
-    /// What it is, as most lock scripts are.
+    /// The script as a guarded change of one key, if it is one: most lock scripts are.
     guarded: Option<Guarded>,
     bounds: Bounds,
-    /// What it does, where that is little with each of KEYS and ARGV.
-    little: Option<Little>,
 }
 
 impl Program {
-    /// Reads a script; `None` where it is not plain.
+    /// Reads a script; `None` where it is not native.
     pub fn read(text: &[u8]) -> Option<Self> {
         let script = parse::parse(&lexer::tokens(text).ok()?)?;
         let bounds = bounds::bounds(&script)?;
-        let little = bounds.toll.is_little().then(|| bounds.toll.once.little());
-        Some(Self { guarded: Guarded::read(&script), script, bounds, little })
+        Some(Self { guarded: Guarded::read(&script), script, bounds })
     }
 
     /// The commands that it calls by name, in upper case, each once. A server that lacks one of them must not run it.
@@ -105,27 +101,12 @@ impl Program {
     /// True where these KEYS and ARGV keep it within its bounds. A call that does not fit has to be interpreted or refused.
     #[inline]
     pub fn fits(&self, inputs: Inputs<'_>) -> bool {
-        self.bounds.fit_any_inputs() || self.fits_as_it_is_called(inputs)
+        self.bounds.fit_any_inputs() || self.bounds.fit(inputs, LARGE_BYTES)
     }
 
-    fn fits_as_it_is_called(&self, Inputs { keys, args }: Inputs<'_>) -> bool {
-        let Bounds { named_by, has_loop, turns, .. } = &self.bounds;
-        let arg = |place: u16| args.get(usize::from(place) - 1);
-        let publishes =
-            |word: &[u8]| word.eq_ignore_ascii_case(b"PUBLISH") || word.eq_ignore_ascii_case(b"SPUBLISH");
-        let is_small = |word: &[u8]| value::number(word).is_some_and(|turns| turns.abs() <= TURNS_MAX as f64);
-        named_by.iter().all(|place| arg(*place).is_some_and(publishes))
-            && turns.iter().all(|place| arg(*place).is_some_and(is_small))
-            && (!has_loop || keys.len().max(args.len()) <= TURNS_MAX)
-    }
-
-    /// The work that it may be with these KEYS and ARGV.
-    #[inline]
-    pub fn work(&self, inputs: Inputs<'_>, sizes: Sizes) -> u64 {
-        match &self.little {
-            Some(little) => little.work(sizes),
-            None => self.bounds.toll.effort(inputs).work(inputs, sizes),
-        }
+    /// Whether one of its commands is named by ARGV: PUBLISH or SPUBLISH, where it fits.
+    pub fn has_named_commands(&self) -> bool {
+        !self.bounds.named_by.is_empty()
     }
 
     /// Whether all its keys are among its KEYS.
@@ -144,8 +125,8 @@ impl Program {
         (!self.bounds.is_open).then_some(keys)
     }
 
-    /// Runs it where it changes a key if that holds a value, as most lock scripts do, and answers; `None`, and nothing
-    /// has been done, where it is to be walked through. To be called only where [`Program::fits`].
+    /// Runs a script that changes a key if that holds a value, as most lock scripts do, and answers. `None`, and nothing
+    /// has been done, where the script is another; call [`Program::run`] then. To be called only where [`Program::fits`].
     ///
     /// # Errors
     /// [`Raised`] where a call failed.
@@ -159,8 +140,8 @@ impl Program {
         self.guarded.as_ref()?.run(inputs, calls, reply)
     }
 
-    /// Walks through it, and answers with what it returns. To be called only where [`Program::fits`]. `texts` is room for the
-    /// replies to its calls and for what it makes of them.
+    /// Evaluates the tree, and answers with what the script returns. To be called only where [`Program::fits`]. `texts` is a
+    /// buffer for the replies to its calls and for the texts it makes of them.
     ///
     /// # Errors
     /// [`Raised`] where a call failed, or Lua would have refused an operation.

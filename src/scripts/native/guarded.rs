@@ -1,7 +1,7 @@
-//! What most lock scripts are: one key is deleted, or given another lease, if it holds a value.
+//! Guarded changes, which most lock scripts are: one key is deleted, or given another lease, if it holds a value.
 //!
-//! Owns    how such a script is recognised, whatever its wording, and what it answers.
-//! Rule    the same as when it is walked through, at the price of one look at the key instead of two.
+//! Owns    how such a script is recognised in any wording, and what it answers.
+//! Rule    the same effects and answers as when the tree is evaluated, with one lookup of the key instead of two.
 
 use super::parse::Parsed;
 use super::tree::{Call, Expression, Line, Slot, Statement};
@@ -9,7 +9,7 @@ use super::value::whole;
 use super::{Calls, Inputs, Raised};
 use crate::resp::Reply;
 
-/// A script that changes a key if that holds a value, and answers.
+/// A script that changes a key if the key holds a value, and answers.
 #[derive(Clone, Debug)]
 pub(super) struct Guarded {
     /// GET's place among the commands that are listed, and that of what changes the key.
@@ -20,9 +20,9 @@ pub(super) struct Guarded {
     value: u16,
     /// Which of ARGV its new lease is, for PEXPIRE; `None`: DEL.
     millis: Option<u16>,
-    /// What it answers then.
+    /// What it answers if the key holds the value.
     answer: Answer,
-    /// What it answers for another value.
+    /// What it answers otherwise.
     otherwise: Answer,
     /// Where GET is called.
     line: Line,
@@ -35,7 +35,7 @@ enum Answer {
     Null,
 }
 
-/// What is done to a key that holds this value.
+/// A change of a key, to be made if the key holds a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'w> {
     /// GET's place in [`listed_commands`](super::listed_commands), and that of what changes the key.
@@ -49,7 +49,7 @@ pub struct Change<'w> {
 }
 
 impl Guarded {
-    /// Reads one out of a script; `None` where it is something else.
+    /// Recognises a guarded change in a script; `None` where the script is another.
     pub(super) fn read(script: &Parsed) -> Option<Self> {
         let (get, compared, arms, otherwise, behind) = match &*script.body {
             // if redis.call('get', KEYS[1]) == ARGV[1] then ... else ... end ...
@@ -96,7 +96,7 @@ impl Guarded {
         })
     }
 
-    /// Runs it; `None`, and nothing has been done, where it is to be walked through.
+    /// Runs it; `None`, and nothing has been done, where the tree has to be evaluated.
     ///
     /// # Errors
     /// [`Raised`] where GET failed.
@@ -172,10 +172,10 @@ fn answer(block: &[Statement], behind: &[Statement]) -> Option<Answer> {
 
 #[cfg(test)]
 mod tests {
-    use crate::scripts::plain::Program;
+    use crate::scripts::native::Program;
 
     fn is_guarded(script: &str) -> bool {
-        Program::read(script.as_bytes()).expect("a plain script").guarded.is_some()
+        Program::read(script.as_bytes()).expect("a native script").guarded.is_some()
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The commands that a plain script may call, and where their keys are.
+//! The commands that a native script may call, and where their keys are.
 //!
 //! Owns    that list. A script that calls another command is interpreted: none of these blocks, looks beyond its
 //!         keys, or leaves more than it found and was given.

@@ -1,4 +1,4 @@
-//! Lua's values as plain scripts have them, and Lua's rules for numbers among them.
+//! Lua's values as native scripts have them, and Lua's rules for numbers among them.
 //!
 //! Owns    what equals what, what is less, what is a number, and the words in which Lua refuses the rest.
 //! Source  Lua 5.1 reference manual, sections 2.2 and 2.5; `lvm.c`, `ldebug.c` of 5.1.5.

@@ -1,6 +1,6 @@
 //! A script as it is run natively: its statements and expressions, names resolved.
 //!
-//! Owns    the forms that a plain script may have; whatever has another is left to the interpreter.
+//! Owns    the forms that a native script may have; whatever has another is left to the interpreter.
 //! Rule    a local has a slot of its own for the whole script: there are no closures, and no function calls itself.
 
 use super::commands;

@@ -1,4 +1,4 @@
-//! Runs a plain script.
+//! Runs a native script.
 //!
 //! Owns    the values of one run: its locals, and the texts and lists that they refer to.
 //! Knows   commands only through [`Calls`].

@@ -1,4 +1,4 @@
-//! Lua's grammar, as far as plain scripts go: tokens in, a tree out.
+//! Lua's grammar, as far as native scripts go: tokens in, a tree out.
 //!
 //! Owns    scopes: which local, function or library a name means. What it does not know it refuses, and never guesses.
 //! Bounds  at most [`DEPTH_MAX`] forms inside each other and [`SLOTS_MAX`] locals; linear in the tokens times the locals
@@ -21,7 +21,7 @@ pub(super) struct Parsed {
     pub(super) slots: usize,
 }
 
-/// Reads a whole script; `None` where it is not plain, or not Lua.
+/// Reads a whole script; `None` where it is not native, or not Lua.
 pub(super) fn parse(lexemes: &[Lexeme<'_>]) -> Option<Parsed> {
     let mut parser = Parser {
         lexemes,
@@ -175,7 +175,7 @@ impl<'a> Parser<'a> {
             let parameter = self.name()?;
             parameters.push(self.declare(parameter)?);
         }
-        // The name means the function in its body, too, but what calls itself is not plain.
+        // The name means the function in its body, too, but what calls itself is not native.
         self.scope.push((name, Meaning::Function(None)));
         let body = self.block()?;
         self.expect("end")?;

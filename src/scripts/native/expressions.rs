@@ -1,4 +1,4 @@
-//! The expressions of plain scripts, by precedence.
+//! The expressions of native scripts, by precedence.
 //!
 //! Owns    operators, calls, and what may follow a value.
 //! Source  Lua 5.1 reference manual, section 2.5; `lparser.c` and `lcode.c` of 5.1.5: an operator's line is that of the
@@ -56,7 +56,7 @@ impl<'a> Parser<'a> {
             return None;
         }
         self.height = outer.max(height);
-        // `^` binds more strongly than anything; no plain script has it.
+        // `^` binds more strongly than anything; no native script has it.
         if self.peek().is_some_and(|next| next.is("^")) {
             return None;
         }
