@@ -109,7 +109,7 @@ impl Engine {
     /// A session has no more requests in a batch that others take part in.
     #[inline]
     pub fn leave_batch(&self, session: &mut Session, batch: &Batch) {
-        session.called.settle(&self.shared.stats);
+        session.called.flush(&self.shared.stats);
         session.client.last_active_ms.store(batch.now.lock.as_millis(), Relaxed);
     }
 
@@ -227,7 +227,7 @@ impl Engine {
         let mut held_bytes = 0_u64;
         let idle_ms_max = self.shared.settings.integer("timeout") as u64 * 1000;
         self.shared.audience.clients.each(|client| {
-            client.let_rest(now);
+            client.release_if_idle(now);
             held_bytes = held_bytes.saturating_add(client.held_bytes());
             if client.is_behind(now) {
                 client.drop_behind();
@@ -425,7 +425,7 @@ impl Engine {
             is_timed |= shared.stats[usize::from(command.index)].is_untimed();
             // It may be one that tells what has been counted.
             self.count(std::mem::replace(&mut batch.run, (command.index, 0)));
-            session.called.settle(&shared.stats);
+            session.called.flush(&shared.stats);
         }
         let started = is_timed.then(|| shared.clock.micros());
         let mark = out.len();
@@ -608,7 +608,11 @@ mod tests {
             assert_eq!((stats.calls.get(), stats.micros()), (3_050, 9_150), "{name}");
             assert_eq!(stats.micros_per_call(), 3.0, "{name}");
             assert_eq!(stats.cumulative(), [(4, 3_050)], "{name}: the histogram counts every call");
-            assert_eq!(stats.histogram.cumulative(), [(4, 51)], "{name}: one call in 61 is timed, and the first");
+            assert_eq!(
+                stats.histogram.cumulative(),
+                [(4, 51)],
+                "{name}: one call in 61 is timed, and the first"
+            );
         }
         assert_eq!(clock.0.load(Relaxed), 2 * 2 * 51 * 3, "two readings for each call that is timed");
     }

@@ -1,4 +1,4 @@
-//! Writes replies, in the words of the protocol that the client speaks.
+//! Encodes replies in the client's version of the protocol.
 //!
 //! Rule    a status or error line never carries CR or LF, whatever is put into it.
 //! Source  RESP2 and RESP3 specifications; what each RESP3 type becomes in RESP2 is as in Redis 7.0.
@@ -6,10 +6,10 @@
 use crate::limits::REPLY_BYTES_MAX;
 use crate::number::double::Text;
 
-/// The version of RESP that a client speaks.
+/// The version of RESP that a client uses.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Protocol {
-    /// RESP2: every client, until it says HELLO 3.
+    /// RESP2, the protocol of every client until it sends HELLO 3.
     #[default]
     Resp2,
     /// RESP3: maps, sets, doubles, booleans, nulls and pushes have types of their own.

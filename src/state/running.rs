@@ -1,6 +1,6 @@
-//! The script that runs now, as everybody else may see it: since when, whether it may still be ended.
+//! The running script, as other threads see it: since when it runs, and whether it may be killed.
 //!
-//! Owns    what SCRIPT KILL says to it, and the moment from which on it counts as long.
+//! Owns    the kill flags, and the time since when the script counts as long.
 //! Time    comes from the injected clock, and from how often the script has been looked at: where the clock is moved by
 //!         hand, a script that never ends is long all the same.
 
@@ -13,10 +13,10 @@ use super::clients::Client;
 use crate::clock::LockTime;
 use crate::resp::OwnedRequest;
 
-/// The script that runs now, if one does.
+/// The running script, if there is one.
 #[derive(Debug, Default)]
 pub struct Running {
-    /// Since when a script runs that takes long, in milliseconds of lock time; zero: none does.
+    /// Since when a long script runs, in milliseconds of lock time; zero: none does.
     long_since_ms: AtomicU64,
     is_killed: AtomicBool,
     is_ended: AtomicBool,
@@ -24,16 +24,16 @@ pub struct Running {
     script: Mutex<Option<Script>>,
 }
 
-/// A script that runs.
+/// A running script.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// The name of the function, if it is one; EVAL has none.
+    /// The function, if FCALL runs it; EVAL has none.
     pub function: Option<Function>,
-    /// Whose call it is.
+    /// The client that called it.
     pub client: Arc<Client>,
 }
 
-/// A function that runs.
+/// A running function.
 #[derive(Clone, Debug)]
 pub struct Function {
     /// Its name.
@@ -42,14 +42,14 @@ pub struct Function {
     pub command: OwnedRequest,
 }
 
-/// Why a script was not ended.
+/// Why a script was not killed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unkillable {
-    /// None runs.
+    /// No script runs.
     NoneRuns,
-    /// One of the other kind runs.
+    /// A script runs where a function was to be killed, or the other way round.
     OtherKind,
-    /// It has written, and its half-done work would stay.
+    /// It has written, and half of its effects would stay.
     HasWritten,
 }
 
@@ -57,29 +57,29 @@ impl Running {
     /// A script begins. Called with every shard locked, so that there is only one.
     pub fn begin(&self, script: Script) {
         let mut slot = self.script.lock();
-        // Whoever ends a script looks with the slot locked.
+        // SCRIPT KILL reads and writes these with the slot locked.
         self.is_killed.store(false, Relaxed);
         self.has_written.store(false, Relaxed);
         *slot = Some(script);
     }
 
-    /// It is over; true when it took long.
+    /// The script is over; true if it took long.
     pub fn end(&self) -> bool {
         *self.script.lock() = None;
-        // Only the script's own thread says that it takes long.
+        // Only the script's own thread sets this.
         self.long_since_ms.load(Relaxed) != 0 && self.long_since_ms.swap(0, SeqCst) != 0
     }
 
-    /// It takes long, and has run since about then.
+    /// The script takes long, and has run since about then.
     pub fn note_long(&self, since: LockTime) {
         if let Some(script) = &*self.script.lock() {
             self.long_since_ms.store(since.as_millis().max(1), SeqCst);
-            // Whoever waits for this client to settle need not wait any longer.
+            // A manual clock that waits for this client goes on.
             script.client.wake();
         }
     }
 
-    /// Since when a script runs that takes long, if one does.
+    /// Since when a long script runs, if one does.
     #[inline]
     pub fn long_since(&self) -> Option<LockTime> {
         match self.long_since_ms.load(Relaxed) {
@@ -88,28 +88,27 @@ impl Running {
         }
     }
 
-    /// It has changed something.
+    /// The script has written.
     #[inline]
     pub fn note_write(&self) {
         self.has_written.store(true, Relaxed);
     }
 
-    /// The script that runs.
+    /// The running script.
     pub fn script(&self) -> Option<Script> {
         self.script.lock().clone()
     }
 
-    /// Whether it is to end now.
+    /// Whether the script is to end now.
     #[inline]
     pub fn is_killed(&self) -> bool {
         self.is_killed.load(Relaxed) || self.is_ended.load(Relaxed)
     }
 
-    /// Ends the script that takes long, if it is of that kind and nothing speaks against it. One that has only just begun
-    /// is not meant.
+    /// SCRIPT KILL and FUNCTION KILL: ends a long script of that kind. A script that has just begun is not killed.
     ///
     /// # Errors
-    /// [`Unkillable`]: why it was not ended.
+    /// [`Unkillable`]: why it was not killed.
     pub fn kill(&self, is_function: bool) -> Result<(), Unkillable> {
         let script = self.script.lock();
         let script = script.as_ref().filter(|_| self.long_since().is_some()).ok_or(Unkillable::NoneRuns)?;
@@ -123,7 +122,7 @@ impl Running {
         Ok(())
     }
 
-    /// The server ends: every script does, now and from now on, whatever it has done.
+    /// The server shuts down: every script ends, now and from now on, even if it has written.
     pub fn end_all(&self) {
         self.is_ended.store(true, SeqCst);
     }

@@ -248,7 +248,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
             let stats = &self.shared.stats;
             if command.is_measured {
                 // It may be one that tells what has been counted.
-                self.session.called.settle(stats);
+                self.session.called.flush(stats);
             }
             self.session.called.note(command.index, stats);
             if let Some(watched) = &self.watched

@@ -301,7 +301,7 @@ fn what_is_taken_back_nobody_is_told_of_but_of_what_has_expired() {
         panic!("{told:?}")
     };
     assert_eq!([first, second], ["soon", "sooner"]);
-    assert_eq!(view.changes.told_events(), [("expired", "soon".into()), ("expired", "sooner".into())]);
+    assert_eq!(view.changes.pending_events(), [("expired", "soon".into()), ("expired", "sooner".into())]);
 }
 
 /// A journal that keeps nothing.
