@@ -15,9 +15,9 @@ pub enum Refusal {
     Arity(Cow<'static, str>),
     /// A key that has to exist does not.
     NoSuchKey,
-    /// EVALSHA of a script that nobody loaded.
+    /// EVALSHA of a script that is not in the cache.
     NoScript,
-    /// The client has yet to authenticate.
+    /// The client has not authenticated.
     NoAuth,
     /// An argument that must be an integer of 64 bits is not.
     NotAnInteger,
@@ -33,20 +33,20 @@ pub enum Refusal {
     OutOfMemory,
     /// A string would grow beyond `proto-max-bulk-len`.
     StringTooLong,
-    /// A long script holds what the call needs: the engine has it come again later, and nobody ever reads this.
+    /// A long script holds shards that the call needs: the engine retries the call later, and the client never sees this.
     Occupied,
     /// The options do not make sense.
     Syntax,
     /// The key holds a value of another type.
     WrongType,
-    /// A text that one command alone gives, code first.
+    /// A text of a single command, beginning with its code.
     Said(Cow<'static, str>),
-    /// The same with bytes of the request in it.
+    /// A text that quotes bytes of the request, beginning with its code.
     Quoted(Vec<u8>),
 }
 
 impl Refusal {
-    /// A text that one command alone gives, code first: `ERR bit is not ...`.
+    /// A text of a single command, beginning with its code: `ERR bit is not ...`.
     pub fn said(text: impl Into<Cow<'static, str>>) -> Self {
         Self::Said(text.into())
     }
@@ -63,7 +63,7 @@ impl Refusal {
         Self::quoting(BEFORE, name, &format!("'. Try {container} HELP."))
     }
 
-    /// The whole error line without its leading `-`, for the wire: what it quotes is quoted byte by byte.
+    /// The error line without its leading `-`. Bytes of the request are quoted unchanged.
     pub fn line(&self) -> Cow<'_, [u8]> {
         match self {
             Self::Quoted(line) => Cow::Borrowed(line),

@@ -181,19 +181,19 @@ impl ShardState {
     }
 }
 
-/// What is left to do after a [`Keyspace::tick`].
+/// What is left after a [`Keyspace::tick`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Due {
-    /// More entries are due now; tick again when others have had their turn.
+    /// More entries are due now: tick again soon.
     More,
-    /// Nothing is due before this moment, if ever.
+    /// Nothing is due before this time; `None`: no entry has a deadline.
     Next(Option<LockTime>),
 }
 
 /// Wakes the ticker when a deadline is set that is earlier than the time until which it sleeps.
 struct Alarm {
     sleeps_until_ms: AtomicU64,
-    ring: Box<dyn Fn() + Send + Sync>,
+    wake: Box<dyn Fn() + Send + Sync>,
 }
 
 /// Steps of expiry work per lock of a shard: about 20 microseconds, even if a million keys expire at once.
@@ -206,11 +206,11 @@ const PATIENCE: Duration = Duration::from_millis(1);
 const OCCUPIED_RETRY_MS: u64 = 5;
 
 impl Keyspace {
-    /// An empty keyspace. `ring` is called, with shards locked, when [`Keyspace::tick`] is needed sooner than it said.
+    /// An empty keyspace. `wake` is called with shards locked when [`Keyspace::tick`] is needed sooner than it said.
     ///
     /// # Panics
     /// When the layout is outside its bounds.
-    pub fn new(layout: Layout, ring: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn new(layout: Layout, wake: impl Fn() + Send + Sync + 'static) -> Self {
         assert!(layout.shards.is_power_of_two() && layout.shards <= SHARDS_MAX, "{} shards", layout.shards);
         let seed = Seed::of(layout.seed);
         let cell = || {
@@ -229,7 +229,7 @@ impl Keyspace {
             databases: layout.databases,
             journal: layout.journal,
             next_record: AtomicU64::new(0),
-            alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), ring: Box::new(ring) },
+            alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), wake: Box::new(wake) },
             memory: Memory::default(),
             largest: Largest::default(),
             long_call: Arc::default(),
@@ -302,7 +302,7 @@ impl Keyspace {
         }
     }
 
-    /// Takes out of a shard what nobody needs any more; while a long call holds it, that is left to the ticker.
+    /// Removes an entry from its shard. While a long call holds the shard, that is left to the ticker.
     fn leave(&self, left: Left) {
         match self.hold(self.shard_of(self.hash(&left.key)), LockWait::Short) {
             Some(mut held) => held.leave(&left),
@@ -310,9 +310,9 @@ impl Keyspace {
         }
     }
 
-    /// Tries again where a long call was in the way; what is in the way of another one stays.
+    /// Retries what a long call has prevented. An entry that another long call prevents stays.
     fn leave_leftovers(&self) {
-        // Let go of before the first is tried: it may come back.
+        // Unlocked before the first is tried, because `leave` may push it again.
         let leftovers = std::mem::take(&mut *self.leftovers.lock());
         leftovers.into_iter().for_each(|left| self.leave(left));
     }
@@ -389,7 +389,7 @@ impl Keyspace {
         if deadline_ms < self.alarm.sleeps_until_ms.load(Ordering::Relaxed)
             && deadline_ms < self.alarm.sleeps_until_ms.fetch_min(deadline_ms, Ordering::SeqCst)
         {
-            (self.alarm.ring)();
+            (self.alarm.wake)();
         }
     }
 }

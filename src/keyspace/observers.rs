@@ -64,7 +64,7 @@ impl<V> ByKey<V> {
 #[derive(Debug, Default)]
 pub(crate) struct Observers {
     watches: ByKey<Vec<Arc<Watch>>>,
-    /// By key alone: a client is told the name, not the database.
+    /// By key alone: invalidations name the key, not the database.
     readers: BTreeMap<Bytes, Readers>,
     /// The key that was last given up for want of room: the next one is looked for behind it.
     given_up: Bytes,
@@ -72,7 +72,7 @@ pub(crate) struct Observers {
 
 /// Readers of one key from which on those that are gone are looked for.
 const READERS_UNCHECKED_MAX: usize = 64;
-/// Keys given up in one step while there are too many of them.
+/// Keys dropped in one step while more than the limit are tracked.
 const GIVEN_UP_PER_STEP: usize = 8;
 
 impl Observers {

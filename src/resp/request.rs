@@ -110,7 +110,7 @@ impl<'a> Words<'a> {
         if index < self.len() { self.request.get(self.start + index) } else { None }
     }
 
-    /// All of them in order.
+    /// All words in order.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let this = *self;

@@ -237,7 +237,7 @@ impl Client {
             .map(|watching| Watched { keys: watching.keys.len(), watch: Arc::clone(&watching.watch) });
     }
 
-    /// How many keys it watches, and whether one of them has changed.
+    /// How many keys it watches, and whether a watched key has changed.
     pub fn watching(&self) -> (usize, bool) {
         self.watching.lock().as_ref().map_or((0, false), |watched| (watched.keys, watched.watch.is_broken()))
     }
@@ -522,7 +522,7 @@ impl Clients {
         self.connected.load(Relaxed) as usize
     }
 
-    /// True while nobody is connected.
+    /// True while no client is connected.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -222,17 +222,17 @@ impl Tracking {
                 continue;
             }
             let author = cause.author(author);
-            prefixes.of(key, |prefix, told| {
+            prefixes.of(key, |prefix, clients| {
                 if young.get(prefix).is_none_or(|since| at >= *since) {
                     let (_, keys) =
-                        concerned.entry((prefix, author)).or_insert_with(|| (told, BTreeSet::new()));
+                        concerned.entry((prefix, author)).or_insert_with(|| (clients, BTreeSet::new()));
                     keys.insert(key);
                 }
             });
         }
-        for ((_, author), (told, keys)) in concerned {
+        for ((_, author), (receivers, keys)) in concerned {
             let keys: Vec<&Bytes> = keys.into_iter().collect();
-            let trackers = told.iter().filter_map(|client| self.trackers.get(client));
+            let trackers = receivers.iter().filter_map(|client| self.trackers.get(client));
             trackers.filter(|tracker| tracker.wants(author)).for_each(|tracker| tracker.tell(clients, &keys));
         }
     }
@@ -248,9 +248,9 @@ impl Notice {
 impl Cause {
     /// The client that has caused it while `author` ran a command.
     fn author(self, author: ClientId) -> ClientId {
-        if self == Self::Change { author } else { NOBODY }
+        if self == Self::Change { author } else { NO_CLIENT }
     }
 }
 
 /// The author of expiries and evictions: no client has this number.
-const NOBODY: ClientId = 0;
+const NO_CLIENT: ClientId = 0;
