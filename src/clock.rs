@@ -1,7 +1,6 @@
-//! Time, as every floor says it.
+//! The units of time of all layers, and the traits through which time and facts about the process are injected.
 //!
-//! Owns    the units: [`LockTime`], [`Deadline`], [`WallTime`], and the [`Clock`] that hands them in; beside it the
-//!         [`Probe`] that hands in what else only the system knows.
+//! Owns    [`LockTime`], [`Deadline`], [`WallTime`], [`Clock`] and [`Probe`].
 //! Rule    leases, deadlines and waits are measured in lock time alone; a step of the wall clock moves none of them.
 //!         The wall clock only translates: EXPIREAT and PXAT on their way in, EXPIRETIME on its way out.
 
@@ -96,10 +95,10 @@ impl Now {
         WallTime(self.lock.0.saturating_add_signed(self.wall_offset_ms))
     }
 
-    /// The same reading, no earlier than `floor`: time never runs backwards for a shard.
+    /// This reading, but no earlier than `least`: time never runs backwards for a shard.
     #[must_use]
-    pub fn no_earlier_than(self, floor: LockTime) -> Self {
-        Self { lock: self.lock.max(floor), ..self }
+    pub fn no_earlier_than(self, least: LockTime) -> Self {
+        Self { lock: self.lock.max(least), ..self }
     }
 
     /// The deadline `millis` from now; at the end of time instead of overflowing, passed already if negative.
@@ -137,7 +136,7 @@ pub trait Clock: Send + Sync {
     fn wall_micros(&self) -> u64;
 }
 
-/// What the system knows of the process. All zero and empty where nobody can be asked.
+/// What the system knows about the process. Zero and empty without a system.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Process {
     /// Its number.
@@ -146,11 +145,11 @@ pub struct Process {
     pub system: String,
     /// The file it was started from.
     pub executable: String,
-    /// What its allocator is called.
+    /// The name of its allocator.
     pub allocator: &'static str,
-    /// Memory it has in RAM, in bytes.
+    /// Its resident memory, in bytes.
     pub resident_bytes: u64,
-    /// Most memory it has had in RAM, in bytes.
+    /// Its highest resident memory so far, in bytes.
     pub resident_peak_bytes: u64,
     /// RAM of the machine, in bytes.
     pub machine_bytes: u64,
@@ -165,7 +164,7 @@ pub trait Probe: Send + Sync {
     /// The process as it is now.
     fn look(&self) -> Process;
 
-    /// Fills `bytes` with what nobody can foresee; false where the system has nothing of the kind.
+    /// Fills `bytes` with unpredictable random bytes; false if the system has none.
     fn draw_secret(&self, bytes: &mut [u8]) -> bool;
 }
 

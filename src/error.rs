@@ -1,13 +1,13 @@
-//! Why a command was not carried out, and how that is said on the wire.
+//! Why a command was refused, and the error line for it.
 //!
-//! Owns    every error text that more than one command can give; a text that belongs to one command stands with it.
+//! Owns    the error texts of more than one command. A text of one command is in the file of that command.
 //! Rule    a refusal has no effect on the keyspace, and no byte of a request reaches a line unescaped.
 //! Source  texts as Redis 7.0 gives them; client libraries branch on the first word.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
 
-/// Why a command was not carried out. The first word of its text is what client libraries branch on.
+/// Why a command was refused. Client libraries branch on the first word of its text.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -15,9 +15,9 @@ pub enum Refusal {
     Arity(Cow<'static, str>),
     /// A key that has to exist does not.
     NoSuchKey,
-    /// EVALSHA of a script that nobody loaded.
+    /// EVALSHA of a script that is not in the cache.
     NoScript,
-    /// The client has yet to authenticate.
+    /// The client has not authenticated.
     NoAuth,
     /// An argument that must be an integer of 64 bits is not.
     NotAnInteger,
@@ -33,20 +33,20 @@ pub enum Refusal {
     OutOfMemory,
     /// A string would grow beyond `proto-max-bulk-len`.
     StringTooLong,
-    /// A long script holds what the call needs: the engine has it come again later, and nobody ever reads this.
+    /// A long script holds shards that the call needs: the engine retries the call later, and the client never sees this.
     Occupied,
     /// The options do not make sense.
     Syntax,
     /// The key holds a value of another type.
     WrongType,
-    /// A text that one command alone gives, code first.
+    /// A text of a single command, beginning with its code.
     Said(Cow<'static, str>),
-    /// The same with bytes of the request in it.
+    /// A text that quotes bytes of the request, beginning with its code.
     Quoted(Vec<u8>),
 }
 
 impl Refusal {
-    /// A text that one command alone gives, code first: `ERR bit is not ...`.
+    /// A text of a single command, beginning with its code: `ERR bit is not ...`.
     pub fn said(text: impl Into<Cow<'static, str>>) -> Self {
         Self::Said(text.into())
     }
@@ -63,7 +63,7 @@ impl Refusal {
         Self::quoting(BEFORE, name, &format!("'. Try {container} HELP."))
     }
 
-    /// The whole error line without its leading `-`, for the wire: what it quotes is quoted byte by byte.
+    /// The error line without its leading `-`. Bytes of the request are quoted unchanged.
     pub fn line(&self) -> Cow<'_, [u8]> {
         match self {
             Self::Quoted(line) => Cow::Borrowed(line),
@@ -104,10 +104,10 @@ pub fn until_nul(word: &[u8]) -> &[u8] {
     CStr::from_bytes_until_nul(word).map_or(word, CStr::to_bytes)
 }
 
-/// A broken frame: the client is told once and its connection closed.
+/// A malformed request. The client is sent an error and disconnected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ProtocolError {
-    /// A bulk string was due and something else came.
+    /// A bulk string was expected and something else was received.
     #[error("expected '$', got '{}'", char::from(*.0))]
     ExpectedBulk(u8),
     /// The length of an argument is no number, negative or too large.
@@ -128,7 +128,7 @@ pub enum ProtocolError {
     /// An inline request opens a quote and does not close it.
     #[error("unbalanced quotes in request")]
     Quotes,
-    /// A TLS client at the plain port: its first words are no request, and it would wait for ever for their answer.
+    /// A TLS handshake on a port without TLS.
     #[error("TLS on a port without it")]
     Tls,
     /// Too many arguments before authentication.
@@ -137,7 +137,7 @@ pub enum ProtocolError {
     /// Too long an argument before authentication.
     #[error("unauthenticated bulk length")]
     UnauthenticatedBulk,
-    /// A request larger than any client may send; closed without a word, as in Redis.
+    /// A request larger than `client-query-buffer-limit`. The connection is closed without a reply, as in Redis.
     #[error("request too large")]
     RequestTooLarge,
 }

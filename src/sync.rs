@@ -1,7 +1,7 @@
-//! The locks and atomics of the keyspace: the real ones, or those of a scheduler that tries interleavings.
+//! The locks and atomics of the keyspace: real ones, or those of a scheduler that tries interleavings.
 //!
-//! Rule    built with `--cfg shuttle`, threads run one at a time and the scheduler of `tests/concurrency` chooses who
-//!         is next at every use of these. Nothing else in the crate knows the difference.
+//! Rule    with `--cfg shuttle`, threads run one at a time, and at every use of these types the scheduler of
+//!         `tests/concurrency` chooses the next thread. No other code depends on the scheduler.
 
 #[cfg(not(shuttle))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};

@@ -1,8 +1,8 @@
-//! The engine: the whole server without a socket, a thread or a clock of its own.
+//! The engine: the whole server without sockets, threads and a clock of its own.
 //!
-//! Owns    the gates every command passes, in order, and the connection's life from HELLO to QUIT.
-//! Time    comes from the injected clock: once per batch, and again after whatever may have taken long.
-//! Rule    what goes to other clients enters their outboxes while the shards are still locked; the shell only flushes.
+//! Owns    the checks that every command passes, in order, and the execution of commands for a session.
+//! Time    comes from the injected clock: once per batch, and again after a command that may have taken long.
+//! Rule    messages to other clients enter their outboxes while the shards are still locked; the shell only flushes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,7 +23,7 @@ mod offload;
 mod transaction;
 mod unknown;
 
-/// One server, ready to carry out requests.
+/// One server, which executes requests.
 #[derive(Clone, Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
@@ -32,31 +32,30 @@ pub struct Engine {
 /// What the connection does after a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Flow {
-    /// The next request.
+    /// It goes on with the next request.
     Next,
-    /// Send what is there, then close.
+    /// It sends its output, then closes.
     Close,
-    /// The same request again, no later than this moment: CLIENT PAUSE holds it back.
+    /// It sends the same request again at this time, or earlier when it is woken: CLIENT PAUSE, or a long call.
     Again(LockTime),
-    /// The same request again on the script thread, with [`Session::may_block`] set. Only a session that may not block
+    /// It sends the same request again on the script thread, with [`Session::may_block`] set. Only a session without it
     /// gets this.
     Offload,
-    /// Nothing until [`Engine::resume`] says so: a call of this session waits.
+    /// It waits until [`Engine::resume`] returns [`Flow::Next`]: a command of this session waits.
     Wait,
 }
 
-/// What a batch of requests, of one session or of several, has in common: one reading of the clock, until something takes
-/// long.
+/// A batch of requests, of one session or several, that shares one reading of the clock until a command takes long.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
     now: Now,
     commands: u32,
-    /// The command last carried out, by its index, and how often in a row: its counter learns of it when another
-    /// command comes or the batch ends. A counter touched by every thread for every command would cost them dearly.
+    /// The index of the last command, and how often it was executed in a row. Its counter is updated when another command
+    /// follows or the batch ends, because a counter that all threads write for every command is slow.
     run: (u16, u64),
 }
 
-/// Milliseconds after which a request that met a long call is tried again, if nobody wakes its session before.
+/// Milliseconds after which a request that met a long call is retried, if its session is not woken before.
 const LATER_MS: u64 = 100;
 /// Milliseconds between two looks of the tick at whether CLIENT PAUSE has ended.
 const PAUSED_TICK_MS: u64 = 100;
@@ -69,12 +68,12 @@ impl Engine {
         Self { shared }
     }
 
-    /// What all commands share.
+    /// The state that all commands share.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// A connection begins.
+    /// Registers a connection.
     pub fn connect(&self, mut client: Client) -> Session {
         client.output_limits = Arc::clone(self.shared.settings.output_limits());
         let client = Arc::new(client);
@@ -84,7 +83,7 @@ impl Engine {
         Session::new(client, Arc::clone(acl.default_account()), acl.is_open())
     }
 
-    /// A connection is gone. The log says why, if the server has ended it.
+    /// Ends a connection.
     pub fn disconnect(&self, session: &mut Session) {
         if let Some(reason) = session.client.cut_reason() {
             self.log_drop(session, reason);
@@ -100,33 +99,33 @@ impl Engine {
         self.shared.audience.clients.leave(session.client.id);
     }
 
-    /// A batch of requests begins.
+    /// Begins a batch of requests.
     #[inline]
     pub fn batch(&self) -> Batch {
         Batch { now: self.shared.clock.now(), commands: 0, run: (0, 0) }
     }
 
-    /// A batch of one session is over: the counters learn of it.
+    /// Ends a batch of one session and updates the counters.
     pub fn end_batch(&self, session: &mut Session, batch: Batch) {
         self.leave_batch(session, &batch);
         self.settle_batch(batch);
     }
 
-    /// A session has no more requests in a batch that others take part in.
+    /// A session has no more requests in a batch of several sessions.
     #[inline]
     pub fn leave_batch(&self, session: &mut Session, batch: &Batch) {
-        session.called.settle(&self.shared.stats);
+        session.called.flush(&self.shared.stats);
         session.client.last_active_ms.store(batch.now.lock.as_millis(), Relaxed);
     }
 
-    /// A batch is over, and all who took part have left it: the counters learn of it.
+    /// Ends a batch that all its sessions have left, and updates the counters.
     #[inline]
     pub fn settle_batch(&self, batch: Batch) {
         self.shared.metrics.commands.add(u64::from(batch.commands));
         self.count(batch.run);
     }
 
-    /// How much this session may ask for.
+    /// How large the requests of this session may be.
     pub fn trust(&self, session: &Session) -> RequestLimits {
         let (settings, acl) = (&self.shared.settings, &self.shared.acl);
         RequestLimits {
@@ -136,7 +135,7 @@ impl Engine {
         }
     }
 
-    /// Carries out one request and appends its answer to `out`.
+    /// Executes one request and appends its reply to `out`.
     #[inline]
     pub fn execute(
         &self,
@@ -163,7 +162,7 @@ impl Engine {
                 return Flow::Again(until);
             }
             Ok(Admitted::Later) => return self.later(session, batch),
-            // Hung up on without a word, as in Redis: not even what came before it is answered.
+            // The connection is closed without a reply, as in Redis: earlier requests are not answered either.
             Err((_, None)) if unknown::is_http(request.word(0)) => {
                 self.warn_of_http(session);
                 session.client.cut("spoke HTTP");
@@ -190,13 +189,13 @@ impl Engine {
         flow
     }
 
-    /// Looks after a call that waits: appends its answer and says [`Flow::Next`] once its time has come.
+    /// Checks a session whose command waits: if the wait is over, appends the answer and returns [`Flow::Next`].
     pub fn resume(&self, session: &mut Session, out: &mut Vec<u8>) -> Flow {
         let now = self.shared.clock.now().lock;
         let Some(parked) = &session.parked else { return Flow::Next };
         if !session.client.collect_answer(out) {
             let is_over = parked.until.is_some_and(|until| until <= now);
-            // Whoever has taken the claim is about to answer.
+            // If the claim was taken by another thread, that thread is about to answer.
             if !is_over || !parked.claim.take() {
                 return Flow::Wait;
             }
@@ -206,7 +205,7 @@ impl Engine {
         Flow::Next
     }
 
-    /// The session's call waits no more.
+    /// Ends the wait of the session.
     fn leave_queues(&self, session: &mut Session) {
         session.client.end_wait();
         if let Some(parked) = session.parked.take() {
@@ -214,34 +213,34 @@ impl Engine {
         }
     }
 
-    /// Whether CLIENT PAUSE holds anything back.
+    /// Whether a CLIENT PAUSE is active.
     pub fn is_paused(&self) -> bool {
         self.shared.pause.holds(|| true, self.shared.clock.now().lock).is_some()
     }
 
-    /// The next moment at which a waiting call or a pause ends, as far as is known: for whoever moves a manual clock.
+    /// The next time at which a waiting command or a pause times out. A manual clock stops at these times.
     pub fn next_wait(&self) -> Option<LockTime> {
         let now = self.shared.clock.now().lock;
         let calls = self.shared.audience.clients.all().into_iter().filter_map(|client| client.waits_until());
         calls.chain(self.shared.pause.holds(|| true, now)).filter(|until| *until > now).min()
     }
 
-    /// Has connections that nothing is heard of give back memory, and ends clients that were idle for longer than `timeout`
-    /// says, or that have been too far behind for too long.
+    /// Asks idle connections to release their buffers, and closes clients that were idle for longer than `timeout` or have
+    /// exceeded their soft output limit for too long.
     pub fn sweep(&self) {
         let now = self.shared.clock.now().lock;
-        let mut held_bytes = 0_u64;
+        let mut client_bytes = 0_u64;
         let idle_ms_max = self.shared.settings.integer("timeout") as u64 * 1000;
         self.shared.audience.clients.each(|client| {
-            client.let_rest(now);
-            held_bytes = held_bytes.saturating_add(client.held_bytes());
+            client.release_if_idle(now);
+            client_bytes = client_bytes.saturating_add(client.held_bytes());
             if client.is_behind(now) {
                 client.drop_behind();
             } else if client.is_idle(now, idle_ms_max) {
                 client.cut("was idle for longer than timeout");
             }
         });
-        self.shared.metrics.client_bytes.store(held_bytes, Relaxed);
+        self.shared.metrics.client_bytes.store(client_bytes, Relaxed);
     }
 
     /// Does expiry work that is due, a bounded amount of it.
@@ -249,7 +248,7 @@ impl Engine {
         let shared = &self.shared;
         let now = shared.clock.now();
         shared.metrics.rates.sample(now.lock.as_millis(), || shared.metrics.traffic());
-        // While the server sleeps nothing happens, as in Redis; expired keys are invisible all the same.
+        // During DEBUG SLEEP nothing is removed, as in Redis. Expired keys are invisible all the same.
         if let Some(until) = shared.pause.is_frozen(now.lock) {
             return Due::Next(Some(until));
         }
@@ -263,14 +262,15 @@ impl Engine {
         shared.keyspace.tick(now, shared.events(), &shared.audience)
     }
 
-    /// The gates, in Redis' order, but for authentication, which comes first as in Valkey 9: a stranger learns nothing
-    /// of what there is. Then name, arity, rights, memory, subscriptions, pause.
+    /// The checks before a command: authentication, name, arity, permissions, memory, subscriptions, pause. The order is
+    /// that of Redis, except that authentication comes first as in Valkey 9, so that unauthenticated clients cannot find
+    /// out which commands exist.
     #[inline]
     fn admit(&self, session: &mut Session, request: Request<'_>, now: Now) -> Result<Admitted, Refused> {
         let name = request.word(0);
         let table = table();
         if !session.authenticated && !self.shared.acl.is_open() {
-            self.admit_stranger(request)?;
+            self.admit_unauthenticated(request)?;
         }
         let command = table.find_from(&mut session.last_row, name);
         let command = command.ok_or_else(|| (unknown::command(request), None))?;
@@ -318,15 +318,15 @@ impl Engine {
         }
     }
 
-    /// Whether the request may write: EXEC does what it has gathered.
+    /// Whether the request may write. EXEC writes what its queued requests write.
     fn may_write(&self, session: &Session, command: &Command, request: Request<'_>) -> bool {
-        let gathered = || session.transaction.as_ref().is_some_and(|transaction| transaction.may_write);
-        commands::may_write(&self.shared, command, request) || (command.row.name == EXEC && gathered())
+        let queued = || session.transaction.as_ref().is_some_and(|transaction| transaction.may_write);
+        commands::may_write(&self.shared, command, request) || (command.row.name == EXEC && queued())
     }
 
-    /// Whoever has yet to say who it is may say little else.
+    /// Unauthenticated clients may send only commands like AUTH, HELLO, QUIT and RESET.
     #[cold]
-    fn admit_stranger(&self, request: Request<'_>) -> Result<(), Refused> {
+    fn admit_unauthenticated(&self, request: Request<'_>) -> Result<(), Refused> {
         match table().find(request.word(0)) {
             Some(command) if command.row.flags.has(Flags::NO_AUTH) => Ok(()),
             found => {
@@ -336,8 +336,7 @@ impl Engine {
         }
     }
 
-    /// An interpreted script runs: commands that need a key are carried out later; all are refused once it has run for
-    /// `busy-reply-threshold`.
+    /// A command arrives while a long script runs: it is retried later, or refused with BUSY after `busy-reply-threshold`.
     #[cold]
     fn while_busy(&self, command: &'static Command, since: LockTime) -> Result<Admitted, Refused> {
         let shared = &*self.shared;
@@ -435,7 +434,7 @@ impl Engine {
         flow
     }
 
-    /// Carries out one command on shards that are locked, and appends its answer, a refusal included.
+    /// Executes one command on locked shards, and appends its reply or error.
     #[inline]
     fn perform<'k>(
         &'k self,
@@ -451,9 +450,9 @@ impl Engine {
         session.client.last_command.store(command.index, Relaxed);
         if batch.run.0 != command.index {
             is_timed |= shared.stats[usize::from(command.index)].is_untimed();
-            // It may be one that tells what has been counted.
+            // The command may be one that shows the counters.
             self.count(std::mem::replace(&mut batch.run, (command.index, 0)));
-            session.called.settle(&shared.stats);
+            session.called.flush(&shared.stats);
         }
         let started = is_timed.then(|| shared.clock.micros());
         let mark = out.len();
@@ -500,7 +499,7 @@ impl Engine {
             self.refuse(session, refusal, out);
         }
         match result {
-            // Nothing of it is moved where nothing has to be.
+            // The common case, without moving the whole outcome.
             Ok(Outcome::Replied) => Ok(Outcome::Replied),
             result => result,
         }
@@ -515,7 +514,7 @@ impl Engine {
         self.shared.metrics.error_codes.add(&String::from_utf8_lossy(code));
     }
 
-    /// A long call holds what the request needs: the session is woken when it is over.
+    /// A long call holds shards that the request needs: the session is woken when the call is over.
     #[cold]
     fn later(&self, session: &Session, batch: &mut Batch) -> Flow {
         batch.commands -= 1;
@@ -533,7 +532,7 @@ impl Engine {
         }
     }
 
-    /// Somebody's browser may have been talked into this.
+    /// A web page may have made a browser send this.
     #[cold]
     fn warn_of_http(&self, session: &Session) {
         if let Some(times) = self.shared.http_seen.happened(self.shared.clock.now().lock) {
@@ -553,7 +552,7 @@ impl Engine {
     }
 }
 
-/// More has been asked for than anybody is sent: whatever was to be changed has been, and the client is cut off.
+/// The reply exceeds [`REPLY_BYTES_MAX`]: the client is disconnected. The effects of the request stay.
 #[cold]
 fn too_long(session: &Session, out: &mut Vec<u8>, start: usize) -> Flow {
     tracing::warn!(client = session.client.id, "a reply is too long: the client is cut off");
@@ -572,7 +571,7 @@ enum Admitted {
     Later,
 }
 
-/// Whether the command could need memory. Whatever is gathered for EXEC takes some; EXEC does what it has gathered.
+/// Whether the command could need memory. A queued request needs some; EXEC needs what its requests need.
 #[cold]
 fn may_grow(session: &Session, command: &Command) -> bool {
     match &session.transaction {
@@ -582,8 +581,8 @@ fn may_grow(session: &Session, command: &Command) -> bool {
     }
 }
 
-/// What a client has put out of date itself it is told behind the reply, and before that of its next request; of prefixes,
-/// when there are no more requests, as in Redis.
+/// Sends a client the invalidations that its own request has caused, directly after the reply. With BCAST it gets them
+/// after the last request of the batch, as in Redis.
 #[cold]
 fn tell(session: &Session, out: &mut Vec<u8>) {
     if session.client.has_messages() {
@@ -594,7 +593,7 @@ fn tell(session: &Session, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes back what a muted session was not to be told.
+/// Removes the reply of a session that CLIENT REPLY has muted.
 fn mute(session: &mut Session, out: &mut Vec<u8>, start: usize) {
     match session.replies {
         Replies::On => {}
@@ -666,7 +665,11 @@ mod tests {
             assert_eq!((stats.calls.get(), stats.micros()), (3_050, 9_150), "{name}");
             assert_eq!(stats.micros_per_call(), 3.0, "{name}");
             assert_eq!(stats.cumulative(), [(4, 3_050)], "{name}: the histogram counts every call");
-            assert_eq!(stats.histogram.cumulative(), [(4, 51)], "{name}: one call in 61 is timed, and the first");
+            assert_eq!(
+                stats.histogram.cumulative(),
+                [(4, 51)],
+                "{name}: one call in 61 is timed, and the first"
+            );
         }
         assert_eq!(clock.0.load(Relaxed), 2 * 2 * 51 * 3, "two readings for each call that is timed");
     }

@@ -1,4 +1,4 @@
-//! What is said to a name that no row has.
+//! The error texts for unknown commands and subcommands.
 //!
 //! Source  Redis 7.0 `rejectUnknownCommand`; texts are excerpts, so that an error stays short whatever was sent.
 
@@ -8,7 +8,7 @@ use crate::resp::Request;
 /// Bytes of a name or of all arguments that an error quotes.
 const EXCERPT_BYTES_MAX: usize = 128;
 
-/// No command has that name.
+/// The error for an unknown command.
 pub(super) fn command(request: Request<'_>) -> Refusal {
     let mut args = Vec::new();
     for word in request.words().skip(1) {
@@ -16,7 +16,7 @@ pub(super) fn command(request: Request<'_>) -> Refusal {
             break;
         }
         args.push(b'\'');
-        // The quote that opens it is not counted.
+        // Redis does not count the opening quote.
         args.extend_from_slice(excerpt(word, EXCERPT_BYTES_MAX + 1 - args.len()));
         args.extend_from_slice(b"' ");
     }
@@ -24,13 +24,13 @@ pub(super) fn command(request: Request<'_>) -> Refusal {
     Refusal::Quoted([b"ERR unknown command '", name, b"', with args beginning with: ", &args].concat())
 }
 
-/// The command has no such subcommand.
+/// The error for an unknown subcommand.
 pub(super) fn subcommand(command: &str, name: &[u8]) -> Refusal {
     let after = format!("'. Try {} HELP.", command.to_ascii_uppercase());
     Refusal::quoting("ERR unknown subcommand '", excerpt(name, EXCERPT_BYTES_MAX), &after)
 }
 
-/// A RESP2 client that is subscribed may say little.
+/// The error for a command that a RESP2 subscriber may not send.
 pub(super) fn while_subscribed(name: &str) -> Refusal {
     Refusal::said(format!(
         "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
@@ -38,7 +38,7 @@ this context"
     ))
 }
 
-/// A web browser was talked into sending this.
+/// Whether the name begins an HTTP request, which a web page can make a browser send.
 pub(super) fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }

@@ -1,11 +1,10 @@
-//! The words of the log for what is inside an object.
+//! Log entries for changes inside of an object.
 
 use super::{HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit};
 use crate::clock::LockTime;
 use crate::types::{Hash, List, Object, Seed, Set, SortedSet, Stream, Typed};
 
-/// One change inside an object, in physical terms: whatever command it came from, it is replayed without looking at a
-/// clock, a limit or a random number.
+/// One change inside of an object. It is replayed without a clock, limits or random numbers, whatever command caused it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Edit {
     /// Inside a hash.
@@ -21,7 +20,7 @@ pub enum Edit {
 }
 
 impl Edit {
-    /// Takes the element out of an object that ended first, if one has ended, and says so.
+    /// Removes the element of an object that has expired first, if one has expired, and returns that edit.
     pub fn of_due(object: &mut Object, now: LockTime) -> Option<Self> {
         match object {
             Object::Hash(hash) => Some(Self::Hash(HashEdit::Remove(hash.take_due(now)?.into()))),
@@ -40,7 +39,7 @@ impl Edit {
         }
     }
 
-    /// Carries the edit out. An object of another shape stays as it is: no journal says that.
+    /// Applies the edit. An object of another shape stays as it is: no journal says that.
     pub fn apply(&self, object: &mut Object) {
         match self {
             Self::Hash(edit) => change(object, |hash| edit.apply(hash)),

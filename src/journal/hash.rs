@@ -1,4 +1,4 @@
-//! The words of the log for what is inside a hash.
+//! Log entries for changes inside of a hash.
 
 use bytes::Bytes;
 
@@ -8,9 +8,9 @@ use crate::types::Hash;
 /// One change of a hash.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HashEdit {
-    /// The field, if it is there, ends at another moment.
+    /// The field has this deadline, if it exists.
     Deadline(Bytes, Option<Deadline>),
-    /// The field is gone, and its deadline with it.
+    /// The field is removed with its deadline.
     Remove(Bytes),
     /// The field has this value; its deadline stays.
     Set(Bytes, Bytes),

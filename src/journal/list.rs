@@ -1,4 +1,4 @@
-//! The words of the log for what is inside a list.
+//! Log entries for changes inside of a list.
 
 use bytes::Bytes;
 
@@ -8,44 +8,44 @@ use crate::types::list::End;
 /// One change of a list. Indices count from the head, from 0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ListEdit {
-    /// Elements at an end are gone.
+    /// Elements at an end are removed.
     Drop {
         /// The end.
         end: End,
         /// How many.
         count: usize,
     },
-    /// An element came before another.
+    /// An element is inserted before another.
     Insert {
         /// The index of the new element.
         index: usize,
         /// The new element.
         element: Bytes,
     },
-    /// Only a part is left.
+    /// All elements outside of a range are removed.
     Keep {
         /// The index of its first element.
         start: usize,
         /// The index behind its last.
         end: usize,
     },
-    /// An element came at an end.
+    /// An element is added at an end.
     Push {
         /// The end.
         end: End,
         /// The new element.
         element: Bytes,
     },
-    /// Elements that equal this one are gone.
+    /// Elements that equal this one are removed.
     Remove {
         /// What they equal.
         element: Bytes,
         /// Where the search for them began.
         end: End,
-        /// How many they were.
+        /// How many.
         count: usize,
     },
-    /// An element stands where another stood.
+    /// An element is replaced.
     Set {
         /// Where.
         index: usize,

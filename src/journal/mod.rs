@@ -1,6 +1,6 @@
-//! The journal seam: what happened to the keyspace, as an ordered log of physical effects.
+//! The journal: the effects on the keyspace as an ordered log.
 //!
-//! Owns    [`Mutation`], the words of the log, and [`Journal`], who listens.
+//! Owns    [`Mutation`], the entries of the log, and [`Journal`], the trait of its receivers.
 //! Rule    one command, script or transaction makes one record, numbered while its shards are still locked. Effects,
 //!         never commands: applying the records in order of their numbers to an empty keyspace gives the same state.
 
@@ -28,12 +28,12 @@ pub use stream::StreamEdit;
 /// One physical effect on the keyspace.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mutation {
-    /// Every key of the database is gone.
+    /// Every key of the database is removed.
     Clear {
         /// The database.
         database: u16,
     },
-    /// The object under the key, which is made if the key is not there, is changed in one place.
+    /// The object under the key is changed in one place. It is created if the key does not exist.
     Edit {
         /// The database.
         database: u16,
@@ -42,7 +42,7 @@ pub enum Mutation {
         /// What changes.
         edit: Edit,
     },
-    /// The key holds this object until this deadline, whatever it was before.
+    /// The key has this object and deadline; any previous value is replaced.
     PutObject {
         /// The database.
         database: u16,
@@ -50,10 +50,10 @@ pub enum Mutation {
         key: Bytes,
         /// The whole object.
         object: Object,
-        /// When it ends, if ever.
+        /// Its deadline, if it has one.
         deadline: Option<Deadline>,
     },
-    /// The key holds this string until this deadline, whatever it was before.
+    /// The key has this string and deadline; any previous value is replaced.
     Put {
         /// The database.
         database: u16,
@@ -61,28 +61,28 @@ pub enum Mutation {
         key: Bytes,
         /// The bytes of the string.
         value: Bytes,
-        /// When it ends, if ever.
+        /// Its deadline, if it has one.
         deadline: Option<Deadline>,
     },
-    /// The key is gone.
+    /// The key is removed.
     Remove {
         /// The database.
         database: u16,
         /// The key.
         key: Bytes,
-        /// Whether its deadline did it, and not a command.
+        /// Whether it has expired; false if a command has removed it.
         expired: bool,
     },
-    /// The key ends at another moment; its value stays.
+    /// The key has this deadline; its value stays.
     SetDeadline {
         /// The database.
         database: u16,
         /// The key.
         key: Bytes,
-        /// When it ends, if ever.
+        /// Its deadline, if it has one.
         deadline: Option<Deadline>,
     },
-    /// Two databases have changed places.
+    /// Two databases are swapped.
     Swap {
         /// One database.
         a: u16,
@@ -91,7 +91,7 @@ pub enum Mutation {
     },
 }
 
-/// Who is told of every record. Called with the shards of the record locked: append and return.
+/// A receiver of records. Called with the shards of the record locked, so it appends and returns.
 pub trait Journal: Debug + Send + Sync {
     /// Record `number` holds `mutations`, in order. Numbers rise by one, but need not arrive in order: records of
     /// different shards may overtake each other on their way here.

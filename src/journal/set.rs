@@ -1,4 +1,4 @@
-//! The words of the log for what is inside a set.
+//! Log entries for changes inside of a set.
 
 use bytes::Bytes;
 
@@ -7,9 +7,9 @@ use crate::types::Set;
 /// One change of a set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SetEdit {
-    /// A member came.
+    /// A member is added.
     Insert(Bytes),
-    /// A member is gone.
+    /// A member is removed.
     Remove(Bytes),
 }
 

@@ -1,4 +1,4 @@
-//! The words of the log for what is inside a sorted set.
+//! Log entries for changes inside of a sorted set.
 
 use bytes::Bytes;
 
@@ -7,16 +7,16 @@ use crate::types::SortedSet;
 /// One change inside a sorted set.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SortedSetEdit {
-    /// The member has this score, whether it was there or not.
+    /// The member has this score; it is added if it does not exist.
     Insert {
         /// The member.
         member: Bytes,
         /// Its score.
         score: f64,
     },
-    /// The member is gone.
+    /// The member is removed.
     Remove(Bytes),
-    /// The members from one rank up to another are gone.
+    /// The members of a range of ranks are removed.
     RemoveRange {
         /// The first rank.
         from: usize,
@@ -26,7 +26,7 @@ pub enum SortedSetEdit {
 }
 
 impl SortedSetEdit {
-    /// Carries the edit out.
+    /// Applies the edit.
     pub(super) fn apply(&self, set: &mut SortedSet) {
         match self {
             Self::Insert { member, score } => {

@@ -1,4 +1,4 @@
-//! The words of the log for what is inside a stream.
+//! Log entries for changes inside of a stream.
 
 use bytes::Bytes;
 
@@ -8,21 +8,21 @@ use crate::types::stream::{StreamId, Trim};
 /// One change inside a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamEdit {
-    /// An entry comes behind all others.
+    /// An entry is added at the end.
     Append {
         /// Its id.
         id: StreamId,
         /// Fields and values in turn.
         words: Vec<Bytes>,
     },
-    /// The entry is gone.
+    /// The entry is removed.
     Delete(StreamId),
-    /// Entries at the front are gone: which ones follows from how the stream came to be, which is in the log.
+    /// Entries at the front are gone: which entries follows from the edits before.
     Trim(Trim),
 }
 
 impl StreamEdit {
-    /// Carries the edit out.
+    /// Applies the edit.
     pub(super) fn apply(&self, stream: &mut Stream) {
         match self {
             Self::Append { id, words } => {

@@ -1,11 +1,11 @@
-//! Where entries live: header, key and value of one entry side by side in one range of bytes.
+//! The memory of the entries: header, key and value of one entry side by side in one range of bytes.
 //!
-//! Owns    the pages, each a row of slots of one size, and every byte of every entry.
+//! Owns    the pages, each an array of slots of one size, and every byte of every entry.
 //! Knows   `wheel`, for the links of a timer; nothing of hashes or databases beyond a number it keeps.
 //!
-//! An entry costs [`HEADER_BYTES`], its key, its value, and at most a few bytes to the next slot size. What
-//! is larger than the largest slot has a page of its own, which grows as a vector does. Memory of a page is
-//! touched as its slots are first used. A page without entries is given back, but for the last of its size.
+//! An entry costs [`HEADER_BYTES`], its key, its value, and at most a few bytes up to the next slot size. An entry that
+//! is larger than the largest slot has a dedicated page, which grows as a vector does. The memory of a page is touched
+//! as its slots are first used. A page without entries is freed, except the last page of its slot size.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -16,19 +16,19 @@ use crate::wheel::{HEADS_FROM, Timer, Timers};
 #[derive(Debug)]
 pub(super) struct Arena {
     pages: Vec<Page>,
-    /// Numbers of pages that have been given back.
+    /// Numbers of pages that have been freed.
     vacant: Vec<u32>,
-    /// For each slot size, the first page that has a free slot.
-    roomy: [u32; STRIDES.len()],
+    /// For each slot size, the first of its partial pages: those that have a free slot.
+    partial: [u32; STRIDES.len()],
     len: usize,
     /// Bytes of pages that have been touched.
     touched_bytes: usize,
 }
 
-/// What is to be known about an entry beside its key and its value.
+/// The metadata of an entry.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct About {
-    /// The last millisecond in which it lives; [`NO_DEADLINE`] for ever.
+pub(super) struct EntryMeta {
+    /// Its last millisecond; [`NO_DEADLINE`] if it never expires.
     pub(super) deadline_ms: u64,
     /// When it was last accessed, in seconds of the caller's clock.
     pub(super) stamp: u32,
@@ -46,8 +46,8 @@ struct Header {
     stamp: U32,
     /// The table in the lower 12 bits; the highest two bits: the value's form.
     tag: U16,
-    /// In a page of slots: the length of the key, the length of the value. In a page of its own: the two
-    /// halves of the length of the key; the value is the rest.
+    /// In a page of slots: the length of the key, the length of the value. In a dedicated page: the two halves of the
+    /// length of the key; the value is the rest.
     lengths: [U16; 2],
 }
 
@@ -55,40 +55,40 @@ struct Header {
 struct Page {
     /// Zeros that have yet to be touched cost no memory where the allocator has them from the system.
     bytes: Vec<u8>,
-    /// Bytes of the slots used so far; in a page of its own nothing.
+    /// Bytes of the slots used so far; zero in a dedicated page.
     used: u32,
-    /// Bytes of one slot; in a page of its own all of them.
+    /// Bytes of one slot; in a dedicated page the whole page.
     stride: u32,
-    /// Neighbours in the list of pages of this size that have a free slot.
-    roomy_prev: u32,
-    roomy_next: u32,
-    /// The first slot that was freed; each names the next in its first two bytes.
+    /// Neighbours in the list of partial pages of this slot size.
+    partial_prev: u32,
+    partial_next: u32,
+    /// The first free slot. Each free slot holds the number of the next in its first two bytes.
     free: u16,
     live: u16,
-    /// Index of `stride` in [`STRIDES`], or [`OWN`].
+    /// Index of `stride` in [`STRIDES`], or [`DEDICATED`].
     class: u8,
 }
 
 impl Arena {
-    /// An arena without entries; it allocates nothing until it gets one.
+    /// An arena without entries. It allocates nothing until it gets one.
     pub(super) const fn new() -> Self {
-        let roomy = [NO_PAGE; STRIDES.len()];
-        Self { pages: Vec::new(), vacant: Vec::new(), roomy, len: 0, touched_bytes: 0 }
+        let partial = [NO_PAGE; STRIDES.len()];
+        Self { pages: Vec::new(), vacant: Vec::new(), partial, len: 0, touched_bytes: 0 }
     }
 
     /// Stores an entry, its timer cut, and returns its id, which is below [`HEADS_FROM`].
     ///
     /// # Panics
     /// With more than 2^21 pages, which is 128 GiB of slots.
-    pub(super) fn insert(&mut self, about: About, key: &[u8], value: &[u8]) -> u32 {
+    pub(super) fn insert(&mut self, meta: EntryMeta, key: &[u8], value: &[u8]) -> u32 {
         let id = self.allocate(HEADER_BYTES + key.len() + value.len());
-        let (page, at) = self.place_mut(id);
+        let (page, at) = self.locate_mut(id);
         let mut header = Header {
-            deadline_ms: about.deadline_ms.into(),
+            deadline_ms: meta.deadline_ms.into(),
             timer_prev: Timer::CUT.prev.into(),
             timer_next: Timer::CUT.next.into(),
-            stamp: about.stamp.into(),
-            tag: (about.table & TABLE_BITS).into(),
+            stamp: meta.stamp.into(),
+            tag: (meta.table & TABLE_BITS).into(),
             lengths: [U16::ZERO; 2],
         };
         header.set_lengths(page.class, key.len(), value.len());
@@ -100,7 +100,7 @@ impl Arena {
         id
     }
 
-    /// Drops an entry. Its id may come back with another.
+    /// Removes an entry. Its id may be reused.
     pub(super) fn remove(&mut self, id: u32) {
         let number = id >> SLOT_BITS;
         self.len -= 1;
@@ -110,18 +110,18 @@ impl Arena {
         }
 
         let page = &mut self.pages[number as usize];
-        if page.class == OWN {
-            self.give_back(number);
+        if page.class == DEDICATED {
+            self.free_page(number);
             return;
         }
-        let was_full = !page.has_room();
+        let was_full = !page.has_free_slot();
         let at = page.offset(id);
         page.bytes[at..at + 2].copy_from_slice(&page.free.to_le_bytes());
         page.free = (id & SLOT_MASK) as u16;
         page.live -= 1;
         let is_empty = page.live == 0;
         if was_full {
-            self.link_roomy(number);
+            self.link_partial(number);
         }
         if is_empty {
             self.retire(number);
@@ -130,22 +130,21 @@ impl Arena {
 
     /// Gives the value a new length: keeps its first `keep` bytes, fills the rest with zeros.
     ///
-    /// Returns the id of the entry from now on. Where it is another one, everything in the header has come
-    /// along, and the caller tells those who knew the old id. `spare` bytes are taken along with a new slot
-    /// for what is still to come.
+    /// Returns the id of the entry from now on. If the id has changed, the header has been copied, and the caller
+    /// updates the table and the wheel. A new slot is larger by `spare` bytes, so that the value can grow in place.
     pub(super) fn resize(&mut self, id: u32, len: usize, keep: usize, spare: usize) -> u32 {
-        let (page, at) = self.place(id);
+        let (page, at) = self.locate(id);
         let (key_len, value_len) = page.header(at).lengths(page);
         let need = HEADER_BYTES + key_len + len;
         let keep = HEADER_BYTES + key_len + keep.min(value_len).min(len);
-        if page.class == OWN && need > STRIDE_MAX {
-            self.resize_own(id, need, keep);
+        if page.class == DEDICATED && need > STRIDE_MAX {
+            self.resize_dedicated(id, need, keep);
             return id;
         }
         let stride = page.stride as usize;
         let wasteful = spare == 0 && need * 2 < stride && stride > SHRINK_FROM;
-        if page.class != OWN && need <= stride && !wasteful {
-            let (page, at) = self.place_mut(id);
+        if page.class != DEDICATED && need <= stride && !wasteful {
+            let (page, at) = self.locate_mut(id);
             page.bytes[at + keep..at + need].fill(0);
             let class = page.class;
             page.header_mut(at).set_lengths(class, key_len, len);
@@ -156,12 +155,12 @@ impl Arena {
 
     /// The value, to be changed in place; its length stays.
     pub(super) fn value_mut(&mut self, id: u32) -> &mut [u8] {
-        let (page, at) = self.place_mut(id);
+        let (page, at) = self.locate_mut(id);
         let (key_len, value_len) = page.header(at).lengths(page);
         &mut page.bytes[at + HEADER_BYTES + key_len..][..value_len]
     }
 
-    /// Sets the last millisecond in which the entry lives; [`NO_DEADLINE`] for ever.
+    /// Sets the last millisecond of the entry; [`NO_DEADLINE`] if it never expires.
     pub(super) fn set_deadline_ms(&mut self, id: u32, deadline_ms: u64) {
         self.header_mut(id).deadline_ms = deadline_ms.into();
     }
@@ -171,21 +170,21 @@ impl Arena {
         self.header_mut(id).stamp = stamp.into();
     }
 
-    /// Forgets every entry and gives all memory back.
+    /// Removes every entry and frees all memory.
     pub(super) fn clear(&mut self) {
         *self = Self::new();
     }
 
     /// The key of an entry.
     pub(super) fn key(&self, id: u32) -> &[u8] {
-        let (page, at) = self.place(id);
+        let (page, at) = self.locate(id);
         let (key_len, _) = page.header(at).lengths(page);
         &page.bytes[at + HEADER_BYTES..][..key_len]
     }
 
     /// The value of an entry.
     pub(super) fn value(&self, id: u32) -> &[u8] {
-        let (page, at) = self.place(id);
+        let (page, at) = self.locate(id);
         let (key_len, value_len) = page.header(at).lengths(page);
         &page.bytes[at + HEADER_BYTES + key_len..][..value_len]
     }
@@ -195,14 +194,14 @@ impl Arena {
         self.header(id).stamp.get()
     }
 
-    /// Sets two bits that the arena keeps for whoever stores the value; a new entry has none of them.
+    /// Sets two bits that the arena keeps for the shard. They are zero in a new entry.
     pub(super) fn set_form(&mut self, id: u32, form: u8) {
         let header = self.header_mut(id);
         let tag = header.tag.get() & !(0b11 << FORM_SHIFT);
         header.tag = (tag | u16::from(form & 0b11) << FORM_SHIFT).into();
     }
 
-    /// The bits of [`Arena::set_form`].
+    /// The bits that [`Arena::set_form`] has set.
     pub(super) fn form(&self, id: u32) -> u8 {
         (self.header(id).tag.get() >> FORM_SHIFT) as u8
     }
@@ -212,10 +211,10 @@ impl Arena {
         self.header(id).tag.get() & TABLE_BITS
     }
 
-    /// Bytes that the entry takes: its slot, or its whole page.
+    /// Bytes that the entry takes: its slot, or its dedicated page.
     pub(super) fn bytes(&self, id: u32) -> usize {
-        let (page, _) = self.place(id);
-        if page.class == OWN { page.bytes.capacity() + size_of::<Page>() } else { page.stride as usize }
+        let (page, _) = self.locate(id);
+        if page.class == DEDICATED { page.bytes.capacity() + size_of::<Page>() } else { page.stride as usize }
     }
 
     /// How many entries there are.
@@ -236,20 +235,20 @@ impl Arena {
         assert_eq!(live, self.len, "as many live slots as entries");
         let touched: usize = self.pages.iter().map(Page::touched).sum();
         assert_eq!(touched, self.touched_bytes, "touched bytes");
-        for (class, first) in self.roomy.iter().enumerate() {
+        for (class, first) in self.partial.iter().enumerate() {
             let (mut number, mut prev) = (*first, NO_PAGE);
             while number != NO_PAGE {
                 let page = &self.pages[number as usize];
                 assert_eq!(
-                    (page.class as usize, page.roomy_prev),
+                    (page.class as usize, page.partial_prev),
                     (class, prev),
                     "page {number}: in its list"
                 );
-                assert!(page.has_room(), "page {number}: a full page among those with room");
-                (prev, number) = (number, page.roomy_next);
+                assert!(page.has_free_slot(), "page {number}: a full page among the partial pages");
+                (prev, number) = (number, page.partial_next);
             }
         }
-        for (number, page) in self.pages.iter().enumerate().filter(|(_, page)| page.class != OWN) {
+        for (number, page) in self.pages.iter().enumerate().filter(|(_, page)| page.class != DEDICATED) {
             let used = page.used as usize / page.stride as usize;
             let mut free = 0;
             let mut slot = page.free;
@@ -262,50 +261,50 @@ impl Arena {
     }
 
     fn header(&self, id: u32) -> &Header {
-        let (page, at) = self.place(id);
+        let (page, at) = self.locate(id);
         page.header(at)
     }
 
     fn header_mut(&mut self, id: u32) -> &mut Header {
-        let (page, at) = self.place_mut(id);
+        let (page, at) = self.locate_mut(id);
         page.header_mut(at)
     }
 
-    fn place(&self, id: u32) -> (&Page, usize) {
+    fn locate(&self, id: u32) -> (&Page, usize) {
         let page = &self.pages[(id >> SLOT_BITS) as usize];
         (page, page.offset(id))
     }
 
-    fn place_mut(&mut self, id: u32) -> (&mut Page, usize) {
+    fn locate_mut(&mut self, id: u32) -> (&mut Page, usize) {
         let page = &mut self.pages[(id >> SLOT_BITS) as usize];
         let at = page.offset(id);
         (page, at)
     }
 
-    /// Finds room for an entry of `need` bytes with its header, and counts it as live. What is in the slot is
-    /// arbitrary.
+    /// Allocates a slot or a page for an entry of `need` bytes with its header, and counts it as live. The bytes of the
+    /// slot are arbitrary.
     fn allocate(&mut self, need: usize) -> u32 {
         self.len += 1;
         let class = STRIDES.partition_point(|stride| usize::from(*stride) < need);
         if class == STRIDES.len() {
-            let number = self.take_page(Page::own(need));
+            let number = self.take_page(Page::dedicated(need));
             return number << SLOT_BITS;
         }
 
-        let number = match self.roomy[class] {
+        let number = match self.partial[class] {
             NO_PAGE => {
                 let number = self.take_page(Page::of_class(class));
-                self.link_roomy(number);
+                self.link_partial(number);
                 number
             }
             number => number,
         };
         let page = &mut self.pages[number as usize];
         let (slot, fresh_bytes) = page.take_slot();
-        let is_full = !page.has_room();
+        let is_full = !page.has_free_slot();
         self.touched_bytes += fresh_bytes;
         if is_full {
-            self.unlink_roomy(number);
+            self.unlink_partial(number);
         }
         number << SLOT_BITS | u32::from(slot)
     }
@@ -322,20 +321,20 @@ impl Arena {
         number as u32
     }
 
-    /// Gives the memory of a page back that has no entry and is in no list.
-    fn give_back(&mut self, number: u32) {
+    /// Frees the memory of a page that has no entry and is in no list.
+    fn free_page(&mut self, number: u32) {
         let page = &mut self.pages[number as usize];
         self.touched_bytes -= page.touched();
         *page = Page::vacant();
         self.vacant.push(number);
     }
 
-    /// A page has lost its last entry: it goes, unless it is the last of its size that has room.
+    /// Frees a page that has lost its last entry, unless it is the only partial page of its slot size.
     fn retire(&mut self, number: u32) {
         let page = &mut self.pages[number as usize];
-        if page.roomy_prev != NO_PAGE || page.roomy_next != NO_PAGE {
-            self.unlink_roomy(number);
-            self.give_back(number);
+        if page.partial_prev != NO_PAGE || page.partial_next != NO_PAGE {
+            self.unlink_partial(number);
+            self.free_page(number);
             return;
         }
         self.touched_bytes -= page.touched();
@@ -343,31 +342,31 @@ impl Arena {
         page.free = NO_SLOT;
     }
 
-    fn link_roomy(&mut self, number: u32) {
-        let first = &mut self.roomy[self.pages[number as usize].class as usize];
+    fn link_partial(&mut self, number: u32) {
+        let first = &mut self.partial[self.pages[number as usize].class as usize];
         let next = std::mem::replace(first, number);
         if next != NO_PAGE {
-            self.pages[next as usize].roomy_prev = number;
+            self.pages[next as usize].partial_prev = number;
         }
         let page = &mut self.pages[number as usize];
-        (page.roomy_prev, page.roomy_next) = (NO_PAGE, next);
+        (page.partial_prev, page.partial_next) = (NO_PAGE, next);
     }
 
-    fn unlink_roomy(&mut self, number: u32) {
+    fn unlink_partial(&mut self, number: u32) {
         let page = &mut self.pages[number as usize];
-        let (class, prev, next) = (page.class, page.roomy_prev, page.roomy_next);
-        (page.roomy_prev, page.roomy_next) = (NO_PAGE, NO_PAGE);
+        let (class, prev, next) = (page.class, page.partial_prev, page.partial_next);
+        (page.partial_prev, page.partial_next) = (NO_PAGE, NO_PAGE);
         match prev {
-            NO_PAGE => self.roomy[class as usize] = next,
-            prev => self.pages[prev as usize].roomy_next = next,
+            NO_PAGE => self.partial[class as usize] = next,
+            prev => self.pages[prev as usize].partial_next = next,
         }
         if next != NO_PAGE {
-            self.pages[next as usize].roomy_prev = prev;
+            self.pages[next as usize].partial_prev = prev;
         }
     }
 
-    /// Changes the size of an entry in a page of its own, whose first `keep` bytes stay.
-    fn resize_own(&mut self, id: u32, need: usize, keep: usize) {
+    /// Changes the size of an entry in a dedicated page. Its first `keep` bytes stay.
+    fn resize_dedicated(&mut self, id: u32, need: usize, keep: usize) {
         let page = &mut self.pages[(id >> SLOT_BITS) as usize];
         self.touched_bytes -= page.touched();
         page.bytes.truncate(keep);
@@ -382,13 +381,13 @@ impl Arena {
     /// Moves an entry to a slot of another size, with its first `keep` bytes.
     fn relocate(&mut self, id: u32, key_len: usize, len: usize, keep: usize, spare: usize) -> u32 {
         let need = HEADER_BYTES + key_len + len;
-        // Spare room is for slots: a page of its own is a vector, which sees to that itself.
+        // A dedicated page is a vector, which has spare capacity of its own.
         let roomy = need.saturating_add(spare);
         let new = self.allocate(if roomy <= STRIDE_MAX { roomy } else { need });
 
         let numbers = [(id >> SLOT_BITS) as usize, (new >> SLOT_BITS) as usize];
         let [from, to] =
-            self.pages.get_disjoint_mut(numbers).expect("another slot size is always in another page");
+            self.pages.get_disjoint_mut(numbers).expect("slots of different sizes are in different pages");
         let (from_at, to_at) = (from.offset(id), to.offset(new));
         to.bytes[to_at..][..keep].copy_from_slice(&from.bytes[from_at..][..keep]);
         to.bytes[to_at..][keep..need].fill(0);
@@ -425,7 +424,7 @@ impl Timers for Arena {
 impl Header {
     fn set_lengths(&mut self, class: u8, key_len: usize, value_len: usize) {
         self.lengths = match class {
-            OWN => [U16::new(key_len as u16), U16::new((key_len >> 16) as u16)],
+            DEDICATED => [U16::new(key_len as u16), U16::new((key_len >> 16) as u16)],
             _ => [U16::new(key_len as u16), U16::new(value_len as u16)],
         };
     }
@@ -435,7 +434,7 @@ impl Header {
         let [first, second] = &self.lengths;
         let (first, second) = (usize::from(first.get()), usize::from(second.get()));
         match page.class {
-            OWN => {
+            DEDICATED => {
                 let key_len = second << 16 | first;
                 (key_len, page.bytes.len() - HEADER_BYTES - key_len)
             }
@@ -452,7 +451,7 @@ impl Page {
     }
 
     /// A page for one entry of `need` bytes.
-    fn own(need: usize) -> Self {
+    fn dedicated(need: usize) -> Self {
         let stride = u32::try_from(need).expect("an entry is smaller than 4 GiB");
         Self { bytes: vec![0; need], stride, live: 1, ..Self::vacant() }
     }
@@ -462,15 +461,15 @@ impl Page {
             bytes: Vec::new(),
             used: 0,
             stride: 0,
-            roomy_prev: NO_PAGE,
-            roomy_next: NO_PAGE,
+            partial_prev: NO_PAGE,
+            partial_next: NO_PAGE,
             free: NO_SLOT,
             live: 0,
-            class: OWN,
+            class: DEDICATED,
         }
     }
 
-    /// A free slot, and how many bytes of memory it is the first to touch.
+    /// Takes a free slot; returns it and how many bytes of it have never been touched.
     fn take_slot(&mut self) -> (u16, usize) {
         self.live += 1;
         let stride = self.stride as usize;
@@ -487,7 +486,7 @@ impl Page {
         }
     }
 
-    fn has_room(&self) -> bool {
+    fn has_free_slot(&self) -> bool {
         self.free != NO_SLOT
             || (self.used as usize) < slots_per_page(self.stride as u16) * self.stride as usize
     }
@@ -512,7 +511,7 @@ impl Page {
     }
 
     fn touched(&self) -> usize {
-        if self.class == OWN { self.bytes.capacity() } else { self.used as usize }
+        if self.class == DEDICATED { self.bytes.capacity() } else { self.used as usize }
     }
 }
 
@@ -564,19 +563,19 @@ const STRIDE_MIN: usize = 28;
 const STRIDE_MAX: usize = 16 * 1024;
 const STRIDES_LEN: usize = 121;
 const STRIDES: [u16; STRIDES_LEN] = strides();
-/// Slots up to this size are kept even if the entry has become less than half as large.
+/// An entry keeps a slot of up to this size even if it has shrunk to less than half of the slot.
 const SHRINK_FROM: usize = 64;
-/// An arena without entries keeps its spare pages unless there have been more pages than this: a lock that
-/// comes and goes shall not allocate, and what a crowd leaves behind shall not lie about.
+/// An arena without entries keeps its pages unless there are more of them than this. So a lock that is taken and
+/// released again and again does not allocate, and the memory of many locks is freed when they have ended.
 const PAGES_KEPT_MAX: usize = 4;
-/// The class of a page that holds a single entry of any size, and of a page that holds nothing.
-const OWN: u8 = u8::MAX;
+/// The class of a dedicated page, and of a freed page.
+const DEDICATED: u8 = u8::MAX;
 const NO_PAGE: u32 = u32::MAX;
 const NO_SLOT: u16 = u16::MAX;
 
-const _: () = assert!(HEADER_BYTES == 26, "a lock costs its header a million times");
+const _: () = assert!(HEADER_BYTES == 26, "every byte counts: a server may hold millions of locks");
 const _: () = assert!(STRIDE_MIN >= 2, "a free slot holds the number of the next");
-const _: () = assert!(STRIDES_LEN < OWN as usize);
+const _: () = assert!(STRIDES_LEN < DEDICATED as usize);
 const _: () = assert!(STRIDES[STRIDES_LEN - 1] as usize == STRIDE_MAX);
 const _: () = assert!(STRIDE_MAX <= u16::MAX as usize, "lengths in a slot have 16 bits");
 

@@ -1,7 +1,7 @@
-//! What a call has done to the keyspace, gathered until its shards are let go.
+//! The effects of a call on the keyspace, collected until its shards are unlocked.
 //!
 //! Owns    the mutations of one record and the events of one call.
-//! Rule    with no journal and no events asked for, each change costs one branch.
+//! Rule    without a journal and without keyspace events, a change costs one branch.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,44 +17,44 @@ use crate::state::settings::Events;
 use crate::state::tracking::{Cause, Notice, Readers, Stale};
 use crate::types::Object;
 
-/// What a call has done so far. Small, for it is made for every call: most do nothing that anybody is to be told of.
+/// The changes of a call so far. Small, because every call has one, and most calls have nothing to publish.
 #[derive(Debug)]
 pub struct Changes {
     is_recorded: bool,
     events: Events,
-    /// Whether anything was changed at all.
+    /// Whether anything was changed.
     pub(super) is_dirty: bool,
     /// The earliest deadline set, in milliseconds; `u64::MAX` for none.
     pub(super) earliest_ms: u64,
-    /// Bytes of the largest value that it has left.
+    /// Bytes of the largest value that it has written.
     pub(super) largest: usize,
     aftermath: Option<Box<Aftermath>>,
 }
 
-/// What is left to do when a call is over, and whom to tell.
+/// What is to be recorded and published when the call is over.
 #[derive(Debug, Default)]
 struct Aftermath {
     mutations: Vec<Mutation>,
     happened: Vec<Happened>,
-    /// Keys that may have what somebody waits for, in the order in which they came to have it.
+    /// Keys that may have what a command waits for, in the order of the changes.
     ready: VecDeque<(u16, Bytes)>,
-    /// Copies that are out of date.
+    /// Cached values that are out of date.
     stale: Vec<Stale>,
-    /// What is to be told of the first of these, settled before their readers wanted to be told otherwise.
-    settled: Settled,
-    /// Objects that are no more: dropped when the shards are let go.
+    /// The invalidations for the first of these, addressed before CLIENT TRACKING was changed.
+    addressed: Addressed,
+    /// Replaced and removed objects. They are dropped after the shards are unlocked.
     garbage: Vec<Object>,
 }
 
-/// What is to be told of copies that went out of date before something was changed about who is told.
+/// Invalidations whose receivers are fixed, because the call has changed CLIENT TRACKING after their keys changed.
 #[derive(Debug, Default)]
-struct Settled {
-    /// How many.
+struct Addressed {
+    /// For how many of the stale values.
     stale: usize,
     notices: Vec<Notice>,
-    /// Whether everybody knows that all keys are out of date.
+    /// Whether all clients have been sent an invalidation of all keys.
     know: bool,
-    /// Prefixes that somebody listens to only for what has come behind a place.
+    /// New prefixes, each with the index of the first stale value that it applies to.
     young: BTreeMap<Bytes, usize>,
 }
 
@@ -76,12 +76,12 @@ impl Changes {
         self.aftermath.get_or_insert_default()
     }
 
-    /// From now on these events are asked for.
+    /// Publishes these events from now on.
     pub(super) fn attend(&mut self, events: Events) {
         self.events = events;
     }
 
-    /// Records an effect; `mutation` is built only when somebody listens.
+    /// Records an effect. `mutation` is called only if there is a journal.
     #[inline]
     pub(super) fn record(&mut self, mutation: impl FnOnce() -> Mutation) {
         self.is_dirty = true;
@@ -97,7 +97,7 @@ impl Changes {
         }
     }
 
-    /// A value takes that many bytes from now on.
+    /// A value has that many bytes now.
     #[inline]
     pub(super) fn grew_to(&mut self, bytes: usize) {
         self.largest = self.largest.max(bytes);
@@ -111,7 +111,7 @@ impl Changes {
         }
     }
 
-    /// A key has changed, or is over: those who watch it or keep a copy are to know.
+    /// A key has changed or expired: its watches are broken and cached values invalidated.
     #[inline]
     pub(super) fn touched(&mut self, observers: &mut Observers, database: u16, key: &[u8], cause: Cause) {
         if !observers.is_empty() || self.events.wants_names() {
@@ -131,12 +131,12 @@ impl Changes {
         }
     }
 
-    /// A key is remembered no more, for want of room: those who keep a copy are to know.
+    /// A key is no longer tracked because of the limit: its cached values are invalidated.
     pub(super) fn given_up(&mut self, key: Bytes, readers: Readers) {
         self.aftermath().stale.push(Stale::Key { key, readers, cause: Cause::Room });
     }
 
-    /// A key may have what somebody waits for.
+    /// A key may have what a command waits for.
     pub(super) fn ready(&mut self, database: u16, key: Bytes) {
         self.aftermath().ready.push_back((database, key));
     }
@@ -150,13 +150,12 @@ impl Changes {
         self.aftermath.as_mut()?.ready.pop_front()
     }
 
-    /// A whole database is gone: every copy of anything may be out of date, `tracked` keys among them of which somebody
-    /// keeps one.
+    /// A whole database was flushed: every cached value is invalidated. `tracked` keys were tracked until then.
     pub(super) fn flush(&mut self, tracked: usize) {
         self.aftermath().stale.push(Stale::All { tracked });
     }
 
-    /// An object is no more.
+    /// Keeps an object until the shards are unlocked, and drops it then.
     #[inline]
     pub(super) fn discard(&mut self, object: Option<Object>) {
         if let Some(object) = object {
@@ -164,13 +163,13 @@ impl Changes {
         }
     }
 
-    /// The effects gathered, if somebody listens and there are any.
+    /// The recorded effects, if there are any.
     pub(super) fn mutations(&self) -> Option<&[Mutation]> {
         let mutations = &self.aftermath.as_ref()?.mutations;
         (!mutations.is_empty()).then_some(mutations)
     }
 
-    /// Tells everybody concerned: events to the key's channel, then to the event's, as Redis does; then who keeps copies.
+    /// Publishes events, then sends invalidations. Each event goes to the key's channel, then to the event's, as in Redis.
     #[inline]
     pub(super) fn tell(&mut self, audience: &Audience, author: ClientId) {
         if let Some(aftermath) = &mut self.aftermath {
@@ -181,7 +180,7 @@ impl Changes {
         }
     }
 
-    /// Tells of the events so far: before the call that has caused them says something itself.
+    /// Publishes the events so far, before the call that has caused them publishes a message.
     #[inline]
     pub(super) fn tell_events(&mut self, channels: &Channels) {
         if let Some(aftermath) = &mut self.aftermath {
@@ -189,8 +188,8 @@ impl Changes {
         }
     }
 
-    /// What somebody wants to be told changes: `change` is made, and returns prefixes that nobody has listened to before. Of
-    /// what is out of date so far, those are told who would have been.
+    /// Calls `change`, which changes CLIENT TRACKING and returns prefixes that no client had before. Values that are stale
+    /// already are invalidated according to the previous state.
     pub(super) fn retune(
         &mut self,
         audience: &Audience,
@@ -198,11 +197,11 @@ impl Changes {
         change: impl FnOnce() -> Vec<Bytes>,
     ) {
         if let Some(aftermath) = &mut self.aftermath {
-            aftermath.settle(audience, author);
+            aftermath.address(audience, author);
         }
         let young = change();
         if let Some(aftermath) = &mut self.aftermath {
-            let Settled { young: all, stale: since, .. } = &mut aftermath.settled;
+            let Addressed { young: all, stale: since, .. } = &mut aftermath.addressed;
             all.extend(young.into_iter().map(|prefix| (prefix, *since)));
         }
     }
@@ -222,23 +221,23 @@ impl Aftermath {
         }
     }
 
-    /// Who is told of what is out of date so far, is who is to be told now.
-    fn settle(&mut self, audience: &Audience, author: ClientId) {
+    /// Fixes the receivers of the invalidations so far.
+    fn address(&mut self, audience: &Audience, author: ClientId) {
         let Audience { clients, tracking, .. } = audience;
-        let open = &self.stale[self.settled.stale..];
-        let notices = tracking.notices(clients, open, author, &mut self.settled.know);
-        self.settled.notices.extend(notices);
-        self.settled.stale = self.stale.len();
+        let open = &self.stale[self.addressed.stale..];
+        let notices = tracking.notices(clients, open, author, &mut self.addressed.know);
+        self.addressed.notices.extend(notices);
+        self.addressed.stale = self.stale.len();
     }
 
     #[cold]
     fn tell_readers(&mut self, audience: &Audience, author: ClientId) {
         let Audience { clients, tracking, .. } = audience;
-        self.settled.notices.iter().for_each(|notice| notice.send(clients, author));
-        let open = &self.stale[self.settled.stale..];
-        tracking.invalidate(clients, open, author, &mut self.settled.know);
+        self.addressed.notices.iter().for_each(|notice| notice.send(clients, author));
+        let open = &self.stale[self.addressed.stale..];
+        tracking.invalidate(clients, open, author, &mut self.addressed.know);
         if tracking.broadcasts() {
-            tracking.broadcast(clients, &self.stale, &self.settled.young, author);
+            tracking.broadcast(clients, &self.stale, &self.addressed.young, author);
         }
     }
 }

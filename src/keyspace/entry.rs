@@ -1,4 +1,4 @@
-//! One key, looked up once and then read or changed: what a command works on.
+//! One key that was looked up once, to be read or changed by a command.
 //!
 //! Owns    nothing; it borrows a locked shard and the call's changes.
 
@@ -14,23 +14,23 @@ use crate::journal::{Edit, Mutation};
 use crate::state::tracking::Cause;
 use crate::types::{Object, Typed};
 
-/// A key that is there, or the place where it could be.
+/// A key that exists, or the place where it can be inserted.
 #[derive(Debug)]
 pub enum Entry<'v> {
-    /// The key is there.
+    /// The key exists.
     Occupied(Occupied<'v>),
-    /// It is not.
+    /// The key does not exist.
     Vacant(Vacant<'v>),
 }
 
-/// What a write does to the lease.
+/// What a write does to the deadline.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Lease {
-    /// It stays as it is.
+    /// It is kept.
     Keep,
-    /// The key lives for ever.
+    /// The key does not expire.
     Never,
-    /// The key lives until then.
+    /// The key expires after this deadline.
     Until(Deadline),
 }
 
@@ -40,14 +40,14 @@ impl Lease {
     }
 }
 
-/// A key that is there.
+/// A key that exists.
 #[derive(Debug)]
 pub struct Occupied<'v> {
     pub(super) place: Vacant<'v>,
     pub(super) id: EntryId,
 }
 
-/// The place of a key.
+/// Where a key is, or can be inserted.
 #[derive(Debug)]
 pub struct Vacant<'v> {
     pub(super) shard: &'v mut Shard,
@@ -61,7 +61,7 @@ pub struct Vacant<'v> {
 }
 
 impl<'v> Entry<'v> {
-    /// The key, if it is there.
+    /// The key, if it exists.
     pub fn occupied(self) -> Option<Occupied<'v>> {
         match self {
             Self::Occupied(occupied) => Some(occupied),
@@ -69,7 +69,7 @@ impl<'v> Entry<'v> {
         }
     }
 
-    /// The string that the key holds, if it is there.
+    /// The string under the key, if the key exists.
     ///
     /// # Errors
     /// [`Refusal::WrongType`] when it holds another type.
@@ -80,7 +80,7 @@ impl<'v> Entry<'v> {
         }
     }
 
-    /// Stores an object, whatever was there.
+    /// Stores an object and replaces any value.
     pub fn put_object(self, object: Object, lease: Lease) -> Occupied<'v> {
         match self {
             Self::Occupied(mut occupied) => {
@@ -91,7 +91,7 @@ impl<'v> Entry<'v> {
         }
     }
 
-    /// Carries out an edit of a journal; an object is made if the key is not there.
+    /// Applies an edit of a journal. Creates an object if the key does not exist.
     pub(super) fn apply(self, edit: &Edit) {
         let occupied = match self {
             Self::Occupied(occupied) => occupied,
@@ -110,7 +110,7 @@ impl<'v> Entry<'v> {
         occupied.place.changes.is_dirty = true;
     }
 
-    /// Stores a string, whatever was there.
+    /// Stores a string and replaces any value.
     pub fn put(self, value: &[u8], lease: Lease) -> Occupied<'v> {
         match self {
             Self::Occupied(mut occupied) => {
@@ -123,7 +123,7 @@ impl<'v> Entry<'v> {
 }
 
 impl<'v> Occupied<'v> {
-    /// The object that the key holds, for as long as the view is borrowed.
+    /// The object under the key, for as long as the view is borrowed.
     ///
     /// # Errors
     /// [`Refusal::WrongType`] when it holds another type.
@@ -172,7 +172,7 @@ impl Occupied<'_> {
         len
     }
 
-    /// Sets or takes away the deadline.
+    /// Sets or removes the deadline.
     pub fn set_deadline(&mut self, deadline: Option<Deadline>) {
         self.place.shard.set_deadline(self.id, deadline);
         self.place.changes.arm(deadline);
@@ -200,7 +200,7 @@ impl Occupied<'_> {
         self.place.touched();
     }
 
-    /// The key is new: what it holds may be what somebody waits for.
+    /// The key is new: its value may be what a command waits for.
     #[inline]
     pub(super) fn announce(&mut self) {
         let place = &mut self.place;
@@ -209,7 +209,7 @@ impl Occupied<'_> {
         }
     }
 
-    /// Sees to it that the entry is looked at when the first element of its object ends.
+    /// Arms the timer of the entry for the first element of its object to expire.
     #[inline]
     pub(super) fn rearm(&mut self) {
         let Vacant { shard, changes, hash, .. } = &mut self.place;
@@ -227,7 +227,7 @@ impl Occupied<'_> {
         self.place.changes.event(class, event, self.place.database, self.place.key);
     }
 
-    /// The string that the key holds.
+    /// The string under the key.
     ///
     /// # Errors
     /// [`Refusal::WrongType`] when it holds another type.
@@ -239,42 +239,42 @@ impl Occupied<'_> {
         }
     }
 
-    /// The object that the key holds, unless it is a string.
+    /// The object under the key, unless the value is a string.
     pub fn object(&self) -> Option<&Object> {
         self.place.shard.object(self.id)
     }
 
-    /// The name of the type of the value: what TYPE answers.
+    /// The name of the type of the value, as TYPE returns it.
     pub fn type_name(&self) -> &'static str {
         self.place.shard.type_name(self.id)
     }
 
-    /// How the string came to be what it is.
+    /// How the string was written.
     pub fn form(&self) -> Form {
         self.place.shard.form(self.id)
     }
 
-    /// When the key ends, if ever.
+    /// The deadline of the key, if it has one.
     pub fn deadline(&self) -> Option<Deadline> {
         self.place.shard.deadline(self.id)
     }
 
-    /// The second of lock time in which the key was last used.
+    /// The second of lock time of the last access.
     pub fn last_used_secs(&self) -> u32 {
         self.place.shard.stamp(self.id)
     }
 
-    /// Says how the string came to be what it is.
+    /// Sets how the string was written.
     pub fn set_form(&mut self, form: Form) {
         self.place.shard.set_form(self.id, form);
     }
 
-    /// The key counts as used now.
+    /// The last access is now.
     pub fn touch(&mut self) {
         self.place.shard.set_stamp(self.id, self.place.stamp);
     }
 
-    /// Bytes that key and value take in memory.
+    /// Bytes of memory of key and value.
     pub fn bytes(&self) -> usize {
         self.place.shard.bytes(self.id)
     }
@@ -293,7 +293,7 @@ impl Occupied<'_> {
         self.place.changes.discard(object);
     }
 
-    /// Records the value and deadline as they are now.
+    /// Records the current value and deadline.
     fn changed(&mut self) {
         let (shard, id) = (&*self.place.shard, self.id);
         let (database, key) = (self.place.database, self.place.key);
@@ -302,7 +302,7 @@ impl Occupied<'_> {
         self.place.touched();
     }
 
-    /// Bytes that the value takes.
+    /// Bytes of the value.
     pub(super) fn value_bytes(&self) -> usize {
         match self.place.shard.object(self.id) {
             Some(object) => object.shape().heap_bytes(),
@@ -327,13 +327,13 @@ impl<'v> Vacant<'v> {
         self.changes.touched(self.observers, self.database, self.key, Cause::Change);
     }
 
-    /// Whoever reads has found nothing.
+    /// A read has not found the key.
     #[inline]
     pub(super) fn missed(&mut self) {
         self.changes.event(b'm', "keymiss", self.database, self.key);
     }
 
-    /// Stores a string under the key. [`Lease::Keep`] has nothing to keep: the key lives for ever.
+    /// Stores a string under the key. With [`Lease::Keep`] the key does not expire.
     pub fn insert(self, value: &[u8], lease: Lease) -> Occupied<'v> {
         let id = self.shard.insert(self.database, self.hash, self.key, value, lease.deadline(), self.stamp);
         self.changes.grew_to(value.len());

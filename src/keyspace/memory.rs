@@ -1,15 +1,14 @@
-//! How much memory the shards have in use, as one number that anybody may read: for `maxmemory`; and how large the largest
-//! value is, for whoever is to tell how long a call may take.
+//! The memory that all shards use, for `maxmemory`, and the size of the largest value.
 //!
-//! Rule    nobody pays for it before somebody asks. From then on a shard that was changed adds the difference when it is
-//!         let go, and a few bytes are no difference: a server that takes and releases locks writes nothing here.
+//! Rule    the sum is kept from the first time it is asked for. From then on a changed shard adds the difference when it
+//!         is unlocked, unless the difference is small: a server that takes and releases locks writes nothing here.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use super::locked::LockWait;
 use super::{Keyspace, ShardState};
 
-/// The sum over all shards, give or take [`GRAIN_BYTES`] for each.
+/// The sum over all shards, within [`GRAIN_BYTES`] for each.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     is_asked_for: AtomicBool,
@@ -44,29 +43,29 @@ impl Largest {
     }
 }
 
-/// Differences below this are kept back by the shard.
+/// A shard does not report a smaller difference.
 const GRAIN_BYTES: usize = 1024;
 
 impl Memory {
-    /// Whether anybody has asked.
+    /// Whether the sum is kept.
     #[inline]
     pub(super) fn is_asked_for(&self) -> bool {
         self.is_asked_for.load(Relaxed)
     }
 
-    /// A shard is about to be let go.
+    /// A shard is about to be unlocked: adds how much its memory has changed.
     pub(super) fn learn(&self, held: &mut ShardState) {
         let used = held.shard.used_bytes();
-        if used.abs_diff(held.told_bytes) >= GRAIN_BYTES {
-            // What a shard has told before is part of the sum, so that the sum never falls below zero.
-            self.used.fetch_add((used as u64).wrapping_sub(held.told_bytes as u64), Relaxed);
-            held.told_bytes = used;
+        if used.abs_diff(held.reported_bytes) >= GRAIN_BYTES {
+            // What a shard has reported before is part of the sum, so that the sum never falls below zero.
+            self.used.fetch_add((used as u64).wrapping_sub(held.reported_bytes as u64), Relaxed);
+            held.reported_bytes = used;
         }
     }
 }
 
 impl Keyspace {
-    /// Bytes that all shards have in use: give or take a kibibyte for each. The caller has no shard locked.
+    /// Bytes that all shards use, within a kibibyte for each. The caller has no shard locked.
     #[inline]
     pub fn used_bytes(&self) -> u64 {
         if !self.memory.is_asked_for() {
@@ -88,7 +87,7 @@ impl Keyspace {
         self.largest_bytes().saturating_mul(keys as u64)
     }
 
-    /// Asks every shard for the first time; one that a long call holds tells when it is let go.
+    /// Adds up the shards for the first time. A shard that a long call holds is added when it is unlocked.
     #[cold]
     fn ask_all(&self) {
         self.memory.is_asked_for.store(true, Relaxed);

@@ -1,31 +1,31 @@
 //! The keyspace: every key this server holds, spread over independent shards.
 //!
-//! Owns    shards, each under its own mutex, with the calls parked on their keys and who observes them; the hash that
-//!         spreads keys over them; the order of records.
+//! Owns    the shards, each under its own mutex, with the queues of waiting commands and the observers of keys; the
+//!         hash that spreads keys over shards; the order of journal records.
 //! Knows   `clock`, `wheel`, `journal`, `state`; nothing of commands or connections.
 //! Time    comes in as an argument. A shard's own time never runs backwards.
 //! Locks   all shards a call needs, in ascending index, before the first look; see [`View`].
 //!
 //! # Rules of concurrency
 //!
-//! `tests/concurrency` holds them under a scheduler that tries interleavings.
+//! `tests/concurrency` checks them under a scheduler that tries interleavings.
 //!
-//! 1. A call locks the shards of all its keys at once, in ascending order; those of a script include the keys that its
-//!    text names. Nothing is locked later, so that no two calls wait for each other.
-//! 2. A call has one instant, the latest of the clock's reading and the times of the shards it locked, and leaves it
-//!    with them: no shard ever sees an earlier moment than one it has seen.
-//! 3. What a call has changed is numbered, and what it has to say to other clients is in their outboxes, before the
-//!    first of its shards is let go. Whoever sees its effect sees its record and its messages in that order, too.
-//! 4. No guard of a registry (clients, channels, scripts) is held while a shard is being locked; the other way round is
-//!    allowed, for the moment of a look-up.
-//! 5. The ticker says until when it sleeps only after it has looked at every shard, and from before its first look on
-//!    every deadline set rings for it. A deadline is seen by the look or heard by the ring.
-//! 6. A call that waits for keys looks at them and enters their queues in one hold. Whoever changes a key serves its queue
-//!    before it lets the shard go, oldest first; one who has entered several queues is served by whoever takes its claim.
-//! 7. A shard whose parked calls reach further is not used without the shards they reach: found to be so, all is unlocked
-//!    and the union locked in order. Serving one call may be what another waits for: all of it happens in one hold.
-//! 8. A transaction asks whether a watched key has changed with the shards of all watched keys locked, and keeps them
-//!    until its last request is done.
+//! 1. A call locks the shards of all its keys at once, in ascending order. The keys of a script include those in its
+//!    text. Nothing is locked later, so that no two calls wait for each other.
+//! 2. A call has one instant: the latest of the clock's reading and the times of the shards it has locked. It becomes
+//!    the time of these shards, so the time of a shard never runs backwards.
+//! 3. The changes of a call are numbered, and its messages are in the outboxes of other clients, before the first of
+//!    its shards is unlocked. So all clients see effects, records and messages in one order.
+//! 4. No guard of a registry (clients, channels, scripts) is held while a shard is being locked. A registry may be
+//!    locked for a look-up while a shard is locked.
+//! 5. Before its first look at a shard, the ticker resets the time until which it sleeps, so that every deadline set
+//!    from then on wakes it. It sets that time only after it has looked at every shard. No deadline is missed.
+//! 6. A command that waits for keys looks at them and enters their queues without unlocking in between. A write serves
+//!    the queue of its key before it unlocks the shard, oldest first. A command in several queues is served by the write
+//!    that takes its claim.
+//! 7. If commands waiting in a shard use other shards when they are served, a call that needs the shard unlocks it and
+//!    locks the union in order. Serving one command may be what another waits for: all of it happens under these locks.
+//! 8. EXEC checks its watched keys with all their shards locked, and keeps them locked until its last request is done.
 //! 9. A long call (an interpreted script, EXEC that holds one, a command on large values) runs on the script thread and is
 //!    announced through [`LongCall`] before it locks the shards, or while it holds them. A worker never waits for a locked
 //!    shard while a long call is announced: the connection registers, gives its thread back, and is woken at the call's end.
@@ -76,7 +76,7 @@ pub use waiting::{Serve, Waiter};
 pub struct Keyspace {
     cells: Box<[Cell]>,
     hasher: RandomState,
-    /// Of what finds the elements of objects.
+    /// The seed of the hash tables inside of objects.
     seed: Seed,
     databases: u16,
     journal: Option<Arc<dyn Journal>>,
@@ -86,13 +86,13 @@ pub struct Keyspace {
     largest: Largest,
     /// Whether a long call holds shards.
     pub long_call: Arc<LongCall>,
-    /// What is to be taken out of shards once a long call has let them go.
+    /// What is to be removed from shards once a long call has unlocked them.
     leftovers: Mutex<Vec<Left>>,
     /// The shard at which the next tick begins.
     tick_from: AtomicUsize,
 }
 
-/// A shard and its counters, on cache lines of their own.
+/// A shard on cache lines of its own.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Cell {
@@ -106,19 +106,19 @@ pub(crate) struct ShardState {
     pub(crate) shard: Shard,
     observers: Observers,
     parked: WaitQueues,
-    /// Bytes in use, as [`Memory`] knows them.
-    told_bytes: usize,
+    /// Bytes in use, as last added to [`Memory`].
+    reported_bytes: usize,
     hits: u64,
     misses: u64,
     expired: u64,
 }
 
-/// A place in a queue, or among the observers of a key, that nobody needs any more.
+/// An entry in a wait queue or among the observers of a key that is to be removed.
 #[derive(Debug)]
 struct Left {
     database: u16,
     key: Bytes,
-    /// Whose place it is; `None`: that of every parked call whose wait is over.
+    /// The watch to remove; `None`: every queue entry whose wait is over.
     watch: Option<Arc<Watch>>,
 }
 
@@ -138,26 +138,26 @@ pub struct Layout {
     pub shards: usize,
     /// Databases: at least one, at most [`DATABASES_MAX`].
     pub databases: u16,
-    /// Seeds the hashes. Random where strangers choose keys; fixed where a run must repeat.
+    /// Seeds the hashes. Random if clients are not trusted; fixed if a run must be repeatable.
     pub seed: u64,
-    /// Who is told of every effect.
+    /// Receives every effect.
     pub journal: Option<Arc<dyn Journal>>,
 }
 
-/// What the shards have counted.
+/// The counters of all shards.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
     /// Reads that found their key.
     pub hits: u64,
-    /// Reads that did not.
+    /// Reads that did not find their key.
     pub misses: u64,
     /// Keys removed because their deadline had passed.
     pub expired: u64,
-    /// Bytes that keys and values take.
+    /// Bytes of keys and values.
     pub bytes: usize,
-    /// Keys of which somebody keeps a copy.
+    /// Keys that CLIENT TRACKING tracks.
     pub tracked_keys: usize,
-    /// Copies of them.
+    /// Clients that have cached one of these keys, summed over the keys.
     pub copies: usize,
 }
 
@@ -181,41 +181,41 @@ impl ShardState {
     }
 }
 
-/// What is left to do after a [`Keyspace::tick`].
+/// What is left after a [`Keyspace::tick`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Due {
-    /// More entries are due now; tick again when others have had their turn.
+    /// More entries are due now: tick again soon.
     More,
-    /// Nothing is due before this moment, if ever.
+    /// Nothing is due before this time; `None`: no entry has a deadline.
     Next(Option<LockTime>),
 }
 
-/// Rings when a deadline is set that ends before the moment the ticker sleeps until.
+/// Wakes the ticker when a deadline is set that is earlier than the time until which it sleeps.
 struct Alarm {
     sleeps_until_ms: AtomicU64,
-    ring: Box<dyn Fn() + Send + Sync>,
+    wake: Box<dyn Fn() + Send + Sync>,
 }
 
-/// Steps of expiry work per lock of a shard: about 20 microseconds, so that nobody notices a million ends.
+/// Steps of expiry work per lock of a shard: about 20 microseconds, even if a million keys expire at once.
 const STEPS_PER_LOCK: u32 = 64;
-/// Steps of expiry work per tick, or a few more: about 100 microseconds, after which whoever shares the thread has a turn.
+/// Approximate steps of expiry work per tick: about 100 microseconds, then other work on the thread has its turn.
 const STEPS_PER_TICK: u32 = 256;
 /// Milliseconds until the ticker comes again after it has met a long call.
 const OCCUPIED_RETRY_MS: u64 = 5;
 
 impl Keyspace {
-    /// An empty keyspace. `ring` is called, with shards locked, when [`Keyspace::tick`] is needed sooner than it said.
+    /// An empty keyspace. `wake` is called with shards locked when [`Keyspace::tick`] is needed sooner than it said.
     ///
     /// # Panics
     /// When the layout is outside its bounds.
-    pub fn new(layout: Layout, ring: impl Fn() + Send + Sync + 'static) -> Self {
+    pub fn new(layout: Layout, wake: impl Fn() + Send + Sync + 'static) -> Self {
         assert!(layout.shards.is_power_of_two() && layout.shards <= SHARDS_MAX, "{} shards", layout.shards);
         let seed = Seed::of(layout.seed);
         let cell = || {
             let shard = Shard::new(usize::from(layout.databases), seed);
             let (observers, parked) = Default::default();
-            let (told_bytes, hits, misses, expired) = (0, 0, 0, 0);
-            let held = ShardState { shard, observers, parked, told_bytes, hits, misses, expired };
+            let (reported_bytes, hits, misses, expired) = (0, 0, 0, 0);
+            let held = ShardState { shard, observers, parked, reported_bytes, hits, misses, expired };
             Cell { held: Mutex::new(held) }
         };
         let [a, b, c, d] = [1_u64, 2, 3, 4]
@@ -227,7 +227,7 @@ impl Keyspace {
             databases: layout.databases,
             journal: layout.journal,
             next_record: AtomicU64::new(0),
-            alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), ring: Box::new(ring) },
+            alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), wake: Box::new(wake) },
             memory: Memory::default(),
             largest: Largest::default(),
             long_call: Arc::default(),
@@ -248,7 +248,7 @@ impl Keyspace {
 
     /// Removes entries whose deadline has passed, a bounded number of them, beginning where the last tick ended.
     pub fn tick(&self, now: Now, events: Events, audience: &Audience) -> Due {
-        // From here on every deadline set rings, so that none slips past a shard already looked at.
+        // From here on every deadline set wakes the ticker, also in a shard that it has already looked at.
         self.alarm.sleeps_until_ms.store(u64::MAX, Ordering::SeqCst);
         let (mut next, mut steps) = (None::<LockTime>, 0);
         let (first, mut more) = (self.tick_from.load(Ordering::Relaxed), false);
@@ -286,21 +286,21 @@ impl Keyspace {
         self.cells.iter().fold(Counts::default(), |sum, cell| sum.with(&cell.held.lock()))
     }
 
-    /// A call that was parked on those keys no longer waits; its claim has been taken.
+    /// Removes a command from the queues of its keys. The claim of its wait has been taken.
     pub fn unpark(&self, database: u16, keys: &[Bytes]) {
         for key in keys {
             self.leave(Left { database, key: key.clone(), watch: None });
         }
     }
 
-    /// A transaction no longer watches those keys.
+    /// Ends the watch of those keys.
     pub fn unwatch(&self, watching: Watching) {
         for (database, key) in watching.keys {
             self.leave(Left { database, key, watch: Some(Arc::clone(&watching.watch)) });
         }
     }
 
-    /// Takes out of a shard what nobody needs any more; while a long call holds it, that is left to the ticker.
+    /// Removes an entry from its shard. While a long call holds the shard, that is left to the ticker.
     fn leave(&self, left: Left) {
         match self.hold(self.shard_of(self.hash(&left.key)), LockWait::Short) {
             Some(mut held) => held.leave(&left),
@@ -308,19 +308,19 @@ impl Keyspace {
         }
     }
 
-    /// Tries again where a long call was in the way; what is in the way of another one stays.
+    /// Retries what a long call has prevented. An entry that another long call prevents stays.
     fn leave_leftovers(&self) {
-        // Let go of before the first is tried: it may come back.
+        // Unlocked before the first is tried, because `leave` may push it again.
         let leftovers = std::mem::take(&mut *self.leftovers.lock());
         leftovers.into_iter().for_each(|left| self.leave(left));
     }
 
-    /// How many calls are parked, each counted once per key.
+    /// How many commands wait for keys, each counted once per key.
     pub fn parked(&self) -> usize {
         self.cells.iter().map(|cell| cell.held.lock().parked.len()).sum()
     }
 
-    /// Keys of a database, and how many of them have a deadline; one shard after the other.
+    /// How many keys a database has, and how many keys with a deadline. Counted one shard after the other.
     pub fn size(&self, database: u16) -> (usize, usize) {
         self.cells.iter().fold((0, 0), |(keys, deadlines), cell| {
             let held = cell.held.lock();
@@ -328,14 +328,14 @@ impl Keyspace {
         })
     }
 
-    /// Applies one effect of a journal, for replay: no deadline is looked at, no event is published.
+    /// Applies one effect of a journal, for replay: deadlines are ignored and no events are published.
     pub fn apply(&self, mutation: &Mutation, now: Now) {
         let mut view = View::lock(self, ShardSet::All, 0, now, Events::default());
         view.apply(mutation);
         view.tell_size();
     }
 
-    /// Panics if a shard contradicts itself. For tests and simulation.
+    /// Panics if an invariant of a shard is broken. For tests and simulation.
     #[doc(hidden)]
     pub fn assert_laws(&self) {
         for cell in &self.cells {
@@ -382,7 +382,7 @@ impl Keyspace {
         self.cells[index].held.lock()
     }
 
-    /// Gives a finished call's effects their number and passes them on. The shards are still locked.
+    /// Numbers the effects of a finished call and appends them to the journal. The shards are still locked.
     fn record(&self, mutations: &[Mutation]) {
         if let Some(journal) = &self.journal {
             journal.append(self.next_record.fetch_add(1, Ordering::Relaxed), mutations);
@@ -393,7 +393,7 @@ impl Keyspace {
         if deadline_ms < self.alarm.sleeps_until_ms.load(Ordering::Relaxed)
             && deadline_ms < self.alarm.sleeps_until_ms.fetch_min(deadline_ms, Ordering::SeqCst)
         {
-            (self.alarm.ring)();
+            (self.alarm.wake)();
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Who is to learn of the next change of a key: transactions that watch it, clients that keep a copy of its value.
+//! The observers of keys: transactions that WATCH a key, and clients that have cached its value.
 //!
-//! Owns    both registers of one shard. A shard where nobody observes anything pays one branch per change.
-//! Locks   none: whoever calls holds the mutex of the shard.
+//! Owns    both registers of one shard. In a shard without observers a change costs one branch.
+//! Locks   none: the caller holds the mutex of the shard.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -13,7 +13,7 @@ use crate::state::clients::ClientId;
 use crate::state::tracking::{Readers, Tracking};
 use crate::state::transaction::Watch;
 
-/// Something per key of several databases.
+/// A map by database and key.
 #[derive(Debug)]
 pub(super) struct ByKey<V>(BTreeMap<u16, BTreeMap<Bytes, V>>);
 
@@ -64,7 +64,7 @@ impl<V> ByKey<V> {
 #[derive(Debug, Default)]
 pub(crate) struct Observers {
     watches: ByKey<Vec<Arc<Watch>>>,
-    /// By key alone: a client is told the name, not the database.
+    /// By key alone: invalidations name the key, not the database.
     readers: BTreeMap<Bytes, Readers>,
     /// The key that was last given up for want of room: the next one is looked for behind it.
     given_up: Bytes,
@@ -72,7 +72,7 @@ pub(crate) struct Observers {
 
 /// Readers of one key from which on those that are gone are looked for.
 const READERS_UNCHECKED_MAX: usize = 64;
-/// Keys given up in one step while there are too many of them.
+/// Keys dropped in one step while more than the limit are tracked.
 const GIVEN_UP_PER_STEP: usize = 8;
 
 impl Observers {
@@ -93,8 +93,8 @@ impl Observers {
         }
     }
 
-    /// A client has read a key and is to be told of its next change. Returns keys that are given up because there are
-    /// more than `keys_max`; zero: there is room for all.
+    /// Tracks a key that a client has read. Returns keys that are no longer tracked because there are more than
+    /// `keys_max`; zero means no limit.
     pub(super) fn remember(
         &mut self,
         key: &[u8],
@@ -106,7 +106,7 @@ impl Observers {
             // Numbers of clients rise, so that a new one mostly belongs at the end.
             let Err(at) = readers.binary_search(&reader) else { return Vec::new() };
             readers.insert(at, reader);
-            // Each doubling looks for those that are gone, so that clients that come and go take no room in the end.
+            // At each doubling, clients that are gone are removed, so that their number stays bounded.
             if readers.len() >= READERS_UNCHECKED_MAX && readers.len().is_power_of_two() {
                 readers.retain(|other| *other == reader || tracking.reads(*other));
             }
@@ -120,8 +120,8 @@ impl Observers {
         }
     }
 
-    /// Gives up so many keys, one after the other in the order of their names and round again, so that nobody can choose
-    /// names that stay.
+    /// Stops tracking so many keys, in the order of their names and starting again at the first, so that every key has its
+    /// turn.
     #[cold]
     fn give_up(&mut self, count: usize, tracking: &Tracking) -> Vec<(Bytes, Readers)> {
         let mut given_up = Vec::with_capacity(count);
@@ -137,7 +137,7 @@ impl Observers {
         given_up
     }
 
-    /// A key has changed: breaks the watches over it, and returns who kept a copy; each is told once.
+    /// A key has changed: breaks its watches, and returns the clients that have cached it. They are no longer tracked.
     pub(super) fn touch(&mut self, database: u16, key: &[u8]) -> Option<(Bytes, Readers)> {
         for watch in self.watches.get(database, key).into_iter().flatten() {
             watch.touch();
@@ -145,7 +145,7 @@ impl Observers {
         self.readers.remove_entry(key)
     }
 
-    /// Breaks the watches over those keys of a database of which `is_touched` says so.
+    /// Breaks the watches of those keys of a database for which `is_touched` is true.
     pub(super) fn touch_each(&self, database: u16, mut is_touched: impl FnMut(&[u8]) -> bool) {
         let here = self.watches.iter().filter(|(other, ..)| *other == database);
         for (.., watches) in here.filter(|(_, key, _)| is_touched(key)) {
@@ -153,13 +153,12 @@ impl Observers {
         }
     }
 
-    /// Everything has changed: whoever kept a copy of anything is told so by other means. Returns how many keys are
-    /// remembered no more.
+    /// Stops tracking all keys: the caller invalidates everything. Returns how many keys were tracked.
     pub(super) fn forget_readers(&mut self) -> usize {
         std::mem::take(&mut self.readers).len()
     }
 
-    /// Keys of which somebody keeps a copy, and the copies.
+    /// How many keys are tracked, and how many clients have cached them, summed over the keys.
     pub(super) fn tracked(&self) -> (usize, usize) {
         (self.readers.len(), self.readers.values().map(Readers::len).sum())
     }
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn more_keys_than_there_is_room_for_are_given_up_one_for_one_and_every_one_has_its_turn() {
+    fn keys_beyond_the_limit_are_dropped_one_for_one_and_every_key_has_its_turn() {
         let (mut observers, tracking) = (Observers::default(), Tracking::default());
         let mut given_up = Vec::new();
         for n in 0..100 {
@@ -197,7 +196,7 @@ mod tests {
         names.extend(observers.readers.keys().cloned());
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), 100, "each was given up once or is still remembered");
+        assert_eq!(names.len(), 100, "each was dropped once or is still tracked");
     }
 
     #[test]
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_that_come_and_go_take_no_room_in_the_end() {
+    fn readers_that_have_disconnected_are_removed() {
         let (mut observers, tracking) = (Observers::default(), Tracking::default());
         begin(&tracking, 5);
         for id in 1..=100_000 {
@@ -221,7 +220,7 @@ mod tests {
         }
         assert!(observers.tracked().1 < READERS_UNCHECKED_MAX, "{:?}", observers.tracked());
         let (_, readers) = observers.touch(0, b"k").expect("a key that is remembered");
-        assert!(readers.contains(&5) && readers.is_sorted(), "who is still there is still told");
+        assert!(readers.contains(&5) && readers.is_sorted(), "a connected reader is kept");
         assert_eq!(observers.touch(0, b"k"), None, "and once");
     }
 }

@@ -1,10 +1,9 @@
 //! One shard of the keyspace: entries, the tables that find them, and the wheel that knows when they end.
 //!
 //! Owns    the entries whose keys hash here, in every database, and what they cost.
-//! Knows   `clock`, `wheel`, and the arena and table beside it; nothing of commands, effects or waiting
-//!         calls.
+//! Knows   `clock`, `wheel`, and the arena and table beside it; nothing of commands, effects or waiting commands.
 //! Time    comes in as an argument. A shard's own time never runs backwards.
-//! Locks   none: whoever calls holds the mutex this shard lies in.
+//! Locks   none: the caller holds the mutex of the shard.
 //!
 //! The high bits of a key's hash choose the shard; a shard itself uses the low 32 bits only.
 
@@ -13,23 +12,23 @@ mod objects;
 
 use slab::Slab;
 
-use super::arena::{About, Arena, NO_DEADLINE, TABLES_MAX};
+use super::arena::{Arena, EntryMeta, NO_DEADLINE, TABLES_MAX};
 use super::table::Table;
 use crate::clock::{Deadline, LockTime};
 use crate::types::{Object, Seed};
 use crate::wheel::{Step, Timers, Wheel};
 
 /// One shard.
-// In this order, for a script looks at the time of every shard, and finds it beside the lock.
+// In this order, so that the time is on the cache line of the lock: a script reads the time of every shard.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Shard {
     time: LockTime,
     arena: Arena,
     wheel: Wheel,
-    /// Values that are not strings, by the number that their entries hold.
+    /// Values that are not strings, by the number in their entry.
     objects: Slab<Object>,
-    /// Of what finds their elements.
+    /// The seed of the hash tables inside of objects.
     seed: Seed,
     counted: objects::Counted,
     tables: Vec<Keys>,
@@ -45,17 +44,17 @@ pub struct Shard {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct EntryId(u32);
 
-/// What the bytes of a value are; how a string came to be what it is, only OBJECT ENCODING tells.
+/// What the bytes of a value are. Only OBJECT ENCODING shows how a string was written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Form {
-    /// It was set as a whole.
+    /// A string that was set as a whole.
     Whole,
-    /// It is the text of a number that the server computed, which Redis does not look at again.
+    /// A string: the text of a number that the server has computed.
     Computed,
-    /// It was changed in place.
+    /// A string that was changed in place.
     Edited,
-    /// It is no string: the bytes are the number of an object.
+    /// No string: the bytes are the number of an object.
     Object,
 }
 
@@ -68,7 +67,7 @@ struct Keys {
 
 impl Shard {
     /// An empty shard with databases 0 to `databases - 1`; at least one, at most [`DATABASES_MAX`].
-    /// `seed` is that of what its objects are found by.
+    /// `seed` is the seed of the hash tables inside of objects.
     pub fn new(databases: usize, seed: Seed) -> Self {
         assert!((1..=DATABASES_MAX).contains(&databases), "{databases} databases");
         let numbers: Vec<u16> = (0..databases as u16).collect();
@@ -86,7 +85,7 @@ impl Shard {
         }
     }
 
-    /// What finds the elements of its objects is seeded by this.
+    /// The seed of the hash tables inside of objects.
     pub fn seed(&self) -> Seed {
         self.seed
     }
@@ -98,10 +97,9 @@ impl Shard {
         self.time
     }
 
-    /// Stores an entry. The caller knows that the key is not here yet.
+    /// Stores an entry whose key is not in the shard.
     ///
-    /// `stamp` is the second of the last access. A deadline of the very last millisecond that can be written
-    /// counts as the one before it.
+    /// `stamp` is the second of the last access. A deadline of `u64::MAX` counts as the millisecond before it.
     pub fn insert(
         &mut self,
         db: u16,
@@ -112,7 +110,7 @@ impl Shard {
         stamp: u32,
     ) -> EntryId {
         let table = self.table_of[usize::from(db)];
-        let id = self.arena.insert(About { deadline_ms: millis(deadline), stamp, table }, key, value);
+        let id = self.arena.insert(EntryMeta { deadline_ms: millis(deadline), stamp, table }, key, value);
         let keys = &mut self.tables[usize::from(table)];
         let before = keys.table.heap_bytes();
         keys.table.insert(hash as u32, id);
@@ -124,8 +122,8 @@ impl Shard {
         EntryId(id)
     }
 
-    /// Removes an entry; `hash` is that of its key. Returns its object, if its value is not a string: to drop a large
-    /// one takes time, which the caller may find when nobody waits for the shard.
+    /// Removes an entry; `hash` is the hash of its key. Returns its object, if its value is not a string: dropping a
+    /// large object takes time, so the caller drops it after unlocking the shard.
     pub fn remove(&mut self, id: EntryId, hash: u64) -> Option<Object> {
         let object = self.take_object(id);
         let keys = &mut self.tables[usize::from(self.arena.table(id.0))];
@@ -141,8 +139,8 @@ impl Shard {
         object
     }
 
-    /// Replaces a string by another; deadline and stamp stay. Returns the id of the entry from now on. An object is the
-    /// caller's to take first, by [`Shard::take_object`].
+    /// Replaces a string by another; deadline and stamp stay. Returns the id of the entry from now on. If the value is an
+    /// object, the caller takes it first with [`Shard::take_object`].
     pub fn set_value(&mut self, id: EntryId, hash: u64, value: &[u8]) -> EntryId {
         debug_assert_ne!(self.form(id), Form::Object, "an object would be lost");
         let new = self.arena.resize(id.0, value.len(), 0, 0);
@@ -179,11 +177,11 @@ impl Shard {
         self.arena.set_stamp(id.0, stamp);
     }
 
-    /// The next entry of which something has ended at `now`, earliest first. It is the caller's to remove, or to rid
-    /// of what has ended and to rearm.
+    /// The next entry that is due at `now`, earliest first: it has expired, or elements of its object have. The caller
+    /// removes the entry, or removes the elements and rearms it.
     ///
-    /// Every look at a timer takes one from `budget`. `None` with some budget left: nothing more is due; with
-    /// none left: come again.
+    /// Each timer looked at takes one from `budget`. `None` with budget left means that nothing more is due; `None` with
+    /// no budget left means that there may be more.
     pub fn due(&mut self, now: LockTime, budget: &mut u32) -> Option<EntryId> {
         let now = self.advance(now);
         while *budget > 0 {
@@ -191,7 +189,7 @@ impl Shard {
             match self.wheel.next_due(now, &mut self.arena) {
                 Step::Due(id) => return Some(EntryId(id)),
                 Step::Idle => {
-                    // Looking was free: the caller shall see that there is nothing left to do.
+                    // No timer was looked at, and the caller is to see that nothing more is due.
                     *budget += 1;
                     return None;
                 }
@@ -201,7 +199,7 @@ impl Shard {
         None
     }
 
-    /// Removes every entry of a database and gives its memory back.
+    /// Removes every entry of a database and frees its memory.
     pub fn clear(&mut self, db: u16) {
         let index = self.table_of[usize::from(db)];
         let keys = std::mem::take(&mut self.tables[usize::from(index)]);
@@ -244,7 +242,7 @@ impl Shard {
         self.arena.value(id.0)
     }
 
-    /// How the value came to be what it is.
+    /// How the value was written.
     pub fn form(&self, id: EntryId) -> Form {
         match self.arena.form(id.0) {
             form if form == Form::Computed as u8 => Form::Computed,
@@ -254,7 +252,7 @@ impl Shard {
         }
     }
 
-    /// Says how the value came to be what it is.
+    /// Sets how the value was written.
     pub fn set_form(&mut self, id: EntryId, form: Form) {
         self.arena.set_form(id.0, form as u8);
     }
@@ -274,7 +272,7 @@ impl Shard {
         self.database_of[usize::from(self.arena.table(id.0))]
     }
 
-    /// The shard's own time: the latest instant it has seen.
+    /// The shard's own time: the latest instant of a call on it.
     pub fn time(&self) -> LockTime {
         self.time
     }
@@ -284,7 +282,7 @@ impl Shard {
         self.wheel.next_wakeup()
     }
 
-    /// How many entries a database has, expired ones that are still here included.
+    /// How many entries a database has, including expired ones that were not yet removed.
     pub fn len(&self, db: u16) -> usize {
         self.keys(db).table.len()
     }
@@ -299,10 +297,10 @@ impl Shard {
         self.keys(db).deadlines
     }
 
-    /// One step of a walk through a database: visits an entry, rarely a few, and returns the next cursor.
+    /// One step of a scan of a database: visits an entry, rarely a few, and returns the next cursor.
     ///
-    /// Begin at 0; 0 comes back at the end. Cursors are below 2^32. An entry that is here during the whole
-    /// walk is visited exactly once.
+    /// A scan begins at 0 and has ended when 0 is returned. Cursors are below 2^32. An entry that is in the database
+    /// during the whole scan is visited exactly once.
     pub fn scan(&self, db: u16, cursor: u64, visit: &mut dyn FnMut(EntryId)) -> u64 {
         self.keys(db).table.scan(cursor, |id| visit(EntryId(id)))
     }
@@ -332,8 +330,7 @@ impl Shard {
         fixed + self.arena.heap_bytes() + self.table_bytes + self.object_bytes()
     }
 
-    /// Panics if this shard contradicts itself; `hash` is the hash that its keys were stored with. For tests
-    /// and simulation; never called in release.
+    /// Panics if an invariant is broken; `hash` is the hash that its keys were stored with. For tests and simulation.
     pub fn assert_laws(&self, hash: impl Fn(&[u8]) -> u64) {
         self.arena.assert_laws();
         let mut total = 0;
@@ -383,7 +380,7 @@ impl Shard {
         self.wheel.arm(id, &mut self.arena);
     }
 
-    /// Tells the table and the neighbours in the wheel that an entry may have another id.
+    /// Updates the table and the wheel if an entry has another id.
     fn renamed(&mut self, old: EntryId, hash: u64, new: u32) -> EntryId {
         if new != old.0 {
             let table = &mut self.tables[usize::from(self.arena.table(new))].table;

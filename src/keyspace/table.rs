@@ -1,41 +1,39 @@
-//! The table that finds an entry by the hash of its key: ids in the order of their hashes, with gaps.
+//! The hash table that finds an entry by the hash of its key: ids sorted by their hashes, with gaps.
 //!
-//! Owns    one word per entry: 32 bits of the key's hash and the entry's id. It never looks at an entry.
-//! Source  linear probing kept sorted by hash (Amble and Knuth, "Ordered hash tables", 1974). The home of a
-//!         hash grows with the hash, so the whole array is sorted; nothing wraps around, the array has a tail
-//!         instead.
+//! Owns    one word per entry: 32 bits of the key's hash and the entry's id. It never reads an entry.
+//! Source  linear probing kept sorted by hash (Amble and Knuth, "Ordered hash tables", 1974). The bucket of a hash grows
+//!         with the hash, so the whole array is sorted. Nothing wraps around; the array has a tail instead.
 //!
-//! Why our own. A walk through the sorted array in steps (SCAN) keeps its place by the hash it has come to,
-//! so growing and shrinking between two steps can neither lose nor repeat an entry. A search that fails ends
-//! at the first greater hash, so the table can be seven eighths full. And growing is one pass over the words,
-//! in order.
+//! Why not the standard table. A SCAN through the sorted array keeps its position as a hash, so growing and shrinking
+//! between two steps can neither lose nor repeat an entry. A search that fails ends at the first greater hash, so the
+//! table can be seven eighths full. And growing is one pass over the words, in order.
 
 /// Ids of entries by the hash of their keys. An empty table allocates nothing until it gets an entry.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// At least `homes` words, each [`EMPTY`] or a hash above an id.
+    /// At least `buckets` words, each [`EMPTY`] or a hash above an id.
     words: Vec<u64>,
-    /// Over how many words the hashes are spread. What does not fit at the end lies in the tail behind them.
-    homes: usize,
+    /// Over how many words the hashes are spread. Words that do not fit at the end are in the tail behind them.
+    buckets: usize,
     len: usize,
 }
 
 impl Table {
-    /// Adds an entry. The caller knows that it is not here yet. `id` is below `u32::MAX`.
+    /// Adds an entry that is not in the table. `id` is below `u32::MAX`.
     pub(super) fn insert(&mut self, hash: u32, id: u32) {
         debug_assert_ne!(id, u32::MAX, "the id of an empty word");
-        if self.len >= fill_max(self.homes) {
-            self.rebuild(larger(self.homes));
+        if self.len >= fill_max(self.buckets) {
+            self.rebuild(larger(self.buckets));
         }
         self.len += 1;
 
-        let from = self.home(hash);
+        let from = self.bucket(hash);
         let at = self.words[from..].iter().position(|word| hash_of(*word) > hash || *word == EMPTY);
         let at = at.map_or(self.words.len(), |offset| from + offset);
         let gap = self.words[at..].iter().position(|word| *word == EMPTY);
         let gap = gap.map_or(self.words.len(), |offset| at + offset);
         if gap == self.words.len() {
-            // A vector that doubled for one word in its tail would give away what the dense table saves.
+            // A vector that doubled for one word in its tail would waste what the dense table saves.
             if self.words.capacity() == gap {
                 self.words.reserve_exact(TAIL_STEP);
             }
@@ -45,26 +43,27 @@ impl Table {
         self.words[at] = word(hash, id);
     }
 
-    /// Takes an entry out; false when it was not here.
+    /// Removes an entry; false if it was not in the table.
     pub(super) fn remove(&mut self, hash: u32, id: u32) -> bool {
         let Some(at) = self.position(hash, |other| other == id) else {
             return false;
         };
-        // Words away from home move back by one, up to the first that is at home or missing.
+        // The words behind it move back by one, up to the first that is in its bucket or empty.
         let rest = self.words[at + 1..].iter().enumerate();
-        let stays = |(offset, word): (usize, &u64)| *word == EMPTY || self.home(hash_of(*word)) > at + offset;
+        let stays =
+            |(offset, word): (usize, &u64)| *word == EMPTY || self.bucket(hash_of(*word)) > at + offset;
         let moved = rest.map(stays).position(|stays| stays).unwrap_or(self.words.len() - at - 1);
         self.words.copy_within(at + 1..at + 1 + moved, at);
         self.words[at + moved] = EMPTY;
         self.len -= 1;
 
-        if self.len < fill_min(self.homes) {
+        if self.len < fill_min(self.buckets) {
             self.rebuild(self.len + self.len / 2);
         }
         true
     }
 
-    /// Gives an entry another id; false when it was not here.
+    /// Gives an entry another id; false if it was not in the table.
     pub(super) fn rename(&mut self, hash: u32, old: u32, new: u32) -> bool {
         match self.position(hash, |other| other == old) {
             Some(at) => {
@@ -75,17 +74,15 @@ impl Table {
         }
     }
 
-    /// The entry with this hash of which `is_it` says yes. It is asked about entries of exactly this hash
-    /// only.
+    /// The entry with this hash for which `is_it` is true. It is called for entries of exactly this hash only.
     pub(super) fn find(&self, hash: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         self.position(hash, is_it).map(|at| id_of(self.words[at]))
     }
 
-    /// One step of a walk: visits the entries of the first hash from `cursor` on, and returns where to go on.
+    /// One step of a scan: visits the entries of the first hash from `cursor` on, and returns the next cursor.
     ///
-    /// A walk begins at 0 and has ended when 0 comes back. Cursors are below 2^32. An entry that is in the
-    /// table during the whole walk is visited exactly once, whatever else comes and goes. A cursor beyond the
-    /// last hash ends the walk.
+    /// A scan begins at 0 and has ended when 0 is returned. Cursors are below 2^32. An entry that is in the table during
+    /// the whole scan is visited exactly once. A cursor beyond the last hash ends the scan.
     pub(super) fn scan(&self, cursor: u64, mut visit: impl FnMut(u32)) -> u64 {
         let Ok(from) = u32::try_from(cursor) else {
             return 0;
@@ -94,7 +91,7 @@ impl Table {
             return 0;
         }
         let mut rest =
-            self.words[self.home(from)..].iter().filter(|word| **word != EMPTY && hash_of(**word) >= from);
+            self.words[self.bucket(from)..].iter().filter(|word| **word != EMPTY && hash_of(**word) >= from);
         let Some(first) = rest.next() else {
             return 0;
         };
@@ -108,7 +105,7 @@ impl Table {
         0
     }
 
-    /// An entry chosen by `entropy`, each about as likely as any other; `None` when there is none.
+    /// An entry chosen by `entropy`, with about equal probabilities; `None` if there is none.
     pub(super) fn random(&self, entropy: u64) -> Option<u32> {
         if self.len == 0 {
             return None;
@@ -127,7 +124,7 @@ impl Table {
         around.copied().find(|word| *word != EMPTY).map(id_of)
     }
 
-    /// Every id, in the order of a walk.
+    /// Every id, in the order of a scan.
     pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
         self.words.iter().filter(|word| **word != EMPTY).map(|word| id_of(*word))
     }
@@ -142,7 +139,7 @@ impl Table {
         self.len == 0
     }
 
-    /// Bytes of heap this table holds.
+    /// Bytes of heap memory of this table.
     pub(super) fn heap_bytes(&self) -> usize {
         self.words.capacity() * size_of::<u64>()
     }
@@ -152,25 +149,25 @@ impl Table {
         let mut seen = 0;
         let mut last = 0;
         for (at, word) in self.words.iter().enumerate().filter(|(_, word)| **word != EMPTY) {
-            let (hash, home) = (hash_of(*word), self.home(hash_of(*word)));
+            let (hash, bucket) = (hash_of(*word), self.bucket(hash_of(*word)));
             assert_eq!(hash, hash_of_id(id_of(*word)), "word {at}: the hash of its entry");
             assert!(hash >= last, "word {at}: sorted by hash");
-            assert!(home <= at, "word {at}: never before its home {home}");
+            assert!(bucket <= at, "word {at}: not before its bucket {bucket}");
             assert!(
-                self.words[home..at].iter().all(|word| *word != EMPTY),
-                "word {at}: no gap after its home {home}"
+                self.words[bucket..at].iter().all(|word| *word != EMPTY),
+                "word {at}: no gap after its bucket {bucket}"
             );
             (last, seen) = (hash, seen + 1);
         }
         assert_eq!(seen, self.len, "as many words as entries");
-        assert!(self.len <= fill_max(self.homes), "{} entries in {} homes", self.len, self.homes);
+        assert!(self.len <= fill_max(self.buckets), "{} entries in {} buckets", self.len, self.buckets);
     }
 
     fn position(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<usize> {
         if self.len == 0 {
             return None;
         }
-        let from = self.home(hash);
+        let from = self.bucket(hash);
         for (offset, word) in self.words[from..].iter().enumerate() {
             if hash_of(*word) > hash || *word == EMPTY {
                 return None;
@@ -182,14 +179,14 @@ impl Table {
         None
     }
 
-    /// Spreads the entries over another number of homes, in place.
+    /// Spreads the entries over another number of buckets, in place.
     ///
-    /// A large allocation grows and shrinks where it is, or moves by its page tables. Copying to a new one
-    /// would leave holes of the old size behind, which this table, now larger, can never fill.
-    fn rebuild(&mut self, homes: usize) {
-        self.homes = homes.max(HOMES_MIN);
-        let tail = TAIL_STEP.min(self.homes);
-        let len = self.homes + tail;
+    /// In place, because the system grows and shrinks a large allocation without copying it. Copying to a new one would
+    /// leave a hole of the old size, which this table, now larger, cannot use.
+    fn rebuild(&mut self, buckets: usize) {
+        self.buckets = buckets.max(BUCKETS_MIN);
+        let tail = TAIL_STEP.min(self.buckets);
+        let len = self.buckets + tail;
         if len > self.words.len() {
             self.words.reserve_exact(len - self.words.len());
             self.words.resize(len, EMPTY);
@@ -198,9 +195,9 @@ impl Table {
         let (mut at, mut end) = (self.gather(), 0);
         while at < self.words.len() {
             let word = self.words[at];
-            let to = self.home(hash_of(word)).max(end);
+            let to = self.bucket(hash_of(word)).max(end);
             if to > at {
-                // More entries than the tail takes have their homes at the end: they move on, to overwrite none.
+                // More entries than fit into the tail have their buckets at the end: the rest moves back.
                 self.words.splice(at..at, std::iter::repeat_n(EMPTY, to - at));
                 at = to;
             }
@@ -208,7 +205,7 @@ impl Table {
             self.words[to] = word;
             (at, end) = (at + 1, to + 1);
         }
-        self.words.truncate(end.max(self.homes));
+        self.words.truncate(end.max(self.buckets));
         self.words.shrink_to(self.words.len() + tail);
     }
 
@@ -217,22 +214,22 @@ impl Table {
         let mut first = self.words.len();
         for at in (0..self.words.len()).rev() {
             let word = std::mem::replace(&mut self.words[at], EMPTY);
-            // An empty word is written as well, over another: that costs less than to guess what it is.
+            // An empty word is written, too: a branch that is often mispredicted would cost more.
             self.words[first - 1] = word;
             first -= usize::from(word != EMPTY);
         }
         first
     }
 
-    fn home(&self, hash: u32) -> usize {
-        home(hash, self.homes)
+    fn bucket(&self, hash: u32) -> usize {
+        bucket(hash, self.buckets)
     }
 }
 
-/// The first word where a hash may lie among so many homes; it grows with the hash.
+/// The first word where a hash may be. It grows with the hash.
 #[inline]
-pub(super) fn home(hash: u32, homes: usize) -> usize {
-    ((u64::from(hash) * homes as u64) >> 32) as usize
+fn bucket(hash: u32, buckets: usize) -> usize {
+    ((u64::from(hash) * buckets as u64) >> 32) as usize
 }
 
 const fn word(hash: u32, id: u32) -> u64 {
@@ -247,20 +244,20 @@ const fn id_of(word: u64) -> u32 {
     word as u32
 }
 
-/// With how many entries a table is full: seven eighths of its homes.
-const fn fill_max(homes: usize) -> usize {
-    homes - homes / 8
+/// The most entries of a table with so many buckets: seven eighths.
+const fn fill_max(buckets: usize) -> usize {
+    buckets - buckets / 8
 }
 
-/// With fewer entries than this a table gives memory back. The smallest one stays: a shard where a single
-/// lock comes and goes shall not allocate each time.
-const fn fill_min(homes: usize) -> usize {
-    if homes > HOMES_MIN { homes * 2 / 5 } else { 0 }
+/// A table with fewer entries shrinks. The smallest table stays, so that a shard with a single lock that is taken and
+/// released again and again does not allocate.
+const fn fill_min(buckets: usize) -> usize {
+    if buckets > BUCKETS_MIN { buckets * 2 / 5 } else { 0 }
 }
 
 /// Small tables grow by half, so that few passes are made; large ones by an eighth, so that little lies idle.
-const fn larger(homes: usize) -> usize {
-    if homes < HOMES_LARGE { homes + homes / 2 } else { homes + homes / 8 }
+const fn larger(buckets: usize) -> usize {
+    if buckets < BUCKETS_LARGE { buckets + buckets / 2 } else { buckets + buckets / 8 }
 }
 
 /// The finaliser of SplitMix64: every bit of the input moves every bit of the output.
@@ -273,8 +270,8 @@ const fn scramble(state: u64) -> u64 {
 
 /// A word without an entry: the greatest, so that a search past the last hash ends here too.
 const EMPTY: u64 = u64::MAX;
-const HOMES_MIN: usize = 8;
-const HOMES_LARGE: usize = 4096;
+const BUCKETS_MIN: usize = 8;
+const BUCKETS_LARGE: usize = 4096;
 const TAIL_STEP: usize = 64;
 const RANDOM_TRIES: usize = 64;
 

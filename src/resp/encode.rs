@@ -1,4 +1,4 @@
-//! Writes replies, in the words of the protocol that the client speaks.
+//! Encodes replies in the client's version of the protocol.
 //!
 //! Rule    a status or error line never carries CR or LF, whatever is put into it.
 //! Source  RESP2 and RESP3 specifications; what each RESP3 type becomes in RESP2 is as in Redis 7.0.
@@ -6,10 +6,10 @@
 use crate::limits::REPLY_BYTES_MAX;
 use crate::number::double::Text;
 
-/// The version of RESP that a client speaks.
+/// The version of RESP that a client uses.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Protocol {
-    /// RESP2: every client, until it says HELLO 3.
+    /// RESP2, the protocol of every client until it sends HELLO 3.
     #[default]
     Resp2,
     /// RESP3: maps, sets, doubles, booleans, nulls and pushes have types of their own.
@@ -45,7 +45,7 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"+OK\r\n");
     }
 
-    /// A status line of the program's own words, none of which breaks a line.
+    /// A status line. `text` contains no CR and LF.
     #[inline]
     pub fn status(&mut self, text: &'static str) {
         debug_assert!(text.bytes().all(|byte| byte == unbroken(byte)), "{text:?}: breaks the line");
@@ -54,7 +54,7 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// A status line that somebody else has made, a script for one.
+    /// A status line with any bytes, for example of a script. CR and LF are replaced.
     pub fn status_bytes(&mut self, text: &[u8]) {
         self.out.push(b'+');
         self.line(text);
@@ -86,7 +86,7 @@ impl<'a> Reply<'a> {
         self.integer(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
-    /// A bulk string. Left out of an output that has [`REPLY_BYTES_MAX`] already: nobody will be sent that.
+    /// A bulk string. Left out if the output exceeds [`REPLY_BYTES_MAX`] already, because it will not be sent.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.headed(b'$', bytes.len() as i64);
@@ -102,7 +102,7 @@ impl<'a> Reply<'a> {
         self.bulk(itoa::Buffer::new().format(value).as_bytes());
     }
 
-    /// Nothing, where a string could have been.
+    /// Null in place of a string.
     #[inline]
     pub fn null(&mut self) {
         self.out.extend_from_slice(match self.protocol {
@@ -111,7 +111,7 @@ impl<'a> Reply<'a> {
         });
     }
 
-    /// Nothing, where an array could have been.
+    /// Null in place of an array.
     pub fn null_array(&mut self) {
         self.out.extend_from_slice(match self.protocol {
             Protocol::Resp2 => b"*-1\r\n".as_slice(),
@@ -150,7 +150,7 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// Text for people: verbatim in RESP3, a bulk string in RESP2.
+    /// Text for people: a verbatim string in RESP3, a bulk string in RESP2.
     pub fn verbatim(&mut self, text: &str) {
         self.verbatim_bytes(b"txt", text.as_bytes());
     }
@@ -211,7 +211,7 @@ impl<'a> Reply<'a> {
         self.out.extend_from_slice(bytes);
     }
 
-    /// The protocol that replies are being written in.
+    /// The protocol of the replies.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
@@ -236,7 +236,7 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// A byte that may stand in a line.
+/// A byte that is allowed in a line.
 fn unbroken(byte: u8) -> u8 {
     if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }
 }
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn an_output_that_nobody_will_be_sent_grows_by_heads_alone() {
-        // The system gives no memory for zeros that nobody looks at.
+        // Untouched zeros take no memory.
         let mut out = vec![0; REPLY_BYTES_MAX];
         Reply::new(&mut out, Protocol::Resp2).bulk(&[b'x'; 100]);
         assert_eq!(&out[REPLY_BYTES_MAX..], b"$100\r\n");

@@ -1,4 +1,4 @@
-//! Inline requests: a line of words, as somebody types it into telnet.
+//! Inline requests: a line of words, as typed into telnet.
 //!
 //! Source  quoting rules of Redis' `sdssplitargs`: double quotes with escapes, single quotes with `\'` alone, and a
 //!         closing quote must be followed by a space or the end.

@@ -1,10 +1,10 @@
-//! A request as commands see it: words where they lie.
+//! A request as commands see it: words that are borrowed from the input.
 //!
-//! Rule    nothing is copied: a word is looked up each time it is asked for.
+//! Rule    nothing is copied.
 
 use std::ops::Range;
 
-/// Where an argument lies: offsets into the buffer the decoder was given, or into its own scratch for inline requests.
+/// The position of an argument: offsets into the buffer received, or into the decoder's scratch buffer.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Span {
     pub(super) start: u32,
@@ -17,9 +17,9 @@ pub struct Request<'a>(Source<'a>);
 
 #[derive(Clone, Copy, Debug)]
 enum Source<'a> {
-    /// As a client sent them.
+    /// A request received from a client.
     Received { bytes: &'a [u8], spans: &'a [Span] },
-    /// As a script put them together.
+    /// A request built by a script.
     Listed(&'a [&'a [u8]]),
 }
 
@@ -110,7 +110,7 @@ impl<'a> Words<'a> {
         if index < self.len() { self.request.get(self.start + index) } else { None }
     }
 
-    /// All of them in order.
+    /// All words in order.
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let this = *self;

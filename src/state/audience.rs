@@ -1,22 +1,22 @@
-//! Everybody who may be told of what a call has done.
+//! The registries of those who receive messages about the effects of a call.
 
 use super::channels::Channels;
 use super::clients::Clients;
 use super::tracking::Tracking;
 
-/// The registries that a change of the keyspace is told to.
+/// The registries that a change of the keyspace is published to.
 #[derive(Debug, Default)]
 pub struct Audience {
     /// Every client.
     pub clients: Clients,
-    /// Who listens to what.
+    /// Channels and their subscribers.
     pub channels: Channels,
-    /// Who keeps copies of values.
+    /// Clients with CLIENT TRACKING on.
     pub tracking: Tracking,
 }
 
 impl Audience {
-    /// Nobody yet; see [`Channels::new`].
+    /// Empty registries; see [`Channels::new`].
     pub fn new(seed: u64) -> Self {
         Self { channels: Channels::new(seed), ..Self::default() }
     }

@@ -1,7 +1,7 @@
-//! Who listens to which channel: PUBLISH, SUBSCRIBE, and the events of the keyspace.
+//! Channels and their subscribers: PUBLISH, SUBSCRIBE, and keyspace events.
 //!
 //! Owns    the registry of channels, patterns and shard channels.
-//! Rule    delivery goes to outboxes, in the order of publication as the publisher's locks make it.
+//! Rule    messages enter the outboxes in the order of publication, which the locks of the publisher determine.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use super::clients::{Client, ClientId};
 use crate::resp::Reply;
 use crate::types::glob;
 
-/// What there is to listen to.
+/// What a client can subscribe to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// A channel: SUBSCRIBE.
     Channel,
     /// Every channel that fits a pattern: PSUBSCRIBE.
     Pattern,
-    /// A channel of the cluster's shard, which is the whole server: SSUBSCRIBE.
+    /// A shard channel: SSUBSCRIBE. The only shard is the whole server.
     Shard,
 }
 
 impl Kind {
-    /// All of them, by their places in a [`PerKind`].
+    /// All kinds, in the order of [`PerKind`].
     pub const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
 }
 
-/// Something of every [`Kind`], in the order of [`Kind::ALL`].
+/// One value for each [`Kind`], in the order of [`Kind::ALL`].
 pub type PerKind<V> = [V; 3];
 
 type Listeners = DashMap<Bytes, Vec<Arc<Client>>, RandomState>;
@@ -40,13 +40,13 @@ type Listeners = DashMap<Bytes, Vec<Arc<Client>>, RandomState>;
 #[derive(Debug, Default)]
 pub struct Channels {
     listeners: PerKind<Listeners>,
-    /// Subscriptions to patterns, so that a publication without any pays nothing for them.
+    /// Subscriptions to patterns. While there are none, PUBLISH skips the patterns.
     to_patterns: AtomicUsize,
 }
 
 impl Channels {
-    /// Nobody listens yet. What nobody can foresee of `seed` keeps clients from choosing names that collide; the order
-    /// in which patterns are found follows from it.
+    /// A registry without subscribers. An unpredictable `seed` keeps clients from choosing names that collide. The order
+    /// in which patterns are visited follows from it.
     pub fn new(seed: u64) -> Self {
         let hasher = RandomState::with_seeds(seed, !seed, seed.rotate_left(32), seed.rotate_left(16));
         Self {
@@ -55,7 +55,7 @@ impl Channels {
         }
     }
 
-    /// `client` listens to `name` from now on, which it did not before.
+    /// Subscribes `client` to `name`. It was not subscribed before.
     pub fn subscribe(&self, kind: Kind, name: &Bytes, client: &Arc<Client>) {
         if kind == Kind::Pattern {
             self.to_patterns.fetch_add(1, Relaxed);
@@ -63,7 +63,7 @@ impl Channels {
         self.of(kind).entry(name.clone()).or_default().push(Arc::clone(client));
     }
 
-    /// `client` no longer listens to `name`.
+    /// Unsubscribes `client` from `name`.
     pub fn unsubscribe(&self, kind: Kind, name: &[u8], client: ClientId) {
         let listeners = self.of(kind);
         let mut left = 0;
@@ -84,7 +84,8 @@ impl Channels {
         self.to_patterns.load(Relaxed) as u64
     }
 
-    /// Delivers `payload` to everybody who listens to `channel` or to a pattern that it fits; says to how many.
+    /// Delivers `payload` to the subscribers of `channel` and of every pattern that matches it; returns how many messages
+    /// that were.
     pub fn publish(&self, channel: &[u8], payload: &[u8]) -> usize {
         let mut receivers = self.send_all(Kind::Channel, channel, &[b"message", channel, payload]);
         if self.to_patterns.load(Relaxed) > 0 {
@@ -98,18 +99,18 @@ impl Channels {
         receivers
     }
 
-    /// Delivers `payload` to everybody who listens to the shard channel; says to how many.
+    /// Delivers `payload` to the subscribers of the shard channel; returns how many.
     pub fn publish_to_shard(&self, channel: &[u8], payload: &[u8]) -> usize {
         self.send_all(Kind::Shard, channel, &[b"smessage", channel, payload])
     }
 
-    /// Names with at least one listener that fit `pattern`.
+    /// Names with at least one subscriber that match `pattern`.
     pub fn active(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Bytes> {
         let fits = |name: &Bytes| pattern.is_none_or(|pattern| glob::matches(pattern, name));
         self.of(kind).iter().filter(|entry| fits(entry.key())).map(|entry| entry.key().clone()).collect()
     }
 
-    /// Looks at every subscription, in no order; `look` must not come back to the registry.
+    /// Calls `look` for every subscription, in no order. `look` must not use the registry.
     pub fn each(&self, mut look: impl FnMut(Kind, &[u8], &Client)) {
         for kind in Kind::ALL {
             for entry in self.of(kind).iter() {
@@ -118,17 +119,17 @@ impl Channels {
         }
     }
 
-    /// How many listen to `name` itself.
+    /// How many subscribers `name` has.
     pub fn listeners(&self, kind: Kind, name: &[u8]) -> usize {
         self.of(kind).get(name).map_or(0, |listening| listening.len())
     }
 
-    /// How many names have listeners.
+    /// How many names have subscribers.
     pub fn count(&self, kind: Kind) -> usize {
         self.of(kind).len()
     }
 
-    /// All subscriptions of a client end, without a word.
+    /// Ends all subscriptions of a client without a message.
     pub fn leave(&self, subscriptions: &mut Subscriptions, client: &Client) {
         for kind in Kind::ALL {
             for name in std::mem::take(subscriptions.of_mut(kind)) {
@@ -149,7 +150,7 @@ impl Channels {
     }
 }
 
-/// What one connection listens to.
+/// The subscriptions of one connection.
 #[derive(Debug, Default)]
 pub struct Subscriptions(PerKind<BTreeSet<Bytes>>);
 
@@ -159,12 +160,12 @@ impl Subscriptions {
         &self.0[kind as usize]
     }
 
-    /// The same, to be changed.
+    /// The names of that kind, mutable.
     pub fn of_mut(&mut self, kind: Kind) -> &mut BTreeSet<Bytes> {
         &mut self.0[kind as usize]
     }
 
-    /// What a confirmation counts: channels and patterns together, shard channels on their own.
+    /// The count in a confirmation: channels and patterns together, shard channels on their own.
     pub fn counted_with(&self, kind: Kind) -> usize {
         match kind {
             Kind::Channel | Kind::Pattern => self.of(Kind::Channel).len() + self.of(Kind::Pattern).len(),
@@ -172,7 +173,7 @@ impl Subscriptions {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no subscriptions.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(BTreeSet::is_empty)

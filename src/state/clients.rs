@@ -1,7 +1,7 @@
-//! Every connected client, as the others may see it.
+//! Every connected client, as other connections see it.
 //!
-//! Owns    the registry, and per client: facts for CLIENT LIST, and the outbox that others put pushes into.
-//! Rule    a push enters the outbox while the shards it speaks of are locked, so that all clients see one order; the
+//! Owns    the registry of clients, and per client: what CLIENT LIST shows, and the outbox for messages of other clients.
+//! Rule    a message enters the outbox while the shards it is about are locked, so that all clients see one order. The
 //!         shell only flushes.
 
 use std::fmt;
@@ -21,10 +21,10 @@ use super::wait::Wait;
 use crate::clock::LockTime;
 use crate::resp::{Protocol, Reply};
 
-/// A client's number: rises with every connection, is never used twice.
+/// The number of a client. It rises with every connection and is never reused.
 pub type ClientId = u64;
 
-/// One connected client, shared between its own connection and whoever asks about it.
+/// One connected client, shared between its own connection and all others.
 #[derive(Debug)]
 pub struct Client {
     /// Its number.
@@ -37,21 +37,21 @@ pub struct Client {
     pub is_unix: bool,
     /// When it connected.
     pub since: LockTime,
-    /// Names it gave itself.
+    /// CLIENT SETNAME and CLIENT SETINFO.
     pub names: Mutex<Names>,
-    /// The user in whose name it sends.
+    /// The user it is authenticated as.
     account: Mutex<Option<Arc<Account>>>,
-    /// The database it has selected.
+    /// The selected database.
     pub database: AtomicU16,
     /// When it last sent a request, in milliseconds of lock time.
     pub last_active_ms: AtomicU64,
     /// Index of the last command in the command table; `u16::MAX` before the first.
     pub last_command: AtomicU16,
-    /// How much of each kind it listens to.
+    /// How many channels or patterns of each kind it is subscribed to.
     subscriptions: PerKind<AtomicU32>,
-    /// Requests gathered since MULTI; [`NO_TRANSACTION`] outside of a transaction.
+    /// Requests queued since MULTI; [`NO_TRANSACTION`] outside of a transaction.
     queued: AtomicU32,
-    /// Bytes that these take.
+    /// Bytes of these requests.
     pub queued_bytes: AtomicU64,
     /// The keys it watches, if it watches any.
     watching: Mutex<Option<Watched>>,
@@ -59,21 +59,21 @@ pub struct Client {
     pub no_evict: AtomicBool,
     /// Whether CLIENT NO-TOUCH is on.
     pub no_touch: AtomicBool,
-    /// Bytes received and not yet understood.
+    /// Bytes received and not yet decoded.
     pub query_bytes: AtomicU64,
     /// Bytes that its buffer for requests has room for beyond these.
     pub query_room: AtomicU64,
     /// Bytes of replies not yet sent.
     pub reply_bytes: AtomicU64,
-    /// How many of these there may be, and of messages.
+    /// How many bytes of replies and messages may be unsent before the client is dropped.
     pub output_limits: Arc<OutputLimits>,
-    /// Whether a request of its own waits, for a moment, an event or the end of a pause.
+    /// Whether a request waits: for its timeout, a key, the script thread or the end of a pause.
     pub is_held: AtomicBool,
-    /// Whether its connection keeps room for requests to come: [`ROOMY`], [`TO_REST`] or [`AT_REST`].
-    room: AtomicU8,
-    /// The turn of a manual clock up to which the connection has seen to everything.
+    /// Whether its connection keeps buffers for the next request: [`KEPT`], [`RELEASE_ASKED`] or [`RELEASED`].
+    buffers: AtomicU8,
+    /// The last step of a manual clock whose consequences the connection has sent.
     pub settled: AtomicU64,
-    /// Its command that waits.
+    /// The command of this client that waits, if one does.
     wait: Mutex<Option<Arc<Wait>>>,
     protocol: AtomicU8,
     closing: AtomicBool,
@@ -84,7 +84,7 @@ pub struct Client {
     has_messages: AtomicBool,
 }
 
-/// Names a client gave itself.
+/// The names that a client has set for itself.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// CLIENT SETNAME.
@@ -95,36 +95,37 @@ pub struct Names {
     pub library_version: String,
 }
 
-/// Watched keys, as others may see them.
+/// Watched keys, as CLIENT LIST shows them.
 #[derive(Debug)]
 struct Watched {
     keys: usize,
     watch: Arc<Watch>,
 }
 
-/// What a connection costs that holds nothing: measured as the growth of a process with ten thousand of them.
+/// Bytes of an idle connection: the growth of the process per connection, measured with ten thousand.
 const CLIENT_BYTES: u64 = 3 * 1024;
 
-/// It keeps room and has not been asked for it.
-const ROOMY: u8 = 0;
-/// It has been asked.
-const TO_REST: u8 = 1;
-/// It has given it back, or has yet to take it.
-const AT_REST: u8 = 2;
-/// For how long nothing has been heard of a connection that is asked, in milliseconds.
-const REST_AFTER_MS: u64 = 1000;
+/// The connection keeps its buffers.
+const KEPT: u8 = 0;
+/// The connection has been asked to release its buffers.
+const RELEASE_ASKED: u8 = 1;
+/// The connection has released its buffers, or has not allocated any.
+const RELEASED: u8 = 2;
+/// How long a connection is idle before it is asked to release its buffers, in milliseconds.
+const RELEASE_AFTER_MS: u64 = 1000;
 
-/// What stands in place of a count outside of a transaction.
+/// The value of `queued` outside of a transaction.
 const NO_TRANSACTION: u32 = u32::MAX;
 
 #[derive(Debug, Default)]
 struct Outbox {
-    /// What belongs directly behind the reply to the request that is being carried out.
+    /// Messages that follow the reply to the current request directly.
     next: Vec<u8>,
+    /// All other messages.
     bytes: Vec<u8>,
-    /// The answer of the call that waits is among the bytes.
+    /// The answer of the waiting command is among `bytes`.
     is_answered: bool,
-    /// Since when the client has been behind by more than the soft limit.
+    /// Since when more than the soft limit has been unsent.
     behind_since: Option<LockTime>,
     /// Called when the connection is to look at its outbox and its state.
     notifier: Option<Notifier>,
@@ -170,7 +171,7 @@ impl Client {
             reply_bytes: AtomicU64::new(0),
             output_limits: Arc::default(),
             is_held: AtomicBool::new(false),
-            room: AtomicU8::new(AT_REST),
+            buffers: AtomicU8::new(RELEASED),
             settled: AtomicU64::new(0),
             wait: Mutex::new(None),
             protocol: AtomicU8::new(2),
@@ -182,22 +183,22 @@ impl Client {
         }
     }
 
-    /// Shows others in whose name it sends from now on.
+    /// The client is authenticated as `account` from now on.
     pub fn show_account(&self, account: &Arc<Account>) {
         *self.account.lock() = Some(Arc::clone(account));
     }
 
-    /// The user in whose name it sends, once it has been let in.
+    /// The user it is authenticated as.
     pub fn account(&self) -> Option<Arc<Account>> {
         self.account.lock().clone()
     }
 
-    /// Whether it sends in the name of this user.
+    /// Whether it is authenticated as this user.
     pub fn is_in_name_of(&self, account: &Arc<Account>) -> bool {
         self.account.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, account))
     }
 
-    /// The protocol it speaks now.
+    /// Its protocol version.
     pub fn protocol(&self) -> Protocol {
         if self.protocol.load(Relaxed) == 3 { Protocol::Resp3 } else { Protocol::Resp2 }
     }
@@ -207,42 +208,42 @@ impl Client {
         self.protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
     }
 
-    /// Shows others how much it listens to.
+    /// Its subscriptions have changed.
     pub fn show_subscriptions(&self, subscriptions: &Subscriptions) {
         for (kind, shown) in Kind::ALL.iter().zip(&self.subscriptions) {
             shown.store(bounded(subscriptions.of(*kind).len()), Relaxed);
         }
     }
 
-    /// How much of that kind it listens to.
+    /// How many channels or patterns of that kind it is subscribed to.
     pub fn subscriptions(&self, kind: Kind) -> u32 {
         self.subscriptions[kind as usize].load(Relaxed)
     }
 
-    /// Whether it listens to anything.
+    /// Whether it is subscribed to anything.
     pub fn is_subscribed(&self) -> bool {
         Kind::ALL.iter().any(|kind| self.subscriptions(*kind) > 0)
     }
 
-    /// Shows others how many requests it has gathered since MULTI, and their bytes; `None` outside of a transaction.
+    /// Its transaction has so many requests and bytes from now on; `None` outside of a transaction.
     pub fn show_queued(&self, requests: Option<usize>, bytes: usize) {
         self.queued_bytes.store(bytes as u64, Relaxed);
         self.queued
             .store(requests.map_or(NO_TRANSACTION, |count| bounded(count).min(NO_TRANSACTION - 1)), Relaxed);
     }
 
-    /// How many requests it has gathered since MULTI; `None` outside of a transaction.
+    /// How many requests it has queued since MULTI; `None` outside of a transaction.
     pub fn queued(&self) -> Option<u32> {
         Some(self.queued.load(Relaxed)).filter(|count| *count != NO_TRANSACTION)
     }
 
-    /// Shows others what it watches.
+    /// Its watched keys have changed; `None`: it watches none.
     pub fn show_watching(&self, watching: Option<&Watching>) {
         *self.watching.lock() = watching
             .map(|watching| Watched { keys: watching.keys.len(), watch: Arc::clone(&watching.watch) });
     }
 
-    /// How many keys it watches, and whether one of them has changed.
+    /// How many keys it watches, and whether a watched key has changed.
     pub fn watching(&self) -> (usize, bool) {
         self.watching.lock().as_ref().map_or((0, false), |watched| (watched.keys, watched.watch.is_broken()))
     }
@@ -262,17 +263,18 @@ impl Client {
         *self.wait.lock() = None;
     }
 
-    /// Whether a request of its own waits for a moment, an event or the end of a pause.
+    /// Whether one of its requests waits, for whatever reason.
     pub fn is_blocked(&self) -> bool {
         self.is_held.load(Relaxed) || self.waits()
     }
 
-    /// Whether a call of its own waits.
+    /// Whether a command of this client waits for a key or for its timeout.
     pub fn waits(&self) -> bool {
         self.wait.lock().is_some()
     }
 
-    /// Ends its wait as its time limit would, or with an error; false when it does not wait, or is about to be served.
+    /// CLIENT UNBLOCK: ends its wait like the timeout, or with an error. False if no command of this client waits, or if
+    /// something else has ended the wait before.
     pub fn unblock(&self, error: Option<&str>) -> bool {
         let Some(wait) = self.wait.lock().clone() else { return false };
         if !wait.claim.take() {
@@ -289,7 +291,7 @@ impl Client {
         true
     }
 
-    /// Answers the call that waits, whose claim the caller has taken, and has the connection go on.
+    /// Answers the waiting command and wakes the connection. The caller has taken the claim of the wait.
     pub fn answer(&self, bytes: &[u8]) {
         let is_muted = self.wait.lock().as_ref().is_some_and(|wait| wait.is_muted);
         let mut outbox = self.outbox.lock();
@@ -302,7 +304,7 @@ impl Client {
         self.wake();
     }
 
-    /// Moves the mail to the end of `out` if the answer of the waiting call is in it; false when it is not there yet.
+    /// Moves the messages to the end of `out` if the answer of the waiting command is among them; false if it is not.
     pub fn collect_answer(&self, out: &mut Vec<u8>) -> bool {
         if !self.has_messages() {
             return false;
@@ -315,19 +317,19 @@ impl Client {
         is_answered
     }
 
-    /// Puts bytes into the outbox and wakes the connection. A client that leaves more unread, there and of its replies,
-    /// than its class may is dropped.
+    /// Puts a message into the outbox and wakes the connection. A client with more unsent messages and replies than the
+    /// limit of its class is dropped.
     pub fn deliver(&self, bytes: &[u8]) {
         self.put(bytes, |outbox| &mut outbox.bytes);
     }
 
-    /// The same, directly behind the reply to the request that is being carried out, which is the client's own: before
-    /// what [`Client::collect`] gives when there are no more requests.
+    /// Like [`Client::deliver`], for a message that the client has caused itself: it follows the reply to the current
+    /// request directly; see [`Client::collect_next`].
     pub fn deliver_next(&self, bytes: &[u8]) {
         self.put(bytes, |outbox| &mut outbox.next);
     }
 
-    fn put(&self, bytes: &[u8], where_to: impl FnOnce(&mut Outbox) -> &mut Vec<u8>) {
+    fn put(&self, bytes: &[u8], queue: impl FnOnce(&mut Outbox) -> &mut Vec<u8>) {
         if self.is_closing() {
             return;
         }
@@ -337,20 +339,20 @@ impl Client {
         if is_full {
             (outbox.next, outbox.bytes) = (Vec::new(), Vec::new());
         } else {
-            where_to(&mut outbox).extend_from_slice(bytes);
+            queue(&mut outbox).extend_from_slice(bytes);
             self.has_messages.store(true, SeqCst);
         }
         drop(outbox);
         if is_full { self.drop_behind() } else { self.wake() }
     }
 
-    /// Whether so many bytes of replies that it does not take are more than its class may leave unread.
+    /// Whether so many unsent bytes of replies are more than the limit of its class.
     #[inline]
     pub fn is_too_far_behind(&self, reply_bytes: usize) -> bool {
         self.output_limits.of(self.class(false)).is_broken_by(reply_bytes)
     }
 
-    /// It leaves too much unread: ends at once, and is counted.
+    /// Drops the client because it does not read what it is sent, and counts that.
     #[cold]
     pub fn drop_behind(&self) {
         self.output_limits.disconnections.add(1);
@@ -361,8 +363,8 @@ impl Client {
         if has_messages || self.is_subscribed() { Class::Pubsub } else { Class::Normal }
     }
 
-    /// Whether it has been idle for longer than `idle_ms_max` milliseconds; zero: it may be for ever, as a subscriber
-    /// and a client with a call that waits always may.
+    /// Whether it has been idle for longer than `idle_ms_max` milliseconds. Zero means no limit; subscribers and clients
+    /// with a waiting request have none either.
     pub fn is_idle(&self, now: LockTime, idle_ms_max: u64) -> bool {
         let since = LockTime::from_millis(self.last_active_ms.load(Relaxed));
         idle_ms_max > 0
@@ -371,7 +373,7 @@ impl Client {
             && !self.is_held.load(Relaxed)
     }
 
-    /// Whether it has been behind by more than the soft limit for too long, as far as the calls of this have seen.
+    /// Whether more than the soft limit has been unsent for too long. Measured between the calls of this function.
     pub fn is_behind(&self, now: LockTime) -> bool {
         let reply_bytes = self.reply_bytes.load(Relaxed) as usize;
         if reply_bytes == 0 && !self.has_messages() {
@@ -387,7 +389,7 @@ impl Client {
         now.millis_since(since) > limit.soft_secs.saturating_mul(1000)
     }
 
-    /// Bytes that it holds, about: what it has sent and not been told, and what it is made of.
+    /// Approximate bytes of memory that it uses: its buffers, its transaction, its outbox and itself.
     pub fn held_bytes(&self) -> u64 {
         let buffers = [&self.query_bytes, &self.query_room, &self.queued_bytes];
         CLIENT_BYTES + self.unsent_bytes() + buffers.map(|bytes| bytes.load(Relaxed)).iter().sum::<u64>()
@@ -399,25 +401,25 @@ impl Client {
         self.reply_bytes.load(Relaxed) + messages
     }
 
-    /// Asks the connection to give back what it keeps for requests to come, if none has come for a while.
-    pub fn let_rest(&self, now: LockTime) {
+    /// Asks the connection to release its buffers if it has been idle for [`RELEASE_AFTER_MS`].
+    pub fn release_if_idle(&self, now: LockTime) {
         let since = LockTime::from_millis(self.last_active_ms.load(Relaxed));
-        if self.room.load(Relaxed) == ROOMY && now.millis_since(since) >= REST_AFTER_MS {
-            self.room.store(TO_REST, Relaxed);
+        if self.buffers.load(Relaxed) == KEPT && now.millis_since(since) >= RELEASE_AFTER_MS {
+            self.buffers.store(RELEASE_ASKED, Relaxed);
             self.wake();
         }
     }
 
-    /// The connection has nothing to do: whether it has been asked to give back what it keeps.
+    /// Called by a connection that has nothing to do: whether it is to release its buffers.
     #[inline]
     pub fn is_to_rest(&self) -> bool {
-        let room = self.room.load(Relaxed);
-        if room == AT_REST {
-            self.room.store(ROOMY, Relaxed);
-        } else if room == TO_REST {
-            self.room.store(AT_REST, Relaxed);
+        let buffers = self.buffers.load(Relaxed);
+        match buffers {
+            RELEASED => self.buffers.store(KEPT, Relaxed),
+            RELEASE_ASKED => self.buffers.store(RELEASED, Relaxed),
+            _ => {}
         }
-        room == TO_REST
+        buffers == RELEASE_ASKED
     }
 
     /// Ends the connection at once, whatever is still queued for it. The log names the first `reason` that is given.
@@ -437,26 +439,26 @@ impl Client {
         self.cut_reason.get().copied()
     }
 
-    /// Whether it is to end at once.
+    /// Whether the connection is to close at once.
     #[inline]
     pub fn is_cut(&self) -> bool {
         self.is_cut.load(SeqCst)
     }
 
-    /// Asks the connection to close once what is already queued for it has been sent.
+    /// Asks the connection to close once its replies and messages have been sent.
     pub fn close(&self) {
         self.closing.store(true, SeqCst);
         self.wake();
     }
 
-    /// Has the connection look around: for mail, for the end, for a wait that is over.
+    /// Wakes the connection: there may be messages, its wait may be over, or it may have to close.
     pub fn wake(&self) {
         if let Some(Notifier(notify)) = &self.outbox.lock().notifier {
             notify();
         }
     }
 
-    /// Whether it has been asked to close.
+    /// Whether the connection has been asked to close.
     #[inline]
     pub fn is_closing(&self) -> bool {
         self.closing.load(SeqCst)
@@ -468,8 +470,8 @@ impl Client {
         self.has_messages.load(SeqCst)
     }
 
-    /// Moves what the outbox holds to the end of `out`. Where it holds the answer of the call that waits, everything
-    /// stays for [`Client::collect_answer`]: whoever takes the answer has to know that it is one.
+    /// Moves all messages to the end of `out`. If the answer of the waiting command is among them, everything stays for
+    /// [`Client::collect_answer`], which ends the wait.
     pub fn collect(&self, out: &mut Vec<u8>) {
         let mut outbox = self.outbox.lock();
         if !outbox.is_answered {
@@ -477,7 +479,7 @@ impl Client {
         }
     }
 
-    /// The same of what belongs directly behind the reply to a request.
+    /// Like [`Client::collect`], of the messages that follow the reply to the current request directly.
     pub fn collect_next(&self, out: &mut Vec<u8>) {
         let mut outbox = self.outbox.lock();
         if !outbox.is_answered {
@@ -519,20 +521,20 @@ impl Clients {
         self.last_id.fetch_add(1, Relaxed) + 1
     }
 
-    /// A client has connected.
+    /// Registers a client that has connected.
     pub fn enter(&self, client: Arc<Client>) {
         self.connected.fetch_add(1, Relaxed);
         self.by_id.insert(client.id, client);
     }
 
-    /// A client is gone.
+    /// Removes a client whose connection has ended.
     pub fn leave(&self, id: ClientId) {
         if self.by_id.remove(&id).is_some() {
             self.connected.fetch_sub(1, Relaxed);
         }
     }
 
-    /// Looks at each of them, in no order; `look` must not come back to the registry.
+    /// Calls `look` with each client, in no order. `look` must not use the registry.
     pub fn each(&self, mut look: impl FnMut(&Client)) {
         self.by_id.iter().for_each(|client| look(&client));
     }
@@ -542,7 +544,7 @@ impl Clients {
         self.connected.load(Relaxed) as usize
     }
 
-    /// True while nobody is connected.
+    /// True while no client is connected.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -552,7 +554,7 @@ impl Clients {
         self.by_id.get(&id).map(|client| Arc::clone(&client))
     }
 
-    /// All of them, oldest first.
+    /// All clients, oldest first.
     pub fn all(&self) -> Vec<Arc<Client>> {
         let mut all: Vec<_> = self.by_id.iter().map(|client| Arc::clone(&client)).collect();
         all.sort_unstable_by_key(|client| client.id);
@@ -565,20 +567,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_taken_by_whoever_knows_that_it_is_one() {
+    fn only_collect_answer_takes_the_answer_of_a_waiting_command() {
         let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
         let mut out = Vec::new();
-        client.deliver(b"news ");
+        client.deliver(b"message ");
         assert!(!client.collect_answer(&mut out) && out.is_empty());
         client.answer(b"answer ");
         client.deliver(b"more");
         client.collect(&mut out);
-        assert!(
-            out.is_empty() && client.has_messages(),
-            "the call that waits would never hear that it is over"
-        );
+        assert!(out.is_empty() && client.has_messages(), "the waiting command would never end");
         assert!(client.collect_answer(&mut out));
-        assert_eq!(out, b"news answer more");
+        assert_eq!(out, b"message answer more");
         assert!(!client.has_messages() && !client.collect_answer(&mut out));
     }
 }

@@ -1,6 +1,6 @@
-//! How long things took: spikes per event for LATENCY, and a histogram per command.
+//! Latency statistics: spikes per event for LATENCY, a histogram per command, error counts and rates for INFO.
 //!
-//! Owns    the last samples of every event, and the buckets of a histogram.
+//! Owns    the last spikes of every event, and the buckets of a histogram.
 //! Source  Redis 7.0 `latency.c`: 160 samples an event, one a second; histogram bounds of its HDR histogram.
 
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 
 use super::metrics::Counter;
 
-/// Samples remembered of an event.
+/// Spikes kept of an event.
 const SAMPLES_MAX: usize = 160;
 
-/// One spike: the longest of its second.
+/// A latency spike: the longest duration within one second.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Spike {
     /// When, in seconds since the Unix epoch.
@@ -28,7 +28,7 @@ pub struct Spike {
 pub struct Event {
     /// The last spikes, oldest first.
     pub spikes: VecDeque<Spike>,
-    /// The longest there ever was, in milliseconds.
+    /// The longest since the start or LATENCY RESET, in milliseconds.
     pub longest_millis: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct Event {
 pub struct Latency(Mutex<BTreeMap<&'static str, Event>>);
 
 impl Latency {
-    /// Remembers that `event` took so long; of several in one second the longest.
+    /// Adds a spike of `event`. Only the longest of each second is kept.
     pub fn push(&self, event: &'static str, spike: Spike) {
         let mut events = self.0.lock();
         let event = events.entry(event).or_default();
@@ -56,12 +56,12 @@ impl Latency {
         self.0.lock().iter().map(|(name, event)| (*name, event.clone())).collect()
     }
 
-    /// The spikes of one event, if it has any; its name in any letter case.
+    /// The spikes of one event, if it has any. The name may be in any letter case.
     pub fn event(&self, name: &[u8]) -> Option<(&'static str, Event)> {
         self.events().into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known.as_bytes()))
     }
 
-    /// Forgets the spikes of one event; false when it had none.
+    /// Removes the spikes of one event; false if it had none.
     pub fn forget(&self, name: &[u8]) -> bool {
         let mut events = self.0.lock();
         let before = events.len();
@@ -69,28 +69,28 @@ impl Latency {
         events.len() < before
     }
 
-    /// Forgets everything; says of how many events.
+    /// Removes the spikes of all events; returns how many events that were.
     pub fn forget_all(&self) -> usize {
         std::mem::take(&mut *self.0.lock()).len()
     }
 }
 
-/// Buckets of a histogram: the last holds everything from one second up.
+/// Buckets of a histogram. The last one counts every duration from about one second up.
 const BUCKETS: usize = 21;
 
-/// How often something took how long, in buckets that double.
+/// A histogram of durations, with buckets that double.
 #[derive(Debug, Default)]
 pub struct Histogram([Counter; BUCKETS]);
 
 impl Histogram {
-    /// Counts one run of that many microseconds.
+    /// Counts one duration in microseconds.
     pub fn add(&self, micros: u64) {
         let nanos = micros.saturating_mul(1000);
         let bucket = (0..BUCKETS).find(|bucket| nanos <= bound_nanos(*bucket)).unwrap_or(BUCKETS - 1);
         self.0[bucket].add(1);
     }
 
-    /// How many runs took at most so many microseconds, for each bucket that has any.
+    /// How many durations were at most so many microseconds, for each bucket that has any.
     pub fn cumulative(&self) -> Vec<(u64, u64)> {
         let mut sum = 0;
         let mut steps = Vec::new();
@@ -101,7 +101,7 @@ impl Histogram {
         steps
     }
 
-    /// The microseconds that `percent` of the runs did not exceed, to the precision of a bucket; zero without any.
+    /// The microseconds that `percent` of the durations did not exceed, rounded up to the bound of a bucket.
     pub fn percentile(&self, percent: f64) -> f64 {
         let total: u64 = self.0.iter().map(Counter::get).sum();
         let wanted = (total as f64 * percent / 100.0).ceil() as u64;
@@ -121,7 +121,7 @@ impl Histogram {
     }
 }
 
-/// The longest run that a bucket counts, in nanoseconds: 1024 << bucket, and the width of an HDR sub-bucket.
+/// The upper bound of a bucket, in nanoseconds: 1024 << bucket, and the width of an HDR sub-bucket.
 const fn bound_nanos(bucket: usize) -> u64 {
     (1024 << bucket) + (8 << bucket) - 1
 }
@@ -130,7 +130,7 @@ const fn bound_nanos(bucket: usize) -> u64 {
 #[derive(Debug, Default)]
 pub struct ErrorCodes(Mutex<BTreeMap<Box<str>, u64>>);
 
-/// Codes told apart; a script can make up any number of them.
+/// Codes counted separately. A bound, because scripts can return any code.
 const CODES_MAX: usize = 128;
 
 impl ErrorCodes {
@@ -156,7 +156,7 @@ impl ErrorCodes {
     }
 }
 
-/// What three counters stood at, now and then, for rates per second.
+/// Samples of three counters over time, for rates per second.
 #[derive(Debug, Default)]
 pub struct Rates {
     samples: Mutex<VecDeque<(u64, [u64; 3])>>,
@@ -169,7 +169,7 @@ const SAMPLE_MS: u64 = 100;
 const SAMPLES_KEPT: usize = 16;
 
 impl Rates {
-    /// Takes a sample, unless the last one is fresh.
+    /// Takes a sample, unless the last one is younger than [`SAMPLE_MS`].
     #[inline]
     pub fn sample(&self, now_ms: u64, counts: impl FnOnce() -> [u64; 3]) {
         if now_ms.saturating_sub(self.last_ms.load(Relaxed)) < SAMPLE_MS {
@@ -183,7 +183,7 @@ impl Rates {
         }
     }
 
-    /// Growth per second since the oldest sample; zero without one. A counter that was reset has not grown.
+    /// Growth per second since the oldest sample; zero without a sample, or if the counter was reset.
     pub fn per_sec(&self, now_ms: u64, counts: [u64; 3]) -> [f64; 3] {
         let Some((then_ms, then)) = self.samples.lock().front().copied() else { return [0.0; 3] };
         let secs = now_ms.saturating_sub(then_ms) as f64 / 1000.0;

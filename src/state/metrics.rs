@@ -1,6 +1,6 @@
-//! What the server counts. How it is told stands in the metrics table, `commands/metrics_table.rs`.
+//! The counters of the server. How they are shown is in the metrics table, `commands/admin/metrics_table.rs`.
 //!
-//! Rule    counters are relaxed atomics; a connection adds its share once per batch, not once per command.
+//! Rule    counters are relaxed atomics. A connection adds to them once per batch, not once per command.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -23,7 +23,7 @@ pub struct Metrics {
     pub output_bytes: Counter,
     /// Error replies.
     pub errors: Counter,
-    /// Names and passwords that did not fit, and commands refused for want of them.
+    /// Failed authentications, and commands refused because the client has not authenticated.
     pub denied_auth: Counter,
     /// Commands refused because the user may not send them.
     pub denied_command: Counter,
@@ -33,11 +33,11 @@ pub struct Metrics {
     pub denied_channel: Counter,
     /// Error replies by their code.
     pub error_codes: ErrorCodes,
-    /// Commands, bytes received and bytes sent, as they grow.
+    /// Rates of commands, bytes received and bytes sent.
     pub rates: Rates,
-    /// Bytes that all clients held when they were last looked at.
+    /// Memory of all clients, in bytes, when it was last measured.
     pub client_bytes: AtomicU64,
-    /// Most bytes that keys and values have taken, as far as anybody looked.
+    /// The most bytes of keys and values that an INFO has seen.
     pub peak_bytes: Peak,
 }
 
@@ -63,12 +63,12 @@ impl Counter {
     }
 }
 
-/// Calls that are yet to be counted, and of which command each is: few, since scripts mostly call what they called last.
+/// Calls by scripts that are not yet counted, for two commands: most scripts repeat the same commands.
 #[derive(Debug, Default)]
 pub struct Tally([(u16, u64); 2]);
 
 impl Tally {
-    /// Notes a call of the command with that index in `stats`.
+    /// Adds a call of the command with that index in `stats`.
     #[inline]
     pub fn note(&mut self, index: u16, stats: &[CommandStats]) {
         let known = self.0.iter_mut().find(|(known, _)| *known == index);
@@ -85,9 +85,9 @@ impl Tally {
         stats[usize::from(oldest)].calls.add(times);
     }
 
-    /// Counts them.
+    /// Counts the calls in `stats`.
     #[inline]
-    pub fn settle(&mut self, stats: &[CommandStats]) {
+    pub fn flush(&mut self, stats: &[CommandStats]) {
         for (index, times) in &mut self.0 {
             if *times > 0 {
                 stats[usize::from(*index)].calls.add(std::mem::take(times));
@@ -165,17 +165,17 @@ impl CommandStats {
     }
 }
 
-/// The highest of the values seen.
+/// A maximum.
 #[derive(Debug, Default)]
 pub struct Peak(AtomicU64);
 
 impl Peak {
-    /// Looks at `value`; the highest seen so far.
+    /// Takes `value` into account; returns the highest value so far.
     pub fn see(&self, value: u64) -> u64 {
         self.0.fetch_max(value, Relaxed).max(value)
     }
 
-    /// Starts again.
+    /// Starts again at zero.
     pub fn reset(&self) {
         self.0.store(0, Relaxed);
     }
@@ -203,7 +203,7 @@ impl Metrics {
         self.peak_bytes.reset();
     }
 
-    /// Commands, bytes received, bytes sent: what [`Metrics::rates`] watches.
+    /// Commands, bytes received, bytes sent: the counters of [`Metrics::rates`].
     pub fn traffic(&self) -> [u64; 3] {
         [self.commands.get(), self.input_bytes.get(), self.output_bytes.get()]
     }

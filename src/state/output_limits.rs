@@ -1,8 +1,8 @@
-//! How far a client may be behind with what it is sent: `client-output-buffer-limit`.
+//! How many bytes may be unsent to a client: `client-output-buffer-limit`.
 //!
-//! Rule    a class has a hard limit, beyond which its client is dropped at once, and a soft one, which it may exceed for a
-//!         time. Messages that nobody has asked for in that moment (publications, invalidations) fall under the class of
-//!         subscribers whoever gets them: the class of everybody else has no limit by default, and memory is the server's.
+//! Rule    a class has a hard limit, beyond which a client is dropped at once, and a soft limit, which a client may exceed
+//!         for a time. Published messages and invalidations always fall under the class of subscribers, because the
+//!         class of other clients has no limit by default.
 //! Source  Redis 7.0 `config.c`, `updateClientOutputBufferLimit`: classes, order, error texts.
 
 use std::fmt::Write as _;
@@ -10,34 +10,34 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::metrics::Counter;
 
-/// What kind of client a limit is for.
+/// The class of a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Class {
-    /// Neither of the others.
+    /// All clients that are in no other class.
     Normal,
-    /// A replica; there are none, but configurations name them.
+    /// A replica. There are none, but configurations name the class.
     Replica,
-    /// One that is sent messages.
+    /// Subscribers.
     Pubsub,
 }
 
-/// The limit of one class. Zero means that there is none.
+/// The limits of one class. Zero means no limit.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Limit {
-    /// Unread bytes beyond which a client is dropped at once.
+    /// Unsent bytes beyond which a client is dropped at once.
     pub hard_bytes: u64,
-    /// Unread bytes beyond which it is dropped after a while.
+    /// Unsent bytes beyond which a client is dropped after [`Limit::soft_secs`].
     pub soft_bytes: u64,
-    /// How long that while is, in seconds.
+    /// How long the soft limit may be exceeded, in seconds.
     pub soft_secs: u64,
 }
 
-/// The limits of all classes as they are now, shared between the settings and the clients; and how many they dropped.
+/// The current limits of all classes, shared by the settings and the clients.
 #[derive(Debug)]
 pub struct OutputLimits {
     /// Three numbers for each class.
     numbers: [AtomicU64; 9],
-    /// Clients dropped.
+    /// Clients dropped because of a limit.
     pub disconnections: Counter,
 }
 
@@ -45,13 +45,13 @@ pub struct OutputLimits {
 pub const DEFAULT: &str = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
 
 impl Limit {
-    /// Whether so much unread is too much at once.
+    /// Whether so many unsent bytes exceed the hard limit.
     #[inline]
     pub fn is_broken_by(self, bytes: usize) -> bool {
         self.hard_bytes > 0 && bytes as u64 > self.hard_bytes
     }
 
-    /// Whether so much unread is too much for long.
+    /// Whether so many unsent bytes exceed the soft limit.
     pub fn is_strained_by(self, bytes: usize) -> bool {
         self.soft_bytes > 0 && bytes as u64 > self.soft_bytes
     }
@@ -97,11 +97,10 @@ impl OutputLimits {
     }
 }
 
-/// The limits that `text` gives, a class and its three numbers at a time; classes that it does not name stay as they are
-/// in `current`.
+/// Parses limits: a class and three numbers, once or several times. Other classes keep their limits in `current`.
 ///
 /// # Errors
-/// In the words of CONFIG SET, when `text` is not made of that.
+/// The error text of CONFIG SET.
 pub fn parse(text: &str, current: &str) -> Result<[Limit; 3], &'static str> {
     let mut limits = if current.is_empty() { <[Limit; 3]>::default() } else { parse(current, "")? };
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
@@ -139,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_that_are_not_named_keep_their_limits() {
+    fn other_classes_keep_their_limits() {
         let read = |text| parse(text, DEFAULT).map(|limits| written(&limits));
         assert_eq!(read("").as_deref(), Ok(DEFAULT));
         assert_eq!(

@@ -1,29 +1,29 @@
-//! What CONFIG SET is about to set, for whoever has to try it out first.
+//! The settings that CONFIG SET is about to change, for validators that try them out before they are stored.
 //!
-//! Rule    values that have passed their rows are proposed together, and stored together once nobody objects.
+//! Rule    values that fit their rows are validated together, and stored together if no validator refuses.
 
 use parking_lot::RwLock;
 
 use super::settings::{SettingError, Settings, shown};
 
-/// Settings as they would be.
+/// The settings as they would be after a CONFIG SET.
 pub struct Proposal<'s> {
     settings: &'s Settings,
     changes: &'s [(&'static str, String)],
 }
 
-/// Who is asked.
+/// The validators of one server.
 #[derive(Default)]
-pub(super) struct Judge(RwLock<Vec<Judgement>>);
+pub(super) struct Validators(RwLock<Vec<Validator>>);
 
-type Judgement = Box<dyn Fn(&Proposal<'_>) -> Result<(), SettingError> + Send + Sync>;
+type Validator = Box<dyn Fn(&Proposal<'_>) -> Result<(), SettingError> + Send + Sync>;
 
 impl<'s> Proposal<'s> {
     pub(super) fn new(settings: &'s Settings, changes: &'s [(&'static str, String)]) -> Self {
         Self { settings, changes }
     }
 
-    /// The first setting to be set whose name begins with `prefix`.
+    /// The first setting to be changed whose name begins with `prefix`.
     pub fn first(&self, prefix: &str) -> Option<&'static str> {
         self.changes.iter().map(|(name, _)| *name).find(|name| name.starts_with(prefix))
     }
@@ -44,22 +44,23 @@ impl std::fmt::Debug for Proposal<'_> {
     }
 }
 
-impl Judge {
-    /// Asks `judgement` from now on, before those that are asked already.
-    pub(super) fn appoint(
+impl Validators {
+    /// Adds a validator. It is asked before those that were added earlier.
+    pub(super) fn add(
         &self,
-        judgement: impl Fn(&Proposal<'_>) -> Result<(), SettingError> + Send + Sync + 'static,
+        validator: impl Fn(&Proposal<'_>) -> Result<(), SettingError> + Send + Sync + 'static,
     ) {
-        self.0.write().push(Box::new(judgement));
+        self.0.write().push(Box::new(validator));
     }
 
-    pub(super) fn hear(&self, proposal: &Proposal<'_>) -> Result<(), SettingError> {
-        self.0.read().iter().rev().try_for_each(|judgement| judgement(proposal))
+    /// Asks every validator, up to the first that refuses.
+    pub(super) fn validate(&self, proposal: &Proposal<'_>) -> Result<(), SettingError> {
+        self.0.read().iter().rev().try_for_each(|validator| validator(proposal))
     }
 }
 
-impl std::fmt::Debug for Judge {
+impl std::fmt::Debug for Validators {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Judge({} asked)", self.0.read().len())
+        write!(f, "Validators({})", self.0.read().len())
     }
 }

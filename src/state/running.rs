@@ -1,7 +1,8 @@
-//! The interpreted script that runs now, as other clients see it: since when, and whether it may still be ended.
+//! The running script, as other threads see it: since when it runs, and whether it may be killed.
 //!
-//! Owns    the request of SCRIPT KILL, and the moment at which the script began.
-//! Time    comes in as an argument.
+//! Owns    the kill flags, and the time since when the script counts as long.
+//! Time    comes from the injected clock, and from how often the script has been looked at: where the clock is moved by
+//!         hand, a script that never ends is long all the same.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -23,16 +24,16 @@ pub struct Running {
     script: Mutex<Option<Script>>,
 }
 
-/// A script that runs.
+/// A running script.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// The name of the function, if it is one; EVAL has none.
+    /// The function, if FCALL runs it; EVAL has none.
     pub function: Option<Function>,
-    /// Whose call it is.
+    /// The client that called it.
     pub client: Arc<Client>,
 }
 
-/// A function that runs.
+/// A running function.
 #[derive(Clone, Debug)]
 pub struct Function {
     /// Its name.
@@ -41,14 +42,14 @@ pub struct Function {
     pub command: OwnedRequest,
 }
 
-/// Why a script was not ended.
+/// Why a script was not killed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unkillable {
-    /// None runs.
+    /// No script runs.
     NoneRuns,
-    /// One of the other kind runs.
+    /// A script runs where a function was to be killed, or the other way round.
     OtherKind,
-    /// It has written, and its half-done work would stay.
+    /// It has written, and half of its effects would stay.
     HasWritten,
 }
 
@@ -56,7 +57,7 @@ impl Running {
     /// A script begins. Called with every shard locked, so that there is only one.
     pub fn begin(&self, script: Script, now: LockTime) {
         let mut slot = self.script.lock();
-        // `kill` looks at these with the slot locked.
+        // SCRIPT KILL reads and writes these with the slot locked.
         self.is_killed.store(false, Relaxed);
         self.has_written.store(false, Relaxed);
         self.since_ms.store(now.as_millis().max(1), SeqCst);
@@ -72,7 +73,7 @@ impl Running {
         *slot = None;
     }
 
-    /// Since when a script runs, if one does.
+    /// Since when a long script runs, if one does.
     #[inline]
     pub fn since(&self) -> Option<LockTime> {
         match self.since_ms.load(Relaxed) {
@@ -81,27 +82,27 @@ impl Running {
         }
     }
 
-    /// The script has called a command that writes.
+    /// The script has written.
     #[inline]
     pub fn note_write(&self) {
         self.has_written.store(true, Relaxed);
     }
 
-    /// The script that runs.
+    /// The running script.
     pub fn script(&self) -> Option<Script> {
         self.script.lock().clone()
     }
 
-    /// Whether the script has to end now.
+    /// Whether the script is to end now.
     #[inline]
     pub fn is_killed(&self) -> bool {
         self.is_killed.load(Relaxed) || self.is_ended.load(Relaxed)
     }
 
-    /// Ends the script that runs, if it is of that kind and has not written.
+    /// SCRIPT KILL and FUNCTION KILL: ends a long script of that kind. A script that has just begun is not killed.
     ///
     /// # Errors
-    /// [`Unkillable`]: why it was not ended.
+    /// [`Unkillable`]: why it was not killed.
     pub fn kill(&self, is_function: bool) -> Result<(), Unkillable> {
         let script = self.script.lock();
         let script = script.as_ref().ok_or(Unkillable::NoneRuns)?;
@@ -115,7 +116,7 @@ impl Running {
         Ok(())
     }
 
-    /// The server ends: the script that runs and all later ones end at once, also those that have written.
+    /// The server shuts down: every script ends, now and from now on, even if it has written.
     pub fn end_all(&self) {
         self.is_ended.store(true, SeqCst);
     }

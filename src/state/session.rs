@@ -1,6 +1,7 @@
-//! One connection's own state: what its next command may assume.
+//! The state of one connection that only its own commands use.
 //!
-//! Owns    the selected database, authentication, reply mode; the shared [`Client`] shows the rest to others.
+//! Owns    the selected database, authentication, reply mode, transaction, subscriptions. What other connections may see
+//!         is in the shared [`Client`].
 
 use std::sync::Arc;
 
@@ -16,46 +17,46 @@ use super::wait::{Claim, Wait};
 use crate::clock::LockTime;
 use crate::resp::Protocol;
 
-/// What a connection carries from one request to the next.
+/// The state of one connection, from one request to the next.
 #[derive(Debug)]
 pub struct Session {
-    /// The client as others see it.
+    /// What other connections see of this one.
     pub client: Arc<Client>,
     /// The selected database.
     pub database: u16,
-    /// The protocol of its replies.
+    /// The protocol version of its replies.
     pub protocol: Protocol,
-    /// Whether CLIENT REPLY lets answers through.
+    /// CLIENT REPLY.
     pub replies: Replies,
-    /// The user in whose name it sends.
+    /// The user it is authenticated as.
     pub account: Arc<Account>,
-    /// Whether it has shown a password, or none was asked for.
+    /// Whether it has authenticated, or need not.
     pub authenticated: bool,
     /// Its command that waits, for a key or for its timeout.
     pub parked: Option<Arc<Wait>>,
-    /// Whether what takes long may hold the thread that carries out its requests.
+    /// Whether its requests run on a thread that may block: the script thread, or the caller of an embedded engine.
     pub may_block: bool,
     /// Work done since the batch of requests began, in about nanoseconds; of what is known to be short none is counted.
     pub work: u64,
     /// The requests since MULTI.
     pub transaction: Option<Box<Transaction>>,
-    /// The keys it watches, for its next EXEC.
+    /// The keys watched for its next EXEC.
     pub watching: Option<Box<Watching>>,
-    /// Whether what is being carried out is a part of EXEC or of a script: nothing there may wait.
+    /// Whether the current command is part of EXEC or of a script. Such a command must not wait.
     pub is_nested: bool,
     /// True if the script that comes again was already shown to monitors.
     pub is_shown: bool,
-    /// Whether more memory is in use than `maxmemory` allows, as of the request being carried out.
+    /// Whether more memory is in use than `maxmemory` allows, as of the current request.
     pub is_short_of_memory: bool,
-    /// What it listens to.
+    /// Its channels and patterns.
     pub subscriptions: Subscriptions,
-    /// Which of its reads are remembered, so that it is told of later changes.
+    /// CLIENT TRACKING: which of its reads are tracked.
     pub reads: Reads,
-    /// The row that answered last: most clients repeat themselves.
+    /// Index of its last command in the table: most clients repeat one command.
     pub last_row: u16,
-    /// Room for the replies that a script sees, kept from one script to the next.
+    /// A buffer for the replies that a script reads, kept from one script to the next.
     pub scratch: Vec<u8>,
-    /// What its scripts have called since the batch of requests began.
+    /// Commands called by its scripts since the batch began, not yet counted.
     pub called: Tally,
     /// Calls until the next one that is timed as a sample; see [`CALLS_PER_SAMPLE`].
     calls_until_sample: u8,
@@ -67,16 +68,16 @@ pub enum Replies {
     /// Every request is answered.
     #[default]
     On,
-    /// None is.
+    /// No request is answered.
     Off,
-    /// The next one is not.
+    /// The next request is not answered.
     SkipNext,
-    /// The one being carried out is not.
+    /// The current request is not answered.
     Skip,
 }
 
 impl Session {
-    /// A session at its start; `authenticated` when no password is asked for.
+    /// The session of a new connection; `authenticated` if no password is required.
     pub fn new(client: Arc<Client>, account: Arc<Account>, authenticated: bool) -> Self {
         client.show_account(&account);
         // Connections that end after a few calls are sampled as often as others: each starts at another place.
@@ -142,14 +143,14 @@ impl Session {
         self.work = self.work.saturating_add(work);
     }
 
-    /// It sends in this user's name from now on.
+    /// Sets the user, and whether the session has authenticated as this user.
     pub fn enter_as(&mut self, account: Arc<Account>, authenticated: bool) {
         self.client.show_account(&account);
         self.account = account;
         self.authenticated = authenticated;
     }
 
-    /// Whether it may say little more than SUBSCRIBE: RESP2 cannot tell a push from a reply.
+    /// Whether it is restricted to SUBSCRIBE and the like: a RESP2 client cannot tell a message from a reply.
     #[inline]
     pub fn is_subscriber(&self) -> bool {
         self.protocol == Protocol::Resp2 && !self.subscriptions.is_empty()

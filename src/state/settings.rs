@@ -1,7 +1,7 @@
-//! The settings table: every setting once, from which flags, environment, file, CONFIG GET / SET and `--help` follow.
+//! The settings. Command line flags, environment, file, CONFIG GET / SET and `--help` all follow from one table.
 //!
 //! Owns    the rows and the values of one server.
-//! Rule    a value is checked against its row before it is stored; what reads it on a command's path is an atomic.
+//! Rule    a value is checked against its row before it is stored. A value that commands read often has an atomic.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, RwLock};
 
 use super::output_limits::{self, OutputLimits};
-use super::proposal::{Judge, Proposal};
+use super::proposal::{Proposal, Validators};
 use super::settings_table::ROWS;
 use crate::types::glob;
 
@@ -18,9 +18,9 @@ use crate::types::glob;
 pub struct Setting {
     /// Its name, as in redis.conf.
     pub name: &'static str,
-    /// Its default, as it would be written.
+    /// Its default, as text.
     pub default: &'static str,
-    /// What it may be.
+    /// Which values it accepts.
     pub kind: Kind,
     /// Whether CONFIG SET may change it while the server runs.
     pub live: bool,
@@ -28,7 +28,7 @@ pub struct Setting {
     pub help: &'static str,
 }
 
-/// What a setting may be.
+/// Which values a setting accepts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// Any text.
@@ -45,11 +45,11 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// Letters of keyspace events.
     Events,
-    /// Limits of unread output, for some classes of clients or all.
+    /// Limits of unsent output, for some classes of clients or all.
     OutputLimits,
 }
 
-/// Why a value was not taken.
+/// Why a value was refused.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SettingError {
     /// No row has that name.
@@ -60,25 +60,25 @@ pub enum SettingError {
     Value {
         /// The setting.
         name: &'static str,
-        /// What was given.
+        /// The refused value.
         value: String,
-        /// What would be taken.
+        /// Which values are accepted.
         expected: String,
-        /// The same in the words that CONFIG SET uses.
+        /// The error text of CONFIG SET.
         reply: String,
     },
-    /// Only the start can set it.
+    /// It can be set only at the start.
     #[error("{0} can be set only at the start")]
     Immutable(&'static str),
 }
 
-/// `slowlog-log-slower-than` unless it is set.
+/// The default of `slowlog-log-slower-than`.
 const SLOW_MICROS_DEFAULT: i64 = 10_000;
 
 /// The values of one server's settings.
 pub struct Settings {
     values: RwLock<Vec<String>>,
-    /// Held while values are tried out and changed.
+    /// Locked while values are validated and changed.
     changing: Mutex<()>,
     /// Which keyspace events are published; zero: none.
     events: AtomicU32,
@@ -93,10 +93,10 @@ pub struct Settings {
     busy_millis: AtomicI64,
     is_protected: AtomicBool,
     hook: Hook,
-    judge: Judge,
+    validators: Validators,
 }
 
-/// Who is told that CONFIG SET has changed something.
+/// Called after CONFIG SET has changed something.
 #[derive(Default)]
 struct Hook(OnceLock<OnChange>);
 
@@ -125,7 +125,7 @@ impl Default for Settings {
             busy_millis: AtomicI64::new(0),
             is_protected: AtomicBool::new(true),
             hook: Hook::default(),
-            judge: Judge::default(),
+            validators: Validators::default(),
         };
         settings.refresh();
         settings
@@ -140,18 +140,18 @@ impl std::fmt::Debug for Settings {
     }
 }
 
-/// A value as anybody may see it who reads what a program logs: not where it is a password.
+/// A value as it may appear in a log: passwords are hidden.
 pub fn shown<'v>(name: &str, value: &'v str) -> &'v str {
     if name.eq_ignore_ascii_case("requirepass") && !value.is_empty() { "(hidden)" } else { value }
 }
 
 impl Settings {
-    /// The row of that name, or of which it is another name, in any letter case.
+    /// The row of that name or alias, in any letter case.
     pub fn row(name: &str) -> Option<&'static Setting> {
         find(name).ok().map(|(_, row)| row)
     }
 
-    /// The name in the table of what is called so, in any letter case; it may have another one.
+    /// The name in the table for a name or alias in any letter case.
     pub fn known_name(name: &str) -> Option<&'static str> {
         find(name).ok().map(|(_, row)| row.name)
     }
@@ -172,8 +172,8 @@ impl Settings {
     /// Sets values while the server runs, all or none.
     ///
     /// # Errors
-    /// As [`Settings::set`], and [`SettingError::Immutable`] for what only the start can set, and whatever
-    /// [`Settings::on_proposal`] finds.
+    /// As [`Settings::set`], [`SettingError::Immutable`] for settings that can be set only at the start, and the errors of
+    /// the validators: see [`Settings::on_proposal`].
     pub fn set_live(&self, pairs: &[(&str, &str)]) -> Result<(), SettingError> {
         let (mut indexes, mut checked) = (Vec::new(), Vec::with_capacity(pairs.len()));
         for (name, value) in pairs {
@@ -186,7 +186,7 @@ impl Settings {
             checked.push((row.name, value));
         }
         let changing = self.changing.lock();
-        self.judge.hear(&Proposal::new(self, &checked))?;
+        self.validators.validate(&Proposal::new(self, &checked))?;
         let mut values = self.values.write();
         for (index, (_, value)) in indexes.into_iter().zip(checked) {
             values[index] = value;
@@ -200,22 +200,22 @@ impl Settings {
         Ok(())
     }
 
-    /// Calls `hook` whenever CONFIG SET has changed something: for what lives outside the settings, like the log. Only
+    /// Calls `hook` whenever CONFIG SET has changed something: for state outside of the settings, like the log level. Only
     /// the first hook is kept.
     pub fn on_change(&self, hook: impl Fn(&Self) + Send + Sync + 'static) {
         let _ = self.hook.0.set(Box::new(hook));
     }
 
-    /// Asks `judgement` before CONFIG SET changes anything: for what must be tried out, like certificates. Whoever
-    /// asks for this last is asked first: a mere look comes before what takes effect.
+    /// Calls `validator` before CONFIG SET changes anything: for values that must be tried out, like certificates. The
+    /// validator added last is called first: those that only look are added behind those that also act.
     pub fn on_proposal(
         &self,
-        judgement: impl Fn(&Proposal<'_>) -> Result<(), SettingError> + Send + Sync + 'static,
+        validator: impl Fn(&Proposal<'_>) -> Result<(), SettingError> + Send + Sync + 'static,
     ) {
-        self.judge.appoint(judgement);
+        self.validators.add(validator);
     }
 
-    /// Does something while CONFIG SET changes nothing.
+    /// Calls `act` while no CONFIG SET can change anything.
     pub fn undisturbed<R>(&self, act: impl FnOnce(&Self) -> R) -> R {
         let _changing = self.changing.lock();
         act(self)
@@ -224,7 +224,7 @@ impl Settings {
     /// The value of a row of the table.
     ///
     /// # Panics
-    /// When no row has that name: the caller names a row of ours.
+    /// When no row has that name.
     pub fn text(&self, name: &'static str) -> String {
         let (index, _) = find(name).expect("a row of the settings table");
         self.values.read()[index].clone()
@@ -243,7 +243,7 @@ impl Settings {
         self.text(name) == "yes"
     }
 
-    /// Names and values of all rows that one of the patterns fits, each once, in the table's order.
+    /// Names and values of all rows that match one of the patterns, each once, in the order of the table.
     pub fn fitting(&self, patterns: &[&[u8]]) -> Vec<(&'static str, String)> {
         let values = self.values.read();
         let named = ROWS.iter().map(|row| row.name).zip(values.iter());
@@ -280,35 +280,35 @@ impl Settings {
         self.memory_max.load(Relaxed)
     }
 
-    /// How far clients may be behind with what they are sent.
+    /// How many bytes may be unsent to a client.
     pub fn output_limits(&self) -> &Arc<OutputLimits> {
         &self.output_limits
     }
 
-    /// Bytes that a script may hold while it is interpreted.
+    /// Bytes of memory that an interpreted script may use.
     #[inline]
     pub fn script_bytes_max(&self) -> usize {
         usize::try_from(self.script_bytes_max.load(Relaxed)).unwrap_or(usize::MAX)
     }
 
-    /// Microseconds that make a command slow; negative: none is.
+    /// Microseconds from which on a command is slow; negative: never.
     #[inline]
     pub fn slow_micros(&self) -> i64 {
         self.slow_micros.load(Relaxed)
     }
 
-    /// Milliseconds that make an event a spike; zero: none is.
+    /// Milliseconds from which on an event is a latency spike; zero: never.
     #[inline]
     pub fn spike_millis(&self) -> i64 {
         self.spike_millis.load(Relaxed)
     }
 
-    /// Keys that are remembered for CLIENT TRACKING at most; zero: as many as are read.
+    /// The most keys that CLIENT TRACKING tracks; zero: no limit.
     pub fn tracked_keys_max(&self) -> usize {
         usize::try_from(self.tracked_keys_max.load(Relaxed)).unwrap_or(usize::MAX)
     }
 
-    /// Milliseconds that a script may take before others are told so; `None`: as long as it likes.
+    /// Milliseconds after which other clients get BUSY while a script runs; `None`: never.
     #[inline]
     pub fn busy_millis(&self) -> Option<u64> {
         u64::try_from(self.busy_millis.load(Relaxed)).ok().filter(|millis| *millis > 0)
@@ -319,8 +319,8 @@ impl Settings {
         self.is_protected.load(Relaxed)
     }
 
-    /// Whether commands are measured that never take long for any reason of their own: two readings of the clock would be
-    /// most of what they cost, so that they are only when somebody asks about less than the default threshold.
+    /// Whether every call of every command is timed. Otherwise fast commands are sampled, because two readings of the
+    /// clock cost a tenth of a GET. True when the slow log or the latency monitor asks for short durations.
     #[inline]
     pub fn measures_all(&self) -> bool {
         (0..SLOW_MICROS_DEFAULT).contains(&self.slow_micros()) || self.spike_millis() > 0
@@ -343,7 +343,7 @@ impl Settings {
     }
 }
 
-/// Other names that redis.conf has for a setting.
+/// Aliases in redis.conf.
 const ALIASES: &[(&str, &str)] = &[("lua-time-limit", "busy-reply-threshold")];
 
 fn find(name: &str) -> Result<(usize, &'static Setting), SettingError> {
@@ -354,7 +354,7 @@ fn find(name: &str) -> Result<(usize, &'static Setting), SettingError> {
 }
 
 impl Kind {
-    /// The value in its normal form.
+    /// Checks a value and returns it in its normal form.
     fn check(self, name: &'static str, value: &str, current: &str) -> Result<String, SettingError> {
         let refuse = |expected: String, reply: String| {
             Err(SettingError::Value { name, value: value.to_owned(), expected, reply })
@@ -441,14 +441,14 @@ pub struct Events(u32);
 
 /// Letters in the order in which Redis writes them back.
 const EVENT_LETTERS: &[u8] = b"g$lshzxetdnKEm";
-/// What `A` stands for: every class but `n`, `m`, and not the channels.
+/// What `A` stands for: every class except `n` and `m`.
 const EVENT_LETTERS_ALL: &[u8] = b"g$lshzxetd";
 
 /// The bit of [`Events::with_names`], above those of the letters.
 const NAMES: u32 = 1 << 31;
 
 impl Events {
-    /// The set that `letters` name; `None` when one of them names nothing.
+    /// The set of these letters; `None` if one is unknown.
     pub fn parse(letters: &str) -> Option<Self> {
         let mut events = Self(0);
         for letter in letters.bytes() {
@@ -465,19 +465,19 @@ impl Events {
         EVENT_LETTERS.iter().position(|known| *known == letter).is_some_and(|bit| self.0 & (1 << bit) != 0)
     }
 
-    /// The same, and whether the names of changed keys are wanted whatever happened to them: CLIENT TRACKING BCAST.
+    /// The set, and whether the name of every changed key is wanted: for CLIENT TRACKING BCAST.
     #[must_use]
     pub fn with_names(self, wanted: bool) -> Self {
         Self(self.0 | if wanted { NAMES } else { 0 })
     }
 
-    /// Whether the names of changed keys are wanted.
+    /// Whether the name of every changed key is wanted.
     #[inline]
     pub fn wants_names(self) -> bool {
         self.0 & NAMES != 0
     }
 
-    /// True when nothing is to be published.
+    /// True if no events are published and no names are wanted.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0

@@ -1,7 +1,7 @@
-//! Settings of redis.conf that tools read, and that have one value here: no disk, no replicas, no eviction.
+//! Settings of redis.conf that tools read and that have a fixed value here: there is no disk, replica or eviction.
 //!
-//! Rule    CONFIG GET shows them; CONFIG SET takes the value they have and refuses any other. Among them are the sizes
-//!         at which OBJECT ENCODING names another form: constants of `types`, which a value's own form does not follow.
+//! Rule    CONFIG GET shows them. CONFIG SET accepts their fixed value and refuses any other. The sizes at which OBJECT
+//!         ENCODING changes are among them; they are constants of `types`.
 
 /// Names and values.
 pub const FIXED: &[(&str, &str)] = &[

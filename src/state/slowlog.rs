@@ -1,23 +1,23 @@
 //! The slow log: commands that took longer than `slowlog-log-slower-than`, newest first.
 //!
-//! Owns    the calls remembered, and their numbers.
-//! Rule    what is remembered of a call is bounded, whatever it carried.
-//! Source  Redis 7.0 `slowlog.c`: 32 words of 128 bytes, and how what was left out is named.
+//! Owns    the logged calls and their numbers.
+//! Rule    the size of an entry is bounded.
+//! Source  Redis 7.0 `slowlog.c`: 32 words of 128 bytes, and the texts for what was left out.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Words of a call that are kept, the one that counts the rest included.
+/// Words of a call that are kept, including the one that counts the omitted words.
 const WORDS_MAX: usize = 32;
 /// Bytes of a word that are kept.
 const WORD_BYTES_MAX: usize = 128;
 
-/// A call that was slow.
+/// A slow call.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SlowCall {
-    /// Its number: rises with every slow call, is never used twice.
+    /// Its number. It rises with every slow call and is never reused.
     pub id: u64,
     /// When it ended, in seconds since the Unix epoch.
     pub unix_secs: u64,
@@ -27,11 +27,11 @@ pub struct SlowCall {
     pub words: Vec<Bytes>,
     /// Where its client connected from.
     pub peer: String,
-    /// What its client called itself.
+    /// The name of its client: CLIENT SETNAME.
     pub client_name: String,
 }
 
-/// The calls remembered.
+/// The slow log of one server.
 #[derive(Debug, Default)]
 pub struct Slowlog(Mutex<Log>);
 
@@ -42,7 +42,7 @@ struct Log {
 }
 
 impl Slowlog {
-    /// Remembers a call under the next number, and forgets the oldest beyond `len_max`.
+    /// Logs a call under the next number, and drops the oldest calls beyond `len_max`.
     pub fn push(&self, call: SlowCall, len_max: usize) {
         let mut log = self.0.lock();
         let id = log.next_id;
@@ -56,23 +56,23 @@ impl Slowlog {
         self.0.lock().calls.iter().take(count).cloned().collect()
     }
 
-    /// How many are remembered.
+    /// How many calls are in the log.
     pub fn len(&self) -> usize {
         self.0.lock().calls.len()
     }
 
-    /// True when none is.
+    /// True if the log is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Forgets all; numbers go on.
+    /// Empties the log. Numbers are not reused.
     pub fn reset(&self) {
         self.0.lock().calls.clear();
     }
 }
 
-/// What is kept of the words of a call; `count` is how many there are.
+/// The words of a call as the log keeps them; `count` is their number.
 pub fn shortened<'a>(words: impl Iterator<Item = &'a [u8]>, count: usize) -> Vec<Bytes> {
     let kept = if count > WORDS_MAX { WORDS_MAX - 1 } else { count };
     let mut short: Vec<Bytes> = words.take(kept).map(shorten).collect();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_come_first_and_the_oldest_go() {
+    fn the_newest_calls_come_first_and_the_oldest_are_dropped() {
         let log = Slowlog::default();
         for micros in 1..=5 {
             log.push(call(micros), 3);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_call_is_kept_small() {
+    fn a_large_call_is_shortened() {
         let long = [b'x'; 200];
         let words = vec![&long[..]; 40];
         let short = shortened(words.iter().copied(), words.len());

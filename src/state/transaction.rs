@@ -1,4 +1,4 @@
-//! What a connection has gathered for its next EXEC: the requests after MULTI, the keys that it watches.
+//! The state of a connection for its next EXEC: the requests since MULTI, and the watched keys.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::sync::AtomicBool;
 /// The requests since MULTI.
 #[derive(Debug, Default)]
 pub struct Transaction {
-    /// Those that are to be carried out, in order.
+    /// The queued requests, in order.
     pub queued: Vec<OwnedRequest>,
-    /// Bytes that they take.
+    /// Their bytes.
     pub bytes: usize,
-    /// Whether a request was refused: EXEC will carry out nothing.
+    /// Whether a request was refused, so that EXEC runs none.
     pub is_aborted: bool,
     /// Whether one of them could need memory.
     pub may_grow: bool,
@@ -27,7 +27,7 @@ pub struct Transaction {
 /// The keys that a connection watches.
 #[derive(Debug, Default)]
 pub struct Watching {
-    /// Told of their changes.
+    /// Marked as broken when one of the keys changes.
     pub watch: Arc<Watch>,
     /// The keys, each with its database.
     pub keys: BTreeSet<(u16, Bytes)>,
@@ -43,12 +43,12 @@ impl Watch {
         Self(AtomicBool::new(false))
     }
 
-    /// Whether a key has changed. Look with the shards of all watched keys locked.
+    /// Whether a key has changed. The caller has locked the shards of all watched keys.
     pub fn is_broken(&self) -> bool {
         self.0.load(Acquire)
     }
 
-    /// A key has changed.
+    /// A watched key has changed.
     pub fn touch(&self) {
         self.0.swap(true, AcqRel);
     }

@@ -1,8 +1,8 @@
 //! A command that waits: until when, for which keys, what it answers at its timeout, and who may end the wait.
 //!
 //! Owns    [`Wait`], of which a waiting command has one. Its session, its client and the queues of its keys hold it.
-//! Rule    a wait is ended by whoever takes its [`Claim`]: a write that serves it, its timeout, CLIENT UNBLOCK, or the
-//!         end of its connection. Everyone else leaves it alone from then on.
+//! Rule    the first that takes the [`Claim`] ends the wait: a write that serves it, its timeout, CLIENT UNBLOCK, or the
+//!         end of its connection. From then on all others leave it alone.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 

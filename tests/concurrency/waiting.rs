@@ -140,8 +140,7 @@ fn a_wait_that_gives_up_is_not_served_and_one_that_is_served_does_not_give_up() 
         let wait = pop_or_wait(&keyspace, take, &[b"one"]);
         let gave_up = Arc::new(AtomicBool::new(false));
         let (clock, pusher) = {
-            let (keyspace, wait, gave_up) =
-                (Arc::clone(&keyspace), Arc::clone(&wait), Arc::clone(&gave_up));
+            let (keyspace, wait, gave_up) = (Arc::clone(&keyspace), Arc::clone(&wait), Arc::clone(&gave_up));
             let clock = thread::spawn({
                 let keyspace = Arc::clone(&keyspace);
                 move || {

@@ -124,7 +124,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
             let stats = &self.shared.stats;
             if command.is_measured {
                 // The command may report the counters.
-                self.session.called.settle(stats);
+                self.session.called.flush(stats);
             }
             self.session.called.note(command.index, stats);
             if self.shared.monitors.is_any() {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const ABOUT: About = About { deadline_ms: NO_DEADLINE, stamp: 0, table: 0 };
+const META: EntryMeta = EntryMeta { deadline_ms: NO_DEADLINE, stamp: 0, table: 0 };
 
 #[test]
 fn a_slot_size_is_at_most_twice_the_one_before() {
@@ -18,7 +18,7 @@ fn entries_of_every_size_keep_their_bytes() {
     let sizes =
         (0..2_000).chain((2_000..40_000).step_by(111)).chain([16_357, 16_358, 16_359, 70_000, 100_000]);
     let ids: Vec<(u32, usize)> = sizes
-        .map(|size| (arena.insert(ABOUT, &[1; 10][..size.min(10)], &vec![size as u8; size]), size))
+        .map(|size| (arena.insert(META, &[1; 10][..size.min(10)], &vec![size as u8; size]), size))
         .collect();
     arena.assert_laws();
     for (id, size) in &ids {
@@ -38,7 +38,7 @@ fn entries_of_every_size_keep_their_bytes() {
 fn a_key_longer_than_a_slot_keeps_its_bytes_when_the_value_goes() {
     let mut arena = Arena::new();
     let key = vec![7; 100_000];
-    let id = arena.insert(ABOUT, &key, b"value");
+    let id = arena.insert(META, &key, b"value");
     assert_eq!((arena.key(id), arena.value(id)), (&key[..], &b"value"[..]));
     assert_eq!(arena.resize(id, 0, 0, 0), id);
     assert_eq!((arena.key(id), arena.value(id)), (&key[..], &b""[..]));
@@ -50,12 +50,12 @@ fn a_key_longer_than_a_slot_keeps_its_bytes_when_the_value_goes() {
 #[test]
 fn a_slot_that_is_free_is_used_before_a_new_one() {
     let mut arena = Arena::new();
-    let ids: Vec<u32> = (0..3_000u32).map(|n| arena.insert(ABOUT, &n.to_le_bytes(), b"token")).collect();
+    let ids: Vec<u32> = (0..3_000u32).map(|n| arena.insert(META, &n.to_le_bytes(), b"token")).collect();
     let touched = arena.touched_bytes;
     for id in ids.iter().step_by(3) {
         arena.remove(*id);
     }
-    let again: Vec<u32> = (0..1_000u32).map(|n| arena.insert(ABOUT, &n.to_be_bytes(), b"TOKEN")).collect();
+    let again: Vec<u32> = (0..1_000u32).map(|n| arena.insert(META, &n.to_be_bytes(), b"TOKEN")).collect();
     assert_eq!(arena.touched_bytes, touched);
     assert!(again.iter().all(|id| ids.iter().step_by(3).any(|old| old == id)));
     assert!(ids.iter().skip(1).step_by(3).all(|id| arena.value(*id) == b"token"));
@@ -63,10 +63,10 @@ fn a_slot_that_is_free_is_used_before_a_new_one() {
 }
 
 #[test]
-fn pages_without_entries_are_given_back_but_for_one() {
+fn pages_without_entries_are_freed_except_one_of_each_size() {
     let mut arena = Arena::new();
-    let ids: Vec<u32> = (0..20_000u32).map(|n| arena.insert(ABOUT, &n.to_le_bytes(), b"token")).collect();
-    let other = arena.insert(ABOUT, b"other", &[0; 1_000]);
+    let ids: Vec<u32> = (0..20_000u32).map(|n| arena.insert(META, &n.to_le_bytes(), b"token")).collect();
+    let other = arena.insert(META, b"other", &[0; 1_000]);
     let pages = arena.pages.len();
     assert!(pages > 10, "{pages} pages");
     for (n, id) in ids.iter().enumerate() {
@@ -78,23 +78,23 @@ fn pages_without_entries_are_given_back_but_for_one() {
     assert_eq!(arena.pages.len() - arena.vacant.len(), 2);
     assert_eq!(arena.touched_bytes, arena.bytes(other));
 
-    let again = arena.insert(ABOUT, b"lock", b"token");
-    assert!(ids.contains(&again), "and its number is used again");
-    let large = arena.insert(ABOUT, b"lock", &[0; 100_000]);
-    assert!((large >> SLOT_BITS) < pages as u32, "as are those of the others");
+    let again = arena.insert(META, b"lock", b"token");
+    assert!(ids.contains(&again), "its number is reused");
+    let large = arena.insert(META, b"lock", &[0; 100_000]);
+    assert!((large >> SLOT_BITS) < pages as u32, "as are those of the freed pages");
     for id in [again, large, other] {
         arena.assert_laws();
         arena.remove(id);
     }
-    assert!(arena.pages.is_empty(), "nothing of many pages is kept once all entries have left");
+    assert!(arena.pages.is_empty(), "no page of many is kept once all entries have been removed");
 }
 
 #[test]
 fn what_grows_is_filled_with_zeros_even_in_a_used_slot() {
     let mut arena = Arena::new();
-    let old = arena.insert(ABOUT, b"lock", &[0xff; 40]);
+    let old = arena.insert(META, b"lock", &[0xff; 40]);
     arena.remove(old);
-    let id = arena.insert(ABOUT, b"lock", &[1; 39]);
+    let id = arena.insert(META, b"lock", &[1; 39]);
     assert_eq!(id, old);
     assert_eq!(arena.resize(id, 20, 20, 0), id);
     assert_eq!(arena.resize(id, 40, 40, 0), id);

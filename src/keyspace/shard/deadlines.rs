@@ -1,9 +1,9 @@
-//! When entries end, and when something inside them does.
+//! Deadlines of entries, and of elements inside of objects.
 //!
-//! Owns    the deadline of each key, and the moment at which its entry next needs a look: the timer in the wheel.
-//! Rule    they are one and the same word of the entry, but for an object of which elements end by themselves: its
-//!         entry's value holds the key's own deadline behind the object's number, and the word is the earliest of all.
-//!         Strings, and objects that end only as a whole, neither hold nor read more for it.
+//! Owns    the deadline of each key, and the time for which the timer of its entry is armed.
+//! Rule    both are the same word of the entry, except for an object with elements that expire: the value of such an entry
+//!         holds the key's own deadline behind the object's number, and the word is the earliest of all deadlines. Other
+//!         entries need no memory for it.
 
 use super::objects::NUMBER_BYTES;
 use super::{EntryId, Form, Shard, millis};
@@ -13,7 +13,7 @@ use crate::types::Object;
 use crate::wheel::Timers;
 
 impl Shard {
-    /// Sets or takes away the deadline of a key. One that moves later leaves the wheel as it is.
+    /// Sets or removes the deadline of a key. A deadline that moves later leaves the wheel unchanged.
     pub fn set_deadline(&mut self, id: EntryId, deadline: Option<Deadline>) {
         let (own, new) = (self.own_ms(id), millis(deadline));
         let old = own.unwrap_or_else(|| self.arena.deadline_ms(id.0));
@@ -31,7 +31,7 @@ impl Shard {
         }
     }
 
-    /// Fits the timer to an object that has been changed. Returns the id of the entry from now on.
+    /// Arms the timer for an object that has been changed. Returns the id of the entry from now on.
     pub fn rearm(&mut self, id: EntryId, hash: u64) -> EntryId {
         let (own, inner) = (self.own_ms(id), self.inner_ms(id));
         match own {
@@ -66,25 +66,25 @@ impl Shard {
         }
     }
 
-    /// The deadline of a key, or that of the element of its object that ends before it.
+    /// The deadline of a key, or the earlier one of an element of its object.
     pub fn earliest_deadline(&self, id: EntryId) -> Option<Deadline> {
         deadline(self.arena.deadline_ms(id.0))
     }
 
-    /// Whether something about the entry has ended: its key, or elements of its object.
+    /// Whether the key or elements of its object have expired.
     #[inline]
     pub fn is_due(&self, id: EntryId, now: LockTime) -> bool {
         self.arena.deadline_ms(id.0) < now.as_millis()
     }
 
-    /// Whether nothing of the entry is left: its key has ended, or every element of its object.
+    /// Whether the key has expired, or every element of its object.
     pub fn has_ended(&self, id: EntryId, now: LockTime) -> bool {
         self.is_due(id, now)
             && (self.deadline(id).is_some_and(|deadline| deadline.has_passed(now))
                 || self.object(id).is_some_and(|object| object.has_ended(now)))
     }
 
-    /// Panics if the words of the entry contradict each other.
+    /// Panics if the deadlines of an entry contradict each other.
     pub(super) fn assert_timer_laws(&self, id: EntryId) {
         let (own, inner) = (self.own_ms(id), self.inner_ms(id));
         assert_eq!(own.is_some(), inner != NO_DEADLINE, "{id:?}: a deadline of its own iff elements end");
@@ -93,7 +93,7 @@ impl Shard {
         }
     }
 
-    /// The object is leaving the entry: what is left is the key's deadline.
+    /// The object leaves the entry: only the key's deadline counts from now on.
     pub(super) fn forget_inner(&mut self, id: EntryId) {
         if let Some(own) = self.own_ms(id) {
             self.set_timer(id, own);
@@ -104,8 +104,8 @@ impl Shard {
         let old = self.arena.deadline_ms(id.0);
         self.arena.set_deadline_ms(id.0, new);
         match (old != NO_DEADLINE, new != NO_DEADLINE) {
-            // The timer is left where it is on purpose. Renewals outnumber expiries by far, and a timer that
-            // fires early costs one move, while cutting and arming costs several on every renewal.
+            // The timer stays where it is. Renewals outnumber expiries by far: a timer that fires early costs one move,
+            // while cutting and arming would cost several writes on every renewal.
             (true, true) if new >= old => {}
             (true, true) => {
                 self.wheel.cut(id.0, &mut self.arena);
@@ -117,7 +117,7 @@ impl Shard {
         }
     }
 
-    /// The key's own deadline, where it is not the entry's.
+    /// The key's own deadline, if the entry's word may be that of an element.
     #[inline]
     fn own_ms(&self, id: EntryId) -> Option<u64> {
         if self.arena.form(id.0) != Form::Object as u8 {

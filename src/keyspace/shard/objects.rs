@@ -5,7 +5,7 @@ use crate::clock::Deadline;
 use crate::types::Object;
 
 impl Shard {
-    /// Stores an entry with an object. The caller knows that the key is not here yet; see [`Shard::insert`].
+    /// Stores an entry with an object, whose key is not in the shard; see [`Shard::insert`].
     pub fn insert_object(
         &mut self,
         db: u16,
@@ -35,7 +35,7 @@ impl Shard {
         Some(&self.objects[self.number(id)?])
     }
 
-    /// The same, to be changed.
+    /// The object of an entry, mutable.
     #[inline]
     pub fn object_mut(&mut self, id: EntryId) -> Option<&mut Object> {
         let number = self.number(id)?;
@@ -46,7 +46,7 @@ impl Shard {
         Some(&mut self.objects[number])
     }
 
-    /// Takes the object out of an entry, which has a string of no meaning afterwards.
+    /// Takes the object out of an entry. The caller then removes the entry or sets its value.
     #[inline]
     pub fn take_object(&mut self, id: EntryId) -> Option<Object> {
         self.number(id).map(|number| self.take_numbered(id, number))
@@ -61,14 +61,14 @@ impl Shard {
         object
     }
 
-    /// Bytes that all objects hold, beside their places.
+    /// Bytes of heap memory of all objects.
     pub(super) fn object_bytes(&self) -> usize {
         self.counted.open.map_or(self.counted.bytes, |(open, before)| {
             self.counted.bytes - before + self.objects[open].shape().heap_bytes()
         })
     }
 
-    /// Counts what has become of the object that was last changed.
+    /// Counts the size of the object that was last changed.
     fn close(&mut self) {
         self.counted.bytes = self.object_bytes();
         self.counted.open = None;
@@ -91,12 +91,12 @@ impl Shard {
     }
 }
 
-/// What objects hold, counted as they change: nobody looks at all of them.
+/// The bytes of all objects, updated as they change.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
-    /// All of them, the open one as it was.
+    /// Bytes of all objects, with the open one as it was before.
     bytes: usize,
-    /// The object that was last given out to be changed, and what it held before.
+    /// The object that was last borrowed mutably, and its bytes before.
     open: Option<(usize, usize)>,
 }
 

@@ -149,9 +149,9 @@ fn a_walk_survives_growth_and_shrinkage_between_its_steps() {
         } else {
             passing.drain(..passing.len().min(80)).for_each(|id| world.remove(id));
         }
-        (least, most) = (least.min(world.table.homes), most.max(world.table.homes));
+        (least, most) = (least.min(world.table.buckets), most.max(world.table.buckets));
     });
-    assert!(most > least * 2, "the table grew and shrank: {least} to {most} homes");
+    assert!(most > least * 2, "the table grew and shrank: {least} to {most} buckets");
     assert!(stays.iter().all(|id| visits.iter().filter(|visit| *visit == id).count() == 1));
 }
 

@@ -1,7 +1,7 @@
 //! The ACL file: a line `user <name> <rules>` for each user.
 //!
-//! Owns    [`Store`], the way to the file, and the way from its text to users and back.
-//! Rule    a file is taken as a whole or not at all; every line that is wrong is named.
+//! Owns    [`Store`], through which the file is read and written, and the conversion between its text and users.
+//! Rule    a file is loaded as a whole or not at all. Every line with an error is reported.
 //! Source  Redis 7.0 `acl.c`, `ACLLoadFromFile`.
 
 use std::collections::BTreeSet;
@@ -9,31 +9,31 @@ use std::collections::BTreeSet;
 use super::{Acl, SetError, Terms, User, changed, check_name, rules};
 use crate::limits::ACL_USERS_MAX;
 
-/// Where the users are kept between runs of the server.
+/// Where the ACL file is stored. Implemented by the shell.
 pub trait Store: Send + Sync {
-    /// What it is called in messages.
+    /// Its name in messages.
     fn name(&self) -> &str;
 
-    /// The whole text.
+    /// Reads the whole text.
     ///
     /// # Errors
-    /// What the system said.
+    /// The message of the system.
     fn read(&self) -> Result<Vec<u8>, String>;
 
-    /// Puts this text in its place, as a whole or not at all.
+    /// Replaces the text as a whole or not at all.
     ///
     /// # Errors
-    /// What the system said.
+    /// The message of the system.
     fn write(&self, text: &[u8]) -> Result<(), String>;
 }
 
-/// Errors that are named; the others are counted.
+/// The most errors in one message.
 const ERRORS_NAMED_MAX: usize = 16;
 
-/// The users of a file.
+/// Parses the users of a file.
 ///
 /// # Errors
-/// One sentence for each line that is wrong, and one that nothing has changed.
+/// One sentence for each line with an error, and one that nothing has changed.
 pub fn parse(text: &[u8], name: &str, terms: Terms<'_>) -> Result<Vec<(Vec<u8>, User)>, Vec<u8>> {
     let mut users = Vec::new();
     let mut names = BTreeSet::new();
@@ -97,7 +97,7 @@ fn user(line: &[u8], file: &str, number: usize, terms: Terms<'_>) -> Result<(Vec
 
 const BAD_NAME: &str = "Usernames can't contain spaces or null characters";
 
-/// The user that a name and rules make, of those that the start of a server brings.
+/// The user with a name and rules, of those given at the start of a server.
 ///
 /// # Errors
 /// As [`Acl::set`].
@@ -111,7 +111,7 @@ pub fn one<'a>(
     changed(User::new(terms), &rules, terms)
 }
 
-/// The lines of all users, each behind the word `user`.
+/// The lines of all users, each beginning with `user`.
 pub fn lines(acl: &Acl) -> Vec<Vec<u8>> {
     let line = |account: std::sync::Arc<super::Account>| {
         [b"user ", &account.name()[..], b" ", &account.user().describe()].concat()

@@ -1,7 +1,7 @@
-//! ACL LOG: what was denied, to whom, newest first.
+//! ACL LOG: denied commands and failed authentications, newest first.
 //!
 //! Owns    the entries and their numbers.
-//! Rule    what is kept is bounded, whatever was asked for; the same again within a minute is counted, not kept again.
+//! Rule    the size of an entry is bounded. The same event within a minute is counted and not logged again.
 //! Source  Redis 7.0 `acl.c`, `addACLLogEntry`; numbers and times of entries as Redis 7.2 has them.
 
 use std::collections::VecDeque;
@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use crate::clock::LockTime;
 use crate::limits::ACL_LOG_BYTES_MAX;
 
-/// What was denied.
+/// What kind of permission was missing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reason {
-    /// To come in.
+    /// Authentication failed.
     Auth,
     /// A channel.
     Channel,
@@ -37,14 +37,14 @@ impl Reason {
     }
 }
 
-/// Where it was denied.
+/// Where a command was denied.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Context {
-    /// To a script.
+    /// In a script.
     Script,
-    /// To a transaction, while it is gathered or carried out.
+    /// In a transaction, while it is queued or run.
     Transaction,
-    /// To a request.
+    /// In a plain request.
     Request,
 }
 
@@ -62,7 +62,7 @@ impl Context {
 /// One line of the log.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// Its number, which rises and is never used twice.
+    /// Its number. It rises with every entry and is never reused.
     pub id: u64,
     /// How often it happened.
     pub count: u64,
@@ -72,7 +72,7 @@ pub struct Entry {
     pub context: Context,
     /// The command, key or channel.
     pub object: Bytes,
-    /// Whose rights did not suffice, or whose password was wrong.
+    /// The user.
     pub username: Bytes,
     /// The client, as CLIENT LIST shows it.
     pub client: String,
@@ -80,7 +80,7 @@ pub struct Entry {
     pub created_unix_ms: u64,
     /// When it last happened, in milliseconds since the Unix epoch.
     pub updated_unix_ms: u64,
-    /// The same on the server's own clock.
+    /// When it last happened, in lock time.
     pub updated: LockTime,
 }
 
@@ -94,9 +94,9 @@ impl Entry {
     }
 }
 
-/// The same within so many milliseconds is one entry.
+/// Milliseconds within which the same event is one entry.
 const GROUPING_MS_MAX: u64 = 60_000;
-/// Entries that are looked through for the same.
+/// How many of the newest entries are searched for the same event.
 const GROUPING_ENTRIES_MAX: usize = 10;
 
 /// The entries.

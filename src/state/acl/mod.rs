@@ -1,11 +1,11 @@
-//! Who may do what: the users of one server, and what each may do.
+//! Access control lists: the users of one server and their permissions.
 //!
-//! Owns    the accounts by name, and the log of what was denied.
-//! Knows   commands by number only; what rules may say of them comes from a [`Catalog`].
-//! Rule    a user changes as a whole and at once for every session that is in its name. Whoever may do everything
-//!         pays one branch: [`Account::is_unlimited`].
-//! Locks   the registry's lock is held while an account takes another user, so that changes have one order; the
-//!         account's own is held for no more than a copy of a pointer.
+//! Owns    the accounts by name, and ACL LOG.
+//! Knows   commands by number only; their names and categories come from a [`Catalog`].
+//! Rule    a user changes as a whole and at once for all its sessions. A user without restrictions costs one branch per
+//!         command: [`Account::is_unlimited`].
+//! Locks   the registry is locked while an account changes its user, so that changes have one order. The lock of an
+//!         account is held only to copy a pointer.
 //! Source  Redis 7.0 `acl.c`.
 
 pub mod file;
@@ -29,10 +29,10 @@ use rules::RuleError;
 pub use selector::{Access, Asked, Catalog, Denied};
 pub use user::{Terms, User};
 
-/// The name of the user that everybody is who does not say otherwise.
+/// The user of connections that have not authenticated as another one.
 pub const DEFAULT: &[u8] = b"default";
 
-/// A user's name, and the user behind it: what sessions hold on to.
+/// The name of a user and its current definition. Sessions hold accounts.
 #[derive(Debug)]
 pub struct Account {
     name: Bytes,
@@ -51,19 +51,19 @@ impl Account {
         &self.name
     }
 
-    /// Whether it may do everything, so that nothing needs to be checked.
+    /// Whether it has all permissions, so that nothing needs to be checked.
     #[inline]
     pub fn is_unlimited(&self) -> bool {
         self.is_unlimited.load(Relaxed)
     }
 
-    /// What it may do now.
+    /// Its current definition.
     pub fn user(&self) -> Arc<User> {
         Arc::clone(&self.user.read())
     }
 
     fn become_user(&self, user: User, catalog: &dyn Catalog) {
-        // Whoever is not unlimited any more is checked from here on, against the old user at first.
+        // If the new user is restricted, its sessions are checked from here on, at first against the old definition.
         let is_unlimited = user.is_unlimited(catalog);
         if !is_unlimited {
             self.is_unlimited.store(false, SeqCst);
@@ -78,27 +78,27 @@ impl Account {
 pub struct Acl {
     accounts: RwLock<BTreeMap<Bytes, Arc<Account>>>,
     default: Arc<Account>,
-    /// Whether nobody has to say who it is.
+    /// Whether clients need not authenticate.
     is_open: AtomicBool,
-    /// What was denied.
+    /// ACL LOG.
     pub log: Log,
 }
 
-/// Why a user is not made or changed.
+/// Why a user was not created or changed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum SetError {
-    /// Its name has a space or a NUL in it.
+    /// The name contains a space or a NUL.
     Name,
     /// There are too many users.
     Users,
-    /// A parenthesis is opened by this word and not closed.
+    /// The parenthesis that this word opens is not closed.
     Parenthesis(Vec<u8>),
     /// This rule is wrong.
     Rule(Vec<u8>, RuleError),
 }
 
 impl Acl {
-    /// One user, the default one, which may do everything, with this password if there is one.
+    /// One user, the default user, with all permissions and with this password if there is one.
     pub fn new(password: &[u8], terms: Terms<'_>) -> Self {
         let default = Arc::new(Account::new(DEFAULT, User::default(password, terms), terms.catalog));
         let acl = Self {
@@ -107,17 +107,17 @@ impl Acl {
             is_open: AtomicBool::new(false),
             log: Log::default(),
         };
-        acl.look_at_default();
+        acl.update_is_open();
         acl
     }
 
-    /// Whether nobody has to say who it is: the default user is on and needs no password.
+    /// Whether clients need not authenticate: the default user is on and has no password.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.is_open.load(Relaxed)
     }
 
-    /// The account that sessions begin with.
+    /// The account of new sessions.
     pub fn default_account(&self) -> &Arc<Account> {
         &self.default
     }
@@ -132,7 +132,7 @@ impl Acl {
         self.accounts.read().values().cloned().collect()
     }
 
-    /// The account of that name, if that is its password. Takes the same time where there is no such user.
+    /// The account of that name, if the password is right. Takes the same time if there is no such user.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<Account>> {
         let digest = Digest::of(password);
         let account = self.find(name)?;
@@ -140,8 +140,7 @@ impl Acl {
         is_admitted.then_some(account)
     }
 
-    /// Makes or changes a user by the rules that `words` spell: by all of them, or not at all. Returns its account and
-    /// the user that it was before.
+    /// Creates or changes a user by the rules in `words`: by all rules, or not at all. Returns its account.
     ///
     /// # Errors
     /// [`SetError`]; nothing has changed then.
@@ -173,21 +172,21 @@ impl Acl {
                 account
             }
         };
-        self.look_at_default();
+        self.update_is_open();
         Ok(account)
     }
 
-    /// The default user has this password and no other; an empty one: it needs none.
+    /// Sets the only password of the default user; an empty one: it needs none.
     pub fn use_password(&self, password: &[u8], catalog: &dyn Catalog) {
         let _order = self.accounts.write();
         let mut user = User::clone(&self.default.user());
         user.use_password(password);
         self.default.become_user(user, catalog);
-        self.look_at_default();
+        self.update_is_open();
     }
 
-    /// Removes a user, which may do nothing from now on; its account, for its sessions to be ended. The default user
-    /// stays.
+    /// Removes a user and all its permissions. Returns its account, whose sessions the caller ends. The default user
+    /// cannot be removed.
     pub fn remove(&self, name: &[u8], terms: Terms<'_>) -> Option<Arc<Account>> {
         if name == DEFAULT {
             return None;
@@ -197,8 +196,8 @@ impl Acl {
         Some(account)
     }
 
-    /// These users and no others; where the default one is not among them it is as `password` makes it. Returns the
-    /// accounts that are gone.
+    /// Replaces all users by these. If the default user is not among them, it is reset, with `password`. Returns the
+    /// accounts that were removed.
     pub fn replace(
         &self,
         users: Vec<(Vec<u8>, User)>,
@@ -225,16 +224,16 @@ impl Acl {
                 accounts.insert(account.name.clone(), account);
             }
         }
-        self.look_at_default();
+        self.update_is_open();
         gone
     }
 
-    fn look_at_default(&self) {
+    fn update_is_open(&self) {
         self.is_open.store(self.default.user().is_open(), SeqCst);
     }
 }
 
-/// The user that rules make out of `user`.
+/// Applies rules to a user.
 pub(super) fn changed(mut user: User, rules: &[Vec<u8>], terms: Terms<'_>) -> Result<User, SetError> {
     if rules.len() > ACL_RULES_MAX {
         let last = rules.last().cloned().unwrap_or_default();

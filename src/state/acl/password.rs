@@ -1,7 +1,6 @@
-//! Passwords, as far as the server knows them: their SHA-256.
+//! Passwords, of which the server keeps only the SHA-256.
 //!
-//! Rule    two digests are compared in a time that does not tell where they part, and a password is hashed before anybody
-//!         looks whether there is such a user.
+//! Rule    two digests are compared in constant time, and a password is hashed before the user is looked up.
 
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq};
@@ -13,12 +12,12 @@ pub struct Digest([u8; DIGEST_BYTES]);
 const DIGEST_BYTES: usize = 32;
 
 impl Digest {
-    /// Of this password.
+    /// The digest of a password.
     pub fn of(password: &[u8]) -> Self {
         Self(Sha256::digest(password).into())
     }
 
-    /// The digest that 64 lower-case hexadecimal digits spell; `None` where they do not.
+    /// Parses 64 lower-case hexadecimal digits; `None` for anything else.
     pub fn parse(hex: &[u8]) -> Option<Self> {
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),
@@ -35,18 +34,18 @@ impl Digest {
         Some(Self(bytes))
     }
 
-    /// It in 64 lower-case hexadecimal digits.
+    /// The digest as 64 lower-case hexadecimal digits.
     pub fn hex(&self) -> String {
         hex(&self.0)
     }
 
-    /// Whether both are the same, whatever that takes to find out.
+    /// Whether both are equal, in constant time.
     pub(super) fn is(&self, other: &Self) -> Choice {
         self.0.ct_eq(&other.0)
     }
 }
 
-// Not even a digest is for logs.
+// Digests do not appear in logs.
 impl std::fmt::Debug for Digest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Digest(..)")

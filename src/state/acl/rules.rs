@@ -1,11 +1,11 @@
-//! What may be wrong with a rule, and how the words of a request become rules.
+//! Errors of rules, and how the words of a request are joined to rules.
 //!
 //! Source  texts of Redis 7.0 `acl.c`, `ACLSetUserStringError` and `ACLMergeSelectorArguments`.
 
-/// Why a rule was not taken.
+/// Why a rule was refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RuleError {
-    /// It is no rule.
+    /// The word is no rule.
     #[error("Syntax error")]
     Syntax,
     /// There is no such command, subcommand or category.
@@ -39,7 +39,7 @@ pub enum RuleError {
     TooMany,
 }
 
-/// The rules that words spell: what stands in parentheses is one, however many words it takes.
+/// Joins words to rules: words within parentheses are one rule.
 ///
 /// # Errors
 /// The rule that opens a parenthesis and does not close it.

@@ -1,9 +1,9 @@
 //! Selectors: which commands a user may send, on which keys, to which channels.
 //!
-//! Owns    one set of rights; a user has one, and may have more besides.
+//! Owns    one set of permissions. A user has one selector, and may have more.
 //! Knows   commands by their numbers, and names only through [`Catalog`].
-//! Rule    what was said of commands is kept in the words it was said in, as far as it still means something.
-//! Source  Redis 7.0 `acl.c`; commands are shown as Redis 7.2 and Valkey show them: 7.0 makes up rules of its own.
+//! Rule    rules for commands are kept as they were written, except those that a later rule has overridden.
+//! Source  Redis 7.0 `acl.c`; the rules for commands are shown as by Redis 7.2 and Valkey.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,24 +13,25 @@ use bytes::Bytes;
 use super::rules::RuleError;
 use crate::types::glob;
 
-/// The commands, as far as rules speak of them. Each has a number; a command's subcommands have those after its own.
+/// The commands that rules can name. Each has a number; the subcommands of a command have the numbers after its own.
 pub trait Catalog {
-    /// How many there are, subcommands included.
+    /// How many commands there are, including subcommands.
     fn total(&self) -> u16;
 
-    /// The numbers of the command `get`, `config` with its subcommands, or of the subcommand `config|get`, in any case.
+    /// The numbers of a command and its subcommands (`get`, `config`), or of a subcommand (`config|get`), in any letter
+    /// case.
     fn command(&self, name: &[u8]) -> Option<Range<u16>>;
 
-    /// The numbers of all that are in a category, in any order; `None` where there is no such category.
+    /// The numbers of all commands in a category, in any order; `None` if there is no such category.
     fn category(&self, name: &[u8]) -> Option<Vec<u16>>;
 }
 
-/// What a command does with a key, as far as rights go.
+/// What a command does with a key.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Access {
-    /// It tells what the key holds.
+    /// It reads the value.
     pub reads: bool,
-    /// It changes what the key holds.
+    /// It changes the value.
     pub writes: bool,
 }
 
@@ -47,56 +48,56 @@ impl Access {
     }
 }
 
-/// What somebody wants to do.
+/// The permissions that a request needs.
 #[derive(Clone, Debug)]
 pub struct Asked<'r> {
     /// The command's number.
     pub command: u16,
-    /// Whether everybody may send it: AUTH and its kind.
+    /// Whether it needs no permission, like AUTH.
     pub is_free: bool,
     /// The word behind its name.
     pub first: Option<&'r [u8]>,
-    /// Its keys: where each stands in the request, its name, what becomes of it.
+    /// Its keys: the index in the request, the name, and the access.
     pub keys: Vec<(usize, &'r [u8], Access)>,
-    /// The channels that need a right: where each stands, its name.
+    /// Its channels: the index in the request and the name.
     pub channels: Vec<(usize, &'r [u8])>,
     /// Whether the channels are patterns.
     pub is_pattern: bool,
 }
 
-/// Why it may not be done; of several reasons Redis names the greatest.
+/// Which permission is missing. Of several reasons Redis names the greatest.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Denied {
-    /// The command is not among the user's.
+    /// The permission for the command.
     Command,
-    /// The key at this word is not.
+    /// The permission for the key at this index.
     Key(usize),
-    /// The channel at this word is not.
+    /// The permission for the channel at this index.
     Channel(usize),
 }
 
-/// One set of rights.
+/// One set of permissions.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Selector {
-    /// Which commands, by number.
+    /// The allowed commands, one bit for each number.
     allowed: Box<[u64]>,
-    /// Commands that are allowed with these first words only, in lower case.
+    /// Commands that are allowed only with one of these first arguments, in lower case.
     firsts: BTreeMap<u16, Vec<Bytes>>,
-    /// What the rules for commands start from: all, or none.
+    /// Whether the rules for commands start from `+@all` and not from `-@all`.
     starts_with_all: bool,
     rules: Vec<Rule>,
     keys: Patterns<KeyPattern>,
     channels: Patterns<Bytes>,
 }
 
-/// `+get`, `-@write`: without the sign, in lower case.
+/// A rule for commands: `+get` or `-@write`. The name is without the sign and in lower case.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Rule {
     allows: bool,
     name: Bytes,
 }
 
-/// Everything, or what fits one of these.
+/// Everything, or what matches one of these patterns.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Patterns<P> {
     All,
@@ -110,7 +111,7 @@ struct KeyPattern {
 }
 
 impl Selector {
-    /// No commands, no keys; all channels or none.
+    /// A selector without commands and keys, and with all channels or none.
     pub(super) fn new(catalog: &dyn Catalog, all_channels: bool) -> Self {
         Self {
             allowed: vec![0; usize::from(catalog.total()).div_ceil(64)].into(),
@@ -122,7 +123,7 @@ impl Selector {
         }
     }
 
-    /// One rule more.
+    /// Applies one rule.
     ///
     /// # Errors
     /// [`RuleError`]; nothing has changed then.
@@ -168,7 +169,7 @@ impl Selector {
                 firsts.push(Bytes::copy_from_slice(first));
             }
         }
-        // What this rule decides anew need not be said before it.
+        // Earlier rules that this one overrides are dropped.
         self.rules.retain(|rule| !is_part_of(&rule.name, name));
         self.rules.push(Rule { allows, name: Bytes::copy_from_slice(name) });
         Ok(())
@@ -209,10 +210,10 @@ impl Selector {
         }
     }
 
-    /// Whether it may be done.
+    /// Checks the permissions for a request.
     ///
     /// # Errors
-    /// [`Denied`], for the first thing that it may not.
+    /// [`Denied`]: the first missing permission.
     pub fn check(&self, asked: &Asked<'_>) -> Result<(), Denied> {
         if !asked.is_free && !self.allows(asked.command) && !self.allows_with(asked.command, asked.first) {
             return Err(Denied::Command);
@@ -232,7 +233,7 @@ impl Selector {
         }
     }
 
-    /// Whether it covers a channel, or all that a pattern of channels can stand for: only the same pattern is sure to.
+    /// Whether it allows a channel or a pattern. A pattern is allowed only if the same pattern is in a rule.
     pub fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         match &self.channels {
             Patterns::All => true,
@@ -241,7 +242,7 @@ impl Selector {
         }
     }
 
-    /// Whether nothing is denied.
+    /// Whether it has all permissions.
     pub(super) fn allows_everything(&self, catalog: &dyn Catalog) -> bool {
         matches!((&self.keys, &self.channels), (Patterns::All, Patterns::All))
             && (0..catalog.total()).all(|number| self.allows(number))
@@ -286,7 +287,7 @@ impl Selector {
         channels.iter().map(|channel| [b"&", &channel[..]].concat()).collect::<Vec<_>>().join(&b' ')
     }
 
-    /// The rules that make this selector out of an empty one, as ACL LIST shows them.
+    /// Appends all its rules, as ACL LIST shows them.
     pub(super) fn describe(&self, text: &mut Vec<u8>) {
         let keys = self.keys();
         if !keys.is_empty() {
@@ -304,7 +305,7 @@ impl Selector {
         text.extend_from_slice(&self.commands());
     }
 
-    /// How much it remembers: rules, patterns, first words.
+    /// How many rules, patterns and first arguments it has.
     pub(super) fn size(&self) -> usize {
         fn count<P>(patterns: &Patterns<P>) -> usize {
             match patterns {
@@ -319,7 +320,7 @@ impl Selector {
     }
 }
 
-/// The letters between `%` and `~`, and the pattern behind them.
+/// Parses `RW~pattern`, the part of a rule behind `%`.
 fn key_access<'a, P>(text: &'a [u8], keys: &Patterns<P>) -> Result<(Access, &'a [u8]), RuleError> {
     if matches!(keys, Patterns::All) {
         return Err(RuleError::AllKeys);
@@ -342,7 +343,7 @@ fn key_access<'a, P>(text: &'a [u8], keys: &Patterns<P>) -> Result<(Access, &'a 
     Ok((access, text.get(end + 1..).unwrap_or_default()))
 }
 
-/// `select|0`: a command without subcommands, and the first word that is allowed with it.
+/// Parses `select|0`: a command without subcommands, and an allowed first argument.
 fn first_word<'a>(name: &'a [u8], catalog: &dyn Catalog) -> Result<(u16, &'a [u8]), RuleError> {
     let bar = name.iter().rposition(|byte| *byte == b'|').ok_or(RuleError::UnknownCommand)?;
     let (command, first) = (&name[..bar], &name[bar + 1..]);
@@ -355,7 +356,7 @@ fn first_word<'a>(name: &'a [u8], catalog: &dyn Catalog) -> Result<(u16, &'a [u8
     }
 }
 
-/// Whether what `known` says is a part of what `name` says: `config|get` of `config`, anything of itself.
+/// Whether the rule `known` is covered by the rule `name`: `config|get` by `config`, and every rule by itself.
 fn is_part_of(known: &[u8], name: &[u8]) -> bool {
     known.strip_prefix(name).is_some_and(|rest| rest.first().is_none_or(|byte| *byte == b'|'))
 }

@@ -1,6 +1,7 @@
-//! A user: whether and with which passwords it may come, and what it may do then.
+//! The definition of a user: whether it is on, its passwords, and its permissions.
 //!
-//! Rule    a user is never changed: rules make another one out of it, and that takes its place as a whole.
+//! Rule    the definition that an account holds is never changed in place: rules are applied to a copy, which then
+//!         replaces it as a whole.
 //! Source  Redis 7.0 `acl.c`, `ACLSetUser`.
 
 use subtle::Choice;
@@ -10,19 +11,19 @@ use super::rules::RuleError;
 use super::selector::{Asked, Catalog, Denied, Selector};
 use crate::limits::ACL_RULES_MAX;
 
-/// One user as rules have made it.
+/// The definition of one user.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct User {
     is_on: bool,
-    /// Any password will do.
+    /// Any password is accepted.
     needs_none: bool,
     passwords: Vec<Digest>,
     own: Selector,
-    /// Sets of rights besides its own: what any of them allows is allowed.
+    /// Further selectors. What any selector allows is allowed.
     more: Vec<Selector>,
 }
 
-/// What rules are read against.
+/// What the meaning of rules depends on.
 #[derive(Clone, Copy)]
 pub struct Terms<'c> {
     /// The commands.
@@ -32,7 +33,7 @@ pub struct Terms<'c> {
 }
 
 impl User {
-    /// A user at its start: it may not even come.
+    /// A new user: off and without permissions.
     pub fn new(terms: Terms<'_>) -> Self {
         Self {
             is_on: false,
@@ -43,27 +44,27 @@ impl User {
         }
     }
 
-    /// The user that everybody is who does not say otherwise: it may do everything, with this password if there is one.
+    /// The default user: it has all permissions, and this password if there is one.
     pub fn default(password: &[u8], terms: Terms<'_>) -> Self {
         let mut user = Self::new(terms);
         for rule in [&b"on"[..], b"allkeys", b"allchannels", b"allcommands"] {
-            // None of these can be wrong.
+            // These rules are valid.
             let _ = user.apply(rule, terms);
         }
         user.use_password(password);
         user
     }
 
-    /// It has this password and no other; an empty one: it needs none.
+    /// Sets its only password; an empty one: it needs none.
     pub fn use_password(&mut self, password: &[u8]) {
         self.needs_none = password.is_empty();
         self.passwords = if self.needs_none { Vec::new() } else { vec![Digest::of(password)] };
     }
 
-    /// One rule more.
+    /// Applies one rule.
     ///
     /// # Errors
-    /// [`RuleError`]; the user is of no use then.
+    /// [`RuleError`]; the definition must not be used then.
     pub fn apply(&mut self, rule: &[u8], terms: Terms<'_>) -> Result<(), RuleError> {
         match rule.to_ascii_lowercase().as_slice() {
             b"" | b"sanitize-payload" | b"skip-sanitize-payload" => {}
@@ -106,10 +107,10 @@ impl User {
         Ok(())
     }
 
-    /// Whether it may be done.
+    /// Checks the permissions for a command.
     ///
     /// # Errors
-    /// [`Denied`]: the reason of the selector that comes closest.
+    /// [`Denied`]: the greatest of the reasons of its selectors.
     pub fn check(&self, asked: &Asked<'_>) -> Result<(), Denied> {
         let mut reason = None;
         for selector in self.selectors() {
@@ -121,29 +122,29 @@ impl User {
         reason.map_or(Ok(()), Err)
     }
 
-    /// Whether it may listen to this channel, or to all that fits this pattern.
+    /// Whether it may subscribe to this channel or pattern.
     pub fn may_listen(&self, name: &[u8], is_pattern: bool) -> bool {
         self.selectors().any(|selector| selector.allows_channel(name, is_pattern))
     }
 
-    /// Whether it may do everything.
+    /// Whether it has all permissions.
     pub fn is_unlimited(&self, catalog: &dyn Catalog) -> bool {
         self.selectors().any(|selector| selector.allows_everything(catalog))
     }
 
-    /// Whether it may come without a password.
+    /// Whether it is on and needs no password.
     pub fn is_open(&self) -> bool {
         self.is_on && self.needs_none
     }
 
-    /// Whether it may come with the password of that digest: in the same time, whichever of its passwords that is.
+    /// Whether it is on and has the password with that digest. Takes the same time whichever of its passwords that is.
     pub(super) fn admits(&self, digest: &Digest) -> Choice {
         let known = self.passwords.iter().map(|known| known.is(digest));
         let is_known = known.fold(Choice::from(0), |found, is_this| found | is_this);
         Choice::from(u8::from(self.is_on)) & (Choice::from(u8::from(self.needs_none)) | is_known)
     }
 
-    /// Whether it needs no password to come, on or off.
+    /// Whether it needs no password, on or off.
     pub fn needs_none(&self) -> bool {
         self.needs_none
     }
@@ -153,12 +154,12 @@ impl User {
         &self.passwords
     }
 
-    /// Its own set of rights, then the others.
+    /// Its own selector, then the others.
     pub fn selectors(&self) -> impl Iterator<Item = &Selector> {
         std::iter::once(&self.own).chain(&self.more)
     }
 
-    /// Whether it is on, and whether it needs a password, in the words of ACL GETUSER.
+    /// The flags of ACL GETUSER.
     pub fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.is_on { "on" } else { "off" }];
         flags.extend(self.needs_none.then_some("nopass"));
@@ -183,7 +184,7 @@ impl User {
     }
 }
 
-/// The selector that a rule in parentheses spells.
+/// The selector of a rule in parentheses.
 fn selector(rule: &[u8], terms: Terms<'_>) -> Result<Selector, RuleError> {
     let inner = rule.strip_prefix(b"(").and_then(|rule| rule.strip_suffix(b")")).ok_or(RuleError::Syntax)?;
     let mut selector = Selector::new(terms.catalog, terms.all_channels);

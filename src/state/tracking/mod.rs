@@ -1,8 +1,8 @@
-//! Clients that keep copies of values, and are told when a copy may be out of date: CLIENT TRACKING.
+//! CLIENT TRACKING: clients that cache values, and are sent an invalidation when a cached value may be out of date.
 //!
-//! Owns    what each of them wants to be told, and how many keys are remembered. Which keys it has read, the shards know.
-//! Rule    delivery goes to outboxes while the shards of the change are locked: a client that has seen the change has
-//!         the invalidation before it.
+//! Owns    what each client tracks, and how many keys are tracked. Which keys a client has read, the shards know.
+//! Rule    invalidations enter the outboxes while the shards of the change are locked: a client cannot see a change
+//!         before its invalidation.
 //! Source  Redis 7.0 `tracking.c`.
 
 mod overlap;
@@ -23,64 +23,64 @@ use prefixes::Prefixes;
 pub use overlap::Overlap;
 pub use tracker::{Reads, Tracker, Which};
 
-/// Copies that are out of date.
+/// Cached values that are out of date.
 #[derive(Clone, Debug)]
 pub enum Stale {
-    /// Those of one key.
+    /// The values of one key.
     Key {
         /// Its name.
         key: Bytes,
-        /// Who has read it since it last changed.
+        /// The clients that have read it since its last change.
         readers: Readers,
-        /// Why they are.
+        /// Why.
         cause: Cause,
     },
-    /// All of them: a whole database is gone.
+    /// The values of all keys: a whole database was flushed.
     All {
-        /// How many keys were remembered until then.
+        /// How many keys were tracked until then.
         tracked: usize,
     },
 }
 
-/// A client is to know that its copies of a key, or of all keys, are out of date.
+/// An invalidation that is still to be sent to one client: of one key, or of all keys.
 #[derive(Debug)]
 pub struct Notice {
     tracker: Arc<Tracker>,
     key: Option<Bytes>,
 }
 
-/// Who keeps a copy of a key's value, by rising number: rarely more than a few.
+/// The clients that have cached a key's value, by rising number: rarely more than a few.
 pub type Readers = smallvec::SmallVec<[ClientId; 2]>;
 
-/// Why copies of a key are out of date.
+/// Why a key is invalidated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cause {
-    /// Somebody has changed it, who may not want to be told so.
+    /// A client has changed it. With NOLOOP that client gets no invalidation.
     Change,
-    /// Its time was over.
+    /// It has expired.
     Expiry,
-    /// It has not changed, but there is no room to remember who reads it.
+    /// It has not changed, but more keys are tracked than `tracking-table-max-keys`.
     Room,
 }
 
-/// All of them.
+/// All clients with CLIENT TRACKING on.
 #[derive(Debug, Default)]
 pub struct Tracking {
     trackers: DashMap<ClientId, Arc<Tracker>>,
     prefixes: RwLock<Prefixes>,
-    /// Trackers that have prefixes.
+    /// How many trackers have prefixes.
     broadcasts: AtomicUsize,
-    /// Keys that the shards remember, those included whose readers are about to be told.
+    /// Keys that the shards track, including keys whose invalidation is about to be sent.
     keys: AtomicUsize,
 }
 
 impl Tracking {
-    /// From now on that client is told. Replaces what it wanted before, but for prefixes, which add up: who goes from
-    /// one mode to the other ends the one first. Returns the prefixes that nobody has listened to before.
+    /// CLIENT TRACKING ON. Replaces the client's previous options, except that prefixes add up; to change between BCAST
+    /// and the default mode, end tracking first. Returns the prefixes that no client had before.
     pub fn begin(&self, mut tracker: Tracker) -> Vec<Bytes> {
         let (id, mut new) = (tracker.client.id, Vec::new());
         if let Some(own) = &mut tracker.prefixes {
-            // One by one: whoever changes a key waits for this lock.
+            // Locked for each prefix on its own: every write waits for this lock.
             new.extend(own.iter().filter(|prefix| self.prefixes.write().enter(prefix, id)).cloned());
             match self.of(id, |old| old.prefixes.clone()).flatten() {
                 Some(old) => own.extend(old),
@@ -92,7 +92,7 @@ impl Tracking {
         new
     }
 
-    /// That client is told nothing any more.
+    /// CLIENT TRACKING OFF.
     pub fn end(&self, client: ClientId) {
         let Some((_, tracker)) = self.trackers.remove(&client) else { return };
         if let Some(own) = &tracker.prefixes {
@@ -101,43 +101,43 @@ impl Tracking {
         }
     }
 
-    /// What `look` sees of what that client wants to be told; `look` must not come back to the registry.
+    /// Calls `look` with the options of a client that has tracking on. `look` must not use the registry.
     pub fn of<R>(&self, client: ClientId, look: impl FnOnce(&Tracker) -> R) -> Option<R> {
         self.trackers.get(&client).map(|tracker| look(&tracker))
     }
 
-    /// Whether that client is told of keys that it reads.
+    /// Whether that client has tracking on in the default mode: it is told of keys that it has read.
     pub fn reads(&self, client: ClientId) -> bool {
         self.of(client, |tracker| tracker.prefixes.is_none()).unwrap_or(false)
     }
 
-    /// How many clients are told.
+    /// How many clients have tracking on.
     pub fn len(&self) -> usize {
         self.trackers.len()
     }
 
-    /// Whether nobody is.
+    /// Whether no client has tracking on.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many prefixes are listened to.
+    /// How many different prefixes there are.
     pub fn prefix_count(&self) -> usize {
         self.prefixes.read().len()
     }
 
-    /// Whether somebody is to be told of keys that nobody has read.
+    /// Whether any client uses BCAST.
     #[inline]
     pub fn broadcasts(&self) -> bool {
         self.broadcasts.load(Relaxed) > 0
     }
 
-    /// One more key is remembered.
+    /// One more key is tracked.
     pub fn remembered(&self) {
         self.keys.fetch_add(1, Relaxed);
     }
 
-    /// How many more are remembered than `keys_max`; zero, there is room for all.
+    /// By how many keys `keys_max` is exceeded. A `keys_max` of zero means no limit.
     pub fn excess(&self, keys_max: usize) -> usize {
         match keys_max {
             0 => 0,
@@ -145,19 +145,19 @@ impl Tracking {
         }
     }
 
-    /// So many keys are remembered no more, and nobody needs to be told of them one by one.
+    /// So many keys are no longer tracked.
     pub fn forgotten(&self, keys: usize) {
         self.keys.fetch_sub(keys, Relaxed);
     }
 
-    /// Tells who has read what is `stale` by the hand of `author`, and of what concerns all keys everybody, the author
-    /// included: others once, for nobody but the author has read anything since, and the author each time, as Redis does.
-    /// Whether they `know` is told, and remembered.
+    /// Sends invalidations for what the client `author` has made `stale`. An invalidation of all keys goes to every
+    /// client: to the author each time, as in Redis, and to the others once, because only the author can have read
+    /// anything in between. `know` says whether the others have been sent it, and is updated.
     pub fn invalidate(&self, clients: &Clients, stale: &[Stale], author: ClientId, know: &mut bool) {
         self.concerned(stale, author, know, |tracker, key| tracker.tell_of(clients, key, author));
     }
 
-    /// The same, but what the author itself is to be told later, as things stand now: that is returned.
+    /// Like [`Tracking::invalidate`], but returns the invalidations for the author itself, to be sent later.
     pub fn notices(
         &self,
         clients: &Clients,
@@ -173,7 +173,7 @@ impl Tracking {
         notices
     }
 
-    /// Who is to know what of what is `stale`, in its order.
+    /// Calls `tell` for each client that is to be sent an invalidation, in the order of `stale`.
     fn concerned(
         &self,
         stale: &[Stale],
@@ -185,7 +185,7 @@ impl Tracking {
             match stale {
                 Stale::Key { readers, .. } if readers.is_empty() => {}
                 Stale::Key { key, readers, cause } => {
-                    // What was given up for want of room is forgotten already.
+                    // A key dropped because of the limit has been subtracted before.
                     self.forgotten(usize::from(*cause != Cause::Room));
                     let author = cause.author(author);
                     let trackers = readers.iter().filter_map(|reader| self.trackers.get(reader));
@@ -205,8 +205,8 @@ impl Tracking {
         }
     }
 
-    /// Tells whoever listens to a prefix of what is `stale`; to `young` prefixes, each with a place, only what comes
-    /// behind that is told. One message for each prefix and each of its clients, as in Redis: its keys in order, each once.
+    /// Sends invalidations to the clients with BCAST whose prefixes fit what is `stale`. A prefix in `young` applies only
+    /// from its index in `stale` on. One message per prefix and client, as in Redis, with the keys in order, each once.
     pub fn broadcast(
         &self,
         clients: &Clients,
@@ -222,35 +222,35 @@ impl Tracking {
                 continue;
             }
             let author = cause.author(author);
-            prefixes.of(key, |prefix, told| {
+            prefixes.of(key, |prefix, clients| {
                 if young.get(prefix).is_none_or(|since| at >= *since) {
                     let (_, keys) =
-                        concerned.entry((prefix, author)).or_insert_with(|| (told, BTreeSet::new()));
+                        concerned.entry((prefix, author)).or_insert_with(|| (clients, BTreeSet::new()));
                     keys.insert(key);
                 }
             });
         }
-        for ((_, author), (told, keys)) in concerned {
+        for ((_, author), (receivers, keys)) in concerned {
             let keys: Vec<&Bytes> = keys.into_iter().collect();
-            let trackers = told.iter().filter_map(|client| self.trackers.get(client));
+            let trackers = receivers.iter().filter_map(|client| self.trackers.get(client));
             trackers.filter(|tracker| tracker.wants(author)).for_each(|tracker| tracker.tell(clients, &keys));
         }
     }
 }
 
 impl Notice {
-    /// Tells, by the hand of `author`.
+    /// Sends the invalidation, caused by `author`.
     pub fn send(&self, clients: &Clients, author: ClientId) {
         self.tracker.tell_of(clients, self.key.as_ref(), author);
     }
 }
 
 impl Cause {
-    /// Whose doing it is, where `author` acts.
+    /// The client that has caused it while `author` ran a command.
     fn author(self, author: ClientId) -> ClientId {
-        if self == Self::Change { author } else { NOBODY }
+        if self == Self::Change { author } else { NO_CLIENT }
     }
 }
 
-/// The author of what comes about by itself: no client has this number.
-const NOBODY: ClientId = 0;
+/// The author of expiries and evictions: no client has this number.
+const NO_CLIENT: ClientId = 0;

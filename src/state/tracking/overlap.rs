@@ -1,6 +1,6 @@
-//! Prefixes of one client that begin alike: it would be told of the same key twice.
+//! Overlapping prefixes of one client are refused: the client would be told of the same key twice.
 //!
-//! Rule    linear in the prefixes but for the sorting, whoever sends them.
+//! Rule    the check costs one sort and is linear apart from it.
 
 use std::collections::BTreeSet;
 use std::ops::Bound::{Included, Unbounded};
@@ -10,16 +10,16 @@ use bytes::Bytes;
 /// Two prefixes of which one begins with the other.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Overlap<'a> {
-    /// A new one, and one that the client has already.
+    /// A new prefix, and one that the client has already.
     Existing(&'a [u8], &'a [u8]),
-    /// Two new ones.
+    /// Two new prefixes.
     Provided(&'a [u8], &'a [u8]),
 }
 
 impl<'a> Overlap<'a> {
-    /// What Redis complains of first: the first of the `new` ones that overlaps with one of `old`, or with one behind it.
-    /// Those in `old` do not overlap, but with the empty one: it is there without a look at the others where BCAST was
-    /// asked for without a prefix.
+    /// The overlap that Redis reports: of the first `new` prefix that overlaps with one of `old` or with a later new one.
+    /// The prefixes in `old` do not overlap with each other, except with the empty one, which BCAST without a prefix adds
+    /// without this check.
     pub fn first(new: &[&'a [u8]], old: &'a BTreeSet<Bytes>) -> Option<Self> {
         let existing = new.iter().enumerate().find_map(|(at, prefix)| Some((at, existing(prefix, old)?)));
         let provided = first_of_several(new);
@@ -40,7 +40,7 @@ fn overlap(a: &[u8], b: &[u8]) -> bool {
     a.starts_with(b) || b.starts_with(a)
 }
 
-/// The first of `old` that overlaps with `prefix`: the empty one, or, as the others do not overlap, a neighbour.
+/// The first of `old` that overlaps with `prefix`: the empty prefix, or a neighbour in the order.
 fn existing<'a>(prefix: &[u8], old: &'a BTreeSet<Bytes>) -> Option<&'a [u8]> {
     let before = old.range::<[u8], _>((Unbounded, Included(prefix))).next_back();
     let behind = old.range::<[u8], _>((Included(prefix), Unbounded)).next();
@@ -48,11 +48,11 @@ fn existing<'a>(prefix: &[u8], old: &'a BTreeSet<Bytes>) -> Option<&'a [u8]> {
     [empty, before, behind].into_iter().flatten().map(|other| &other[..]).find(|other| overlap(prefix, other))
 }
 
-/// The place of the first one that overlaps with any other.
+/// The index of the first prefix that overlaps with any other.
 fn first_of_several(new: &[&[u8]]) -> Option<usize> {
     let mut sorted: Vec<usize> = (0..new.len()).collect();
     sorted.sort_by_key(|at| new[*at]);
-    // Each of these begins with the one before it, and so may the next.
+    // Each prefix in the chain begins with the one before it.
     let mut chain: Vec<usize> = Vec::new();
     let mut first = None;
     for at in sorted {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn many_prefixes_are_looked_at_in_no_time() {
+    fn a_hundred_thousand_prefixes_are_checked_fast() {
         let names: Vec<String> = (0..100_000).map(|n| format!("{n:06}")).collect();
         let mut new: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         assert_eq!(Overlap::first(&new, &BTreeSet::new()), None);

@@ -1,6 +1,6 @@
-//! Who is to be told of keys by how they begin: CLIENT TRACKING BCAST.
+//! The prefixes of CLIENT TRACKING BCAST, and the clients of each.
 //!
-//! Rule    a look costs what the key is long, however many prefixes there are.
+//! Rule    a look-up costs time proportional to the length of the key, however many prefixes there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Included, Unbounded};
@@ -9,12 +9,12 @@ use bytes::Bytes;
 
 use crate::state::clients::ClientId;
 
-/// Prefixes, and who is to be told of keys that begin so.
+/// The clients of each prefix.
 #[derive(Debug, Default)]
 pub(super) struct Prefixes(BTreeMap<Bytes, BTreeSet<ClientId>>);
 
 impl Prefixes {
-    /// That client is to be told; returns whether it is the prefix's first.
+    /// Adds a client to a prefix; returns whether it is the prefix's first.
     pub(super) fn enter(&mut self, prefix: &Bytes, client: ClientId) -> bool {
         let clients = self.0.entry(prefix.clone()).or_default();
         clients.insert(client) && clients.len() == 1
@@ -33,7 +33,7 @@ impl Prefixes {
         self.0.len()
     }
 
-    /// Visits each prefix of `key`, the longest first, and who is to be told.
+    /// Visits each prefix of `key` and its clients, the longest prefix first.
     pub(super) fn of<'p>(&'p self, key: &[u8], mut visit: impl FnMut(&'p Bytes, &'p BTreeSet<ClientId>)) {
         // All prefixes of a key sort before it. The last entry up to some prefix of the key either is a prefix of the
         // key too, or shows how much of the key the next one can have at most.
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_is_there_as_long_as_somebody_wants_it() {
+    fn a_prefix_stays_as_long_as_it_has_a_client() {
         let (mut prefixes, name) = (Prefixes::default(), Bytes::from_static(b"a"));
         assert!(prefixes.enter(&name, 1));
         assert!(!prefixes.enter(&name, 1) && !prefixes.enter(&name, 2));

@@ -1,4 +1,4 @@
-//! One client that keeps copies: what it wants to be told, and the messages that tell it.
+//! One client with CLIENT TRACKING on: its options, and the messages it is sent.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,63 +9,63 @@ use bytes::Bytes;
 use crate::resp::{Protocol, Reply};
 use crate::state::clients::{Client, ClientId, Clients};
 
-/// What one client wants to be told.
+/// The CLIENT TRACKING options of one client.
 #[derive(Debug)]
 pub struct Tracker {
-    /// Who reads the keys.
+    /// The client that reads the keys.
     pub client: Arc<Client>,
-    /// Who is told, if it is somebody else.
+    /// REDIRECT: the client that gets the invalidations.
     pub redirect: Option<ClientId>,
-    /// The prefixes of keys it is told of whether it has read them or not (BCAST); `None`: what it has read.
+    /// BCAST: the prefixes of keys it is told of, read or not. `None`: it is told of keys that it has read.
     pub prefixes: Option<BTreeSet<Bytes>>,
-    /// Whether it is spared changes of its own.
+    /// NOLOOP: it is not told of its own changes.
     pub no_loop: bool,
-    /// Whether there was something to tell and nobody where it sends its messages.
+    /// Whether an invalidation was lost because the client of REDIRECT is gone.
     pub is_broken: AtomicBool,
 }
 
-/// Which reads of a connection are remembered.
+/// Which reads of a connection are tracked.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Reads {
-    /// Which of them as a rule.
+    /// The mode.
     pub which: Which,
-    /// Whether CLIENT CACHING has made an exception of what comes next.
+    /// Whether CLIENT CACHING has made an exception for the next command or transaction.
     pub is_next: bool,
 }
 
-/// Which reads of a connection are remembered as a rule.
+/// The mode of CLIENT TRACKING.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, PartialOrd)]
 pub enum Which {
-    /// None.
+    /// Tracking is off.
     #[default]
     None,
-    /// None: it is told of all keys with certain prefixes.
+    /// BCAST: no reads are tracked.
     Broadcast,
-    /// All.
+    /// All reads are tracked.
     All,
-    /// Those that CLIENT CACHING YES precedes.
+    /// OPTIN: reads after CLIENT CACHING YES are tracked.
     Chosen,
-    /// All but those that CLIENT CACHING NO precedes.
+    /// OPTOUT: all reads are tracked except after CLIENT CACHING NO.
     Unless,
 }
 
-/// The channel that RESP2 clients listen to.
+/// The channel that RESP2 clients subscribe to.
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 
 impl Reads {
-    /// Whether any is, now or after a CLIENT CACHING.
+    /// Whether any read may be tracked, now or after a CLIENT CACHING.
     #[inline]
     pub fn matter(self) -> bool {
         self.which > Which::Broadcast
     }
 
-    /// Whether the connection is told of anything.
+    /// Whether the connection has tracking on.
     #[inline]
     pub fn are_told(self) -> bool {
         self.which != Which::None
     }
 
-    /// Whether what is read now is remembered.
+    /// Whether reads are tracked now.
     pub fn are_remembered(self) -> bool {
         match self.which {
             Which::None | Which::Broadcast => false,
@@ -75,49 +75,49 @@ impl Reads {
         }
     }
 
-    /// The command or transaction that CLIENT CACHING was about is over.
+    /// The command or transaction after CLIENT CACHING is over.
     #[must_use]
     pub fn after_next(self) -> Self {
         Self { is_next: false, ..self }
     }
 }
 
-/// What a message is about.
+/// What a message invalidates.
 #[derive(Clone, Copy)]
-enum News<'a> {
+enum Invalid<'a> {
     Keys(&'a [&'a Bytes]),
-    /// By the hand of that client.
+    /// Every key; caused by that client.
     All(ClientId),
 }
 
 impl Tracker {
-    /// Whether it is to be told of what `author` does.
+    /// Whether it is told of changes by `author`.
     pub(super) fn wants(&self, author: ClientId) -> bool {
         !self.no_loop || author != self.client.id
     }
 
-    /// Tells of these keys.
+    /// Invalidates these keys.
     pub(super) fn tell(&self, clients: &Clients, keys: &[&Bytes]) {
-        self.send(clients, News::Keys(keys));
+        self.send(clients, Invalid::Keys(keys));
     }
 
-    /// Tells of one key, or that all may have changed, by the hand of `author`.
+    /// Invalidates one key, or all keys, because of a command of `author`.
     pub(super) fn tell_of(&self, clients: &Clients, key: Option<&Bytes>, author: ClientId) {
         match key {
             Some(key) => self.tell(clients, &[key]),
-            None => self.send(clients, News::All(author)),
+            None => self.send(clients, Invalid::All(author)),
         }
     }
 
-    fn send(&self, clients: &Clients, news: News<'_>) {
-        let Some(target) = self.redirect else { return self.deliver(&self.client, news) };
+    fn send(&self, clients: &Clients, invalid: Invalid<'_>) {
+        let Some(target) = self.redirect else { return self.deliver(&self.client, invalid) };
         match clients.get(target) {
-            Some(client) => self.deliver(&client, news),
-            None => self.lament(target),
+            Some(client) => self.deliver(&client, invalid),
+            None => self.report_broken_redirect(target),
         }
     }
 
-    fn deliver(&self, client: &Client, news: News<'_>) {
+    fn deliver(&self, client: &Client, invalid: Invalid<'_>) {
         let mut message = Vec::new();
         let mut reply = Reply::new(&mut message, client.protocol());
         match client.protocol() {
@@ -133,16 +133,16 @@ impl Tracker {
             }
             Protocol::Resp2 => return,
         }
-        match news {
-            News::Keys(keys) => {
+        match invalid {
+            Invalid::Keys(keys) => {
                 reply.bulks(keys);
                 client.deliver(&message);
             }
-            News::All(author) => {
-                // In the words of whoever keeps the copies, not of whoever is told, as in Redis.
+            Invalid::All(author) => {
+                // In the protocol of the tracking client, not of the redirected one, as in Redis.
                 reply.set_protocol(self.client.protocol());
                 reply.null();
-                // Of prefixes it is told later than of this.
+                // Messages about prefixes follow later.
                 match author == client.id && self.prefixes.is_some() {
                     true => client.deliver_next(&message),
                     false => client.deliver(&message),
@@ -151,8 +151,8 @@ impl Tracker {
         }
     }
 
-    /// Tells the client itself that nobody is where it sends its messages.
-    fn lament(&self, target: ClientId) {
+    /// Tells the client that its REDIRECT is broken.
+    fn report_broken_redirect(&self, target: ClientId) {
         self.is_broken.store(true, Relaxed);
         if self.client.protocol() == Protocol::Resp3 {
             let mut message = Vec::new();
