@@ -1,6 +1,6 @@
 //! The flags: one for each row of the settings table, and redis-server's habits around them.
 //!
-//! Owns    [`Wish`], what the arguments ask for, and the clap command that help, man page and completions come from.
+//! Owns    [`Action`], what the arguments ask for, and the clap command that help, man page and completions come from.
 //! Rule    an argument that starts with `--` opens a directive, and what follows up to the next one are its words; an
 //!         argument of several words is split first, so that one argument may be a whole command line.
 //! Source  Redis 7.0 `server.c`, main.
@@ -18,8 +18,8 @@ use crate::state::settings_table::ROWS;
 
 /// What the arguments ask for.
 #[derive(Debug)]
-pub(super) enum Wish {
-    /// Ask a running server how it is: the address, if one is given, and whom to believe.
+pub(super) enum Action {
+    /// Ask a running server whether it is alive: the address, if one is given, and which servers to trust.
     Health(Option<String>, Trust),
     /// Print this and be done.
     Print(String),
@@ -27,7 +27,7 @@ pub(super) enum Wish {
     Serve(Request),
 }
 
-/// What to serve with, as far as the arguments say.
+/// The settings and files that the arguments name.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct Request {
     /// The configuration file.
@@ -42,11 +42,11 @@ pub(super) struct Request {
 ///
 /// # Errors
 /// An argument that is neither a flag nor a configuration file, or quotes that do not match.
-pub(super) fn read(arguments: &[String]) -> Result<Wish, Fault> {
+pub(super) fn read(arguments: &[String]) -> Result<Action, Fault> {
     match arguments.first().map(String::as_str) {
-        Some("-v" | "-V" | "--version") => Ok(Wish::Print(version())),
+        Some("-v" | "-V" | "--version") => Ok(Action::Print(version())),
         Some("-h" | "--help" | "help" | "health" | "completions" | "man") => subcommand(arguments),
-        _ => serve(arguments).map(Wish::Serve),
+        _ => serve(arguments).map(Action::Serve),
     }
 }
 
@@ -55,11 +55,11 @@ fn version() -> String {
     format!("redlatch v={VERSION} bits={} redlatch={}\n", usize::BITS, env!("CARGO_PKG_VERSION"))
 }
 
-fn subcommand(arguments: &[String]) -> Result<Wish, Fault> {
+fn subcommand(arguments: &[String]) -> Result<Action, Fault> {
     let words = std::iter::once("redlatch").chain(arguments.iter().map(String::as_str));
     let matches = match command().try_get_matches_from(words) {
         Ok(matches) => matches,
-        Err(error) if !error.use_stderr() => return Ok(Wish::Print(error.render().to_string())),
+        Err(error) if !error.use_stderr() => return Ok(Action::Print(error.render().to_string())),
         Err(error) => return Err(one_sentence(&error.render().to_string())),
     };
     match matches.subcommand() {
@@ -67,23 +67,23 @@ fn subcommand(arguments: &[String]) -> Result<Wish, Fault> {
             let word = |name| matches.get_one::<String>(name).cloned();
             let trust = Trust {
                 authorities: word("cacert"),
-                is_blind: matches.get_flag("insecure"),
+                accepts_any: matches.get_flag("insecure"),
                 identity: word("cert").zip(word("key")),
             };
-            Ok(Wish::Health(word("url"), trust))
+            Ok(Action::Health(word("url"), trust))
         }
         Some(("completions", matches)) => {
             let shell = *matches.get_one::<clap_complete::Shell>("shell").expect("a required argument");
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command(), "redlatch", &mut script);
-            Ok(Wish::Print(String::from_utf8_lossy(&script).into_owned()))
+            Ok(Action::Print(String::from_utf8_lossy(&script).into_owned()))
         }
         _ => {
             let mut page = Vec::new();
             clap_mangen::Man::new(command())
                 .render(&mut page)
                 .map_err(|error| format!("cannot write the man page: {error}"))?;
-            Ok(Wish::Print(String::from_utf8_lossy(&page).into_owned()))
+            Ok(Action::Print(String::from_utf8_lossy(&page).into_owned()))
         }
     }
 }
@@ -164,14 +164,17 @@ fn command() -> Command {
                 .value_name("URL")
                 .help("redis[s]://[[user]:password@]host[:port] or unix:///path."),
         )
-        .arg(file_of("cacert", "Authorities that may vouch for the server of a rediss:// address, in PEM."))
+        .arg(file_of(
+            "cacert",
+            "Authorities that may have signed the certificate of a rediss:// server, in PEM.",
+        ))
         .arg(file_of("cert", "Certificate to show to that server, in PEM.").requires("key"))
         .arg(file_of("key", "Its key, in PEM.").requires("cert"))
         .arg(
             Arg::new("insecure")
                 .long("insecure")
                 .action(ArgAction::SetTrue)
-                .help("Believes any server behind a rediss:// address."),
+                .help("Trusts any server behind a rediss:// address."),
         );
     let shells = Arg::new("shell").required(true).value_parser(value_parser!(clap_complete::Shell));
     Command::new("redlatch")
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn however_a_flag_is_written_it_says_the_same() {
+    fn a_flag_and_its_value_can_be_written_in_several_ways() {
         let same = [&["--port", "7000"][..], &["--port 7000"], &["--port=7000"], &["--PORT", "7000"]];
         for arguments in same {
             assert_eq!(pairs(&served(arguments)), [("port".to_owned(), "7000".to_owned())], "{arguments:?}");

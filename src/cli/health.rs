@@ -15,18 +15,18 @@ const STEP_MAX: Duration = Duration::from_secs(2);
 /// More than any answer to AUTH or PING takes.
 const ANSWER_BYTES_MAX: usize = 1024;
 
-/// Where a server is, and how to get in.
+/// The address of a server, and the login.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Target {
-    place: String,
-    means: Means,
+    address: String,
+    transport: Transport,
     user: String,
     password: String,
 }
 
-/// What carries the words.
+/// What carries the connection.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Means {
+enum Transport {
     #[default]
     Tcp,
     Tls,
@@ -44,26 +44,26 @@ pub(super) fn check(url: Option<&str>, trust: Trust) -> Result<String, Fault> {
         Some(url) => (parse(url)?, trust),
         None => of_environment(|name| std::env::var(name).ok().filter(|value| !value.is_empty()), trust),
     };
-    let place = &target.place;
-    let failed = |error: std::io::Error| format!("{place}: {error}");
-    let stream: Box<dyn Stream> = match target.means {
-        Means::Unix => {
-            let stream = UnixStream::connect(place).map_err(failed)?;
+    let address = &target.address;
+    let failed = |error: std::io::Error| format!("{address}: {error}");
+    let stream: Box<dyn Stream> = match target.transport {
+        Transport::Unix => {
+            let stream = UnixStream::connect(address).map_err(failed)?;
             let timeouts = stream.set_read_timeout(Some(STEP_MAX));
             timeouts.and(stream.set_write_timeout(Some(STEP_MAX))).map_err(failed)?;
             Box::new(stream)
         }
-        Means::Tcp => Box::new(connect(place)?),
-        Means::Tls => {
-            let host = place.rsplit_once(':').map_or(place.as_str(), |(host, _)| host);
-            secure::seal(connect(place)?, host.trim_matches(['[', ']']), &trust)?
+        Transport::Tcp => Box::new(connect(address)?),
+        Transport::Tls => {
+            let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+            secure::handshake(connect(address)?, host.trim_matches(['[', ']']), &trust)?
         }
     };
-    let answer = talk(stream, &target);
+    let answer = ask_for_pong(stream, &target);
     match answer.map_err(failed)?.as_str() {
         "+PONG" => Ok(String::new()),
-        answer if is_alive(answer) => Ok(format!("{place} is alive: '{answer}'\n")),
-        answer => Err(format!("{place} answers '{answer}'")),
+        answer if is_alive(answer) => Ok(format!("{address} is alive: '{answer}'\n")),
+        answer => Err(format!("{address} answers '{answer}'")),
     }
 }
 
@@ -73,17 +73,17 @@ fn is_alive(answer: &str) -> bool {
     matches!(answer.split(' ').next(), Some("-BUSY" | "-MISCONF"))
 }
 
-fn connect(place: &str) -> Result<TcpStream, Fault> {
-    let failed = |error: std::io::Error| format!("{place}: {error}");
-    let address = place.to_socket_addrs().map_err(failed)?.next();
-    let address = address.ok_or_else(|| format!("{place}: no such host"))?;
-    let stream = TcpStream::connect_timeout(&address, STEP_MAX).map_err(failed)?;
+fn connect(address: &str) -> Result<TcpStream, Fault> {
+    let failed = |error: std::io::Error| format!("{address}: {error}");
+    let resolved = address.to_socket_addrs().map_err(failed)?.next();
+    let resolved = resolved.ok_or_else(|| format!("{address}: no such host"))?;
+    let stream = TcpStream::connect_timeout(&resolved, STEP_MAX).map_err(failed)?;
     let timeouts = stream.set_read_timeout(Some(STEP_MAX));
     timeouts.and(stream.set_write_timeout(Some(STEP_MAX))).map_err(failed)?;
     Ok(stream)
 }
 
-fn talk(mut stream: impl Read + Write, target: &Target) -> std::io::Result<String> {
+fn ask_for_pong(mut stream: impl Read + Write, target: &Target) -> std::io::Result<String> {
     if !target.password.is_empty() {
         let mut words = vec!["AUTH"];
         words.extend((!target.user.is_empty()).then_some(target.user.as_str()));
@@ -116,42 +116,42 @@ fn of_environment(read: impl Fn(&str) -> Option<String>, trust: Trust) -> (Targe
     let port_of = |name: &str| read(name).filter(|port| port.parse::<u16>().is_ok());
     let port = port_of("REDLATCH_PORT").unwrap_or_else(|| "6379".into());
     let tls_port = port_of("REDLATCH_TLS_PORT").filter(|port| port != "0");
-    let target = |place, means| Target { place, means, password, user: String::new() };
+    let target = |address, transport| Target { address, transport, password, user: String::new() };
     match (read("REDLATCH_UNIXSOCKET"), tls_port) {
-        (Some(place), _) if port == "0" => (target(place, Means::Unix), trust),
+        (Some(address), _) if port == "0" => (target(address, Transport::Unix), trust),
         (None, Some(tls_port)) if port == "0" => {
-            // It is this machine's own: its certificate, which may name the outside only, is what we would show, too.
+            // The server is on this machine. Its certificate may name other hosts, and serves as ours, too.
             let identity = read("REDLATCH_TLS_CERT_FILE").zip(read("REDLATCH_TLS_KEY_FILE"));
-            let trust = Trust { is_blind: true, identity: trust.identity.or(identity), ..trust };
-            (target(format!("127.0.0.1:{tls_port}"), Means::Tls), trust)
+            let trust = Trust { accepts_any: true, identity: trust.identity.or(identity), ..trust };
+            (target(format!("127.0.0.1:{tls_port}"), Transport::Tls), trust)
         }
-        _ => (target(format!("127.0.0.1:{port}"), Means::Tcp), trust),
+        _ => (target(format!("127.0.0.1:{port}"), Transport::Tcp), trust),
     }
 }
 
 fn parse(url: &str) -> Result<Target, Fault> {
     let unfit = || format!("URL '{url}': must be redis[s]://[[user]:password@]host[:port] or unix:///path");
     let (scheme, rest) = url.split_once("://").ok_or_else(unfit)?;
-    let means = match scheme {
-        "redis" => Means::Tcp,
-        "rediss" => Means::Tls,
-        "unix" => Means::Unix,
+    let transport = match scheme {
+        "redis" => Transport::Tcp,
+        "rediss" => Transport::Tls,
+        "unix" => Transport::Unix,
         _ => return Err(unfit()),
     };
-    let (login, place) = rest.rsplit_once('@').unwrap_or(("", rest));
+    let (login, address) = rest.rsplit_once('@').unwrap_or(("", rest));
     let (user, password) = login.split_once(':').unwrap_or(("", login));
-    let place = match place.split(['/', '?']).next() {
-        Some(_) if means == Means::Unix => place.split('?').next().unwrap_or(place).to_owned(),
+    let address = match address.split(['/', '?']).next() {
+        Some(_) if transport == Transport::Unix => address.split('?').next().unwrap_or(address).to_owned(),
         Some("") | None => "127.0.0.1:6379".to_owned(),
         Some(host) if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
             host.to_owned()
         }
         Some(host) => format!("{host}:6379"),
     };
-    if place.is_empty() {
+    if address.is_empty() {
         return Err(unfit());
     }
-    Ok(Target { place, means, user: decoded(user), password: decoded(password) })
+    Ok(Target { address, transport, user: decoded(user), password: decoded(password) })
 }
 
 /// The text without its percent-encoding.
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn an_address_says_where_and_how_to_get_in() {
-        for (url, place, user, password) in [
+        for (url, address, user, password) in [
             ("redis://", "127.0.0.1:6379", "", ""),
             ("redis://host", "host:6379", "", ""),
             ("redis://host:7000/0", "host:7000", "", ""),
@@ -205,7 +205,11 @@ mod tests {
             ("unix:///run/redlatch.sock", "/run/redlatch.sock", "", ""),
         ] {
             let target = parse(url).unwrap();
-            assert_eq!((&*target.place, &*target.user, &*target.password), (place, user, password), "{url}");
+            assert_eq!(
+                (&*target.address, &*target.user, &*target.password),
+                (address, user, password),
+                "{url}"
+            );
         }
         for url in ["", "host:6379", "http://host", "unix://"] {
             assert!(parse(url).is_err(), "{url}");
@@ -220,16 +224,16 @@ mod tests {
             };
             of_environment(read, Trust::default())
         };
-        let place = |variables| target(variables).0.place;
-        assert_eq!(place(&[("REDLATCH_PORT", "7000"), ("REDLATCH_TLS_PORT", "7001")]), "127.0.0.1:7000");
-        assert_eq!(place(&[("REDLATCH_PORT", "0"), ("REDLATCH_UNIXSOCKET", "/run/it")]), "/run/it");
+        let address = |variables| target(variables).0.address;
+        assert_eq!(address(&[("REDLATCH_PORT", "7000"), ("REDLATCH_TLS_PORT", "7001")]), "127.0.0.1:7000");
+        assert_eq!(address(&[("REDLATCH_PORT", "0"), ("REDLATCH_UNIXSOCKET", "/run/it")]), "/run/it");
         let (tls, trust) = target(&[
             ("REDLATCH_PORT", "0"),
             ("REDLATCH_TLS_PORT", "7001"),
             ("REDLATCH_TLS_CERT_FILE", "c"),
             ("REDLATCH_TLS_KEY_FILE", "k"),
         ]);
-        assert_eq!((&*tls.place, tls.means), ("127.0.0.1:7001", Means::Tls));
+        assert_eq!((&*tls.address, tls.transport), ("127.0.0.1:7001", Transport::Tls));
         assert_eq!(trust.identity, Some(("c".to_owned(), "k".to_owned())));
     }
 }

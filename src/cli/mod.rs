@@ -17,42 +17,42 @@ mod sources;
 use std::io::Write;
 use std::process::ExitCode;
 
-use flags::Wish;
+use flags::Action;
 use sources::Sources;
 
-/// Runs the binary with the arguments and the environment of this process; returns how it is to exit.
+/// Runs the binary with the arguments and the environment of this process; returns its exit code.
 pub fn main() -> ExitCode {
     let arguments: Vec<String> =
         std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => {
-            // When nobody can be told, the exit code still says it.
+            // If the error stream is closed, the exit code still tells of the error.
             let _ = writeln!(std::io::stderr(), "redlatch: {fault}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// What went wrong, as one sentence for the operator.
+/// An error as one sentence for the operator.
 type Fault = String;
 
 fn run(arguments: &[String]) -> Result<(), Fault> {
     let (program, rest) =
         arguments.split_first().map_or(("redlatch", &[][..]), |(p, rest)| (p.as_str(), rest));
     match flags::read(rest)? {
-        Wish::Print(text) => print(text.as_bytes()),
-        Wish::Health(url, trust) => print(health::check(url.as_deref(), trust)?.as_bytes()),
-        Wish::Serve(request) => {
+        Action::Print(text) => print(text.as_bytes()),
+        Action::Health(url, trust) => print(health::check(url.as_deref(), trust)?.as_bytes()),
+        Action::Serve(request) => {
             let sources = Sources::read(&request);
             let level = log::open(&sources.value("loglevel"), &sources.value("logfile"))?;
-            let served = sources.gather().and_then(|settings| serve::serve(program, settings, level));
+            let served = sources.check().and_then(|settings| serve::serve(program, settings, level));
             served.inspect_err(|fault| tracing::error!(reason = fault, "Cannot start"))
         }
     }
 }
 
-/// Prints to the standard output; that nobody reads it any more, as in `redlatch man | head`, is no fault.
+/// Prints to the standard output. A reader that has gone, as in `redlatch man | head`, is no error.
 fn print(bytes: &[u8]) -> Result<(), Fault> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {

@@ -5,13 +5,13 @@ use std::net::TcpStream;
 
 use super::Fault;
 
-/// Whom to believe, and who to be.
+/// Which servers to trust, and the certificate to show to them.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct Trust {
     /// File of the authorities that may vouch for the server.
     pub(super) authorities: Option<String>,
-    /// Whether to believe any server.
-    pub(super) is_blind: bool,
+    /// Whether any server is trusted.
+    pub(super) accepts_any: bool,
     /// Files of a certificate and its key, for a server that asks for them.
     pub(super) identity: Option<(String, String)>,
 }
@@ -21,20 +21,20 @@ pub(super) trait Stream: Read + Write {}
 
 impl<S: Read + Write> Stream for S {}
 
-/// The connection with TLS around it; the handshake takes place with the first words.
+/// The connection with TLS around it; the handshake takes place with the first request.
 ///
 /// # Errors
-/// Certificates that cannot be used, nobody to believe, or a build without TLS.
+/// Certificates that cannot be used, no trusted authority, or a build without TLS.
 #[cfg(not(feature = "tls"))]
-pub(super) fn seal(_: TcpStream, _: &str, _: &Trust) -> Result<Box<dyn Stream>, Fault> {
+pub(super) fn handshake(_: TcpStream, _: &str, _: &Trust) -> Result<Box<dyn Stream>, Fault> {
     Err("rediss://: this build lacks the feature tls".into())
 }
 
 #[cfg(feature = "tls")]
-pub(super) use sealed::seal;
+pub(super) use rustls_client::handshake;
 
 #[cfg(feature = "tls")]
-mod sealed {
+mod rustls_client {
     use std::sync::Arc;
 
     use tokio_rustls::rustls::client::danger::{
@@ -50,11 +50,11 @@ mod sealed {
 
     use super::{Fault, Stream, TcpStream, Trust};
 
-    /// The connection with TLS around it; the handshake takes place with the first words.
+    /// The connection with TLS around it; the handshake takes place with the first request.
     ///
     /// # Errors
-    /// Certificates that cannot be used, or nobody to believe.
-    pub(in crate::cli) fn seal(
+    /// Certificates that cannot be used, or no trusted authority.
+    pub(in crate::cli) fn handshake(
         stream: TcpStream,
         host: &str,
         trust: &Trust,
@@ -66,11 +66,15 @@ mod sealed {
         let builder =
             builder.with_safe_default_protocol_versions().map_err(|error| unfit(&error.to_string()))?;
         let builder = match &trust.authorities {
-            _ if trust.is_blind => {
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(Blind(provider)))
+            _ if trust.accepts_any => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
             }
             Some(file) => builder.with_root_certificates(authorities(file)?),
-            None => return Err(unfit("whom to believe is said by --cacert FILE or --insecure")),
+            None => {
+                return Err(unfit(
+                    "name the trusted authorities by --cacert FILE, or trust any server by --insecure",
+                ));
+            }
         };
         let config = match &trust.identity {
             Some((certificate, key)) => {
@@ -103,11 +107,11 @@ mod sealed {
         PrivateKeyDer::from_pem_file(file).map_err(|error| format!("{file}: {error}"))
     }
 
-    /// Believes every server that holds the key of the certificate it shows.
+    /// Trusts every server that holds the key of the certificate it shows.
     #[derive(Debug)]
-    struct Blind(Arc<CryptoProvider>);
+    struct AcceptAny(Arc<CryptoProvider>);
 
-    impl ServerCertVerifier for Blind {
+    impl ServerCertVerifier for AcceptAny {
         fn verify_server_cert(
             &self,
             _: &CertificateDer<'_>,

@@ -1,14 +1,14 @@
 //! The process around one server: its start, its signals, its end.
 //!
-//! Rule    the signals are caught before the log says that connections are accepted, so that whoever waits for that
-//!         line can end the process in good order at once.
+//! Rule    the signals are caught before the log says that connections are accepted, so that a harness that waits for
+//!         that line can end the process in good order at once.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::sources::Gathered;
+use super::sources::Configuration;
 use super::{Fault, descriptors, directives, log};
 use crate::server::{self, Builder, Server};
 use crate::state::proposal::Proposal;
@@ -21,18 +21,18 @@ const ALLOCATOR: &str = if cfg!(target_env = "musl") { "mimalloc" } else { "libc
 ///
 /// # Errors
 /// Whatever keeps the server from starting.
-pub(super) fn serve(program: &str, gathered: Gathered, level: log::Level) -> Result<(), Fault> {
+pub(super) fn serve(program: &str, configuration: Configuration, level: log::Level) -> Result<(), Fault> {
     let settings = Settings::default();
     let mut builder = Builder::new().allocator(ALLOCATOR);
-    for (name, value) in &gathered.settings {
+    for (name, value) in &configuration.settings {
         settings.set(name, value).map_err(|refused| refused.to_string())?;
         builder = builder.set(*name, value);
     }
-    for (name, rules) in &gathered.users {
+    for (name, rules) in &configuration.users {
         builder = builder.user(name, rules);
     }
-    if let Some(file) = &gathered.file {
-        // Whatever the process does later, this is the file that it was started with.
+    if let Some(file) = &configuration.file {
+        // A relative path would be another file after a change of the working directory.
         let path = std::path::absolute(file).map_err(|error| format!("{file}: {error}"))?;
         builder = builder.config_file(path.to_string_lossy());
     }
@@ -46,8 +46,8 @@ pub(super) fn serve(program: &str, gathered: Gathered, level: log::Level) -> Res
                 .into(),
         );
     }
-    greet(program, &gathered.ignored);
-    let clients = room_for_clients(&settings)?;
+    log_start(program, &configuration.ignored);
+    let clients = client_limit(&settings)?;
     builder = builder.set("maxclients", clients.to_string());
     let threads = match settings.integer("threads") as usize {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -59,14 +59,14 @@ pub(super) fn serve(program: &str, gathered: Gathered, level: log::Level) -> Res
     let cannot = |error| format!("cannot catch signals: {error}");
     let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
-    // The terminal may go; the server stays, as Redis does.
+    // The server outlives its terminal, as Redis does.
     let mut hangup = signal(SignalKind::hangup()).map_err(cannot)?;
-    // This thread serves, too.
+    // This thread is one of the workers.
     let server = builder.start_here_and_on(threads - 1).map_err(|refused| refused.to_string())?;
     drop(entered);
     server.settings().on_change(move |settings| level(&settings.text("loglevel")));
-    server.settings().on_proposal(judge_room);
-    announce(&server, &settings.text("unixsocket"));
+    server.settings().on_proposal(check_maxclients);
+    log_ready(&server, &settings.text("unixsocket"));
     let reason = runtime.block_on(async {
         loop {
             tokio::select! {
@@ -84,7 +84,7 @@ pub(super) fn serve(program: &str, gathered: Gathered, level: log::Level) -> Res
     server.join();
     for port_file in [settings.text("port-file"), settings.text("tls-port-file")] {
         if !port_file.is_empty() {
-            // Whoever waits for the file of the next server must not find this one's.
+            // A harness that waits for the file of the next server must not find this one's.
             let _ = std::fs::remove_file(port_file);
         }
     }
@@ -93,9 +93,9 @@ pub(super) fn serve(program: &str, gathered: Gathered, level: log::Level) -> Res
 }
 
 /// Raises the limit of open files for `maxclients`; how many clients it lets in, which is logged where it is fewer.
-fn room_for_clients(settings: &Settings) -> Result<u64, Fault> {
+fn client_limit(settings: &Settings) -> Result<u64, Fault> {
     let wanted = settings.integer("maxclients") as u64;
-    let fit = descriptors::make_room(wanted).map_err(|error| format!("maxclients: {error}"))?;
+    let fit = descriptors::raise_limit(wanted).map_err(|error| format!("maxclients: {error}"))?;
     match fit {
         0 => Err("the limit of open files leaves no room for a client: raise 'ulimit -n'".into()),
         _ if fit < wanted => {
@@ -107,11 +107,11 @@ fn room_for_clients(settings: &Settings) -> Result<u64, Fault> {
 }
 
 /// CONFIG SET may set no `maxclients` that the system does not allow.
-fn judge_room(proposal: &Proposal<'_>) -> Result<(), SettingError> {
+fn check_maxclients(proposal: &Proposal<'_>) -> Result<(), SettingError> {
     let Some(name) = proposal.first("maxclients") else { return Ok(()) };
     let value = proposal.text(name);
     let wanted = value.parse().unwrap_or(u64::MAX);
-    match descriptors::make_room(wanted) {
+    match descriptors::raise_limit(wanted) {
         Ok(fit) if fit < wanted => {
             let reply = format!(
                 "The operating system is not able to handle the specified number of clients, try with {fit}"
@@ -122,7 +122,7 @@ fn judge_room(proposal: &Proposal<'_>) -> Result<(), SettingError> {
     }
 }
 
-/// Certificates that have been renewed are taken up; what cannot be used is not, and said.
+/// Reads renewed certificates again; the log says if they cannot be used.
 fn reload(server: &Server) {
     match server.reload_certificates() {
         Ok(()) => tracing::info!("Certificates have been read again"),
@@ -130,8 +130,9 @@ fn reload(server: &Server) {
     }
 }
 
-/// The banner is the one that harnesses wait for, in the name of the program they think they started.
-fn greet(program: &str, ignored: &[String]) {
+/// Logs the banner that harnesses wait for, in the name of the program that they think they started, and the ignored
+/// directives.
+fn log_start(program: &str, ignored: &[String]) {
     let name = match Path::new(program).file_name().and_then(|name| name.to_str()) {
         Some("redis-server") => "Redis",
         Some("valkey-server") => "Valkey",
@@ -153,7 +154,7 @@ fn greet(program: &str, ignored: &[String]) {
 }
 
 /// Says that the server accepts connections, and where: several addresses of one port are separated by spaces.
-fn announce(server: &Server, unix: &str) {
+fn log_ready(server: &Server, unix: &str) {
     let listed =
         |addresses: &[SocketAddr]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     let (tcp, tls) = (listed(server.addrs()), listed(server.tls_addrs()));

@@ -11,9 +11,9 @@ use super::{Fault, directives};
 use crate::state::settings::Settings;
 use crate::state::settings_table::ROWS;
 
-/// What the server is to be started with.
+/// The checked settings that the server starts with.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct Configuration {
     /// Name and value, later ones over earlier ones; each fits its row.
     pub(super) settings: Vec<(&'static str, String)>,
     /// Users by name and rules.
@@ -58,10 +58,10 @@ impl Sources {
     ///
     /// # Errors
     /// A source that could not be read, a name that nobody knows, a value that does not fit.
-    pub(super) fn gather(self) -> Result<Gathered, Fault> {
+    pub(super) fn check(self) -> Result<Configuration, Fault> {
         match self.fault {
             Some(fault) => Err(fault),
-            None => Ok(Gathered { file: self.file, ..check(self.directives)? }),
+            None => Ok(Configuration { file: self.file, ..check(self.directives)? }),
         }
     }
 }
@@ -91,9 +91,9 @@ fn environment(read: impl Fn(&str) -> Option<String>) -> Vec<Directive> {
     found
 }
 
-fn check(directives: Vec<Directive>) -> Result<Gathered, Fault> {
+fn check(directives: Vec<Directive>) -> Result<Configuration, Fault> {
     let scratch = Settings::default();
-    let mut gathered = Gathered::default();
+    let mut configuration = Configuration::default();
     let mut directory = None;
     for Directive { name, words, origin } in directives {
         if name == "user" {
@@ -106,18 +106,18 @@ fn check(directives: Vec<Directive>) -> Result<Gathered, Fault> {
             };
             let mut words = words.into_iter();
             let user = words.next().ok_or_else(|| format!("user: a name is missing ({origin})"))?;
-            gathered.users.push((user, words.collect()));
+            configuration.users.push((user, words.collect()));
             continue;
         }
         let Some(row) = Settings::row(&name) else {
-            if !directives::is_foreign(&name) {
+            if !directives::is_of_redis(&name) {
                 return Err(format!("unknown setting '{name}' ({origin}); redlatch --help lists them all"));
             }
             if name == "dir" {
                 directory = words.first().cloned();
             }
-            if !gathered.ignored.contains(&name) {
-                gathered.ignored.push(name);
+            if !configuration.ignored.contains(&name) {
+                configuration.ignored.push(name);
             }
             continue;
         };
@@ -131,15 +131,15 @@ fn check(directives: Vec<Directive>) -> Result<Gathered, Fault> {
         }
         let value = words.join(" ");
         scratch.set(row.name, &value).map_err(|refused| format!("{refused} ({origin})"))?;
-        gathered.settings.push((row.name, value));
+        configuration.settings.push((row.name, value));
     }
     if let Some(directory) = directory {
-        gathered.find_acl_file_in(&directory);
+        configuration.find_acl_file_in(&directory);
     }
-    Ok(gathered)
+    Ok(configuration)
 }
 
-impl Gathered {
+impl Configuration {
     /// Redis reads a relative `aclfile` from the directory `dir`. Nothing else that redlatch reads is in that directory.
     fn find_acl_file_in(&mut self, directory: &str) {
         let files = self.settings.iter_mut().filter(|(name, _)| *name == "aclfile");
@@ -164,17 +164,17 @@ mod tests {
     fn what_does_not_apply_is_listed_once() {
         let all =
             vec![directive("save", &[""]), directive("port", &["7000"]), directive("save", &["60", "1"])];
-        let gathered = check(all).unwrap();
-        assert_eq!(gathered.settings, [("port", "7000".to_owned())]);
-        assert_eq!(gathered.ignored, ["save"]);
+        let configuration = check(all).unwrap();
+        assert_eq!(configuration.settings, [("port", "7000".to_owned())]);
+        assert_eq!(configuration.ignored, ["save"]);
     }
 
     #[test]
     fn a_relative_acl_file_is_in_the_directory_dir() {
         let found = |directory: &str, file: &str| {
-            let gathered =
+            let configuration =
                 check(vec![directive("aclfile", &[file]), directive("dir", &[directory])]).unwrap();
-            (gathered.settings[0].1.clone(), gathered.ignored.len())
+            (configuration.settings[0].1.clone(), configuration.ignored.len())
         };
         assert_eq!(found("/var/lib/redis", "users.acl"), ("/var/lib/redis/users.acl".to_owned(), 0));
         assert_eq!(found("/var/lib/redis", "/etc/users.acl"), ("/etc/users.acl".to_owned(), 1));
