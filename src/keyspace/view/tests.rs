@@ -114,7 +114,7 @@ fn what_has_expired_is_neither_walked_over_nor_drawn() {
 
     let mut view = View::lock(&keyspace, ShardSet::All, 0, at(11), Events::default());
     for entropy in 0..100_u64 {
-        let drawn = view.random_key(entropy.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let drawn = view.random_key(entropy.wrapping_mul(0x9E37_79B9_7F4A_7C15), false);
         assert_eq!(drawn.as_deref(), Some(b"stays".as_slice()), "one key is left to draw");
     }
 }
@@ -127,7 +127,7 @@ fn every_key_is_drawn_sooner_or_later_and_from_its_own_database() {
     }
     put(&keyspace, 1, "other", Lease::Never);
     let mut view = View::lock(&keyspace, ShardSet::All, 0, at(0), Events::default());
-    let draws = (0..5_000_u64).map(|n| view.random_key(n.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+    let draws = (0..5_000_u64).map(|n| view.random_key(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), false));
     let drawn: std::collections::BTreeSet<_> = draws.flatten().collect();
     assert_eq!(drawn.len(), 20);
     assert!(!drawn.contains(b"other".as_slice()));
