@@ -1,6 +1,6 @@
 //! A cursor over the words of a request.
 //!
-//! Rule    a handler takes what it expects, front to back, and says [`Args::finish`] before it acts.
+//! Rule    a handler reads its arguments front to back and calls [`Args::finish`] before it acts.
 
 #![allow(
     clippy::arithmetic_side_effects,
@@ -11,15 +11,15 @@ use crate::error::Refusal;
 use crate::number;
 use crate::resp::{Request, Words};
 
-/// The words of a request that have not been taken yet.
+/// The words of a request that were not read yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     request: Request<'a>,
     at: usize,
 }
 
-/// The name of an option in upper case, and its length, as one number: one look tells it from all others. Zero for what is
-/// none, because it has more than seven letters.
+/// The name of an option as one number, made of its length and its letters in upper case, so that one comparison
+/// identifies it. Zero if the name has more than seven letters, since no option does.
 #[inline]
 pub(super) const fn option(name: &[u8]) -> u64 {
     if name.len() > 7 {
@@ -34,7 +34,7 @@ pub(super) const fn option(name: &[u8]) -> u64 {
 }
 
 impl<'a> Args<'a> {
-    /// What follows the first `at` words of `request`.
+    /// The words behind the first `at` words of `request`.
     pub fn new(request: Request<'a>, at: usize) -> Self {
         Self { request, at }
     }
@@ -42,7 +42,7 @@ impl<'a> Args<'a> {
     /// The next word.
     ///
     /// # Errors
-    /// [`Refusal::Syntax`] when there is none: the row's arity has let too few words through for these options.
+    /// [`Refusal::Syntax`] if there is none: the arity allows requests without this option's value.
     #[inline]
     pub fn word(&mut self) -> Result<&'a [u8], Refusal> {
         self.maybe_word().ok_or(Refusal::Syntax)
@@ -64,15 +64,15 @@ impl<'a> Args<'a> {
     /// The next word as a 64-bit integer.
     ///
     /// # Errors
-    /// [`Refusal::NotAnInteger`], or [`Refusal::Syntax`] when there is none.
+    /// [`Refusal::NotAnInteger`], or [`Refusal::Syntax`] if there is no word.
     pub fn integer(&mut self) -> Result<i64, Refusal> {
         number::integer(self.word()?).ok_or(Refusal::NotAnInteger)
     }
 
-    /// The next word as a pattern or name that has to be text.
+    /// The next word as text.
     ///
     /// # Errors
-    /// [`Refusal::Syntax`] when there is none or it is not UTF-8.
+    /// [`Refusal::Syntax`] if there is none or it is not UTF-8.
     pub fn text(&mut self) -> Result<&'a str, Refusal> {
         std::str::from_utf8(self.word()?).map_err(|_| Refusal::Syntax)
     }
@@ -84,7 +84,7 @@ impl<'a> Args<'a> {
         is_next
     }
 
-    /// The next word as the name of an option: to be compared with what `option` makes of names.
+    /// The next word as the name of an option, to be compared with the result of `option`.
     ///
     /// # Errors
     /// [`Refusal::Syntax`] when there is none.
@@ -93,22 +93,22 @@ impl<'a> Args<'a> {
         self.word().map(option)
     }
 
-    /// How many are left.
+    /// The number of words left.
     pub fn len(&self) -> usize {
         self.request.len() - self.at
     }
 
-    /// True when all have been taken.
+    /// True if no word is left.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All that are left, taken one by one.
+    /// Reads all remaining words.
     pub fn rest(&mut self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.rest_to(self.len())
     }
 
-    /// The next `count` words, or all that are left, taken at once.
+    /// Reads the next `count` words, or all that are left.
     #[inline]
     pub fn part(&mut self, count: usize) -> Words<'a> {
         let from = self.at;
@@ -116,15 +116,15 @@ impl<'a> Args<'a> {
         self.request.part(from..self.at)
     }
 
-    /// The next `count` words, or all that are left, taken one by one.
+    /// Like [`Args::part`], as an iterator.
     pub fn rest_to(&mut self, count: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.part(count).iter()
     }
 
-    /// Nothing may be left.
+    /// Checks that no word is left.
     ///
     /// # Errors
-    /// [`Refusal::Syntax`] when something is.
+    /// [`Refusal::Syntax`] if a word is left.
     pub fn finish(&self) -> Result<(), Refusal> {
         if self.is_empty() { Ok(()) } else { Err(Refusal::Syntax) }
     }

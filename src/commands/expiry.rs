@@ -1,4 +1,4 @@
-//! How commands say when a key ends: EX, PX, EXAT, PXAT, and their bounds.
+//! The expiry options of commands, EX, PX, EXAT, PXAT, and their bounds.
 //!
 //! Source  Redis 7.0: `parseExtendedStringArgumentsOrReply`, `getExpireMillisecondsOrReply`.
 
@@ -10,7 +10,7 @@ use crate::error::Refusal;
 use crate::keyspace::{Occupied, View};
 use crate::number;
 
-/// How a command that may change a lease takes a new one, or none.
+/// The argument of a command that changes a lease or removes it.
 pub(super) const NEW_LEASE: Arg = one_of(
     "expiration",
     &[
@@ -22,7 +22,7 @@ pub(super) const NEW_LEASE: Arg = one_of(
     ],
 );
 
-/// How a command that sets a value takes its lease, or leaves the one there is.
+/// The argument of a command that sets a value with a lease, or keeps the lease.
 pub(super) const LEASE: Arg = one_of(
     "expiration",
     &[
@@ -34,7 +34,7 @@ pub(super) const LEASE: Arg = one_of(
     ],
 );
 
-/// The unit of a number of a command, and whether it counts from now.
+/// The unit of an expiry, and whether it counts from now or from the Unix epoch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Unit {
     /// Milliseconds from now.
@@ -55,21 +55,21 @@ impl Unit {
         }
     }
 
-    /// Whether it names a moment of the wall clock.
+    /// True if it counts from the Unix epoch.
     pub(super) const fn is_absolute(self) -> bool {
         matches!(self, Self::UnixMillis | Self::UnixSecs)
     }
 
-    /// The moment that `value` of this unit names, as a Unix time in milliseconds; `None` beyond 64 bits.
+    /// The moment that `value` stands for, as Unix milliseconds; `None` beyond 64 bits.
     pub(super) fn unix_millis(self, value: i64, now: Now) -> Option<i64> {
         let millis = value.checked_mul(self.millis())?;
         if self.is_absolute() { Some(millis) } else { millis.checked_add(now.wall().as_millis() as i64) }
     }
 
-    /// The deadline that `value` of this unit names: exact for what counts from now, whatever the wall clock does.
+    /// The deadline that `value` stands for. A relative one does not depend on the wall clock.
     ///
     /// # Errors
-    /// [`Refusal::ExpireTime`] when it lies beyond 64 bits.
+    /// [`Refusal::ExpireTime`] beyond 64 bits.
     pub(super) fn deadline(self, value: i64, now: Now, command: &'static str) -> Result<Deadline, Refusal> {
         let unix_ms = self.unix_millis(value, now).ok_or(Refusal::ExpireTime(command))?;
         if self.is_absolute() {
@@ -79,7 +79,7 @@ impl Unit {
     }
 }
 
-/// A lease for SET and its kin: the number must be an integer above zero.
+/// The deadline of SET, GETEX and similar: the number must be a positive integer.
 ///
 /// # Errors
 /// [`Refusal::NotAnInteger`], [`Refusal::ExpireTime`].
@@ -91,25 +91,26 @@ pub(super) fn lease(unit: Unit, value: &[u8], now: Now, command: &'static str) -
     unit.deadline(value, now, command)
 }
 
-/// What SET and GETEX are told about the lease, values not yet looked at: options are checked before values.
+/// The lease option of SET or GETEX. Its number is not parsed yet, because options are checked before values.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LeaseOption<'a> {
     /// KEEPTTL.
     Keep,
     /// PERSIST.
     Persist,
-    /// Nothing.
+    /// No option was given.
     Unsaid,
     /// EX, PX, EXAT or PXAT, and the number behind it.
     Until(Unit, &'a [u8]),
 }
 
 impl<'a> LeaseOption<'a> {
-    /// Takes `option` if it is one of these, with the number behind it; false when it is another. An option may be
-    /// repeated, as in Redis, and the last number counts; two different ones contradict each other.
+    /// Reads `option` and its number if it is a lease option. Returns false if it is another option.
+    ///
+    /// As in Redis, an option may be repeated, and the last number counts. Two different options are an error.
     ///
     /// # Errors
-    /// [`Refusal::Syntax`] when the options contradict each other, or a number is missing.
+    /// [`Refusal::Syntax`] if two options differ or a number is missing.
     pub(super) fn take(&mut self, option: u64, args: &mut Args<'a>) -> Result<bool, Refusal> {
         const KEEPTTL: u64 = args::option(b"KEEPTTL");
         const PERSIST: u64 = args::option(b"PERSIST");
@@ -137,9 +138,9 @@ impl<'a> LeaseOption<'a> {
     }
 }
 
-/// Gives a key that deadline, or deletes it when that has come already.
+/// Sets the deadline of a key, or deletes the key if the deadline has passed.
 pub(super) fn set_or_delete(found: &mut Occupied<'_>, deadline: Deadline, now: Now) {
-    // A lease that ends now was never one: Redis deletes the key at once, and tells it as a deletion.
+    // Redis deletes a key whose lease ends now, and publishes the event of a deletion.
     if deadline.time() <= now.lock {
         found.event(b'g', "del");
         found.remove_entry();
@@ -149,7 +150,7 @@ pub(super) fn set_or_delete(found: &mut Occupied<'_>, deadline: Deadline, now: N
     }
 }
 
-/// Takes the deadline away; false when there was none.
+/// Removes the deadline of a key. Returns false if there was none.
 pub(super) fn persist(view: &mut View<'_>, name: &[u8]) -> bool {
     let Some(mut found) = view.entry(name).occupied() else { return false };
     if found.deadline().is_none() {

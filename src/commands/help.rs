@@ -4,7 +4,7 @@ use crate::commands::row::{Flags, Group, Row, usage};
 use crate::commands::{Call, Command, Outcome, table};
 use crate::error::Refusal;
 
-/// The row of a HELP subcommand, as old as most of them are.
+/// The row of a HELP subcommand. Most came with Redis 5.
 pub(super) const fn row(group: Group) -> Row {
     Row {
         name: "HELP",

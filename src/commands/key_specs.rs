@@ -1,13 +1,13 @@
-//! What COMMAND INFO says of a command beyond what its row does: how it uses each key, hints for proxies, and the ACL
-//! categories that neither its chapter nor its flags tell.
+//! What COMMAND INFO reports of a command beyond its row: how it uses each key, hints for proxies, and the ACL categories
+//! that follow from neither its group nor its flags.
 //!
-//! Rule    a command that is not listed is as its row says; see [`access`] and [`category`].
+//! Rule    for a command that is not listed here, [`access`] and [`category`] follow from its row.
 //! Source  replies of Redis 7.0, and of Valkey 9.1 for the commands that only it has.
 
 use crate::commands::row::{Flags, Group};
 use crate::commands::{Command, Keys};
 
-/// How the command uses the key of its `index`-th key specification.
+/// How the command uses the keys of its `index`-th key specification.
 pub(super) fn access(command: &Command, index: usize) -> &'static [&'static str] {
     if let Some(listed) = find(ACCESS, &command.name).and_then(|keys| keys.get(index)) {
         return listed;
@@ -45,23 +45,22 @@ pub(super) fn specifications(keys: Keys) -> Vec<Specification> {
     }
 }
 
-/// A remark on its key specification.
+/// A note on its key specification.
 pub(super) fn notes(command: &Command) -> Option<&'static str> {
     find(NOTES, &command.name).copied()
 }
 
-/// Where its keys are as proxies and clients of several servers see it: names of shard channels choose the server as
-/// keys do, though they are none.
+/// The places of the words that choose the server in a cluster: keys, or names of shard channels.
 pub(super) fn routed_by(command: &Command) -> Keys {
     find(CHANNELS, &command.name).copied().unwrap_or(command.keys)
 }
 
-/// Hints for proxies and clients of several servers.
+/// Hints for proxies and cluster clients.
 pub(super) fn tips(command: &Command) -> &'static [&'static str] {
     find(TIPS, &command.name).copied().unwrap_or_default()
 }
 
-/// The ACL category that its chapter stands for.
+/// The ACL category of its group.
 pub(super) fn category(command: &Command) -> Option<&'static str> {
     if !command.row.subcommands.is_empty() && command.name != "command" {
         return None;
@@ -288,7 +287,7 @@ mod tests {
     use crate::commands::table;
 
     #[test]
-    fn facts_are_in_the_order_of_nothing_but_said_once() {
+    fn no_command_is_listed_twice() {
         let names = |table: &[&'static str]| {
             for (at, name) in table.iter().enumerate() {
                 assert!(!table[..at].contains(name), "{name}: twice");

@@ -1,10 +1,10 @@
-//! The commands, one file per family: rows, parsing, behaviour.
+//! The commands, one folder per family: rows, parsing, behaviour.
 //!
 //! Owns    the command table, and the [`Call`] that a command works in.
-//! Knows   the keyspace through a view, the server's state, scripts; nothing of sockets or of who runs it.
-//! Rule    a handler parses, then acts, then answers; it has no effect before it has parsed everything.
+//! Knows   the keyspace through a view, the server's state, scripts; nothing of sockets or threads.
+//! Rule    a handler parses, then acts, then answers. It has no effect before all arguments are parsed.
 
-// Strangers' numbers arrive here.
+// Numbers from clients are computed with here.
 #![warn(clippy::arithmetic_side_effects)]
 
 mod admin;
@@ -30,9 +30,9 @@ mod transaction;
 
 pub(crate) use admin::acl_check::{check, check_again};
 pub(crate) use admin::debug::check_protected;
-pub use admin::prometheus::prometheus;
 pub(crate) use admin::monitor::{Source, show};
 pub(crate) use admin::pause::may_write;
+pub use admin::prometheus::prometheus;
 pub use args::Args;
 pub(crate) use connection::tracking::{end as end_tracking, remember};
 pub(crate) use pubsub::{has_many_patterns, leave_all};
@@ -50,44 +50,44 @@ use crate::resp::{Reply, Request};
 use crate::state::session::Session;
 use crate::state::wait::Wait;
 
-/// One command being carried out.
+/// One command that is being executed.
 #[derive(Debug)]
 pub struct Call<'a, 'k> {
-    /// The keyspace, as far as the command's keys reach.
+    /// The shards that the command has locked.
     pub view: &'a mut View<'k>,
     /// The words behind the name.
     pub args: Args<'a>,
-    /// Where the answer goes.
+    /// The reply.
     pub reply: Reply<'a>,
     /// The instant of the command.
     pub now: Now,
     /// The connection's own state.
     pub session: &'a mut Session,
-    /// The server's.
+    /// The server's state.
     pub shared: &'k Shared,
     /// The command itself.
     pub command: &'static Command,
 }
 
-/// How a command ended that was not refused.
+/// The result of a command that was not refused.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// It has answered.
+    /// The reply is complete.
     Replied,
-    /// It has answered, and the connection closes once that is sent.
+    /// The reply is complete, and the connection closes once it is sent.
     Close,
-    /// It waits; the session's next requests wait behind it.
+    /// The call waits, and so do the session's next requests.
     Park {
         /// Until when it waits, and for which keys.
         wait: Arc<Wait>,
         /// What it does when one of its keys has what it needs; `None`: it waits for its timeout alone.
         waiter: Option<Arc<Waiter>>,
     },
-    /// It has had no effect, and has to be carried out on the script thread.
+    /// The call had no effect: it may take long and must run on the script thread.
     Offload,
 }
 
-/// Every family's rows, in the order in which the documents list them.
+/// The rows of every family, in the order of the documentation.
 pub(crate) const FAMILIES: &[&[row::Row]] = &[
     connection::ROWS,
     connection::client::ROWS,
@@ -127,7 +127,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     admin::debug::ROWS,
 ];
 
-/// What a command says that only has subcommands, when none is named: the arity has refused it before.
+/// The function of a container: its arity refuses a request without a subcommand before this is called.
 fn container(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Err(Refusal::Arity(call.command.name.as_str().into()))
 }

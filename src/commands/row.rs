@@ -1,4 +1,4 @@
-//! The words a command's row is written in.
+//! The grammar of the command table.
 //!
 //! Owns    [`Row`] and [`Arg`]: what a command is called, takes and does. Arity, key positions, ACL categories and the
 //!         replies of COMMAND follow from them.
@@ -17,7 +17,7 @@ pub struct Row {
     pub summary: &'static str,
     /// The version of Redis (or of the server named in the summary) that first had it.
     pub since: &'static str,
-    /// The chapter it belongs to.
+    /// The group in the documentation.
     pub group: Group,
     /// What it may do, and when it may be sent.
     pub flags: Flags,
@@ -29,18 +29,18 @@ pub struct Row {
     pub run: fn(&mut Call<'_, '_>) -> Result<Outcome, Refusal>,
 }
 
-/// The chapter a command belongs to.
+/// The group of a command in the documentation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Group {
-    /// Several servers as one.
+    /// A cluster of servers.
     Cluster,
-    /// Talking to the server about the connection itself.
+    /// The connection itself.
     Connection,
-    /// Any key, whatever it holds.
+    /// Keys of any type.
     Generic,
-    /// Fields with values.
+    /// Hashes.
     Hash,
-    /// Elements in a row.
+    /// Lists.
     List,
     /// Channels.
     PubSub,
@@ -48,15 +48,15 @@ pub enum Group {
     Scripting,
     /// The server as a whole.
     Server,
-    /// Members without order.
+    /// Sets.
     Set,
-    /// Members ordered by their scores.
+    /// Sorted sets.
     SortedSet,
-    /// Entries ordered by their ids.
+    /// Streams.
     Stream,
     /// Strings.
     String,
-    /// Several commands as one.
+    /// Transactions.
     Transactions,
 }
 
@@ -94,13 +94,13 @@ impl Flags {
     pub const READONLY: Self = Self(1 << 1);
     /// Takes constant or logarithmic time.
     pub const FAST: Self = Self(1 << 2);
-    /// Could use up memory: refused by Redis when memory is full.
+    /// May use more memory: refused above `maxmemory`.
     pub const DENYOOM: Self = Self(1 << 3);
     /// For operators.
     pub const ADMIN: Self = Self(1 << 4);
     /// May be sent before authentication.
     pub const NO_AUTH: Self = Self(1 << 5);
-    /// Not from inside a script.
+    /// Refused inside a script.
     pub const NOSCRIPT: Self = Self(1 << 6);
     /// Allowed while data are loading.
     pub const LOADING: Self = Self(1 << 7);
@@ -108,7 +108,7 @@ impl Flags {
     pub const STALE: Self = Self(1 << 8);
     /// Carries a password: never in the slow log, and redacted for MONITOR.
     pub const SECRET: Self = Self(1 << 9);
-    /// Looks at every shard.
+    /// Reads or writes every shard.
     pub const ALL_SHARDS: Self = Self(1 << 10);
     /// Whether it writes depends on the script.
     pub const SCRIPT: Self = Self(1 << 11);
@@ -118,40 +118,40 @@ impl Flags {
     pub const BLOCKING: Self = Self(1 << 13);
     /// Channels.
     pub const PUBSUB: Self = Self(1 << 14);
-    /// Dangerous in the hands of strangers: an ACL category.
+    /// In the ACL category `dangerous`.
     pub const DANGEROUS: Self = Self(1 << 15);
-    /// Not held back by CLIENT PAUSE: it may end one, or tells the world about itself.
+    /// Not held back by CLIENT PAUSE.
     pub const UNPAUSED: Self = Self(1 << 16);
-    /// Takes time that grows with what it touches: its run is measured, and the batch's clock read again if it was long.
+    /// Takes time that grows with its data: its run is measured, and the clock is read again if the run was long.
     pub const LINEAR: Self = Self(1 << 17);
 
-    /// Carried out at once after MULTI, not queued.
+    /// Executed at once after MULTI, not queued.
     pub const UNQUEUED: Self = Self(1 << 18);
-    /// Answered while a script runs longer than it should, as all others are not.
+    /// Executed while a script runs for too long; other commands are refused with BUSY.
     pub const BUSY: Self = Self(1 << 19);
-    /// Sums up over all shards, one after the other: where it comes among others at one instant, all of them are locked.
+    /// Sums over all shards, one after the other. Inside EXEC all shards are locked, since EXEC sees one instant.
     pub const SUMS: Self = Self(1 << 20);
     /// Refused unless `enable-debug-command` allows it to this client.
     pub const PROTECTED: Self = Self(1 << 24);
     /// Refused after MULTI.
     pub const NO_MULTI: Self = Self(1 << 21);
-    /// Changes no key, but would reach replicas: counts as a write where only reads are allowed.
+    /// Changes no key, but Redis would replicate it: counts as a write where only reads are allowed.
     pub const REPLICATED: Self = Self(1 << 22);
 
-    /// May take long whatever it is given: carried out where a thread may be held.
+    /// May always take long: executed on the script thread.
     pub const OFFLOAD: Self = Self(1 << 23);
 
-    /// Both.
+    /// The union of two sets of flags.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those that are not `other`.
+    /// The flags without `other`.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether any of `other` is among them.
+    /// True if the set has any flag of `other`.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -160,9 +160,9 @@ impl Flags {
 /// One argument, in the grammar of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Arg {
-    /// What COMMAND DOCS calls it.
+    /// Its name in COMMAND DOCS.
     pub name: &'static str,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The word that goes before it.
     pub token: Option<&'static str>,
@@ -172,14 +172,14 @@ pub struct Arg {
     pub is_multiple: bool,
 }
 
-/// What an argument is.
+/// The kind of an argument.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// Several arguments in a row.
+    /// A sequence of arguments.
     Block(&'static [Arg]),
-    /// A channel that takes a right to be used, or a pattern of such channels.
+    /// A channel, or a pattern of channels, that the ACL checks.
     Channel {
-        /// Whether it stands for all channels that fit it.
+        /// True for a pattern.
         is_pattern: bool,
     },
     /// A number.
@@ -190,11 +190,11 @@ pub enum Kind {
     Key,
     /// The number of keys that follow.
     KeyCount,
-    /// One of several.
+    /// One of several arguments.
     OneOf(&'static [Arg]),
     /// A pattern.
     Pattern,
-    /// Nothing but its token.
+    /// Its token only.
     Token,
     /// A Unix time.
     UnixTime,
@@ -241,51 +241,51 @@ pub const fn pattern(name: &'static str) -> Arg {
     plain(name, Kind::Pattern)
 }
 
-/// A channel that is listened or published to.
+/// A channel to subscribe or publish to.
 pub const fn channel(name: &'static str) -> Arg {
     plain(name, Kind::Channel { is_pattern: false })
 }
 
-/// A pattern of channels that is listened to.
+/// A pattern of channels to subscribe to.
 pub const fn channel_pattern(name: &'static str) -> Arg {
     plain(name, Kind::Channel { is_pattern: true })
 }
 
-/// A word that stands for itself.
+/// A fixed word.
 pub const fn token(name: &'static str, word: &'static str) -> Arg {
     Arg { token: Some(word), ..plain(name, Kind::Token) }
 }
 
-/// One of several.
+/// One of several arguments.
 pub const fn one_of(name: &'static str, args: &'static [Arg]) -> Arg {
     plain(name, Kind::OneOf(args))
 }
 
-/// Several in a row.
+/// A sequence of arguments.
 pub const fn block(name: &'static str, args: &'static [Arg]) -> Arg {
     plain(name, Kind::Block(args))
 }
 
 impl Arg {
-    /// It may be left out.
+    /// Makes it optional.
     #[must_use]
     pub const fn maybe(self) -> Self {
         Self { is_optional: true, ..self }
     }
 
-    /// It may come several times.
+    /// Allows it several times.
     #[must_use]
     pub const fn many(self) -> Self {
         Self { is_multiple: true, ..self }
     }
 
-    /// `word` goes before it.
+    /// Requires `word` before it.
     #[must_use]
     pub const fn after(self, word: &'static str) -> Self {
         Self { token: Some(word), ..self }
     }
 
-    /// Words it takes at least, when it is not left out.
+    /// Minimum number of words, if it is given.
     pub(super) fn width(&self) -> usize {
         let own = match self.kind {
             Kind::Token => 0,
@@ -296,7 +296,7 @@ impl Arg {
         own + usize::from(self.token.is_some())
     }
 
-    /// Whether a request can have more words than [`Arg::width`] because of it.
+    /// True if it can take more words than [`Arg::width`].
     pub(super) fn is_elastic(&self) -> bool {
         let inner = match self.kind {
             Kind::OneOf(args) | Kind::Block(args) => args.iter().any(Arg::is_elastic),

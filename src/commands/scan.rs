@@ -1,4 +1,4 @@
-//! Walks in steps: what SCAN, HSCAN, SSCAN and ZSCAN have in common.
+//! Cursors, options and replies that SCAN, HSCAN, SSCAN and ZSCAN share.
 //!
 //! Source  Redis 7.0 `scanGenericCommand`.
 
@@ -8,16 +8,16 @@ use crate::number;
 use crate::resp::{Protocol, Reply};
 use crate::types::glob;
 
-/// COUNT and MATCH, which every walk takes.
+/// The options COUNT and MATCH.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WalkOptions<'a> {
-    /// Elements to look at in one step, about.
+    /// Approximate number of elements to visit in one step.
     pub(super) count: u64,
     pattern: Option<&'a [u8]>,
 }
 
 impl<'a> WalkOptions<'a> {
-    /// Takes all words that are left; `own` takes an option that one walk alone has, if that is next.
+    /// Reads all remaining words. `own` reads an option that only one command has, and returns whether it did.
     ///
     /// # Errors
     /// [`Refusal::Syntax`], [`Refusal::NotAnInteger`].
@@ -40,27 +40,27 @@ impl<'a> WalkOptions<'a> {
         Ok(options)
     }
 
-    /// Whether an element is to be shown.
+    /// True if the element matches the pattern.
     pub(super) fn fits(&self, name: &[u8]) -> bool {
         self.pattern.is_none_or(|pattern| glob::matches(pattern, name))
     }
 }
 
-/// Takes the cursor of a walk.
+/// Reads the cursor.
 ///
 /// # Errors
-/// When it is none.
+/// The word is no cursor.
 pub(super) fn cursor(args: &mut Args<'_>) -> Result<u64, Refusal> {
     read_cursor(args.word()?).ok_or_else(|| Refusal::said("ERR invalid cursor"))
 }
 
-/// A cursor as C's `strtoul` reads it, to which a text ends where a zero byte is; nothing is 0.
+/// A cursor as C's `strtoul` reads it: a zero byte ends the text, and an empty text is 0.
 fn read_cursor(text: &[u8]) -> Option<u64> {
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     if text.is_empty() { Some(0) } else { number::wrapped(text) }
 }
 
-/// What has been found, already in the words of the protocol: how many there are is known at the end only.
+/// Elements found so far, already encoded, because their number is known only at the end.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     count: usize,
@@ -78,7 +78,7 @@ impl Found {
         reply.raw(&self.names);
     }
 
-    /// Answers one step: where to go on, and what has been found.
+    /// Answers one step: the next cursor and the elements found.
     pub(super) fn answer_step(&self, cursor: u64, reply: &mut Reply<'_>) {
         reply.array(2);
         reply.bulk(itoa::Buffer::new().format(cursor).as_bytes());

@@ -1,4 +1,4 @@
-//! What all commands of one server share.
+//! The state that all commands of one server share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
@@ -28,15 +28,15 @@ use crate::state::slowlog::{SlowCall, Slowlog, shortened};
 /// The version of Redis whose replies these are: what clients ask about before they use a command.
 pub const VERSION: &str = "7.0.15";
 
-/// What all commands of one server share.
+/// The state that all commands of one server share.
 pub struct Shared {
     /// Every key.
     pub keyspace: Keyspace,
-    /// Every client, and what each wants to be told.
+    /// Clients, channels and key tracking.
     pub audience: Audience,
-    /// How the server is set.
+    /// The settings.
     pub settings: Settings,
-    /// What it has counted.
+    /// Counters of the whole server.
     pub metrics: Metrics,
     /// Calls of each command, by [`crate::commands::Command::index`].
     pub stats: Vec<CommandStats>,
@@ -48,15 +48,15 @@ pub struct Shared {
     pub running: Arc<Running>,
     /// Libraries of functions that have been loaded.
     pub libraries: Libraries,
-    /// Commands that were slow.
+    /// The slow log.
     pub slowlog: Slowlog,
-    /// Events that took long.
+    /// The latency monitor.
     pub latency: Latency,
-    /// Who may do what.
+    /// Users and their permissions.
     pub acl: Acl,
     /// Clients that MONITOR shows every command.
     pub monitors: Monitors,
-    /// Connections that spoke HTTP, as the log tells of them.
+    /// Limits the log lines about connections that sent HTTP.
     pub http_seen: LogLimiter,
     /// Failed logins, as the log tells of them.
     pub failed_logins_seen: LogLimiter,
@@ -74,9 +74,9 @@ pub struct Shared {
     pub port: AtomicU64,
     /// The port for TLS, once there is one.
     pub tls_port: AtomicU64,
-    /// Set by SHUTDOWN; the shell looks at it when woken.
+    /// Set by SHUTDOWN.
     pub is_stopping: AtomicBool,
-    /// Whether entries leave on time, or only when somebody touches them: DEBUG SET-ACTIVE-EXPIRE.
+    /// Whether expired keys are removed on time, or only on access: DEBUG SET-ACTIVE-EXPIRE.
     pub expires_actively: AtomicBool,
     probe: Option<Arc<dyn Probe>>,
     acl_file: Option<Arc<dyn Store>>,
@@ -85,7 +85,7 @@ pub struct Shared {
     entropy: AtomicU64,
 }
 
-/// CLIENT PAUSE: until when which commands are held back; and DEBUG SLEEP, which holds back all.
+/// CLIENT PAUSE, which holds back all commands or writes, and DEBUG SLEEP, which holds back all.
 #[derive(Debug, Default)]
 pub struct Pause {
     frozen_until_ms: AtomicU64,
@@ -94,32 +94,31 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Holds commands back until `until`: all of them, or those that may write. A pause under way is never shortened,
-    /// nor made milder.
+    /// Holds back all commands, or those that may write, until `until`. A current pause is never shortened or narrowed.
     pub fn begin(&self, until: LockTime, writes_only: bool, now: LockTime) {
         let was_all = self.is_on(now) && !self.writes_only.load(Relaxed);
         self.writes_only.store(writes_only && !was_all, Relaxed);
         self.until_ms.fetch_max(until.as_millis(), Relaxed);
     }
 
-    /// Holds everything back until `until`, as if the whole server slept.
+    /// Holds back everything until `until`, as if the server slept.
     pub fn freeze(&self, until: LockTime) {
         self.frozen_until_ms.fetch_max(until.as_millis(), Relaxed);
     }
 
-    /// Until when the whole server sleeps, if it does.
+    /// The end of DEBUG SLEEP, if the server sleeps.
     #[inline]
     pub fn is_frozen(&self, now: LockTime) -> Option<LockTime> {
         let until_ms = self.frozen_until_ms.load(Relaxed);
         (until_ms > now.as_millis()).then(|| LockTime::from_millis(until_ms))
     }
 
-    /// Lets everything go on.
+    /// Ends the pause.
     pub fn end(&self) {
         self.until_ms.store(0, Relaxed);
     }
 
-    /// Until when a command is held back, if it is; `may_write` tells what kind it is, if that matters.
+    /// The moment until which a command is held back, if it is. `may_write` is called only if that matters.
     #[inline]
     pub fn holds(&self, may_write: impl FnOnce() -> bool, now: LockTime) -> Option<LockTime> {
         if let Some(until) = self.is_frozen(now) {
@@ -138,7 +137,7 @@ impl Pause {
 }
 
 impl Shared {
-    /// A server's state at its start.
+    /// The state of a server that starts.
     pub fn new(keyspace: Keyspace, settings: Settings, clock: Arc<dyn Clock>, seed: u64) -> Self {
         let started = clock.now().lock;
         let acl = Acl::new(settings.text("requirepass").as_bytes(), terms(&settings));
@@ -178,19 +177,19 @@ impl Shared {
         Self { run_id: format!("{a:016x}{b:016x}{:08x}", c as u32), ..shared }
     }
 
-    /// Facts about the process come from `probe`. Default: there are none.
+    /// Reads facts about the process from `probe`. Default: none.
     #[must_use]
     pub fn with_probe(self, probe: Arc<dyn Probe>) -> Self {
         Self { probe: Some(probe), ..self }
     }
 
-    /// The users are kept in this file. Default: in none.
+    /// Keeps the users in this file. Default: no file.
     #[must_use]
     pub fn with_acl_file(self, file: Arc<dyn Store>) -> Self {
         Self { acl_file: Some(file), ..self }
     }
 
-    /// The settings were read from this file. Default: from none.
+    /// Names the file that the settings were read from. Default: no file.
     #[must_use]
     pub fn with_config_file(self, file: Arc<dyn Store>) -> Self {
         Self { config_file: Some(file), ..self }
@@ -201,10 +200,10 @@ impl Shared {
         self.config_file.as_ref().map(|file| file.name())
     }
 
-    /// Writes the settings to the configuration file, if there is one, and the users where there is no file for them.
+    /// Writes the settings to the configuration file, if there is one, and the users, unless they have their own file.
     ///
     /// # Errors
-    /// What the system said; the file is as it was then.
+    /// The error of the system. The file is unchanged.
     pub fn save_config_file(&self) -> Result<(), String> {
         let Some(file) = &self.config_file else { return Ok(()) };
         self.settings.undisturbed(|settings| {
@@ -213,7 +212,7 @@ impl Shared {
         })
     }
 
-    /// What rules for users are read against.
+    /// The terms that rules for users are parsed with.
     pub fn acl_terms(&self) -> Terms<'static> {
         terms(&self.settings)
     }
@@ -223,11 +222,10 @@ impl Shared {
         self.acl_file.is_some()
     }
 
-    /// Takes the users of the ACL file in place of all there are; returns the accounts that are gone. Without a file
-    /// nothing happens.
+    /// Replaces all users by those of the ACL file, if there is one. Returns the accounts that were removed.
     ///
     /// # Errors
-    /// What is wrong with the file, in sentences; nothing has changed then.
+    /// The mistakes in the file, in sentences. Nothing has changed.
     pub fn load_acl_file(&self) -> Result<Vec<Arc<Account>>, Vec<u8>> {
         let Some(file) = &self.acl_file else { return Ok(Vec::new()) };
         let cannot =
@@ -240,16 +238,16 @@ impl Shared {
     /// Writes all users to the ACL file, if there is one.
     ///
     /// # Errors
-    /// What the system said; the file is as it was then.
+    /// The error of the system. The file is unchanged.
     pub fn save_acl_file(&self) -> Result<(), String> {
         self.acl_file.as_ref().map_or(Ok(()), |file| file.write(&acl::file::text(&self.acl)))
     }
 
-    /// Fills `bytes` with what nobody can foresee. A server without a system draws them from its seed.
+    /// Fills `bytes` with secure random bits of the system, or without a system with bits of the seed.
     ///
     /// # Errors
-    /// Where the system has nothing of the kind.
-    pub fn draw_secret(&self, bytes: &mut [u8]) -> Result<(), Refusal> {
+    /// The system has no source of randomness.
+    pub fn fill_secret(&self, bytes: &mut [u8]) -> Result<(), Refusal> {
         let Some(probe) = &self.probe else {
             bytes.iter_mut().for_each(|byte| *byte = self.random() as u8);
             return Ok(());
@@ -258,7 +256,7 @@ impl Shared {
         if probe.draw_secret(bytes) { Ok(()) } else { Err(none()) }
     }
 
-    /// The port that INFO names: the one for TLS where there is no other.
+    /// The port in INFO: the plain one, or else the one for TLS.
     pub fn main_port(&self) -> u64 {
         match self.port.load(Relaxed) {
             0 => self.tls_port.load(Relaxed),
@@ -266,18 +264,18 @@ impl Shared {
         }
     }
 
-    /// The process that the server runs in, as far as anybody knows.
+    /// Facts about the process, if they are known.
     pub fn process(&self) -> Process {
         self.probe.as_ref().map(|probe| probe.look()).unwrap_or_default()
     }
 
-    /// Has `hook` called when SHUTDOWN ends the server. The first hook stays.
+    /// Sets the function that SHUTDOWN calls. Only the first call has an effect.
     pub fn on_stop(&self, hook: impl Fn() + Send + Sync + 'static) {
-        // A second hook would mean a second shell around one state, which nobody builds.
+        // One state has one shell.
         let _ = self.stop_hook.set(Box::new(hook));
     }
 
-    /// SHUTDOWN: the server is to end now.
+    /// Ends the server: SHUTDOWN.
     pub fn stop(&self) {
         self.is_stopping.store(true, SeqCst);
         self.running.end_all();
@@ -286,25 +284,25 @@ impl Shared {
         }
     }
 
-    /// Bytes in use beside those of the keyspace, as of the last look at the clients.
+    /// Bytes in use beside the keyspace, as of the last sweep over the clients.
     pub fn other_bytes(&self) -> u64 {
         self.metrics.client_bytes.load(Relaxed).saturating_add(self.scripts.bytes() as u64)
     }
 
-    /// Whether more memory is in use than `maxmemory` allows. The caller has no shard locked.
+    /// True if more memory is in use than `maxmemory` allows. The caller has no shard locked.
     #[inline]
     pub fn is_short_of_memory(&self) -> bool {
         let limit = self.settings.memory_max();
         limit > 0 && self.keyspace.used_bytes().saturating_add(self.other_bytes()) > limit
     }
 
-    /// What a call is to report of what it does.
+    /// The events that a call publishes.
     #[inline]
     pub fn events(&self) -> Events {
         self.settings.events().with_names(self.audience.tracking.broadcasts())
     }
 
-    /// A call took so long: its command's statistics, the slow log and the latency monitor learn of it.
+    /// Records the duration of a call in the command's statistics, the slow log and the latency monitor.
     pub fn took(&self, client: &Client, command: &Command, request: Request<'_>, micros: u64) {
         let stats = &self.stats[usize::from(command.index)];
         stats.add_timed(micros);
@@ -328,7 +326,7 @@ impl Shared {
         }
     }
 
-    /// Sixty-four bits that follow from the seed and from how often this was asked: splitmix64.
+    /// The next 64 bits of splitmix64, seeded by the server's seed.
     pub fn random(&self) -> u64 {
         let mut bits =
             self.entropy.fetch_add(0x9E37_79B9_7F4A_7C15, Relaxed).wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -342,11 +340,11 @@ fn terms(settings: &Settings) -> Terms<'static> {
     Terms { catalog: table(), all_channels: settings.text("acl-pubsub-default") == "allchannels" }
 }
 
-/// Settings whose values are passwords or name users, those of Redis that are refused here included.
+/// Settings whose values are passwords or user names, including settings of Redis that are refused here.
 const SECRETS: &[&[u8]] =
     &[b"requirepass", b"masterauth", b"masteruser", b"tls-key-file-pass", b"tls-client-key-file-pass"];
 
-/// The words of a call without what should not be read: passwords, and who the users are.
+/// The words of a call, with passwords and user names redacted.
 fn redacted<'a>(command: &Command, request: Request<'a>) -> Vec<&'a [u8]> {
     let mut words: Vec<_> = request.words().collect();
     if matches!(command.name.as_str(), "acl|setuser" | "acl|deluser" | "acl|getuser") {

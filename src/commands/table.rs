@@ -1,7 +1,7 @@
-//! The command table: all rows of all families, what follows from each, and the way from a name to its row.
+//! The command table: all rows, what is derived from each, and the lookup by name.
 //!
-//! Owns    [`Command`], a row with what is derived from it, and the lookup.
-//! Rule    a name is looked up without allocating, in any letter case, in one probe or two.
+//! Owns    [`Command`], a row and what is derived from it, and [`Table`], the lookup.
+//! Rule    a lookup does not allocate, ignores letter case and takes one or two probes.
 
 #![allow(clippy::arithmetic_side_effects, reason = "of rows, which are our own, and places in a request")]
 
@@ -14,24 +14,24 @@ use crate::commands::{FAMILIES, Request};
 use crate::keyspace::ShardSet;
 use crate::scripts::native::listed_commands;
 
-/// A row and what follows from it.
+/// A row and what is derived from it.
 #[derive(Debug)]
 pub struct Command {
     /// The row.
     pub row: &'static Row,
     /// Lower-case name; of a subcommand `container|name`.
     pub name: String,
-    /// Words of a request, its name included: exactly so many, or at least so many if negative.
+    /// The number of words of a request, name included; if negative, the minimum.
     pub arity: i32,
     /// Where its keys are.
     pub keys: Keys,
-    /// Its place in the table: what counts its calls.
+    /// Its place in the table and in [`crate::commands::Shared::stats`].
     pub index: u16,
-    /// Whether its runs are measured: it is neither fast nor about a single key, or it says that it takes long.
+    /// Whether its runs are measured.
     pub is_measured: bool,
     /// Its place among the commands, for [`Table::find_from`]; of a subcommand that of its container.
     pub place: u16,
-    /// How many words name it: one, of a subcommand two.
+    /// Words of its name: one, or two for a subcommand.
     pub name_words: usize,
     /// Its subcommands.
     pub subcommands: Vec<Command>,
@@ -40,7 +40,7 @@ pub struct Command {
 /// Where the keys of a request are; word 0 is the name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Keys {
-    /// It has none.
+    /// There are none.
     Nowhere,
     /// From `first` on, every `step` words; `last` counts from the end if negative.
     Range {
@@ -48,10 +48,10 @@ pub enum Keys {
         first: usize,
         /// The last key, from the end if negative.
         last: i32,
-        /// From one key to the next.
+        /// Words from one key to the next.
         step: usize,
     },
-    /// Word `count` says how many follow it.
+    /// Word `count` is the number of keys that follow it.
     Counted {
         /// The word that counts them.
         count: usize,
@@ -62,7 +62,7 @@ pub enum Keys {
 pub type Positions = StepBy<Range<usize>>;
 
 impl Keys {
-    /// Whether there is exactly one.
+    /// True if there is exactly one key.
     #[inline]
     const fn is_single(self) -> bool {
         matches!(self, Self::Range { first, last, .. } if last == first as i32)
@@ -75,13 +75,13 @@ pub struct Table {
     commands: Vec<Command>,
     /// Open addressing by the name's hash: index of the command, `u16::MAX` for none.
     buckets: Vec<u16>,
-    /// For each command that native scripts may call its index, `u16::MAX` where there is no such command.
+    /// The index of each command that native scripts may call; `u16::MAX` if there is no such command.
     listed: Vec<u16>,
-    /// Commands and subcommands together: how many counters are needed.
+    /// The number of commands and subcommands.
     total: usize,
 }
 
-/// Longest name of a command; a longer word names none.
+/// Length of the longest name of a command.
 const NAME_BYTES_MAX: usize = 24;
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
@@ -129,8 +129,7 @@ impl Table {
         }
     }
 
-    /// The command that answers to `name`. It is looked for at place `last` first, which becomes its own: what a client sent
-    /// last, it often sends again.
+    /// The command of this name. Place `last` is tried first and updated, because clients repeat their commands.
     #[inline]
     pub fn find_from(&self, last: &mut u16, name: &[u8]) -> Option<&Command> {
         match self.commands.get(usize::from(*last)) {
@@ -173,7 +172,7 @@ impl Table {
         self.commands.iter().flat_map(|command| std::iter::once(command).chain(&command.subcommands))
     }
 
-    /// How many commands and subcommands there are.
+    /// The number of commands and subcommands.
     pub fn total(&self) -> usize {
         self.total
     }
@@ -188,7 +187,7 @@ impl Command {
         let subcommands =
             row.subcommands.iter().map(|sub| Self::new(sub, Some(&name), place, total)).collect();
         let name_words = 1 + usize::from(container.is_some());
-        // A container has no flags of its own, unless it does something when no subcommand is named.
+        // A container has no flags of its own, except COMMAND, which may be called without a subcommand.
         let arity = match (row.subcommands.is_empty(), row.flags == Flags::NONE) {
             (true, _) => arity(row.args, name_words),
             (false, true) => -2,
@@ -205,16 +204,12 @@ impl Command {
         self.subcommands.iter().find(|sub| name.eq_ignore_ascii_case(sub.row.name.as_bytes()))
     }
 
-    /// How it is written: `SET <key> <value> [NX | XX]`.
+    /// Its syntax: `SET <key> <value> [NX | XX]`.
     pub fn usage(&self) -> String {
-        format!(
-            "{}{}",
-            self.name.to_ascii_uppercase().replace('|', " "),
-            usage(self.row.args)
-        )
+        format!("{}{}", self.name.to_ascii_uppercase().replace('|', " "), usage(self.row.args))
     }
 
-    /// Whether a request of `words` words has enough of them, and not too many.
+    /// True if the arity allows a request of `words` words.
     #[inline]
     pub fn fits(&self, words: usize) -> bool {
         if self.arity >= 0 {
@@ -242,7 +237,7 @@ impl Command {
             Keys::Range { first, .. } if self.keys.is_single() => {
                 request.get(first).map_or(ShardSet::Nothing, ShardSet::One)
             }
-            // A script may name keys that its request does not: it locks what it needs itself then.
+            // A script may use keys that its request does not name: it locks their shards itself.
             Keys::Counted { count } if request.get(count) == Some(b"1") => {
                 request.get(count + 1).map_or(ShardSet::Nothing, ShardSet::One)
             }
@@ -257,12 +252,12 @@ impl Command {
         }
     }
 
-    /// Where the keys of `request` are. A count that cannot be right names no key: the command will refuse it.
+    /// The places of the keys of `request`. An impossible count names no key: the command refuses it.
     pub fn positions(&self, request: Request<'_>) -> Positions {
         self.positions_among(request.len(), |at| request.get(at))
     }
 
-    /// The same for any `words` words, name first.
+    /// Like [`Command::positions`], for `words` words that `get` returns, name first.
     pub(super) fn positions_among<'a>(
         &self,
         words: usize,
@@ -302,7 +297,7 @@ fn keys(args: &[Arg], words_before: usize) -> Keys {
     let mut at = words_before;
     let mut found = Keys::Nowhere;
     for (index, arg) in args.iter().enumerate() {
-        // BLPOP: what follows the keys is counted from the end.
+        // BLPOP: arguments behind the keys are counted from the end.
         let behind: usize = args[index + 1..].iter().filter(|arg| !arg.is_optional).map(Arg::width).sum();
         let last = if arg.is_multiple { -1 - behind as i32 } else { at as i32 };
         match (arg.kind, found) {

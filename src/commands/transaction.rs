@@ -1,7 +1,6 @@
 //! Transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
-//! Owns    what they say when there is no transaction; EXEC itself is the engine's, which holds all shards of a
-//!         transaction at once.
+//! Knows   nothing of how EXEC runs: the engine executes it, with all shards of the transaction locked.
 //! Source  Redis 7.0 `multi.c`.
 
 use bytes::Bytes;
@@ -14,14 +13,14 @@ use crate::state::session::Session;
 pub(super) const ROWS: &[Row] = &[
     Row {
         name: "DISCARD",
-        summary: "Forgets the requests since MULTI and the keys watched.",
+        summary: "Discards the requests since MULTI and the watched keys.",
         since: "2.0.0",
         run: discard,
         ..ROW
     },
     Row {
         name: EXEC,
-        summary: "Carries out the requests since MULTI as one, unless a watched key has changed.",
+        summary: "Executes the requests since MULTI atomically, unless a watched key has changed.",
         since: "1.2.0",
         flags: ROW.flags.without(Flags::FAST).without(Flags::BUSY),
         run: exec,
@@ -29,14 +28,14 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "MULTI",
-        summary: "Gathers the requests that follow, for EXEC.",
+        summary: "Queues the requests that follow, for EXEC.",
         since: "1.2.0",
         run: multi,
         ..ROW
     },
     Row {
         name: "UNWATCH",
-        summary: "Watches no key any more.",
+        summary: "Ends the watch of all keys.",
         since: "2.2.0",
         flags: ROW.flags.without(Flags::UNQUEUED),
         run: unwatch,
@@ -44,7 +43,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "WATCH",
-        summary: "Has the next EXEC do nothing if one of the keys changes before it.",
+        summary: "Makes the next EXEC do nothing if one of the keys changes before it.",
         since: "2.2.0",
         args: &[key("key").many()],
         run: watch,
@@ -52,7 +51,7 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// The command that ends a transaction: the engine carries it out itself.
+/// The name of EXEC, which the engine executes itself.
 pub(crate) const EXEC: &str = "EXEC";
 
 const ROW: Row = Row {
@@ -83,7 +82,7 @@ fn multi(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// EXEC of a connection that has not said MULTI.
+/// EXEC without MULTI.
 fn exec(_: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Err(Refusal::said("ERR EXEC without MULTI"))
 }
@@ -119,20 +118,20 @@ fn watch(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn unwatch(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    forget_watch(call.session, call.shared);
+    unwatch_all(call.session, call.shared);
 
     call.reply.ok();
     Ok(Outcome::Replied)
 }
 
-/// Forgets what a connection has gathered for its next EXEC.
+/// Discards the queued requests and the watched keys of a connection.
 pub(crate) fn discard_all(session: &mut Session, shared: &Shared) {
     session.transaction = None;
     session.client.show_queued(None, 0);
-    forget_watch(session, shared);
+    unwatch_all(session, shared);
 }
 
-fn forget_watch(session: &mut Session, shared: &Shared) {
+fn unwatch_all(session: &mut Session, shared: &Shared) {
     if let Some(watching) = session.watching.take() {
         session.client.show_watching(None);
         shared.keyspace.unwatch(*watching);

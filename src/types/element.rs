@@ -1,6 +1,6 @@
-//! A short string of bytes: what lists, sets and their kind are made of.
+//! A short byte string: an element of a list, set or stream.
 //!
-//! Rule    twenty-four bytes each; what is no longer than [`INLINE_BYTES_MAX`] needs no allocation of its own.
+//! Rule    24 bytes each. An element of up to [`INLINE_BYTES_MAX`] bytes needs no allocation.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -8,10 +8,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-/// Bytes of the longest element that is kept where it stands.
+/// Bytes of the longest element without an allocation.
 pub const INLINE_BYTES_MAX: usize = 22;
 
-/// Some bytes, any bytes. Compares, orders and hashes as they do.
+/// A byte string. It compares, orders and hashes as its bytes do.
 #[derive(Clone)]
 pub struct Element(Form);
 
@@ -24,7 +24,7 @@ enum Form {
 const _: () = assert!(size_of::<Element>() == 24, "an element is three words");
 
 impl Element {
-    /// The same bytes.
+    /// A copy of the bytes.
     #[inline]
     pub fn new(bytes: &[u8]) -> Self {
         if bytes.len() > INLINE_BYTES_MAX {
@@ -44,7 +44,7 @@ impl Element {
         }
     }
 
-    /// Bytes of memory that it has beyond its own twenty-four.
+    /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
         match &self.0 {
             Form::Short { .. } => 0,
@@ -53,7 +53,7 @@ impl Element {
     }
 }
 
-/// What an allocator keeps beside an allocation, about.
+/// Approximate overhead of an allocation in bytes.
 const ALLOCATION_BYTES: usize = 8;
 
 impl Deref for Element {

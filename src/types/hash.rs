@@ -1,10 +1,10 @@
-//! Hashes: fields and their values, in one packed row of bytes while there are few, and the fields' deadlines.
+//! Hashes: fields with values, and the fields' deadlines. A small hash is one packed block of bytes.
 //!
-//! Owns    the bytes of every field and value, and when which field ends.
-//! Knows   `clock`, for deadlines. It never looks at the time: whoever does takes out what is due.
-//! Rule    fields stay in the order in which they came until the hash counts as a table; from then on a field that
-//!         leaves is replaced by the last one, which [`Hash::scan`] relies on.
-//! Source  Redis 7.0 `t_hash.c`: when a hash stops being a listpack, which it never becomes again.
+//! Owns    the bytes of every field and value, and the deadlines of fields.
+//! Knows   `clock`, for deadlines. It never reads the time: the caller removes fields that are due.
+//! Rule    fields keep their order of insertion until the hash counts as a table. From then on a removed field is
+//!         replaced by the last one; [`Hash::scan`] relies on that.
+//! Source  Redis 7.0 `t_hash.c`: when a listpack becomes a table, which is never undone.
 
 mod deadlines;
 mod indexed;
@@ -20,11 +20,11 @@ use packed::Packed;
 #[derive(Clone, Debug)]
 pub struct Hash {
     form: Form,
-    /// Whether Redis would keep it as a hash table by now.
+    /// True if Redis would store it as a hash table.
     is_table: bool,
-    /// Of the index.
+    /// The seed of the index.
     seed: Seed,
-    /// When fields end; most hashes have none that does.
+    /// The deadlines of fields; most hashes have none.
     deadlines: Option<Box<Deadlines>>,
 }
 
@@ -35,12 +35,12 @@ enum Form {
 }
 
 impl Hash {
-    /// A hash without fields; it allocates nothing until it gets one.
+    /// An empty hash. It allocates nothing.
     pub fn new(seed: Seed) -> Self {
         Self { form: Form::Packed(Packed::default()), is_table: false, seed, deadlines: None }
     }
 
-    /// Sets a field; true when it is new. A field that is there keeps its place and its deadline.
+    /// Sets a field. Returns true if it is new. An existing field keeps its place and its deadline.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
         if field.len() > LISTPACK_BYTES_MAX || value.len() > LISTPACK_BYTES_MAX {
             self.become_table();
@@ -58,7 +58,7 @@ impl Hash {
         is_new
     }
 
-    /// Removes a field and its deadline; false when it was not there.
+    /// Removes a field and its deadline. Returns false if it did not exist.
     pub fn remove(&mut self, field: &[u8]) -> bool {
         let was_here = match &mut self.form {
             Form::Packed(packed) => packed.remove(field),
@@ -70,7 +70,7 @@ impl Hash {
         was_here
     }
 
-    /// Sets or takes away the deadline of a field; nothing happens when the field is not there.
+    /// Sets or removes the deadline of a field, if the field exists.
     pub fn set_deadline(&mut self, field: &[u8], deadline: Option<Deadline>) {
         match deadline {
             None => self.forget_deadline(field),
@@ -82,7 +82,7 @@ impl Hash {
         }
     }
 
-    /// Takes out the field that ended first, if one has ended.
+    /// Removes the field that ended first, if one has ended.
     pub fn take_due(&mut self, now: LockTime) -> Option<Box<[u8]>> {
         let field: Box<[u8]> = self.deadlines.as_ref()?.due(now)?.into();
         self.remove(&field);
@@ -97,7 +97,7 @@ impl Hash {
         }
     }
 
-    /// Whether a field is there.
+    /// True if the field exists.
     pub fn contains(&self, field: &[u8]) -> bool {
         self.get(field).is_some()
     }
@@ -118,11 +118,11 @@ impl Hash {
         }
     }
 
-    /// A part of a walk: visits about `count` fields, and returns where to go on; 0 at the end. The cursor comes from
-    /// a client.
+    /// Visits about `count` fields from `cursor` on, and returns the next cursor; 0 at the end.
     ///
-    /// A walk begins at 0. A field that is there during the whole walk is visited, rarely more than once. The places
-    /// are walked downwards: a field that moves comes from the highest place, which the walk has passed or not reached.
+    /// A scan begins with cursor 0. A cursor may be any number, since it comes from a client. A field that exists during
+    /// the whole scan is visited, rarely more than once: places are visited downwards, and a field that moves comes from
+    /// the highest place, which was visited before.
     pub fn scan<'h>(&'h self, cursor: u64, count: u64, mut visit: impl FnMut(&'h [u8], &'h [u8])) -> u64 {
         let indexed = match &self.form {
             Form::Indexed(indexed) if self.is_table => indexed,
@@ -142,7 +142,7 @@ impl Hash {
         start
     }
 
-    /// The last millisecond in which a field lives; `None` when it lives for ever, or is not there.
+    /// The deadline of a field; `None` if it has none or does not exist.
     pub fn deadline(&self, field: &[u8]) -> Option<Deadline> {
         self.deadlines.as_ref()?.get(field)
     }
@@ -152,7 +152,7 @@ impl Hash {
         self.deadlines.as_ref()?.earliest()
     }
 
-    /// Whether every field has ended.
+    /// True if every field has ended.
     pub fn has_ended(&self, now: LockTime) -> bool {
         let ended = |deadlines: &Deadlines| deadlines.len() == self.len() && deadlines.have_passed(now);
         self.deadlines.as_deref().is_some_and(ended)
@@ -171,7 +171,7 @@ impl Hash {
         }
     }
 
-    /// The fields in their indexed form, into which they are brought if need be.
+    /// The indexed form; a packed hash is converted.
     fn indexed(&mut self) -> &mut Indexed {
         if let Form::Packed(packed) = &self.form {
             let mut indexed = Box::new(Indexed::with_capacity(packed.len() + 1, self.seed));
@@ -212,7 +212,7 @@ impl Shape for Hash {
     }
 }
 
-/// The same fields in the same places, with the same values and deadlines, under the same encoding.
+/// Hashes are equal if fields, places, values, deadlines and encoding are.
 impl PartialEq for Hash {
     fn eq(&self, other: &Self) -> bool {
         self.is_table == other.is_table && self.deadlines == other.deadlines && self.iter().eq(other.iter())
@@ -224,10 +224,10 @@ impl Eq for Hash {}
 /// Fields and values of a hash.
 #[derive(Debug)]
 pub enum Iter<'h> {
-    /// Of a small one.
+    /// Fields of a packed hash.
     #[doc(hidden)]
     Packed(packed::Iter<'h>),
-    /// Of a larger one.
+    /// Fields of an indexed hash.
     #[doc(hidden)]
     Indexed(indexed::Iter<'h>),
 }
@@ -243,15 +243,15 @@ impl<'h> Iterator for Iter<'h> {
     }
 }
 
-/// Fields up to which a hash counts as a listpack: Redis' `hash-max-listpack-entries`.
+/// Maximum number of fields of a listpack: Redis' `hash-max-listpack-entries`.
 const LISTPACK_FIELDS_MAX: usize = 512;
-/// Bytes of a field or value up to which it does: Redis' `hash-max-listpack-value`.
+/// Maximum bytes of a field or value of a listpack: Redis' `hash-max-listpack-value`.
 const LISTPACK_BYTES_MAX: usize = 64;
-/// Fields up to which they are found by looking at one after the other.
+/// Maximum number of fields that are found by comparing each.
 const PACKED_FIELDS_MAX: usize = 16;
 
 const _: () = assert!(LISTPACK_BYTES_MAX <= u8::MAX as usize, "a packed length is one byte");
-const _: () = assert!(PACKED_FIELDS_MAX <= LISTPACK_FIELDS_MAX, "what is packed is a listpack");
+const _: () = assert!(PACKED_FIELDS_MAX <= LISTPACK_FIELDS_MAX, "a packed hash is a listpack");
 
 #[cfg(test)]
 mod tests;

@@ -1,35 +1,35 @@
-//! A list: elements in a row, with two ends.
+//! Lists of elements.
 //!
-//! Owns    the elements. Both ends and any index are reached in constant time; the middle moves.
-//! Rule    an index counts from the head, from 0; what a client's negative index means is the caller's business.
+//! Owns    the elements. Both ends and any index are reached in constant time; an insert in the middle moves elements.
+//! Rule    an index counts from the head, from 0. The caller translates a client's negative index.
 //! Source  Redis 7.0 calls every list a quicklist.
 
 use std::collections::VecDeque;
 
 use super::{Element, Shape};
 
-/// Elements in a row.
+/// A list of elements.
 #[derive(Clone, Debug, Default)]
 pub struct List {
     elements: VecDeque<Element>,
-    /// What the elements have on the heap, all together.
+    /// Bytes of all elements on the heap.
     long_bytes: usize,
 }
 
 /// One end of a list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum End {
-    /// The left one, where index 0 is.
+    /// The left end, where index 0 is.
     Head,
-    /// The right one.
+    /// The right end.
     Tail,
 }
 
-/// Places that a list keeps, however few are taken.
+/// Capacity that a list keeps.
 const PLACES_MIN: usize = 32;
 
 impl List {
-    /// One without elements.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
@@ -44,7 +44,7 @@ impl List {
         }
     }
 
-    /// Takes the element at an end, if there is one.
+    /// Removes the element at an end, if there is one.
     #[inline]
     pub fn pop(&mut self, end: End) -> Option<Element> {
         let element = match end {
@@ -56,7 +56,7 @@ impl List {
         Some(element)
     }
 
-    /// Takes `count` elements away at an end, or all there are.
+    /// Removes `count` elements at an end, or all.
     pub fn drop_from(&mut self, end: End, count: usize) {
         let len = self.len();
         let count = count.min(len);
@@ -66,7 +66,7 @@ impl List {
         }
     }
 
-    /// Keeps the elements from `start` on and before `end`; the others are gone.
+    /// Keeps the elements from `start` up to `end` and removes the others.
     pub fn keep(&mut self, start: usize, end: usize) {
         let end = end.min(self.len());
         let start = start.min(end);
@@ -77,7 +77,7 @@ impl List {
         self.slim();
     }
 
-    /// Puts an element in place of the one at `index`; false when there is none.
+    /// Replaces the element at `index`. Returns false if there is none.
     pub fn set(&mut self, index: usize, bytes: &[u8]) -> bool {
         let Some(place) = self.elements.get_mut(index) else { return false };
         let new = Element::new(bytes);
@@ -86,20 +86,20 @@ impl List {
         true
     }
 
-    /// Puts an element before the one at `index`; at the tail when there is none.
+    /// Inserts an element before the one at `index`, or at the tail if there is none.
     pub fn insert(&mut self, index: usize, bytes: &[u8]) {
         let element = self.took(bytes);
         self.elements.insert(index.min(self.elements.len()), element);
     }
 
-    /// Takes away elements that equal `bytes`, from `end` on, at most `limit`; how many it took.
+    /// Removes up to `limit` elements equal to `bytes`, from `end` on. Returns their number.
     pub fn remove(&mut self, bytes: &[u8], end: End, limit: usize) -> usize {
         let all = self.elements.iter().filter(|element| element.as_bytes() == bytes).count();
         let count = all.min(limit);
         if count == 0 {
             return 0;
         }
-        // Seen from the head: pass over those that stay, then take the others.
+        // From the head: matches to skip, then matches to remove.
         let mut passed = if end == End::Tail { all - count } else { 0 };
         let mut left = count;
         let mut freed = 0;
@@ -130,7 +130,7 @@ impl List {
         self.elements.iter().map(Element::as_bytes)
     }
 
-    /// The elements from `start` on and before `end`; both at most the list's length, and `start` no more than `end`.
+    /// The elements from `start` up to `end`. Neither exceeds the length, and `start` does not exceed `end`.
     pub fn range(
         &self,
         start: usize,
@@ -145,7 +145,7 @@ impl List {
         element
     }
 
-    /// Gives memory back once three places of four stand empty: a queue that was long once is not large for ever.
+    /// Frees memory once three quarters of the capacity are unused, so that a queue that was long does not stay large.
     #[inline]
     fn slim(&mut self) {
         let (len, places) = (self.elements.len(), self.elements.capacity());
@@ -156,7 +156,7 @@ impl List {
 }
 
 impl End {
-    /// The other end.
+    /// The opposite end.
     #[must_use]
     pub const fn opposite(self) -> Self {
         match self {

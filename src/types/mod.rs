@@ -1,7 +1,7 @@
-//! The shapes of values, and how patterns match them.
+//! The types of values, and glob patterns.
 //!
-//! Owns    [`Object`]: a value that is not a string. The shapes themselves do not know each other.
-//! Knows   bytes and, for what ends by itself, `clock`; nothing of keys, clients or of what time it is.
+//! Owns    [`Object`]: a value that is not a string. The types do not depend on each other.
+//! Knows   bytes and, for deadlines of fields, `clock`; nothing of keys, clients or the current time.
 
 pub mod element;
 pub mod glob;
@@ -25,60 +25,60 @@ pub use stream::Stream;
 /// A value that is not a string.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Object {
-    /// Fields with values.
+    /// A hash.
     Hash(Hash),
-    /// Elements in a row.
+    /// A list.
     List(List),
-    /// Members without order.
+    /// A set.
     Set(Set),
-    /// Members ordered by their scores.
+    /// A sorted set.
     SortedSet(SortedSet),
-    /// Entries ordered by their ids.
+    /// A stream.
     Stream(Stream),
 }
 
 impl Object {
-    /// The earliest deadline of an element; `None` when none ends by itself.
+    /// The earliest deadline of an element, if any element has one.
     #[inline]
     pub fn earliest_deadline(&self) -> Option<Deadline> {
         if let Self::Hash(hash) = self { hash.earliest_deadline() } else { None }
     }
 
-    /// Whether every element has ended.
+    /// True if every element has ended.
     pub fn has_ended(&self, now: LockTime) -> bool {
         if let Self::Hash(hash) = self { hash.has_ended(now) } else { false }
     }
 }
 
-/// What every shape can say of itself.
+/// What every type reports of a value.
 pub trait Shape {
-    /// What TYPE says.
+    /// The reply of TYPE.
     fn type_name(&self) -> &'static str;
 
-    /// What OBJECT ENCODING says.
+    /// The reply of OBJECT ENCODING.
     fn encoding(&self) -> &'static str;
 
-    /// How many elements there are.
+    /// The number of elements.
     fn len(&self) -> usize;
 
-    /// Bytes on the heap, about; in constant time.
+    /// Approximate bytes on the heap, in constant time.
     fn heap_bytes(&self) -> usize;
 
-    /// Whether a key with this value is to be removed: it has no elements.
+    /// True if there are no elements: a key with this value is removed.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A shape that an [`Object`] may have.
+/// A type of [`Object`].
 pub trait Typed: Shape + Into<Object> {
-    /// One without elements.
+    /// An empty value.
     fn blank(seed: Seed) -> Self;
 
-    /// The object, if it has this shape.
+    /// The value, if the object has this type.
     fn of(object: &Object) -> Option<&Self>;
 
-    /// The same, to be changed.
+    /// The value for changes, if the object has this type.
     fn of_mut(object: &mut Object) -> Option<&mut Self>;
 }
 
@@ -109,7 +109,7 @@ macro_rules! typed {
         )*
 
         impl Object {
-            /// What every shape can say of itself.
+            /// What every type reports of a value.
             pub fn shape(&self) -> &dyn Shape {
                 match self {
                     $(Self::$shape(shape) => shape,)*

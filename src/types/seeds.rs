@@ -1,18 +1,16 @@
-//! The seed of the indexes inside values.
+//! The seed of the hash tables inside values.
 //!
-//! Rule    whoever sends fields and members must not be able to choose them so that they collide: the seed comes from
-//!         where the keyspace has its own. Nothing that anybody is shown follows from it but bytes in use: what is
-//!         kept in an index is kept in the order in which it came.
+//! Rule    clients must not be able to choose fields or members that collide: the seed derives from the keyspace's seed.
+//!         No reply depends on the seed, except bytes in use, because the tables keep the order of insertion.
 
 use ahash::RandomState;
 
-/// Seeds the hashes of a value's elements. Thirty-two bits fit where a small hash has room to spare, and are enough:
-/// nobody is shown a hash, so nobody learns which of them it is.
+/// The seed of a value's hash table. 32 bits fit into the padding of a small hash, and are enough: no reply shows a hash.
 #[derive(Clone, Copy, Debug)]
 pub struct Seed(u32);
 
 impl Seed {
-    /// The one that follows from the seed of a keyspace, and is not that of its keys.
+    /// Derives the seed from the seed of a keyspace; it differs from the seed of the keys.
     pub const fn of(keyspace: u64) -> Self {
         let mixed = (keyspace ^ keyspace >> 32 ^ ODD).wrapping_mul(ODD);
         Self((mixed >> 32) as u32)
@@ -25,7 +23,7 @@ impl Seed {
     }
 }
 
-/// An odd number without a pattern: to multiply by it mixes the bits and loses none.
+/// An odd number without a pattern: multiplying by it mixes the bits and loses none.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! A set: members without order, each once.
+//! Sets of members.
 //!
-//! Owns    the members. Integers alone are kept sorted, as Redis does; a few of any kind in a row, many under a hash.
-//! Rule    what is no set of integers any more never becomes one again.
-//! Rule    members have places, from 0; a removal moves the last member into the place that became free, so that a walk
-//!         from the last place down to the first misses no member that stays.
+//! Owns    the members: a set of integers is a sorted vector, other members are in a vector while few, else in a hash table.
+//! Rule    a set that is not a set of integers never becomes one again.
+//! Rule    members have places from 0. A removal moves the last member to the free place, so that a scan from the last
+//!         place down visits every member that stays.
 //! Source  Redis 7.0: `intset.c`, and `set-max-intset-entries` at its default.
 
 use ahash::RandomState;
@@ -12,21 +12,21 @@ use indexmap::IndexSet;
 use super::{Element, Seed, Shape};
 use crate::number;
 
-/// Members, each once.
+/// A set of members.
 #[derive(Clone, Debug)]
 pub struct Set {
     kept: Kept,
-    /// Of the hash table.
+    /// The seed of the hash table.
     seed: Seed,
 }
 
 #[derive(Clone, Debug)]
 enum Kept {
-    /// Sorted.
+    /// A sorted vector.
     Integers(Vec<i64>),
-    /// At most [`FEW_MAX`], found by looking at each.
+    /// At most [`FEW_MAX`] members, found by comparing each.
     Few { members: Vec<Element>, long_bytes: usize },
-    /// Any number; behind a pointer, so that the small ones are small.
+    /// Any number of members; boxed to keep small sets small.
     Many(Box<Hashed>),
 }
 
@@ -36,7 +36,7 @@ struct Hashed {
     long_bytes: usize,
 }
 
-/// A member: of a set of integers there are no bytes to lend.
+/// A member.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Member<'a> {
     /// These bytes.
@@ -45,18 +45,18 @@ pub enum Member<'a> {
     Integer(i64),
 }
 
-/// Integers that a set keeps sorted; with one more it becomes a hash table.
+/// Maximum size of a set of integers.
 const INTEGERS_MAX: usize = 512;
-/// Members that are looked at one by one faster than they are hashed.
+/// Maximum size of a set without a hash table: comparing so few members is faster than hashing.
 const FEW_MAX: usize = 16;
 
 impl Set {
-    /// One without members.
+    /// An empty set.
     pub fn new(seed: Seed) -> Self {
         Self { kept: Kept::Integers(Vec::new()), seed }
     }
 
-    /// Adds a member; false when it was there.
+    /// Adds a member. Returns false if it existed.
     pub fn insert(&mut self, bytes: &[u8]) -> bool {
         if let Kept::Integers(integers) = &mut self.kept {
             if let Some(integer) = number::integer(bytes) {
@@ -72,17 +72,17 @@ impl Set {
         self.insert_bytes(bytes)
     }
 
-    /// Takes a member away; false when it was not there.
+    /// Removes a member. Returns false if it did not exist.
     pub fn remove(&mut self, bytes: &[u8]) -> bool {
         let Some(place) = self.place_of(bytes) else { return false };
         self.take_at(place);
         true
     }
 
-    /// Takes the member at a place away. Another one may stand there afterwards.
+    /// Removes and returns the member at a place. Another member may move to it.
     ///
     /// # Panics
-    /// When there is no such place.
+    /// The place is not below the length.
     pub fn take_at(&mut self, place: usize) -> Element {
         match &mut self.kept {
             Kept::Integers(integers) => Member::Integer(integers.remove(place)).with_bytes(Element::new),
@@ -103,11 +103,12 @@ impl Set {
         }
     }
 
-    /// A part of a walk over all members: visits about `count` of them and returns the next cursor. It begins with a
-    /// cursor of 0 and ends when 0 comes back; any other may come from a client. A member that is there during the
-    /// whole walk is visited at least once.
+    /// Visits about `count` members from `cursor` on, and returns the next cursor.
+    ///
+    /// A scan begins with cursor 0 and ends when 0 is returned. A cursor may be any number, since it comes from a client.
+    /// A member that exists during the whole scan is visited at least once.
     pub fn scan(&self, cursor: u64, count: u64, visit: impl FnMut(Member<'_>)) -> u64 {
-        // Integers move when one comes or goes, and are few.
+        // Sorted integers change places with every change, and they are few.
         if self.is_integers() {
             self.iter().for_each(visit);
             return 0;
@@ -121,12 +122,12 @@ impl Set {
         to as u64
     }
 
-    /// Whether those bytes are a member.
+    /// True if the bytes are a member.
     pub fn contains(&self, bytes: &[u8]) -> bool {
         self.place_of(bytes).is_some()
     }
 
-    /// Whether another set's member is one of this one.
+    /// True if a member of another set is a member of this one.
     pub fn has(&self, member: Member<'_>) -> bool {
         match (&self.kept, member) {
             (Kept::Integers(integers), Member::Integer(integer)) => integers.binary_search(&integer).is_ok(),
@@ -143,12 +144,12 @@ impl Set {
         }
     }
 
-    /// The members, by their places.
+    /// The members in the order of their places.
     pub fn iter(&self) -> impl Iterator<Item = Member<'_>> {
         (0..self.len()).filter_map(|place| self.at(place))
     }
 
-    /// Whether all of them are integers kept as such: such a set is walked in one step.
+    /// True for a set of integers.
     pub fn is_integers(&self) -> bool {
         matches!(self.kept, Kept::Integers(_))
     }
@@ -182,7 +183,7 @@ impl Set {
         is_new
     }
 
-    /// Integers become text, in their order.
+    /// Converts integers to text, in their order.
     fn become_bytes(&mut self) {
         let Kept::Integers(integers) = &mut self.kept else { return };
         let integers = std::mem::take(integers);
@@ -195,9 +196,9 @@ impl Set {
     }
 }
 
-/// Places that a hash table keeps, however few are taken.
+/// Capacity that a hash table keeps.
 const PLACES_MIN: usize = 64;
-/// A member in a hash table: its bytes, its hash, its place in the table.
+/// Bytes of a member in a hash table: the element, its hash and its index.
 const HASHED_BYTES: usize = size_of::<Element>() + 2 * size_of::<usize>() + 2;
 
 impl Hashed {
@@ -209,7 +210,7 @@ impl Hashed {
 }
 
 impl Member<'_> {
-    /// Lends the bytes for as long as `look` runs.
+    /// Calls `look` with the bytes of the member.
     #[inline]
     pub fn with_bytes<T>(self, look: impl FnOnce(&[u8]) -> T) -> T {
         match self {
@@ -246,7 +247,7 @@ impl Shape for Set {
     }
 }
 
-/// Two sets are equal that have the same members, however they are kept.
+/// Sets are equal if they have the same members, whatever their representation.
 impl PartialEq for Set {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.iter().all(|member| other.has(member))

@@ -102,7 +102,8 @@ impl Stream {
     /// Removes entries from the front. Returns how many.
     pub fn trim(&mut self, trim: Trim) -> usize {
         let len_before = self.entries.len();
-        let limit = if trim.limit == 0 { usize::MAX } else { usize::try_from(trim.limit).unwrap_or(usize::MAX) };
+        let limit =
+            if trim.limit == 0 { usize::MAX } else { usize::try_from(trim.limit).unwrap_or(usize::MAX) };
         while len_before - self.entries.len() < limit {
             let Some(first) = self.entries.first_entry() else { break };
             let id = *first.key();
@@ -172,7 +173,8 @@ mod tests {
 
     fn of(ids: impl IntoIterator<Item = StreamId>) -> Stream {
         let mut stream = Stream::new();
-        ids.into_iter().for_each(|id| stream.append(id, &[b"field", b"a value longer than an inline element"]));
+        ids.into_iter()
+            .for_each(|id| stream.append(id, &[b"field", b"a value longer than an inline element"]));
         stream
     }
 
@@ -186,7 +188,8 @@ mod tests {
         assert_eq!(ids(&stream, id(2, 2), id(4, 4)), [id(2, 2), id(3, 3), id(4, 4)]);
         assert_eq!(ids(&stream, id(2, 3), id(4, 3)), [id(3, 3)]);
         assert!(ids(&stream, id(4, 0), id(2, 0)).is_empty(), "a range that ends before it begins");
-        let last: Vec<_> = stream.range(StreamId::MIN..=StreamId::MAX).rev().take(2).map(|entry| entry.id.ms).collect();
+        let last: Vec<_> =
+            stream.range(StreamId::MIN..=StreamId::MAX).rev().take(2).map(|entry| entry.id.ms).collect();
         assert_eq!(last, [5, 4]);
     }
 

@@ -1,9 +1,8 @@
-//! ACL: users, what they may do, and who was denied what.
+//! ACL: users and their permissions.
 //!
-//! Rule    a user changes by all rules of a request or by none, for all its sessions at once; sessions that lose their
-//!         user, or a channel that they listen to, are ended.
+//! Rule    all rules of a request apply to a user, or none, and to all its sessions at once. Sessions that lose their user,
+//!         or a channel that they are subscribed to, are ended.
 //! Source  Redis 7.0 `acl.c`; rules for commands are shown as Redis 7.2 and Valkey show them.
-
 
 use crate::commands::admin::acl_categories;
 use crate::commands::admin::acl_check;
@@ -149,7 +148,7 @@ fn cat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let known = known.ok_or_else(|| Refusal::quoting("ERR Unknown category '", category, "'"))?;
 
     let members = table().all().filter(|command| acl_categories::is_in(command, known));
-    // A container is no command of its own.
+    // A container is not a command of its own.
     let members =
         members.filter(|command| command.subcommands.is_empty() || command.row.flags != Flags::NONE);
     call.reply.bulks(&members.map(|command| command.name.as_str()).collect::<Vec<_>>());

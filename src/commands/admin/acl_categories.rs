@@ -1,4 +1,4 @@
-//! ACL categories: which command is in which, by its chapter and its flags.
+//! The ACL categories of a command, derived from its group and its flags.
 //!
 //! Rule    a category is derived from the row; `key_specs` lists the exceptions.
 //! Source  Redis 7.0 `server.c`, `setImplicitACLCategories`.
@@ -40,11 +40,11 @@ pub(in crate::commands) fn categories(command: &Command) -> Vec<&'static str> {
 /// Whether a command is in the category of that name.
 pub(in crate::commands) fn is_in(command: &Command, name: &str) -> bool {
     let flags = command.row.flags;
-    let chapter = key_specs::category(command);
+    let group = key_specs::category(command);
     let is_admin = flags.has(Flags::ADMIN) || matches!(command.name.as_str(), "role" | "lastsave");
     match name {
-        // A script that only reads is not counted: what it reads is decided call by call.
-        "read" => flags.has(Flags::READONLY) && chapter != Some("scripting"),
+        // A read-only script is not in the category: each of its calls is checked on its own.
+        "read" => flags.has(Flags::READONLY) && group != Some("scripting"),
         "write" => flags.has(Flags::WRITE),
         "pubsub" => flags.has(Flags::PUBSUB),
         "admin" => is_admin,
@@ -52,6 +52,6 @@ pub(in crate::commands) fn is_in(command: &Command, name: &str) -> bool {
         "slow" => !flags.has(Flags::FAST),
         "blocking" => flags.has(Flags::BLOCKING),
         "dangerous" => is_admin || flags.has(Flags::DANGEROUS),
-        name => chapter == Some(name),
+        name => group == Some(name),
     }
 }

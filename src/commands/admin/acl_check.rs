@@ -1,7 +1,7 @@
-//! What a request needs a right for, and what is said to whoever does not have it.
+//! The permissions that a request needs, and the refusals of requests without them.
 //!
-//! Owns    the command table as rules of the ACL see it, and the texts of every refusal.
-//! Rule    asked only of users who may not do everything; it may allocate.
+//! Owns    the command table as the ACL sees it, and the text of every refusal.
+//! Rule    called only for users whose permissions are limited; it may allocate.
 //! Source  Redis 7.0 `acl.c`, `script.c`, `multi.c`.
 
 #![allow(clippy::arithmetic_side_effects, reason = "of rows, which are our own, and places in a request")]
@@ -47,7 +47,7 @@ fn numbers(command: &Command) -> Range<u16> {
     command.index..command.index + 1 + command.subcommands.len() as u16
 }
 
-/// What `request` needs rights for.
+/// What the ACL checks of `request`: its command, keys and channels.
 pub(in crate::commands) fn asked<'r>(command: &Command, request: Request<'r>) -> Asked<'r> {
     let keys = command.positions(request).enumerate();
     let keys = keys.map(|(index, at)| {
@@ -67,7 +67,7 @@ pub(in crate::commands) fn asked<'r>(command: &Command, request: Request<'r>) ->
     }
 }
 
-/// Whether a user may send a request of these words, if there is such a command.
+/// True if a user may send a request of these words, if there is such a command.
 #[cfg(feature = "lua")]
 pub(in crate::commands) fn may_send(user: &User, words: &[&[u8]]) -> bool {
     let Some(mut command) = words.first().and_then(|name| table().find(name)) else { return false };
@@ -77,7 +77,7 @@ pub(in crate::commands) fn may_send(user: &User, words: &[&[u8]]) -> bool {
     user.check(&asked(command, Request::listed(words))).is_ok()
 }
 
-/// How the `index`-th key of `request` is used, in the words of COMMAND GETKEYSANDFLAGS.
+/// How the `index`-th key of `request` is used, as flags of COMMAND GETKEYSANDFLAGS.
 pub(in crate::commands) fn uses(
     command: &Command,
     index: usize,
@@ -93,7 +93,7 @@ pub(in crate::commands) fn uses(
     }
 }
 
-/// Where the channels stand that a command needs a right for; to leave one takes none.
+/// The places of the channels that the ACL checks. Unsubscribing needs no permission.
 fn channels(command: &Command) -> Option<(Range<usize>, bool)> {
     let first = command.row.args.first()?;
     match first.kind {
@@ -106,7 +106,7 @@ fn channels_are_patterns(command: &Command) -> bool {
     channels(command).is_some_and(|(_, is_pattern)| is_pattern)
 }
 
-/// Whether the session's user may send this.
+/// Checks whether the session's user may send this request.
 ///
 /// # Errors
 /// NOPERM, with Redis' text.
@@ -137,7 +137,7 @@ pub(crate) fn check(
     })
 }
 
-/// Whether the session's user may still have this carried out by EXEC.
+/// Checks again, inside EXEC, whether the session's user may execute this request.
 ///
 /// # Errors
 /// NOPERM, with Redis' text.
@@ -161,10 +161,10 @@ pub(crate) fn check_again(
     })
 }
 
-/// Whether the session's user may have this carried out by a script.
+/// Checks whether a script of the session's user may call this command.
 ///
 /// # Errors
-/// What `redis.call` says then.
+/// The error of `redis.call`.
 #[cold]
 pub(in crate::commands) fn check_inside(
     session: &Session,
@@ -207,7 +207,7 @@ fn look(
     result
 }
 
-/// Notes in ACL LOG that somebody was denied something.
+/// Adds a refusal to ACL LOG.
 pub(in crate::commands) fn note(
     session: &Session,
     shared: &Shared,

@@ -1,6 +1,6 @@
-//! ACL LOAD and ACL SAVE: the ACL file, by way of the shell.
+//! ACL LOAD and ACL SAVE.
 //!
-//! Rule    carried out where a thread may be held: a disk may take its time.
+//! Rule    executed on the script thread, because a disk may be slow.
 //! Source  Redis 7.0 `acl.c`; sessions of users that the file still has stay, as in Redis 7.2 and Valkey.
 
 use crate::commands::admin::acl_sessions::{end_listeners, end_sessions};

@@ -7,9 +7,9 @@ use crate::error::Refusal;
 use crate::number;
 use crate::state::acl::password::hex;
 
-/// Entries that ACL LOG shows unless told otherwise.
+/// Default number of entries in the reply of ACL LOG.
 const ENTRIES: usize = 10;
-/// Bits of a password unless ACL GENPASS is told otherwise, and at most.
+/// Default and maximum number of bits of ACL GENPASS.
 const PASSWORD_BITS: i64 = 256;
 const PASSWORD_BITS_MAX: i64 = 4096;
 
@@ -70,14 +70,14 @@ pub(in crate::commands) fn genpass(call: &mut Call<'_, '_>) -> Result<Outcome, R
     }
 
     let mut bytes = vec![0; (bits as usize).div_ceil(8)];
-    call.shared.draw_secret(&mut bytes)?;
-    // Four bits make a digit.
+    call.shared.fill_secret(&mut bytes)?;
+    // A hexadecimal digit has four bits.
     let digits = hex(&bytes);
     call.reply.bulk(&digits.as_bytes()[..(bits as usize).div_ceil(4)]);
     Ok(Outcome::Replied)
 }
 
-/// The only word that may follow the subcommand, if one does.
+/// The optional argument of the subcommand.
 fn one_word<'a>(call: &mut Call<'a, '_>) -> Result<Option<&'a [u8]>, Refusal> {
     let word = call.args.maybe_word();
     if call.args.is_empty() {

@@ -1,6 +1,6 @@
-//! COMMAND: the command table, told to clients.
+//! COMMAND: the command table for clients.
 //!
-//! Rule    everything here is derived from rows and from [`facts`]; no reply is written down.
+//! Rule    every reply is derived from rows and from `key_specs`.
 //! Source  Redis 7.0 `server.c`: shapes of the replies, names and order of flags and categories.
 
 #![allow(clippy::arithmetic_side_effects, reason = "of rows, which are our own, and places in a request")]
@@ -163,11 +163,11 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// What COMMAND LIST shows.
+/// The filter of COMMAND LIST.
 enum Filter<'a> {
     All,
     Category(&'a [u8]),
-    /// There are no modules.
+    /// Commands of a module; there are none.
     Nothing,
     Pattern(&'a [u8]),
 }
@@ -219,7 +219,7 @@ fn get_keys_and_flags(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// The command that the arguments spell, and its words.
+/// The command that the arguments name, and its words.
 ///
 /// # Errors
 /// There is no such command, it has no keys, or there are too few or too many words.
@@ -242,7 +242,7 @@ fn whole_command<'a>(call: &mut Call<'a, '_>) -> Result<(&'static Command, Vec<&
     Ok((command, words))
 }
 
-/// Where the keys are. Only a script may be sent without any.
+/// The places of the keys. Only a script may have none.
 fn key_positions(command: &Command, words: &[&[u8]]) -> Result<Vec<usize>, Refusal> {
     let found: Vec<_> = command.positions_among(words.len(), |at| words.get(at).copied()).collect();
     if found.is_empty() && command.row.group != Group::Scripting {
@@ -324,7 +324,9 @@ fn describe_keys(specification: Specification, reply: &mut Reply<'_>, command: &
         Specification::Range { begin, last, step } => {
             (begin, "range", [("lastkey", i64::from(last)), ("keystep", step as i64), ("limit", 0)])
         }
-        Specification::Counted { begin } => (begin, "keynum", [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]),
+        Specification::Counted { begin } => {
+            (begin, "keynum", [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)])
+        }
     };
     search(reply, "begin_search", "index", &[("index", begin as i64)]);
     search(reply, "find_keys", kind, &finds);
@@ -363,7 +365,7 @@ fn document(reply: &mut Reply<'_>, command: &Command) {
     }
 }
 
-/// The grammar; `keys` counts the keys passed so far, each kind of which has a specification.
+/// The grammar of arguments. `keys` counts the key specifications passed so far.
 fn arguments(reply: &mut Reply<'_>, args: &[Arg], keys: &mut i64) {
     reply.array(args.len());
     for arg in args {
@@ -400,7 +402,7 @@ fn arguments(reply: &mut Reply<'_>, args: &[Arg], keys: &mut i64) {
     }
 }
 
-/// What COMMAND DOCS calls the kind of an argument, and the arguments inside it.
+/// The name of an argument's kind in COMMAND DOCS, and the arguments inside it.
 fn kind(arg: &Arg) -> (&'static str, Option<&'static [Arg]>) {
     match arg.kind {
         Kind::Block(inner) => ("block", Some(inner)),
@@ -432,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_side_by_side_are_of_two_kinds() {
+    fn a_single_key_has_one_specification() {
         let set = named(b"set").unwrap();
         assert_eq!(specifications(set.keys), [Specification::Range { begin: 1, last: 0, step: 1 }]);
         let words: Vec<&[u8]> = vec![b"set", b"k", b"v"];

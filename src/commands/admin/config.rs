@@ -1,4 +1,4 @@
-//! CONFIG: the settings table, while the server runs.
+//! CONFIG: the settings of the running server.
 //!
 //! Source  Redis 7.0 `config.c`: names are checked before values, all values are taken or none.
 
@@ -80,7 +80,7 @@ fn get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             if found.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
                 continue;
             }
-            // What is asked for by its exact name comes back in the letters it was asked in.
+            // A setting asked for by its exact name is answered in the letter case of the request.
             let shown =
                 if is_glob { (*name).to_owned() } else { String::from_utf8_lossy(pattern).into_owned() };
             found.push((shown, value.clone()));
@@ -95,11 +95,11 @@ fn get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Every setting and its value, those included that have one value only.
+/// Every setting and its value, including settings with a fixed value.
 fn all(shared: &Shared) -> Vec<(&'static str, String)> {
     let mut all = shared.settings.fitting(&[b"*"]);
     for (name, value) in &mut all {
-        // `auto` has become a number by now.
+        // `auto` was replaced by a number.
         match *name {
             "port" => *value = shared.port.load(Relaxed).to_string(),
             "tls-port" => *value = shared.tls_port.load(Relaxed).to_string(),
@@ -137,10 +137,10 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// The pairs that the settings table has to look at; names have been checked.
+/// The pairs of settings that can change. All names are checked.
 ///
 /// # Errors
-/// A name that is unknown, given twice, or that nobody can set now.
+/// A name is unknown, given twice, or cannot be set at run time.
 fn checked<'a>(pairs: &[(&'a str, &'a str)]) -> Result<Vec<(&'a str, &'a str)>, Refusal> {
     let mut settable = Vec::with_capacity(pairs.len());
     for (at, (name, value)) in pairs.iter().enumerate() {

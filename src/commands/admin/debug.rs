@@ -1,6 +1,6 @@
-//! DEBUG, behind a setting: what test suites ask of a server.
+//! DEBUG, as far as test suites need it. The setting `enable-debug-command` must allow it.
 //!
-//! Source  Redis 7.0 `debug.c`. Its subcommands are no commands of their own: COMMAND INFO knows only DEBUG.
+//! Source  Redis 7.0 `debug.c`. As in Redis, COMMAND INFO does not list its subcommands.
 
 use crate::commands::row::{Flags, Group, Row, text};
 use crate::commands::{Call, Outcome, Shared};
@@ -87,7 +87,7 @@ fn error(text: &[u8]) -> Result<Outcome, Refusal> {
 }
 
 fn set_active_expire(call: &mut Call<'_, '_>, value: &[u8]) -> Result<Outcome, Refusal> {
-    // Like C's atoi: what is no number is zero.
+    // Like C's atoi: a word that is not a number is zero.
     let is_on = crate::number::integer(value).unwrap_or(0) != 0;
 
     call.shared.expires_actively.store(is_on, std::sync::atomic::Ordering::Relaxed);
@@ -99,9 +99,9 @@ fn set_active_expire(call: &mut Call<'_, '_>, value: &[u8]) -> Result<Outcome, R
 /// The longest sleep, in seconds: a year.
 const SLEEP_SECS_MAX: f64 = 365.0 * 86_400.0;
 
-/// Nobody is answered until the time is up, this client included; no thread waits for it.
+/// Delays all replies until the time is over, including this one. No thread sleeps.
 fn sleep(call: &mut Call<'_, '_>, value: &[u8]) -> Result<Outcome, Refusal> {
-    // Like C's strtod: what is no number is zero.
+    // Like C's strtod: a word that is not a number is zero.
     let secs = double::parse(value).unwrap_or(0.0).clamp(0.0, SLEEP_SECS_MAX);
     let micros = (secs * 1e6) as u64;
     if micros == 0 {
@@ -111,7 +111,7 @@ fn sleep(call: &mut Call<'_, '_>, value: &[u8]) -> Result<Outcome, Refusal> {
 
     let until = call.now.lock + micros.div_ceil(1000);
     call.shared.pause.freeze(until);
-    // The engine measures the call, which is over at once; what is remembered is what everybody felt.
+    // The engine measures this call, which ends at once. The statistics get the time that clients wait.
     call.shared.took(&call.session.client, call.command, call.args.request(), micros);
 
     let wait = call.session.new_wait(Some(until), b"+OK\r\n".to_vec());

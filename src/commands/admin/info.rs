@@ -1,4 +1,4 @@
-//! INFO: what the server says about itself, in sections: a loop over the metrics table.
+//! INFO: the metrics table in sections.
 //!
 //! Owns    the sections that have a row for each command, error or database.
 //! Source  Redis 7.0 `genRedisInfoString`: which sections `default`, `all` and `everything` mean.
@@ -64,7 +64,7 @@ impl Section {
     }
 }
 
-/// The lines written so far.
+/// The lines of a section.
 #[derive(Default)]
 struct Fields(String);
 
@@ -116,7 +116,8 @@ fn keyspace(fields: &mut Fields, call: &mut Call<'_, '_>) -> Result<(), Refusal>
                 0 => 0,
                 _ => call.view.average_ttl_ms(database, call.shared.random())?,
             };
-            fields.put(&format!("db{database}"), format_args!("keys={keys},expires={deadlines},avg_ttl={ttl}"));
+            fields
+                .put(&format!("db{database}"), format_args!("keys={keys},expires={deadlines},avg_ttl={ttl}"));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! LATENCY and SLOWLOG: what took long, and when.
+//! LATENCY and SLOWLOG: slow commands and events.
 //!
 //! Source  Redis 7.0 `latency.c`, `slowlog.c`.
 
@@ -190,12 +190,12 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Columns of a graph: the newest spikes.
+/// Columns of a graph: one for each of the newest spikes.
 const GRAPH_COLUMNS: usize = 80;
 /// Lines of a graph above its legend.
 const GRAPH_LINES: u64 = 4;
 
-/// The spikes as columns, the newest at the right; below each how many seconds ago it was, read downwards.
+/// The spikes as columns, the newest at the right. The age of each in seconds stands below it, read downwards.
 fn drawn(name: &str, event: &Event, now_secs: u64) -> String {
     let spikes: Vec<_> = event.spikes.iter().rev().take(GRAPH_COLUMNS).rev().collect();
     let high = spikes.iter().map(|spike| spike.millis).max().unwrap_or(0);
@@ -256,7 +256,7 @@ fn histogram(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// The command of that name; of one with subcommands, these.
+/// The command of that name, or its subcommands if it is a container.
 fn measured(name: &[u8]) -> Vec<&'static Command> {
     let mut parts = name.splitn(2, |byte| *byte == b'|');
     let Some(command) = table().find(parts.next().unwrap_or_default()) else { return Vec::new() };

@@ -1,8 +1,7 @@
-//! The metrics table: every figure that the server gives of itself, once. INFO is a loop over it, and so is the text that
-//! Prometheus reads.
+//! The metrics table's types: INFO and the Prometheus text are loops over the table.
 //!
-//! Owns    [`Metric`] and [`Snapshot`], what the figures are read from; the rows stand in `metrics_table`.
-//! Rule    one look at the clients, the shards and the process serves all rows of one answer, so that they agree.
+//! Owns    [`Metric`], a row, and [`Snapshot`], the values that rows read. The rows are in `metrics_table`.
+//! Rule    all rows of one reply read the same snapshot of clients, shards and process.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -13,33 +12,33 @@ use crate::commands::Shared;
 use crate::keyspace::Counts;
 use crate::state::clients::Client;
 
-/// One figure.
+/// One metric.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::commands) struct Metric {
     /// Its name: Redis' where Redis has it.
     pub(in crate::commands) name: &'static str,
-    /// How it moves.
+    /// How it changes.
     pub(in crate::commands) kind: Kind,
-    /// What it says, in one sentence; empty for a fact, whose name says it.
+    /// Its meaning in one sentence; empty for a fact.
     pub(in crate::commands) help: &'static str,
     /// Its value as text.
     pub(in crate::commands) read: fn(&Snapshot<'_>) -> String,
 }
 
-/// How a figure moves.
+/// How a metric changes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::commands) enum Kind {
-    /// It only grows, until CONFIG RESETSTAT or the end.
+    /// It only grows, until CONFIG RESETSTAT.
     Counter,
-    /// It says what is.
+    /// It is constant, or changes with a setting.
     Fact,
     /// It grows and shrinks.
     Gauge,
-    /// It belongs to something that this server does not have, and is always this: tools look for it all the same.
+    /// It belongs to a feature that this server does not have. It is constant and present because tools read it.
     Never,
 }
 
-/// Everything the rows read, as of one moment.
+/// All values that the rows read, as of one moment.
 pub(in crate::commands) struct Snapshot<'s> {
     pub(in crate::commands) shared: &'s Shared,
     pub(in crate::commands) now: LockTime,
@@ -49,19 +48,19 @@ pub(in crate::commands) struct Snapshot<'s> {
     pub(in crate::commands) buffer_bytes: u64,
     /// Keys, values, scripts and clients.
     pub(in crate::commands) used_bytes: u64,
-    /// The most that was ever used, as far as anybody looked.
+    /// The highest value of `used_bytes` seen so far.
     pub(in crate::commands) peak_bytes: u64,
-    /// What the process has in RAM.
+    /// Resident bytes of the process.
     pub(in crate::commands) resident_bytes: u64,
-    /// Clients whose call waits, or whose request a pause holds back.
+    /// Clients whose call is parked or whose request is held back by a pause.
     pub(in crate::commands) held: usize,
-    /// Clients whose call waits for a limited time.
+    /// Clients whose parked call has a time limit.
     pub(in crate::commands) waiting: usize,
     /// The longest input and output buffer of a client.
     pub(in crate::commands) longest_buffers: [u64; 2],
     /// Commands, bytes received, bytes sent.
     pub(in crate::commands) traffic: [u64; 3],
-    /// The same in a second.
+    /// The same per second.
     pub(in crate::commands) rates: [f64; 3],
 }
 
@@ -109,7 +108,7 @@ fn buffered(clients: &[Arc<Client>]) -> u64 {
     clients.iter().map(|client| client.held_bytes()).sum()
 }
 
-/// A figure that only grows.
+/// A counter.
 pub(in crate::commands) const fn counter(
     name: &'static str,
     help: &'static str,
@@ -118,7 +117,7 @@ pub(in crate::commands) const fn counter(
     Metric { name, kind: Kind::Counter, help, read }
 }
 
-/// A figure that grows and shrinks.
+/// A gauge.
 pub(in crate::commands) const fn gauge(
     name: &'static str,
     help: &'static str,
@@ -127,17 +126,17 @@ pub(in crate::commands) const fn gauge(
     Metric { name, kind: Kind::Gauge, help, read }
 }
 
-/// What is so, and stays so or changes with a setting.
+/// A fact.
 pub(in crate::commands) const fn fact(name: &'static str, read: fn(&Snapshot<'_>) -> String) -> Metric {
     Metric { name, kind: Kind::Fact, help: "", read }
 }
 
-/// Zero of what this server does not have.
+/// A zero for a feature that this server does not have.
 pub(in crate::commands) const fn zero(name: &'static str) -> Metric {
     Metric { name, kind: Kind::Never, help: "", read: |_| "0".to_owned() }
 }
 
-/// What this server does not have, and how Redis says that there is none.
+/// A constant for a feature that this server does not have.
 pub(in crate::commands) const fn never(name: &'static str, read: fn(&Snapshot<'_>) -> String) -> Metric {
     Metric { name, kind: Kind::Never, help: "", read }
 }
@@ -147,7 +146,7 @@ pub(in crate::commands) fn show(value: impl Display) -> String {
     value.to_string()
 }
 
-/// A part in a hundred.
+/// A ratio in percent.
 pub(in crate::commands) fn percent(part: u64, whole: u64) -> String {
     format!("{:.2}%", 100.0 * part as f64 / whole.max(1) as f64)
 }

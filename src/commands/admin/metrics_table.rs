@@ -1,7 +1,7 @@
 //! The rows of the metrics table, by the sections of INFO.
 //!
-//! Source  Redis 7.0 `genRedisInfoString`: names and order; what clients, redis_exporter and Redis Insight look for is
-//!         there even where it cannot be anything but zero here.
+//! Rule    fields that clients, redis_exporter or Redis Insight read are present, even if they are always zero here.
+//! Source  Redis 7.0 `genRedisInfoString`: names and order.
 
 use crate::commands::VERSION;
 use crate::commands::admin::metrics::{
@@ -13,9 +13,9 @@ use crate::state::channels::Kind as Listening;
 pub(in crate::commands) struct Section {
     /// Its title.
     pub(in crate::commands) title: &'static str,
-    /// Whether it is shown when nobody asks for it.
+    /// Whether it is part of the default sections.
     pub(in crate::commands) is_default: bool,
-    /// Its rows; a section without any has one for each command, error or database.
+    /// Its rows. A section without rows has one for each command, error or database.
     pub(in crate::commands) rows: &'static [Metric],
 }
 
@@ -160,7 +160,7 @@ const PERSISTENCE: &[Metric] = &[
     zero("current_save_keys_total"),
     zero("rdb_changes_since_last_save"),
     zero("rdb_bgsave_in_progress"),
-    // Nothing was ever saved: as in a Redis that has not saved since its start.
+    // Nothing is saved: the values of a Redis that did not save since its start.
     never("rdb_last_save_time", |seen| show(seen.shared.started.as_millis() / 1000)),
     never("rdb_last_bgsave_status", |_| show("ok")),
     never("rdb_last_bgsave_time_sec", |_| show(-1)),
@@ -303,12 +303,12 @@ mod tests {
     use crate::commands::admin::metrics::Kind;
 
     #[test]
-    fn every_figure_has_a_name_of_its_own_and_what_moves_says_what_it_is() {
+    fn names_are_unique_and_counters_and_gauges_have_a_help_sentence() {
         let rows: Vec<_> = SECTIONS.iter().flat_map(|section| section.rows).collect();
         for (index, row) in rows.iter().enumerate() {
             assert!(rows[..index].iter().all(|other| other.name != row.name), "{}: twice", row.name);
             let moves = matches!(row.kind, Kind::Counter | Kind::Gauge);
-            assert_eq!(row.help.ends_with('.'), moves, "{}: says no sentence", row.name);
+            assert_eq!(row.help.ends_with('.'), moves, "{}: no sentence", row.name);
         }
     }
 }

@@ -247,14 +247,14 @@ fn wait_aof(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(park(call, timeout_ms, answer))
 }
 
-/// A wait in milliseconds; zero: for ever.
+/// A timeout in milliseconds; zero means no limit.
 fn timeout(word: &[u8]) -> Result<u64, Refusal> {
     let millis = number::integer(word)
         .ok_or_else(|| Refusal::said("ERR timeout is not an integer or out of range"))?;
     u64::try_from(millis).map_err(|_| Refusal::said("ERR timeout is negative"))
 }
 
-/// Waits so many milliseconds, zero for ever, and then says `answer`.
+/// Parks the call for `timeout_ms`, zero without a limit, and then replies with `answer`.
 fn park(call: &Call<'_, '_>, timeout_ms: u64, answer: impl FnOnce(&mut Reply<'_>)) -> Outcome {
     let mut bytes = Vec::new();
     answer(&mut Reply::new(&mut bytes, call.session.protocol));
@@ -291,7 +291,7 @@ fn shutdown(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn memory_usage(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     while !call.args.is_empty() {
-        // A string has nothing to be sampled; the number is checked and has no effect.
+        // The size is exact: the number of samples is checked and has no effect.
         if !call.args.take("SAMPLES") || call.args.integer()? < 0 {
             return Err(Refusal::Syntax);
         }

@@ -49,7 +49,13 @@ pub(crate) enum Source {
 
 /// Shows a command to all monitors.
 #[cold]
-pub(crate) fn show(session: &Session, shared: &Shared, command: &Command, request: Request<'_>, source: Source) {
+pub(crate) fn show(
+    session: &Session,
+    shared: &Shared,
+    command: &Command,
+    request: Request<'_>,
+    source: Source,
+) {
     if command.row.flags.has(Flags::ADMIN) {
         return;
     }

@@ -1,4 +1,4 @@
-//! Whether a request may write: what CLIENT PAUSE WRITE holds back.
+//! Which requests may write: CLIENT PAUSE WRITE holds them back.
 //!
 //! Source  Redis 7.0 `processCommand`: `is_may_replicate_command`, and `scriptFlagsToCmdFlags`.
 
@@ -7,8 +7,9 @@ use crate::commands::{Command, Shared};
 use crate::resp::Request;
 use crate::scripts::header;
 
-/// Whether the request may write, or would reach replicas. A script does what its first line says; one that says
-/// nothing, or is not known, does what its command is for.
+/// True if the request may write or Redis would replicate it.
+///
+/// The flags in a script's first line decide; without them, or if the script is unknown, its command decides.
 #[cold]
 pub(crate) fn may_write(shared: &Shared, command: &Command, request: Request<'_>) -> bool {
     let flags = command.row.flags;

@@ -1,4 +1,4 @@
-//! CLIENT: what a connection says about itself and others.
+//! CLIENT: a connection's facts about itself and others.
 //!
 //! Source  Redis 7.0 `networking.c`; SETINFO and NO-TOUCH of Redis 7.2, which clients send and bear the refusal of.
 
@@ -229,7 +229,7 @@ fn set_name(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 /// CLIENT SETNAME and HELLO SETNAME.
 ///
 /// # Errors
-/// When `name` has more in it than printable ASCII.
+/// `name` has characters other than printable ASCII.
 pub(in crate::commands) fn rename(session: &Session, name: &[u8]) -> Result<(), Refusal> {
     let name = printable(name)
         .ok_or(Refusal::said("ERR Client names cannot contain spaces, newlines or special characters."))?;
@@ -237,7 +237,7 @@ pub(in crate::commands) fn rename(session: &Session, name: &[u8]) -> Result<(), 
     Ok(())
 }
 
-/// The word as text, if all of it is ASCII that leaves a mark: CLIENT LIST separates by the rest.
+/// The word as text, if it is printable ASCII without spaces, which separate the fields of CLIENT LIST.
 fn printable(word: &[u8]) -> Option<String> {
     word.iter().all(u8::is_ascii_graphic).then(|| word.iter().copied().map(char::from).collect())
 }
@@ -260,7 +260,7 @@ fn set_info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Whom CLIENT KILL means.
+/// The clients that CLIENT KILL selects.
 #[derive(Debug, Default)]
 struct Filter<'a> {
     id: Option<ClientId>,

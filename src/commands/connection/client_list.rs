@@ -1,4 +1,7 @@
-//! CLIENT INFO and CLIENT LIST: what the server knows of its clients, a line for each.
+//! CLIENT INFO and CLIENT LIST: one line about each client.
+//!
+//! Rule    qbuf is bytes received and not yet parsed, omem bytes of replies and messages not yet sent, tot-mem both and what
+//!         a connection costs. There are no fixed output buffers: rbs, rbp and obl are 0.
 //!
 //! Source  Redis 7.0 `catClientInfoString`; `watch`, `lib-name` and `lib-ver` of later versions.
 
@@ -20,7 +23,7 @@ pub(in crate::commands) fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refu
     Ok(Outcome::Replied)
 }
 
-/// The line of CLIENT LIST about one client. What this server does not have, Redis' idle value stands for.
+/// The line about one client. Fields without a meaning here have the value of an idle client of Redis.
 pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime) -> String {
     let names = client.names.lock().clone();
     let seconds = |since: u64| now.as_millis().saturating_sub(since) / 1000;
@@ -61,7 +64,7 @@ pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime
     line
 }
 
-/// A letter for each thing that is true of a client, in Redis' order; `N` where nothing is.
+/// The flags of a client in Redis' order; `N` if it has none.
 fn flags(client: &Client, shared: &Shared) -> String {
     let tracker = shared
         .audience
@@ -86,22 +89,22 @@ fn flags(client: &Client, shared: &Shared) -> String {
     if flags.is_empty() { "N".to_owned() } else { flags }
 }
 
-/// What kind of client CLIENT LIST and CLIENT KILL ask for.
+/// The type of client in CLIENT LIST and CLIENT KILL.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::commands) enum Type {
-    /// One that listens to nothing.
+    /// A client without subscriptions.
     Normal,
-    /// Masters and replicas, of which there are none.
+    /// A master or replica; there are none.
     Replication,
-    /// One that listens to channels.
+    /// A client with subscriptions.
     PubSub,
 }
 
 impl Type {
-    /// What the word of CLIENT LIST TYPE or CLIENT KILL TYPE stands for.
+    /// Parses the type in CLIENT LIST TYPE or CLIENT KILL TYPE.
     ///
     /// # Errors
-    /// When it stands for nothing.
+    /// There is no such type.
     pub(in crate::commands) fn parse(word: &[u8]) -> Result<Self, Refusal> {
         match word.to_ascii_lowercase().as_slice() {
             b"normal" => Ok(Self::Normal),
@@ -111,7 +114,7 @@ impl Type {
         }
     }
 
-    /// What a client is.
+    /// The type of a client.
     pub(in crate::commands) fn of(client: &Client) -> Self {
         if client.is_subscribed() { Self::PubSub } else { Self::Normal }
     }

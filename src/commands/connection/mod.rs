@@ -1,7 +1,7 @@
-//! The connection itself: HELLO, AUTH, PING, SELECT and their kind.
+//! Commands on the connection itself: HELLO, AUTH, PING, SELECT and similar.
 //!
-//! Source  Redis 7.0 `networking.c`, `acl.c`: HELLO applies its options one by one, so that an error in a later one
-//!         leaves the earlier ones standing.
+//! Rule    HELLO applies its options one by one: an error in a later option does not undo earlier ones.
+//! Source  Redis 7.0 `networking.c`, `acl.c`.
 
 pub(in crate::commands) mod client;
 pub(in crate::commands) mod client_list;
@@ -24,7 +24,7 @@ use crate::state::session::{Replies, Session};
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row {
         name: "AUTH",
-        summary: "Shows the password.",
+        summary: "Authenticates the connection.",
         since: "1.0.0",
         flags: EARLY.with(Flags::SECRET),
         args: &[text("username").maybe(), text("password")],
@@ -42,7 +42,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
     Row {
         name: "HELLO",
-        summary: "Chooses the protocol; may show the password and name the connection.",
+        summary: "Sets the protocol; may authenticate and name the connection.",
         since: "6.0.0",
         flags: EARLY.with(Flags::SECRET),
         args: &[block(
@@ -77,7 +77,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
     Row {
         name: "RESET",
-        summary: "Makes the connection as good as new.",
+        summary: "Resets the connection to its initial state.",
         since: "6.2.0",
         flags: EARLY.with(Flags::SUBSCRIBED).with(Flags::UNQUEUED),
         run: reset,
@@ -105,7 +105,7 @@ const ROW: Row = Row {
     run: ping,
 };
 
-/// What may be sent before authentication.
+/// The flags of commands that are allowed before authentication.
 const EARLY: Flags = Flags::NOSCRIPT
     .with(Flags::LOADING)
     .with(Flags::STALE)
@@ -183,7 +183,7 @@ fn hello(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::said(HELLO_NEEDS_AUTH));
     }
 
-    speak(call, protocol);
+    set_protocol(call, protocol);
 
     call.reply.map(7);
     for (name, value) in [("server", "redis"), ("version", VERSION)] {
@@ -203,8 +203,8 @@ fn hello(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// From this reply on the connection speaks `protocol`.
-fn speak(call: &mut Call<'_, '_>, protocol: Protocol) {
+/// Sets the protocol of the connection, from this reply on.
+fn set_protocol(call: &mut Call<'_, '_>, protocol: Protocol) {
     call.session.protocol = protocol;
     call.session.client.set_protocol(protocol);
     call.reply.set_protocol(protocol);
@@ -217,7 +217,7 @@ fn ping(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
 
     match message {
-        // RESP2 cannot tell a reply from a message, so to a subscriber this one looks like a message.
+        // A RESP2 subscriber cannot tell replies from messages, so this reply has the form of a message.
         _ if call.session.is_subscriber() => call.reply.bulks(&[b"pong", message.unwrap_or_default()]),
         Some(message) => call.reply.bulk(message),
         None => call.reply.status("PONG"),
@@ -241,8 +241,8 @@ fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     session.client.names.lock().name.clear();
     session.client.no_evict.store(false, Relaxed);
     session.client.no_touch.store(false, Relaxed);
-    enter(session, 0);
-    speak(call, Protocol::Resp2);
+    select_database(session, 0);
+    set_protocol(call, Protocol::Resp2);
 
     call.reply.status("RESET");
     Ok(Outcome::Replied)
@@ -251,13 +251,13 @@ fn reset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn select(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let database = crate::commands::key::database::number(call.args.word()?, call.shared)?;
 
-    enter(call.session, database);
+    select_database(call.session, database);
 
     call.reply.ok();
     Ok(Outcome::Replied)
 }
 
-fn enter(session: &mut Session, database: u16) {
+fn select_database(session: &mut Session, database: u16) {
     session.database = database;
     session.client.database.store(database, Relaxed);
 }

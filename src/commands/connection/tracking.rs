@@ -1,6 +1,6 @@
-//! CLIENT TRACKING and its kind: a connection keeps copies of values, and is told when they are out of date.
+//! CLIENT TRACKING and similar: a client keeps copies of values and gets invalidations when they change.
 //!
-//! Owns    what is remembered of a request's keys, wherever the request is carried out.
+//! Owns    the registration of the keys that a request reads.
 //! Source  Redis 7.0 `tracking.c` and `networking.c`.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::state::clients::ClientId;
 use crate::state::session::Session;
 use crate::state::tracking::{Overlap, Reads, Tracker, Which};
 
-/// What follows CLIENT TRACKING.
+/// The arguments of CLIENT TRACKING.
 pub(in crate::commands) const TRACKING: &[Arg] = &[
     one_of("status", &[token("on", "ON"), token("off", "OFF")]),
     integer("client-id").after("REDIRECT").maybe(),
@@ -70,7 +70,7 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    /// Whether the options agree with each other and with what the session has asked for before.
+    /// Checks that the options agree with each other and with the current tracking of the session.
     fn check(&self, session: &Session, shared: &Shared) -> Result<(), Refusal> {
         let said = |text| Err(Refusal::said(text));
         let before = shared.audience.tracking.of(session.client.id, |tracker| tracker.prefixes.clone());
@@ -192,7 +192,7 @@ pub(in crate::commands) fn get_redirect(call: &mut Call<'_, '_>) -> Result<Outco
     Ok(Outcome::Replied)
 }
 
-/// Who is told in place of the session's client; 0: the client itself, -1: nobody.
+/// The client that gets the invalidations: its id, 0 for the client itself, -1 if tracking is off.
 fn redirect(call: &Call<'_, '_>) -> i64 {
     let target = call.shared.audience.tracking.of(call.session.client.id, |tracker| tracker.redirect);
     target.map_or(-1, |target| i64::try_from(target.unwrap_or(0)).unwrap_or(i64::MAX))
@@ -229,13 +229,13 @@ pub(in crate::commands) fn tracking_info(call: &mut Call<'_, '_>) -> Result<Outc
     Ok(Outcome::Replied)
 }
 
-/// The session is told nothing any more.
+/// Ends the tracking of a session.
 pub(crate) fn end(session: &mut Session, shared: &Shared) {
     session.reads = Reads::default();
     shared.audience.tracking.end(session.client.id);
 }
 
-/// Remembers what the request has read, with its shards still locked: for sessions whose reads are.
+/// Registers the keys that the request has read, while its shards are locked, if the session tracks its reads.
 #[cold]
 pub(crate) fn remember(
     session: &mut Session,
@@ -245,14 +245,14 @@ pub(crate) fn remember(
     view: &mut View<'_>,
 ) {
     let flags = command.row.flags;
-    // Of a script only what it does itself counts.
+    // The commands that a script calls are registered one by one.
     if session.reads.are_remembered() && flags.has(Flags::READONLY) && !flags.has(Flags::SCRIPT) {
         let keys_max = shared.settings.tracked_keys_max();
         for at in command.positions(request) {
             view.remember(request.word(at), session.client.id, &shared.audience.tracking, keys_max);
         }
     }
-    // CLIENT CACHING is about the next command or transaction, other words about the client aside.
+    // CLIENT CACHING applies to the next command or transaction; CLIENT commands do not count.
     let goes_on = session.is_nested || session.transaction.is_some() || command.name.starts_with("client|");
     if !goes_on {
         session.reads = session.reads.after_next();

@@ -1,7 +1,7 @@
-//! When fields of hashes end: HEXPIRE and its kind set it, HTTL and its kind tell it, HPERSIST takes it away.
+//! Deadlines of hash fields: HEXPIRE and its variants set them, HTTL and its variants read them, HPERSIST removes them.
 //!
-//! Source  Valkey 9.1 `t_hash.c`, `hexpireGenericCommand`: Redis 7.0 has none of it. A field whose time has come already
-//!         leaves at once, and its key with the last one.
+//! Rule    a field whose new deadline has passed is removed at once, and the key with its last field.
+//! Source  Valkey 9.1 `t_hash.c`, `hexpireGenericCommand`: Redis 7.0 does not have these commands.
 
 use crate::clock::{Deadline, Now};
 use crate::commands::expiry::Unit;
@@ -108,22 +108,21 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 const CONDITION: Arg =
     one_of("condition", &[token("nx", "NX"), token("xx", "XX"), token("gt", "GT"), token("lt", "LT")]);
 
-/// The fields that a command is about, and how many they are.
-const FIELDS: Arg =
-    block("fields", &[integer("numfields"), text("field").many()]).after("FIELDS");
+/// The argument `FIELDS <numfields> <field> ...`.
+const FIELDS: Arg = block("fields", &[integer("numfields"), text("field").many()]).after("FIELDS");
 
-/// What is said of a field that is not there.
+/// Reply for a field that does not exist.
 const NO_FIELD: i64 = -2;
-/// What is said of a field that lives for ever.
+/// Reply for a field without a deadline.
 const NO_DEADLINE: i64 = -1;
-/// What is said of a field that was left as it is.
+/// Reply for a field that was not changed.
 const UNCHANGED: i64 = 0;
-/// What is said of a field that has been changed.
+/// Reply for a field that was changed.
 const CHANGED: i64 = 1;
-/// What is said of a field whose time had come already.
+/// Reply for a field that was removed because its new deadline has passed.
 const ENDED: i64 = 2;
 
-/// Words from FIELDS on, itself not counted, if it is there with something behind it.
+/// The number of words behind FIELDS, if FIELDS is present and not the last word.
 fn words_behind_fields(args: &Args<'_>) -> Option<usize> {
     let mut look = *args;
     while look.len() > 1 {
@@ -144,7 +143,7 @@ fn take_count(args: &mut Args<'_>) -> Result<usize, Refusal> {
     if count > 0 && count == args.len() { Ok(count) } else { Err(wrong_count()) }
 }
 
-/// The number of fields is not how many there are.
+/// The refusal of a wrong number of fields.
 fn wrong_count() -> Refusal {
     Refusal::said("ERR numfields should be greater than 0 and match the provided number of fields")
 }
@@ -194,23 +193,18 @@ fn set_deadlines(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> 
     Ok(Outcome::Replied)
 }
 
-/// The deadline that a number names, which may be now, but not before time began.
+/// The deadline that `value` stands for. It may have passed.
 ///
 /// # Errors
-/// [`Refusal::ExpireTime`] below zero and beyond 64 bits.
-fn deadline(
-    unit: Unit,
-    value: i64,
-    now: Now,
-    command: &'static str,
-) -> Result<Deadline, Refusal> {
+/// [`Refusal::ExpireTime`] if the number is negative or the deadline exceeds 64 bits.
+fn deadline(unit: Unit, value: i64, now: Now, command: &'static str) -> Result<Deadline, Refusal> {
     if value < 0 {
         return Err(Refusal::ExpireTime(command));
     }
     unit.deadline(value, now, command)
 }
 
-/// Gives a field that is there a deadline, or removes it when that has come already; tells which.
+/// Sets the deadline of an existing field, or removes the field if the deadline has passed. Returns the reply.
 fn set_or_remove(hash: &mut Editor<'_, Hash>, field: &[u8], deadline: Deadline, now: Now) -> i64 {
     if has_come(deadline, now) {
         hash.remove(field);
@@ -220,12 +214,12 @@ fn set_or_remove(hash: &mut Editor<'_, Hash>, field: &[u8], deadline: Deadline, 
     CHANGED
 }
 
-/// Whether a lease until then is none: it would end now, or has ended.
+/// True if a field with this deadline has ended, or ends now.
 fn has_come(deadline: Deadline, now: Now) -> bool {
     deadline.time() <= now.lock
 }
 
-/// The events of fields that got a deadline, and of fields that ended at once.
+/// Publishes the events of fields that got a deadline and of fields that were removed.
 fn announce(hash: &mut Editor<'_, Hash>, is_set: bool, is_ended: bool) {
     if is_set {
         hash.event(b'h', "hexpire");
@@ -288,7 +282,7 @@ fn hpexpiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     tell(call, Now::wall_ms_of)
 }
 
-/// Answers what `say` says of each field's deadline.
+/// Answers the result of `say` for the deadline of each field.
 fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     if !call.args.take("FIELDS") {

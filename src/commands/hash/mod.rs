@@ -9,8 +9,8 @@ use crate::commands::row::{Arg, Flags, Group, Row, block, double, integer, key, 
 use crate::commands::string::{Pair, pairs};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
-use crate::number::double::parse;
 use crate::number;
+use crate::number::double::parse;
 use crate::types::{Hash, Shape};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
@@ -172,7 +172,7 @@ fn hmset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Sets the fields that the request names; returns how many of them are new.
+/// Sets the fields of the request. Returns the number of new fields.
 fn set_all(call: &mut Call<'_, '_>, command: &'static str) -> Result<usize, Refusal> {
     let name = call.args.word()?;
     let pairs = pairs(call.args, command)?;

@@ -8,29 +8,27 @@ use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 use crate::types::Hash;
 
-pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "HSCAN",
-        summary: "Returns some fields and values of a hash, and where to go on.",
-        since: "2.8.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[
-            key("key"),
-            integer("cursor"),
-            pattern("pattern").after("MATCH").maybe(),
-            integer("count").after("COUNT").maybe(),
-            token("novalues", "NOVALUES").maybe(),
-        ],
-        subcommands: &[],
-        run: hscan,
-    },
-];
+pub(in crate::commands) const ROWS: &[Row] = &[Row {
+    name: "HSCAN",
+    summary: "Returns some fields and values of a hash and the next cursor.",
+    since: "2.8.0",
+    group: Group::Hash,
+    flags: Flags::READONLY.with(Flags::LINEAR),
+    args: &[
+        key("key"),
+        integer("cursor"),
+        pattern("pattern").after("MATCH").maybe(),
+        integer("count").after("COUNT").maybe(),
+        token("novalues", "NOVALUES").maybe(),
+    ],
+    subcommands: &[],
+    run: hscan,
+}];
 
 fn hscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let cursor = cursor(&mut call.args)?;
-    // Options are looked at only when the key is there, as in Redis.
+    // As in Redis, options are read only if the key exists.
     let Some(hash) = call.view.read_as::<Hash>(name)? else {
         Found::default().answer_step(0, &mut call.reply);
         return Ok(Outcome::Replied);

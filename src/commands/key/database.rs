@@ -1,6 +1,7 @@
-//! Databases as a whole: FLUSHDB, FLUSHALL, SWAPDB.
+//! Commands on whole databases: FLUSHDB, FLUSHALL, SWAPDB.
 //!
-//! Source  Redis 7.0 `db.c`. Memory is given back at once, SYNC or ASYNC.
+//! Rule    memory is freed at once, with SYNC and with ASYNC.
+//! Source  Redis 7.0 `db.c`.
 
 use crate::commands::row::{Arg, Flags, Group, Row, integer, one_of, token};
 use crate::commands::{Args, Call, Outcome, Shared};
@@ -14,7 +15,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         since: "1.0.0",
         group: Group::Server,
         flags: Flags::WRITE.with(Flags::ALL_SHARDS).with(Flags::DANGEROUS),
-        args: &[MANNER.maybe()],
+        args: &[FLUSH_TYPE.maybe()],
         subcommands: &[],
         run: flushall,
     },
@@ -24,13 +25,13 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         since: "1.0.0",
         group: Group::Server,
         flags: Flags::WRITE.with(Flags::ALL_SHARDS).with(Flags::DANGEROUS),
-        args: &[MANNER.maybe()],
+        args: &[FLUSH_TYPE.maybe()],
         subcommands: &[],
         run: flushdb,
     },
     Row {
         name: "SWAPDB",
-        summary: "Lets two databases change places, for all clients at once.",
+        summary: "Exchanges two databases for all clients at once.",
         since: "4.0.0",
         group: Group::Server,
         flags: Flags::WRITE.with(Flags::FAST).with(Flags::ALL_SHARDS).with(Flags::DANGEROUS),
@@ -40,10 +41,10 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
 ];
 
-const MANNER: Arg = one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]);
+const FLUSH_TYPE: Arg = one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]);
 
 fn flushall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    manner(&mut call.args)?;
+    take_flush_type(&mut call.args)?;
 
     call.view.clear_all();
 
@@ -52,7 +53,7 @@ fn flushall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn flushdb(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    manner(&mut call.args)?;
+    take_flush_type(&mut call.args)?;
 
     call.view.clear(call.view.database());
 
@@ -60,7 +61,7 @@ fn flushdb(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-fn manner(args: &mut Args<'_>) -> Result<(), Refusal> {
+fn take_flush_type(args: &mut Args<'_>) -> Result<(), Refusal> {
     let _ = args.take("SYNC") || args.take("ASYNC");
     args.finish()
 }
@@ -78,7 +79,7 @@ fn swapdb(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// The number of a database, as COPY reads it.
+/// The number of a database as COPY, MOVE and SELECT read it.
 ///
 /// # Errors
 /// [`Refusal::NotAnInteger`], a text of its own for what does not fit 32 bits, [`Refusal::DatabaseRange`].

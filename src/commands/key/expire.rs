@@ -1,4 +1,4 @@
-//! When keys end: EXPIRE and its kind set it, TTL and its kind tell it, PERSIST takes it away.
+//! Deadlines of keys: EXPIRE and its variants set them, TTL and its variants read them, PERSIST removes them.
 //!
 //! Source  Redis 7.0 `expire.c`.
 
@@ -106,21 +106,21 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 const CONDITION: Arg =
     one_of("condition", &[token("nx", "NX"), token("xx", "XX"), token("gt", "GT"), token("lt", "LT")]);
 
-/// Which deadlines are set. Conditions add up.
+/// The conditions under which a deadline is set; all must hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::commands) struct Conditions {
-    /// Only where there is none yet.
+    /// NX: only if there is no deadline.
     nx: bool,
-    /// Only where there is one.
+    /// XX: only if there is a deadline.
     xx: bool,
-    /// Only a later one; none at all is the latest.
+    /// GT: only a later deadline; no deadline counts as the latest.
     gt: bool,
-    /// Only an earlier one.
+    /// LT: only an earlier deadline.
     lt: bool,
 }
 
 impl Conditions {
-    /// Takes the conditions at the front of `args`, until `left` words are left.
+    /// Reads conditions until `left` words are left.
     #[inline]
     pub(in crate::commands) fn parse(args: &mut Args<'_>, left: usize) -> Result<Self, Refusal> {
         if args.len() > left { Self::parse_some(args, left) } else { Ok(Self::default()) }
@@ -154,7 +154,7 @@ impl Conditions {
         }
     }
 
-    /// Whether a deadline is set where there is `old` one.
+    /// True if the conditions allow `new` in place of `old`.
     pub(in crate::commands) fn hold(self, old: Option<Deadline>, new: Deadline) -> bool {
         match old {
             None => !self.xx && !self.gt,
@@ -182,12 +182,12 @@ fn pexpireat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let value = call.args.word()?;
-    // Redis looks at the options before the number.
+    // Redis checks the options before the number.
     let conditions = Conditions::parse(&mut call.args, 0)?;
     let value = number::integer(value).ok_or(Refusal::NotAnInteger)?;
     let deadline = unit.deadline(value, call.now, command)?;
 
-    // What has been found is changed where it is: to move it costs as much.
+    // The entry is changed in place, because moving it costs as much as changing it.
     let is_set = match &mut call.view.entry(name) {
         Entry::Occupied(found) if conditions.hold(found.deadline(), deadline) => {
             expiry::set_or_delete(found, deadline, call.now);
@@ -216,7 +216,7 @@ fn pexpiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     tell(call, Now::wall_ms_of)
 }
 
-/// Answers what `say` says of the key's deadline; -1 when it has none, -2 when there is no such key.
+/// Answers the result of `say` for the deadline of the key; -1 if it has none, -2 if the key does not exist.
 fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
@@ -230,7 +230,7 @@ fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcom
     Ok(Outcome::Replied)
 }
 
-/// Seconds, half up.
+/// Milliseconds as seconds, rounded half up.
 pub(in crate::commands) const fn nearest_second(millis: i64) -> i64 {
     (millis / 1000).saturating_add((millis % 1000 >= 500) as i64)
 }

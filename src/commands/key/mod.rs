@@ -1,4 +1,4 @@
-//! Keys, whatever they hold: DEL, EXISTS, RENAME, COPY and their kind.
+//! Commands on keys of any type: DEL, EXISTS, RENAME, COPY, MOVE and similar.
 //!
 //! Source  Redis 7.0 `db.c`.
 
@@ -162,7 +162,7 @@ fn renamenx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Whether the key has its other name now.
+/// Renames the key. Returns false if nothing changed.
 fn move_to(call: &mut Call<'_, '_>, replaces: bool) -> Result<bool, Refusal> {
     let from = call.args.word()?;
     let to = call.args.word()?;
@@ -171,7 +171,7 @@ fn move_to(call: &mut Call<'_, '_>, replaces: bool) -> Result<bool, Refusal> {
     if from == to || (!replaces && matches!(call.view.entry(to), Entry::Occupied(_))) {
         return Ok(false);
     }
-    // The old one goes first, so that a large value is not here three times.
+    // The old key is removed first, so that a large value is not stored three times.
     call.view.remove(from);
     moved.put_anew(call, to);
     call.view.event(b'g', "rename_from", from);
@@ -182,8 +182,8 @@ fn move_to(call: &mut Call<'_, '_>, replaces: bool) -> Result<bool, Refusal> {
 fn copy(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let from = call.args.word()?;
     let to = call.args.word()?;
-    let home = call.view.database();
-    let (mut database, mut replaces) = (home, false);
+    let source = call.view.database();
+    let (mut database, mut replaces) = (source, false);
     while !call.args.is_empty() {
         if call.args.take("REPLACE") {
             replaces = true;
@@ -194,7 +194,7 @@ fn copy(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             return Err(Refusal::Syntax);
         }
     }
-    if from == to && database == home {
+    if from == to && database == source {
         return Err(Refusal::said("ERR source and destination objects are the same"));
     }
 
@@ -207,7 +207,7 @@ fn copy(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             call.view.event(b'g', "copy_to", to);
             is_copied = true;
         }
-        call.view.select(home);
+        call.view.select(source);
     }
 
     call.reply.integer(i64::from(is_copied));
@@ -242,7 +242,7 @@ fn move_key(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// All that a key is but its name.
+/// The value and deadline of a key.
 #[derive(Debug)]
 struct Content {
     value: Value,
@@ -264,7 +264,7 @@ impl Content {
         Ok(Self { value, deadline: found.deadline() })
     }
 
-    /// Stores it under a key, which is a new key afterwards, whatever was there.
+    /// Stores the content under a key and replaces whatever the key held.
     fn put_anew(self, call: &mut Call<'_, '_>, name: &[u8]) {
         call.view.remove(name);
         if let Entry::Vacant(place) = call.view.entry(name) {

@@ -1,4 +1,4 @@
-//! OBJECT: how a key's value is kept, as far as Redis' words for it fit.
+//! OBJECT: encoding, idle time and reference count of a value, in Redis' terms.
 //!
 //! Source  Redis 7.0 `object.c`; the lengths at which a string counts as raw are Redis'.
 
@@ -10,7 +10,7 @@ use crate::number;
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row {
     name: "OBJECT",
-    summary: "Tells how a key's value is kept.",
+    summary: "A container for commands about the representation of a value.",
     since: "2.2.3",
     group: Group::Generic,
     flags: Flags::NONE,
@@ -62,7 +62,7 @@ const SUBCOMMANDS: &[Row] = &[
     },
     Row {
         name: "REFCOUNT",
-        summary: "Returns how many hold the value: one, or all for a small integer.",
+        summary: "Returns the reference count of a value: 1, or the maximum for a small integer.",
         since: "2.2.3",
         group: Group::Generic,
         flags: Flags::READONLY,
@@ -72,11 +72,11 @@ const SUBCOMMANDS: &[Row] = &[
     },
 ];
 
-/// Bytes of the longest string that Redis keeps in one piece with its header.
+/// Length in bytes up to which Redis stores a string together with its header.
 const EMBEDDED_BYTES_MAX: usize = 44;
-/// How many integers Redis keeps once for all keys.
+/// Number of small integers that Redis shares between keys.
 const SHARED_INTEGERS: i64 = 10_000;
-/// The reference count of what is shared.
+/// The reference count of a shared integer.
 const SHARED: i64 = i32::MAX as i64;
 
 fn encoding(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -102,7 +102,7 @@ fn encoding_of(found: &Occupied<'_>) -> Result<&'static str, Refusal> {
     })
 }
 
-/// Whether Redis would keep the value as one of the small integers that all keys share.
+/// True if Redis would store the value as a shared integer.
 fn is_shared(found: &Occupied<'_>) -> Result<bool, Refusal> {
     if found.object().is_some() {
         return Ok(false);
@@ -129,7 +129,7 @@ fn idle_time(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let now_secs = call.now.lock.as_millis() / 1000;
     match call.view.entry(name).occupied() {
-        // Seconds are kept in 32 bits and wrap; so does their difference.
+        // Both times are seconds in 32 bits that wrap around, and so does their difference.
         Some(found) => call.reply.integer((now_secs as u32).wrapping_sub(found.last_used_secs()).into()),
         None => call.reply.null(),
     }

@@ -1,6 +1,6 @@
-//! Looking through a database: KEYS, SCAN, RANDOMKEY, DBSIZE.
+//! Scans of the keyspace: KEYS, SCAN, RANDOMKEY, DBSIZE.
 //!
-//! Locks   SCAN and DBSIZE hold one shard at a time, and none for longer than [`KEYS_PER_LOCK`] keys or one sum.
+//! Locks   SCAN and DBSIZE lock one shard at a time: SCAN for at most [`KEYS_PER_LOCK`] keys, DBSIZE for one sum.
 //! Source  Redis 7.0 `db.c`: `scanGenericCommand`, `parseScanCursorOrReply`.
 
 use crate::commands::row::{Flags, Group, Row, integer, pattern, text};
@@ -57,7 +57,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
 ];
 
-/// Keys that SCAN looks at while it holds a shard.
+/// Keys that SCAN visits under one lock of a shard.
 const KEYS_PER_LOCK: u64 = 16;
 
 fn dbsize(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -107,7 +107,7 @@ fn scan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let mut found = Found::default();
     let mut left = options.count;
-    // A shard without keys costs a step too, but there are only so many shards.
+    // An empty shard takes a step, too; the number of shards bounds these steps.
     while left > 0 {
         let keys = left.min(KEYS_PER_LOCK);
         let mut seen = 0_u64;

@@ -1,7 +1,7 @@
-//! Lists and sorted sets that are waited for: BLPOP, BRPOP, BLMOVE, BRPOPLPUSH, BLMPOP; BZPOPMIN, BZPOPMAX, BZMPOP.
+//! Commands that wait for a list or sorted set: BLPOP, BRPOP, BLMOVE, BRPOPLPUSH, BLMPOP; BZPOPMIN, BZPOPMAX, BZMPOP.
 //!
-//! Rule    a call that finds what it wants takes it as its sister command would; else it is parked on its keys, and
-//!         whoever gives one of them what it wants has it served, the oldest call first.
+//! Rule    a call that finds elements takes them as the command without blocking does. Otherwise it is parked on its
+//!         keys; the write that adds elements to one of them serves parked calls, the oldest first.
 //! Source  Redis 7.0 `t_list.c`, `blocked.c`; `timeout.c`: `getTimeoutFromObjectOrReply`.
 
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::clock::LockTime;
 use crate::commands::list::moves::{Ends, FROM, Harvest, TO, WHERE, pop_named, shift};
 use crate::commands::list::pop_one;
 use crate::commands::row::{Arg, Flags, Group, Row, double, integer, key, key_count, one_of, token};
-use crate::commands::sorted_set::pop as picks;
+use crate::commands::sorted_set::pop as sorted;
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 use crate::keyspace::{Serve, View, Waiter};
+use crate::number::double::parse;
 use crate::resp::Reply;
 use crate::state::clients::Client;
-use crate::number::double::parse;
 use crate::types::list::End;
 use crate::types::{List, SortedSet};
 
@@ -106,10 +106,10 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 ];
 
 const MIN_MAX: Arg = one_of("where", &[token("min", "MIN"), token("max", "MAX")]);
-/// In seconds; zero: as long as it takes.
+/// Seconds; zero waits without a limit.
 const TIMEOUT: Arg = double("timeout");
 
-/// What a call wants of a key.
+/// What a call takes from a key.
 #[derive(Clone, Debug)]
 enum Want {
     /// Elements, with the key's name, in an array.
@@ -117,15 +117,15 @@ enum Want {
     /// One element, with the key's name.
     One(End),
     /// Members and their scores, with the key's name, in an array.
-    Scored(picks::End, usize),
+    Scored(sorted::End, usize),
     /// One member and its score, with the key's name.
-    ScoredOne(picks::End),
+    ScoredOne(sorted::End),
     /// An element, for another list.
     Shifted(Ends, Bytes),
 }
 
 impl Want {
-    /// Takes it and answers; false, with nothing answered, when the key does not have it.
+    /// Takes the elements and answers. Returns false, without a reply, if the key has none.
     fn take(&self, view: &mut View<'_>, name: &[u8], reply: &mut Reply<'_>) -> Result<bool, Refusal> {
         match self {
             Self::Many(end, count) => pop_named(view, name, *end, *count, reply),
@@ -136,19 +136,19 @@ impl Want {
                 pop_one(list, *end, reply);
                 Ok(true)
             }
-            Self::Scored(end, count) => picks::pop(view, name, *end, *count, |len, entries| {
-                picks::answer_popped(reply, name, len, entries);
+            Self::Scored(end, count) => sorted::pop(view, name, *end, *count, |len, entries| {
+                sorted::answer_popped(reply, name, len, entries);
             }),
-            Self::ScoredOne(end) => picks::pop(view, name, *end, 1, |_, entries| {
+            Self::ScoredOne(end) => sorted::pop(view, name, *end, 1, |_, entries| {
                 reply.array(3);
                 reply.bulk(name);
-                picks::answer_side_by_side(reply, entries);
+                sorted::answer_flat(reply, entries);
             }),
             Self::Shifted(ends, destination) => shift(view, name, destination, *ends, reply),
         }
     }
 
-    /// Keys that it touches besides the one it waits for.
+    /// Keys that the call changes besides the one it waits for.
     fn also(&self) -> Vec<Bytes> {
         match self {
             Self::Shifted(_, destination) => vec![destination.clone()],
@@ -157,7 +157,7 @@ impl Want {
     }
 }
 
-/// A call that waits.
+/// A parked call.
 #[derive(Debug)]
 struct Waiting {
     client: Arc<Client>,
@@ -180,7 +180,7 @@ impl Serve for Waiting {
         match self.want.take(view, key, &mut reply) {
             Ok(true) => {}
             Ok(false) => reply.null_array(),
-            // The destination is of another type: this call is over, and the element is the next one's.
+            // The destination has another type: this call ends with an error, and the next call gets the element.
             Err(refusal) => reply.error_bytes(&refusal.line()),
         }
         self.client.answer(&answer);
@@ -196,14 +196,14 @@ fn brpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn bzpopmin(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    one(call, Want::ScoredOne(picks::End::Min))
+    one(call, Want::ScoredOne(sorted::End::Min))
 }
 
 fn bzpopmax(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    one(call, Want::ScoredOne(picks::End::Max))
+    one(call, Want::ScoredOne(sorted::End::Max))
 }
 
-/// The words of BLPOP and its kind.
+/// The arguments of BLPOP, BRPOP, BZPOPMIN and BZPOPMAX.
 fn one(call: &mut Call<'_, '_>, want: Want) -> Result<Outcome, Refusal> {
     let names: Vec<&[u8]> = call.args.rest_to(call.args.len().saturating_sub(1)).collect();
     let until = timeout(call.args.word()?, call)?;
@@ -236,14 +236,14 @@ fn blmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn bzmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let time = call.args.word()?;
-    let (names, end, count) = picks::harvest(&mut call.args)?;
+    let (names, end, count) = sorted::harvest(&mut call.args)?;
     let names: Vec<&[u8]> = names.collect();
     let until = timeout(time, call)?;
 
     take_or_wait(call, &names, until, Want::Scored(end, count))
 }
 
-/// Takes what is wanted from the first key that has it; else waits until one does.
+/// Takes elements from the first key that has any, or parks the call.
 fn take_or_wait(
     call: &mut Call<'_, '_>,
     names: &[&[u8]],
@@ -276,7 +276,7 @@ fn take_or_wait(
     Ok(Outcome::Park { wait, waiter: Some(Arc::new(waiter)) })
 }
 
-/// When a call gives up that waits for so many seconds; `None`: never.
+/// The end of a wait of this many seconds; `None`: no limit.
 fn timeout(seconds: &[u8], call: &Call<'_, '_>) -> Result<Option<LockTime>, Refusal> {
     let seconds = parse(seconds);
     let seconds = seconds.ok_or_else(|| Refusal::said("ERR timeout is not a float or out of range"))?;

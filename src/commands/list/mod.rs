@@ -1,6 +1,6 @@
-//! Lists by their ends and by index: LPUSH, LPOP, LRANGE, LSET and their kind.
+//! Commands on the ends and indices of a list: LPUSH, LPOP, LRANGE, LSET and similar.
 //!
-//! Source  Redis 7.0 `t_list.c`: also which word of a request is looked at before the key is.
+//! Source  Redis 7.0 `t_list.c`, including which argument is checked before the key.
 
 pub(in crate::commands) mod blocking;
 pub(in crate::commands) mod moves;
@@ -162,7 +162,7 @@ fn push_if_here(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Adds the words that are left, and answers how long the list is.
+/// Adds the remaining words to the list and answers its length.
 fn push_all(mut list: Editor<'_, List>, end: End, mut elements: Args<'_>, reply: &mut Reply<'_>) {
     for element in elements.rest() {
         list.push(end, element);
@@ -171,7 +171,7 @@ fn push_all(mut list: Editor<'_, List>, end: End, mut elements: Args<'_>, reply:
     reply.count(list.get().len());
 }
 
-/// The event of an element that came at an end.
+/// The event of adding an element at an end.
 pub(in crate::commands) const fn pushed(end: End) -> &'static str {
     match end {
         End::Head => "lpush",
@@ -179,7 +179,7 @@ pub(in crate::commands) const fn pushed(end: End) -> &'static str {
     }
 }
 
-/// The event of an element that left an end.
+/// The event of removing an element from an end.
 pub(in crate::commands) const fn popped(end: End) -> &'static str {
     match end {
         End::Head => "lpop",
@@ -212,13 +212,13 @@ fn pop(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// A count that may be zero, but no less.
+/// A count, which must not be negative.
 pub(in crate::commands) fn positive(word: &[u8]) -> Result<usize, Refusal> {
     let count = number::integer(word).and_then(|count| usize::try_from(count).ok());
     count.ok_or_else(|| Refusal::said("ERR value is out of range, must be positive"))
 }
 
-/// Takes one element and answers it. A list that is there has one.
+/// Removes one element and answers it. An existing list is never empty.
 pub(in crate::commands) fn pop_one(mut list: Editor<'_, List>, end: End, reply: &mut Reply<'_>) {
     match list.pop(end) {
         Some(element) => reply.bulk(&element),
@@ -227,7 +227,7 @@ pub(in crate::commands) fn pop_one(mut list: Editor<'_, List>, end: End, reply: 
     list.event(b'l', popped(end));
 }
 
-/// Takes elements and answers them, the one at the end first.
+/// Removes elements from an end and answers them, the outermost first.
 pub(in crate::commands) fn pop_many(
     mut list: Editor<'_, List>,
     end: End,
@@ -274,8 +274,8 @@ fn lrange(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// What a client's two indices select, both included and from the tail if negative: from the first index to the one
-/// behind the last, both at most `len`.
+/// The half-open range that two indices of a client select: both are included, negative ones count from the tail.
+/// Neither bound of the result exceeds `len`.
 fn span(start: i64, stop: i64, len: usize) -> (usize, usize) {
     let place = |index: i64| match usize::try_from(index) {
         Ok(index) => Some(index.min(len)),
@@ -288,7 +288,7 @@ fn span(start: i64, stop: i64, len: usize) -> (usize, usize) {
 fn lindex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
-    // The index is looked at only when the list is there, as in Redis.
+    // As in Redis, the index is read only if the list exists.
     let Some(list) = call.view.read_as::<List>(name)? else {
         call.reply.null();
         return Ok(Outcome::Replied);
@@ -301,7 +301,7 @@ fn lindex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// What a client's index selects, from the tail if negative; it may be beyond the list.
+/// The place that an index of a client selects; a negative one counts from the tail. It may be beyond the list.
 fn place(index: i64, len: usize) -> Option<usize> {
     match usize::try_from(index) {
         Ok(index) => Some(index),
@@ -312,7 +312,7 @@ fn place(index: i64, len: usize) -> Option<usize> {
 fn lset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
-    // The index is looked at only when the list is there, as in Redis.
+    // As in Redis, the index is read only if the list exists.
     let mut list = call.view.find::<List>(name)?.ok_or(Refusal::NoSuchKey)?;
     let index = call.args.integer()?;
     let element = call.args.word()?;
@@ -333,7 +333,7 @@ fn ltrim(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if let Some(mut list) = call.view.find::<List>(name)? {
         let (start, end) = span(start, stop, list.get().len());
         list.keep(start, end);
-        // As in Redis, to trim is to change: also where nothing is cut off.
+        // As in Redis, a trim counts as a change even if it removes nothing.
         list.touch();
         list.event(b'l', "ltrim");
     }

@@ -1,4 +1,4 @@
-//! Lists, several at a time: LMOVE, RPOPLPUSH, LMPOP.
+//! Commands on several lists: LMOVE, RPOPLPUSH, LMPOP.
 //!
 //! Source  Redis 7.0 `t_list.c`.
 
@@ -52,7 +52,7 @@ pub(in crate::commands) const FROM: Arg = one_of("wherefrom", ENDS);
 pub(in crate::commands) const TO: Arg = one_of("whereto", ENDS);
 pub(in crate::commands) const WHERE: Arg = one_of("where", ENDS);
 
-/// From which end of one list to which of another.
+/// The end that an element is taken from and the end that it is added to.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::commands) struct Ends {
     pub(in crate::commands) from: End,
@@ -60,17 +60,18 @@ pub(in crate::commands) struct Ends {
 }
 
 impl Ends {
-    /// Those of RPOPLPUSH.
+    /// The ends of RPOPLPUSH.
     pub(in crate::commands) const OLD: Self = Self { from: End::Tail, to: End::Head };
 
-    /// Those that LMOVE names.
+    /// Reads the ends of LMOVE.
     pub(in crate::commands) fn take(args: &mut Args<'_>) -> Result<Self, Refusal> {
         Ok(Self { from: end(args)?, to: end(args)? })
     }
 }
 
-/// Moves an element, maybe to the list that it comes from, and answers it; false, with nothing answered, when the source
-/// is not there.
+/// Moves an element and answers it. Source and destination may be the same list.
+///
+/// Returns false, without a reply, if the source does not exist.
 pub(in crate::commands) fn shift(
     view: &mut View<'_>,
     source: &[u8],
@@ -86,7 +87,7 @@ pub(in crate::commands) fn shift(
     let Some(element) = element.map(Element::new) else { return Ok(false) };
     drop(list);
 
-    // The element is in both lists for a moment, so that what rotates a list of one does not remove the key.
+    // The element is added before it is removed, so that rotating a list of one element does not remove the key.
     let mut list = view.open::<List>(destination)?;
     list.push(ends.to, &element);
     list.event(b'l', pushed(ends.to));
@@ -99,7 +100,7 @@ pub(in crate::commands) fn shift(
     Ok(true)
 }
 
-/// LEFT or RIGHT.
+/// Reads LEFT or RIGHT.
 fn end(args: &mut Args<'_>) -> Result<End, Refusal> {
     match () {
         () if args.take("LEFT") => Ok(End::Head),
@@ -133,20 +134,20 @@ fn shift_or_null(
     Ok(Outcome::Replied)
 }
 
-/// Elements from an end of the first of several lists that is there.
+/// The arguments of LMPOP: elements from an end of the first list that exists.
 #[derive(Debug)]
 pub(in crate::commands) struct Harvest<'a> {
     pub(in crate::commands) names: SmallVec<[&'a [u8]; 8]>,
     pub(in crate::commands) end: End,
-    /// How many at most; one at least.
+    /// Maximum number of elements; at least 1.
     pub(in crate::commands) count: usize,
 }
 
 impl<'a> Harvest<'a> {
-    /// The words of LMPOP.
+    /// Reads the arguments of LMPOP.
     pub(in crate::commands) fn take(args: &mut Args<'a>) -> Result<Self, Refusal> {
         let count_of_names = at_least_one(args.word()?, "ERR numkeys should be greater than 0")?;
-        // With more names than words there is no word left for the end.
+        // The word behind the names must exist: it is the end.
         let names = args.rest_to(count_of_names).collect();
         let end = end(args)?;
         let count = match args.take("COUNT") {
@@ -158,7 +159,9 @@ impl<'a> Harvest<'a> {
     }
 }
 
-/// Takes elements and answers them with their list's name; false, with nothing answered, when the list is not there.
+/// Removes elements and answers them with the name of their list.
+///
+/// Returns false, without a reply, if the list does not exist.
 pub(in crate::commands) fn pop_named(
     view: &mut View<'_>,
     name: &[u8],

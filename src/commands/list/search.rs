@@ -1,4 +1,4 @@
-//! Lists by their elements: LINSERT, LPOS, LREM.
+//! Commands that search a list for an element: LINSERT, LPOS, LREM.
 //!
 //! Source  Redis 7.0 `t_list.c`.
 
@@ -99,16 +99,16 @@ fn lrem(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// What LPOS looks for.
+/// The options of LPOS.
 #[derive(Debug)]
 struct Search {
-    /// Where it begins.
+    /// The end where the search begins.
     from: End,
-    /// Equal elements that it passes over.
+    /// Matches that are skipped.
     skip: usize,
-    /// How many indices it answers, in an array; `None`: one, by itself.
+    /// Maximum number of indices in the reply, an array; `None`: one index without an array.
     count: Option<usize>,
-    /// How many elements it compares at most.
+    /// Maximum number of comparisons.
     compared_max: usize,
 }
 
@@ -118,7 +118,7 @@ fn search(args: &mut Args<'_>) -> Result<Search, Refusal> {
         if args.take("RANK") {
             let rank = args.integer()?;
             search.from = if rank > 0 { End::Head } else { End::Tail };
-            // Redis negates the least of all ranks, which overflows, and finds what it would find at -1.
+            // Redis negates the least integer, which overflows, and searches as for -1.
             let rank = if rank == i64::MIN { 1 } else { rank.unsigned_abs() };
             let skip = rank.checked_sub(1).ok_or_else(|| Refusal::said(RANK_IS_ZERO))?;
             search.skip = usize::try_from(skip).unwrap_or(usize::MAX);
@@ -136,7 +136,7 @@ fn search(args: &mut Args<'_>) -> Result<Search, Refusal> {
 const RANK_IS_ZERO: &str = "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... \
                             or use negative to start from the end of the list";
 
-/// A limit, of which zero means that there is none.
+/// A limit; zero means none.
 fn no_less_than_zero(word: &[u8], otherwise: &'static str) -> Result<usize, Refusal> {
     let limit = number::integer(word).and_then(|limit| usize::try_from(limit).ok());
     match limit {

@@ -1,7 +1,7 @@
-//! Channels: SUBSCRIBE, PUBLISH and their kind.
+//! Channels: SUBSCRIBE, PUBLISH and similar.
 //!
-//! Rule    a confirmation precedes the first message of its channel, and no message of a channel follows the
-//!         confirmation that it was left.
+//! Rule    the confirmation of a subscription precedes the first message of its channel, and no message follows the
+//!         confirmation of its end. CLIENT REPLY does not mute confirmations, which are pushes.
 //! Source  Redis 7.0 `pubsub.c`.
 
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use crate::state::session::{Replies, Session};
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row {
         name: "PSUBSCRIBE",
-        summary: "Listens to all channels that fit the patterns.",
+        summary: "Subscribes to all channels that match the patterns.",
         flags: LISTENING,
         args: &[channel_pattern("pattern").many()],
         run: |call| subscribe(call, Kind::Pattern),
@@ -26,7 +26,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
     Row {
         name: "PUBLISH",
-        summary: "Sends a message to everybody who listens to the channel; says to how many.",
+        summary: "Sends a message to the subscribers of a channel; returns their number.",
         flags: PUBLISHING,
         args: &[channel("channel"), text("message")],
         run: publish,
@@ -34,7 +34,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
     Row {
         name: "PUBSUB",
-        summary: "Tells who listens.",
+        summary: "A container for commands about subscriptions.",
         since: "2.8.0",
         flags: Flags::NONE,
         subcommands: SUBCOMMANDS,
@@ -42,7 +42,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
     Row {
         name: "PUNSUBSCRIBE",
-        summary: "Leaves the patterns, or all of them.",
+        summary: "Unsubscribes from the patterns, or from all.",
         flags: LISTENING,
         args: &[pattern("pattern").maybe().many()],
         run: |call| unsubscribe(call, Kind::Pattern),
@@ -50,7 +50,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
     Row {
         name: "SPUBLISH",
-        summary: "Sends a message to everybody who listens to the shard channel; says to how many.",
+        summary: "Sends a message to the subscribers of a shard channel; returns their number.",
         since: "7.0.0",
         flags: PUBLISHING,
         args: &[channel("shardchannel"), text("message")],
@@ -59,7 +59,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
     Row {
         name: "SSUBSCRIBE",
-        summary: "Listens to the shard channels.",
+        summary: "Subscribes to shard channels.",
         since: "7.0.0",
         flags: LISTENING,
         args: &[channel("shardchannel").many()],
@@ -68,7 +68,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
     Row {
         name: "SUBSCRIBE",
-        summary: "Listens to the channels.",
+        summary: "Subscribes to channels.",
         flags: LISTENING,
         args: &[channel("channel").many()],
         run: |call| subscribe(call, Kind::Channel),
@@ -76,7 +76,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
     Row {
         name: "SUNSUBSCRIBE",
-        summary: "Leaves the shard channels, or all of them.",
+        summary: "Unsubscribes from the shard channels, or from all.",
         since: "7.0.0",
         flags: LISTENING,
         args: &[text("shardchannel").maybe().many()],
@@ -85,7 +85,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
     Row {
         name: "UNSUBSCRIBE",
-        summary: "Leaves the channels, or all of them.",
+        summary: "Unsubscribes from the channels, or from all.",
         flags: LISTENING,
         args: &[text("channel").maybe().many()],
         run: |call| unsubscribe(call, Kind::Channel),
@@ -96,23 +96,23 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 const SUBCOMMANDS: &[Row] = &[
     Row {
         name: "CHANNELS",
-        summary: "Lists the channels that somebody listens to.",
+        summary: "Lists the channels that have subscribers.",
         args: &[pattern("pattern").maybe()],
         run: |call| channels(call, Kind::Channel),
         ..ASKING
     },
     Row { since: "6.2.0", ..help::row(Group::PubSub) },
-    Row { name: "NUMPAT", summary: "Counts the patterns that somebody listens to.", run: numpat, ..ASKING },
+    Row { name: "NUMPAT", summary: "Counts the patterns that have subscribers.", run: numpat, ..ASKING },
     Row {
         name: "NUMSUB",
-        summary: "Counts who listens to each channel, patterns aside.",
+        summary: "Counts the subscribers of each channel, without those of patterns.",
         args: &[text("channel").maybe().many()],
         run: |call| numsub(call, Kind::Channel),
         ..ASKING
     },
     Row {
         name: "SHARDCHANNELS",
-        summary: "Lists the shard channels that somebody listens to.",
+        summary: "Lists the shard channels that have subscribers.",
         since: "7.0.0",
         args: &[pattern("pattern").maybe()],
         run: |call| channels(call, Kind::Shard),
@@ -120,7 +120,7 @@ const SUBCOMMANDS: &[Row] = &[
     },
     Row {
         name: "SHARDNUMSUB",
-        summary: "Counts who listens to each shard channel.",
+        summary: "Counts the subscribers of each shard channel.",
         since: "7.0.0",
         args: &[text("shardchannel").maybe().many()],
         run: |call| numsub(call, Kind::Shard),
@@ -148,7 +148,7 @@ const PUBLISHING: Flags =
 const LISTENING: Flags =
     Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::SUBSCRIBED);
 
-/// What the protocol says of each kind when it is joined and when it is left.
+/// The words of the confirmations of each kind: of its beginning and of its end.
 fn words(kind: Kind) -> (&'static [u8], &'static [u8]) {
     match kind {
         Kind::Channel => (b"subscribe", b"unsubscribe"),
@@ -158,18 +158,18 @@ fn words(kind: Kind) -> (&'static [u8], &'static [u8]) {
 }
 
 fn subscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
-    // The older kinds may be, because they always could.
+    // SUBSCRIBE and PSUBSCRIBE are allowed inside EXEC, as in Redis.
     if kind == Kind::Shard && call.session.is_nested {
         return Err(Refusal::said("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"));
     }
 
     for name in call.args.rest() {
         let own = call.session.subscriptions.of_mut(kind);
-        let is_new = own.insert(Bytes::copy_from_slice(name));
+        let name = Bytes::copy_from_slice(name);
+        let is_new = own.insert(name.clone());
         // Messages may follow as soon as the channel knows the client.
-        confirm(call, kind, words(kind).0, Some(name));
+        confirm(call, kind, words(kind).0, Some(&name));
         if is_new {
-            let name = Bytes::copy_from_slice(name);
             call.shared.audience.channels.subscribe(kind, &name, &call.session.client);
         }
     }
@@ -219,19 +219,19 @@ fn confirm(call: &mut Call<'_, '_>, kind: Kind, what: &[u8], name: Option<&[u8]>
     }
 }
 
-/// Puts the messages that have come so far in front of the reply that is to be written.
+/// Writes the messages in the outbox before the reply.
 fn catch_up(call: &mut Call<'_, '_>) {
-    // A muted session's replies are cut from its output, and messages would go with them; inside the reply of EXEC or
-    // of a script there is no place for them.
-    let has_place = call.session.replies == Replies::On && !call.session.is_nested;
-    if has_place && call.session.client.has_messages() {
-        let mut mail = Vec::new();
-        call.session.client.collect(&mut mail);
-        call.reply.raw(&mail);
+    // A muted session's replies are removed from its output, and the messages would be, too. The reply of EXEC or of a
+    // script is an array that messages must not interrupt.
+    let may_interrupt = call.session.replies == Replies::On && !call.session.is_nested;
+    if may_interrupt && call.session.client.has_messages() {
+        let mut messages = Vec::new();
+        call.session.client.collect(&mut messages);
+        call.reply.raw(&messages);
     }
 }
 
-/// Ends all subscriptions of a session, without a word.
+/// Ends all subscriptions of a session without confirmations.
 pub(crate) fn leave_all(session: &mut Session, shared: &Shared) {
     shared.audience.channels.leave(&mut session.subscriptions, &session.client);
 }
@@ -245,7 +245,7 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     call.view.tell_events(&call.shared.audience.channels);
     let receivers = call.shared.audience.channels.publish(channel, message);
-    // Who listens to itself hears the message before it is told how many did.
+    // A client that is subscribed to the channel itself gets the message before the reply.
     catch_up(call);
 
     call.reply.count(receivers);
@@ -285,7 +285,7 @@ fn numpat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn numsub(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
-    // A flat array in both protocols, as in Redis.
+    // The reply is a flat array in both protocols, as in Redis.
     call.reply.array(call.args.len().saturating_mul(2));
     for name in call.args.rest() {
         call.reply.bulk(name);

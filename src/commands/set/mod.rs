@@ -151,7 +151,7 @@ fn smembers(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Answers all members.
+/// Writes all members as the reply.
 pub(in crate::commands) fn members(set: &Set, reply: &mut Reply<'_>) {
     reply.set(set.len());
     set.iter().for_each(|member| member.with_bytes(|bytes| reply.bulk(bytes)));
@@ -173,7 +173,7 @@ fn move_member(
     destination: &[u8],
     member: &[u8],
 ) -> Result<bool, Refusal> {
-    // What the destination is matters only when the source is there, as in Redis.
+    // As in Redis, the type of the destination is checked only if the source exists.
     let Some(from) = call.view.find::<Set>(source)? else { return Ok(false) };
     if source == destination {
         return Ok(from.get().contains(member));

@@ -1,4 +1,4 @@
-//! Sorted sets, one member at a time: ZADD, ZSCORE, ZRANK and their kind.
+//! Commands on single members of sorted sets: ZADD, ZSCORE, ZRANK and similar.
 //!
 //! Source  Redis 7.0 `t_zset.c`; WITHSCORE of ZRANK and ZREVRANK of Valkey 9.1.
 
@@ -104,7 +104,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 
 const PAIR: Arg = block("data", &[double("score"), text("member")]);
 
-/// When ZADD touches a member, and what it answers.
+/// The options of ZADD: which members it changes and what it answers.
 #[derive(Clone, Copy, Debug, Default)]
 struct AddOptions {
     only_new: bool,
@@ -132,7 +132,7 @@ impl AddOptions {
         }
     }
 
-    /// Refuses what cannot go together; `words` are left for scores and members.
+    /// Refuses options that exclude each other. `words` is the number of scores and members.
     fn check(self, words: usize) -> Result<(), Refusal> {
         if words == 0 || !words.is_multiple_of(2) {
             return Err(Refusal::Syntax);
@@ -150,7 +150,7 @@ impl AddOptions {
         Ok(())
     }
 
-    /// The score that a member gets which had `old`, if it is touched.
+    /// The new score of a member whose score was `old`, if the options allow the change.
     fn score(self, old: Option<f64>, given: f64) -> Result<Option<f64>, Refusal> {
         let Some(old) = old else { return Ok((!self.only_present).then_some(given)) };
         if self.only_new {
@@ -165,12 +165,12 @@ impl AddOptions {
     }
 }
 
-/// What ZADD has done.
+/// The result of ZADD.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
     added: usize,
     updated: usize,
-    /// The score of the member touched last.
+    /// The score of the last member that was changed.
     score: Option<f64>,
 }
 
@@ -184,7 +184,7 @@ fn zadd(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn zincrby(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
-    // Redis looks for the options of ZADD here, too; after one of them too few words are left.
+    // Redis reads the options of ZADD here, too. Behind an option too few words are left.
     if ["NX", "XX", "CH", "INCR", "GT", "LT"].into_iter().any(|option| call.args.take(option)) {
         return Err(Refusal::Syntax);
     }
@@ -192,7 +192,7 @@ fn zincrby(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     add(call, name, AddOptions { is_increment: true, ..AddOptions::default() })
 }
 
-/// Carries out ZADD, of which scores and members are left to read.
+/// Executes ZADD on the scores and members that are left.
 fn add(call: &mut Call<'_, '_>, name: &[u8], options: AddOptions) -> Result<Outcome, Refusal> {
     let mut scores = call.args;
     while let Some(word) = scores.maybe_word() {

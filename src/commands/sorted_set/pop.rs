@@ -16,7 +16,7 @@ use crate::types::{Shape, SortedSet};
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row {
         name: "ZMPOP",
-        summary: "Takes members with the lowest or highest scores away from the first sorted set that is there.",
+        summary: "Removes members with the lowest or highest scores from the first sorted set that exists.",
         since: "7.0.0",
         group: Group::SortedSet,
         flags: Flags::WRITE.with(Flags::LINEAR),
@@ -31,7 +31,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
     Row {
         name: "ZPOPMAX",
-        summary: "Takes members with the highest scores away from a sorted set and returns them.",
+        summary: "Removes members with the highest scores from a sorted set and returns them.",
         since: "5.0.0",
         group: Group::SortedSet,
         flags: Flags::WRITE.with(Flags::FAST),
@@ -41,7 +41,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
     Row {
         name: "ZPOPMIN",
-        summary: "Takes members with the lowest scores away from a sorted set and returns them.",
+        summary: "Removes members with the lowest scores from a sorted set and returns them.",
         since: "5.0.0",
         group: Group::SortedSet,
         flags: Flags::WRITE.with(Flags::FAST),
@@ -51,7 +51,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
     Row {
         name: "ZSCAN",
-        summary: "Returns some members of a sorted set with their scores, and where to go on.",
+        summary: "Returns some members of a sorted set with their scores and the next cursor.",
         since: "2.8.0",
         group: Group::SortedSet,
         flags: Flags::READONLY.with(Flags::LINEAR),
@@ -67,7 +67,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
 ];
 
-/// From which end members are taken.
+/// The end that members are removed from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::commands) enum End {
     /// The highest score first.
@@ -77,7 +77,7 @@ pub(in crate::commands) enum End {
 }
 
 impl End {
-    /// MIN or MAX, which is the next word.
+    /// Reads MIN or MAX.
     ///
     /// # Errors
     /// [`Refusal::Syntax`] when it is neither.
@@ -90,8 +90,9 @@ impl End {
     }
 }
 
-/// Takes up to `count` members away from the sorted set that a key holds, and has them answered by `answer`, which is
-/// given how many they are and the members; false, and nothing is answered, when the key is not there.
+/// Removes up to `count` members from the sorted set under a key. `answer` gets their number and the members.
+///
+/// Returns false, without a call of `answer`, if the key does not exist.
 ///
 /// # Errors
 /// [`Refusal::WrongType`] when the key holds another type.
@@ -148,9 +149,9 @@ fn pop_some(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
     let was_there = pop(view, name, end, count.unwrap_or(1), |len, entries| match count {
         Some(_) => answer_entries(reply, len, entries, true),
         None => {
-            // One member and its score, side by side in RESP3 too.
+            // One member and its score are a flat array in RESP3, too.
             reply.array(2);
-            answer_side_by_side(reply, entries);
+            answer_flat(reply, entries);
         }
     })?;
     if !was_there {
@@ -159,7 +160,7 @@ fn pop_some(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Answers a key and what was taken away from it, each member an array with its score, in RESP2 too.
+/// Answers a key and the members removed from it. Each member is an array with its score, in RESP2, too.
 pub(in crate::commands) fn answer_popped(
     reply: &mut Reply<'_>,
     name: &[u8],
@@ -176,8 +177,8 @@ pub(in crate::commands) fn answer_popped(
     }
 }
 
-/// Answers members and scores without arrays of their own; the head of what they stand in is written already.
-pub(in crate::commands) fn answer_side_by_side(
+/// Writes members and scores as a flat sequence; the header of the reply is written before.
+pub(in crate::commands) fn answer_flat(
     reply: &mut Reply<'_>,
     entries: &mut dyn Iterator<Item = (&[u8], f64)>,
 ) {
@@ -187,13 +188,13 @@ pub(in crate::commands) fn answer_side_by_side(
     }
 }
 
-/// A number from 1 on.
+/// A number of at least 1.
 fn positive(word: &[u8], what: &'static str) -> Result<usize, Refusal> {
     let number = whole(word).and_then(|number| usize::try_from(number).ok()).filter(|number| *number > 0);
     number.ok_or_else(|| Refusal::said(format!("ERR {what} should be greater than 0")))
 }
 
-/// The words of ZMPOP: its keys, the end, and how many members at most.
+/// Reads the arguments of ZMPOP: its keys, the end, and the maximum number of members.
 pub(in crate::commands) fn harvest<'a>(
     args: &mut Args<'a>,
 ) -> Result<(impl Iterator<Item = &'a [u8]> + use<'a>, End, usize), Refusal> {
@@ -229,7 +230,7 @@ fn zscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let cursor = cursor(&mut call.args)?;
     let mut found = Found::default();
     let mut next = 0;
-    // Options are looked at only when the key is there, as in Redis.
+    // As in Redis, options are read only if the key exists.
     if let Some(set) = call.view.read_as::<SortedSet>(name)? {
         let mut with_scores = true;
         let options = WalkOptions::take(&mut call.args, |args| {

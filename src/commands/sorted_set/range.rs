@@ -1,7 +1,7 @@
-//! Sorted sets, a range at a time: ZRANGE in every form, ZCOUNT, ZREMRANGEBYRANK and their kind.
+//! Ranges of sorted sets: ZRANGE in every form, ZCOUNT, ZREMRANGEBYRANK and similar.
 //!
-//! Rule    every range becomes one of ranks, which takes logarithmic time, before anything is read or removed.
-//! Source  Redis 7.0 `t_zset.c`: `genericZrangebyrankCommand` and its kind, `zslParseRange`, `zslParseLexRange`.
+//! Rule    every range is converted to ranks, in logarithmic time, before members are read or removed.
+//! Source  Redis 7.0 `t_zset.c`: `genericZrangebyrankCommand` and similar, `zslParseRange`, `zslParseLexRange`.
 
 use std::ops::Range;
 
@@ -168,7 +168,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 
 const LIMIT: Arg = block("limit", &[integer("offset"), integer("count")]).after("LIMIT");
 
-/// In which terms a range is given.
+/// How a range is given.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum By {
     Lex,
@@ -199,7 +199,7 @@ impl<'a> Span<'a> {
         })
     }
 
-    /// The ranks of its members, lowest first; ranks that were given count from the end that is read first.
+    /// The ranks of the members in the range, lowest first. Given ranks count from the end that is read first.
     fn ranks(&self, set: &SortedSet, is_reverse: bool) -> Range<usize> {
         match *self {
             Self::Lex(range) => set.ranks_by_member(&range, is_reverse),
@@ -238,20 +238,20 @@ fn lex_bound(word: &[u8]) -> Result<LexBound<'_>, Refusal> {
     }
 }
 
-/// What ZRANGE, or a command like it, asks for.
+/// The arguments of ZRANGE and similar commands.
 #[derive(Clone, Copy, Debug)]
 struct Ask<'a> {
     span: Span<'a>,
     is_reverse: bool,
     with_scores: bool,
-    /// Members to leave out first; below zero: all.
+    /// Members to skip; negative: all.
     offset: i64,
-    /// Members at most; below zero: no limit.
+    /// Maximum number of members; negative: no limit.
     limit: i64,
 }
 
 impl<'a> Ask<'a> {
-    /// Reads all words behind the key. `None` is for what the words themselves may say.
+    /// Reads all words behind the key. An argument that is `None` is read from the options.
     fn take(
         args: &mut Args<'a>,
         by: Option<By>,
@@ -291,7 +291,7 @@ impl<'a> Ask<'a> {
         Ok(Self { span: Span::new(by, min, max)?, is_reverse, with_scores, offset, limit })
     }
 
-    /// The ranks of the members that it gets, lowest first.
+    /// The ranks of the members in the reply, lowest first.
     fn ranks(&self, set: &SortedSet) -> Range<usize> {
         let ranks = self.span.ranks(set, self.is_reverse);
         if let Span::Rank(..) = self.span {
@@ -355,7 +355,7 @@ fn answer_range(
     Ok(Outcome::Replied)
 }
 
-/// Answers `count` members, with their scores or without: in RESP3 each pair is an array of its own.
+/// Answers `count` members with or without scores. In RESP3 each pair is an array.
 pub(in crate::commands) fn answer_entries<'s>(
     reply: &mut Reply<'_>,
     count: usize,
@@ -437,7 +437,7 @@ fn zrangestore(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Puts a set in the place of whatever a key holds, and answers how many members it has; an empty one removes the key.
+/// Stores a set under a key, whatever the key held, and answers its length. An empty set removes the key.
 pub(in crate::commands) fn store(call: &mut Call<'_, '_>, name: &[u8], set: SortedSet, event: &'static str) {
     call.reply.count(set.len());
     if !set.is_empty() {

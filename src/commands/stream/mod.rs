@@ -1,4 +1,6 @@
-//! Streams as logs: XADD, XRANGE, XTRIM and their kind. Groups of consumers are not among them.
+//! Streams as logs: XADD, XDEL, XLEN, XRANGE, XREVRANGE, XTRIM. There are no consumer groups.
+//!
+//! Rule    a trim with `~` is exact: LIMIT bounds it, but no whole nodes are kept as in Redis.
 //!
 //! Source  Redis 7.0 `t_stream.c`: `streamParseAddOrTrimArgsOrReply`, `streamGenericParseIDOrReply`, `string2ull`.
 
@@ -91,14 +93,14 @@ const TRIM: Arg = block(
     ],
 );
 
-/// The id that XADD is given, or what of it.
+/// The id argument of XADD.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum NewId {
     /// `*`
     Auto,
     /// `ms-*`
     AutoSeq(u64),
-    /// All of it.
+    /// A complete id.
     Given(StreamId),
 }
 
@@ -115,7 +117,7 @@ impl NewId {
         }
     }
 
-    /// The id of the entry that comes behind `last`.
+    /// The id of the new entry, which comes behind `last`.
     fn resolve(self, last: StreamId, now: WallTime) -> Result<StreamId, Refusal> {
         if last == StreamId::MAX {
             return Err(Refusal::said(
@@ -124,10 +126,10 @@ impl NewId {
         }
         let id = match self {
             Self::Auto if now.as_millis() > last.ms => StreamId { ms: now.as_millis(), seq: 0 },
-            // It exists: the last id is not the last possible one.
+            // There is a next id, since `last` is not the highest.
             Self::Auto => last.next().unwrap_or(StreamId::MAX),
             Self::AutoSeq(ms) if ms == last.ms => {
-                // The words are those of Redis 7.0, which mistakes one error for another here.
+                // Redis 7.0 answers this misleading text.
                 let seq = last.seq.checked_add(1);
                 let seq = seq.ok_or_else(|| Refusal::said("ERR Elements are too large to be stored"))?;
                 StreamId { ms, seq }
@@ -144,7 +146,7 @@ impl NewId {
     }
 }
 
-/// What XADD and XTRIM have before the id, or at all.
+/// The options of XADD, which stand before the id, and of XTRIM.
 #[derive(Debug, Default)]
 struct AddOptions {
     only_present: bool,
@@ -155,7 +157,7 @@ struct AddOptions {
 }
 
 impl AddOptions {
-    /// Reads options up to the id, if one `has_id`, or else all words.
+    /// Reads the options: up to the id if the command `has_id`, otherwise all words.
     fn take(args: &mut Args<'_>, has_id: bool) -> Result<Self, Refusal> {
         let (mut options, mut limit) = (Self::default(), None);
         while let Some(word) = args.peek() {
@@ -272,7 +274,7 @@ fn xdel(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
     let mut gone = 0;
-    // The ids are looked at only when the key is there, as in Redis; all of them before the first is deleted.
+    // As in Redis, the ids are read only if the key exists, and all are read before the first is deleted.
     if let Some(mut editor) = call.view.find::<Stream>(name)? {
         let ids: Result<SmallVec<[StreamId; 8]>, Refusal> =
             call.args.rest().map(|word| strict_id(word, 0)).collect();
@@ -345,7 +347,8 @@ fn answer_range(
     }
     let most = most.unwrap_or(usize::MAX);
     let entries = stream.range(from..=to);
-    let found: Vec<_> = if is_reverse { entries.rev().take(most).collect() } else { entries.take(most).collect() };
+    let found: Vec<_> =
+        if is_reverse { entries.rev().take(most).collect() } else { entries.take(most).collect() };
     call.reply.array(found.len());
     for entry in found {
         call.reply.array(2);
@@ -356,7 +359,7 @@ fn answer_range(
     Ok(Outcome::Replied)
 }
 
-/// The id behind the bracket that leaves it out of the range.
+/// The id behind `(`, which excludes it from the range.
 fn open_bound(word: &[u8]) -> Option<&[u8]> {
     word.strip_prefix(b"(").filter(|id| !id.is_empty())
 }
@@ -365,7 +368,7 @@ fn id_text(id: StreamId) -> String {
     format!("{}-{}", id.ms, id.seq)
 }
 
-/// An id as a range may end with: `-` and `+` too.
+/// A bound of a range: an id, `-` or `+`.
 fn any_id(word: &[u8], missing_seq: u64) -> Result<StreamId, Refusal> {
     match until_nul(word) {
         b"-" => Ok(StreamId::MIN),
@@ -374,7 +377,7 @@ fn any_id(word: &[u8], missing_seq: u64) -> Result<StreamId, Refusal> {
     }
 }
 
-/// An id, of which the sequence number may be missing.
+/// An id, whose sequence number may be missing.
 fn strict_id(word: &[u8], missing_seq: u64) -> Result<StreamId, Refusal> {
     if word.len() > ID_BYTES_MAX {
         return Err(INVALID_ID);
@@ -388,8 +391,8 @@ fn strict_id(word: &[u8], missing_seq: u64) -> Result<StreamId, Refusal> {
     Ok(StreamId { ms, seq })
 }
 
-/// A number of 64 bits as C's `strtoull` reads it where Redis lets it: with spaces before it, a sign, zeros; a negative
-/// one wraps around, unless it is spelt as integers are.
+/// A 64-bit number as Redis reads it with C's `strtoull`: leading spaces, a sign and leading zeros are accepted.
+/// A negative number wraps around, unless it has the canonical form of an integer.
 fn unsigned(text: &[u8]) -> Option<u64> {
     if let Some(number) = number::integer(text) {
         return u64::try_from(number).ok();
@@ -399,5 +402,5 @@ fn unsigned(text: &[u8]) -> Option<u64> {
 
 const INVALID_ID: Refusal =
     Refusal::Said(std::borrow::Cow::Borrowed("ERR Invalid stream ID specified as stream command argument"));
-/// Bytes of a word that may be an id.
+/// Maximum length of an id in bytes.
 const ID_BYTES_MAX: usize = 127;

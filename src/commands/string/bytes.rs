@@ -1,4 +1,4 @@
-//! Strings as bytes: their length, and parts of them.
+//! Commands on the bytes of a string: STRLEN, APPEND, GETRANGE, SETRANGE.
 //!
 //! Source  Redis 7.0 `t_string.c`.
 
@@ -105,11 +105,11 @@ fn getrange(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// From `start` to `end`, both included; negative ones count from the end.
+/// The bytes from `start` to `end`, both included. Negative positions count from the end.
 fn part(value: &[u8], start: i64, end: i64) -> &[u8] {
     let len = value.len() as i64;
     let place = |at: i64| if at < 0 { at.saturating_add(len).max(0) } else { at };
-    // Both before the beginning and crossed: nothing, although both would be moved to the first byte.
+    // Crossed positions before the beginning select nothing, although both would be clamped to the first byte.
     if start < 0 && end < 0 && start > end {
         return &[];
     }
@@ -144,7 +144,7 @@ fn setrange(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// A string of `before` bytes and `more` after them must not be longer than `max`.
+/// Checks that a string of `before` bytes plus `more` bytes is not longer than `max`.
 fn check_len(before: u64, more: usize, max: u64) -> Result<(), Refusal> {
     if before.saturating_add(more as u64) > max { Err(Refusal::StringTooLong) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! Strings as a whole: SET, GET and their kind.
+//! Commands on whole strings: SET, GET and similar.
 //!
 //! Source  Redis 7.0 `t_string.c`; IFEQ, DELIFEQ of Valkey 8.1 / 9.0; IFNE and DELEX of Redis 8.4's documentation.
 
@@ -167,7 +167,7 @@ fn get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// When SET, or a command like it, goes ahead.
+/// The condition under which SET or DELEX acts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Condition<'a> {
     Always,
@@ -190,8 +190,9 @@ impl Condition<'_> {
 }
 
 impl<'a> Condition<'a> {
-    /// Takes `option` if it is a condition, with the value behind it; false when it is another. NX and XX may be repeated,
-    /// as in Redis; a comparison may not, as in Valkey.
+    /// Reads `option` and its value if it is a condition. Returns false if it is another option.
+    ///
+    /// NX and XX may be repeated, as in Redis; a comparison may not, as in Valkey.
     fn take(&mut self, option: u64, args: &mut Args<'a>) -> Result<bool, Refusal> {
         const NX: u64 = args::option(b"NX");
         const XX: u64 = args::option(b"XX");
@@ -211,7 +212,7 @@ impl<'a> Condition<'a> {
         Ok(true)
     }
 
-    /// Whether it is about the value, not only about the key.
+    /// True if the condition compares the value.
     const fn is_comparison(self) -> bool {
         matches!(self, Self::Equal(_) | Self::Unequal(_))
     }
@@ -272,7 +273,7 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// The events of a key that was set.
+/// Publishes the events of a key that was set.
 fn announce(call: &mut Call<'_, '_>, name: &[u8], lease: Lease) {
     call.view.event(b'$', "set", name);
     if let Lease::Until(_) = lease {
@@ -280,7 +281,7 @@ fn announce(call: &mut Call<'_, '_>, name: &[u8], lease: Lease) {
     }
 }
 
-/// Answers what GET would; whether the key was there.
+/// Answers as GET does. Returns true if the key exists.
 fn answer_value(call: &mut Call<'_, '_>, name: &[u8]) -> Result<bool, Refusal> {
     match call.view.read(name) {
         Some(found) => call.reply.bulk(found.string()?),
@@ -355,13 +356,13 @@ fn getex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let mut option = LeaseOption::Unsaid;
     while !call.args.is_empty() {
-        let said = call.args.option()?;
-        if !option.take(said, &mut call.args)? || option == LeaseOption::Keep {
+        let name = call.args.option()?;
+        if !option.take(name, &mut call.args)? || option == LeaseOption::Keep {
             return Err(Refusal::Syntax);
         }
     }
 
-    // The number is looked at only when the key is there, as in Redis; an error takes the answer back.
+    // As in Redis, the number is checked only if the key exists. An error replaces the reply.
     if !answer_value(call, name)? {
         return Ok(Outcome::Replied);
     }
@@ -383,7 +384,7 @@ fn getex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn mget(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.array(call.args.len());
     for name in call.args.rest() {
-        // A key of another type is no string, and no error either.
+        // A key of another type is answered like a missing one.
         match call.view.read(name).as_ref().map(Occupied::string) {
             Some(Ok(value)) => call.reply.bulk(value),
             _ => call.reply.null(),
@@ -422,7 +423,7 @@ fn set_all<'a>(call: &mut Call<'_, '_>, pairs: impl Iterator<Item = Pair<'a>>) {
     }
 }
 
-/// Keys and values, or fields and values, in turn.
+/// Pairs of key and value, or of field and value.
 pub(in crate::commands) fn pairs<'a>(
     args: Args<'a>,
     command: &'static str,

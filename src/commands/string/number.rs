@@ -1,13 +1,14 @@
-//! Strings as numbers: INCR and its kind.
+//! Commands on numbers in strings: INCR, DECR, INCRBY, DECRBY, INCRBYFLOAT.
 //!
-//! Source  Redis 7.0 `t_string.c`: a counter keeps its lease, and every change is told as `incrby`.
+//! Rule    INCRBYFLOAT computes with `f64`, where Redis has 80 bits: the last digits may differ.
+//! Source  Redis 7.0 `t_string.c`: a counter keeps its lease, and the event of every change is `incrby`.
 
 use crate::commands::row::{Flags, Group, Row, double, integer, key};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 use crate::keyspace::{Form, Lease};
-use crate::number::double::parse;
 use crate::number;
+use crate::number::double::parse;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row {
@@ -108,7 +109,7 @@ fn incrbyfloat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let increment = call.args.word()?;
 
     let entry = call.view.entry(name);
-    // Redis looks at the value before the increment; both errors are the same.
+    // Redis checks the value before the increment; both errors are the same.
     let old = entry.string()?.map_or(Some(0.0), parse).ok_or(Refusal::NotAFloat)?;
     let new = old + parse(increment).ok_or(Refusal::NotAFloat)?;
     if !new.is_finite() {

@@ -1,6 +1,6 @@
-//! When which field of a hash ends.
+//! The deadlines of the fields of a hash.
 //!
-//! Owns    the deadlines, by field and in the order in which they pass; a field's name once for both.
+//! Owns    the deadlines by field and in order of time. Both share one copy of a field's name.
 //! Rule    fields that end in the same millisecond leave in the order of their names.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// The field ends then, whatever was said before.
+    /// Sets the deadline of a field.
     pub(super) fn set(&mut self, field: &[u8], deadline: Deadline) {
         self.remove(field);
         let name: Arc<[u8]> = field.into();
@@ -26,7 +26,7 @@ impl Deadlines {
         self.order.insert((deadline, name));
     }
 
-    /// The field lives for ever.
+    /// Removes the deadline of a field.
     pub(super) fn remove(&mut self, field: &[u8]) {
         if let Some((name, deadline)) = self.of.remove_entry(field) {
             self.name_bytes -= name.len();
@@ -48,7 +48,7 @@ impl Deadlines {
         deadline.has_passed(now).then_some(field)
     }
 
-    /// Whether all of them have passed.
+    /// True if all deadlines have passed.
     pub(super) fn have_passed(&self, now: LockTime) -> bool {
         self.order.last().is_none_or(|(deadline, _)| deadline.has_passed(now))
     }
@@ -66,5 +66,5 @@ impl Deadlines {
     }
 }
 
-/// A deadline and a pointer in each tree with the room that trees leave, and the name's counters.
+/// Approximate bytes of a deadline and a pointer in each tree, and of the name's counters.
 const FIELD_BYTES: usize = 2 * 40 + 16;

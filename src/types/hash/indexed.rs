@@ -1,4 +1,4 @@
-//! Many fields, or long ones: in a row, with an index that finds them by their hash.
+//! Many or long fields in an index map.
 //!
 //! Owns    an allocation for every field and one for every value.
 
@@ -16,12 +16,12 @@ pub(super) struct Indexed {
 }
 
 impl Indexed {
-    /// No fields, and room for some.
+    /// An empty map with capacity for some fields.
     pub(super) fn with_capacity(fields: usize, seed: Seed) -> Self {
         Self { fields: IndexMap::with_capacity_and_hasher(fields, seed.hasher()), element_bytes: 0 }
     }
 
-    /// Sets a field; true when it is new.
+    /// Sets a field. Returns true if it is new.
     pub(super) fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
         match self.fields.get_mut(field) {
             Some(old) if old.len() == value.len() => old.copy_from_slice(value),
@@ -38,8 +38,7 @@ impl Indexed {
         false
     }
 
-    /// Removes a field; false when it was not there. What is behind it moves up by one, or else the last field takes
-    /// its place.
+    /// Removes a field. Returns false if it did not exist. Either later fields move up, or the last field takes its place.
     pub(super) fn remove(&mut self, field: &[u8], keeps_order: bool) -> bool {
         let removed = match keeps_order {
             true => self.fields.shift_remove(field),
@@ -47,7 +46,7 @@ impl Indexed {
         };
         let Some(value) = removed else { return false };
         self.element_bytes -= field.len() + value.len();
-        // A table that was large shall not stay so for the few fields that are left.
+        // A table that was large is shrunk when few fields are left.
         if self.fields.capacity() > CAPACITY_KEPT && self.fields.len() < self.fields.capacity() / 8 {
             self.fields.shrink_to(self.fields.len() * 2);
         }
@@ -75,7 +74,7 @@ impl Indexed {
     }
 }
 
-/// Fields and values, in the order of their places.
+/// Fields and values in the order of their places.
 #[derive(Debug)]
 pub struct Iter<'h> {
     inner: indexmap::map::Iter<'h, Box<[u8]>, Box<[u8]>>,
@@ -89,9 +88,9 @@ impl<'h> Iterator for Iter<'h> {
     }
 }
 
-/// What an allocator keeps of each allocation beside what was asked for, about.
+/// Approximate overhead of an allocation in bytes.
 const ALLOCATION_BYTES: usize = 8;
-/// The hash, the two boxes, and the word in the index with its control byte.
+/// Bytes of the hash, the two boxes, and the index with its control byte.
 const SLOT_BYTES: usize = size_of::<u64>() + 2 * size_of::<Box<[u8]>>() + size_of::<usize>() + 1;
-/// Fields for which room is kept however few there are.
+/// Capacity that is never freed.
 const CAPACITY_KEPT: usize = 64;

@@ -1,7 +1,7 @@
-//! A few short fields in one row of bytes: for each the length of the field, the length of the value, and both.
+//! A few short fields in one block of bytes: for each field its length, the length of its value, field and value.
 //!
 //! Owns    one allocation, or none while there is no field.
-//! Rule    no field and no value has more than 255 bytes; the caller sees to it.
+//! Rule    the caller ensures that no field or value has more than 255 bytes.
 
 /// The fields of a small hash.
 #[derive(Clone, Debug, Default)]
@@ -30,12 +30,12 @@ impl Spot {
 }
 
 impl Packed {
-    /// Sets a field; true when it is new.
+    /// Sets a field. Returns true if it is new.
     pub(super) fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
         if self.replace(field, value) {
             return false;
         }
-        self.make_room(HEAD_BYTES + field.len() + value.len());
+        self.reserve(HEAD_BYTES + field.len() + value.len());
         self.bytes.extend_from_slice(&[field.len() as u8, value.len() as u8]);
         self.bytes.extend_from_slice(field);
         self.bytes.extend_from_slice(value);
@@ -43,7 +43,7 @@ impl Packed {
         true
     }
 
-    /// Gives a field another value; false when the field is not there.
+    /// Replaces the value of a field. Returns false if the field does not exist.
     pub(super) fn replace(&mut self, field: &[u8], value: &[u8]) -> bool {
         let Some(spot) = self.find(field) else { return false };
         let old = spot.value();
@@ -51,13 +51,13 @@ impl Packed {
             self.bytes[old].copy_from_slice(value);
             return true;
         }
-        self.make_room(value.len().saturating_sub(spot.value_len));
+        self.reserve(value.len().saturating_sub(spot.value_len));
         self.bytes.splice(old, value.iter().copied());
         self.bytes[spot.at + 1] = value.len() as u8;
         true
     }
 
-    /// Removes a field; false when it was not there.
+    /// Removes a field. Returns false if it did not exist.
     pub(super) fn remove(&mut self, field: &[u8]) -> bool {
         let Some(spot) = self.find(field) else { return false };
         self.bytes.drain(spot.all());
@@ -93,8 +93,8 @@ impl Packed {
         None
     }
 
-    /// Room for `more` bytes, in steps: a row that doubled would give away what it saves.
-    fn make_room(&mut self, more: usize) {
+    /// Reserves `more` bytes in small steps, because doubling the block would waste what packing saves.
+    fn reserve(&mut self, more: usize) {
         let need = self.bytes.len() + more;
         if need > self.bytes.capacity() {
             self.bytes.reserve_exact(need.next_multiple_of(ROOM_STEP) - self.bytes.len());
@@ -102,7 +102,7 @@ impl Packed {
     }
 }
 
-/// Fields and values, in the order in which the fields came.
+/// Fields and values in order of insertion.
 #[derive(Debug)]
 pub struct Iter<'h> {
     rest: &'h [u8],
@@ -120,7 +120,7 @@ impl<'h> Iterator for Iter<'h> {
     }
 }
 
-/// Bytes in front of each field.
+/// Bytes of the two lengths.
 const HEAD_BYTES: usize = 2;
-/// Bytes by which the row grows.
+/// Bytes by which the block grows.
 const ROOM_STEP: usize = 32;
