@@ -22,7 +22,7 @@ const CLIENTS: usize = 8;
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 
 #[test]
-fn whoever_came_first_is_served_first_and_with_what_is_his() {
+fn clients_are_served_in_the_order_in_which_they_came() {
     for seed in seeds() {
         let mut run = ModelRun::new(seed);
         for step in 0..STEPS {
@@ -295,7 +295,7 @@ impl Model {
         }
     }
 
-    /// Serves whoever waits for `key`, and for what others are given by that.
+    /// Serves the clients that wait for `key`, and for what others are given by that.
     fn serve(&mut self, key: &str) {
         let mut ready = VecDeque::from([key.to_owned()]);
         while let Some(key) = ready.pop_front() {
@@ -356,7 +356,7 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// A server with threads and sockets: what is pushed reaches whoever waits, whichever thread serves whom.
+/// A server with threads and sockets: what is pushed reaches the client that waits, whichever thread serves it.
 #[cfg(feature = "server")]
 mod running {
     use std::collections::BTreeSet;

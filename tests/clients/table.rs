@@ -12,7 +12,7 @@ pub(crate) struct Client {
     pub(crate) language: Language,
     /// The directory in `tests/clients` that it lives in.
     pub(crate) project: &'static str,
-    /// Program and arguments; a program with a `/` in it lies in the workshop.
+    /// Program and arguments; a program with a `/` in it lies in the project's installation.
     pub(crate) command: &'static [&'static str],
     /// Server processes to start for it.
     pub(crate) servers: usize,

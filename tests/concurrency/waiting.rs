@@ -264,7 +264,7 @@ impl Wake for WakeCount {
 }
 
 #[test]
-fn whoever_meets_a_long_call_is_told_when_it_is_over() {
+fn a_client_that_meets_a_long_call_is_told_when_it_is_over() {
     under_every_schedule(|| {
         let keyspace = keyspace(None, || {});
         let long = {

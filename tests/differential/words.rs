@@ -60,7 +60,7 @@ pub(crate) fn bound(rng: &mut Rng) -> Vec<u8> {
 }
 
 /// Seconds or milliseconds to live: so many that nothing ends during a run, or what is refused or ends at once. No two
-/// are alike, so that which is greater does not hang on how long a run took.
+/// are alike, so what is greater does not hang on how long a run took.
 pub(crate) fn lease(rng: &mut Rng) -> Vec<u8> {
     match rng.below(8) {
         0 => rng.pick(&[b"0" as &[u8], b"-1", b"-9223372036854775808", b"9223372036854775807"]).to_vec(),

@@ -1,6 +1,6 @@
 //! Bytes from strangers: every parser that faces the network, and whole sessions, against inputs made at random.
 //!
-//! Belongs here  what must hold for any input, with an oracle that is slower and more obvious than what it judges.
+//! Belongs here  what must hold for any input, with an oracle that is slower and more obvious than what it checks.
 //! Corpus        `tests/fuzz/corpus/TARGET/`: inputs that were found or thought of, tried first on every run. A new
 //!               failure is made small and written there: to keep it is to add the file.
 //!

@@ -1,7 +1,7 @@
 //! The reader of plain scripts, against Lua.
 //!
 //! Rule    what is read as plain is bounded by its text, Lua compiles it, and run natively it does what Lua does. A text is
-//!         made not to be plain by a statement in front of it, so that it is Lua that judges.
+//!         made not to be plain by a statement in front of it, so that Lua decides.
 //! Knows   what scripts are made of from `tests/scripts`; states and arguments follow from the text.
 
 use proptest::collection::vec;

@@ -134,7 +134,7 @@ const NONE_RUNS: &str = "-NOTBUSY No scripts in execution right now.";
 /// How often a large set is looked at where that is to take long.
 const OFTEN: usize = 1000;
 
-/// All connections on one thread: whoever holds it holds them all.
+/// All connections on one thread: a request that blocks it blocks them all.
 async fn server() -> Server {
     Server::builder().manual_clock(START).start().await.unwrap()
 }

@@ -253,7 +253,7 @@ const ENLARGE: &str = "redis.call('del', 'l', 'm', 'h', 's', 'z', 'c') redis.cal
     for n = 1, 600 do local e = 'element ' .. n % 250 redis.call('rpush', n % 2 == 0 and 'l' or 'm', e) \
     redis.call('hset', 'h', e, n) redis.call('zadd', 'z', n, e) redis.pcall('sadd', 's', e) end";
 
-/// What is to be seen of all of them, by the interpreter and in one answer.
+/// Everything that the keys hold, read by the interpreter in one answer.
 const EVERYTHING: &str = "local all = {} for db = 0, 1 do redis.call('select', db) \
     for _, k in ipairs({'a','b','c','d','l','m','h','s','t','z','y','x'}) do local t = redis.call('type', k).ok \
     all[#all + 1] = db .. k .. t .. redis.call('pttl', k) .. (redis.call('object', 'encoding', k) or '') \

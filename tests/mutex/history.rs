@@ -40,7 +40,7 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Call {
     pub(crate) lock: String,
-    /// Of whoever asks: the one that is to hold the lock, extend or release it.
+    /// The token of the client that asks: with it the lock is held, extended or released.
     pub(crate) token: String,
     pub(crate) ask: Ask,
     pub(crate) sent_ns: u64,

@@ -1,6 +1,6 @@
 //! Small changes to a Lua text, each of which makes it another script.
 //!
-//! Owns    a tokeniser of its own, so that the reader's is not what judges it.
+//! Owns    a tokeniser of its own, so that the reader is not checked by itself.
 //! Knows   the subset of Lua in which lock scripts are written.
 
 /// The tokens of a text, without comments and white space.

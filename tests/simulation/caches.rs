@@ -84,7 +84,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// What the server answers; the messages behind it is put aside.
+    /// What the server answers; the messages behind it are kept unread.
     fn call(&mut self, machine: &Machine, words: &[&str]) -> String {
         let mut answer = call(machine, &mut self.session, words);
         if let Some(end) = answer.find("\r\n>2\r\n$10\r\ninvalidate\r\n") {

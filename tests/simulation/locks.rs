@@ -397,7 +397,7 @@ impl LockSimulation {
         };
     }
 
-    /// Whoever believes in a running lease holds the key, alone, with the deadline it was told.
+    /// A client that believes in a running lease holds the key, alone, with the deadline it was told.
     fn check(&mut self) -> Result<(), String> {
         self.machine.keyspace().assert_laws();
         let now_ms = self.now_ms();
