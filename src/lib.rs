@@ -69,8 +69,8 @@
 //!
 //! # Layers
 //!
-//! A layer imports only from the layers below it. Layers 0 to 6 are synchronous and pure: no await, socket, file, thread,
-//! system clock or unseeded randomness. `tests/tidy.rs` checks it.
+//! A layer imports only from the layers below it. Layers 0 to 6 are synchronous and pure: no await, socket, file,
+//! thread, system clock or unseeded randomness. `tests/tidy.rs` checks it.
 //!
 //! ```text
 //! 8  lib.rs main.rs        public names and this map; the binary holds no logic

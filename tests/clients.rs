@@ -48,12 +48,7 @@ const PROJECTS: &[Project] = &[
             // What cannot share: two packages are named `redis_lock`, and hiredis would replace redis-py's own parser.
             &["python3", "-m", "venv", "venv-apart"],
             &[
-                "venv-apart/bin/python",
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--requirement",
+                "venv-apart/bin/python", "-m", "pip", "install", "--quiet", "--requirement",
                 "requirements-apart.txt",
             ],
         ],
@@ -68,15 +63,8 @@ const PROJECTS: &[Project] = &[
             &["venv/bin/python", "-m", "pip", "install", "--quiet", "--requirement", "requirements.txt"],
             // Tests are in the archive of the sources, not in what is installed.
             &[
-                "venv/bin/python",
-                "-m",
-                "pip",
-                "download",
-                "--quiet",
-                "--no-deps",
-                "--no-binary=:all:",
-                "--dest=sdists",
-                "--requirement=sdists.txt",
+                "venv/bin/python", "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:",
+                "--dest=sdists", "--requirement=sdists.txt",
             ],
             &["venv/bin/python", "suite.py", "unpack"],
         ],

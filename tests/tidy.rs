@@ -8,6 +8,7 @@ mod code;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use code::{Named, blank, paths, without_literals, words};
 
@@ -211,10 +212,15 @@ fn headless(source: &Source) -> Vec<String> {
 
 fn too_long(source: &Source) -> Vec<String> {
     let lines = source.text.lines().count();
-    let columns = source.code.lines().map(|line| line.trim_end().chars().count());
-    let both = columns.zip(source.text.lines().map(|line| line.chars().count())).enumerate();
-    let wide = both.filter(|(_, (code, all))| *code > CODE_COLUMNS_MAX || *all > COLUMNS_MAX);
-    let mut found: Vec<_> = wide.map(|(index, (_, all))| format!("{}: {all} columns", index + 1)).collect();
+    let is_wide = |(line, code): &(&str, &str)| {
+        // A line that rustfmt cannot wrap ends in a comment or a literal.
+        let is_wrapped_by_hand = line.contains('"') || line.contains("//");
+        code.trim_end().len() > CODE_COLUMNS_MAX && !is_wrapped_by_hand || line.chars().count() > COLUMNS_MAX
+    };
+    let both = source.text.lines().zip(source.code.lines()).enumerate();
+    let wide = both.filter(|(_, both)| is_wide(both));
+    let mut found: Vec<_> =
+        wide.map(|(index, (line, _))| format!("{}: {} columns", index + 1, line.chars().count())).collect();
     if lines > LINES_MAX {
         found.push(format!("{lines}: over {LINES_MAX} lines"));
     }
@@ -312,24 +318,27 @@ fn uphold(law: Law) {
     let mut broken = Vec::new();
     let sources = sources();
     assert!(sources.len() > 50, "the walk over the repository has found {} files", sources.len());
-    for source in &sources {
+    for source in sources {
         broken.extend(law(source).into_iter().map(|what| format!("{}:{what}", source.path)));
     }
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
 
-fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    for folder in ["src", "tests", "benches"] {
-        walk(&root.join(folder), &mut files);
-    }
-    let source = |file: PathBuf| {
-        let inner =
-            file.strip_prefix(root).expect("a file below the root").to_string_lossy().replace('\\', "/");
-        Source::new(&inner, &fs::read_to_string(&file).expect("a source file is text"))
-    };
-    files.into_iter().map(source).collect()
+fn sources() -> &'static [Source] {
+    static SOURCES: OnceLock<Vec<Source>> = OnceLock::new();
+    SOURCES.get_or_init(|| {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut files = Vec::new();
+        for folder in ["src", "tests", "benches"] {
+            walk(&root.join(folder), &mut files);
+        }
+        let source = |file: PathBuf| {
+            let inner = file.strip_prefix(root).expect("a file below the root");
+            let text = fs::read_to_string(&file).expect("a source file is text");
+            Source::new(&inner.to_string_lossy().replace('\\', "/"), &text)
+        };
+        files.into_iter().map(source).collect()
+    })
 }
 
 fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
@@ -407,7 +416,7 @@ fn the_map_in_the_library_shows_every_module_on_its_layer() {
         let names = rest.split("   ").next().unwrap_or(rest).split_whitespace();
         drawn.extend(names.map(|name| (name.trim_end_matches(".rs").trim_end_matches('/'), layer)));
     }
-    for source in &sources {
+    for source in sources {
         let Some(module) = source.module() else { continue };
         let layer = layer_of(module).unwrap_or(PUBLIC);
         assert!(drawn.contains(&(module, layer)), "{module}: on layer {layer}, and the map says {drawn:?}");
@@ -468,13 +477,8 @@ fn layers_below_the_shell_are_pure() {
             "async fn f() {}",
         ],
         &[
-            "let instant = 1; // Instant",
-            "fn instantly() {}",
-            "struct InstantOf;",
-            "DashMap::new()",
-            "use std::{fmt, mem};",
-            "flag(\"async\")",
-            "let net = self.net;",
+            "let instant = 1; // Instant", "fn instantly() {}", "struct InstantOf;", "DashMap::new()",
+            "use std::{fmt, mem};", "flag(\"async\")", "let net = self.net;",
         ],
     );
     assert_law(impure, "src/server/clock.rs", &[], &["Instant::now()"]);
@@ -568,6 +572,6 @@ fn files_of_a_folder_do_not_import_each_other_in_a_circle() {
     let folders: BTreeSet<String> =
         sources.iter().filter(|source| source.is_covered()).filter_map(folder).collect();
     for folder in folders.iter().filter(|folder| folder.starts_with("src/commands")) {
-        assert_eq!(circles(folder, &sources), BTreeSet::new(), "{folder}");
+        assert_eq!(circles(folder, sources), BTreeSet::new(), "{folder}");
     }
 }
