@@ -12,6 +12,8 @@ use redlatch::Server;
 use redlatch::WallTime;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
+use crate::support::words::request;
+
 mod trials;
 
 const START: WallTime = WallTime::from_millis(1_700_000_000_000);
@@ -26,9 +28,7 @@ impl Client {
     }
 
     async fn say(&mut self, words: &[&str]) {
-        let mut request = format!("*{}\r\n", words.len());
-        words.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
-        self.0.get_mut().write_all(request.as_bytes()).await.unwrap();
+        self.0.get_mut().write_all(&request(words)).await.unwrap();
     }
 
     async fn line(&mut self) -> String {
