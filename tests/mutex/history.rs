@@ -1,4 +1,4 @@
-//! What clients asked of locks, when, and what they heard: the evidence that `check.rs` weighs.
+//! What clients asked of locks, when, and what they heard: the evidence that `checker.rs` weighs.
 //!
 //! Owns    the record of a call, and the lines in which processes, in whatever language, hand it over.
 //! Time    nanoseconds of the machine's monotonic clock, which all processes share. A call was carried out at some
