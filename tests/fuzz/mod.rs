@@ -5,9 +5,9 @@
 //!               failure is made small and written there: to keep it is to add the file.
 //!
 //! ```text
-//! cargo test --test suite fuzz                                                   the corpus, and the same new inputs each time
-//! FUZZ_SECONDS=600 cargo test --test suite fuzz::scripts                         one target, others for ten minutes
-//! FUZZ_SECONDS=600 cargo test --lib cli::file                              the settings file, which nobody else sees
+//! cargo test --test suite fuzz                               the corpus, and the same new inputs each time
+//! FUZZ_SECONDS=600 cargo test --test suite fuzz::scripts     one target, others for ten minutes
+//! FUZZ_SECONDS=600 cargo test --lib cli::file                the settings file, which nobody else sees
 //! ```
 
 mod decoder;

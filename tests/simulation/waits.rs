@@ -1,7 +1,8 @@
 //! Clients in line for what others bring: who is served, in which order, and for how long nobody is.
 //!
-//! Laws     the client that came first is served first; what is brought wakes exactly those it is enough for; nobody waits past
-//!          its limit, and nobody is sent away before; who is gone is not in line; replay = state; memory returns.
+//! Laws     the client that came first is served first; what is brought wakes exactly those it is enough for; nobody
+//!          waits past its limit, and nobody is sent away before; a client that is gone is not in the queue;
+//!          replay = state; memory returns.
 //! Faults   of the world: clients crash in line, are cut between the request and the answer, and read late.
 //! Oracle   the line and the lists, written down as they ought to be: every answer is compared to the byte.
 //! Canaries servers and shells that are broken on purpose.
