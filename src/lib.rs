@@ -64,13 +64,15 @@
 //!
 //! `cli` (default) is the program's: flags, configuration file, logs. `server` is the shell with [`Server`]: a library needs
 //! no more. Without either there is the [`Engine`] alone: a server as a function of bytes and time, without tokio. `lua`
-//! (default) is the interpreter: without it scripts that are not native are refused, with their SHA-1. `tls` (default) is what
-//! [`Builder::tls`] needs.
+//! (default) is the interpreter: without it scripts that are not native are refused, with their SHA-1. `tls` (default) is
+//! what [`Builder::tls`] needs.
+//!
+//! The parts that an [`Engine`] is built from are in the hidden module `internals`, which any version may change.
 //!
 //! # Layers
 //!
-//! A layer imports only from the layers below it. Layers 0 to 6 are synchronous and pure: no await, socket, file, thread,
-//! system clock or unseeded randomness. `tests/tidy.rs` checks it.
+//! A layer imports only from the layers below it. Layers 0 to 6 are synchronous and pure: no await, socket, file,
+//! thread, system clock or unseeded randomness. `tests/tidy.rs` checks it.
 //!
 //! ```text
 //! 8  lib.rs main.rs        public names and this map; the binary holds no logic

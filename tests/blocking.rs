@@ -4,17 +4,11 @@
 //! Time          stands still but for what a step says. `SEED=17` replays run 17 alone.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use redlatch::internals::clock::{Clock, LockTime, Now};
-use redlatch::internals::commands::Shared;
-use redlatch::internals::engine::{Engine, Flow};
-use redlatch::internals::keyspace::{Keyspace, Layout};
-use redlatch::internals::resp::Decoder;
-use redlatch::internals::state::clients::Client;
 use redlatch::internals::state::session::Session;
-use redlatch::internals::state::settings::Settings;
+
+use crate::simulation::parts::{Fault, Machine};
+use crate::support::rng::{Rng, number};
 
 const RUNS: u64 = 100;
 const STEPS: usize = 300;
@@ -22,7 +16,7 @@ const CLIENTS: usize = 8;
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 
 #[test]
-fn whoever_came_first_is_served_first_and_with_what_is_his() {
+fn clients_are_served_in_the_order_in_which_they_came() {
     for seed in seeds() {
         let mut run = ModelRun::new(seed);
         for step in 0..STEPS {
@@ -34,92 +28,45 @@ fn whoever_came_first_is_served_first_and_with_what_is_his() {
 }
 
 fn seeds() -> std::ops::RangeInclusive<u64> {
-    match std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
-        Some(seed) => seed..=seed,
-        None => 1..=RUNS,
-    }
+    number("SEED").map_or(1..=RUNS, |seed| seed..=seed)
 }
 
 /// The engine with its clients, and what the model says of them.
 struct ModelRun {
-    engine: Engine,
-    clock: Arc<StillClock>,
+    machine: Machine,
     clients: Vec<Connection>,
     model: Model,
-    random: u64,
+    rng: Rng,
     next_element: u32,
 }
 
 struct Connection {
     session: Session,
-    output: Vec<u8>,
+    output: String,
     is_waiting: bool,
-}
-
-struct StillClock(AtomicU64);
-
-impl Clock for StillClock {
-    fn now(&self) -> Now {
-        Now { lock: LockTime::from_millis(self.0.load(Relaxed)), wall_offset_ms: 0 }
-    }
-
-    fn micros(&self) -> u64 {
-        self.0.load(Relaxed) * 1_000
-    }
-
-    fn wall_micros(&self) -> u64 {
-        self.micros()
-    }
 }
 
 impl ModelRun {
     fn new(seed: u64) -> Self {
-        let clock = Arc::new(StillClock(AtomicU64::new(1_000)));
-        let layout = Layout { shards: 4, databases: 1, seed, journal: None };
-        let keyspace = Keyspace::new(layout, || {});
-        let shared = Shared::new(keyspace, Settings::default(), Arc::clone(&clock) as Arc<dyn Clock>, seed);
-        let engine = Engine::new(Arc::new(shared));
-        let mut run = Self {
-            engine,
-            clock,
-            clients: Vec::new(),
-            model: Model::default(),
-            random: seed,
-            next_element: 0,
-        };
-        for _ in 0..CLIENTS {
-            let connection = run.connection();
-            run.clients.push(connection);
-        }
-        run.model.said = vec![Vec::new(); CLIENTS];
-        run
-    }
-
-    fn connection(&self) -> Connection {
-        let id = self.engine.shared().audience.clients.next_id();
-        let client = Client::new(id, String::new(), String::new(), false, self.clock.now().lock);
-        Connection { session: self.engine.connect(client), output: Vec::new(), is_waiting: false }
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        self.random =
-            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.random >> 33) as usize % end
+        let machine = Machine::new(seed, Fault::None);
+        let clients = (0..CLIENTS).map(|_| connection(&machine)).collect();
+        let model = Model { said: vec![String::new(); CLIENTS], ..Model::default() };
+        Self { machine, clients, model, rng: Rng::new(seed), next_element: 0 }
     }
 
     fn key(&mut self) -> &'static str {
-        KEYS[self.below(KEYS.len())]
+        self.rng.pick(&KEYS)
     }
 
     /// One client does one thing, or time passes.
     fn step(&mut self) -> String {
-        let who = self.below(CLIENTS);
+        let who = self.rng.below(CLIENTS);
         if self.clients[who].is_waiting {
             return self.meanwhile(who);
         }
         let words = self.words();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let now = self.clock.0.load(Relaxed);
+        let now = self.machine.clock.now_ms();
         self.model.call(who, &words, now);
         self.send(who, &words);
         format!("client {who}: {}", words.join(" "))
@@ -127,9 +74,9 @@ impl ModelRun {
 
     fn words(&mut self) -> Vec<String> {
         let (key, other) = (self.key(), self.key());
-        let timeout = ["0", "0.010", "0.030"][self.below(3)];
-        let side = ["LEFT", "RIGHT"][self.below(2)];
-        let words: Vec<&str> = match self.below(12) {
+        let timeout = ["0", "0.010", "0.030"][self.rng.below(3)];
+        let side = ["LEFT", "RIGHT"][self.rng.below(2)];
+        let words: Vec<&str> = match self.rng.below(12) {
             0 | 1 => vec!["BLPOP", key, other, timeout],
             2 => vec!["BRPOP", key, timeout],
             3 | 4 => vec!["BLMOVE", key, other, side, "RIGHT", timeout],
@@ -138,7 +85,7 @@ impl ModelRun {
             7 => vec!["LMOVE", key, other, "LEFT", side],
             place => {
                 let command = if place == 8 { "LPUSH" } else { "RPUSH" };
-                let count = 1 + self.below(3);
+                let count = 1 + self.rng.below(3);
                 let elements = (0..count).map(|_| {
                     self.next_element += 1;
                     self.next_element.to_string()
@@ -151,52 +98,44 @@ impl ModelRun {
 
     /// What may happen to a client that waits.
     fn meanwhile(&mut self, who: usize) -> String {
-        match self.below(4) {
+        match self.rng.below(4) {
             0 => {
                 self.model.waiters.retain(|waiter| waiter.who != who);
-                self.model.said[who] = Vec::new();
-                self.engine.disconnect(&mut self.clients[who].session);
-                self.clients[who] = self.connection();
+                self.model.said[who].clear();
+                self.machine.engine.disconnect(&mut self.clients[who].session);
+                self.clients[who] = connection(&self.machine);
                 format!("client {who} leaves, and another comes")
             }
             1 => {
                 self.model.waiters.retain(|waiter| waiter.who != who);
-                self.model.said[who].extend_from_slice(b"*-1\r\n");
+                self.model.said[who].push_str("*-1\r\n");
                 assert!(self.clients[who].session.client.unblock(None));
                 format!("client {who} is unblocked")
             }
             _ => {
-                let now = self.clock.0.fetch_add(7, Relaxed) + 7;
-                self.model.pass(now);
+                self.machine.clock.advance(7);
+                self.model.pass(self.machine.clock.now_ms());
                 "time passes".to_owned()
             }
         }
     }
 
     fn send(&mut self, who: usize, words: &[&str]) {
-        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
-        }
         let Connection { session, output, is_waiting } = &mut self.clients[who];
-        let mut decoder = Decoder::new();
-        decoder.next(&bytes, self.engine.trust(session)).expect("a good request").expect("a whole one");
-        let mut batch = self.engine.batch();
-        let flow = self.engine.execute(session, decoder.request(&bytes), &mut batch, output);
-        self.engine.end_batch(session, batch);
-        *is_waiting = flow == Flow::Wait;
-        assert!(matches!(flow, Flow::Next | Flow::Wait), "{words:?}: {flow:?}");
+        let mut batch = self.machine.engine.batch();
+        output.push_str(&self.machine.offer(session, &mut batch, words));
+        self.machine.engine.end_batch(session, batch);
+        *is_waiting = session.parked.is_some();
     }
 
     /// Every client has been told what the model says, and waits if the model says so.
     fn compare(&mut self, what: &str) {
         for (who, connection) in self.clients.iter_mut().enumerate() {
             if connection.is_waiting {
-                let flow = self.engine.resume(&mut connection.session, &mut connection.output);
-                connection.is_waiting = flow == Flow::Wait;
+                connection.output.push_str(&self.machine.resume(&mut connection.session));
+                connection.is_waiting = connection.session.parked.is_some();
             }
-            let (said, expected) = (connection.output.escape_ascii(), self.model.said[who].escape_ascii());
-            assert_eq!(said.to_string(), expected.to_string(), "{what}: client {who} was told");
+            assert_eq!(connection.output, self.model.said[who], "{what}: client {who} was told");
             let waits = self.model.waiters.iter().any(|waiter| waiter.who == who);
             assert_eq!(connection.is_waiting, waits, "{what}: client {who} waits");
             connection.output.clear();
@@ -208,15 +147,20 @@ impl ModelRun {
     fn end(&mut self, seed: u64) {
         let places = |waiter: &Waiter| waiter.keys.iter().collect::<BTreeSet<_>>().len();
         let places: usize = self.model.waiters.iter().map(places).sum();
-        let shared = Arc::clone(self.engine.shared());
+        let engine = self.machine.engine.clone();
+        let shared = engine.shared();
         assert_eq!(shared.keyspace.parked(), places, "seed {seed}: only those who wait are in a queue");
         for connection in &mut self.clients {
-            self.engine.disconnect(&mut connection.session);
+            engine.disconnect(&mut connection.session);
         }
         assert_eq!(shared.keyspace.parked(), 0, "seed {seed}: nobody is left in a queue");
         assert_eq!(shared.audience.clients.len(), 0, "seed {seed}");
         shared.keyspace.assert_laws();
     }
+}
+
+fn connection(machine: &Machine) -> Connection {
+    Connection { session: machine.connect(), output: String::new(), is_waiting: false }
 }
 
 /// What should happen, in the plainest words.
@@ -225,7 +169,7 @@ struct Model {
     lists: BTreeMap<String, VecDeque<String>>,
     /// In the order in which they came.
     waiters: Vec<Waiter>,
-    said: Vec<Vec<u8>>,
+    said: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -265,20 +209,20 @@ impl Model {
                     Want::Move { from_head: true, to: words[2].to_owned(), to_head: words[4] == "LEFT" };
                 self.take_or_wait(Waiter { who, keys: vec![key.to_owned()], want, until: None });
             }
-            "LMOVE" => self.said[who].extend_from_slice(b"$-1\r\n"),
+            "LMOVE" => self.said[who].push_str("$-1\r\n"),
             "LPOP" => {
                 let text = self.pop(key, true).map_or("$-1\r\n".to_owned(), |element| bulk(&element));
-                self.said[who].extend_from_slice(text.as_bytes());
+                self.said[who].push_str(&text);
             }
             "DEL" => {
                 let was_there = u8::from(self.lists.remove(key).is_some());
-                self.said[who].extend_from_slice(format!(":{was_there}\r\n").as_bytes());
+                self.said[who].push_str(&format!(":{was_there}\r\n"));
             }
             _ => {
                 for element in &words[2..] {
                     self.push(key, words[0] == "LPUSH", (*element).to_owned());
                 }
-                self.said[who].extend_from_slice(format!(":{}\r\n", self.lists[key].len()).as_bytes());
+                self.said[who].push_str(&format!(":{}\r\n", self.lists[key].len()));
                 self.serve(key);
             }
         }
@@ -295,7 +239,7 @@ impl Model {
         }
     }
 
-    /// Serves whoever waits for `key`, and for what others are given by that.
+    /// Serves the clients that wait for `key`, and for what others are given by that.
     fn serve(&mut self, key: &str) {
         let mut ready = VecDeque::from([key.to_owned()]);
         while let Some(key) = ready.pop_front() {
@@ -322,7 +266,7 @@ impl Model {
                 (text, Some(to.clone()))
             }
         };
-        self.said[waiter.who].extend_from_slice(text.as_bytes());
+        self.said[waiter.who].push_str(&text);
         moved_to
     }
 
@@ -345,7 +289,7 @@ impl Model {
         self.waiters.retain(|waiter| {
             let is_over = waiter.until.is_some_and(|until| until <= now);
             if is_over {
-                said[waiter.who].extend_from_slice(b"*-1\r\n");
+                said[waiter.who].push_str("*-1\r\n");
             }
             !is_over
         });
@@ -356,7 +300,7 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// A server with threads and sockets: what is pushed reaches whoever waits, whichever thread serves whom.
+/// A server with threads and sockets: what is pushed reaches the client that waits, whichever thread serves it.
 #[cfg(feature = "server")]
 mod running {
     use std::collections::BTreeSet;

@@ -32,154 +32,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clients::identity::Identity;
-use clients::installer::{self, Installer, Project};
+use clients::installer::{self, Installer, projects};
 use clients::process::{Finished, run};
-use clients::table::{CLIENTS, Client};
+use clients::table::{Client, clients};
 use support::server::Server;
-
-const PROJECTS: &[Project] = &[
-    Project {
-        name: "python",
-        borrows: &[],
-        probes: &[&["python3", "-c", "import venv, ensurepip"]],
-        install: &[
-            &["python3", "-m", "venv", "venv"],
-            &["venv/bin/python", "-m", "pip", "install", "--quiet", "--requirement", "requirements.txt"],
-            // What cannot share: two packages are named `redis_lock`, and hiredis would replace redis-py's own parser.
-            &["python3", "-m", "venv", "venv-apart"],
-            &[
-                "venv-apart/bin/python",
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--requirement",
-                "requirements-apart.txt",
-            ],
-        ],
-        inputs: &["requirements.txt", "requirements-apart.txt"],
-    },
-    Project {
-        name: "suites",
-        borrows: &[],
-        probes: &[&["python3", "-c", "import venv, ensurepip"]],
-        install: &[
-            &["python3", "-m", "venv", "venv"],
-            &["venv/bin/python", "-m", "pip", "install", "--quiet", "--requirement", "requirements.txt"],
-            // Tests are in the archive of the sources, not in what is installed.
-            &[
-                "venv/bin/python",
-                "-m",
-                "pip",
-                "download",
-                "--quiet",
-                "--no-deps",
-                "--no-binary=:all:",
-                "--dest=sdists",
-                "--requirement=sdists.txt",
-            ],
-            &["venv/bin/python", "suite.py", "unpack"],
-        ],
-        inputs: &["requirements.txt", "sdists.txt", "suite.py"],
-    },
-    Project {
-        name: "node",
-        borrows: &[],
-        probes: &[&["node", "--version"], &["npm", "--version"]],
-        install: &[&["npm", "ci", "--no-audit", "--no-fund"]],
-        inputs: &[".npmrc", "package.json", "package-lock.json"],
-    },
-    Project {
-        name: "go",
-        borrows: &[],
-        probes: &[&["go", "version"]],
-        install: &[&["go", "build", "-o", "bin/locks", "."]],
-        inputs: &["go.mod", "go.sum", "main.go", "redsync.go", "redislock.go", "rueidislock.go"],
-    },
-    Project {
-        name: "java",
-        borrows: &["jvm", "shedlock"],
-        probes: JAVA,
-        install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
-        inputs: &["pom.xml", "src/main/java"],
-    },
-    Project {
-        name: "redisson",
-        borrows: &["jvm"],
-        probes: JAVA,
-        install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
-        inputs: &["pom.xml", "src/main/java"],
-    },
-    Project {
-        name: "redisson3",
-        borrows: &["jvm", "redisson"],
-        probes: JAVA,
-        install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
-        inputs: &["pom.xml", "src/main/java"],
-    },
-    Project {
-        name: "spring",
-        borrows: &["jvm", "shedlock"],
-        probes: JAVA,
-        install: &[&["mvn", "--batch-mode", "--quiet", "compile"]],
-        inputs: &["pom.xml", "src/main/java"],
-    },
-    Project {
-        name: "ruby",
-        borrows: &[],
-        probes: &[&["ruby", "-e", "require 'redis'"]],
-        install: &[],
-        inputs: &[],
-    },
-    Project {
-        name: "php",
-        borrows: &[],
-        probes: &[
-            &["php", "-r", "exit((int) !(extension_loaded('redis') && function_exists('pcntl_fork')));"],
-            &["php", "-r", "require 'Symfony/Component/Lock/autoload.php';"],
-        ],
-        install: &[],
-        inputs: &[],
-    },
-    Project {
-        name: "laravel",
-        borrows: &["php"],
-        probes: &[
-            &["php", "-r", "exit((int) !(extension_loaded('redis') && function_exists('pcntl_fork')));"],
-            &["php", "-r", "require 'Predis/autoload.php';"],
-            &[
-                "php",
-                "-r",
-                "require 'Illuminate/Redis/autoload.php'; require 'Illuminate/Cache/autoload.php';",
-            ],
-        ],
-        install: &[],
-        inputs: &[],
-    },
-    Project {
-        name: "rust",
-        borrows: &[],
-        probes: &[&["cargo", "--version"]],
-        install: &[&["cargo", "build", "--quiet", "--locked", "--target-dir", "target"]],
-        inputs: &["Cargo.toml", "Cargo.lock", "src"],
-    },
-    Project {
-        name: "cli",
-        borrows: &[],
-        probes: &[&["redis-cli", "--version"], &["redis-benchmark", "--version"], &["stdbuf", "--version"]],
-        install: &[],
-        inputs: &[],
-    },
-    Project {
-        name: "prompt",
-        borrows: &[],
-        probes: &[&["redis-cli", "--version"], &["python3", "-c", "import pty"]],
-        install: &[],
-        inputs: &[],
-    },
-];
-
-const JAVA: &[&[&str]] = &[&["java", "-version"], &["javac", "-version"], &["mvn", "--version"]];
 
 /// How one client fared.
 enum Verdict {
@@ -190,7 +46,7 @@ enum Verdict {
 
 fn main() -> ExitCode {
     let selection = Selection::from_args(std::env::args().skip(1));
-    let chosen: Vec<&Client> = CLIENTS.iter().filter(|client| selection.takes(client.name)).collect();
+    let chosen: Vec<&Client> = clients().iter().filter(|client| selection.takes(&client.name)).collect();
     if selection.only_list {
         chosen.iter().for_each(|client| println!("{}: test", client.name));
         return ExitCode::SUCCESS;
@@ -225,7 +81,7 @@ fn report(client: &Client) -> Verdict {
 
 /// Opens the installer, and lets the client in.
 fn check(client: &Client) -> Verdict {
-    let project = PROJECTS.iter().find(|project| project.name == client.project);
+    let project = projects().iter().find(|project| project.name == client.project);
     let project = project.expect("every client names a project of the table");
     let installer = match Installer::open(project, is_set("REDLATCH_INSTALL_CLIENTS")) {
         Ok(installer) => installer,
@@ -244,7 +100,7 @@ fn run_on_servers(client: &Client, installer: &Installer) -> Result<Verdict, Str
     let more = identity.as_ref().map(Identity::arguments).unwrap_or_default();
     let servers = (0..client.servers).map(|_| Server::start(installer.dir(), &more));
     let servers = servers.collect::<Result<Vec<_>, _>>()?;
-    let mut command = installer.command(client.command);
+    let mut command = installer.command(&client.command);
     let list =
         |of: fn(&Server) -> u32| servers.iter().map(|s| of(s).to_string()).collect::<Vec<_>>().join(",");
     command

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is shipped with these features: name, version and licence of each crate, this one aside.
+/// What is shipped with these features: name, version and licence of each crate but this one.
 fn shipped(features: &[&str]) -> BTreeSet<(String, String, String)> {
     let output = Command::new(env!("CARGO"))
         .current_dir(root())

@@ -12,6 +12,7 @@ use crate::support::real::RealServer;
 use crate::support::reply::Reply;
 use crate::support::rng::{Rng, number};
 use crate::support::target::{Heard, Link, Patience, Target};
+use crate::support::words::request;
 use cases::Case;
 
 /// Spells every value that a case gives as a string, of tables what is in them in the order of the spellings; a caught
@@ -41,13 +42,7 @@ end
 fn ask(target: &mut dyn Target, link: Link, text: &[u8], args: &[Vec<u8>]) -> Reply {
     let mut words: Vec<&[u8]> = vec![b"EVAL", text, b"0"];
     words.extend(args.iter().map(Vec::as_slice));
-    let mut request = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        request.extend_from_slice(word);
-        request.extend_from_slice(b"\r\n");
-    }
-    target.send(link, &request);
+    target.send(link, &request(&words));
     let mut bytes = Vec::new();
     loop {
         match Reply::read(&bytes) {

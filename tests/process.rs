@@ -119,17 +119,7 @@ mod settings {
     fn settings_that_do_not_apply_are_listed_once() {
         let mut command = redlatch();
         command.args([
-            "--port",
-            "auto",
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--daemonize",
-            "yes",
-            "--save",
-            "60",
-            "1",
+            "--port", "auto", "--save", "", "--appendonly", "no", "--daemonize", "yes", "--save", "60", "1",
         ]);
         let server = Running::start(&mut command);
         let line = server.said.lines().find(|line| line.contains("appendonly")).expect("they are listed");

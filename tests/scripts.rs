@@ -186,17 +186,7 @@ mod hostile {
     #[test]
     fn endless_pieces_are_no_scripts() {
         for piece in [
-            "(",
-            "a.",
-            "--[[",
-            "[==[",
-            "'\\",
-            "local a ",
-            "if a then ",
-            "f(",
-            "((a))",
-            "KEYS[1]",
-            "return ((",
+            "(", "a.", "--[[", "[==[", "'\\", "local a ", "if a then ", "f(", "((a))", "KEYS[1]", "return ((",
         ] {
             let text = piece.repeat(16 * 1024 / piece.len());
             assert!(Program::read(text.as_bytes()).is_none(), "{piece}");

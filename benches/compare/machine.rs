@@ -17,7 +17,7 @@ pub(crate) enum Cores {
     Server,
 }
 
-/// What the figures were measured on, for whoever reads them later.
+/// What the figures were measured on, for those who read them later.
 pub(crate) fn description() -> Vec<(String, String)> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let facts = [

@@ -153,7 +153,7 @@ impl Server {
     }
 
     fn spawn(&self) -> io::Result<Running> {
-        // Free a moment ago. Whoever takes it meanwhile makes the start fail, which is seen.
+        // Free a moment ago. A program that takes it meanwhile makes the start fail.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let (log, writer) = io::pipe()?;
         let mut command = Command::new(&self.program);

@@ -5,10 +5,10 @@
 //!         shell only flushes.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
 };
+use std::sync::{Arc, OnceLock};
 
 use dashmap::DashMap;
 use parking_lot::Mutex;

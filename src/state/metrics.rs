@@ -185,17 +185,9 @@ impl Metrics {
     /// CONFIG RESETSTAT.
     pub fn reset(&self) {
         for counter in [
-            &self.connections,
-            &self.rejected_connections,
-            &self.query_limit_disconnections,
-            &self.commands,
-            &self.input_bytes,
-            &self.output_bytes,
-            &self.errors,
-            &self.denied_auth,
-            &self.denied_command,
-            &self.denied_key,
-            &self.denied_channel,
+            &self.connections, &self.rejected_connections, &self.query_limit_disconnections, &self.commands,
+            &self.input_bytes, &self.output_bytes, &self.errors, &self.denied_auth, &self.denied_command,
+            &self.denied_key, &self.denied_channel,
         ] {
             counter.reset();
         }

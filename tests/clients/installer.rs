@@ -8,23 +8,33 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
+
+use serde::Deserialize;
 
 use super::process::run;
 use crate::source_dir;
 
-/// Clients that share a runtime, its packages and their pinned versions.
+/// Clients that share a runtime, its packages and their pinned versions: a row of `projects.json`.
+#[derive(Deserialize)]
 pub(crate) struct Project {
     /// The directory in `tests/clients`.
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     /// Other directories there, whose programs this one runs or uses, too: with its own versions of their packages.
-    pub(crate) borrows: &'static [&'static str],
+    borrows: Vec<String>,
     /// Commands that succeed if the toolchain is there.
-    pub(crate) probes: &'static [&'static [&'static str]],
+    probes: Vec<Vec<String>>,
     /// Commands that install and build, in order. None: there is nothing to install.
-    pub(crate) install: &'static [&'static [&'static str]],
+    install: Vec<Vec<String>>,
     /// Files and directories that decide what `install` makes.
-    pub(crate) inputs: &'static [&'static str],
+    inputs: Vec<String>,
+}
+
+/// Every project.
+pub(crate) fn projects() -> &'static [Project] {
+    static PROJECTS: OnceLock<Vec<Project>> = OnceLock::new();
+    PROJECTS.get_or_init(|| serde_json::from_str(include_str!("projects.json")).expect("a table of projects"))
 }
 
 /// A project that is ready to run.
@@ -47,12 +57,12 @@ impl Installer {
     /// [`Closed`], with a reason to print.
     pub(crate) fn open(project: &Project, may_install: bool) -> Result<Self, Closed> {
         let installer =
-            Self { dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients").join(project.name) };
+            Self { dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients").join(&project.name) };
         for source in project.borrows.iter().chain([&project.name]) {
             refresh(&source_dir(source), &installer.dir)
                 .map_err(|error| Closed::Broken(format!("copying: {error}")))?;
         }
-        for probe in project.probes {
+        for probe in &project.probes {
             match run(installer.command(probe), PROBE_TIME_MAX).map(|finished| finished.failure()) {
                 Ok(None) => {}
                 Ok(Some(_)) | Err(_) => {
@@ -62,7 +72,7 @@ impl Installer {
         }
 
         let stamp =
-            stamp(&installer.dir, project.inputs).map_err(|error| Closed::Broken(error.to_string()))?;
+            stamp(&installer.dir, &project.inputs).map_err(|error| Closed::Broken(error.to_string()))?;
         let stamp_file = installer.dir.join(".installed");
         if project.install.is_empty() || fs::read(&stamp_file).is_ok_and(|installed| installed == stamp) {
             return Ok(installer);
@@ -77,7 +87,7 @@ impl Installer {
     }
 
     fn install(&self, project: &Project) -> Result<(), Closed> {
-        for step in project.install {
+        for step in &project.install {
             let finished = run(self.command(step), INSTALL_TIME_MAX).map_err(Closed::Broken)?;
             if let Some(why) = finished.failure() {
                 let said = finished.lines.join("\n    ");
@@ -88,11 +98,12 @@ impl Installer {
     }
 
     /// A command that runs in the installer. A program with a `/` in its name lies there, too.
-    pub(crate) fn command(&self, words: &[&str]) -> Command {
-        let (program, arguments) = words.split_first().expect("a command has a program");
+    pub(crate) fn command<W: AsRef<str>>(&self, words: &[W]) -> Command {
+        let mut words = words.iter().map(AsRef::as_ref);
+        let program = words.next().expect("a command has a program");
         let mut command =
             if program.contains('/') { Command::new(self.dir.join(program)) } else { Command::new(program) };
-        command.args(arguments).current_dir(&self.dir);
+        command.args(words).current_dir(&self.dir);
         command
     }
 
@@ -122,7 +133,7 @@ fn refresh(source: &Path, target: &Path) -> io::Result<()> {
 }
 
 /// The text of all inputs, one after the other, each with its path.
-fn stamp(source: &Path, inputs: &[&str]) -> io::Result<Vec<u8>> {
+fn stamp(source: &Path, inputs: &[String]) -> io::Result<Vec<u8>> {
     let mut stamp = Vec::new();
     for input in inputs {
         add_to_stamp(&source.join(input), input, &mut stamp)?;

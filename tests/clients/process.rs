@@ -1,6 +1,6 @@
 //! A child process that ends: by itself, or when its time is up.
 //!
-//! Owns    the child's pipes and its fate.
+//! Owns    the child's pipes and its exit status.
 //! Knows   nothing of servers or clients.
 //! Time    is the system's; no wait in here is without a limit.
 

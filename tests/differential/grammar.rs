@@ -173,27 +173,8 @@ fn damage(words: &mut Words, rng: &mut Rng) {
 }
 
 const JUNK: &[&[u8]] = &[
-    b"NX",
-    b"XX",
-    b"GT",
-    b"LT",
-    b"GET",
-    b"KEEPTTL",
-    b"COUNT",
-    b"LIMIT",
-    b"",
-    b"-1",
-    b"nan",
-    b"k0",
-    b"h0",
-    b"WITHSCORES",
-    b"9223372036854775808",
-    b"FIELDS",
-    b"REV",
-    b"BYLEX",
-    b"BYSCORE",
-    b"MATCH",
-    b"junk",
+    b"NX", b"XX", b"GT", b"LT", b"GET", b"KEEPTTL", b"COUNT", b"LIMIT", b"", b"-1", b"nan", b"k0", b"h0",
+    b"WITHSCORES", b"9223372036854775808", b"FIELDS", b"REV", b"BYLEX", b"BYSCORE", b"MATCH", b"junk",
 ];
 
 /// Takes from a request what two servers with clocks and rng of their own cannot agree on, or what would fill memory.

@@ -1,4 +1,4 @@
-//! Libraries of functions: good ones that push each other aside, bad ones, and calls of what they register.
+//! Libraries of functions: good ones that replace each other, bad ones, and calls of what they register.
 
 use super::grammar::Words;
 use crate::support::rng::Rng;

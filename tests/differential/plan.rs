@@ -132,7 +132,7 @@ impl Stock {
         }
     }
 
-    /// A request that a script carries out, unless that could not be judged.
+    /// A request that a script carries out, unless that could not be compared.
     fn inside(&self, around: fn(&Words, &mut Rng) -> Words, rng: &mut Rng) -> Request {
         let mut inner = self.command(rng);
         // All members at once: which are drawn must not matter for what follows.

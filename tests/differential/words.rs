@@ -60,7 +60,7 @@ pub(crate) fn bound(rng: &mut Rng) -> Vec<u8> {
 }
 
 /// Seconds or milliseconds to live: so many that nothing ends during a run, or what is refused or ends at once. No two
-/// are alike, so that which is greater does not hang on how long a run took.
+/// are alike, so what is greater does not hang on how long a run took.
 pub(crate) fn lease(rng: &mut Rng) -> Vec<u8> {
     match rng.below(8) {
         0 => rng.pick(&[b"0" as &[u8], b"-1", b"-9223372036854775808", b"9223372036854775807"]).to_vec(),
@@ -127,78 +127,19 @@ pub(crate) const PATTERNS: &[&[u8]] = &[
 ];
 
 const INTEGERS: &[&[u8]] = &[
-    b"9223372036854775807",
-    b"-9223372036854775808",
-    b"9223372036854775808",
-    b"-9223372036854775809",
-    b"4294967296",
-    b"-0",
-    b"+1",
-    b"01",
-    b" 1",
-    b"1 ",
-    b"",
-    b"abc",
-    b"1.0",
-    b"1e3",
+    b"9223372036854775807", b"-9223372036854775808", b"9223372036854775808", b"-9223372036854775809",
+    b"4294967296", b"-0", b"+1", b"01", b" 1", b"1 ", b"", b"abc", b"1.0", b"1e3",
     b"99999999999999999999999",
 ];
 
 const DOUBLES: &[&[u8]] = &[
-    b"inf",
-    b"-inf",
-    b"+inf",
-    b"Infinity",
-    b"nan",
-    b"-nan",
-    b"1e308",
-    b"-1e308",
-    b"1e309",
-    b"1e-400",
-    b"5e-324",
-    b"0.1",
-    b"-0",
-    b"-0.0",
-    b"3.0e2",
-    b".5",
-    b"5.",
-    b" 1",
-    b"1 ",
-    b"",
-    b"abc",
-    b"1e",
-    b"9007199254740993",
-    b"9223372036854775807",
-    b"17179869184.000001",
-    b"1.7976931348623157e308",
+    b"inf", b"-inf", b"+inf", b"Infinity", b"nan", b"-nan", b"1e308", b"-1e308", b"1e309", b"1e-400",
+    b"5e-324", b"0.1", b"-0", b"-0.0", b"3.0e2", b".5", b"5.", b" 1", b"1 ", b"", b"abc", b"1e",
+    b"9007199254740993", b"9223372036854775807", b"17179869184.000001", b"1.7976931348623157e308",
     b"123456789012345678901234567890",
 ];
 
 const BOUNDS: &[&[u8]] = &[
-    b"-inf",
-    b"+inf",
-    b"inf",
-    b"(1",
-    b"(-1",
-    b"(0",
-    b"(inf",
-    b"1.5",
-    b"[a",
-    b"[c",
-    b"(b",
-    b"(a",
-    b"[",
-    b"(",
-    b"-",
-    b"+",
-    b"0",
-    b"-1",
-    b"abc",
-    b"",
-    b"nan",
-    b"(nan",
-    b"[\x00\xff",
-    b"(1 ",
-    b" 1",
-    b"5",
+    b"-inf", b"+inf", b"inf", b"(1", b"(-1", b"(0", b"(inf", b"1.5", b"[a", b"[c", b"(b", b"(a", b"[", b"(",
+    b"-", b"+", b"0", b"-1", b"abc", b"", b"nan", b"(nan", b"[\x00\xff", b"(1 ", b" 1", b"5",
 ];

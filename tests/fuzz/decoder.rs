@@ -108,25 +108,9 @@ fn word() -> impl Strategy<Value = Vec<u8>> {
 /// Bytes that look like requests for a while: what a random byte string almost never does.
 fn almost_frames() -> impl Strategy<Value = Vec<u8>> {
     const SCRAPS: &[&[u8]] = &[
-        b"*1\r\n",
-        b"*2\r\n",
-        b"*-1\r\n",
-        b"*2147483647\r\n",
-        b"*9223372036854775807\r\n",
-        b"$4\r\nPING\r\n",
-        b"$0\r\n\r\n",
-        b"$-1\r\n",
-        b"$536870912\r\n",
-        b"$18446744073709551615\r\n",
-        b"\r\n",
-        b"\r",
-        b"\n",
-        b"\0",
-        b"*",
-        b"$",
-        b"PING \"a\\x4",
-        b"'b' \"\\\"\"",
-        b":1\r\n",
+        b"*1\r\n", b"*2\r\n", b"*-1\r\n", b"*2147483647\r\n", b"*9223372036854775807\r\n", b"$4\r\nPING\r\n",
+        b"$0\r\n\r\n", b"$-1\r\n", b"$536870912\r\n", b"$18446744073709551615\r\n", b"\r\n", b"\r", b"\n",
+        b"\0", b"*", b"$", b"PING \"a\\x4", b"'b' \"\\\"\"", b":1\r\n",
     ];
     let scrap = prop_oneof![
         4 => prop::sample::select(SCRAPS).prop_map(<[u8]>::to_vec),

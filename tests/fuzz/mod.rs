@@ -1,13 +1,13 @@
 //! Bytes from strangers: every parser that faces the network, and whole sessions, against inputs made at random.
 //!
-//! Belongs here  what must hold for any input, with an oracle that is slower and more obvious than what it judges.
+//! Belongs here  what must hold for any input, with an oracle that is slower and more obvious than what it checks.
 //! Corpus        `tests/fuzz/corpus/TARGET/`: inputs that were found or thought of, tried first on every run. A new
 //!               failure is made small and written there: to keep it is to add the file.
 //!
 //! ```text
-//! cargo test --test suite fuzz                                                   the corpus, and the same new inputs each time
-//! FUZZ_SECONDS=600 cargo test --test suite fuzz::scripts                         one target, others for ten minutes
-//! FUZZ_SECONDS=600 cargo test --lib cli::file                              the settings file, which nobody else sees
+//! cargo test --test suite fuzz                               the corpus, and the same new inputs each time
+//! FUZZ_SECONDS=600 cargo test --test suite fuzz::scripts     one target, others for ten minutes
+//! FUZZ_SECONDS=600 cargo test --lib cli::file                the settings file, which nobody else sees
 //! ```
 
 mod decoder;

@@ -1,7 +1,7 @@
 //! The reader of native scripts, against Lua.
 //!
-//! Rule    what is read as native is bounded by its text, Lua compiles it, and run natively it does what Lua does. A text is
-//!         made not to be native by a statement in front of it, so that it is Lua that judges.
+//! Rule    what is read as plain is bounded by its text, Lua compiles it, and run natively it does what Lua does. A text is
+//!         made not to be plain by a statement in front of it, so that Lua decides.
 //! Knows   what scripts are made of from `tests/scripts`; states and arguments follow from the text.
 
 use proptest::collection::vec;
@@ -178,53 +178,13 @@ const LISTS: &[&str] = &["KEYS", "ARGV", "a", "{}"];
 const OPERATORS: &[&str] =
     &["==", "==", "~=", "<", "<=", ">", ">=", "and", "or", "..", "+", "-", "*", "/", "%", "^"];
 const FUNCTIONS: &[&str] = &[
-    "tonumber",
-    "tostring",
-    "type",
-    "math.floor",
-    "math.max",
-    "math.min",
-    "string.sub",
-    "redis.error_reply",
-    "redis.status_reply",
-    "unpack",
+    "tonumber", "tostring", "type", "math.floor", "math.max", "math.min", "string.sub", "redis.error_reply",
+    "redis.status_reply", "unpack",
 ];
 const VALUES: &[&str] = &[
-    "a",
-    "b",
-    "c",
-    "KEYS[1]",
-    "KEYS[9]",
-    "ARGV[1]",
-    "ARGV[2]",
-    "ARGV",
-    "nil",
-    "true",
-    "false",
-    "0",
-    "1",
-    "-1",
-    "2",
-    "1.5",
-    "1e3",
-    "3.",
-    ".5",
-    "0x10",
-    "1e308",
-    "5e-324",
-    "''",
-    "'1'",
-    "\" 7 \"",
-    "'mine'",
-    "'PX'",
-    "'NX'",
-    "'a\\0b\\n'",
-    "[[x]]",
-    "[==[\n]]]==]",
-    "'0x1p4'",
-    "'inf'",
-    "'nan'",
-    "#KEYS",
+    "a", "b", "c", "KEYS[1]", "KEYS[9]", "ARGV[1]", "ARGV[2]", "ARGV", "nil", "true", "false", "0", "1",
+    "-1", "2", "1.5", "1e3", "3.", ".5", "0x10", "1e308", "5e-324", "''", "'1'", "\" 7 \"", "'mine'", "'PX'",
+    "'NX'", "'a\\0b\\n'", "[[x]]", "[==[\n]]]==]", "'0x1p4'", "'inf'", "'nan'", "#KEYS",
 ];
 const COMMANDS: &[&str] = &[
     "get", "SET", "del", "exists", "incrby", "pexpire", "pttl", "ttl", "hset", "hget", "hgetall", "hincrby",

@@ -14,7 +14,7 @@ const REFUSAL: &str = "-ERR max number of clients reached";
 
 /// Whether a new connection is served; the only other thing it may be told is that there is no room.
 fn is_served(peer: &mut Peer) -> bool {
-    // Whoever is turned away may be gone before the request is sent, and has its answer all the same.
+    // A refused connection may be closed before the request is sent, and has its answer all the same.
     let _ = peer.stream().write_all(b"PING\r\n");
     match peer.line().as_str() {
         "+PONG" => true,
@@ -40,7 +40,7 @@ fn there_are_never_more_clients_than_maxclients_however_many_come_at_once() {
     });
     assert_eq!(served.len(), MOST);
     drop(served);
-    // Whoever has left makes room; the server learns of it in its own time.
+    // A connection that has left makes room; the server learns of it in its own time.
     while !is_served(&mut Peer::to(server.addr())) {}
 }
 
@@ -110,7 +110,7 @@ mod of_a_process {
     }
 
     #[test]
-    fn whoever_comes_when_all_descriptors_are_taken_is_told_so_and_others_are_served_once_some_come_back() {
+    fn a_connection_without_a_free_descriptor_is_told_so_and_others_are_served_once_some_come_back() {
         const ROOM: u64 = 10;
         let process = Process::start("");
         let mut bystander = Peer::to(process.address);

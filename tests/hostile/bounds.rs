@@ -1,4 +1,4 @@
-//! The limits that have a setting: what is still taken, what is not, and that whoever goes beyond is counted.
+//! The limits that have a setting: what is still taken, what is not, and that connections beyond are counted.
 
 use std::time::Duration;
 

@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use super::fixture::{Fixture, Peer};
+use crate::support::words::request;
 
 /// What a peer hears until the answer to an ECHO behind everything else.
 fn all_said(peer: &mut Peer, requests: &[u8]) -> String {
@@ -16,17 +17,6 @@ fn all_said(peer: &mut Peer, requests: &[u8]) -> String {
     }
     heard.truncate(heard.len() - end.len());
     String::from_utf8(heard).unwrap()
-}
-
-/// A request made of words that may hold anything.
-fn request(words: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
 }
 
 #[test]
@@ -78,23 +68,23 @@ fn whatever_goes_wrong_in_a_pipeline_every_request_has_one_answer_in_its_place()
 fn no_line_break_of_a_request_breaks_a_line_of_an_answer() {
     const BREAK: &[u8] = b"a\r\n+OK\r\n:1\n\r$-1\r\n";
     let mut fixture = Fixture::set();
-    let script = |text: &str| request(&[b"EVAL", text.as_bytes(), b"0", BREAK]);
+    let script = |text: &str| request::<&[u8]>(&[b"EVAL", text.as_bytes(), b"0", BREAK]);
     let requests = [
         request(&[BREAK]),
-        request(&[b"NOSUCH", BREAK]),
-        request(&[b"CLIENT", BREAK]),
-        request(&[b"CONFIG", b"SET", BREAK, b"1"]),
-        request(&[b"CONFIG", b"SET", b"timeout", BREAK]),
-        request(&[b"CONFIG", b"SET", b"loglevel", BREAK]),
-        request(&[b"CLIENT", b"SETNAME", BREAK]),
-        request(&[b"CLIENT", b"LIST", b"TYPE", BREAK]),
-        request(&[b"FUNCTION", b"LOAD", BREAK, BREAK]),
-        request(&[b"FUNCTION", b"LOAD", &[b"#!lua name=", BREAK].concat()]),
-        request(&[b"EVAL", &[b"#!", BREAK].concat(), b"0"]),
-        request(&[b"EVAL", &[b"#!lua flags=", BREAK, b"\n"].concat(), b"0"]),
-        request(&[b"EVAL", &[b"x = ", BREAK].concat(), b"0"]),
-        request(&[b"SCRIPT", BREAK]),
-        request(&[b"OBJECT", BREAK, BREAK]),
+        request::<&[u8]>(&[b"NOSUCH", BREAK]),
+        request::<&[u8]>(&[b"CLIENT", BREAK]),
+        request::<&[u8]>(&[b"CONFIG", b"SET", BREAK, b"1"]),
+        request::<&[u8]>(&[b"CONFIG", b"SET", b"timeout", BREAK]),
+        request::<&[u8]>(&[b"CONFIG", b"SET", b"loglevel", BREAK]),
+        request::<&[u8]>(&[b"CLIENT", b"SETNAME", BREAK]),
+        request::<&[u8]>(&[b"CLIENT", b"LIST", b"TYPE", BREAK]),
+        request::<&[u8]>(&[b"FUNCTION", b"LOAD", BREAK, BREAK]),
+        request::<&[u8]>(&[b"FUNCTION", b"LOAD", &[b"#!lua name=", BREAK].concat()]),
+        request::<&[u8]>(&[b"EVAL", &[b"#!", BREAK].concat(), b"0"]),
+        request::<&[u8]>(&[b"EVAL", &[b"#!lua flags=", BREAK, b"\n"].concat(), b"0"]),
+        request::<&[u8]>(&[b"EVAL", &[b"x = ", BREAK].concat(), b"0"]),
+        request::<&[u8]>(&[b"SCRIPT", BREAK]),
+        request::<&[u8]>(&[b"OBJECT", BREAK, BREAK]),
         script("return redis.error_reply(ARGV[1])"),
         script("return redis.status_reply(ARGV[1])"),
         script("return {err=ARGV[1]}"),

@@ -19,5 +19,3 @@ mod pauses;
 #[cfg(feature = "lua")]
 mod sandbox;
 mod slow_readers;
-#[cfg(feature = "cli")]
-mod table;

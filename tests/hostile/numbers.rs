@@ -9,16 +9,8 @@ use super::fixture::{Fixture, Peer};
 
 /// The least, the most, one beyond, and what only looks like a number.
 const EDGES: &[&str] = &[
-    "9223372036854775807",
-    "-9223372036854775808",
-    "-9223372036854775807",
-    "18446744073709551615",
-    "2147483648",
-    "-1",
-    "0",
-    "1e308",
-    "-inf",
-    "nan",
+    "9223372036854775807", "-9223372036854775808", "-9223372036854775807", "18446744073709551615",
+    "2147483648", "-1", "0", "1e308", "-inf", "nan",
 ];
 /// Commands that are to answer late, to nobody, or to say farewell.
 const OTHERWISE: &[&str] = &["shutdown", "quit", "monitor", "subscribe", "pause", "reply", "debug", "wait"];

@@ -1,4 +1,4 @@
-//! What becomes of a connection that sent something: the table, and the judge.
+//! What becomes of a connection that sent something: the table, and the checker.
 
 use std::io::Read;
 use std::net::SocketAddr;

@@ -12,6 +12,8 @@ use redlatch::Server;
 use redlatch::WallTime;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
+use crate::support::words::request;
+
 const START: WallTime = WallTime::from_millis(1_700_000_000_000);
 /// Longer than `busy-reply-threshold` by default.
 const TOO_LONG: Duration = Duration::from_secs(6);
@@ -24,9 +26,7 @@ impl Client {
     }
 
     async fn say(&mut self, words: &[&str]) {
-        let mut request = format!("*{}\r\n", words.len());
-        words.iter().for_each(|word| request.push_str(&format!("${}\r\n{word}\r\n", word.len())));
-        self.0.get_mut().write_all(request.as_bytes()).await.unwrap();
+        self.0.get_mut().write_all(&request(words)).await.unwrap();
     }
 
     async fn line(&mut self) -> String {
@@ -129,7 +129,7 @@ const NONE_RUNS: &str = "-NOTBUSY No scripts in execution right now.";
 /// How often a large set is looked at where that is to take long.
 const OFTEN: usize = 1000;
 
-/// All connections on one thread: whoever holds it holds them all.
+/// All connections on one thread: a request that blocks it blocks them all.
 async fn server() -> Server {
     Server::builder().manual_clock(START).start().await.unwrap()
 }

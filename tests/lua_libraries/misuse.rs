@@ -5,7 +5,7 @@
 use super::cases::Case;
 use crate::support::rng::Rng;
 
-/// Functions that say the same whoever calls them, and whenever.
+/// Functions that answer the same at any time to any caller.
 const FUNCTIONS: &[(&str, &str)] = &[
     (
         "",

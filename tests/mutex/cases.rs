@@ -69,7 +69,7 @@ mod exclusion {
     }
 
     #[test]
-    fn two_that_overlap_are_found_whoever_came_first() {
+    fn two_that_overlap_are_found_in_either_order() {
         assert_breaks(Law::Exclusion, &[granted("a", 0..2, 10), granted("b", 3..4, 10)]);
         assert_breaks(Law::Exclusion, &[granted("a", 0..4, 10), granted("b", 1..3, 10)]);
         assert_breaks(Law::Exclusion, &[granted("a", 0..2, 10), granted("b", 8..9, 10)]);

@@ -4,7 +4,7 @@
 //!         answer was there; only what cannot be true wherever in between that was is held against the server. So a
 //!         client or a machine that stalls makes the check see less, never wrongly.
 //! Safety  everything but [`Law::Promptness`] is about order, and holds on a machine however loaded. Promptness is a
-//!         measure of the machine as well: the figure is always there, and whoever asks decides what it is worth.
+//!         measure of the machine as well: the figure is always there, and the caller decides what it is worth.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(crate) enum Law {
     Promptness,
     /// What was given back is not there.
     Release,
-    /// Whoever holds a lock has been granted it.
+    /// A client that holds a lock has been granted it.
     Truth,
 }
 
@@ -148,7 +148,7 @@ fn leases<'a>(calls: &[&'a Call], verdict: &mut Verdict) -> BTreeMap<&'a str, Le
             (Ask::Extend(_) | Ask::Look | Ask::Release, _) => {}
         }
     }
-    // Whoever has seen it knows that it was granted, though its own client was never told.
+    // A client that has seen it knows that it was granted, though its own client was never told.
     for call in calls {
         let Some((heard_ns, Answer::Holder(token))) = call.heard() else { continue };
         if let Some(lease) = leases.get_mut(token.as_str()) {

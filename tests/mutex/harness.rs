@@ -163,5 +163,5 @@ pub(crate) fn python() -> Option<Command> {
     shop.join(".installed").exists().then_some(command)
 }
 
-/// Processes of clients at a time, redis-py's aside.
+/// Processes of clients at a time, besides redis-py's.
 const PROCESSES: usize = 2;

@@ -1,4 +1,4 @@
-//! What clients asked of locks, when, and what they heard: the evidence that `check.rs` weighs.
+//! What clients asked of locks, when, and what they heard: the evidence that `checker.rs` weighs.
 //!
 //! Owns    the record of a call, and the lines in which processes, in whatever language, hand it over.
 //! Time    nanoseconds of the machine's monotonic clock, which all processes share. A call was carried out at some
@@ -40,7 +40,7 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Call {
     pub(crate) lock: String,
-    /// Of whoever asks: the one that is to hold the lock, extend or release it.
+    /// The token of the client that asks: with it the lock is held, extended or released.
     pub(crate) token: String,
     pub(crate) ask: Ask,
     pub(crate) sent_ns: u64,

@@ -3,8 +3,8 @@
 //! Owns    small random states of a few keys, and two engines that start from the same one.
 //! Rule    a script is made to be interpreted by a statement before it that changes nothing, but is not native.
 
-use redlatch::internals::scripts::native::Program;
 use redlatch::internals::scripts::Inputs;
+use redlatch::internals::scripts::native::Program;
 
 use super::draw::Draw;
 use super::world::{World, detour};

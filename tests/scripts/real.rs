@@ -1,62 +1,31 @@
 //! A real redis-server to compare with: started for one test, on a socket of its own, ended with it.
 //!
-//! Owns    the process, its directory, and a minimal RESP client.
-//! Knows   native scripts only through their public names. Each case runs twice from one state, once as EVAL and once
+//! Knows   plain scripts only through their public names. Each case runs twice from one state, once as EVAL and once
 //!         natively, its calls sent to the server one by one; reply and state must be the same.
-
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 
 use redlatch::internals::resp::{Protocol, Reply as Out};
 use redlatch::internals::scripts::Inputs;
 use redlatch::internals::scripts::native::{Calls, Program};
 
 use super::draw::Draw;
-use crate::support::real::program;
+use crate::support::real::RealServer;
+use crate::support::reply::Reply;
+use crate::support::target::{Heard, Link, Patience, Target};
+use crate::support::words::request;
 
 /// A server and a connection to it.
 pub(crate) struct Redis {
-    child: Child,
-    directory: PathBuf,
-    stream: BufReader<UnixStream>,
+    server: RealServer,
+    link: Link,
     draw: Draw,
-}
-
-/// A reply, as far as lock scripts give any.
-#[derive(Clone, Debug, PartialEq)]
-enum Reply {
-    Array(Vec<Reply>),
-    Bulk(Vec<u8>),
-    Error(String),
-    Integer(i64),
-    Nil,
-    Status(String),
 }
 
 impl Redis {
     /// Starts the server that the environment names.
     pub(crate) fn start() -> Self {
-        let binary = program("redis");
-        let thread = format!("{:?}", std::thread::current().id()).replace(['(', ')'], "-");
-        let directory =
-            std::env::temp_dir().join(format!("redlatch-scripts-{}-{thread}", std::process::id()));
-        std::fs::create_dir_all(&directory).expect("a temporary directory");
-        let socket = directory.join("redis.sock");
-        let mut child = Command::new(binary)
-            .args(["--port", "0", "--save", "", "--appendonly", "no", "--daemonize", "no", "--unixsocket"])
-            .arg(&socket)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("REDLATCH_REDIS_SERVER starts");
-        // The server's own word, not a sleep, says when it listens.
-        let log = BufReader::new(child.stdout.take().expect("its output is piped"));
-        let mut lines = log.lines().map_while(Result::ok);
-        assert!(lines.any(|line| line.contains("eady to accept connections")), "the server did not start");
-        std::thread::spawn(move || lines.for_each(drop));
-        let stream = BufReader::new(UnixStream::connect(&socket).expect("a server that listens"));
-        Self { child, directory, stream, draw: Draw::new() }
+        let mut server = RealServer::start("redis");
+        let link = server.connect();
+        Self { server, link, draw: Draw::new() }
     }
 
     /// Runs one script from so many random states; answers in how many of them it could run natively.
@@ -104,10 +73,10 @@ impl Redis {
             &mut Out::new(&mut out, Protocol::Resp2),
         );
         match result {
-            Ok(()) => read(&mut out.as_slice()),
+            Ok(()) => read(&out),
             Err(raised) => {
                 let text = String::from_utf8_lossy(&raised.text);
-                Reply::Error(format!("{text} script: {sha1}, on @user_script:{}.", raised.line))
+                Reply::Error(format!("{text} script: {sha1}, on @user_script:{}.", raised.line).into_bytes())
             }
         }
     }
@@ -133,27 +102,24 @@ impl Redis {
         self.send(&[b"SELECT", b"3"]);
         found.push(self.send(&[b"DBSIZE"]));
         self.send(&[b"SELECT", b"0"]);
-        Reply::Array(found)
+        Reply::List(b'*', found)
     }
 
     fn send(&mut self, words: &[&[u8]]) -> Reply {
         let mut reply = Vec::new();
         self.call(None, words, &mut reply);
-        read(&mut reply.as_slice())
+        read(&reply)
     }
 }
 
 impl Calls for Redis {
     fn call(&mut self, _: Option<usize>, words: &[&[u8]], reply: &mut Vec<u8>) {
-        let mut request = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            request.extend_from_slice(word);
-            request.extend_from_slice(b"\r\n");
-        }
-        self.stream.get_mut().write_all(&request).expect("a server that reads");
+        self.server.send(self.link, &request(words));
         let start = reply.len();
-        copy(&mut self.stream, reply);
+        while Reply::read(&reply[start..]).expect("a reply").is_none() {
+            let heard = self.server.receive(self.link, Patience::UntilReply, reply);
+            assert_eq!(heard, Heard::Bytes, "a server that answers");
+        }
         // Nobody but a script is told so in these words, and here it is no script that asks.
         if reply[start..].starts_with(b"-ERR wrong number of arguments for") {
             reply.truncate(start);
@@ -162,51 +128,15 @@ impl Calls for Redis {
     }
 }
 
-/// Takes one whole reply.
-fn copy(from: &mut impl BufRead, into: &mut Vec<u8>) {
-    let start = into.len();
-    from.read_until(b'\n', into).expect("a server that answers");
-    let line = String::from_utf8_lossy(&into[start..]).into_owned();
-    match (line.as_bytes()[0], line[1..].trim_end().parse::<u64>()) {
-        (b'$', Ok(len)) => drop(from.take(len + 2).read_to_end(into).expect("a whole bulk")),
-        (b'*', Ok(len)) => (0..len).for_each(|_| copy(from, into)),
-        _ => {}
-    }
-}
-
-fn read(from: &mut &[u8]) -> Reply {
-    let mut line = String::new();
-    from.read_line(&mut line).expect("a line of text");
-    let (kind, rest) = line.trim_end().split_at(1);
-    match kind {
-        "+" => Reply::Status(rest.into()),
-        "-" => Reply::Error(rest.into()),
-        ":" => Reply::Integer(rest.parse().expect("an integer")),
-        "*" => Reply::Array((0..rest.parse::<usize>().expect("a length")).map(|_| read(from)).collect()),
-        "$" if rest == "-1" => Reply::Nil,
-        "$" => {
-            let (bytes, after) = from.split_at(rest.parse().expect("a length"));
-            *from = &after[2..];
-            Reply::Bulk(bytes.to_vec())
-        }
-        _ => panic!("not RESP: {line:?}"),
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        // Nothing to be done about a server that has already gone.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
+fn read(bytes: &[u8]) -> Reply {
+    Reply::read(bytes).expect("a reply").expect("a whole one").0
 }
 
 /// Equal, but for time that went by between the two runs.
 fn alike(left: &Reply, right: &Reply) -> bool {
     match (left, right) {
-        (Reply::Integer(left), Reply::Integer(right)) if *left > 20_000 => (left - right).abs() < 10_000,
-        (Reply::Array(left), Reply::Array(right)) => {
+        (Reply::Int(left), Reply::Int(right)) if *left > 20_000 => (left - right).abs() < 10_000,
+        (Reply::List(_, left), Reply::List(_, right)) => {
             left.len() == right.len() && left.iter().zip(right).all(|(left, right)| alike(left, right))
         }
         (left, right) => left == right,

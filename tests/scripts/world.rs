@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use redlatch::internals::clock::{Clock, LockTime, Now};
+use redlatch::internals::clock::Clock;
 use redlatch::internals::commands::Shared;
 use redlatch::internals::engine::{Engine, Flow};
 use redlatch::internals::journal::{Journal, Mutation};
@@ -16,22 +16,8 @@ use redlatch::internals::state::clients::Client;
 use redlatch::internals::state::session::Session;
 use redlatch::internals::state::settings::Settings;
 
-/// Stands still: both runs see one instant.
-struct Still;
-
-impl Clock for Still {
-    fn now(&self) -> Now {
-        Now { lock: LockTime::from_millis(1_000_000), wall_offset_ms: 1_700_000_000_000 }
-    }
-
-    fn micros(&self) -> u64 {
-        1_000_000_000
-    }
-
-    fn wall_micros(&self) -> u64 {
-        1_700_001_000_000_000
-    }
-}
+use crate::support::clock::StillClock;
+use crate::support::words::request;
 
 /// Keeps every effect.
 #[derive(Debug, Default)]
@@ -60,8 +46,11 @@ impl World {
         let journal: Arc<dyn Journal> = log.clone();
         let layout = Layout { shards: 4, databases: 4, seed: 7, journal: Some(journal) };
         let keyspace = Keyspace::new(layout, || {});
-        let engine = Engine::new(Arc::new(Shared::new(keyspace, Settings::default(), Arc::new(Still), 7)));
-        let client = |id| Client::new(id, format!("127.0.0.1:{id}"), String::new(), false, Still.now().lock);
+        // Both runs see one instant.
+        let clock = StillClock::new(1_000_000, 1_700_000_000_000);
+        let now = clock.now().lock;
+        let engine = Engine::new(Arc::new(Shared::new(keyspace, Settings::default(), clock, 7)));
+        let client = |id| Client::new(id, format!("127.0.0.1:{id}"), String::new(), false, now);
         let [mut session, listener] = [1, 2].map(|id| engine.connect(client(id)));
         session.may_block = true;
         let mut world = Self { engine, session, listener, log };
@@ -77,12 +66,7 @@ impl World {
     }
 
     pub(crate) fn send(&mut self, words: &[&[u8]]) -> Vec<u8> {
-        let mut request = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words {
-            request.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-            request.extend_from_slice(word);
-            request.extend_from_slice(b"\r\n");
-        }
+        let request = request(words);
         let (mut decoder, mut out, mut batch) = (Decoder::new(), Vec::new(), self.engine.batch());
         decoder.next(&request, self.engine.trust(&self.session)).expect("a request").expect("a whole one");
         let flow = self.engine.execute(&mut self.session, decoder.request(&request), &mut batch, &mut out);

@@ -38,27 +38,10 @@ const MODES: &[&str] =
 
 /// What anybody may do to the keys; `k`, `v` and `ms` stand for any key, value and short time.
 const WRITES: &[&str] = &[
-    "SET k v",
-    "SET k v PX ms",
-    "SET k v NX PX ms",
-    "SET k v XX KEEPTTL",
-    "GETSET k v",
-    "GETDEL k",
-    "GETEX k PX ms",
-    "APPEND k v",
-    "DEL k k",
-    "UNLINK k",
-    "MSET k v k v",
-    "PEXPIRE k ms",
-    "PEXPIREAT k 1",
-    "PERSIST k",
-    "RENAME k k",
-    "COPY k other REPLACE",
-    "COPY other k REPLACE",
-    "EVAL RELEASE 1 k v",
-    "FLUSHDB",
-    "FLUSHALL",
-    "SWAPDB 0 1",
+    "SET k v", "SET k v PX ms", "SET k v NX PX ms", "SET k v XX KEEPTTL", "GETSET k v", "GETDEL k",
+    "GETEX k PX ms", "APPEND k v", "DEL k k", "UNLINK k", "MSET k v k v", "PEXPIRE k ms", "PEXPIREAT k 1",
+    "PERSIST k", "RENAME k k", "COPY k other REPLACE", "COPY other k REPLACE", "EVAL RELEASE 1 k v",
+    "FLUSHDB", "FLUSHALL", "SWAPDB 0 1",
 ];
 
 /// A release as clients send it.
@@ -84,7 +67,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// What the server answers; the messages behind it is put aside.
+    /// What the server answers; the messages behind it are kept unread.
     fn call(&mut self, machine: &Machine, words: &[&str]) -> String {
         let mut answer = call(machine, &mut self.session, words);
         if let Some(end) = answer.find("\r\n>2\r\n$10\r\ninvalidate\r\n") {

@@ -170,12 +170,8 @@ pub(crate) const COMMANDS: &[&str] = &[
 
 /// What a second client waits for, in the words of [`COMMANDS`].
 pub(crate) const WAITS: &[&str] = &[
-    "BLMOVE l l LEFT RIGHT 0",
-    "BLMPOP 0 2 l l LEFT COUNT n",
-    "BLPOP l l 0",
-    "BRPOPLPUSH l l 0",
-    "BZMPOP 0 2 z z MAX COUNT n",
-    "BZPOPMIN z z 0",
+    "BLMOVE l l LEFT RIGHT 0", "BLMPOP 0 2 l l LEFT COUNT n", "BLPOP l l 0", "BRPOPLPUSH l l 0",
+    "BZMPOP 0 2 z z MAX COUNT n", "BZPOPMIN z z 0",
 ];
 
 /// A release as clients send it; it writes or not, by what it finds.

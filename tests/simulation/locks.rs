@@ -16,15 +16,12 @@ use redlatch::internals::state::settings::Events;
 
 use super::effects::FLOOR_BYTES;
 use super::parts::{Fault, Log, Machine, Replica, state_of};
+use crate::support::bare::{EXTEND, RELEASE};
 use crate::support::rng::Rng;
 
 const CLIENTS: usize = 5;
 const LOCKS: usize = 3;
 const STEPS: u32 = 3_000;
-const RELEASE: &str =
-    "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
-const EXTEND: &str = "if redis.call('get',KEYS[1]) == ARGV[1] then \
-                      return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end";
 
 /// How the clients of a world lock. All but the first are canaries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -397,7 +394,7 @@ impl LockSimulation {
         };
     }
 
-    /// Whoever believes in a running lease holds the key, alone, with the deadline it was told.
+    /// A client that believes in a running lease holds the key, alone, with the deadline it was told.
     fn check(&mut self) -> Result<(), String> {
         self.machine.keyspace().assert_laws();
         let now_ms = self.now_ms();

@@ -1,7 +1,8 @@
 //! Clients in line for what others bring: who is served, in which order, and for how long nobody is.
 //!
-//! Laws     whoever came first is served first; what is brought wakes exactly those it is enough for; nobody waits past
-//!          its limit, and nobody is sent away before; who is gone is not in line; replay = state; memory returns.
+//! Laws     the client that came first is served first; what is brought wakes exactly those it is enough for; nobody
+//!          waits past its limit, and nobody is sent away before; a client that is gone is not in the queue;
+//!          replay = state; memory returns.
 //! Faults   of the world: clients crash in line, are cut between the request and the answer, and read late.
 //! Oracle   the line and the lists, written down as they ought to be: every answer is compared to the byte.
 //! Canaries servers and shells that are broken on purpose.
@@ -246,7 +247,7 @@ impl QueueSimulation {
         waiting.min().map(|(_, at)| at)
     }
 
-    /// What is told to whoever gets the first thing of the list.
+    /// What the client is told that gets the first element of the list.
     fn take(&mut self, queue: &str) -> String {
         let list = self.lists.get_mut(queue).expect("something is there");
         let thing = list.pop_front().expect("lists are not empty");
@@ -256,7 +257,7 @@ impl QueueSimulation {
         format!("*2\r\n${}\r\n{queue}\r\n${}\r\n{thing}\r\n", queue.len(), thing.len())
     }
 
-    /// What a broken server does to whoever is first in line.
+    /// What a broken server does to the first client in the queue.
     fn send_to_the_end(&mut self, queue: &String) {
         let Some(at) = self.first_in_line(queue) else { return };
         let id = self.clients[at].0.client.id.to_string();

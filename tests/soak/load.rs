@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use redis_protocol::resp2::types::OwnedFrame;
 
+use crate::support::bare::{EXTEND, RELEASE};
 use crate::support::rng::Rng;
 use crate::support::wire::{Link, bulks};
 
@@ -344,8 +345,3 @@ fn numbered(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done>
     }
     Ok(client.done)
 }
-
-const EXTEND: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
-     return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end";
-const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
-     return redis.call('del', KEYS[1]) else return 0 end";

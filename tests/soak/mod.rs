@@ -9,7 +9,7 @@
 //! ```
 //!
 //! It prints how it goes and a verdict, and its exit status is the verdict. What depends on the machine is in the
-//! figures; memory is judged when there was a minute or more to watch it.
+//! figures; memory is checked after a minute or more.
 
 mod load;
 

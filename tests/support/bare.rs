@@ -4,9 +4,8 @@
 //! Rule     after [`Bare::new`] its own share of a request costs no allocation: buffers are kept.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use redlatch::internals::clock::{Clock, LockTime, Now};
+use redlatch::internals::clock::Clock;
 use redlatch::internals::commands::Shared;
 use redlatch::internals::engine::{Engine, Flow};
 use redlatch::internals::keyspace::{Due, Keyspace, Layout};
@@ -14,6 +13,9 @@ use redlatch::internals::resp::Decoder;
 use redlatch::internals::state::clients::Client;
 use redlatch::internals::state::session::Session;
 use redlatch::internals::state::settings::Settings;
+
+use super::clock::StillClock;
+pub(crate) use super::words::request;
 
 /// The engine, its only client, and the client's buffers.
 pub(crate) struct Bare {
@@ -24,25 +26,9 @@ pub(crate) struct Bare {
     output: Vec<u8>,
 }
 
-struct StillClock(AtomicU64);
-
-impl Clock for StillClock {
-    fn now(&self) -> Now {
-        Now { lock: LockTime::from_millis(self.0.load(Relaxed)), wall_offset_ms: 0 }
-    }
-
-    fn micros(&self) -> u64 {
-        self.0.load(Relaxed) * 1_000
-    }
-
-    fn wall_micros(&self) -> u64 {
-        self.micros()
-    }
-}
-
 impl Bare {
     pub(crate) fn new() -> Self {
-        let clock = Arc::new(StillClock(AtomicU64::new(1_700_000_000_000)));
+        let clock = StillClock::new(1_700_000_000_000, 0);
         let layout = Layout { shards: SHARDS, databases: 16, seed: 7, journal: None };
         let keyspace = Keyspace::new(layout, || {});
         let shared = Shared::new(keyspace, Settings::default(), Arc::clone(&clock) as Arc<dyn Clock>, 7);
@@ -71,24 +57,13 @@ impl Bare {
 
     /// Lets time pass, and does all that has come due.
     pub(crate) fn pass(&mut self, millis: u64) {
-        self.clock.0.fetch_add(millis, Relaxed);
+        self.clock.set_ms(self.clock.now_ms() + millis);
         while matches!(self.engine.tick(), Due::More) {}
     }
 }
 
 /// Shards of its keyspace.
 pub(crate) const SHARDS: usize = 8;
-
-/// A request as clients write it.
-pub(crate) fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words.iter().map(AsRef::as_ref) {
-        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        bytes.extend_from_slice(word);
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes
-}
 
 /// Compare-and-delete, as most lock clients send it.
 pub(crate) const RELEASE: &str =

@@ -4,7 +4,7 @@
 //! Knows    what the shell does for a connection: frames, the outbox, waits, the end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use redlatch::internals::clock::{Clock, LockTime, Now};
@@ -17,6 +17,7 @@ use redlatch::internals::state::clients::Client;
 use redlatch::internals::state::session::Session;
 use redlatch::internals::state::settings::Settings;
 
+use super::clock::StillClock;
 use super::target::{Heard, Link, Patience, Target};
 
 /// An engine and its clients.
@@ -45,26 +46,6 @@ enum State {
     Closed,
 }
 
-/// Stands still between steps.
-struct StillClock {
-    lock_ms: AtomicU64,
-    wall_offset_ms: i64,
-}
-
-impl Clock for StillClock {
-    fn now(&self) -> Now {
-        Now { lock: LockTime::from_millis(self.lock_ms.load(Relaxed)), wall_offset_ms: self.wall_offset_ms }
-    }
-
-    fn micros(&self) -> u64 {
-        self.lock_ms.load(Relaxed) * 1_000
-    }
-
-    fn wall_micros(&self) -> u64 {
-        self.now().wall().as_millis() * 1_000
-    }
-}
-
 impl EngineTarget {
     /// A server that has just started, in November 2023.
     pub(crate) fn start() -> Self {
@@ -79,7 +60,7 @@ impl EngineTarget {
     /// The same with another keyspace, or with a journal.
     pub(crate) fn start_with(layout: Layout, unix_ms: i64) -> Self {
         let wall_offset_ms = unix_ms - i64::try_from(START_MS).expect("a second fits");
-        let clock = Arc::new(StillClock { lock_ms: AtomicU64::new(START_MS), wall_offset_ms });
+        let clock = StillClock::new(START_MS, wall_offset_ms);
         let settings = Settings::default();
         settings.set("enable-debug-command", "yes").expect("DEBUG can be allowed");
         let shared =
@@ -183,19 +164,19 @@ impl Target for EngineTarget {
 
     fn advance(&mut self, step: Duration) {
         let step = u64::try_from(step.as_millis()).expect("a step of a transcript is short");
-        let end = self.clock.lock_ms.load(Relaxed) + step;
+        let end = self.clock.now_ms() + step;
         loop {
             let expiry = match self.engine.tick() {
                 Due::More => continue,
                 Due::Next(expiry) => expiry,
             };
             self.settle();
-            let now = self.clock.lock_ms.load(Relaxed);
+            let now = self.clock.now_ms();
             if now == end {
                 break;
             }
             let due = self.next_due(expiry).map_or(end, LockTime::as_millis);
-            self.clock.lock_ms.store(due.clamp(now + 1, end), Relaxed);
+            self.clock.set_ms(due.clamp(now + 1, end));
             self.settle();
         }
     }

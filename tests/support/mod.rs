@@ -5,6 +5,7 @@ pub(crate) mod bare;
 #[cfg(feature = "cli")]
 pub(crate) mod binary;
 pub(crate) mod certificates;
+pub(crate) mod clock;
 pub(crate) mod engine;
 pub(crate) mod pattern;
 pub(crate) mod real;

@@ -8,7 +8,7 @@ use super::pattern::{Pattern, Terms};
 use super::reply::Reply;
 use super::script::{Action, Step, Transcript, Unit, strings};
 use super::target::{Heard, Link, Patience, Target};
-use super::words::{quote, words};
+use super::words::{quote, request, words};
 
 /// What came back for a reply line that was a lone `?`, by the line's number.
 pub(crate) type Seen = HashMap<usize, Reply>;
@@ -78,12 +78,7 @@ impl Run<'_> {
             Action::Request { client, text } => {
                 let Some(words) = self.with_names(step, text, words) else { return false };
                 self.turn(client);
-                self.unsent.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-                for word in words {
-                    self.unsent.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-                    self.unsent.extend_from_slice(&word);
-                    self.unsent.extend_from_slice(b"\r\n");
-                }
+                self.unsent.extend(request(&words));
                 true
             }
             Action::Raw { client, text } => {

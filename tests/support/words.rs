@@ -2,6 +2,17 @@
 //!
 //! Knows    `"..."` with `\n \r \t \0 \" \\ \xNN`, `'...'` with `\'`, and `"..."*N` for N repetitions.
 
+/// A request as clients write it.
+pub(crate) fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words.iter().map(AsRef::as_ref) {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
 /// The words of a request line: quoted, or bare up to the next space.
 ///
 /// # Errors

@@ -14,6 +14,31 @@ pub(crate) struct Named {
 
 /// The text with blanks in place of comments, strings and characters; lines stay where they are.
 pub(crate) fn blank(text: &str) -> String {
+    blanked(text, |_| true)
+}
+
+/// The text with blanks in place of strings and characters alone.
+pub(crate) fn without_literals(text: &str) -> String {
+    blanked(text, |opaque| !opaque.starts_with(b"//") && !opaque.starts_with(b"/*"))
+}
+
+/// The words of names and sentences, in lower case: `ReadyQueue` and `ready_queue` are two words each.
+pub(crate) fn words(line: &str) -> impl Iterator<Item = String> {
+    let mut found = vec![String::new()];
+    let mut was_lower = false;
+    for letter in line.chars() {
+        if !letter.is_ascii_alphanumeric() || (letter.is_ascii_uppercase() && was_lower) {
+            found.push(String::new());
+        }
+        if letter.is_ascii_alphanumeric() {
+            found.last_mut().expect("a word was begun").push(letter.to_ascii_lowercase());
+        }
+        was_lower = letter.is_ascii_lowercase();
+    }
+    found.into_iter().filter(|word| !word.is_empty())
+}
+
+fn blanked(text: &str, is_blank: impl Fn(&[u8]) -> bool) -> String {
     let bytes = text.as_bytes();
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
@@ -23,7 +48,9 @@ pub(crate) fn blank(text: &str) -> String {
             out.push(char::from(bytes[at]));
             at += 1;
         } else {
-            out.extend(bytes[at..end].iter().map(|byte| if *byte == b'\n' { '\n' } else { ' ' }));
+            let blank = is_blank(&bytes[at..end]);
+            let shown = |byte: &u8| if *byte == b'\n' || !blank { char::from(*byte) } else { ' ' };
+            out.extend(bytes[at..end].iter().map(shown));
             at = end;
         }
     }
@@ -83,13 +110,13 @@ const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Every path that the file names. `home` is the module that the file is, from the crate's root.
-pub(crate) fn paths(code: &str, home: &[&str]) -> Vec<Named> {
+/// Every path that the file names. `module` is the module that the file is, from the crate's root.
+pub(crate) fn paths(code: &str, module: &[&str]) -> Vec<Named> {
     let tokens = tokens(code);
     let mut reader = Reader {
         tokens: &tokens,
         at: 0,
-        home: home.iter().map(|s| (*s).to_owned()).collect(),
+        module: module.iter().map(|s| (*s).to_owned()).collect(),
         named: vec![],
     };
     reader.file();
@@ -119,7 +146,7 @@ struct Reader<'a> {
     tokens: &'a [(usize, &'a str)],
     at: usize,
     /// The module that the reader is in.
-    home: Vec<String>,
+    module: Vec<String>,
     named: Vec<Named>,
 }
 
@@ -130,7 +157,7 @@ impl<'a> Reader<'a> {
         while let Some(word) = self.word(0) {
             match word {
                 "mod" if self.word(2) == Some("{") => {
-                    self.home.extend(self.word(1).map(str::to_owned));
+                    self.module.extend(self.word(1).map(str::to_owned));
                     braces.push(true);
                     self.at += 3;
                 }
@@ -140,7 +167,7 @@ impl<'a> Reader<'a> {
                 }
                 "}" => {
                     if braces.pop() == Some(true) {
-                        self.home.pop();
+                        self.module.pop();
                     }
                     self.at += 1;
                 }
@@ -190,8 +217,8 @@ impl<'a> Reader<'a> {
             // `pub(crate)`, `self.field`: words, not paths.
             Some("crate" | "self" | "super") if path.len() == 1 => return,
             Some("crate") => (&[][..], &path[1..]),
-            Some("self") => (&self.home[..], &path[1..]),
-            Some("super") => (&self.home[..self.home.len().saturating_sub(supers)], &path[supers..]),
+            Some("self") => (&self.module[..], &path[1..]),
+            Some("super") => (&self.module[..self.module.len().saturating_sub(supers)], &path[supers..]),
             _ => return self.named.push(Named { line, is_ours: false, segments: path }),
         };
         let segments = base.iter().chain(rest).cloned().collect();

@@ -27,10 +27,10 @@ async fn a_version_that_is_not_offered_is_not_spoken() {
 }
 
 #[tokio::test]
-async fn whoever_believes_another_authority_is_not_talked_to() {
+async fn a_client_that_trusts_another_authority_is_not_talked_to() {
     let (tls, elsewhere) = (TlsFixture::new(), Authority::new("elsewhere"));
     let server = tls.server().await;
-    let stranger = Connector { believes: &elsewhere, ..tls.connector() };
+    let stranger = Connector { trusts: &elsewhere, ..tls.connector() };
     assert!(stranger.connect(&server).await.is_err());
     tls.connector().connect(&server).await.unwrap();
 }

@@ -1,7 +1,7 @@
 //! TLS from the outside: who gets in, what passes, and how certificates change.
 //!
 //! Belongs here  whatever takes a certificate; the certificates are made by the tests.
-//! Time          no sleep: whoever waits, waits for bytes or for the end of a connection.
+//! Time          no sleep: a test waits for bytes or for the end of a connection.
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
@@ -34,7 +34,7 @@ struct TlsFixture {
 
 /// Somebody who wants in.
 struct Connector<'w> {
-    believes: &'w Authority,
+    trusts: &'w Authority,
     /// Its certificate and key, in PEM.
     shows: Option<(String, String)>,
     versions: Vec<&'static SupportedProtocolVersion>,
@@ -71,9 +71,9 @@ impl TlsFixture {
         self.builder().start().await.unwrap()
     }
 
-    /// Somebody who believes this tls's authority and shows nothing.
+    /// Somebody who trusts this tls's authority and shows nothing.
     fn connector(&self) -> Connector<'_> {
-        Connector { believes: &self.authority, shows: None, versions: vec![&version::TLS12, &version::TLS13] }
+        Connector { trusts: &self.authority, shows: None, versions: vec![&version::TLS12, &version::TLS13] }
     }
 }
 
@@ -93,7 +93,7 @@ impl Connector<'_> {
 
     async fn connect_to(self, address: &str) -> io::Result<Client> {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.believes.pem.as_bytes()).unwrap()).unwrap();
+        roots.add(CertificateDer::from_pem_slice(self.trusts.pem.as_bytes()).unwrap()).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_protocol_versions(&self.versions).unwrap().with_root_certificates(roots);
         let config = match self.shows {

@@ -43,7 +43,7 @@ async fn a_pipeline_is_answered_in_order() {
 }
 
 #[tokio::test]
-async fn whoever_reads_late_misses_nothing() {
+async fn a_client_that_reads_late_misses_nothing() {
     const REQUESTS: usize = 40;
     let tls = TlsFixture::new();
     let server = tls.server().await;

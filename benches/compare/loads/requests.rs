@@ -15,20 +15,8 @@ use crate::wire::{Answer, KEY, OWNER, Template, key};
 
 /// The names of these loads.
 pub(crate) const NAMES: &[&str] = &[
-    "acquire",
-    "contended",
-    "cycle",
-    "release held",
-    "release missing",
-    "extend held",
-    "extend missing",
-    "release by EVAL",
-    "extend by EVAL",
-    "GET",
-    "DEL",
-    "INCR",
-    "PEXPIRE",
-    "SETNX",
+    "acquire", "contended", "cycle", "release held", "release missing", "extend held", "extend missing",
+    "release by EVAL", "extend by EVAL", "GET", "DEL", "INCR", "PEXPIRE", "SETNX",
 ];
 
 /// What is done before the clock runs, and then against it.

@@ -32,7 +32,7 @@ const REMOVAL_MAX: Duration = Duration::from_secs(20);
 /// None: what servers do wrong is among the results.
 pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
     race.rounds(name, race.options.scale.long_rounds, |server, options, results| {
-        // Whoever takes the locks more slowly than was thought gets more time for it; what is measured comes later.
+        // A server that takes the locks more slowly than expected gets more time: the measured part comes later.
         let found = (0..ATTEMPTS).find_map(|doublings| {
             let storm_in = options.scale.storm_in * 2_u32.pow(doublings);
             turn(server, &Scale { storm_in, ..options.scale }).transpose()

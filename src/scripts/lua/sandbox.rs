@@ -121,23 +121,8 @@ impl Shared {
 
 /// Lua's own functions that scripts may use.
 const FUNCTIONS: &[&str] = &[
-    "assert",
-    "error",
-    "gcinfo",
-    "getmetatable",
-    "ipairs",
-    "next",
-    "pairs",
-    "rawequal",
-    "rawget",
-    "rawset",
-    "select",
-    "setmetatable",
-    "tonumber",
-    "tostring",
-    "type",
-    "unpack",
-    "_VERSION",
+    "assert", "error", "gcinfo", "getmetatable", "ipairs", "next", "pairs", "rawequal", "rawget", "rawset",
+    "select", "setmetatable", "tonumber", "tostring", "type", "unpack", "_VERSION",
 ];
 /// Lua's own libraries that scripts may use.
 const LIBRARIES: &[&str] = &["table", "string", "math", "coroutine"];
