@@ -87,6 +87,22 @@ mod readme {
     }
 
     #[test]
+    fn every_source_file_that_a_page_names_is_there() {
+        let mut named = 0;
+        for page in pages() {
+            for word in read(&page).split('`').skip(1).step_by(2) {
+                let is_path =
+                    ["src/", "tests/", "benches/", "docs/"].iter().any(|start| word.starts_with(start));
+                if is_path && !word.contains(['*', '<', ' ']) {
+                    assert!(root().join(word).exists(), "{page} names {word}");
+                    named += 1;
+                }
+            }
+        }
+        assert!(named > 10, "the pages name files: {named}");
+    }
+
+    #[test]
     fn every_page_of_docs_is_linked_to_from_the_readme() {
         let text = read("README.md");
         for page in pages().iter().filter(|page| page.starts_with("docs/")) {
