@@ -30,8 +30,10 @@ const SECTIONS: &[Section] = &[
     ("docs/settings.md", "settings", settings),
 ];
 
-/// Files that are generated as a whole.
-const FILES: &[(&str, fn() -> String)] = &[(race::PLOT, race::drawing), (race::TABLE, race::tables)];
+/// A file that is generated as a whole, and what makes its text.
+type Generated = (&'static str, fn() -> String);
+
+const FILES: &[Generated] = &[(race::PLOT, race::drawing), (race::TABLE, race::tables)];
 
 /// A newcomer reads it in one go.
 const README_BYTES_MAX: usize = 15_000;
@@ -82,6 +84,22 @@ mod readme {
     }
 
     #[test]
+    fn every_source_file_that_a_page_names_is_there() {
+        let mut named = 0;
+        for page in pages() {
+            for word in read(&page).split('`').skip(1).step_by(2) {
+                let is_path =
+                    ["src/", "tests/", "benches/", "docs/"].iter().any(|start| word.starts_with(start));
+                if is_path && !word.contains(['*', '<', ' ']) {
+                    assert!(root().join(word).exists(), "{page} names {word}");
+                    named += 1;
+                }
+            }
+        }
+        assert!(named > 10, "the pages name files: {named}");
+    }
+
+    #[test]
     fn every_page_of_docs_is_linked_to_from_the_readme() {
         let text = read("README.md");
         for page in pages().iter().filter(|page| page.starts_with("docs/")) {
@@ -121,8 +139,8 @@ mod readme {
 
 /// Every page that people read, from the root of the repository.
 fn pages() -> Vec<String> {
-    let docs = std::fs::read_dir(root().join("docs")).unwrap();
-    let docs = docs.map(|entry| format!("docs/{}", entry.unwrap().file_name().display()));
+    let docs = std::fs::read_dir(root().join("docs")).expect("the folder docs");
+    let docs = docs.map(|entry| format!("docs/{}", entry.expect("a file of docs").file_name().display()));
     let others = ["README.md", "benches/README.md", "src/security.md", "tests/transcripts/README.md"];
     others.map(str::to_owned).into_iter().chain(docs).collect()
 }
@@ -131,7 +149,7 @@ fn pages() -> Vec<String> {
 fn keep(file: &str, old: &str, new: String) {
     const UPDATE: &str = "UPDATE_README=1 cargo test --test suite readme";
     if std::env::var("UPDATE_README").is_ok_and(|value| value == "1") {
-        std::fs::write(root().join(file), new).unwrap();
+        std::fs::write(root().join(file), new).expect("the page can be written");
         return;
     }
     if let Some((old, new)) = old.lines().zip(new.lines()).find(|(old, new)| old != new) {

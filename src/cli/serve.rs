@@ -3,10 +3,11 @@
 //! Rule    the signals are caught before the log says that connections are accepted, so that a harness that waits for
 //!         that line can end the process in good order at once.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::sources::Configuration;
 use super::{Fault, descriptors, directives, log};
@@ -23,29 +24,7 @@ const ALLOCATOR: &str = if cfg!(target_env = "musl") { "mimalloc" } else { "libc
 /// Whatever keeps the server from starting.
 pub(super) fn serve(program: &str, configuration: Configuration, level: log::Level) -> Result<(), Fault> {
     let settings = Settings::default();
-    let mut builder = Builder::new().allocator(ALLOCATOR);
-    for (name, value) in &configuration.settings {
-        settings.set(name, value).map_err(|refused| refused.to_string())?;
-        builder = builder.set(*name, value);
-    }
-    for (name, rules) in &configuration.users {
-        builder = builder.user(name, rules);
-    }
-    if let Some(file) = &configuration.file {
-        // A relative path would be another file after a change of the working directory.
-        let path = std::path::absolute(file).map_err(|error| format!("{file}: {error}"))?;
-        builder = builder.config_file(path.to_string_lossy());
-    }
-    if settings.text("port") == "0"
-        && settings.text("tls-port") == "0"
-        && settings.text("unixsocket").is_empty()
-    {
-        return Err(
-            "port '0': must be above 0, or auto, where neither tls-port nor unixsocket is set: nobody could \
-                    connect"
-                .into(),
-        );
-    }
+    let mut builder = configured(&configuration, &settings)?;
     log_start(program, &configuration.ignored);
     let clients = client_limit(&settings)?;
     builder = builder.set("maxclients", clients.to_string());
@@ -56,27 +35,14 @@ pub(super) fn serve(program: &str, configuration: Configuration, level: log::Lev
     let runtime = server::runtime().map_err(|error| format!("cannot start: {error}"))?;
     // A signal is registered with the runtime that waits for it.
     let entered = runtime.enter();
-    let cannot = |error| format!("cannot catch signals: {error}");
-    let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
-    // The server outlives its terminal, as Redis does.
-    let mut hangup = signal(SignalKind::hangup()).map_err(cannot)?;
+    let mut signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     // This thread is one of the workers.
     let server = builder.start_here_and_on(threads - 1).map_err(|refused| refused.to_string())?;
     drop(entered);
     server.settings().on_change(move |settings| level(&settings.text("loglevel")));
     server.settings().on_proposal(check_maxclients);
     log_ready(&server, &settings.text("unixsocket"));
-    let reason = runtime.block_on(async {
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => break "SIGTERM",
-                _ = interrupt.recv() => break "SIGINT",
-                () = server.stopped() => break "SHUTDOWN",
-                _ = hangup.recv() => reload(&server),
-            }
-        }
-    });
+    let reason = runtime.block_on(signals.reason_to_end(&server));
     tracing::info!(reason, "Ending");
     server.stop();
     runtime.block_on(server.finished());
@@ -92,7 +58,63 @@ pub(super) fn serve(program: &str, configuration: Configuration, level: log::Lev
     Ok(())
 }
 
-/// Raises the limit of open files for `maxclients`; how many clients it lets in, which is logged where it is fewer.
+/// The server that the configuration describes. Stores its settings in `settings`, too.
+///
+/// # Errors
+/// A value that does not fit, or a server that nobody could connect to.
+fn configured(configuration: &Configuration, settings: &Settings) -> Result<Builder, Fault> {
+    let mut builder = Builder::new().allocator(ALLOCATOR);
+    for (name, value) in &configuration.settings {
+        settings.set(name, value).map_err(|refused| refused.to_string())?;
+        builder = builder.set(*name, value);
+    }
+    for (name, rules) in &configuration.users {
+        builder = builder.user(name, rules);
+    }
+    if let Some(file) = &configuration.file {
+        // A relative path would be another file after a change of the working directory.
+        let path = std::path::absolute(file).map_err(|error| format!("{file}: {error}"))?;
+        builder = builder.config_file(path.to_string_lossy());
+    }
+    let has_port = ["port", "tls-port"].iter().any(|name| settings.text(name) != "0");
+    if !has_port && settings.text("unixsocket").is_empty() {
+        let expected = "must be above 0, or auto, where neither tls-port nor unixsocket is set";
+        return Err(format!("port '0': {expected}: nobody could connect"));
+    }
+    Ok(builder)
+}
+
+/// The signals that concern a running server.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    /// The server outlives its terminal, as Redis does, and reads its certificates again.
+    hangup: Signal,
+}
+
+impl Signals {
+    fn catch() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits until the server is to end; returns why.
+    async fn reason_to_end(&mut self, server: &Server) -> &'static str {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return "SIGTERM",
+                _ = self.interrupt.recv() => return "SIGINT",
+                () = server.stopped() => return "SHUTDOWN",
+                _ = self.hangup.recv() => reload(server),
+            }
+        }
+    }
+}
+
+/// Raises the limit of open files for `maxclients`. Returns how many clients it allows; the log says so if it is fewer.
 fn client_limit(settings: &Settings) -> Result<u64, Fault> {
     let wanted = settings.integer("maxclients") as u64;
     let fit = descriptors::raise_limit(wanted).map_err(|error| format!("maxclients: {error}"))?;

@@ -32,7 +32,7 @@ fn pinned(client: &Client, package: &str) -> String {
     let folder = format!("tests/clients/{}", client.project);
     let version = MANIFESTS.iter().find_map(|(manifest, version)| {
         let is_there = root().join(&folder).join(manifest).exists();
-        is_there.then(|| version(&read(&format!("{folder}/{manifest}")), package))?
+        is_there.then(|| version(&read(format!("{folder}/{manifest}")), package))?
     });
     let version = version.unwrap_or_else(|| panic!("{}: {folder} pins no {package}", client.name));
     // npm's alias: `npm:redlock@4.2.0` under another name.
