@@ -67,13 +67,13 @@ pub(crate) struct Observers {
     /// By key alone: invalidations name the key, not the database.
     readers: BTreeMap<Bytes, Readers>,
     /// The key that was last given up for want of room: the next one is looked for behind it.
-    given_up: Bytes,
+    dropped: Bytes,
 }
 
-/// Readers of one key from which on those that are gone are looked for.
+/// From so many readers of one key on, disconnected readers are removed at each doubling.
 const READERS_UNCHECKED_MAX: usize = 64;
 /// Keys dropped in one step while more than the limit are tracked.
-const GIVEN_UP_PER_STEP: usize = 8;
+const DROPPED_PER_STEP: usize = 8;
 
 impl Observers {
     #[inline]
@@ -116,25 +116,25 @@ impl Observers {
         tracking.remembered();
         match tracking.excess(keys_max) {
             0 => Vec::new(),
-            excess => self.give_up(excess.min(GIVEN_UP_PER_STEP), tracking),
+            excess => self.drop_next(excess.min(DROPPED_PER_STEP), tracking),
         }
     }
 
     /// Stops tracking so many keys, in the order of their names and starting again at the first, so that every key has its
     /// turn.
     #[cold]
-    fn give_up(&mut self, count: usize, tracking: &Tracking) -> Vec<(Bytes, Readers)> {
-        let mut given_up = Vec::with_capacity(count);
-        while given_up.len() < count && !self.readers.is_empty() {
-            let behind = (Excluded(&self.given_up), Unbounded);
+    fn drop_next(&mut self, count: usize, tracking: &Tracking) -> Vec<(Bytes, Readers)> {
+        let mut dropped = Vec::with_capacity(count);
+        while dropped.len() < count && !self.readers.is_empty() {
+            let behind = (Excluded(&self.dropped), Unbounded);
             let next = self.readers.range::<Bytes, _>(behind).next().map(|(key, _)| key.clone());
-            self.given_up = next.unwrap_or_default();
-            if let Some(entry) = self.readers.remove_entry(&self.given_up) {
+            self.dropped = next.unwrap_or_default();
+            if let Some(entry) = self.readers.remove_entry(&self.dropped) {
                 tracking.forgotten(1);
-                given_up.push(entry);
+                dropped.push(entry);
             }
         }
-        given_up
+        dropped
     }
 
     /// A key has changed: breaks its watches, and returns the clients that have cached it. They are no longer tracked.
@@ -185,14 +185,14 @@ mod tests {
     #[test]
     fn keys_beyond_the_limit_are_dropped_one_for_one_and_every_key_has_its_turn() {
         let (mut observers, tracking) = (Observers::default(), Tracking::default());
-        let mut given_up = Vec::new();
+        let mut dropped = Vec::new();
         for n in 0..100 {
             let key = format!("key {:02}", n * 37 % 100);
-            given_up.extend(observers.remember(key.as_bytes(), 1, &tracking, 3));
+            dropped.extend(observers.remember(key.as_bytes(), 1, &tracking, 3));
             assert_eq!(observers.tracked(), ((n + 1).min(3), (n + 1).min(3)));
         }
-        assert!(given_up.iter().all(|(_, readers)| readers[..] == [1]));
-        let mut names: Vec<_> = given_up.into_iter().map(|(key, _)| key).collect();
+        assert!(dropped.iter().all(|(_, readers)| readers[..] == [1]));
+        let mut names: Vec<_> = dropped.into_iter().map(|(key, _)| key).collect();
         names.extend(observers.readers.keys().cloned());
         names.sort_unstable();
         names.dedup();
@@ -205,8 +205,8 @@ mod tests {
         for n in 0..20 {
             assert!(observers.remember(format!("{n}").as_bytes(), 1, &tracking, 0).is_empty(), "no limit");
         }
-        assert_eq!(observers.remember(b"one more", 1, &tracking, 5).len(), GIVEN_UP_PER_STEP);
-        assert_eq!(observers.remember(b"and another", 1, &tracking, 5).len(), GIVEN_UP_PER_STEP);
+        assert_eq!(observers.remember(b"one more", 1, &tracking, 5).len(), DROPPED_PER_STEP);
+        assert_eq!(observers.remember(b"and another", 1, &tracking, 5).len(), DROPPED_PER_STEP);
         assert_eq!(observers.remember(b"the last", 1, &tracking, 5).len(), 2);
         assert_eq!(observers.tracked().0, 5);
     }
