@@ -31,7 +31,7 @@ pub use survey::EntryRef;
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]
 pub enum ShardSet<'a> {
-    /// All of them.
+    /// All shards.
     All,
     /// The shards of these keys.
     Keys(&'a [&'a [u8]]),

@@ -71,7 +71,7 @@ fn scripts() {
     let worlds = RefCell::new(scripts::Worlds::new());
     fuzz("scripts", 1_000, scripts::inputs(), |text| worlds.borrow_mut().check(text));
     let cases = worlds.borrow().cases;
-    assert!(cases >= 500, "{cases} runs of plain scripts");
+    assert!(cases >= 500, "{cases} runs of native scripts");
 }
 
 #[cfg(feature = "lua")]

@@ -130,7 +130,7 @@ const NONE_RUNS: &str = "-NOTBUSY No scripts in execution right now.";
 /// How often a large set is looked at where that is to take long.
 const OFTEN: usize = 1000;
 
-/// All connections on one thread: whoever holds it holds them all.
+/// All connections on one thread: a call that holds it holds all connections.
 async fn server() -> Server {
     Server::builder().manual_clock(START).start().await.unwrap()
 }
@@ -383,7 +383,7 @@ fn exec_runs_on_the_script_thread_if_it_holds_an_interpreted_script_or_is_large(
             (&["FCALL", "none", "0"], false, "-ERR Function not found"),
             (&["SETRANGE", "k", "20000000", "x"], false, ":20000001"),
             (&["SET", "k", &large], false, "+OK"),
-            (&["EVAL", RELEASE, "1", "k", "v"], true, ":0"),
+            (&["EVAL", RELEASE, "1", "k", "v"], true, ":1"),
             (&["SET", "k", "v"], true, "+OK"),
         ];
         let mut waiting = Vec::new();
