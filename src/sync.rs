@@ -6,19 +6,30 @@
 #[cfg(not(shuttle))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+pub(crate) use parking_lot_core::SpinWait;
 #[cfg(not(shuttle))]
-pub(crate) use std::thread::yield_now;
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 #[cfg(shuttle)]
-pub(crate) use scheduled::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard};
-#[cfg(shuttle)]
-pub(crate) use shuttle::thread::yield_now;
+pub(crate) use scheduled::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, SpinWait};
 
 #[cfg(shuttle)]
 mod scheduled {
     pub(crate) use shuttle::sync::MutexGuard;
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+
+    /// Waits by letting the scheduler choose another thread, with parking_lot's names.
+    #[derive(Debug, Default)]
+    pub(crate) struct SpinWait(());
+
+    impl SpinWait {
+        pub(crate) fn spin(&mut self) -> bool {
+            shuttle::thread::yield_now();
+            true
+        }
+
+        pub(crate) fn reset(&mut self) {}
+    }
 
     /// The scheduler's mutex, with parking_lot's way of locking it.
     #[derive(Debug, Default)]

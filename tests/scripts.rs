@@ -1,4 +1,4 @@
-//! Native scripts against the world: the texts that clients really send, mutations of them, the interpreter, a real Redis.
+//! Native scripts: the texts that clients really send, and mutations, against the interpreter and a real Redis.
 //!
 //! What belongs here: anything that needs files or a server beside the reader of scripts. Two environment variables name
 //! what the ignored tests need: `REDLATCH_SCRIPTS_DIR`, filled by `tests/scripts/collect.py`, and `REDLATCH_REDIS_SERVER`.

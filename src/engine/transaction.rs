@@ -43,7 +43,7 @@ pub(super) fn queue(
     reply.status("QUEUED");
 }
 
-/// The shards of a transaction: all of them if a request may touch keys that it does not name.
+/// The shards of a transaction: all shards if a request may use keys that it does not name.
 fn reach<'b, 'a: 'b>(
     steps: &[Step<'a>],
     watched: impl Iterator<Item = &'a [u8]>,

@@ -1,4 +1,4 @@
-//! The shards of a view: locked in ascending order, all of them before the first look.
+//! The shards of a view: all locked in ascending order before the first look.
 //!
 //! Locks   a shard whose parked calls use keys of other shards is never locked without these: when that is found, all
 //!         shards are unlocked, and the union is locked in order.

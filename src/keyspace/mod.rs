@@ -56,7 +56,7 @@ use crate::limits::{DATABASES_MAX, SHARDS_MAX};
 use crate::state::audience::Audience;
 use crate::state::settings::Events;
 use crate::state::transaction::{Watch, Watching};
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, yield_now};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, SpinWait};
 use crate::types::Seed;
 use locked::LockWait;
 use memory::{Largest, Memory};
@@ -367,8 +367,11 @@ impl Keyspace {
     /// Locks a shard that another thread holds: for microseconds, unless a long call is announced.
     #[cold]
     fn hold_later(&self, index: usize) -> Option<MutexGuard<'_, ShardState>> {
+        let mut wait = SpinWait::default();
         while !self.long_call.is_on() {
-            yield_now();
+            if !wait.spin() {
+                wait.reset();
+            }
             let held = self.cells[index].held.try_lock();
             if held.is_some() {
                 return held;

@@ -31,7 +31,7 @@ pub use survey::EntryRef;
 /// Which shards a call needs.
 #[derive(Clone, Copy, Debug)]
 pub enum ShardSet<'a> {
-    /// All of them.
+    /// All shards.
     All,
     /// The shards of these keys.
     Keys(&'a [&'a [u8]]),
@@ -86,8 +86,8 @@ impl<'k> View<'k> {
         Some(Self::at_one_instant(keyspace, locked, hashed, database, now, events))
     }
 
-    /// Unlocks its shards and locks what `reach` needs instead. False while a long call holds one of these; no shard is locked
-    /// then. Only for a call that has changed nothing yet.
+    /// Unlocks its shards and locks what `reach` needs instead. False while a long call holds one of these: no shard is
+    /// locked then. Only for a call that has changed nothing yet.
     pub fn relock(&mut self, reach: ShardSet<'_>) -> bool {
         debug_assert!(!self.changes.is_dirty, "changes are told before the shards are unlocked");
         self.locked = Locked::default();

@@ -1,4 +1,4 @@
-//! The exact texts that clients are known to send, by their SHA-1, all of them native.
+//! The exact texts that clients are known to send, by their SHA-1. All are native.
 //!
 //! Owns    the list; `tests/scripts/collect.py` gathers the texts from the clients' own packages, and `tests/scripts.rs`
 //!         reads them. The texts themselves are their authors' and not kept here.

@@ -16,7 +16,7 @@ pub struct Library {
 /// A function that a library has registered.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Function {
-    /// Its name, as it was registered; whoever calls it may use other letter case.
+    /// Its name, as it was registered; a caller may write it in another letter case.
     pub name: String,
     /// What it says of itself.
     pub description: Option<Vec<u8>>,

@@ -1,14 +1,14 @@
 //! Scripts: what a Lua text means to a lock server.
 //!
-//! Owns    the two ways to run one: natively, which serves the scripts of nearly all lock clients, and by the Lua interpreter.
+//! Owns    the two ways to run one: natively, as the scripts of nearly all lock clients, and by the Lua interpreter.
 //! Knows   nothing of shards or connections: a script makes its calls through a trait, [`native::Calls`] for a native one.
 //! Source  Lua 5.1 reference manual; Redis 7.0 `script.c`, `script_lua.c` for conversions and error texts.
 //!
 //! # Where a script runs
 //!
-//! A native script runs where it arrives: it is bounded by a fixed number of steps and by the keys it names. Every interpreted
-//! script, FCALL, and EXEC that holds one runs on the script thread; a single command whose values are large runs there, too.
-//! A value is large above [`LARGE_BYTES`](crate::limits::LARGE_BYTES). Nothing is estimated and nothing is tried.
+//! A native script runs where it arrives: it is bounded by a fixed number of steps and by the keys it names. Every
+//! interpreted script, FCALL, and EXEC that holds one runs on the script thread; a single command whose values are large
+//! runs there, too. A value is large above [`LARGE_BYTES`](crate::limits::LARGE_BYTES).
 //!
 //! # What an interpreted script locks
 //!

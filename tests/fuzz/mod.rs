@@ -47,7 +47,7 @@ fn scripts() {
     let engines = RefCell::new(scripts::Engines::new());
     fuzz("scripts", 1_000, scripts::inputs(), |text| engines.borrow_mut().check(text));
     let cases = engines.borrow().cases;
-    assert!(cases >= 500, "{cases} runs of plain scripts");
+    assert!(cases >= 500, "{cases} runs of native scripts");
 }
 
 #[cfg(feature = "lua")]

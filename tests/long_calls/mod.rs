@@ -382,7 +382,7 @@ fn exec_runs_on_the_script_thread_if_it_holds_an_interpreted_script_or_is_large(
             (&["FCALL", "none", "0"], false, "-ERR Function not found"),
             (&["SETRANGE", "k", "20000000", "x"], false, ":20000001"),
             (&["SET", "k", &large], false, "+OK"),
-            (&["EVAL", RELEASE, "1", "k", "v"], true, ":0"),
+            (&["EVAL", RELEASE, "1", "k", "v"], true, ":1"),
             (&["SET", "k", "v"], true, "+OK"),
         ];
         let mut waiting = Vec::new();

@@ -28,7 +28,7 @@ impl Redis {
         Self { server, link, draw: Draw::new() }
     }
 
-    /// Runs one script from so many random states; answers in how many of them it could run natively.
+    /// Runs one script from so many random states; returns in how many it could run natively.
     pub(crate) fn compare(&mut self, script: &str, turns: usize) -> usize {
         let program = Program::read(script.as_bytes()).expect("a native script");
         let sha1 = self.send(&[b"SCRIPT", b"LOAD", script.as_bytes()]);

@@ -144,7 +144,7 @@ pub(crate) struct Seen {
     effects: Vec<String>,
 }
 
-/// An error line names the script, which has another SHA-1 where it is to be interpreted.
+/// An error line names the script, which has another SHA-1 where it is interpreted.
 fn without_sha(reply: &str) -> String {
     match reply.split_once(" script: ") {
         Some((before, after)) => format!("{before} script: {}", after.get(40..).unwrap_or_default()),

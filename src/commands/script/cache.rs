@@ -88,7 +88,7 @@ fn scans_values(program: &Program) -> bool {
 #[derive(Debug)]
 pub struct ScriptCache {
     scripts: DashMap<Sha, Arc<Script>, RandomState>,
-    /// The scripts by a hash of their text, which costs EVAL a tenth of a SHA-1. Of two whose hashes are equal one is missing.
+    /// The scripts by a hash of their text, which costs EVAL a tenth of a SHA-1. Of two with equal hashes one is missing.
     texts: DashMap<u64, Arc<Script>, RandomState>,
     /// Scripts that only EVAL brought, the oldest first.
     passing: Mutex<VecDeque<Sha>>,

@@ -1,7 +1,7 @@
 //! The one interpreter of a server, for scripts that are not native; or, in a build without Lua, the refusal of such scripts.
 //!
-//! Owns    the state, made when the first such script comes: servers that see none pay nothing.
-//! Locks   every shard first, the interpreter second. Who holds all shards finds it free.
+//! Owns    the Lua state, made when the first such script comes: a server that sees none pays nothing.
+//! Locks   every shard first, the interpreter second. A thread that holds all shards finds the interpreter free.
 
 use crate::commands::script::cache::Script;
 use crate::commands::script::context::ScriptContext;
@@ -34,10 +34,10 @@ pub(in crate::commands) struct Invocation<'a> {
     pub(in crate::commands) request: Request<'a>,
 }
 
-/// Words of a request that are kept while its function runs: as FUNCTION STATS shows it.
+/// Words of a request that are kept while its function runs, for FUNCTION STATS.
 #[cfg(feature = "lua")]
 const WORDS_SHOWN: usize = 32;
-/// Bytes of each of them.
+/// Bytes of each word that is kept.
 #[cfg(feature = "lua")]
 const WORD_BYTES_SHOWN: usize = 128;
 
@@ -74,7 +74,7 @@ mod with_lua {
     }
 
     impl Interpreter {
-        /// Bytes that it holds; zero while a script runs, which nobody waits for to ask.
+        /// Bytes that it holds; zero while a script runs.
         pub fn memory(&self) -> usize {
             self.0.try_lock().as_deref().and_then(Option::as_ref).map_or(0, lua::Interpreter::memory)
         }

@@ -222,7 +222,7 @@ fn run(
 /// value. The shards of its keys are locked then.
 ///
 /// # Errors
-/// [`Refusal::Occupied`] while a long call holds one of them.
+/// [`Refusal::Occupied`] while a long call holds one of these shards.
 #[inline]
 fn native<'s>(
     call: &mut Call<'_, '_>,

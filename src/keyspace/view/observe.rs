@@ -37,8 +37,8 @@ impl View<'_> {
         }
     }
 
-    /// Changes a client's tracking by `change`, which returns the prefixes that no client has listened to before. Changes made
-    /// so far are told to the clients that tracked them before.
+    /// Changes a client's tracking by `change`, which returns the prefixes that no client has listened to before. Changes
+    /// made so far are told to the clients that tracked them before.
     pub fn retune(&mut self, audience: &Audience, change: impl FnOnce() -> Vec<Bytes>) {
         self.changes.retune(audience, self.author, change);
     }

@@ -106,7 +106,8 @@ pub(super) fn bounds(script: &Parsed) -> Option<Bounds> {
     });
     let parts = parts.collect::<Option<Vec<Part>>>()?;
     reader.block(&script.body, &parts)?;
-    Some(Bounds { steps: reader.part.steps, ..reader.bounds })
+    let steps = reader.part.steps;
+    (steps.once <= STEPS_MAX).then_some(Bounds { steps, ..reader.bounds })
 }
 
 /// Where the value of a local comes from.
@@ -227,7 +228,8 @@ impl<'t> Reader<'t> {
         }
         self.outside = std::mem::take(&mut self.part);
         self.block(body, functions)?;
-        let inside = std::mem::replace(&mut self.part, std::mem::take(&mut self.outside));
+        let mut inside = std::mem::replace(&mut self.part, std::mem::take(&mut self.outside));
+        inside.steps.once += 1;
         self.part.steps.add(inside.steps, turns);
         self.part.inserts.add(inside.inserts, turns);
         (self.is_in_loop, self.part.has_loop) = (false, true);

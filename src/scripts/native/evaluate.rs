@@ -102,7 +102,7 @@ impl<'a> Run<'a> {
         Ok(self.are_equal(left, right) == *same)
     }
 
-    /// Whether the key of a GET, the first, holds the second; `None` where GET is to be called for that.
+    /// Whether the key of a GET, the first operand, holds the second; `None` where GET has to be called for that.
     fn holds(&mut self, [get, value]: &'a [Expression; 2]) -> Result<Option<bool>, Box<Raised>> {
         let Expression::Call(call) = get else { return Ok(None) };
         let key = call.words.get(1).and_then(|key| self.given(key));

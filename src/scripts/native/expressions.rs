@@ -243,7 +243,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Arguments, none of them spread, and the parenthesis behind them.
+    /// Arguments without `unpack`, and the parenthesis behind them.
     fn arguments(&mut self) -> Option<Vec<Expression>> {
         let mut args = Vec::new();
         while !self.take(")") {

@@ -34,15 +34,14 @@ pub trait Calls {
     /// command's place in [`listed_commands`], where the script's text names it.
     fn call(&mut self, listed: Option<usize>, words: &[&[u8]], reply: &mut Vec<u8>);
 
-    /// Carries out GET, which is `listed` there, and says whether that finds this very value, which is all that nearly every
-    /// lock script wants to know of it; or with which error it failed. `None`, and it has not been carried out: it is to be
-    /// called.
+    /// Carries out GET, which has the place `listed`, and tells whether it finds `value`, or how it failed: nearly every lock
+    /// script compares the reply of GET and drops it. `None`: nothing was done, and GET has to be called.
     fn holds(&mut self, _listed: Option<usize>, _key: &[u8], _value: &[u8]) -> Option<Result<bool, Vec<u8>>> {
         None
     }
 
-    /// Carries out GET and, if that finds this very value, what changes the key then, which succeeds: whether it was found,
-    /// or with which error GET failed. `None`, and nothing has been carried out: both are to be called.
+    /// Carries out GET and, if it finds the value, the change of the key. Tells whether the value was found, or how GET failed.
+    /// `None`: nothing was done, and both commands have to be called.
     fn change_if_held(&mut self, _change: &Change<'_>) -> Option<Result<bool, Vec<u8>>> {
         None
     }

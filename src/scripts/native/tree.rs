@@ -1,6 +1,6 @@
-//! A script as it is run natively: its statements and expressions, names resolved.
+//! The tree of a native script: its statements and expressions, with names resolved.
 //!
-//! Owns    the forms that a native script may have; whatever has another is left to the interpreter.
+//! Owns    the forms that a native script may have; a script with another form is interpreted.
 //! Rule    a local has a slot of its own for the whole script: there are no closures, and no function calls itself.
 
 use super::commands;
@@ -24,7 +24,7 @@ pub(super) enum Statement {
     Do(Block),
     /// `for index, value in ipairs(list) do ... end`
     Each { index: Slot, value: Slot, list: Expression, body: Block, line: Line },
-    /// A call whose value nobody wants.
+    /// A call whose value is dropped.
     Evaluate(Expression),
     /// `for slot = from, to, step do ... end`
     For { slot: Slot, from: Expression, to: Expression, step: f64, body: Block, line: Line },
@@ -60,7 +60,7 @@ pub(super) enum Expression {
     /// `left .. right`
     Concatenate { operands: Box<[Expression; 2]>, line: Line },
     /// `==`, or `~=` where not `same`.
-    /// `has_get`: the first is GET of a key, and both key and second are to be had without a step of the script.
+    /// `has_get`: the first operand is GET of a key, and both the key and the second operand are given.
     Equal { same: bool, has_get: bool, operands: Box<[Expression; 2]> },
     /// `x.ok`, `x.err`
     Field { of: Box<Expression>, field: Field, line: Line },
@@ -129,7 +129,7 @@ impl Field {
 }
 
 impl Expression {
-    /// Whether it is to be had without a step of the script: one of KEYS or of ARGV, a string.
+    /// Whether it is given, so that no step evaluates it: one of KEYS or of ARGV, or a string.
     pub(super) fn is_given(&self) -> bool {
         matches!(self, Self::Argument(_) | Self::Key(_) | Self::Text(_))
     }
