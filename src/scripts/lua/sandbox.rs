@@ -164,6 +164,7 @@ impl Sandbox {
         // The library that it has is found at once, and seen behind a stand-in.
         let of_texts = lua.create_table()?;
         stand_ins.install(lua, &real, &stand_ins.of(lua, &of_texts, None)?)?;
+        install_mends(lua, &real)?;
         let own = Arc::clone(budget);
         let failed = lua.create_function(move |lua, error: Value| failed(lua, &own, error))?;
         real.raw_set("__redis__err__handler", &failed)?;
@@ -211,6 +212,20 @@ fn install_libraries(
     globals.raw_set("cmsgpack", cmsgpack::install(lua, budget)?)?;
     globals.raw_set("struct", structs::install(lua, budget)?)?;
     Ok(settings)
+}
+
+/// Replaces library functions that loop over sizes which a script names.
+fn install_mends(lua: &Lua, globals: &Table) -> mlua::Result<()> {
+    let table: Table = globals.raw_get("table")?;
+    let own = ["unpack", "insert", "tonumber", "type", "error"].map(|name| match name {
+        "insert" => table.raw_get::<Value>(name),
+        name => globals.raw_get(name),
+    });
+    let own = own.into_iter().collect::<mlua::Result<mlua::MultiValue>>()?;
+    let mends = lua.load(include_str!("mends.lua")).set_name("=mends");
+    let (unpack, insert): (Function, Function) = mends.call(own)?;
+    globals.raw_set("unpack", unpack)?;
+    table.raw_set("insert", insert)
 }
 
 /// Puts shorter ways in the place of functions.

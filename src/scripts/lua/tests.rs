@@ -11,6 +11,7 @@ mod endings;
 mod libraries;
 mod library_state;
 mod shortcuts;
+mod weaknesses;
 
 /// A server that answers every command with its words, and counts them.
 #[derive(Default)]
