@@ -146,8 +146,7 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let callable = callable.ok_or_else(|| Refusal::said("ERR Function not found"))?;
     let (inputs, request) = called?;
     // What a function calls its words do not show.
-    let is_trial = may_leave(call);
-    if is_trial && !callable.trials().is_worth_one() {
+    if may_leave(call) {
         return Ok(Outcome::Aside);
     }
     let function = callable.function();
@@ -162,8 +161,7 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut inside = Inside::new(call.view, call.session, call.shared, only_reads);
     inside.may_grow |= may_grow;
     let invocation = Invocation { library: callable.library.id, name: &function.name, inputs, request };
-    let trial = is_trial.then(|| (inputs, callable.trials()));
-    inside.run(trial, |inside| call.shared.interpreter.call(invocation, inside, &mut call.reply))
+    inside.run(None, |inside| call.shared.interpreter.call(invocation, inside, &mut call.reply))
 }
 
 fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -413,18 +413,6 @@ impl crate::scripts::lua::Commands for Inside<'_, '_> {
         self.carry_out(None, words, protocol, reply);
     }
 
-    fn goes_on(&self) -> bool {
-        !self.watched.as_ref().is_some_and(|watched| watched.guard.has_given_up())
-    }
-
-    fn is_trial(&self) -> bool {
-        self.is_trial
-    }
-
-    fn has_left(&mut self) {
-        self.give_up();
-    }
-
     fn limits(&self) -> Option<crate::scripts::lua::Limits> {
         let account = &self.session.account;
         let user = (!account.is_unlimited()).then(|| account.user())?;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::script_cache::Trials;
 use crate::error::Refusal;
 use crate::scripts::library::Function;
 
@@ -24,8 +23,6 @@ pub(super) struct Library {
     pub(super) functions: Vec<Function>,
     /// All of its text.
     pub(super) text: Box<[u8]>,
-    /// How trials of its functions have ended, in the same order.
-    trials: Vec<Trials>,
 }
 
 /// A function and the library that it is from.
@@ -41,11 +38,6 @@ impl Callable {
     /// The function.
     pub(super) fn function(&self) -> &Function {
         &self.library.functions[self.place]
-    }
-
-    /// How trials of it have ended.
-    pub(super) fn trials(&self) -> &Trials {
-        &self.library.trials[self.place]
     }
 }
 
@@ -63,8 +55,7 @@ struct Registry {
 impl Library {
     /// A library out of its text and what came of running that.
     pub(super) fn new(name: String, id: u32, functions: Vec<Function>, text: &[u8]) -> Self {
-        let trials = functions.iter().map(|_| Trials::default()).collect();
-        Self { name, id, functions, text: text.into(), trials }
+        Self { name, id, functions, text: text.into() }
     }
 }
 

@@ -188,7 +188,6 @@ fn run(
     cached: Cached,
 ) -> Result<Outcome, Refusal> {
     let program = natively(call, script, inputs);
-    let mut is_trial = false;
     match program {
         // Its keys are those that the request names: their shards are locked already.
         Some(program) if program.names_no_other_keys() => {}
@@ -200,8 +199,7 @@ fn run(
             None => widen(call, Reach::All)?,
         },
         None => {
-            is_trial = is_much(call, script, inputs) && may_leave(call);
-            if is_trial && !script.is_worth_a_trial() {
+            if is_much(call, script, inputs) && may_leave(call) {
                 return Ok(Outcome::Aside);
             }
             // What an interpreted script touches cannot be known beforehand.
@@ -224,8 +222,7 @@ fn run(
     let only_reads = script.flags.no_writes || is_read;
     let mut inside = Inside::new(call.view, call.session, call.shared, only_reads);
     inside.may_grow |= script.flags.allow_oom;
-    let trial = is_trial.then_some((inputs, &script.trials));
-    inside.run(trial, |inside| match program {
+    inside.run(None, |inside| match program {
         Some(program) => {
             run_natively(program, &inputs, inside, &mut call.reply).map_err(|raised| refusal(script, &raised))
         }

@@ -108,11 +108,6 @@ impl std::fmt::Debug for Guard {
 
 impl Watchdog for Guard {
     fn poll(&self) -> Verdict {
-        // Where it begins again it can still be killed.
-        if self.is_trial.load(Relaxed) && (self.has_given_up() || self.polls.load(Relaxed) >= TRIAL_POLLS) {
-            self.give_up();
-            return Verdict::Leave;
-        }
         if self.running.is_killed() {
             return Verdict::Kill;
         }

@@ -4,8 +4,6 @@
 //! Knows   nothing of shards or connections: a script makes its calls through a trait, [`plain::Calls`] for a plain one.
 //! Source  Lua 5.1 reference manual; Redis 7.0 `script.c`, `script_lua.c` for conversions and error texts.
 
-#[cfg(feature = "lua")]
-mod direct;
 pub mod effort;
 mod header;
 mod known;

@@ -9,8 +9,6 @@ use crate::resp::Protocol;
 mod calls;
 mod endings;
 mod libraries;
-mod library_state;
-mod shortcuts;
 mod weaknesses;
 
 /// A server that answers every command with its words, and counts them.
