@@ -71,7 +71,8 @@ fn scripts() {
     let worlds = RefCell::new(scripts::Worlds::new());
     fuzz("scripts", 1_000, scripts::inputs(), |text| worlds.borrow_mut().check(text));
     let cases = worlds.borrow().cases;
-    assert!(cases >= 500, "{cases} runs of plain scripts");
+    let is_short = std::env::var_os("FUZZ_CASES").is_some();
+    assert!(is_short || cases >= 500, "{cases} runs of plain scripts");
 }
 
 #[cfg(feature = "lua")]

@@ -10,6 +10,9 @@ use mlua::{Error, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, Value
 use super::budget::Budget;
 use super::fault::{self, Checked};
 
+/// Tables inside tables that functions of Rust follow: each is a level of recursion.
+pub(super) const NESTING_MAX: usize = 128;
+
 /// One call of a library function.
 pub(super) struct Call<'l> {
     /// The interpreter.

@@ -158,12 +158,17 @@ impl Budget {
     }
 
     /// A script begins, looked after by `watchdog`.
-    pub(super) fn begin(&self, watchdog: Arc<dyn Watchdog>) {
+    ///
+    /// # Errors
+    /// Where the hook cannot be set.
+    pub(super) fn begin(self: &Arc<Self>, lua: &Lua, watchdog: Arc<dyn Watchdog>) -> mlua::Result<()> {
         *self.watchdog.lock() = Some(watchdog);
         if self.is_stopped.swap(false, Relaxed) {
             *self.stop.lock() = None;
         }
         self.steps.store(0, Relaxed);
+        // The hook counts from here, so that no poll comes before the script has begun.
+        self.hook(lua, INSTRUCTIONS_PER_POLL)
     }
 
     /// Ends the script because a command or the watchdog panicked. The panic goes on in [`Budget::end`].

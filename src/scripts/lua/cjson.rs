@@ -1,7 +1,7 @@
 //! The library `cjson`: Lua's values as JSON, and back.
 //!
 //! Owns    lua-cjson's conversions with its default settings; serde_json reads.
-//! Bounds  both ways recurse, to a fixed depth, and are charged for each value.
+//! Bounds  both ways recurse, to [`NESTING_MAX`] and to serde_json's own limit, and are charged for each value.
 //! Source  lua-cjson 2.1.0 as Redis 7.0 has it. `docs/scripts.md` lists what differs.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use mlua::{Lua, LuaString, Result, Table, Value};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::args::{Call, Library, Output, type_name};
+use super::args::{Call, Library, NESTING_MAX, Output, type_name};
 use super::budget::Budget;
 use super::fault::Stopped;
 
@@ -24,8 +24,6 @@ pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
     Ok(library.table)
 }
 
-/// Tables within tables that are encoded. serde_json decodes 127 arrays and objects within each other.
-const DEPTH_MAX: usize = 1000;
 
 /// `encode`
 fn encode(call: &Call<'_>) -> Result<LuaString> {
@@ -61,7 +59,7 @@ impl Encoder<'_, '_> {
     }
 
     fn table(&mut self, table: &Table, depth: usize) -> Result<()> {
-        if depth > DEPTH_MAX {
+        if depth > NESTING_MAX {
             return Err(self.call.error(format!("Cannot serialise, excessive nesting ({depth})")));
         }
         match self.shape(table)? {

@@ -1,7 +1,7 @@
 //! The library `cmsgpack`: Lua's values as MessagePack, and back.
 //!
 //! Owns    the conversions of lua-cmsgpack; the crate `rmp` writes and reads what is between them.
-//! Bounds  packing goes [`PACK_DEPTH_MAX`] tables deep, unpacking [`UNPACK_DEPTH_MAX`].
+//! Bounds  packing goes [`PACK_DEPTH_MAX`] tables deep, unpacking [`NESTING_MAX`].
 //! Source  lua-cmsgpack 0.4.0 as Redis 7.0 has it. `docs/scripts.md` lists what differs.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use mlua::{Lua, LuaString, MultiValue, Result, Table, Value};
 use rmp::Marker;
 use rmp::encode::{self, ValueWriteError};
 
-use super::args::{Call, Library, Output};
+use super::args::{Call, Library, NESTING_MAX, Output};
 use super::budget::Budget;
 use super::fault::Stopped;
 
@@ -28,8 +28,6 @@ pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
 
 /// Tables within tables that are packed; those further in become nil, which also ends circles.
 const PACK_DEPTH_MAX: usize = 16;
-/// Arrays and maps within each other that are unpacked.
-const UNPACK_DEPTH_MAX: usize = 1000;
 /// Values that one call returns at most.
 const VALUES_MAX: usize = 7900;
 
@@ -214,7 +212,7 @@ impl Reader<'_, '_, '_> {
     }
 
     fn table(&self, depth: usize) -> Result<Table> {
-        if depth >= UNPACK_DEPTH_MAX {
+        if depth >= NESTING_MAX {
             return Err(self.call.error("stack overflow (in function mp_decode_to_lua_type)"));
         }
         self.call.lua.create_table()

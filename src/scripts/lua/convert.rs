@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use mlua::{IntoLua, Lua, LuaString, Result, Table, Value};
 
+use super::args::NESTING_MAX;
 use super::budget::Budget;
 use super::fault::{error_table, refused};
 use crate::error::until_nul;
@@ -17,7 +18,7 @@ use crate::resp::{Protocol, Reply};
 /// Arrays inside arrays, in a reply of a command.
 const READ_DEPTH_MAX: usize = 64;
 /// Tables inside tables that a script may return.
-const WRITE_DEPTH_MAX: usize = 500;
+const WRITE_DEPTH_MAX: usize = NESTING_MAX;
 
 /// One whole reply as a Lua value. The caller has lifted the memory limit.
 ///

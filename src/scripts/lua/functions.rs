@@ -118,7 +118,8 @@ impl Interpreter {
             Error::SyntaxError { message, .. } => format!("ERR Error compiling function: {message}").into_bytes(),
             error => self.line(&error),
         })?;
-        self.budget.begin(Arc::new(Patience(AtomicU32::new(0))));
+        let patience = Arc::new(Patience(AtomicU32::new(0)));
+        self.budget.begin(&self.lua, patience).map_err(|error| self.line(&error))?;
         self.sandbox.shared.begin(commands.limits());
         let result = self.run_library(&function);
         self.sandbox.shared.write_log(commands);

@@ -171,7 +171,7 @@ impl Interpreter {
         watchdog: Arc<dyn Watchdog>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
-        self.budget.begin(watchdog);
+        self.budget.begin(&self.lua, watchdog).map_err(|error| self.line(&error))?;
         self.sandbox.shared.begin(commands.limits());
         let mut buffer = std::mem::take(&mut self.reply);
         let result = self.perform(body, inputs, commands, &mut buffer, reply);
@@ -180,6 +180,7 @@ impl Interpreter {
         let result = match result {
             Ok(true) => Ok(()),
             Ok(false) => Err(self.failure(name)),
+            Err(_) if self.budget.stopped() => Err(self.failure(name)),
             Err(error) => Err(self.line(&error)),
         };
         self.budget.end(&self.lua);

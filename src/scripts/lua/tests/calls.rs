@@ -201,8 +201,7 @@ fn keys_and_arguments_are_new_for_every_script() {
 
 #[test]
 fn a_reply_that_has_no_end_ends() {
-    let limit = 4 << 20;
-    let mut interpreter = interpreter(limit);
+    let mut interpreter = interpreter(1 << 20);
     for text in [
         "local t = {1} for i = 1, 60 do t = {t, t} end return t",
         "local t = {} t[1] = t t[2] = t return t",
