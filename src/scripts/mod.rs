@@ -20,8 +20,6 @@
 //! that needs a key waits until the script is over, without holding a thread, or gets BUSY after `busy-reply-threshold`.
 //! SCRIPT KILL, FUNCTION KILL, SHUTDOWN and signals are served meanwhile.
 
-#[cfg(feature = "lua")]
-mod direct;
 mod header;
 mod known;
 mod lexer;

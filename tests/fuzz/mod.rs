@@ -47,7 +47,8 @@ fn scripts() {
     let engines = RefCell::new(scripts::Engines::new());
     fuzz("scripts", 1_000, scripts::inputs(), |text| engines.borrow_mut().check(text));
     let cases = engines.borrow().cases;
-    assert!(cases >= 500, "{cases} runs of native scripts");
+    let is_short = std::env::var_os("FUZZ_CASES").is_some();
+    assert!(is_short || cases >= 500, "{cases} runs of native scripts");
 }
 
 #[cfg(feature = "lua")]

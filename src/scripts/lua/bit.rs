@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use mlua::{Lua, LuaString, Result, Table};
 
-use super::auxiliary::{Call, Library, to_number};
+use super::args::{Call, Library};
 use super::budget::Budget;
-use super::stack::{self, Arguments, Direct, Room};
 
 /// The table `bit`.
 pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
@@ -19,7 +18,7 @@ pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
     add_fold(&library, "band", |left, right| left & right)?;
     add_fold(&library, "bor", |left, right| left | right)?;
     add_fold(&library, "bxor", |left, right| left ^ right)?;
-    // Of the second word the lowest five bits count.
+    // Only the lowest five bits of the second word count.
     add_shift(&library, "lshift", u32::wrapping_shl)?;
     add_shift(&library, "rshift", u32::wrapping_shr)?;
     add_shift(&library, "arshift", |word, by| (word as i32).wrapping_shr(by) as u32)?;
@@ -29,88 +28,47 @@ pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
     Ok(library.table)
 }
 
-/// Argument `at` as a word.
+/// Argument `at` as a word: modulo 2^32, rounded to the nearest integer where it has a fraction.
 fn word(call: &Call<'_>, at: usize) -> Result<u32> {
-    to_number(call.lua, call.value(at)).map(low_word).ok_or_else(|| call.wrong_type(at, "number"))
-}
-
-/// A number modulo 2^32, rounded to the nearest integer where it has a fraction.
-pub(super) fn low_word(number: f64) -> u32 {
     // Adding 2^52 + 2^51 moves the integer's lowest 32 bits to the lowest of the double.
     const MAGIC: f64 = 6_755_399_441_055_744.0;
-    (number + MAGIC).to_bits() as u32
+    Ok((call.number(at)? + MAGIC).to_bits() as u32)
 }
 
 /// A word as the number that scripts see.
-pub(super) fn signed(word: u32) -> f64 {
+fn signed(word: u32) -> f64 {
     f64::from(word as i32)
 }
 
-/// Adds a function that answers by itself, and otherwise as `call` says.
-fn add<C>(library: &Library<'_>, name: &str, call: C, direct: Direct) -> Result<()>
-where
-    C: Fn(&Call<'_>) -> Result<f64> + Send + 'static,
-{
-    library.add(name, call)?;
-    let slow = library.table.raw_get(name)?;
-    library.table.raw_set(name, stack::direct(library.lua, &slow, direct)?)
-}
-
 /// Adds a function that makes one word of another.
-fn add_change<C>(library: &Library<'_>, name: &str, change: C) -> Result<()>
-where
-    C: Fn(u32) -> u32 + Copy + Send + 'static,
-{
-    add(library, name, move |call| Ok(signed(change(word(call, 1)?))), Direct::word(change))
+fn add_change(library: &Library<'_>, name: &str, change: fn(u32) -> u32) -> Result<()> {
+    library.add(name, move |call| Ok(signed(change(word(call, 1)?))))
 }
 
 /// Adds a function that makes one word of all that it is given.
-fn add_fold<C>(library: &Library<'_>, name: &str, combine: C) -> Result<()>
-where
-    C: Fn(u32, u32) -> u32 + Copy + Send + 'static,
-{
-    add(library, name, move |call| fold(call, combine), Direct::fold(combine))
+fn add_fold(library: &Library<'_>, name: &str, combine: fn(u32, u32) -> u32) -> Result<()> {
+    library.add(name, move |call| {
+        let mut result = word(call, 1)?;
+        // From the last one on, which decides whose error is told.
+        for at in (2..=call.len()).rev() {
+            result = combine(result, word(call, at)?);
+        }
+        Ok(signed(result))
+    })
 }
 
 /// Adds a function that makes one word of another and of a number of places.
-fn add_shift<C>(library: &Library<'_>, name: &str, shift: C) -> Result<()>
-where
-    C: Fn(u32, u32) -> u32 + Copy + Send + 'static,
-{
-    let slow = move |call: &Call<'_>| Ok(signed(shift(word(call, 1)?, word(call, 2)?)));
-    add(library, name, slow, Direct::words(shift))
+fn add_shift(library: &Library<'_>, name: &str, shift: fn(u32, u32) -> u32) -> Result<()> {
+    library.add(name, move |call| Ok(signed(shift(word(call, 1)?, word(call, 2)?))))
 }
 
-fn fold(call: &Call<'_>, combine: impl Fn(u32, u32) -> u32) -> Result<f64> {
-    let mut result = word(call, 1)?;
-    // From the last one on, which decides whose error is told.
-    for at in (2..=call.len()).rev() {
-        result = combine(result, word(call, at)?);
-    }
-    Ok(signed(result))
-}
-
-/// The last digits in hexadecimal: eight, or as many as asked for.
+/// The last digits of a word in hexadecimal: eight, or as many as asked for; in capitals for a negative number of digits.
 fn tohex(call: &Call<'_>) -> Result<LuaString> {
-    let number = word(call, 1)?;
-    let count = if call.len() < 2 { HEX_DIGITS } else { word(call, 2)? as i32 };
-    call.lua.create_string(hex(number, count).collect::<Vec<_>>())
-}
-
-/// `tohex`, into the room; `None` where the arguments are not as they should be.
-pub(super) fn tohex_shortly(arguments: &Arguments<'_>, room: &mut Room) -> Option<()> {
-    let number = low_word(arguments.number(1)?);
-    let count = if arguments.len() < 2 { HEX_DIGITS } else { low_word(arguments.number(2)?) as i32 };
-    room.extend(hex(number, count));
-    Some(())
-}
-
-/// Digits of a word in hexadecimal.
-const HEX_DIGITS: i32 = 8;
-
-/// The last `count` digits of a word, all of them at most; in capitals for a negative number of digits.
-fn hex(word: u32, count: i32) -> impl Iterator<Item = u8> {
+    const DIGITS: i32 = 8;
+    let word = word(call, 1)?;
+    let count = if call.len() < 2 { DIGITS } else { self::word(call, 2)? as i32 };
     let digits = if count < 0 { b"0123456789ABCDEF" } else { b"0123456789abcdef" };
-    let count = count.unsigned_abs().min(HEX_DIGITS as u32);
-    (0..count).rev().map(move |place| digits[(word >> (4 * place)) as usize & 0xf])
+    let count = count.unsigned_abs().min(DIGITS as u32);
+    let text: Vec<u8> = (0..count).rev().map(|place| digits[(word >> (4 * place)) as usize & 0xf]).collect();
+    call.lua.create_string(text)
 }

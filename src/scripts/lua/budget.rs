@@ -1,39 +1,36 @@
-//! What a script may use up, and who says that it has to end.
+//! What a script may use up, and who decides that it has to end.
 //!
-//! Owns    the hook that runs every few instructions, the limit of memory, the stop that no `pcall` catches.
-//! Time    is not known here: the watchdog is asked often enough that it can look at a clock of its own.
-//! Rule    work outside the virtual machine that grows with its input is charged to the budget, and polls like it.
+//! Owns    the hook that runs every few instructions, the memory limit, and the stop that no `pcall` catches.
+//! Time    is not known here: the watchdog is asked often enough to look at a clock of its own.
+//! Rule    work outside the virtual machine that grows with its input is charged to the budget, and polls like the hook.
 //!
-//! Lua's own functions in C run without the hook, but none of those that a script can reach does more than look once at
-//! everything the script holds. So the hook comes the oftener the more memory there is: between two polls lies about as
-//! much work as on a small state. What could do more (patterns, `string.rep`, `table.sort`) is replaced.
+//! Lua's own C functions and operators run without the hook. Those that a script can reach look at everything that the
+//! script holds at most once. The hook therefore comes more often when the script holds much memory, so that the work
+//! between two polls stays about the same.
 
 use std::any::Any;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-use mlua::Lua;
+use mlua::{HookTriggers, Lua, VmState};
 use parking_lot::Mutex;
 
-use super::fault::{Checked, Place, Stop, Stopped};
-use super::stack::{self, Stack};
+use super::fault::{Checked, Stop, Stopped};
 
-/// Looks after a script that runs. Asked from the script's own thread, about every few microseconds.
+/// Looks after a script that runs. Asked from the script's own thread, every few microseconds.
 pub trait Watchdog: Send + Sync {
     /// Whether the script goes on. May note that it runs long.
     fn poll(&self) -> Verdict;
 }
 
-/// What a watchdog says.
+/// What a watchdog decides.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
     /// The script goes on.
     GoOn,
     /// The script ends now: SCRIPT KILL.
     Kill,
-    /// The script ends now, and begins again elsewhere.
-    Leave,
 }
 
 /// A watchdog that never ends a script.
@@ -46,69 +43,61 @@ impl Watchdog for Asleep {
     }
 }
 
-/// Instructions between two polls while a script holds little.
+/// Instructions between two polls while a script holds little memory.
 const INSTRUCTIONS_PER_POLL: u32 = 1000;
-/// Bytes from which on the polls come oftener.
+/// Bytes in use from which on the hook comes more often.
 const LITTLE_BYTES: usize = 4 << 20;
-/// Bytes that are left free beside those that are needed: a stack of Lua's, for one, is never larger.
-const SLACK_BYTES: usize = 1 << 20;
-/// Steps of work outside the virtual machine that are as much as the instructions between two polls.
+/// Steps of work outside the virtual machine that cost as much as the instructions between two polls.
 const STEPS_PER_POLL: u32 = 10_000;
 
 /// The budget of the script that runs. One for each interpreter, reset for each script.
 pub(super) struct Budget {
     watchdog: Mutex<Option<Arc<dyn Watchdog>>>,
-    /// The stop that was given: from then on every poll says the same.
+    /// The reason to stop, once there is one. Every later poll gives the same.
     stop: Mutex<Option<Stop>>,
-    /// Whether there is one, for most scripts are given none.
+    /// Whether there is a reason to stop.
     is_stopped: AtomicBool,
-    /// Where the script has been ended, as far as it has come on its way out.
-    place: Mutex<Option<Place>>,
     /// Bytes that a script may hold, the interpreter's own included.
     memory_max: AtomicUsize,
     /// Steps taken since the last poll.
     steps: AtomicU32,
     /// Instructions between two polls, as the hook is set.
     interval: AtomicU32,
-    /// Bytes that were in use after the last full collection.
+    /// Bytes in use after the last full collection.
     living: AtomicUsize,
-    /// Bytes that were in use after the last collection between two scripts: compiled scripts, functions.
+    /// Bytes in use after the last collection between two scripts: compiled scripts and libraries.
     resident: AtomicUsize,
-    /// What has passed a tick as a panic, and goes on its way where the script ends.
+    /// A panic of a command or of the watchdog, which goes on where the script ends.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// The limit of memory is lifted for as long as this is held; then Lua may go on.
+impl std::fmt::Debug for Budget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Budget").field("memory_max", &self.memory_max()).finish_non_exhaustive()
+    }
+}
+
+/// Lifts the memory limit for as long as it lives.
+///
+/// Functions of Rust that take a bounded amount of memory hold one: mlua then needs no protected call for each value.
 pub(super) struct Unlimited<'b> {
     budget: &'b Budget,
     lua: &'b Lua,
-    /// Whether there is a limit to be put back; where all has room under it, it stays.
-    is_lifted: bool,
-}
-
-impl Unlimited<'_> {
-    /// The budget whose limit it is.
-    pub(super) fn budget(&self) -> &Budget {
-        self.budget
-    }
 }
 
 impl Drop for Unlimited<'_> {
     fn drop(&mut self) {
-        if self.is_lifted {
-            let _ = self.lua.set_memory_limit(self.budget.memory_max());
-        }
+        let _ = self.lua.set_memory_limit(self.budget.memory_max());
     }
 }
 
 impl Budget {
-    /// A budget of `memory_max` bytes, and the hook that keeps it, which polls while any script of `lua` runs.
+    /// A budget of `memory_max` bytes, and the hook that polls while any script of `lua` runs.
     pub(super) fn install(lua: &Lua, memory_max: usize) -> mlua::Result<Arc<Self>> {
         let budget = Arc::new(Self {
             watchdog: Mutex::new(None),
             stop: Mutex::new(None),
             is_stopped: AtomicBool::new(false),
-            place: Mutex::new(None),
             memory_max: AtomicUsize::new(memory_max),
             steps: AtomicU32::new(0),
             interval: AtomicU32::new(INSTRUCTIONS_PER_POLL),
@@ -117,12 +106,38 @@ impl Budget {
             panic: Mutex::new(None),
         });
         lua.set_memory_limit(memory_max)?;
-        stack::tick(lua, &budget, INSTRUCTIONS_PER_POLL)?;
-        stack::with(lua, |stack| stack.collect_in_steps(false));
+        budget.hook(lua, INSTRUCTIONS_PER_POLL)?;
         Ok(budget)
     }
 
-    /// Another limit from the next script on, in bytes.
+    /// Polls every so many instructions. Coroutines inherit the hook of the thread that creates them.
+    fn hook(self: &Arc<Self>, lua: &Lua, instructions: u32) -> mlua::Result<()> {
+        self.interval.store(instructions, Relaxed);
+        let budget = Arc::clone(self);
+        lua.set_global_hook(HookTriggers::new().every_nth_instruction(instructions), move |lua, _| {
+            budget.poll()?;
+            budget.adapt(lua)?;
+            Ok(VmState::Continue)
+        })
+    }
+
+    /// Collects garbage and sets the hook as the memory in use requires.
+    fn adapt(self: &Arc<Self>, lua: &Lua) -> mlua::Result<()> {
+        let (used, memory_max) = (lua.used_memory(), self.memory_max());
+        if used > memory_max / 2 && used > self.living.load(Relaxed).saturating_add(memory_max / 8) {
+            // Lua 5.1 fails where its allocator does, without a collection first; its own come too late for that.
+            lua.gc_collect()?;
+            self.living.store(lua.used_memory(), Relaxed);
+        }
+        let (wanted, set) = (interval(used), self.interval.load(Relaxed));
+        // A coroutine may still have the interval of the time when it was created.
+        if wanted != set || wanted != INSTRUCTIONS_PER_POLL {
+            self.hook(lua, wanted)?;
+        }
+        Ok(())
+    }
+
+    /// Another memory limit from the next script on, in bytes.
     pub(super) fn set_memory_max(&self, lua: &Lua, memory_max: usize) -> mlua::Result<()> {
         if self.memory_max.swap(memory_max, Relaxed) != memory_max {
             lua.set_memory_limit(memory_max)?;
@@ -130,25 +145,11 @@ impl Budget {
         Ok(())
     }
 
-    /// Lifts the limit while our own code works for a script, on what is bounded anyway: whatever takes memory then need not
-    /// be ready to fail.
-    #[inline]
+    /// Lifts the memory limit: see [`Unlimited`].
     pub(super) fn lift<'b>(&'b self, lua: &'b Lua) -> Unlimited<'b> {
-        // A state that has its own allocator takes any limit.
+        // A state with mlua's allocator takes any limit.
         let _ = lua.set_memory_limit(0);
-        Unlimited { budget: self, lua, is_lifted: true }
-    }
-
-    /// The same for what takes a few bytes, `few` of them at most, beside what the stack and the table of all strings take
-    /// when they grow.
-    #[inline]
-    pub(super) fn lift_for<'b>(&'b self, lua: &'b Lua, stack: &Stack<'_>, few: usize) -> Unlimited<'b> {
-        // Either becomes at most twice as large, and is a part of what there is.
-        let needed = stack.used_bytes().saturating_mul(2).saturating_add(few).saturating_add(SLACK_BYTES);
-        if needed > self.memory_max() {
-            return self.lift(lua);
-        }
-        Unlimited { budget: self, lua, is_lifted: false }
+        Unlimited { budget: self, lua }
     }
 
     /// Bytes that a script may hold.
@@ -157,66 +158,70 @@ impl Budget {
     }
 
     /// A script begins, looked after by `watchdog`.
-    pub(super) fn begin(&self, watchdog: Arc<dyn Watchdog>) {
+    ///
+    /// # Errors
+    /// Where the hook cannot be set.
+    pub(super) fn begin(self: &Arc<Self>, lua: &Lua, watchdog: Arc<dyn Watchdog>) -> mlua::Result<()> {
         *self.watchdog.lock() = Some(watchdog);
-        if self.is_stopped.load(Relaxed) {
-            self.is_stopped.store(false, Relaxed);
+        if self.is_stopped.swap(false, Relaxed) {
             *self.stop.lock() = None;
-            *self.place.lock() = None;
         }
         self.steps.store(0, Relaxed);
+        // The hook counts from here, so that no poll comes before the script has begun.
+        self.hook(lua, INSTRUCTIONS_PER_POLL)
     }
 
-    /// Ends the script, and lets the panic go on when that has happened.
+    /// Ends the script because a command or the watchdog panicked. The panic goes on in [`Budget::end`].
     pub(super) fn pass_on(&self, panic: Box<dyn Any + Send>) -> Stopped {
-        *self.panic.lock() = Some(panic);
+        self.panic.lock().get_or_insert(panic);
         self.stop(Stop::Killed)
     }
 
-    /// The script is over. What it leaves behind must not count against the next one.
+    /// The script is over. What it leaves behind must not count against the next script.
     pub(super) fn end(&self, lua: &Lua) {
         *self.watchdog.lock() = None;
-        if self.is_stopped.load(Relaxed)
-            && let Some(panic) = self.panic.lock().take()
-        {
+        let panic = if self.stopped() { self.panic.lock().take() } else { None };
+        if let Some(panic) = panic {
             resume_unwind(panic);
         }
         let little = LITTLE_BYTES.min(self.memory_max() / 4);
-        let bytes_kept = self.resident.load(Relaxed).saturating_add(little);
-        if lua.used_memory() > bytes_kept {
-            // What our own closures held is let go by the first collection, and gone after the second.
-            self.collect(lua);
-            self.collect(lua);
+        if lua.used_memory() > self.resident.load(Relaxed).saturating_add(little) {
+            // What closures of Rust held is released by the first collection and freed by the second.
+            for _ in 0..2 {
+                // Scripts have no finalisers, and so none that could fail.
+                let _ = lua.gc_collect();
+            }
+            self.living.store(lua.used_memory(), Relaxed);
             self.resident.store(lua.used_memory(), Relaxed);
         }
     }
 
-    /// What stayed between scripts has been let go.
+    /// Compiled scripts or libraries have been forgotten: collects what they held.
     pub(super) fn let_go(&self, lua: &Lua) {
         self.resident.store(0, Relaxed);
         self.end(lua);
     }
 
-    /// The stop that was given, if one was.
-    pub(super) fn stopped(&self) -> Option<Stop> {
-        if self.is_stopped.load(Relaxed) { self.stop.lock().clone() } else { None }
+    /// Whether the script has to end.
+    pub(super) fn stopped(&self) -> bool {
+        self.is_stopped.load(Relaxed)
     }
 
-    /// Where it is that the script ends. Who catches the end raises it again, and so the last place counts.
-    pub(super) fn stopped_at(&self, place: Option<Place>) {
-        *self.place.lock() = place;
+    /// Why the script has to end, if it does.
+    pub(super) fn reason(&self) -> Option<Stop> {
+        if self.stopped() { self.stop.lock().clone() } else { None }
     }
 
-    /// Where the script was ended, if that is known.
-    pub(super) fn place(&self) -> Option<Place> {
-        if self.is_stopped.load(Relaxed) { self.place.lock().clone() } else { None }
-    }
-
-    /// Ends the script: this error, and every poll from here on.
+    /// Ends the script: every poll from here on fails.
     pub(super) fn stop(&self, stop: Stop) -> Stopped {
         self.stop.lock().get_or_insert(stop);
         self.is_stopped.store(true, Relaxed);
         Stopped
+    }
+
+    /// Ends the script because it asked for too much memory.
+    pub(super) fn stop_for_memory(&self) -> Stopped {
+        self.stop(Stop::Memory(self.memory_max()))
     }
 
     /// Asks whether the script may go on.
@@ -224,110 +229,52 @@ impl Budget {
     /// # Errors
     /// The stop, where it may not.
     pub(super) fn poll(&self) -> Checked {
-        if self.is_stopped.load(Relaxed) {
+        if self.stopped() {
             return Err(Stopped);
         }
-        let verdict = self.watchdog.lock().as_ref().map(|watchdog| watchdog.poll());
-        match verdict {
-            Some(Verdict::Kill) => Err(self.stop(Stop::Killed)),
-            Some(Verdict::Leave) => Err(self.stop(Stop::Left)),
-            Some(Verdict::GoOn) | None => Ok(()),
+        let watchdog = self.watchdog.lock();
+        let Some(watchdog) = watchdog.as_ref() else { return Ok(()) };
+        match catch_unwind(AssertUnwindSafe(|| watchdog.poll())) {
+            Ok(Verdict::GoOn) => Ok(()),
+            Ok(Verdict::Kill) => Err(self.stop(Stop::Killed)),
+            Err(panic) => Err(self.pass_on(panic)),
         }
     }
 
-    /// Work outside the virtual machine: `steps` times about what an instruction costs.
+    /// Counts work outside the virtual machine: `steps` times about what an instruction costs.
     ///
     /// # Errors
-    /// As [`Budget::poll`], which it does now and then.
-    #[inline]
+    /// As [`Budget::poll`], which it calls now and then.
     pub(super) fn charge(&self, steps: usize) -> Checked {
-        if self.is_due(u32::try_from(steps).unwrap_or(u32::MAX)) { self.poll() } else { Ok(()) }
-    }
-
-    /// A call in C, which no hook sees: of as much work as there is between two instructions.
-    ///
-    /// # Errors
-    /// As [`Budget::poll`], which it does now and then.
-    pub(super) fn charge_call(&self, stack: &mut Stack<'_>) -> Checked {
-        let steps = STEPS_PER_POLL / interval(stack.used_bytes());
-        if self.is_due(steps) { self.tick(stack) } else { Ok(()) }
-    }
-
-    /// Counts steps: whether there have been so many that somebody is to be asked.
-    #[inline]
-    fn is_due(&self, steps: u32) -> bool {
+        let steps = u32::try_from(steps).unwrap_or(u32::MAX);
         let total = self.steps.load(Relaxed).saturating_add(steps);
-        // Whatever is charged after a stop is refused, and not only what comes after some more steps.
-        let is_due = total >= STEPS_PER_POLL || self.is_stopped.load(Relaxed);
+        let is_due = total >= STEPS_PER_POLL || self.stopped();
         self.steps.store(if is_due { 0 } else { total }, Relaxed);
-        is_due
+        if is_due { self.poll() } else { Ok(()) }
     }
 
-    /// Bytes that a function of ours is about to hold for the script.
+    /// Checks that a function of Rust may hold so many more bytes for the script.
     ///
     /// # Errors
     /// A stop, where they are more than the script may have.
-    pub(super) fn reserve(&self, lua: &Lua, bytes: usize) -> Checked {
-        let memory_max = self.memory_max();
-        if lua.used_memory().saturating_add(bytes) > memory_max {
-            return Err(self.stop(Stop::Memory(memory_max)));
+    pub(super) fn reserve(self: &Arc<Self>, lua: &Lua, bytes: usize) -> mlua::Result<()> {
+        let used = lua.used_memory().saturating_add(bytes);
+        if used > self.memory_max() {
+            return Err(self.stop_for_memory().into());
         }
-        if bytes > LITTLE_BYTES {
-            // What has just become large is looked after at once, not when the old interval is over.
-            stack::with(lua, |stack| self.adapt(stack, lua.used_memory().saturating_add(bytes)));
+        if bytes > LITTLE_BYTES && interval(used) < self.interval.load(Relaxed) {
+            // The hook follows at once what has become large, not when the old interval is over.
+            self.hook(lua, interval(used))?;
         }
         Ok(())
     }
 
-    /// Bytes that a script has made outside of Lua, and that nobody collects.
+    /// Checks bytes that a script has made outside of Lua, and that no collection frees.
     ///
     /// # Errors
     /// A stop, where they are more than the script may have.
     pub(super) fn bound(&self, bytes: usize) -> Checked {
-        let memory_max = self.memory_max();
-        if bytes > memory_max { Err(self.stop(Stop::Memory(memory_max))) } else { Ok(()) }
-    }
-
-    /// Some instructions of a script have run on that stack.
-    ///
-    /// # Errors
-    /// As [`Budget::poll`].
-    pub(super) fn tick(&self, stack: &mut Stack<'_>) -> Checked {
-        self.poll()?;
-        self.adapt(stack, stack.used_bytes());
-        Ok(())
-    }
-
-    /// Collects, and ticks, as often as so many bytes ask for.
-    fn adapt(&self, stack: &mut Stack<'_>, used: usize) {
-        let memory_max = self.memory_max();
-        if used > memory_max / 2 && used > self.living.load(Relaxed).saturating_add(memory_max / 8) {
-            // Lua 5.1 fails where its allocator does, without a collection first; its own come too late for that.
-            stack.collect();
-            self.living.store(stack.used_bytes(), Relaxed);
-        }
-        let interval = interval(used);
-        // A coroutine may still have the interval of the time when it was made.
-        let (is_much, was_much) = (interval != INSTRUCTIONS_PER_POLL, self.collects_in_steps());
-        if is_much || was_much {
-            self.interval.store(interval, Relaxed);
-            stack.tick_every(interval);
-        }
-        if is_much != was_much {
-            // Nobody is asked while Lua collects, and what is large is not collected in no time.
-            stack.collect_in_steps(is_much);
-        }
-    }
-
-    /// Whether Lua collects in steps: there is much, or was when the script was last asked about.
-    pub(super) fn collects_in_steps(&self) -> bool {
-        self.interval.load(Relaxed) != INSTRUCTIONS_PER_POLL
-    }
-
-    fn collect(&self, lua: &Lua) {
-        // No finaliser of a script's own exists, and so none that could fail.
-        let _ = lua.gc_collect();
-        self.living.store(lua.used_memory(), Relaxed);
+        if bytes > self.memory_max() { Err(self.stop_for_memory()) } else { Ok(()) }
     }
 }
 

@@ -1,55 +1,50 @@
-//! What goes wrong in a script, on its way through Lua.
+//! Errors of scripts, on their way through Lua.
 //!
-//! Owns    [`Fault`], the one error that our functions raise, and the place in the script that it is raised from.
-//! Rule    a [`Fault::Stop`] is never handed to the script: whoever catches errors for it raises a stop again.
+//! Owns    [`Fault`], the one error that functions written in Rust raise, and the place in the script that it names.
+//! Rule    mlua hands an error of Rust to Lua as a userdata. The prelude turns it into the value that the script sees
+//!         wherever a script can catch it, so that a function that succeeds pays nothing.
 
 use mlua::{Error, Lua, Table};
 
-/// An error that one of our functions raises inside a script.
+/// An error that a function written in Rust raises inside a script.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum Fault {
-    /// A reply that is an error: the script sees a table.
+    /// An error reply: the script sees a table.
     #[error("{}", String::from_utf8_lossy(.line))]
     Reply {
-        /// What it says, code first.
+        /// The error line, code first.
         line: Vec<u8>,
-        /// Whether a command said so, and has been counted for it.
+        /// Whether a command answered it, and it is counted already.
         from_command: bool,
     },
-    /// The end of the script, for want of memory.
-    #[error("{0}")]
-    Stop(Stop),
-    /// The end of the script; the budget says why.
+    /// The end of the script. The budget knows the reason.
     #[error("stopped")]
     Stopped,
-    /// What Lua's own functions raise: a text that begins with a place.
+    /// An error text, with the place in front if there is one, as Lua's own functions raise it.
     #[error("{}", String::from_utf8_lossy(.0))]
     Text(Vec<u8>),
 }
 
-/// A source, as Redis names it, and a line of it: `@user_script`, 3.
+/// A source as Redis names it, and a line of it: `@user_script`, 3.
 pub(super) type Place = (String, usize);
 
 /// Why a script was ended from outside.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Stop {
-    /// Somebody asked for it: SCRIPT KILL.
+    /// SCRIPT KILL, FUNCTION KILL or the end of the server.
     #[error("ERR Script killed by user with SCRIPT KILL...")]
     Killed,
-    /// It is to begin again elsewhere, and nobody is told of this end.
-    #[error("ERR the script begins again elsewhere")]
-    Left,
-    /// It asked for more memory than a script may have, in bytes.
+    /// The script asked for more memory than it may hold, in bytes.
     #[error("ERR the script needs more memory than its limit of {0} bytes")]
     Memory(usize),
 }
 
-/// The script has to end: the budget that says so knows why. It is smaller than an [`Error`], for what asks often.
+/// The script has to end. Smaller than an [`Error`], for functions that check often.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Stopped;
 
 /// Whether the script may go on.
-pub(super) type Checked = std::result::Result<(), Stopped>;
+pub(super) type Checked = Result<(), Stopped>;
 
 impl From<Stopped> for Error {
     fn from(_: Stopped) -> Self {
@@ -63,7 +58,7 @@ impl From<Fault> for Error {
     }
 }
 
-/// An error as the functions of `redis` raise it.
+/// An error reply with the code `ERR`, as the functions of `redis` raise it.
 pub(super) fn refused(text: &str) -> Error {
     Fault::Reply { line: format!("ERR {text}").into_bytes(), from_command: false }.into()
 }
@@ -78,57 +73,82 @@ pub(super) fn error_table(lua: &Lua, line: &[u8], from_command: bool) -> mlua::R
     Ok(table)
 }
 
-/// An error as Lua's own functions raise it: the place of the call, then `text`. For use inside a function that a
-/// script has called.
+/// An error with the place of the call in front, for use inside a function that a script has called.
 pub(super) fn raised(lua: &Lua, text: impl AsRef<[u8]>) -> Error {
-    let mut line = position(lua, 1).unwrap_or_default().into_bytes();
+    let mut line = Vec::new();
+    if let Some((name, at)) = line_at(lua, library_frames(lua)) {
+        line.extend_from_slice(format!("{name}:{at}: ").as_bytes());
+    }
     line.extend_from_slice(text.as_ref());
     Fault::Text(line).into()
 }
 
-/// `bad argument #1 to 'rep' (...)`, in Lua's words: named as the script called the function, counted without the
-/// value before a colon.
-pub(super) fn bad_argument(lua: &Lua, number: usize, reason: &str) -> Error {
-    let called = lua.inspect_stack(0, |frame| {
+/// `bad argument #1 to 'rep' (...)`, as Lua's auxiliary library words it: with the name by which the script called the
+/// function, and without counting the value before a colon.
+pub(super) fn bad_argument(lua: &Lua, number: usize, reason: impl AsRef<[u8]>) -> Error {
+    let called = lua.inspect_stack(library_frames(lua) - 1, |frame| {
         let names = frame.names();
-        let is_method = names.name_what == Some("method");
-        (names.name.map(|name| name.into_owned()), is_method)
+        (names.name.map(|name| name.into_owned()), names.name_what == Some("method"))
     });
-    let (name, is_method) = called.unwrap_or((None, false));
+    let (name, is_method) = called.unwrap_or_default();
     let name = name.unwrap_or_else(|| "?".to_owned());
-    let number = number - usize::from(is_method);
-    raised(
-        lua,
-        match number {
-            0 => format!("calling '{name}' on bad self ({reason})"),
-            _ => format!("bad argument #{number} to '{name}' ({reason})"),
-        },
-    )
+    let start = match number as i64 - i64::from(is_method) {
+        0 if is_method => format!("calling '{name}' on bad self ("),
+        number => format!("bad argument #{number} to '{name}' ("),
+    };
+    raised(lua, [start.as_bytes(), reason.as_ref(), b")"].concat())
 }
 
-/// `user_script:3: ` for the function at that level of the stack; `None` where it is not Lua.
-fn position(lua: &Lua, level: usize) -> Option<String> {
+/// Stack levels that belong to the library function that the script called: the function that runs and the frames of
+/// the prelude below it.
+fn library_frames(lua: &Lua) -> usize {
+    let is_prelude =
+        |level| lua.inspect_stack(level, |frame| frame.source().source.as_deref() == Some(PRELUDE_NAME));
+    (1..).find(|level| is_prelude(*level) != Some(true)).unwrap_or(1)
+}
+
+/// The chunk name of the prelude. Its frames are no place of a script.
+pub(super) const PRELUDE_NAME: &str = "=(redlatch)";
+
+/// The short name of the source at that level of the stack, and the line; `None` where no Lua function runs there.
+fn line_at(lua: &Lua, level: usize) -> Option<(String, usize)> {
     lua.inspect_stack(level, |frame| {
         let line = frame.current_line()?;
-        Some(format!("{}: ", [frame.source().short_src?.as_ref(), &line.to_string()].join(":")))
+        Some((frame.source().short_src?.into_owned(), line))
     })?
 }
 
-/// The fault inside an error that mlua hands over, whatever it is wrapped in; memory that ran out is a stop.
-pub(super) fn unwrap(error: &Error, memory_max: usize) -> Fault {
+/// The innermost line of the script that runs.
+pub(super) fn innermost(lua: &Lua) -> Option<Place> {
+    (0..FRAMES_MAX)
+        .map_while(|level| {
+            lua.inspect_stack(level, |frame| {
+                let line = frame.current_line()?;
+                let source = frame.source().source?.into_owned();
+                (source != PRELUDE_NAME).then_some((source, line))
+            })
+        })
+        .flatten()
+        .next()
+}
+
+/// Stack levels that are searched for a line of a script.
+const FRAMES_MAX: usize = 100;
+
+/// The fault inside an error that mlua hands over, however it is wrapped.
+pub(super) fn unwrap(error: &Error) -> Fault {
     match error {
-        Error::CallbackError { cause, .. } => unwrap(cause, memory_max),
-        Error::BadArgument { cause, .. } => unwrap(cause, memory_max),
+        Error::CallbackError { cause, .. } | Error::BadArgument { cause, .. } => unwrap(cause),
         Error::ExternalError(cause) => match cause.downcast_ref::<Fault>() {
             Some(fault) => fault.clone(),
             None => Fault::Text(cause.to_string().into_bytes()),
         },
-        Error::MemoryError(_) => Fault::Stop(Stop::Memory(memory_max)),
-        Error::RuntimeError(text) if text == OUT_OF_MEMORY => Fault::Stop(Stop::Memory(memory_max)),
+        Error::MemoryError(_) => Fault::Text(OUT_OF_MEMORY.as_bytes().to_vec()),
         Error::RuntimeError(text) => Fault::Text(text.clone().into_bytes()),
+        Error::StackError => Fault::Text(b"stack overflow".to_vec()),
         other => Fault::Text(other.to_string().into_bytes()),
     }
 }
 
-/// What Lua says when its allocator refuses.
+/// What Lua raises when its allocator refuses. A script that raises this text itself is ended, too.
 pub(super) const OUT_OF_MEMORY: &str = "not enough memory";

@@ -8,37 +8,33 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use mlua::chunk::ChunkMode;
 use mlua::{Error, Lua, MultiValue, Result, Table, Value};
 use parking_lot::Mutex;
 
-use super::budget::{Budget, Unlimited, Verdict, Watchdog};
-use super::calls::Commands;
-use super::execute::{Body, Run};
+use super::args::{Call, Library, text_of};
+use super::budget::{Budget, Verdict, Watchdog};
 use super::fault::{Stop, refused};
-use super::sandbox::Sandbox;
-use super::stack::{self, Kept, Kind, Stack, StandIns};
-use super::{Failure, Interpreter, LIBRARY, line};
+use super::redis::Commands;
+use super::sandbox::{Sandbox, compiled, install_loaders};
+use super::{Body, Failure, Interpreter};
 use crate::resp::Reply;
 use crate::scripts::Inputs;
 use crate::scripts::library::{FLAGS, Function, Loaded, NAME_RULE, is_name};
 
-/// The world of libraries: the scripts' own once they are loaded, next to nothing until then. Built when the first is loaded.
+/// The world of libraries: the scripts' own once they are loaded, next to nothing until then. Built when the first is
+/// loaded.
 #[derive(Debug)]
 pub(super) struct Functions {
     environment: Table,
     /// The metatable of `environment`, which says what that stands for.
     sight: Table,
-    /// What a library sees that is being loaded.
+    /// What a library sees while it is being loaded.
     loading_world: Table,
     /// What its functions see when they run.
     running_world: Table,
-    /// Of each library, by its number, what is called by which name.
+    /// What each library has registered, by its number: functions by their names.
     callbacks: Table,
-    callbacks_kept: Kept,
-    /// What libraries find around them, as keys of a table: none of it changes.
-    pub(super) known: Kept,
-    /// What each holds outside of Lua's memory, in bytes.
+    /// Bytes that each library holds outside of Lua's memory.
     held: BTreeMap<u32, usize>,
     next: u32,
     loading: Arc<Mutex<Option<Loading>>>,
@@ -49,7 +45,7 @@ pub(super) struct Functions {
 struct Loading {
     callbacks: Table,
     functions: Vec<Function>,
-    /// What all libraries hold outside of Lua's memory, in bytes.
+    /// Bytes that all libraries hold outside of Lua's memory.
     held: usize,
 }
 
@@ -61,62 +57,42 @@ const FOR_LOADING: &[&str] =
 
 impl Functions {
     /// Builds it next to the world of scripts.
-    pub(super) fn new(lua: &Lua, sandbox: &Sandbox, budget: &Arc<Budget>) -> Result<Self> {
-        let Sandbox { real, stand_ins, redis, .. } = sandbox;
-        let stand_in = |table: &Table, shown| stand_ins.of(lua, table, shown);
-        let (redis, bare) = (copy(lua, redis)?, lua.create_table()?);
+    fn new(lua: &Lua, sandbox: &Sandbox, budget: &Arc<Budget>) -> Result<Self> {
+        let loading = Arc::new(Mutex::new(None));
+        let library = Library::new(lua, budget)?;
+        let kept = Arc::clone(&loading);
+        library.add("register_function", move |call| register(call, &kept))?;
+        let (redis, bare) = (copy(lua, &sandbox.redis)?, library.table);
         NOT_FOR_FUNCTIONS.iter().try_for_each(|name| redis.raw_set(*name, Value::Nil))?;
         for name in FOR_LOADING {
             bare.raw_set(*name, redis.raw_get::<Value>(*name)?)?;
         }
-        let loading = Arc::new(Mutex::new(None));
-        let (kept, own) = (Arc::clone(&loading), Arc::clone(budget));
-        let register = stack::function(lua, budget, move |lua, args| register(lua, &own, &kept, &args))?;
-        bare.raw_set("register_function", register)?;
-
-        let running_world = copy(lua, real)?;
-        running_world.raw_set("__redis__err__handler", Value::Nil)?;
-        bare.set_metatable(real.metatable())?;
-        let loading_world = lua.create_table()?;
-        for (world, redis) in
-            [(&running_world, stand_in(&redis, None)?), (&loading_world, stand_in(&bare, None)?)]
-        {
+        bare.set_metatable(sandbox.globals.metatable())?;
+        let (running_world, loading_world) = (copy(lua, &sandbox.globals)?, lua.create_table()?);
+        for (world, redis) in [(&running_world, &redis), (&loading_world, &bare)] {
+            let (redis, _) = sandbox.stand_in(redis)?;
             world.raw_set("redis", &redis)?;
             world.raw_set("server", redis)?;
-            world.set_metatable(real.metatable())?;
+            world.set_metatable(sandbox.globals.metatable())?;
         }
-        let environment = stand_in(&running_world, Some(stand_in(&lua.create_table()?, None)?))?;
+        let (environment, sight) = sandbox.stand_in(&running_world)?;
         running_world.raw_set("_G", &environment)?;
-        let Some(sight) = environment.metatable() else { return Err(Error::runtime("it was given one")) };
-        let known = lua.create_table()?;
-        know(&known, stand_ins, Value::Table(environment.clone()))?;
-        know(&known, stand_ins, loading_world.raw_get("redis")?)?;
-        let known = stack::keep(lua, known)?;
-        let callbacks = lua.create_table()?;
-        let callbacks_kept = stack::keep(lua, &callbacks)?;
+        install_loaders(&running_world, &sandbox.loader, &environment)?;
         Ok(Self {
             environment,
             sight,
             loading_world,
             running_world,
-            callbacks,
-            callbacks_kept,
-            known,
+            callbacks: lua.create_table()?,
             held: BTreeMap::new(),
             next: 0,
             loading,
         })
     }
 
-    /// Pushes the function of that name in the library `id`, or nil.
-    pub(super) fn push(&self, stack: &mut Stack<'_>, id: u32, name: &str, limit: &Unlimited<'_>) {
-        stack.push_kept(self.callbacks_kept);
-        stack.push_number(f64::from(id));
-        stack.look_up(-2);
-        if stack.kind(-1) == Kind::Table {
-            stack.push_bytes(name.as_bytes(), limit);
-            stack.look_up(-2);
-        }
+    /// The function of that name in the library `id`.
+    pub(super) fn callback(&self, id: u32, name: &str) -> Result<mlua::Function> {
+        self.callbacks.raw_get::<Table>(id)?.raw_get(name)
     }
 }
 
@@ -127,55 +103,44 @@ fn copy(lua: &Lua, table: &Table) -> Result<Table> {
     Ok(copy)
 }
 
-/// Makes a table or a function a key of `known`, and what is in it.
-fn know(known: &Table, stand_ins: &StandIns, value: Value) -> Result<()> {
-    if !matches!(value, Value::Table(_) | Value::Function(_))
-        || known.raw_get::<Option<bool>>(&value)?.is_some()
-    {
-        return Ok(());
-    }
-    known.raw_set(&value, true)?;
-    let Value::Table(table) = value else { return Ok(()) };
-    stand_ins.behind(table)?.for_each(|_: Value, inner: Value| know(known, stand_ins, inner))
-}
+/// What every error of a library that is loaded begins with.
+const REGISTERING: &[u8] = b"ERR Error registering functions: ";
 
 impl Interpreter {
-    /// The world of libraries, which is built if nobody has needed it yet.
-    fn libraries(&mut self) -> Result<&mut Functions> {
-        match &mut self.libraries {
-            Some(libraries) => Ok(libraries),
-            none => Ok(none.insert(Functions::new(&self.lua, &self.sandbox, &self.budget)?)),
-        }
-    }
-
     /// Runs a library, `body` of its text, and keeps what it registers.
     ///
     /// # Errors
     /// Why it does not compile, or ended early. Nothing of it is kept then.
     pub fn load(&mut self, body: &[u8], commands: &mut dyn Commands) -> std::result::Result<Loaded, Failure> {
-        let chunk = self.lua.load(body).set_name("@user_function").set_mode(ChunkMode::Text);
         let environment = self.libraries().map(|libraries| libraries.environment.clone());
-        let compiled = environment.and_then(|environment| chunk.set_environment(environment).into_function());
-        let function = compiled.map_err(|error| match error {
+        let function = environment.and_then(|world| compiled(&self.lua, &world, body, b"@user_function"));
+        let function = function.map_err(|error| match error {
             Error::SyntaxError { message, .. } => {
                 format!("ERR Error compiling function: {message}").into_bytes()
             }
-            error => line(&error, self.budget.memory_max()),
+            error => self.line(&error),
         })?;
-        self.budget.begin(Arc::new(Patience(AtomicU32::new(0))));
+        let patience = Arc::new(Patience(AtomicU32::new(0)));
+        self.budget.begin(&self.lua, patience).map_err(|error| self.line(&error))?;
         self.sandbox.shared.begin(commands.limits());
         let result = self.run_library(&function);
-        for (level, text) in self.sandbox.shared.take_lines() {
-            commands.log(level, &text);
-        }
-        let is_late = self.budget.stopped() == Some(Stop::Killed);
+        self.sandbox.shared.write_log(commands);
+        let result = match result {
+            _ if self.budget.reason() == Some(Stop::Killed) => {
+                Err([REGISTERING, b"ERR FUNCTION LOAD timeout"].concat())
+            }
+            Ok(result) => result.map_err(|line| [REGISTERING, &line].concat()),
+            Err(error) => Err([REGISTERING, &self.line(&error)].concat()),
+        };
         self.budget.end(&self.lua);
-        const WHAT: &[u8] = b"ERR Error registering functions: ";
-        match result {
-            Err(_) | Ok(Err(_)) if is_late => Err([WHAT, b"ERR FUNCTION LOAD timeout"].concat()),
-            Ok(Ok(loaded)) => Ok(loaded),
-            Ok(Err(text)) => Err([WHAT, &text].concat()),
-            Err(error) => Err([WHAT, &line(&error, self.budget.memory_max())].concat()),
+        result
+    }
+
+    /// The world of libraries, which is built when the first one comes.
+    fn libraries(&mut self) -> Result<&mut Functions> {
+        match &mut self.libraries {
+            Some(libraries) => Ok(libraries),
+            none => Ok(none.insert(Functions::new(&self.lua, &self.sandbox, &self.budget)?)),
         }
     }
 
@@ -185,20 +150,16 @@ impl Interpreter {
         let held = libraries.held.values().sum();
         libraries.sight.raw_set("__index", &libraries.loading_world)?;
         *libraries.loading.lock() = Some(Loading { callbacks, functions: Vec::new(), held });
-        self.functions.raw_set(LIBRARY, function)?;
-        let result = self.execute_alone(LIBRARY);
-        self.functions.raw_set(LIBRARY, Value::Nil)?;
+        let result = self.sandbox.load_library.call::<bool>(function);
         let libraries = self.libraries()?;
         let done = libraries.loading.lock().take();
         libraries.sight.raw_set("__index", &libraries.running_world)?;
-        if let Err(failure) = result {
-            return Ok(Err(failure));
-        }
-        let Some(done) = done else { return Ok(Err(b"ERR Error running script".to_vec())) };
+        let (true, Some(done)) = (result?, done) else { return Ok(Err(self.failure(""))) };
+        let libraries = self.libraries()?;
         let id = libraries.next;
         libraries.callbacks.raw_set(id, done.callbacks)?;
         libraries.held.insert(id, done.held - held);
-        // Four billion libraries are loaded one after the other, or never.
+        // Numbers of libraries are never used up: that would take four billion loads.
         libraries.next = id.wrapping_add(1);
         Ok(Ok(Loaded { id, functions: done.functions }))
     }
@@ -207,7 +168,7 @@ impl Interpreter {
     pub fn forget(&mut self, libraries: &[u32]) {
         let Some(loaded) = &mut self.libraries else { return };
         for id in libraries {
-            // Taking something out of a table needs no memory, and so cannot fail.
+            // To take something out of a table needs no memory, and so cannot fail.
             let _ = loaded.callbacks.raw_set(*id, Value::Nil);
             loaded.held.remove(id);
         }
@@ -227,15 +188,14 @@ impl Interpreter {
         watchdog: Arc<dyn Watchdog>,
         reply: &mut Reply<'_>,
     ) -> std::result::Result<(), Failure> {
-        let body = Body::Function { library: id, name, is_trial: commands.is_trial() };
-        self.execute(Run { name, body, inputs }, commands, watchdog, reply)
+        self.execute(name, Body::Function { library: id, name }, inputs, commands, watchdog, reply)
     }
 }
 
 /// Ends a library that takes too long to load. It counts what is done, because no clock is known here.
 struct Patience(AtomicU32);
 
-/// How often a library is asked about while it is loaded: about half a second, which is what Redis allows.
+/// Polls while a library is loaded: about half a second, which is what Redis allows.
 const POLLS_MAX: u32 = 100_000;
 
 impl Watchdog for Patience {
@@ -245,7 +205,8 @@ impl Watchdog for Patience {
 }
 
 /// `redis.register_function`
-fn register(lua: &Lua, budget: &Budget, loading: &Mutex<Option<Loading>>, args: &MultiValue) -> Result<()> {
+fn register(call: &Call<'_>, loading: &Mutex<Option<Loading>>) -> Result<()> {
+    let (lua, args): (&Lua, &MultiValue) = (call.lua, call.args);
     let mut loading = loading.lock();
     let Some(loading) = loading.as_mut() else {
         return Err(refused("redis.register_function can only be called on FUNCTION LOAD command"));
@@ -260,8 +221,8 @@ fn register(lua: &Lua, budget: &Budget, loading: &Mutex<Option<Loading>>, args: 
     }
     let described = function.description.as_ref().map_or(0, Vec::len);
     loading.held += size_of::<Function>() + 2 * function.name.len() + described;
-    budget.reserve(lua, loading.held)?;
-    budget.charge(loading.functions.len())?;
+    call.budget.reserve(lua, loading.held)?;
+    call.charge(loading.functions.len())?;
     loading.callbacks.raw_set(function.name.as_str(), callback)?;
     loading.functions.push(function);
     Ok(())
@@ -345,10 +306,5 @@ fn checked(name: Vec<u8>) -> Result<String> {
 
 /// The bytes of a string or a number.
 fn string(lua: &Lua, value: &Value) -> Result<Option<Vec<u8>>> {
-    match value {
-        Value::String(_) | Value::Integer(_) | Value::Number(_) => {
-            Ok(lua.coerce_string(value.clone())?.map(|text| text.as_bytes().to_vec()))
-        }
-        _ => Ok(None),
-    }
+    Ok(text_of(lua, value)?.map(|text| text.as_bytes().to_vec()))
 }

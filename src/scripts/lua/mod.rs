@@ -1,56 +1,46 @@
-//! Lua 5.1: whatever script is not plain runs here.
+//! Lua 5.1, for scripts that do not run natively.
 //!
 //! Owns    the interpreter's state, its sandbox, and the budgets that keep a script from holding the server.
-//! Knows   commands only through [`Commands`], as native programs do through theirs.
-//! Locks   none. Who shares an interpreter locks the keyspace first and the interpreter second, never the other way.
-//! Rule    a function written for scripts raises errors by `Fault::raised`; plain errors of mlua lack the place.
+//! Knows   commands only through [`Commands`], as native scripts do through their own trait.
+//! Locks   none. The caller locks the keyspace first and the interpreter second, never the other way.
+//! Rule    only mlua's public, safe interface is used.
+//! Rule    a function written for scripts raises errors by `fault::raised`; plain errors of mlua lack the place.
 //! Source  Redis 7.0 `script_lua.c`, `eval.c`; Lua 5.1 reference manual.
 
-mod auxiliary;
+mod args;
 mod bit;
 mod budget;
-mod calls;
 mod cjson;
 mod cmsgpack;
 mod convert;
-mod execute;
 mod fault;
 mod functions;
-mod library;
-mod library_state;
+mod math;
 mod patterns;
+mod redis;
 mod sandbox;
-mod shortcuts;
-mod stack;
 mod strings;
-mod structs;
 
 use std::collections::BTreeMap;
-use std::ffi::c_int;
 use std::sync::Arc;
 
-use mlua::{Lua, LuaOptions, StdLib, Table};
+use mlua::{Error, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value};
 
 pub use budget::{Asleep, Verdict, Watchdog};
-pub use calls::{Commands, Level, Limits};
 pub use fault::Stop;
-pub use library::Host;
+pub use redis::{Commands, Host, Level, Limits};
 
 use super::Inputs;
-use super::direct::is_direct;
-use crate::resp::Reply;
+use crate::resp::{Reply, Words};
 use budget::Budget;
-use execute::{Body, Compiled, Run};
 use fault::Fault;
 use functions::Functions;
-use sandbox::Sandbox;
-use stack::Kept;
+use redis::Server;
+use sandbox::{Sandbox, compiled};
 
-/// Functions that the interpreter keeps compiled, and the bytes of their texts.
+/// Scripts that the interpreter keeps compiled, and the bytes of their texts.
 const COMPILED_MAX: usize = 1_000;
 const COMPILED_BYTES_MAX: usize = 16 << 20;
-/// Where a library is among the compiled scripts while it is being loaded.
-const LIBRARY: c_int = 0;
 
 /// A script, ready to be compiled.
 #[derive(Clone, Copy, Debug)]
@@ -71,14 +61,20 @@ pub struct Interpreter {
     budget: Arc<Budget>,
     sandbox: Sandbox,
     libraries: Option<Functions>,
-    /// Where in `functions` the compiled form of a script is.
-    compiled: BTreeMap<Box<str>, Compiled>,
-    /// Compiled scripts: in a table of Lua's, for handles on this side are few. At [`LIBRARY`] the library that is loaded.
-    functions: Table,
-    functions_kept: Kept,
-    /// The last reply to a script, for its room.
-    reply: Vec<u8>,
+    /// The number of each compiled script in the sandbox's table of them, by its name.
+    compiled: BTreeMap<Box<str>, usize>,
     compiled_bytes: usize,
+    /// The buffer for replies to the calls of scripts.
+    reply: Vec<u8>,
+}
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+enum Body<'a> {
+    /// The function of that name in the library of that number, which has KEYS and ARGV as its arguments.
+    Function { library: u32, name: &'a str },
+    /// The compiled script of that number, which has them as globals.
+    Script(usize),
 }
 
 impl Interpreter {
@@ -91,24 +87,11 @@ impl Interpreter {
     }
 
     fn build(memory_max: usize, host: Host) -> mlua::Result<Self> {
-        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
-        let lua = Lua::new_with(libraries, LuaOptions::new())?;
+        let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, LuaOptions::new())?;
         let budget = Budget::install(&lua, memory_max)?;
         let sandbox = Sandbox::new(&lua, &budget, host)?;
-        let functions = lua.create_table()?;
-        let functions_kept = stack::keep(&lua, &functions)?;
-        let (compiled, reply) = (BTreeMap::new(), Vec::new());
-        Ok(Self {
-            lua,
-            budget,
-            sandbox,
-            libraries: None,
-            compiled,
-            functions,
-            functions_kept,
-            reply,
-            compiled_bytes: 0,
-        })
+        let (compiled, compiled_bytes, reply) = (BTreeMap::new(), 0, Vec::new());
+        Ok(Self { lua, budget, sandbox, libraries: None, compiled, compiled_bytes, reply })
     }
 
     /// Bytes that the state holds.
@@ -118,7 +101,7 @@ impl Interpreter {
 
     /// How many bytes each script may hold from now on.
     pub fn set_memory_max(&mut self, bytes: usize) {
-        // Setting the limit of a state that has its own allocator cannot fail.
+        // Setting the limit of a state with mlua's allocator cannot fail.
         let _ = self.budget.set_memory_max(&self.lua, bytes);
     }
 
@@ -134,7 +117,7 @@ impl Interpreter {
     pub fn flush(&mut self) {
         self.compiled.clear();
         // To empty a table takes no memory.
-        let _ = self.functions.clear();
+        let _ = self.sandbox.scripts.clear();
         self.compiled_bytes = 0;
         self.budget.let_go(&self.lua);
     }
@@ -152,59 +135,134 @@ impl Interpreter {
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
         let body = Body::Script(self.function(source)?);
-        self.execute(Run { name: source.name, body, inputs }, commands, watchdog, reply)
+        self.execute(source.name, body, inputs, commands, watchdog, reply)
     }
 
-    fn line(&self, error: &mlua::Error) -> Failure {
-        line(error, self.budget.memory_max())
-    }
-
-    /// Where the compiled form of a script is.
-    fn function(&mut self, source: Source<'_>) -> Result<Compiled, Failure> {
-        if let Some(compiled) = self.compiled.get(source.name) {
-            return Ok(*compiled);
+    /// The number of a script's compiled form.
+    fn function(&mut self, source: Source<'_>) -> Result<usize, Failure> {
+        if let Some(number) = self.compiled.get(source.name) {
+            return Ok(*number);
         }
-        if self.compiled.len() >= COMPILED_MAX
-            || self.compiled_bytes.saturating_add(source.text.len()) > COMPILED_BYTES_MAX
-        {
+        let bytes = self.compiled_bytes.saturating_add(source.text.len());
+        if self.compiled.len() >= COMPILED_MAX || bytes > COMPILED_BYTES_MAX {
             self.flush();
         }
-        let chunk =
-            self.lua.load(source.text).set_name("@user_script").set_mode(mlua::chunk::ChunkMode::Text);
-        let Sandbox { environment, direct: (direct, _), real, .. } = &self.sandbox;
-        let is_direct = is_direct(source.text, |name| !matches!(real.raw_get(name), Ok(mlua::Value::Nil)));
-        let environment = if is_direct { direct } else { environment };
-        let function = chunk.set_environment(environment.clone()).into_function();
+        let function = compiled(&self.lua, &self.sandbox.environment, source.text, b"@user_script");
         let function = function.map_err(|error| match error {
-            mlua::Error::SyntaxError { message, .. } => {
+            Error::SyntaxError { message, .. } => {
                 format!("ERR Error compiling script (new function): {message}").into_bytes()
             }
             error => self.line(&error),
         })?;
-        let index = LIBRARY + 1 + self.compiled.len() as c_int;
-        self.functions.raw_set(index, &function).map_err(|error| self.line(&error))?;
-        let compiled = Compiled { index, is_direct };
-        self.compiled.insert(source.name.into(), compiled);
+        let number = self.compiled.len() + 1;
+        self.sandbox.scripts.raw_set(number, function).map_err(|error| self.line(&error))?;
+        self.compiled.insert(source.name.into(), number);
         self.compiled_bytes += source.text.len();
-        Ok(compiled)
+        Ok(number)
+    }
+
+    /// Runs `body`, looked after by `watchdog`, and writes what it returns. Whatever becomes of it, nothing of it stays.
+    fn execute(
+        &mut self,
+        name: &str,
+        body: Body<'_>,
+        inputs: Inputs<'_>,
+        commands: &mut dyn Commands,
+        watchdog: Arc<dyn Watchdog>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Failure> {
+        self.budget.begin(&self.lua, watchdog).map_err(|error| self.line(&error))?;
+        self.sandbox.shared.begin(commands.limits());
+        let mut buffer = std::mem::take(&mut self.reply);
+        let result = self.perform(body, inputs, commands, &mut buffer, reply);
+        self.sandbox.shared.write_log(commands);
+        self.reply = buffer;
+        let result = match result {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(self.failure(name)),
+            Err(_) if self.budget.stopped() => Err(self.failure(name)),
+            Err(error) => Err(self.line(&error)),
+        };
+        self.budget.end(&self.lua);
+        result
+    }
+
+    /// Runs `body` and writes what it returns; false where it failed.
+    fn perform(
+        &self,
+        body: Body<'_>,
+        inputs: Inputs<'_>,
+        commands: &mut dyn Commands,
+        buffer: &mut Vec<u8>,
+        reply: &mut Reply<'_>,
+    ) -> mlua::Result<bool> {
+        let (lua, budget, shared) = (&self.lua, &self.budget, &*self.sandbox.shared);
+        let mut server = Server { commands, budget, shared, reply: buffer };
+        lua.scope(|scope| {
+            let limit = budget.lift(lua);
+            let answer = scope.create_function_mut(|lua, args: MultiValue| server.call(lua, &args))?;
+            let (keys, args) = (texts(lua, inputs.keys)?, texts(lua, inputs.args)?);
+            drop(limit);
+            let (is_fine, result): (bool, Value) = match body {
+                Body::Script(number) => self.sandbox.run_script.call((number, answer, keys, args))?,
+                Body::Function { library, name } => {
+                    let Some(libraries) = &self.libraries else { return Err(Error::runtime("no library")) };
+                    let body = libraries.callback(library, name)?;
+                    self.sandbox.run_function.call((body, answer, keys, args))?
+                }
+            };
+            if is_fine {
+                let _limit = budget.lift(lua);
+                convert::write(&result, shared.protocol(), budget, reply)?;
+            }
+            Ok(is_fine)
+        })
+    }
+
+    /// The error line of a run that has failed.
+    fn failure(&self, name: &str) -> Failure {
+        let noted = self.sandbox.take_failure();
+        let (told, place) = noted.unwrap_or_default();
+        let mut line = match self.budget.reason() {
+            Some(stop) => stop.to_string().into_bytes(),
+            // Without memory Lua calls no error handler.
+            None if told.is_empty() => Stop::Memory(self.budget.memory_max()).to_string().into_bytes(),
+            None => told,
+        };
+        if let Some((source, at)) = place.filter(|_| !name.is_empty()) {
+            line.extend_from_slice(format!(" script: {name}, on {source}:{at}.").as_bytes());
+        }
+        line
+    }
+
+    fn line(&self, error: &Error) -> Failure {
+        match self.budget.reason() {
+            Some(stop) => stop.to_string().into_bytes(),
+            None => line(error, self.budget.memory_max()),
+        }
+    }
+}
+
+/// A list of strings.
+fn texts(lua: &Lua, words: Words<'_>) -> mlua::Result<Table> {
+    let table = lua.create_table_with_capacity(words.len(), 0)?;
+    for (place, word) in words.iter().enumerate() {
+        table.raw_set(place + 1, LuaString::wrap(word))?;
+    }
+    Ok(table)
+}
+
+/// The error line for what went wrong outside the script's own code.
+fn line(error: &Error, memory_max: usize) -> Failure {
+    match fault::unwrap(error) {
+        Fault::Reply { line, .. } => line,
+        Fault::Text(text) if text == fault::OUT_OF_MEMORY.as_bytes() => {
+            Stop::Memory(memory_max).to_string().into_bytes()
+        }
+        Fault::Text(text) => [b"ERR ", text.as_slice()].concat(),
+        Fault::Stopped => b"ERR Error running script".to_vec(),
     }
 }
 
 #[cfg(test)]
 mod tests;
-
-impl std::fmt::Debug for Budget {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Budget").field("memory_max", &self.memory_max()).finish_non_exhaustive()
-    }
-}
-
-/// The error line for what went wrong outside the script's own code.
-fn line(error: &mlua::Error, memory_max: usize) -> Failure {
-    match fault::unwrap(error, memory_max) {
-        Fault::Reply { line, .. } => line,
-        Fault::Stop(stop) => stop.to_string().into_bytes(),
-        Fault::Text(text) => [b"ERR ".as_slice(), &text].concat(),
-        Fault::Stopped => b"ERR Error running script".to_vec(),
-    }
-}

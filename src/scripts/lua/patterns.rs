@@ -40,15 +40,6 @@ pub(super) enum Capture {
 /// The captures of a match, in the order of their parentheses.
 pub(super) type Captures = smallvec::SmallVec<[Capture; 4]>;
 
-/// One match.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Match<'m> {
-    /// All of it.
-    pub(super) whole: Range<usize>,
-    /// Its captures.
-    pub(super) captures: &'m [Capture],
-}
-
 /// A pattern on its subject.
 pub(super) struct Matcher<'a, C, E> {
     subject: &'a [u8],

@@ -1,286 +1,315 @@
-//! What a script finds around itself: Lua's functions as far as Redis leaves them, and `redis`.
+//! What a script finds around itself: Lua's functions as far as Redis leaves them, `redis`, `cjson`, `cmsgpack` and `bit`.
 //!
-//! Owns    the environment of scripts, built once for a state.
-//! Rule    nothing in it can be changed by a script, and no file, process, clock or bytecode be reached from it.
+//! Owns    the globals of scripts, built once for a state. What loops or computes sizes is in the prelude or in Rust.
+//! Rule    nothing in them can be changed by a script, and no file, process, clock or bytecode be reached from them.
 //! Source  the globals of Redis 7.0.15, listed on a running server.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use mlua::{Function, Lua, LuaString, Table, Value};
+use mlua::chunk::ChunkMode;
+use mlua::{Error, Function, Lua, LuaString, Table, Value};
 use parking_lot::Mutex;
 
+use super::args::{Library, type_name};
 use super::budget::Budget;
-use super::calls::{Level, Limits};
-use super::library::Host;
-use super::shortcuts::{SHORTCUTS, Shortcut};
-use super::stack::{self, Kept, Port, StandIns};
-use super::{bit, cjson, cmsgpack, library, line, strings, structs};
-use crate::resp::Protocol;
-use crate::scripts::direct;
+use super::fault::{self, Fault, OUT_OF_MEMORY, PRELUDE_NAME, Place, Stopped, error_table, refused};
+use super::redis::{self, Host, Shared};
+use super::{Failure, bit, cjson, cmsgpack, math, strings};
 
 /// The world of scripts.
 #[derive(Debug)]
 pub(super) struct Sandbox {
-    /// `_G` as a script sees it.
+    /// The stand-in that scripts have as their globals.
     pub(super) environment: Table,
-    /// What it stands for: where KEYS and ARGV are put.
-    pub(super) globals: Kept,
-    /// The same with the libraries themselves, for scripts that only call: see [`is_direct`](crate::scripts::direct).
-    pub(super) direct: (Table, Kept),
-    /// The names of KEYS and ARGV.
-    pub(super) inputs: [Kept; 2],
-    /// Makes of an error that nobody caught a table of how the script failed.
-    pub(super) failed: Kept,
-    /// Who answers what scripts call.
-    pub(super) port: Arc<Port>,
-    /// What stands for tables that scripts must not change.
-    pub(super) stand_ins: StandIns,
-    /// What the functions of `redis` say to the call that runs.
-    pub(super) shared: Arc<Shared>,
-    /// What `redis` stands for.
+    /// The globals themselves.
+    pub(super) globals: Table,
+    /// The table `redis` itself.
     pub(super) redis: Table,
-    /// The same as `globals`, for the world of libraries.
-    pub(super) real: Table,
+    /// The prelude's function that makes a stand-in for a table.
+    stand_in: Function,
+    /// The prelude's function that makes `loadstring` and `load` for some globals.
+    pub(super) loader: Function,
+    /// Compiled scripts, by number: in a table of Lua's, because mlua has few handles.
+    pub(super) scripts: Table,
+    pub(super) run_script: Function,
+    pub(super) run_function: Function,
+    pub(super) load_library: Function,
+    /// What the functions of `redis` share with the run.
+    pub(super) shared: Arc<Shared>,
+    /// How the run failed, if it did.
+    failure: Arc<Mutex<Option<(Failure, Option<Place>)>>>,
 }
 
-/// What the functions of `redis` say to the call that runs, and it to them.
-#[derive(Debug)]
-pub(super) struct Shared {
-    /// What is to be learned of the server.
-    pub(super) host: Host,
-    resp3: AtomicBool,
-    lines: Mutex<Vec<(Level, Vec<u8>)>>,
-    /// Whether there are any, for most scripts log none.
-    has_lines: AtomicBool,
-    limits: Mutex<Option<Limits>>,
-    /// Whether there are any, for most users have none.
-    has_limits: AtomicBool,
-    /// What scripts have set of `cjson`.
-    pub(super) json: Arc<Mutex<cjson::Settings>>,
-}
-
-impl Shared {
-    fn new(host: Host, json: Arc<Mutex<cjson::Settings>>) -> Self {
-        Self {
-            host,
-            resp3: AtomicBool::default(),
-            lines: Mutex::default(),
-            has_lines: AtomicBool::default(),
-            limits: Mutex::default(),
-            has_limits: AtomicBool::default(),
-            json,
-        }
-    }
-
-    /// A script begins.
-    pub(super) fn begin(&self, limits: Option<Limits>) {
-        if limits.is_some() || self.has_limits.load(Relaxed) {
-            self.has_limits.store(limits.is_some(), Relaxed);
-            *self.limits.lock() = limits;
-        }
-        self.resp3.store(false, Relaxed);
-        self.take_lines();
-    }
-
-    /// Whether the script's user may send a command, if there is such a one: `redis.acl_check_cmd`.
-    pub(super) fn may_send(&self, words: &[&[u8]]) -> Option<bool> {
-        (self.host.knows)(words).then(|| self.limits.lock().as_ref().is_none_or(|limits| (limits.0)(words)))
-    }
-
-    /// The protocol that replies come in: `redis.setresp`.
-    pub(super) fn protocol(&self) -> Protocol {
-        if self.resp3.load(Relaxed) { Protocol::Resp3 } else { Protocol::Resp2 }
-    }
-
-    /// `redis.setresp`.
-    pub(super) fn set_protocol(&self, protocol: Protocol) {
-        self.resp3.store(protocol == Protocol::Resp3, Relaxed);
-    }
-
-    /// `redis.log`: kept until the script calls or ends.
-    pub(super) fn log(&self, level: Level, line: &[u8]) {
-        self.has_lines.store(true, Relaxed);
-        let mut lines = self.lines.lock();
-        if lines.len() < LINES_MAX {
-            lines.push((level, line[..line.len().min(LINE_BYTES_MAX)].to_vec()));
-        }
-    }
-
-    /// What was logged since this was last asked.
-    pub(super) fn take_lines(&self) -> Vec<(Level, Vec<u8>)> {
-        match self.has_lines.load(Relaxed) {
-            true => {
-                self.has_lines.store(false, Relaxed);
-                std::mem::take(&mut *self.lines.lock())
-            }
-            false => Vec::new(),
-        }
-    }
-}
-
-/// Lua's own functions that scripts may use.
+/// Lua's own functions that scripts may use. The prelude replaces some of them.
 const FUNCTIONS: &[&str] = &[
-    "assert", "error", "gcinfo", "getmetatable", "ipairs", "next", "pairs", "rawequal", "rawget", "rawset",
-    "select", "setmetatable", "tonumber", "tostring", "type", "unpack", "_VERSION",
+    "assert", "error", "gcinfo", "ipairs", "rawequal", "select", "tonumber", "tostring", "type", "_VERSION",
 ];
-/// Lua's own libraries that scripts may use.
-const LIBRARIES: &[&str] = &["table", "string", "math", "coroutine"];
-/// Lines that a script logs between two calls; further ones are dropped.
-const LINES_MAX: usize = 100;
-/// Bytes of a line in the log.
-const LINE_BYTES_MAX: usize = 1024;
+/// Lua's own libraries that scripts may use, and what is left out of them: what makes bytecode, and what is replaced by
+/// the prelude or by Rust.
+const LIBRARIES: &[(&str, &[&str])] = &[
+    ("coroutine", &[]),
+    ("math", &[]),
+    ("string", &["dump", "find", "match", "gmatch", "gfind", "gsub", "rep"]),
+    ("table", &["foreach", "foreachi", "getn", "insert", "remove", "setn", "sort"]),
+];
 
 impl Sandbox {
     /// Builds it inside a fresh state, out of what Lua has put there.
     pub(super) fn new(lua: &Lua, budget: &Arc<Budget>, host: Host) -> mlua::Result<Self> {
-        let real = lua.globals();
-        keep_what_scripts_may_use(&real)?;
-        let shared = Arc::new(Shared::new(host, install_libraries(lua, &real, budget)?));
-        let redis = lua.create_table()?;
-        let (port, call, pcall) = Port::install(lua)?;
-        redis.raw_set("call", call)?;
-        redis.raw_set("pcall", pcall)?;
-        library::install(lua, &redis, &shared, budget)?;
-        real.raw_set("redis", &redis)?;
-        install_shortcuts(lua, &real, &port)?;
+        let shared = Arc::new(Shared::new(host));
+        let globals = allowed(lua)?;
+        strings::install(lua, &globals.raw_get("string")?, budget)?;
+        math::install(lua, &globals.raw_get("math")?, budget)?;
+        globals.raw_set("bit", bit::install(lua, budget)?)?;
+        globals.raw_set("cjson", cjson::install(lua, budget)?)?;
+        globals.raw_set("cmsgpack", cmsgpack::install(lua, budget)?)?;
+        let redis = redis::install(lua, budget, &shared)?;
+        globals.raw_set("redis", &redis)?;
+        // Valkey's name for the same.
+        globals.raw_set("server", &redis)?;
+        globals.raw_set("collectgarbage", collector(lua, budget)?)?;
 
-        let stand_ins = StandIns::new(lua)?;
-        // The library that it has is found at once, and seen behind a stand-in.
-        let of_texts = lua.create_table()?;
-        stand_ins.install(lua, &real, &stand_ins.of(lua, &of_texts, None)?)?;
-        let own = Arc::clone(budget);
-        let failed = lua.create_function(move |lua, error: Value| failed(lua, &own, error))?;
-        real.raw_set("__redis__err__handler", &failed)?;
-        let environment = stand_ins.of(lua, &real, Some(stand_ins.of(lua, &lua.create_table()?, None)?))?;
-        install_what_sees_errors(lua, &real, &environment, budget)?;
-        real.set_metatable(Some(stack::strict(lua, None)?))?;
-        let direct = direct(lua, &real, &stand_ins)?;
-        stand_in_for_libraries(lua, &real, &stand_ins)?;
-        of_texts.raw_set("__index", real.raw_get::<Table>("string")?)?;
-        real.raw_set("_G", &environment)?;
+        let failure = Arc::new(Mutex::new(None));
+        let helpers = helpers(lua, budget, &failure)?;
+        let prelude = lua.load(include_str!("prelude.lua")).set_name(PRELUDE_NAME);
+        let prelude: Table = prelude.call((&globals, &helpers))?;
+        let (stand_in, loader): (Function, Function) =
+            (prelude.raw_get("stand_in")?, prelude.raw_get("loader")?);
+        // A string finds its functions in the library itself. Scripts see a stand-in for its metatable.
+        let strings: Table = globals.raw_get("string")?;
+        let of_strings = lua.create_table()?;
+        of_strings.raw_set("__index", &strings)?;
+        lua.set_type_metatable::<LuaString>(Some(of_strings));
+        let (environment, _) = close(lua, &globals, &stand_in, &helpers.raw_get("absent")?)?;
+        let of_strings = lua.create_table()?;
+        of_strings.raw_set("__index", globals.raw_get::<Table>("string")?)?;
+        let of_strings: Table = stand_in.call(of_strings)?;
+        prelude.raw_get::<Table>("shown")?.raw_set("", of_strings)?;
+        install_loaders(&globals, &loader, &environment)?;
+        Ok(Self {
+            environment,
+            globals,
+            redis,
+            stand_in,
+            loader,
+            scripts: prelude.raw_get("scripts")?,
+            run_script: prelude.raw_get("run_script")?,
+            run_function: prelude.raw_get("run_function")?,
+            load_library: prelude.raw_get("load_library")?,
+            shared,
+            failure,
+        })
+    }
 
-        let (globals, failed) = (stack::keep(lua, &real)?, stack::keep(lua, failed)?);
-        let direct = (direct.clone(), stack::keep(lua, direct)?);
-        let inputs = [stack::keep(lua, "KEYS")?, stack::keep(lua, "ARGV")?];
-        Ok(Self { environment, globals, direct, inputs, failed, port, stand_ins, shared, redis, real })
+    /// A stand-in for a table, and its metatable.
+    pub(super) fn stand_in(&self, table: &Table) -> mlua::Result<(Table, Table)> {
+        self.stand_in.call(table)
+    }
+
+    /// How the last run failed.
+    pub(super) fn take_failure(&self) -> Option<(Failure, Option<Place>)> {
+        self.failure.lock().take()
     }
 }
 
-/// Takes out of the globals whatever a script may not reach.
-fn keep_what_scripts_may_use(globals: &Table) -> mlua::Result<()> {
-    let mut others = Vec::new();
-    globals.for_each(|name: LuaString, _: Value| {
-        let is_kept = FUNCTIONS.iter().chain(LIBRARIES).any(|kept| *name.as_bytes() == *kept.as_bytes());
-        others.extend((!is_kept).then_some(name));
-        Ok(())
-    })?;
-    others.into_iter().try_for_each(|name| globals.raw_set(name, Value::Nil))
-}
-
-/// Puts the libraries that are not Lua's among the globals, and what takes the place of functions that are; gives what
-/// scripts have set of `cjson`.
-fn install_libraries(
-    lua: &Lua,
-    globals: &Table,
-    budget: &Arc<Budget>,
-) -> mlua::Result<Arc<Mutex<cjson::Settings>>> {
-    stack::install_math(lua, &globals.raw_get("math")?)?;
-    strings::install(lua, &globals.raw_get("string")?, budget)?;
-    globals.raw_set("tostring", stack::to_string(lua, &globals.raw_get("tostring")?)?)?;
-    let table: Table = globals.raw_get("table")?;
-    table.raw_set("sort", stack::sorting(lua, &table.raw_get("sort")?, budget)?)?;
-    globals.raw_set("bit", bit::install(lua, budget)?)?;
-    let (json, settings) = cjson::install(lua, budget)?;
-    globals.raw_set("cjson", json)?;
-    globals.raw_set("cmsgpack", cmsgpack::install(lua, budget)?)?;
-    globals.raw_set("struct", structs::install(lua, budget)?)?;
-    Ok(settings)
-}
-
-/// Puts shorter ways in the place of functions.
-fn install_shortcuts(lua: &Lua, globals: &Table, port: &Arc<Port>) -> mlua::Result<()> {
-    for (number, (library, name, shortcut)) in SHORTCUTS.iter().enumerate() {
-        let library: Table = globals.raw_get(*library)?;
-        let slow: Function = library.raw_get(*name)?;
-        let function = match *shortcut {
-            Shortcut::Direct(direct) => stack::direct(lua, &slow, direct)?,
-            Shortcut::Served(_) => port.shortened(lua, &slow, number, None)?,
-            Shortcut::Either(direct, _) => port.shortened(lua, &slow, number, Some(direct))?,
-        };
-        library.raw_set(*name, function)?;
+/// The globals that scripts may use of those that Lua has.
+fn allowed(lua: &Lua) -> mlua::Result<Table> {
+    let (all, globals) = (lua.globals(), lua.create_table()?);
+    for name in FUNCTIONS {
+        globals.raw_set(*name, all.raw_get::<Value>(*name)?)?;
     }
-    Ok(())
+    for (name, refused) in LIBRARIES {
+        let library: Table = all.raw_get(*name)?;
+        for function in *refused {
+            library.raw_set(*function, Value::Nil)?;
+        }
+        globals.raw_set(*name, library)?;
+    }
+    Ok(globals)
 }
 
-/// Puts the functions among the globals that catch errors, or that make garbage and functions of a text.
-fn install_what_sees_errors(
-    lua: &Lua,
-    globals: &Table,
-    environment: &Table,
-    budget: &Arc<Budget>,
-) -> mlua::Result<()> {
-    let [pcall, xpcall] = stack::protections(lua)?;
-    globals.raw_set("pcall", pcall)?;
-    globals.raw_set("xpcall", xpcall)?;
-    let coroutine: Table = globals.raw_get("coroutine")?;
-    let [create, resume] = [coroutine.raw_get("create")?, coroutine.raw_get("resume")?];
-    let [resume, wrap] = stack::coroutines(lua, &create, &resume)?;
-    coroutine.raw_set("resume", resume)?;
-    coroutine.raw_set("wrap", wrap)?;
-    let [loadstring, load] = stack::compilers(lua, environment, budget)?;
-    globals.raw_set("loadstring", loadstring)?;
-    globals.raw_set("load", load)?;
-    globals.raw_set("collectgarbage", stack::collector(lua, budget)?)
-}
-
-/// Puts what stands for the libraries in their place: a script never gets hold of one itself, unless it has been read, and
-/// only calls what is in it.
-fn stand_in_for_libraries(lua: &Lua, globals: &Table, stand_ins: &StandIns) -> mlua::Result<()> {
+/// Puts stand-ins in the place of the libraries, and gives the stand-in for the globals and its metatable.
+fn close(lua: &Lua, globals: &Table, stand_in: &Function, absent: &Function) -> mlua::Result<(Table, Table)> {
     let mut libraries = Vec::new();
     globals.for_each(|name: LuaString, value: Value| {
         libraries.extend(value.as_table().map(|library| (name, library.clone())));
         Ok(())
     })?;
     for (name, library) in libraries {
-        globals.raw_set(name, stand_ins.of(lua, &library, None)?)?;
+        globals.raw_set(name, stand_in.call::<Table>(library)?)?;
     }
-    // Valkey's name for the same.
-    globals.raw_set("server", globals.raw_get::<Table>("redis")?)
+    let strict = lua.create_table()?;
+    strict.raw_set("__index", absent)?;
+    globals.set_metatable(Some(strict))?;
+    let (environment, metatable) =
+        stand_in.call::<(Table, Table)>((globals, stand_in.call::<Table>(lua.create_table()?)?))?;
+    globals.raw_set("_G", &environment)?;
+    Ok((environment, metatable))
 }
 
-/// A table with every name that a script may use that only calls. Lua finds those first that have come first: later ones, in
-/// the same place of a hash table, stand behind them.
-fn direct(lua: &Lua, globals: &Table, stand_ins: &StandIns) -> mlua::Result<Table> {
-    let names = || [direct::LIBRARIES, direct::INPUTS, direct::FUNCTIONS].into_iter().flatten();
-    let direct = lua.create_table_with_capacity(0, names().count())?;
-    names().try_for_each(|name| direct.raw_set(*name, false))?;
-    names().try_for_each(|name| {
-        let of_redis = if *name == "server" { "redis" } else { name };
-        direct.raw_set(*name, globals.raw_get::<Value>(of_redis)?)
+/// Puts `loadstring` and `load` into globals, for text that sees `environment`.
+pub(super) fn install_loaders(globals: &Table, loader: &Function, environment: &Table) -> mlua::Result<()> {
+    let (loadstring, load): (Function, Function) = loader.call(environment)?;
+    globals.raw_set("loadstring", loadstring)?;
+    globals.raw_set("load", load)
+}
+
+/// The functions of Rust that the prelude is made with.
+fn helpers(
+    lua: &Lua,
+    budget: &Arc<Budget>,
+    failure: &Arc<Mutex<Option<(Failure, Option<Place>)>>>,
+) -> mlua::Result<Table> {
+    let library = Library::new(lua, budget)?;
+    library.add("bad", |call| -> mlua::Result<()> {
+        let mut why = call.string(2)?.as_bytes().to_vec();
+        if call.len() > 2 {
+            let is_none = matches!(call.value(4), Value::Boolean(true));
+            why.extend_from_slice(if is_none { "no value" } else { type_name(call.value(3)) }.as_bytes());
+        }
+        Err(call.bad(call.integer(1)? as usize, why))
     })?;
-    direct.set_metatable(Some(stack::strict(lua, Some(stand_ins))?))?;
-    Ok(direct)
+    library.add("fail", |call| -> mlua::Result<()> { Err(call.error(&*call.string(1)?.as_bytes())) })?;
+    library.add("refuse", |_| -> mlua::Result<()> {
+        Err(refused("redis.call/pcall can only be called inside a script invocation"))
+    })?;
+    library.add("setmetatable", |call| {
+        let Value::Table(table) = call.value(1) else { return Err(call.wrong_type(1, "table")) };
+        let metatable = table.metatable();
+        if metatable.is_some_and(|old| old.contains_key("__metatable").unwrap_or(true)) {
+            return Err(call.error("cannot change a protected metatable"));
+        }
+        table.set_metatable(call.value(2).as_table().cloned())?;
+        Ok(table.clone())
+    })?;
+    library.add("absent", |call| -> mlua::Result<()> {
+        let Some(name) = super::args::text_of(call.lua, call.value(2))? else {
+            return Err(call.error("Second argument to luaProtectedTableError must be a string or number"));
+        };
+        let start = b"Script attempted to access nonexistent global variable '".as_slice();
+        let name = name.as_bytes();
+        Err(call.error([start, crate::error::until_nul(&name), b"'"].concat()))
+    })?;
+    library.add("chunk", |call| {
+        let text = call.string(1)?;
+        let name = if call.value(2).is_nil() { text.clone() } else { call.string(2)? };
+        Ok((text, name))
+    })?;
+    library.add("compile", compile)?;
+    strings::add_helpers(&library)?;
+    let own = Arc::clone(budget);
+    // Called without charge: where the script is over already, too.
+    let reveal = lua.create_function(move |lua, value: Value| revealed(lua, &own, value))?;
+    library.table.raw_set("reveal", reveal)?;
+    let (own, failure) = (Arc::clone(budget), Arc::clone(failure));
+    let failed = lua.create_function(move |lua, error: Value| {
+        let line = told(lua, &own, &error)?;
+        *failure.lock() = Some((line, fault::innermost(lua)));
+        Ok(())
+    })?;
+    library.table.raw_set("failed", failed)?;
+    Ok(library.table)
 }
 
-/// How a script failed that did not catch its error: what to tell, and where it happened.
-fn failed(lua: &Lua, budget: &Budget, error: Value) -> mlua::Result<Table> {
-    let place = stack::with(lua, |stack| stack.innermost());
-    let told = told(lua, budget, &error)?;
-    let table = lua.create_table_with_capacity(0, 3)?;
-    table.raw_set("err", lua.create_string(told)?)?;
-    if let Some((source, line)) = place {
-        table.raw_set("source", source)?;
-        table.raw_set("line", line)?;
+/// Bytes of a text that is compiled, and of the name of a chunk.
+pub(super) const TEXT_BYTES_MAX: usize = 64 << 20;
+const NAME_BYTES_MAX: usize = 1024;
+
+/// Compiles text into a function that sees `environment`. Bytecode is refused.
+///
+/// # Errors
+/// Of the text, as Lua words them; or the stop of a script without memory.
+pub(super) fn compiled(lua: &Lua, environment: &Table, text: &[u8], name: &[u8]) -> mlua::Result<Function> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(Error::SyntaxError {
+            message: "the text is too long".to_owned(),
+            incomplete_input: false,
+        });
     }
-    Ok(table)
+    // Bytecode begins with this byte. Behind a space it is part of a text, which makes no sense.
+    let marked;
+    let text = match text.first() {
+        Some(27) => {
+            marked = [b" ", text].concat();
+            &marked
+        }
+        _ => text,
+    };
+    let name = String::from_utf8_lossy(&name[..name.len().min(NAME_BYTES_MAX)]).replace('\0', "");
+    // The parser holds the name of the chunk where the collector does not see it (CVE-2025-49844).
+    lua.gc_stop();
+    let chunk = lua.load(text).set_name(name).set_mode(ChunkMode::Text).set_environment(environment.clone());
+    let function = chunk.into_function();
+    lua.gc_restart();
+    function
 }
 
-/// The line for an error that a script raised itself.
-fn told(lua: &Lua, budget: &Budget, error: &Value) -> mlua::Result<Vec<u8>> {
-    Ok(match error {
-        // Nobody raises one but mlua, which says so of what has panicked.
-        Value::Error(error) => line(error, budget.memory_max()),
+/// `compile(environment, text, name)`: the function, or nil and why there is none.
+fn compile(call: &super::args::Call<'_>) -> mlua::Result<(Option<Function>, Option<LuaString>)> {
+    let Value::Table(environment) = call.value(1) else { return Err(call.wrong_type(1, "table")) };
+    let (text, name) = (call.string(2)?, call.string(3)?);
+    let text = text.as_bytes();
+    call.charge(text.len())?;
+    match compiled(call.lua, environment, &text, &name.as_bytes()) {
+        Ok(function) => Ok((Some(function), None)),
+        Err(Error::SyntaxError { message, .. }) => Ok((None, Some(call.lua.create_string(message)?))),
+        Err(Error::MemoryError(_)) => Err(call.budget.stop_for_memory().into()),
+        Err(error) => Err(error),
+    }
+}
+
+/// `collectgarbage`: a script may collect and count, and not set the collector's pace.
+fn collector(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Function> {
+    const PACE_PERCENT: f64 = 200.0;
+    let library = Library::new(lua, budget)?;
+    library.add("collectgarbage", |call| {
+        let option = if call.value(1).is_nil() { None } else { Some(call.string(1)?) };
+        call.integer_or(2, 0)?;
+        let option = option.as_ref().map(|option| option.as_bytes());
+        let used = call.lua.used_memory();
+        match option.as_deref().unwrap_or(b"collect") {
+            b"collect" => {
+                call.charge(used / 1024)?;
+                call.lua.gc_collect()?;
+                Ok(Value::Number(0.0))
+            }
+            b"count" => Ok(Value::Number(used as f64 / 1024.0)),
+            b"step" => Ok(Value::Boolean(false)),
+            b"stop" | b"restart" => Ok(Value::Number(0.0)),
+            b"setpause" | b"setstepmul" => Ok(Value::Number(PACE_PERCENT)),
+            other => Err(call.bad(1, [b"invalid option '", other, b"'"].concat())),
+        }
+    })?;
+    library.table.raw_get("collectgarbage")
+}
+
+/// The value that a script sees of what was raised, and whether the script has to end.
+fn revealed(lua: &Lua, budget: &Arc<Budget>, value: Value) -> mlua::Result<(Value, bool)> {
+    if let Value::String(text) = &value
+        && *text.as_bytes() == *OUT_OF_MEMORY.as_bytes()
+    {
+        let Stopped = budget.stop_for_memory();
+    }
+    if budget.stopped() {
+        return Ok((Value::Nil, true));
+    }
+    let Value::Error(error) = value else { return Ok((value, false)) };
+    let seen = match fault::unwrap(&error) {
+        Fault::Reply { line, from_command } => Value::Table(error_table(lua, &line, from_command)?),
+        Fault::Text(text) if text == OUT_OF_MEMORY.as_bytes() => {
+            let Stopped = budget.stop_for_memory();
+            Value::Nil
+        }
+        Fault::Text(text) => Value::String(lua.create_string(text)?),
+        Fault::Stopped => Value::Nil,
+    };
+    Ok((seen, budget.stopped()))
+}
+
+/// The error line of a script that did not catch this.
+fn told(lua: &Lua, budget: &Arc<Budget>, error: &Value) -> mlua::Result<Failure> {
+    Ok(match revealed(lua, budget, error.clone())?.0 {
+        _ if budget.stopped() => Vec::new(),
         Value::Table(table) => match lua.coerce_string(table.raw_get("err")?)? {
             Some(text) => text.as_bytes().to_vec(),
             // Redis 7.0.15 dies of this one.

@@ -1,4 +1,4 @@
-//! cjson, cmsgpack, struct and libraries of functions in hostile hands.
+//! cjson, cmsgpack and libraries of functions in hostile hands.
 
 use super::*;
 use crate::scripts::library::Loaded;
@@ -12,12 +12,9 @@ fn no_library_holds_more_memory_than_a_script_may() {
         "local t = {'x'} for i = 1, 15 do t = {t, t, t, t, t, t, t, t} end return #cmsgpack.pack(t)",
         "local s = ('x'):rep(2^20) return #cmsgpack.pack(s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s)",
         "local s = ('\\1'):rep(2^20) return #cjson.encode(s)",
-        "local s = ('x'):rep(2^20) return #struct.pack(('c0'):rep(16), s, s, s, s, s, s, s, s, s, s, s, s, s, s, s, s)",
         "local t = cjson.decode('[' .. ('{},'):rep(2^16) .. '1]') return #t",
         "local t = cmsgpack.unpack('\\221\\0\\255\\255\\255' .. ('\\144'):rep(2^18)) return #t",
-        "cjson.encode_sparse_array(true, 0, 0) return #cjson.encode({[2^31 - 1] = 1})",
         "local t = {1} for i = 1, 30 do t = {a = t, b = t} end return #cjson.encode(t)",
-        "local all = {} while true do all[#all + 1] = cjson.new() end",
     ] {
         let error = run_watched(&mut interpreter, text, After::polls(2_000_000)).unwrap_err();
         assert!(error.contains("more memory than its limit of 4194304 bytes"), "{text}: {error}");
@@ -33,10 +30,7 @@ fn no_library_survives_a_kill() {
         "local t = {1} for i = 1, 30 do t = {t, t} end return #cjson.encode(t)",
         "local t = {'x'} for i = 1, 15 do t = {t, t, t, t, t, t, t, t} end return #cmsgpack.pack(t)",
         "local s = '[' .. ('1,'):rep(1e7) .. '1]' return #cjson.decode(s)",
-        "local s = '\"' .. ('\\\\n'):rep(1e7) .. '\"' return #cjson.decode(s)",
         "local s = ('\\1'):rep(7000) while true do pcall(cmsgpack.unpack, s) end",
-        "local s = (' '):rep(1e7) return struct.size(s)",
-        "while true do pcall(struct.size, (' '):rep(1000)) end",
         "local t = {} for i = 1, 1000 do t[i] = i end while true do pcall(cjson.encode, t) end",
         "local t = {} for i = 1, 1000 do t[i] = i end while true do pcall(cmsgpack.pack, t) end",
         "while true do pcall(cjson.decode, 'x') end",
@@ -50,29 +44,13 @@ fn no_library_survives_a_kill() {
 fn what_is_nested_too_deep_is_an_error() {
     let mut interpreter = interpreter(MEMORY_BYTES_MAX);
     for (text, expected) in [
-        ("local t = {} t[1] = t return cjson.encode(t)", "Cannot serialise, excessive nesting (1001)"),
-        ("return cjson.decode(('['):rep(1e6))", "Found too many nested data structures (1001)"),
-        // As in Redis, to the level.
-        (
-            "cjson.decode_max_depth(1e6) return cjson.decode(('['):rep(1e6))",
-            "Found too many nested data structures (7999) at character 7999",
-        ),
-        (
-            "cjson.decode_max_depth(1e6) return cjson.decode(('{\"a\":'):rep(1e6))",
-            "Found too many nested data structures (4000) at character 19996",
-        ),
-        (
-            "cjson.encode_max_depth(1e6) local t = {} t[1] = t return cjson.encode(t)",
-            "Cannot serialise, excessive nesting (7998)",
-        ),
-        (
-            "cjson.encode_max_depth(1e6) local t = {} t.a = t return cjson.encode(t)",
-            "Cannot serialise, excessive nesting (4000)",
-        ),
-        ("return cmsgpack.unpack(('\\145'):rep(1e6))", "stack overflow (in function mp_decode_to_lua_array)"),
+        ("local t = {} t[1] = t return cjson.encode(t)", "Cannot serialise, excessive nesting (129)"),
+        ("local t = {} t.a = t return cjson.encode(t)", "Cannot serialise, excessive nesting (129)"),
+        ("return cjson.decode(('['):rep(1e6))", "recursion limit exceeded"),
+        ("return cjson.decode(('{\"a\":'):rep(1e6))", "recursion limit exceeded"),
+        ("return cmsgpack.unpack(('\\145'):rep(1e6))", "stack overflow (in function mp_decode_to_lua_type)"),
         ("return cmsgpack.unpack(('\\129a'):rep(1e6))", "stack overflow"),
         ("return cmsgpack.unpack(('\\161a'):rep(1e6))", "stack overflow"),
-        ("return struct.unpack(('b'):rep(1e6), ('b'):rep(1e6))", "stack overflow (too many results)"),
     ] {
         let error = run(&mut interpreter, text).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");
