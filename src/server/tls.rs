@@ -53,7 +53,7 @@ impl Tls {
     }
 
     /// The server's side of a new connection. Its handshake takes place while it is read from.
-    pub(super) fn seal<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> Sealed<S> {
+    pub(super) fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> Sealed<S> {
         let accept = self.0.read().accept(stream);
         Sealed(Stage::Greeting(Box::pin(tokio::time::timeout(HANDSHAKE_MAX, accept))))
     }
@@ -268,7 +268,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_handshake_that_takes_too_long_ends() {
         let (ours, mut theirs) = tokio::io::duplex(1024);
-        let mut sealed = tls().seal(ours);
+        let mut sealed = tls().accept(ours);
         theirs.write_all(&[0x16, 3, 1]).await.unwrap();
         let began = tokio::time::Instant::now();
         let error = sealed.read(&mut [0; 1]).await.unwrap_err();
@@ -280,7 +280,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_no_handshake_is_never_read_as_anything_else() {
         let (ours, mut theirs) = tokio::io::duplex(1024);
-        let mut sealed = tls().seal(ours);
+        let mut sealed = tls().accept(ours);
         theirs.write_all(b"*1\r\n$4\r\nPING\r\n").await.unwrap();
         for _ in 0..2 {
             assert!(sealed.read(&mut [0; 1]).await.is_err());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::listen::BACKLOG;
+use super::listener::BACKLOG;
 
 /// A socket that listens.
 #[derive(Debug)]

@@ -1,73 +1,35 @@
-//! Sockets: where connections come from.
+//! Listeners: binding addresses, accepting connections, rejecting those that cannot be served.
 //!
 //! Rule    a port is bound exclusively, so that a second server on it fails.
 
-use std::fmt;
 use std::future::Future;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::runtime::Handle;
 
 use super::connection::Connection;
-use super::crew::{Member, Roster};
-use super::descriptors::{Spare, is_of_the_peer};
-use super::house::{House, Seat};
+use super::context::{ConnectionPermit, ServerContext};
+use super::spare_descriptor::{SpareDescriptor, is_of_the_peer};
 use super::tls::Tls;
 use super::unix::SocketFile;
-use super::wire::Wire;
-use crate::engine::Engine;
+use super::worker::Workers;
 use crate::state::clients::Client;
 use crate::state::session::Session;
 
 /// Connections that may wait to be accepted; Redis' `tcp-backlog` is 511.
 pub(super) const BACKLOG: i32 = 1024;
 
-/// Crews that connections are dealt out to, one after the other. When it is dropped, nobody will come any more.
-pub(super) struct Workers {
-    crews: Vec<Arc<Roster>>,
-    next: AtomicUsize,
-}
-
-impl Workers {
-    /// A crew for each thread of these runtimes.
-    pub(super) fn new(engine: &Engine, runtimes: &[Handle]) -> Self {
-        let threads = |runtime: &Handle| runtime.metrics().num_workers();
-        let each = runtimes.iter().flat_map(|runtime| std::iter::repeat_n(runtime, threads(runtime)));
-        let crews = each.map(|runtime| Roster::muster(engine.clone(), runtime)).collect();
-        Self { crews, next: AtomicUsize::new(0) }
-    }
-
-    /// Has the next crew take a connection in.
-    pub(super) fn deal(&self, newcomer: impl FnOnce() -> Option<Box<dyn Member>> + Send + 'static) {
-        self.crews[self.next.fetch_add(1, Relaxed) % self.crews.len()].enter(newcomer);
-    }
-}
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        self.crews.iter().for_each(|crew| crew.close());
-    }
-}
-
-impl fmt::Debug for Workers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Workers").field("crews", &self.crews.len()).finish_non_exhaustive()
-    }
-}
-
 /// A TCP socket that listens on `address`; port 0 takes a free one.
 ///
 /// # Errors
-/// When the address is not ours or the port is in use.
+/// When the address does not belong to this machine or the port is in use.
 pub(super) fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // Lets a port be bound whose old connections linger; not one that somebody listens on.
+    // Allows a port with old connections in TIME_WAIT, but not one with another listener.
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -82,90 +44,90 @@ pub(super) fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 pub(super) async fn accept_tcp(
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
-    house: House,
+    context: ServerContext,
     workers: Arc<Workers>,
 ) {
-    let mut spare = Spare::new();
+    let mut spare = SpareDescriptor::new();
     loop {
         let accepted = tokio::select! {
-            () = house.stopped() => return,
+            () = context.stopped() => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {
-                spare.all_is_well();
+                spare.accept_succeeded();
                 let Ok(stream) = stream.into_std() else { continue };
-                if is_kept_out(&house, peer.ip()) {
-                    house.turn_away("protected mode is on and there is no password");
+                if is_denied(&context, peer.ip()) {
+                    context.reject("protected mode is on and there is no password");
                     if tls.is_none() {
                         refuse(stream, PROTECTED);
                     }
                     continue;
                 }
-                match (house.seat(), &tls) {
-                    (Some(seat), _) => deal_tcp(stream, peer, tls.clone(), seat, &house, &workers),
+                match (context.connection_permit(), &tls) {
+                    (Some(permit), _) => open_tcp(stream, peer, tls.as_deref(), permit, &context, &workers),
                     (None, None) => refuse(stream, FULL),
-                    // There is no handshake for the sake of a refusal.
+                    // A refusal is not worth a handshake.
                     (None, Some(_)) => drop(stream),
                 }
             }
             Err(error) if is_of_the_peer(&error) => tokio::task::yield_now().await,
             Err(error) => {
                 let next = async { listener.accept().await?.0.into_std() };
-                cannot_accept(&error, &mut spare, next, &house).await;
+                cannot_accept(&error, &mut spare, next, &context).await;
             }
         }
     }
 }
 
-/// Accepts connections through a Unix socket until the server ends; then its file goes.
+/// Accepts connections through a Unix socket until the server ends; then its file is removed.
 pub(super) async fn accept_unix(
     listener: UnixListener,
     file: SocketFile,
-    house: House,
+    context: ServerContext,
     workers: Arc<Workers>,
 ) {
-    let mut spare = Spare::new();
+    let mut spare = SpareDescriptor::new();
+    let address = format!("{}:0", file.path().display());
     loop {
         let accepted = tokio::select! {
-            () = house.stopped() => return,
+            () = context.stopped() => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, _)) => {
-                spare.all_is_well();
+                spare.accept_succeeded();
                 let Ok(stream) = stream.into_std() else { continue };
-                let Some(seat) = house.seat() else {
+                let Some(permit) = context.connection_permit() else {
                     refuse(stream, FULL);
                     continue;
                 };
-                let (house, name) = (house.clone(), file.path().display().to_string());
-                workers.deal(move || {
-                    let stream = Wire(UnixStream::from_std(stream).ok()?);
-                    let session = enter(&house, format!("{name}:0"), format!("{name}:0"), true);
-                    Some(Box::new(Connection::new(stream, house, session, seat)))
+                workers.spawn(|| {
+                    let stream = UnixStream::from_std(stream)?;
+                    let session = enter(&context, address.clone(), address.clone(), true);
+                    Ok(Connection::new(stream, context.clone(), session, permit))
                 });
             }
             Err(error) if is_of_the_peer(&error) => tokio::task::yield_now().await,
             Err(error) => {
                 let next = async { listener.accept().await?.0.into_std() };
-                cannot_accept(&error, &mut spare, next, &house).await;
+                cannot_accept(&error, &mut spare, next, &context).await;
             }
         }
     }
 }
 
-/// Accepting has failed: whoever is `next` is told so, if the spare descriptor helps.
+/// Accepting has failed. The next connection in the backlog is told so, if the spare descriptor can be used for it.
 async fn cannot_accept<W: Write>(
     error: &io::Error,
-    spare: &mut Spare,
+    spare: &mut SpareDescriptor,
     next: impl Future<Output = io::Result<W>>,
-    house: &House,
+    context: &ServerContext,
 ) {
-    house.turn_away("the process is out of descriptors or memory");
+    context.reject("the process is out of descriptors or memory");
     let mut is_told = false;
-    if spare.give_up(error) {
-        // Nobody may be there any more, which is not waited for.
+    if spare.release(error) {
+        // The peer may be gone by now: `next` is polled once.
         tokio::select! {
             biased;
             Ok(stream) = next => {
@@ -179,44 +141,46 @@ async fn cannot_accept<W: Write>(
     spare.recover(is_told).await;
 }
 
-/// Tells a newcomer why it is not let in. Best effort: a fresh socket takes a line at once, or its peer has gone.
+/// Tells a peer why it is rejected. Best effort: a new socket takes one line at once, unless the peer is gone.
 fn refuse(mut stream: impl Write, why: &str) {
     let _ = stream.write_all(why.as_bytes());
 }
 
-fn deal_tcp(
+fn open_tcp(
     stream: std::net::TcpStream,
     peer: SocketAddr,
-    tls: Option<Arc<Tls>>,
-    seat: Seat,
-    house: &House,
+    tls: Option<&Tls>,
+    permit: ConnectionPermit,
+    context: &ServerContext,
     workers: &Workers,
 ) {
-    let (house, peer) = (house.clone(), peer.to_string());
-    workers.deal(move || {
-        let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
-        prepare(&stream, &house);
-        let stream = Wire(TcpStream::from_std(stream).ok()?);
-        let session = enter(&house, peer, local, false);
-        Some(match tls {
-            None => Box::new(Connection::new(stream, house, session, seat)),
-            Some(tls) => Box::new(Connection::new(tls.seal(stream), house, session, seat)),
-        })
-    });
+    let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
+    set_options(&stream, context);
+    let session = || enter(context, peer.to_string(), local, false);
+    match tls {
+        None => workers.spawn(|| {
+            let stream = TcpStream::from_std(stream)?;
+            Ok(Connection::new(stream, context.clone(), session(), permit))
+        }),
+        Some(tls) => workers.spawn(|| {
+            let stream = tls.accept(TcpStream::from_std(stream)?);
+            Ok(Connection::new(stream, context.clone(), session(), permit))
+        }),
+    }
 }
 
-/// Whether protected mode keeps this peer out: it is on another machine, and everybody could come in.
-fn is_kept_out(house: &House, peer: IpAddr) -> bool {
-    let shared = house.engine.shared();
+/// Whether protected mode denies this peer: it is on another machine, and no password is set.
+fn is_denied(context: &ServerContext, peer: IpAddr) -> bool {
+    let shared = context.engine.shared();
     !peer.to_canonical().is_loopback()
         && shared.settings.is_protected()
         && shared.acl.default_account().user().needs_none()
 }
 
-/// What is said where there is no room.
+/// Redis' reply where `maxclients` connections are open.
 const FULL: &str = "-ERR max number of clients reached\r\n";
 
-/// What protected mode says, in the words of Redis 7.0, which operators look for.
+/// Redis 7.0's reply in protected mode, which operators search for.
 const PROTECTED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is \
 set for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect \
 from external computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode sending the \
@@ -228,14 +192,14 @@ just for testing, restart it with the '--protected-mode no' option. 4) Setup a a
 default user. NOTE: You only need to do one of the above things in order for the server to start accepting connections \
 from the outside.\r\n";
 
-/// Probes that may stay unanswered before a peer counts as gone, as in Redis.
+/// Unanswered keepalive probes after which a peer counts as gone, as in Redis.
 const PROBES: u32 = 3;
 
-/// Small answers leave at once, and a peer that vanished is noticed. Neither is worth losing a connection over.
-fn prepare<S: std::os::fd::AsFd>(stream: &S, house: &House) {
+/// Small replies leave at once, and a vanished peer is noticed. A connection without these options still works.
+fn set_options<S: std::os::fd::AsFd>(stream: &S, context: &ServerContext) {
     let socket = SockRef::from(stream);
     let _ = socket.set_tcp_nodelay(true);
-    let seconds = house.engine.shared().settings.integer("tcp-keepalive");
+    let seconds = context.engine.shared().settings.integer("tcp-keepalive");
     if seconds > 0 {
         let time = Duration::from_secs(seconds as u64);
         let interval = Duration::from_secs((seconds as u64 / 3).max(1));
@@ -244,14 +208,14 @@ fn prepare<S: std::os::fd::AsFd>(stream: &S, house: &House) {
     }
 }
 
-/// The session of a new connection. From here on the client is known: whoever moves the clock waits for it.
-pub(super) fn enter(house: &House, peer: String, local: String, is_unix: bool) -> Session {
-    let shared = house.engine.shared();
-    let since = house.clock().now().lock;
+/// The session of a new connection. From here on the client is registered, and moving a manual clock waits for it.
+pub(super) fn enter(context: &ServerContext, peer: String, local: String, is_unix: bool) -> Session {
+    let shared = context.engine.shared();
+    let since = context.clock().now().lock;
     let client = Client::new(shared.audience.clients.next_id(), peer, local, is_unix, since);
-    let session = house.engine.connect(client);
-    if house.has_stopped() {
-        // It has entered too late to be told.
+    let session = context.engine.connect(client);
+    if context.has_stopped() {
+        // `ServerContext::stop` may have missed this client.
         session.client.close();
     }
     session
@@ -293,7 +257,7 @@ mod tests {
         for (setting, time, interval) in [("300", 300, 100), ("7", 7, 2), ("1", 1, 1)] {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            prepare(&stream, server(setting).house());
+            set_options(&stream, server(setting).context());
             let socket = SockRef::from(&stream);
             assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
             assert_eq!(socket.tcp_keepalive_time().unwrap().as_secs(), time);
@@ -302,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Whether the system has a timer for probes on the server's end of a connection.
+    /// Whether the system has a keepalive timer on the server's end of a connection.
     fn is_probed(server: &Server) -> bool {
         let address = server.addr();
         let mut stream = TcpStream::connect(address).unwrap();
@@ -312,13 +276,13 @@ mod tests {
         let ends = format!(" {} {} 01 ", end(address), end(stream.local_addr().unwrap()));
         let all = std::fs::read_to_string("/proc/net/tcp").unwrap();
         let line = all.lines().find(|line| line.contains(&ends)).unwrap();
-        // Local and remote end, state, queues, then the timer: 02 is that of probes.
+        // Local and remote end, state, queues, then the timer: 02 is the keepalive timer.
         let timer = line.split_whitespace().nth(5).unwrap();
         timer.starts_with("02:")
     }
 
     #[test]
-    fn what_is_accepted_is_probed_unless_the_setting_is_zero() {
+    fn an_accepted_connection_is_probed_unless_the_setting_is_zero() {
         assert!(is_probed(&server("300")));
         assert!(!is_probed(&server("0")));
     }
