@@ -3,14 +3,17 @@
 //! Owns    the stream, and the [`RequestProcessor`] while it is not on the script thread.
 //! Rule    a round is one read, the requests in it, and one write. A connection with more to do lets other tasks run after
 //!         [`ROUNDS_PER_POLL`].
+//! Rule    connections that a request has woken write before the request's own reply is written, if they are few: a client
+//!         that waits for a lock or a message has it one system call earlier.
 //! Rule    nothing is read from a peer that has left [`UNREAD_REPLY_BYTES_MAX`] bytes of replies unread.
 
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -30,6 +33,9 @@ use crate::state::session::Session;
 const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
 /// Rounds after which a busy connection lets the other tasks of its thread run.
 const ROUNDS_PER_POLL: usize = 3;
+
+/// Connections woken by one batch that write before its replies are written. With more, the sender's reply would be late.
+const WOKEN_FIRST_MAX: u64 = 8;
 
 /// One connection. As a future it resolves when the connection has ended.
 pub(super) struct Connection<S> {
@@ -57,7 +63,10 @@ struct ConnectionIo<S> {
     client: Arc<Client>,
     /// The timer of the wait that the connection is in, and its deadline.
     sleep: Option<(LockTime, Pin<Box<Sleep>>)>,
+    /// The outbox wakes this task.
     is_watched: bool,
+    /// The batch has been processed, and its replies are written once the woken connections have written.
+    has_yielded: bool,
     /// The step of a manual clock that this poll belongs to.
     clock_step: u64,
 }
@@ -70,6 +79,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             client: Arc::clone(&session.client),
             sleep: None,
             is_watched: false,
+            has_yielded: false,
             clock_step: 0,
         };
         let processing = Processing::Here(Box::new(RequestProcessor::new(context, session)));
@@ -95,9 +105,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             Processing::Lost => return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
         };
-        let was_full = is_full(processor);
-        if !was_full {
+        let (was_full, has_yielded) = (is_full(processor), std::mem::take(&mut self.io.has_yielded));
+        if !was_full && !has_yielded {
+            let wakeups = self.io.context.wakeups().load(Relaxed);
             processor.process();
+            let woken = self.io.context.wakeups().load(Relaxed).wrapping_sub(wakeups);
+            if (1..=WOKEN_FIRST_MAX).contains(&woken) {
+                self.io.has_yielded = true;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
         }
         let has_more = self.io.poll_reply(processor, was_full, cx)?.is_ready();
         let has_received = self.io.poll_receive(processor, cx)?.is_ready();
@@ -139,7 +156,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
         let this = &mut *self;
         if !this.io.is_watched {
             this.io.is_watched = true;
-            this.io.client.watch(cx.waker());
+            let wakeups = Arc::clone(this.io.context.wakeups());
+            this.io.client.watch(&Waker::from(Arc::new(OutboxWaker { task: cx.waker().clone(), wakeups })));
         }
         this.io.clock_step = this.io.context.clock_step();
         for _ in 0..ROUNDS_PER_POLL {
@@ -149,6 +167,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+}
+
+/// Wakes the task of a connection for its outbox.
+struct OutboxWaker {
+    task: Waker,
+    wakeups: Arc<AtomicU64>,
+}
+
+impl Wake for OutboxWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.wakeups.fetch_add(1, Relaxed);
+        self.task.wake_by_ref();
     }
 }
 

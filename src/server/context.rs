@@ -37,6 +37,8 @@ struct Inner {
     settled: Notify,
     /// Notified when the ticker is needed earlier than it planned.
     ticker: Arc<Notify>,
+    /// Counts how often a connection was woken for its outbox.
+    wakeups: Arc<AtomicU64>,
     /// One connection at a time is on the script thread, because scripts exclude each other anyway.
     script_thread: Arc<Semaphore>,
     /// Connections that are open or being opened.
@@ -80,6 +82,7 @@ impl ServerContext {
             clock_step: AtomicU64::new(0),
             settled: Notify::new(),
             ticker,
+            wakeups: Arc::default(),
             script_thread: Arc::new(Semaphore::new(1)),
             connections: AtomicU64::new(0),
             rejections: LogLimiter::default(),
@@ -157,6 +160,11 @@ impl ServerContext {
     pub(super) fn offload_permit(&self) -> impl Future<Output = OwnedSemaphorePermit> + Send + use<> {
         let script_thread = Arc::clone(&self.inner.script_thread);
         async move { script_thread.acquire_owned().await.expect("this semaphore is never closed") }
+    }
+
+    /// Counts how often a connection was woken for its outbox.
+    pub(super) fn wakeups(&self) -> &Arc<AtomicU64> {
+        &self.inner.wakeups
     }
 
     /// Notified when the ticker is needed earlier than it planned.
