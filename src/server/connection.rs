@@ -363,19 +363,24 @@ fn drop_written(processor: &mut RequestProcessor) {
 
 #[cfg(test)]
 mod tests {
-    use std::task::Waker;
-
+    use parking_lot::Mutex;
     use tokio::io::ReadBuf;
 
     use super::*;
-    use crate::server::{Builder, listener};
+    use crate::server::{Builder, Server, listener};
 
-    /// A peer that reads everything at once and sends PING `left` times; then it closes, or stays silent.
-    #[derive(Default)]
+    /// A peer that reads everything at once and sends a request `left` times; then it closes, or stays silent.
     struct Peer {
+        request: &'static [u8],
         left: usize,
         then_closes: bool,
-        received: Vec<u8>,
+        received: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Default for Peer {
+        fn default() -> Self {
+            Self { request: b"PING\r\n", left: 1, then_closes: false, received: Arc::default() }
+        }
     }
 
     impl AsyncRead for Peer {
@@ -388,18 +393,18 @@ mod tests {
                 return if self.then_closes { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
             self.left -= 1;
-            to.put_slice(b"PING\r\n");
+            to.put_slice(self.request);
             Poll::Ready(Ok(()))
         }
     }
 
     impl AsyncWrite for Peer {
         fn poll_write(
-            mut self: Pin<&mut Self>,
+            self: Pin<&mut Self>,
             _: &mut Context<'_>,
             bytes: &[u8],
         ) -> Poll<io::Result<usize>> {
-            self.received.extend_from_slice(bytes);
+            self.received.lock().extend_from_slice(bytes);
             Poll::Ready(Ok(bytes.len()))
         }
 
@@ -412,19 +417,24 @@ mod tests {
         }
     }
 
-    /// Polls a connection to `peer` so many times: whether it has ended, and how many replies its peer has then.
-    async fn poll(peer: Peer, times: usize) -> (bool, usize) {
-        let server = Builder::default().start().await.unwrap();
+    fn connection(server: &Server, peer: Peer) -> Connection<Peer> {
         let context = server.context().clone();
         let session = listener::enter(&context, String::new(), String::new(), false);
         let permit = context.connection_permit().unwrap();
-        let mut connection = Connection::new(peer, context, session, permit);
+        Connection::new(peer, context, session, permit)
+    }
+
+    /// Polls a connection to `peer` so many times: whether it has ended, and how many replies its peer has then.
+    async fn poll(peer: Peer, times: usize) -> (bool, usize) {
+        let server = Builder::default().start().await.unwrap();
+        let received = Arc::clone(&peer.received);
+        let mut connection = connection(&server, peer);
         let cx = &mut Context::from_waker(Waker::noop());
         let mut has_ended = false;
         for _ in 0..times {
             has_ended = Pin::new(&mut connection).poll(cx).is_ready();
         }
-        (has_ended, connection.io.stream.received.len() / b"+PONG\r\n".len())
+        (has_ended, received.lock().len() / b"+PONG\r\n".len())
     }
 
     #[tokio::test]
@@ -446,6 +456,30 @@ mod tests {
         for left in 1..=2 * ROUNDS_PER_POLL {
             let peer = Peer { left, then_closes: true, ..Peer::default() };
             assert_eq!(poll(peer, left / ROUNDS_PER_POLL + 1).await, (true, left), "{left}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_woken_connection_writes_before_the_reply_of_the_request_that_woke_it() {
+        for (waiting, waking, written) in [
+            (
+                &b"SUBSCRIBE c\r\n"[..],
+                &b"PUBLISH c m\r\n"[..],
+                "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n:1\r\n",
+            ),
+            (b"BLPOP q 0\r\n", b"LPUSH q m\r\n", "*2\r\n$1\r\nq\r\n$1\r\nm\r\n:1\r\n"),
+        ] {
+            let server = Builder::default().start().await.unwrap();
+            let received = Arc::default();
+            for request in [waiting, waking] {
+                let peer = Peer { request, received: Arc::clone(&received), ..Peer::default() };
+                tokio::spawn(connection(&server, peer));
+            }
+            // The tasks run in turn, in this thread.
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(String::from_utf8_lossy(&received.lock()), written);
         }
     }
 }

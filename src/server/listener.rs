@@ -2,7 +2,6 @@
 //!
 //! Rule    a port is bound exclusively, so that a second server on it fails.
 
-use std::future::Future;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::connection::Connection;
-use super::context::{ConnectionPermit, ServerContext};
+use super::context::ServerContext;
 use super::spare_descriptor::{SpareDescriptor, is_of_the_peer};
 use super::tls::Tls;
 use super::unix::SocketFile;
@@ -40,141 +39,127 @@ pub(super) fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// Accepts TCP connections until the server ends.
-pub(super) async fn accept_tcp(
-    listener: TcpListener,
-    tls: Option<Arc<Tls>>,
-    context: ServerContext,
-    workers: Arc<Workers>,
-) {
-    let mut spare = SpareDescriptor::new();
-    loop {
-        let accepted = tokio::select! {
-            () = context.stopped() => return,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, peer)) => {
-                spare.accept_succeeded();
-                let Ok(stream) = stream.into_std() else { continue };
-                if is_denied(&context, peer.ip()) {
-                    context.reject("protected mode is on and there is no password");
-                    if tls.is_none() {
-                        refuse(stream, PROTECTED);
-                    }
-                    continue;
+/// A socket that accepts connections.
+pub(super) enum Listener {
+    Tcp(TcpListener, Option<Arc<Tls>>),
+    Unix(UnixListener, SocketFile),
+}
+
+/// A connection that was accepted and is not registered with a runtime yet.
+enum Accepted {
+    Tcp(std::net::TcpStream, SocketAddr),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Listener {
+    /// Accepts connections until the server ends. Then the file of a Unix socket is removed.
+    pub(super) async fn run(self, context: ServerContext, workers: Arc<Workers>) {
+        let mut spare = SpareDescriptor::new();
+        loop {
+            let accepted = tokio::select! {
+                () = context.stopped() => return,
+                accepted = self.accept() => accepted,
+            };
+            match accepted {
+                Ok(accepted) => {
+                    spare.accept_succeeded();
+                    self.admit(accepted, &context, &workers);
                 }
-                match (context.connection_permit(), &tls) {
-                    (Some(permit), _) => open_tcp(stream, peer, tls.as_deref(), permit, &context, &workers),
-                    (None, None) => refuse(stream, FULL),
-                    // A refusal is not worth a handshake.
-                    (None, Some(_)) => drop(stream),
+                Err(error) if is_of_the_peer(&error) => tokio::task::yield_now().await,
+                Err(error) => self.cannot_accept(&error, &mut spare, &context).await,
+            }
+        }
+    }
+
+    async fn accept(&self) -> io::Result<Accepted> {
+        Ok(match self {
+            Self::Tcp(listener, _) => {
+                let (stream, peer) = listener.accept().await?;
+                Accepted::Tcp(stream.into_std()?, peer)
+            }
+            Self::Unix(listener, _) => Accepted::Unix(listener.accept().await?.0.into_std()?),
+        })
+    }
+
+    /// Opens the connection on a worker, unless it is denied or there are too many.
+    fn admit(&self, accepted: Accepted, context: &ServerContext, workers: &Workers) {
+        if accepted.is_denied(context) {
+            context.reject("protected mode is on and there is no password");
+            return self.refuse(accepted, PROTECTED);
+        }
+        let Some(permit) = context.connection_permit() else { return self.refuse(accepted, FULL) };
+        match accepted {
+            Accepted::Tcp(stream, peer) => {
+                let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
+                set_options(&stream, context);
+                let session = || enter(context, peer.to_string(), local, false);
+                match self {
+                    Self::Tcp(_, Some(tls)) => workers.spawn(|| {
+                        let stream = tls.accept(TcpStream::from_std(stream)?);
+                        Ok(Connection::new(stream, context.clone(), session(), permit))
+                    }),
+                    _ => workers.spawn(|| {
+                        let stream = TcpStream::from_std(stream)?;
+                        Ok(Connection::new(stream, context.clone(), session(), permit))
+                    }),
                 }
             }
-            Err(error) if is_of_the_peer(&error) => tokio::task::yield_now().await,
-            Err(error) => {
-                let next = async { listener.accept().await?.0.into_std() };
-                cannot_accept(&error, &mut spare, next, &context).await;
-            }
+            Accepted::Unix(stream) => workers.spawn(|| {
+                let stream = UnixStream::from_std(stream)?;
+                let session = enter(context, self.address(), self.address(), true);
+                Ok(Connection::new(stream, context.clone(), session, permit))
+            }),
         }
     }
-}
 
-/// Accepts connections through a Unix socket until the server ends; then its file is removed.
-pub(super) async fn accept_unix(
-    listener: UnixListener,
-    file: SocketFile,
-    context: ServerContext,
-    workers: Arc<Workers>,
-) {
-    let mut spare = SpareDescriptor::new();
-    let address = format!("{}:0", file.path().display());
-    loop {
-        let accepted = tokio::select! {
-            () = context.stopped() => return,
-            accepted = listener.accept() => accepted,
+    /// The address of both ends of a connection through a Unix socket, as in Redis.
+    fn address(&self) -> String {
+        match self {
+            Self::Unix(_, file) => format!("{}:0", file.path().display()),
+            Self::Tcp(..) => String::new(),
+        }
+    }
+
+    /// Tells a peer why it is rejected, except on a TLS port, where that would take a handshake. Best effort: a new socket
+    /// takes one line at once, unless the peer is gone.
+    fn refuse(&self, accepted: Accepted, why: &str) {
+        let _ = match (self, accepted) {
+            (Self::Tcp(_, Some(_)), _) => Ok(()),
+            (_, Accepted::Tcp(mut stream, _)) => stream.write_all(why.as_bytes()),
+            (_, Accepted::Unix(mut stream)) => stream.write_all(why.as_bytes()),
         };
-        match accepted {
-            Ok((stream, _)) => {
-                spare.accept_succeeded();
-                let Ok(stream) = stream.into_std() else { continue };
-                let Some(permit) = context.connection_permit() else {
-                    refuse(stream, FULL);
-                    continue;
-                };
-                workers.spawn(|| {
-                    let stream = UnixStream::from_std(stream)?;
-                    let session = enter(&context, address.clone(), address.clone(), true);
-                    Ok(Connection::new(stream, context.clone(), session, permit))
-                });
-            }
-            Err(error) if is_of_the_peer(&error) => tokio::task::yield_now().await,
-            Err(error) => {
-                let next = async { listener.accept().await?.0.into_std() };
-                cannot_accept(&error, &mut spare, next, &context).await;
+    }
+
+    /// Accepting has failed. The next connection in the backlog is rejected, if the spare descriptor allows it.
+    async fn cannot_accept(&self, error: &io::Error, spare: &mut SpareDescriptor, context: &ServerContext) {
+        context.reject("the process is out of descriptors or memory");
+        let mut has_rejected = false;
+        if spare.release(error) {
+            // The peer may be gone by now: accepting is polled once.
+            tokio::select! {
+                biased;
+                Ok(accepted) = self.accept() => {
+                    self.refuse(accepted, FULL);
+                    has_rejected = true;
+                }
+                () = std::future::ready(()) => {}
             }
         }
+        tracing::debug!(%error, has_rejected, "accept failed");
+        spare.recover(has_rejected).await;
     }
 }
 
-/// Accepting has failed. The next connection in the backlog is told so, if the spare descriptor can be used for it.
-async fn cannot_accept<W: Write>(
-    error: &io::Error,
-    spare: &mut SpareDescriptor,
-    next: impl Future<Output = io::Result<W>>,
-    context: &ServerContext,
-) {
-    context.reject("the process is out of descriptors or memory");
-    let mut is_told = false;
-    if spare.release(error) {
-        // The peer may be gone by now: `next` is polled once.
-        tokio::select! {
-            biased;
-            Ok(stream) = next => {
-                refuse(stream, FULL);
-                is_told = true;
-            }
-            () = std::future::ready(()) => {}
-        }
+impl Accepted {
+    /// Whether protected mode denies this peer: it is on another machine, and no password is set.
+    fn is_denied(&self, context: &ServerContext) -> bool {
+        let shared = context.engine.shared();
+        let is_local = match self {
+            Self::Tcp(_, peer) => peer.ip().to_canonical().is_loopback(),
+            Self::Unix(_) => true,
+        };
+        !is_local && shared.settings.is_protected() && shared.acl.default_account().user().needs_none()
     }
-    tracing::debug!(%error, is_told, "accept failed");
-    spare.recover(is_told).await;
-}
-
-/// Tells a peer why it is rejected. Best effort: a new socket takes one line at once, unless the peer is gone.
-fn refuse(mut stream: impl Write, why: &str) {
-    let _ = stream.write_all(why.as_bytes());
-}
-
-fn open_tcp(
-    stream: std::net::TcpStream,
-    peer: SocketAddr,
-    tls: Option<&Tls>,
-    permit: ConnectionPermit,
-    context: &ServerContext,
-    workers: &Workers,
-) {
-    let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
-    set_options(&stream, context);
-    let session = || enter(context, peer.to_string(), local, false);
-    match tls {
-        None => workers.spawn(|| {
-            let stream = TcpStream::from_std(stream)?;
-            Ok(Connection::new(stream, context.clone(), session(), permit))
-        }),
-        Some(tls) => workers.spawn(|| {
-            let stream = tls.accept(TcpStream::from_std(stream)?);
-            Ok(Connection::new(stream, context.clone(), session(), permit))
-        }),
-    }
-}
-
-/// Whether protected mode denies this peer: it is on another machine, and no password is set.
-fn is_denied(context: &ServerContext, peer: IpAddr) -> bool {
-    let shared = context.engine.shared();
-    !peer.to_canonical().is_loopback()
-        && shared.settings.is_protected()
-        && shared.acl.default_account().user().needs_none()
 }
 
 /// Redis' reply where `maxclients` connections are open.

@@ -40,6 +40,7 @@ use crate::keyspace::{Keyspace, Layout};
 use crate::state::settings::{SettingError, Settings, shown};
 use clock::{ManualClock, SystemClock};
 use context::{AnyClock, ServerContext};
+use listener::Listener;
 use tls::Tls;
 use worker::{Threads, Workers};
 
@@ -353,8 +354,8 @@ impl Listeners {
         }
         if let Some(unix) = self.unix {
             let listener = UnixListener::from_std(unix.listener)?;
-            let accept = listener::accept_unix(listener, unix.file, context.clone(), Arc::clone(&workers));
-            Handle::current().spawn(accept);
+            let listener = Listener::Unix(listener, unix.file);
+            Handle::current().spawn(listener.run(context.clone(), Arc::clone(&workers)));
         }
         Handle::current().spawn(ticker::run(context.clone()));
         Ok(Server::new(context, address, tls_port, workers, threads))
@@ -400,9 +401,8 @@ impl Port {
     ) -> Result<Option<SocketAddr>, StartError> {
         let address = self.listeners.first().map(std::net::TcpListener::local_addr).transpose()?;
         for listener in self.listeners {
-            let listener = TcpListener::from_std(listener)?;
-            let accept = listener::accept_tcp(listener, tls.cloned(), context.clone(), Arc::clone(workers));
-            Handle::current().spawn(accept);
+            let listener = Listener::Tcp(TcpListener::from_std(listener)?, tls.cloned());
+            Handle::current().spawn(listener.run(context.clone(), Arc::clone(workers)));
         }
         if let Some(address) = address {
             number.store(u64::from(address.port()), Relaxed);
