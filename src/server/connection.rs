@@ -217,11 +217,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
     }
 
     /// Writes the output; `Pending` when the peer does not read.
-    fn poll_flush(
-        &mut self,
-        processor: &mut RequestProcessor,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_flush(&mut self, processor: &mut RequestProcessor, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while processor.written < processor.output.len() {
             let unsent = &processor.output[processor.written..];
             let Poll::Ready(sent) = Pin::new(&mut self.stream).poll_write(cx, unsent)? else {
@@ -399,11 +395,7 @@ mod tests {
     }
 
     impl AsyncWrite for Peer {
-        fn poll_write(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
             self.received.lock().extend_from_slice(bytes);
             Poll::Ready(Ok(bytes.len()))
         }

@@ -117,7 +117,7 @@ impl Builder {
         }
     }
 
-    /// Sets a setting by the name it has in redis.conf. Default: what `redlatch --help` says.
+    /// Sets a setting by the name it has in redis.conf. Default: as in `redlatch --help`.
     #[must_use]
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
@@ -290,7 +290,9 @@ impl Builder {
             name => shared.with_acl_file(Arc::new(stored_files::AclFile::new(name))),
         };
         let shared = match self.config_file {
-            Some(name) => shared.with_config_file(Arc::new(stored_files::ConfigFile(stored_files::AclFile::new(name)))),
+            Some(name) => {
+                shared.with_config_file(Arc::new(stored_files::ConfigFile(stored_files::AclFile::new(name))))
+            }
             None => shared,
         };
         stored_files::install_users(&shared, &self.users)?;

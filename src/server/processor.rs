@@ -262,7 +262,8 @@ mod tests {
         processor.output = vec![0; REPLY_BYTES_MAX - 10];
         let mut batch = context.engine.batch();
         processor.input.extend_from_slice(b"GET k\r\nGET k\r\n");
-        let bytes = processor.decoder.next(&processor.input, context.engine.trust(&processor.session)).unwrap();
+        let bytes =
+            processor.decoder.next(&processor.input, context.engine.trust(&processor.session)).unwrap();
         assert_eq!(bytes, Some(7));
         let request = processor.decoder.request(&processor.input);
         let flow = context.engine.execute(&mut processor.session, request, &mut batch, &mut processor.output);
@@ -305,5 +306,14 @@ mod tests {
                         -ERR Protocol error: invalid bulk length\r\n";
         assert_eq!(String::from_utf8_lossy(&processor.output), expected);
         assert_eq!(processor.state, State::Closing);
+    }
+
+    #[tokio::test]
+    async fn a_message_in_the_outbox_leaves_before_the_reply_of_the_next_request() {
+        let (_server, mut processor) = processor().await;
+        processor.session.client.deliver(b"+message\r\n");
+        processor.input.extend_from_slice(b"PING\r\n");
+        processor.process();
+        assert_eq!(String::from_utf8_lossy(&processor.output), "+message\r\n+PONG\r\n");
     }
 }

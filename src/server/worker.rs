@@ -117,12 +117,12 @@ mod tests {
         }
     }
 
-    /// Connections that the workers of one server take in turn: the first two are on different workers.
+    /// A server with two workers, which take connections in turn: the first two connections are on different workers.
     fn server() -> Server {
         Server::builder().start_on_threads(2).unwrap()
     }
 
-    const TRIES: usize = 5_000;
+    const TRIES: usize = 3_000;
 
     #[test]
     fn a_message_that_was_published_before_a_request_leaves_before_its_reply() {
@@ -134,7 +134,8 @@ mod tests {
             publisher.send("PUBLISH news x\r\n");
             publisher.expect(":1\r\n");
             subscriber.send("PING\r\n");
-            subscriber.expect("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n");
+            subscriber
+                .expect("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n*2\r\n$4\r\npong\r\n$0\r\n\r\n");
         }
     }
 
