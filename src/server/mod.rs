@@ -130,7 +130,8 @@ impl Builder {
         self.set("port", port.to_string())
     }
 
-    /// Listens for TLS on a free port, with the certificates and the key in these PEM files. Default: no TLS. Needs the feature `tls`.
+    /// Listens for TLS on a free port, with the certificates and the key in these PEM files. Default: no TLS.
+    /// Needs the feature `tls`.
     #[must_use]
     pub fn tls(self, certificates: impl Into<String>, key: impl Into<String>) -> Self {
         let files = self.set("tls-cert-file", certificates).set("tls-key-file", key);

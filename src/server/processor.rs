@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_whose_reply_grows_too_long_is_cut_off() {
+    async fn whoever_asks_for_too_much_is_cut_off() {
         let (_server, mut processor) = processor().await;
         let context = processor.context.clone();
         processor.input.extend_from_slice(b"SET k 0123456789\r\nGET k\r\n");
