@@ -1,8 +1,8 @@
-//! How long the next in line waits once it is its turn: a hand-off over sockets, and how much of it is the server's.
+//! The latency of a hand-off over sockets, and the server's share of it.
 //!
-//! Measures  from before the write of LPUSH, or PUBLISH, to when another connection has read what it waited for in BLPOP, or
-//!           as a subscriber; and, in between, a PING and its answer, which is what sockets and a thread that wakes cost.
-//! Share     of the server: what a hand-off takes beyond that PING. One hand-off at a time, nobody else at work.
+//! Measures  from before the write of LPUSH, or PUBLISH, until another connection has read the reply of its BLPOP, or the
+//!           message it subscribed to; and a PING with its reply, which is what sockets and waking a thread cost.
+//! Share     of the server: what a hand-off takes beyond that PING. One hand-off at a time, without other load.
 //! Usage     `cargo bench --bench handoff`, or `cargo bench --bench handoff -- HOST:PORT` for a server that runs already.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -50,7 +50,7 @@ impl Own {
         if !lines.any(|line| line.is_ok_and(|line| line.contains("Ready to accept connections"))) {
             return Err("the server did not become ready".into());
         }
-        // Somebody reads on: a server that logs into a closed pipe notices.
+        // A closed pipe would make the server's log fail.
         thread::spawn(move || lines.for_each(drop));
         own.address = format!("127.0.0.1:{}", std::fs::read_to_string(&file)?.trim());
         std::fs::remove_file(&file)?;
@@ -65,7 +65,7 @@ impl Drop for Own {
     }
 }
 
-/// A connection that says one thing and reads one answer at a time.
+/// A connection with one request at a time.
 struct Link(TcpStream);
 
 impl Link {
@@ -81,7 +81,7 @@ impl Link {
         self.0.write_all(request.as_bytes())
     }
 
-    /// Reads exactly this.
+    /// Reads a reply and compares it.
     fn hear(&mut self, expected: &[u8]) -> Result<(), Failure> {
         let mut answer = vec![0; expected.len()];
         self.0.read_exact(&mut answer)?;
@@ -117,7 +117,7 @@ fn ping(address: &str) -> Result<Vec<Duration>, Failure> {
     Ok(counted(times))
 }
 
-/// The waiter is in line before each push: the server is asked until it says so.
+/// Measures BLPOP. Before each push, the server is asked until it reports a blocked client.
 fn queue(address: &str) -> Result<Vec<Duration>, Failure> {
     let mut waiter = Link::open(address)?;
     let arrivals = on_a_thread(move || {
@@ -142,7 +142,7 @@ fn message(address: &str) -> Result<Vec<Duration>, Failure> {
     hand_off(address, &arrivals, &["PUBLISH", "handoff", "x"], b":1\r\n", |_| Ok(true))
 }
 
-/// Repeats what waits, and sends when each of them was over.
+/// Repeats `once` on a thread, and sends its results.
 fn on_a_thread(
     mut once: impl FnMut() -> Result<Instant, Failure> + Send + 'static,
 ) -> Receiver<Result<Instant, String>> {
@@ -158,7 +158,7 @@ fn on_a_thread(
     arrivals
 }
 
-/// Sends `words` as soon as `waits` says that there is somebody to hand to, again and again.
+/// Sends `words` as soon as `waits` reports a waiting connection, again and again.
 fn hand_off(
     address: &str,
     arrivals: &Receiver<Result<Instant, String>>,
@@ -179,7 +179,7 @@ fn hand_off(
     Ok(counted(times))
 }
 
-/// Without the first, in order.
+/// Without the warm-up, sorted.
 fn counted(mut times: Vec<Duration>) -> Vec<Duration> {
     times.drain(..times.len() / 10);
     times.sort_unstable();

@@ -1,4 +1,4 @@
-//! The two clocks: the system's, and one that a test owns.
+//! The two clocks: the system's, and one that a test moves.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -9,7 +9,7 @@ use crate::clock::{Clock, LockTime, Now, WallTime};
 #[derive(Debug)]
 pub(crate) struct SystemClock {
     origin: Instant,
-    /// The wall time at the origin: where lock time starts to count.
+    /// The wall time at the origin, in microseconds: lock time starts there.
     origin_micros: u64,
     /// Wall time minus lock time.
     wall_offset_ms: AtomicI64,
@@ -28,7 +28,7 @@ impl SystemClock {
         self.origin_micros + self.origin.elapsed().as_micros() as u64
     }
 
-    /// Compares the clocks; called now and then, off the path of commands.
+    /// Compares the clocks. Called every half second, not by commands.
     pub(crate) fn follow_wall(&self) {
         let offset_ms = (wall_micros() as i64 - self.lock_micros() as i64) / 1000;
         if offset_ms.abs_diff(self.wall_offset_ms.load(Relaxed)) as i64 > STEP_MS {
@@ -57,7 +57,7 @@ fn wall_micros() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
-/// A clock that stands still until it is told to move.
+/// A clock that moves only when it is told to.
 #[derive(Debug)]
 pub(crate) struct ManualClock {
     lock_ms: AtomicU64,

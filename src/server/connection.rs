@@ -1,15 +1,18 @@
-//! One connection: bytes in, requests to the desk, bytes out.
+//! One connection, as one task: reads what its peer sends, has it processed, writes the replies.
 //!
-//! Owns    the stream, and the desk while it is here.
-//! Rule    per batch one read and one write, in the stages of its [crew](super::crew). Nobody is read from while more than
-//!         [`UNREAD_REPLY_BYTES_MAX`] of replies to it lie unread.
+//! Owns    the stream, and the [`RequestProcessor`] while it is not on the script thread.
+//! Rule    a round is one read, the requests in it, and one write. A connection with more to do lets other tasks run after
+//!         [`ROUNDS_PER_POLL`].
+//! Rule    connections that a request has woken write before the request's own reply is written, if they are few: a client
+//!         that waits for a lock or a message has it one system call earlier.
+//! Rule    nothing is read from a peer that has left [`UNREAD_REPLY_BYTES_MAX`] bytes of replies unread.
 
 use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -18,338 +21,351 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
-use super::crew::{Member, Traffic};
-use super::desk::{Desk, INPUT_BYTES_KEPT, OUTPUT_BYTES_BATCH, READ_BYTES, State};
-use super::house::{House, Seat};
+use super::context::{ConnectionPermit, ServerContext};
+use super::processor::{INPUT_BYTES_KEPT, OUTPUT_BYTES_BATCH, READ_BYTES, RequestProcessor, State};
 use crate::clock::LockTime;
 use crate::limits::{UNAUTHENTICATED_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX};
 use crate::state::clients::Client;
 use crate::state::session::Session;
 
-/// Output kept by an idle connection; what a large reply needed is given back.
+/// Bytes of output buffer that an idle connection keeps. A larger buffer is released.
 const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
-/// Reads of one round: the last of few finds that nothing more has come.
-const READS_PER_ROUND: usize = 3;
+/// Rounds after which a busy connection lets the other tasks of its thread run.
+const ROUNDS_PER_POLL: usize = 3;
 
-/// One connection, until it ends.
+/// Connections woken by one batch that write before its replies are written. With more, the sender's reply would be late.
+const WOKEN_FIRST_MAX: u64 = 8;
+
+/// One connection. As a future it resolves when the connection has ended.
 pub(super) struct Connection<S> {
-    line: Line<S>,
-    place: Place,
-    /// Asks to be the one whose desk is on a thread that may be held.
-    permit: Option<Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send>>>,
-    /// Free for somebody else when all that is gone.
-    _seat: Seat,
+    io: ConnectionIo<S>,
+    processing: Processing,
+    /// The request for the script thread, while another connection is on it.
+    offload_permit: Option<Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send>>>,
+    /// Dropped last: the place is free once everything else of the connection is released.
+    _permit: ConnectionPermit,
 }
 
-/// Where the desk is.
-enum Place {
-    Here(Box<Desk>),
-    /// On a thread that may be held.
-    Away(JoinHandle<Box<Desk>>),
-    /// Lost: that thread has panicked, or the runtime ends.
+/// Where the requests of a connection are processed.
+enum Processing {
+    Here(Box<RequestProcessor>),
+    /// On the script thread, until the task is done.
+    Offloaded(JoinHandle<Box<RequestProcessor>>),
+    /// The script thread panicked, or the runtime is shutting down.
     Lost,
 }
 
-/// What stays while the desk is away.
-struct Line<S> {
+/// What stays with the connection while its processor is on the script thread.
+struct ConnectionIo<S> {
     stream: S,
-    house: House,
+    context: ServerContext,
     client: Arc<Client>,
+    /// The timer of the wait that the connection is in, and its deadline.
     sleep: Option<(LockTime, Pin<Box<Sleep>>)>,
-    /// More may have come than has been received: nobody is called for that.
-    may_have_more: bool,
-    /// The step of a manual clock that this round belongs to.
-    turn: u64,
+    /// The outbox wakes this task.
+    is_watched: bool,
+    /// The batch has been processed, and its replies are written once the woken connections have written.
+    has_yielded: bool,
+    /// The step of a manual clock that this poll belongs to.
+    clock_step: u64,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    pub(super) fn new(stream: S, house: House, session: Session, seat: Seat) -> Self {
-        let line = Line {
+    pub(super) fn new(stream: S, context: ServerContext, session: Session, permit: ConnectionPermit) -> Self {
+        let io = ConnectionIo {
             stream,
-            house: house.clone(),
+            context: context.clone(),
             client: Arc::clone(&session.client),
             sleep: None,
-            may_have_more: true,
-            turn: 0,
+            is_watched: false,
+            has_yielded: false,
+            clock_step: 0,
         };
-        Self { line, place: Place::Here(Box::new(Desk::new(house, session))), permit: None, _seat: seat }
+        let processing = Processing::Here(Box::new(RequestProcessor::new(context, session)));
+        Self { io, processing, offload_permit: None, _permit: permit }
     }
 
-    /// Carries the desk to a thread that may be held, when its turn has come.
-    fn send_away(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let house = &self.line.house;
-        let permit = self.permit.get_or_insert_with(|| Box::pin(house.permit()));
+    /// One round. `Ready(Ok)` asks for another round, `Ready(Err)` ends the connection, and after `Pending` the task will be
+    /// woken.
+    fn poll_round(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Processing::Offloaded(task) = &mut self.processing
+            && let Poll::Ready(processor) = Pin::new(task).poll(cx)
+        {
+            self.processing = processor.map_or(Processing::Lost, Processing::Here);
+        }
+        let processor = match &mut self.processing {
+            Processing::Here(processor) => processor,
+            Processing::Offloaded(_) => {
+                // A test that moves a manual clock does not wait for a long call.
+                if self.io.context.engine.shared().keyspace.long_call.is_on() {
+                    self.io.settle();
+                }
+                return Poll::Pending;
+            }
+            Processing::Lost => return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+        };
+        let (was_full, has_yielded) = (is_full(processor), std::mem::take(&mut self.io.has_yielded));
+        if !was_full && !has_yielded {
+            let wakeups = self.io.context.wakeups().load(Relaxed);
+            processor.process();
+            let woken = self.io.context.wakeups().load(Relaxed).wrapping_sub(wakeups);
+            if (1..=WOKEN_FIRST_MAX).contains(&woken) {
+                self.io.has_yielded = true;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+        let has_more = self.io.poll_reply(processor, was_full, cx)?.is_ready();
+        let has_received = self.io.poll_receive(processor, cx)?.is_ready();
+        let is_offloaded = matches!(processor.state, State::Offload(_));
+        if !is_offloaded {
+            self.offload_permit = None;
+        }
+        if has_more || has_received {
+            return Poll::Ready(Ok(()));
+        }
+        if is_offloaded {
+            return self.poll_offload(cx).map(Ok);
+        }
+        self.io.pause(processor);
+        Poll::Pending
+    }
+
+    /// Moves the processor to the script thread once no other connection is on it.
+    fn poll_offload(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let context = &self.io.context;
+        let permit = self.offload_permit.get_or_insert_with(|| Box::pin(context.offload_permit()));
         let permit = ready!(permit.as_mut().poll(cx));
-        self.permit = None;
-        if let Place::Here(mut desk) = std::mem::replace(&mut self.place, Place::Lost) {
-            self.place = Place::Away(tokio::task::spawn_blocking(move || {
-                desk.carry_out_aside();
+        self.offload_permit = None;
+        if let Processing::Here(mut processor) = std::mem::replace(&mut self.processing, Processing::Lost) {
+            self.processing = Processing::Offloaded(tokio::task::spawn_blocking(move || {
+                processor.process_offloaded();
                 drop(permit);
-                desk
+                processor
             }));
         }
         Poll::Ready(())
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Member for Connection<S> {
-    fn watch(&mut self, waker: &Waker) {
-        let waker = waker.clone();
-        self.line.client.set_notifier(move || waker.wake_by_ref());
-    }
+impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
+    type Output = ();
 
-    fn receive(&mut self, may_have: bool, traffic: &mut Traffic, cx: &mut Context<'_>) -> io::Result<usize> {
-        self.line.turn = self.line.house.turn();
-        self.line.may_have_more |= may_have;
-        if let Place::Away(away) = &mut self.place
-            && let Poll::Ready(desk) = Pin::new(away).poll(cx)
-        {
-            self.place = desk.map_or(Place::Lost, Place::Here);
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        if !this.io.is_watched {
+            this.io.is_watched = true;
+            let wakeups = Arc::clone(this.io.context.wakeups());
+            let task = cx.waker().clone();
+            this.io.client.set_notifier(move || {
+                wakeups.fetch_add(1, Relaxed);
+                task.wake_by_ref();
+            });
         }
-        match &mut self.place {
-            Place::Here(desk) => self.line.receive(desk, traffic, cx)?,
-            Place::Away(_) => {}
-            Place::Lost => return Err(io::ErrorKind::ConnectionAborted.into()),
-        }
-        Ok(0)
-    }
-
-    fn desk_mut(&mut self) -> Option<&mut Desk> {
-        match &mut self.place {
-            Place::Here(desk) if !is_full(desk) => Some(desk),
-            _ => None,
-        }
-    }
-
-    fn answer(&mut self, traffic: &mut Traffic, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Place::Here(desk) = &mut self.place else {
-            // Whoever moves the clock does not wait for what takes long.
-            if self.line.house.engine.shared().keyspace.long_call.is_on() {
-                self.line.settle();
+        this.io.clock_step = this.io.context.clock_step();
+        for _ in 0..ROUNDS_PER_POLL {
+            if ready!(this.poll_round(cx)).is_err() {
+                return Poll::Ready(());
             }
-            return Poll::Pending;
-        };
-        let state = self.line.answer(desk, traffic, cx);
-        if state.is_ready() || !matches!(desk.state, State::Offload(_)) {
-            self.permit = self.permit.take().filter(|_| matches!(desk.state, State::Offload(_)));
-            return state;
         }
-        self.send_away(cx).map(Ok)
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
-    /// Receives what has come, unless there is enough to do.
-    fn receive(&mut self, desk: &mut Desk, traffic: &mut Traffic, cx: &mut Context<'_>) -> io::Result<()> {
-        for read in 0..READS_PER_ROUND {
-            if !self.may_have_more || !wants_input(desk) {
-                break;
-            }
-            if read == 0 || desk.input.len() == desk.input.capacity() {
-                make_room(desk);
-            }
-            match self.receive_some(desk, cx) {
-                Poll::Ready(Ok(received)) => traffic.received += received as u64,
-                Poll::Pending => self.may_have_more = false,
-                // What came before the end is carried out before it.
-                Poll::Ready(Err(_)) if read > 0 => break,
-                Poll::Ready(Err(over)) => return Err(over),
-            }
+impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
+    /// Reads once into the input buffer, unless requests or replies are piling up. `Ready` when something was read.
+    fn poll_receive(
+        &mut self,
+        processor: &mut RequestProcessor,
+        cx: &mut Context<'_>,
+    ) -> io::Result<Poll<()>> {
+        if !wants_input(processor) {
+            return Ok(Poll::Pending);
         }
-        Ok(())
-    }
-
-    /// Receives into the input: how much.
-    fn receive_some(&mut self, desk: &mut Desk, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let received = ready!(pin!(self.stream.read_buf(&mut desk.input)).poll(cx))?;
+        reserve_input(processor);
+        let Poll::Ready(received) = pin!(self.stream.read_buf(&mut processor.input)).poll(cx)? else {
+            return Ok(Poll::Pending);
+        };
         if received == 0 {
-            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        if received >= desk.read_bytes {
-            desk.read_bytes = READ_BYTES;
+        self.context.engine.shared().metrics.input_bytes.add(received as u64);
+        if received >= processor.read_bytes {
+            processor.read_bytes = READ_BYTES;
         }
-        if received < desk.input.len() {
-            // Part of a request is a sign of life too.
-            let now = self.house.clock().now().lock;
+        if received < processor.input.len() {
+            // Part of a request counts as activity, too.
+            let now = self.context.clock().now().lock;
             self.client.last_active_ms.store(now.as_millis(), Relaxed);
         }
-        Poll::Ready(Ok(received))
+        Ok(Poll::Ready(()))
     }
 
-    /// Sends what the output holds; pending when the peer does not take it.
-    fn flush(
-        &mut self,
-        desk: &mut Desk,
-        traffic: &mut Traffic,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        while desk.written < desk.output.len() {
-            let Poll::Ready(sent) = Pin::new(&mut self.stream).poll_write(cx, &desk.output[desk.written..])
-            else {
-                forget_written(desk);
+    /// Writes the output; `Pending` when the peer does not read.
+    fn poll_flush(&mut self, processor: &mut RequestProcessor, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while processor.written < processor.output.len() {
+            let unsent = &processor.output[processor.written..];
+            let Poll::Ready(sent) = Pin::new(&mut self.stream).poll_write(cx, unsent)? else {
+                drop_written(processor);
                 return Poll::Pending;
             };
-            let sent = sent?;
             if sent == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            traffic.sent += sent as u64;
-            desk.written += sent;
+            self.context.engine.shared().metrics.output_bytes.add(sent as u64);
+            processor.written += sent;
         }
-        // What a stream has taken may lie in a record that its socket has not.
-        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        desk.written = 0;
-        desk.output.clear();
-        if desk.output.capacity() > OUTPUT_BYTES_KEPT {
-            desk.output = Vec::new();
+        processor.written = 0;
+        processor.output.clear();
+        if processor.output.capacity() > OUTPUT_BYTES_KEPT {
+            processor.output = Vec::new();
         }
-        flushed
+        // A TLS stream may hold bytes in a record that its socket has not taken.
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// Sleeps until what holds this connection back is over; true when it already is.
-    fn is_due(&mut self, desk: &Desk, cx: &mut Context<'_>) -> bool {
-        let Some(until) = desk.until() else {
+    /// Writes replies and messages. `Ready` when another round may find something to do.
+    fn poll_reply(
+        &mut self,
+        processor: &mut RequestProcessor,
+        was_full: bool,
+        cx: &mut Context<'_>,
+    ) -> io::Result<Poll<()>> {
+        if self.client.is_cut() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        // Messages for a slow reader stay in the outbox, whose size is bounded. The reply of a blocked call also stays
+        // there, with everything behind it, until the engine takes it out.
+        if self.client.has_messages() && processor.unread() < OUTPUT_BYTES_BATCH {
+            self.client.collect(&mut processor.output);
+        }
+        let is_flushed = self.poll_flush(processor, cx)?.is_ready();
+        let unread = processor.unread();
+        if !is_flushed && self.client.is_too_far_behind(unread) {
+            self.client.drop_behind();
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        if processor.state == State::Closing && is_flushed {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        if unread > UNAUTHENTICATED_REPLY_BYTES_MAX && !processor.is_authenticated() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        if ((processor.has_more || was_full) && !is_full(processor))
+            || (self.client.has_messages() && is_flushed)
+            || self.is_due(processor, cx)
+        {
+            return Ok(Poll::Ready(()));
+        }
+        self.client.is_held.store(processor.is_held(), Relaxed);
+        self.client.query_bytes.store(processor.input.len() as u64, Relaxed);
+        self.client.query_room.store((processor.input.capacity() - processor.input.len()) as u64, Relaxed);
+        self.client.reply_bytes.store(unread as u64, Relaxed);
+        Ok(Poll::Pending)
+    }
+
+    /// Whether the deadline of the connection's wait has passed. Otherwise its timer wakes the task.
+    fn is_due(&mut self, processor: &RequestProcessor, cx: &mut Context<'_>) -> bool {
+        let Some(until) = processor.until() else {
             self.sleep = None;
             return false;
         };
-        let now = self.house.engine.shared().clock.now().lock;
+        let now = self.context.engine.shared().clock.now().lock;
         if until <= now {
             return true;
         }
-        if self.house.is_manual() {
+        if self.context.is_manual() {
             return false;
         }
-        if self.sleep.as_ref().is_none_or(|(moment, _)| *moment != until) {
-            let sleep = tokio::time::sleep(Duration::from_millis(until.millis_since(now)));
-            self.sleep = Some((until, Box::pin(sleep)));
-        }
-        let Some((_, sleep)) = &mut self.sleep else { return false };
-        match sleep.as_mut().poll(cx) {
-            Poll::Ready(()) => {
-                self.sleep = None;
-                true
+        let (_, sleep) = match &mut self.sleep {
+            Some(sleep) if sleep.0 == until => sleep,
+            sleep => {
+                let timer = tokio::time::sleep(Duration::from_millis(until.millis_since(now)));
+                sleep.insert((until, Box::pin(timer)))
             }
-            Poll::Pending => false,
-        }
-    }
-
-    /// The connection has seen to everything of this turn.
-    fn settle(&self) {
-        if self.house.is_manual() {
-            self.client.settled.store(self.turn, SeqCst);
-            self.house.settled();
-        }
-    }
-
-    /// Sends replies and mail. Ready when another round may find something to do, or with an error when the connection is
-    /// over.
-    fn answer(
-        &mut self,
-        desk: &mut Desk,
-        traffic: &mut Traffic,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        let was_full = is_full(desk);
-        if self.client.is_cut() {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-        }
-        // What cannot be sent soon stays in the outbox, whose size is bounded. The answer of a call that waits
-        // stays there, too, with all that comes behind it, until the engine takes it out.
-        if self.client.has_messages() && desk.unread() < OUTPUT_BYTES_BATCH {
-            self.client.collect(&mut desk.output);
-        }
-        let is_blocked = match self.flush(desk, traffic, cx) {
-            Poll::Ready(sent) => {
-                sent?;
-                false
-            }
-            Poll::Pending => true,
         };
-        let unread = desk.unread();
-        if is_blocked && self.client.is_too_far_behind(unread) {
-            self.client.drop_behind();
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        let is_over = sleep.as_mut().poll(cx).is_ready();
+        if is_over {
+            self.sleep = None;
         }
-        let is_full = is_full(desk);
-        if desk.state == State::Closing && !is_blocked {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-        }
-        if unread > UNAUTHENTICATED_REPLY_BYTES_MAX && !desk.is_trusted() {
-            return Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()));
-        }
-        if ((desk.has_more || was_full) && !is_full)
-            || (self.client.has_messages() && !is_blocked)
-            || (self.may_have_more && wants_input(desk))
-            || self.is_due(desk, cx)
-        {
-            return Poll::Ready(Ok(()));
-        }
-        if desk.input.is_empty() {
-            self.tidy(desk);
-        }
-        self.client.is_held.store(desk.is_held(), Relaxed);
-        self.client.query_bytes.store(desk.input.len() as u64, Relaxed);
-        self.client.query_room.store((desk.input.capacity() - desk.input.len()) as u64, Relaxed);
-        self.client.reply_bytes.store(unread as u64, Relaxed);
-        if !matches!(desk.state, State::Offload(_)) {
-            self.settle();
-        }
-        Poll::Pending
+        is_over
     }
 
-    /// Gives back what unusual requests have left behind, and everything when nothing has been heard for long.
-    fn tidy(&self, desk: &mut Desk) {
-        desk.decoder.trim();
-        if desk.input.capacity() > INPUT_BYTES_KEPT {
-            desk.input = BytesMut::new();
+    /// The connection has nothing to do until it is woken: releases what unusually large requests needed, and all buffers
+    /// when the connection has been idle for long.
+    fn pause(&self, processor: &mut RequestProcessor) {
+        if processor.input.is_empty() {
+            processor.decoder.trim();
+            if processor.input.capacity() > INPUT_BYTES_KEPT {
+                processor.input = BytesMut::new();
+            }
+            if self.client.is_to_rest() {
+                processor.release_buffers();
+            }
         }
-        if self.client.is_to_rest() {
-            desk.rest();
+        self.settle();
+    }
+
+    /// Everything that the current step of a manual clock causes on this connection is done.
+    fn settle(&self) {
+        if self.context.is_manual() {
+            self.client.settled.store(self.clock_step, SeqCst);
+            self.context.connection_settled();
         }
     }
 }
 
-/// Room for what comes next: what a bulk string still needs, but never much more than its sender has already sent, whom a
-/// claim costs nothing.
-fn make_room(desk: &mut Desk) {
-    let wanted = desk.decoder.wanted(&desk.input);
-    desk.input.reserve(desk.read_bytes.max(wanted.min(desk.input.len())));
+/// Makes room for the next read: for the rest of a bulk string, but never for much more than the peer has already sent,
+/// because announcing a length costs a peer nothing.
+fn reserve_input(processor: &mut RequestProcessor) {
+    let wanted = processor.decoder.wanted(&processor.input);
+    processor.input.reserve(processor.read_bytes.max(wanted.min(processor.input.len())));
 }
 
-/// Whether so much lies unread that nothing more is to be done for the peer.
-fn is_full(desk: &Desk) -> bool {
-    desk.unread() >= UNREAD_REPLY_BYTES_MAX
+/// Whether too many bytes of replies are unread for more requests to be processed.
+fn is_full(processor: &RequestProcessor) -> bool {
+    processor.unread() >= UNREAD_REPLY_BYTES_MAX
 }
 
-/// Whether more is to be received.
-fn wants_input(desk: &Desk) -> bool {
-    // A client that went away while its call waits is noticed by reading on; what it sent stays in the input.
-    let waits = desk.is_held() && desk.input.len() < READ_BYTES;
-    !is_full(desk) && (waits || (desk.state == State::Open && !desk.has_more))
+/// Whether more is to be read from the peer.
+fn wants_input(processor: &RequestProcessor) -> bool {
+    // While a call waits, only reading shows that the peer has closed. The requests read meanwhile stay in the input.
+    let waits = processor.is_held() && processor.input.len() < READ_BYTES;
+    !is_full(processor) && (waits || (processor.state == State::Open && !processor.has_more))
 }
 
-/// Drops what has been sent, once that is most of the output: a slow reader never lets it run empty.
-fn forget_written(desk: &mut Desk) {
-    if desk.written > OUTPUT_BYTES_KEPT && desk.written > desk.output.len() / 2 {
-        desk.output.drain(..desk.written);
-        desk.output.shrink_to(2 * desk.output.len());
-        desk.written = 0;
+/// Drops what has been written once that is most of the output, which a slow reader never lets run empty.
+fn drop_written(processor: &mut RequestProcessor) {
+    if processor.written > OUTPUT_BYTES_KEPT && processor.written > processor.output.len() / 2 {
+        processor.output.drain(..processor.written);
+        processor.output.shrink_to(2 * processor.output.len());
+        processor.written = 0;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
+    use parking_lot::Mutex;
     use tokio::io::ReadBuf;
 
     use super::*;
-    use crate::server::{Builder, listen};
+    use crate::server::{Builder, Server, listener};
 
-    /// A peer that always takes what it is sent, and sends the same request so many times; then it has gone, or waits.
-    #[derive(Default)]
+    /// A peer that reads everything at once and sends a request `left` times; then it closes, or stays silent.
     struct Peer {
+        request: &'static [u8],
         left: usize,
-        then_goes: bool,
-        received: Vec<u8>,
+        then_closes: bool,
+        received: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Default for Peer {
+        fn default() -> Self {
+            Self { request: b"PING\r\n", left: 1, then_closes: false, received: Arc::default() }
+        }
     }
 
     impl AsyncRead for Peer {
@@ -359,21 +375,17 @@ mod tests {
             to: &mut ReadBuf<'_>,
         ) -> Poll<io::Result<()>> {
             if self.left == 0 {
-                return if self.then_goes { Poll::Ready(Ok(())) } else { Poll::Pending };
+                return if self.then_closes { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
             self.left -= 1;
-            to.put_slice(b"PING\r\n");
+            to.put_slice(self.request);
             Poll::Ready(Ok(()))
         }
     }
 
     impl AsyncWrite for Peer {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            self.received.extend_from_slice(bytes);
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.received.lock().extend_from_slice(bytes);
             Poll::Ready(Ok(bytes.len()))
         }
 
@@ -386,50 +398,69 @@ mod tests {
         }
     }
 
-    /// Takes such a connection through so many rounds: whether it asks for another one after each, and how many replies its
-    /// peer has then; an error where it is over.
-    async fn rounds(peer: Peer, rounds: usize) -> Vec<(Poll<bool>, usize)> {
+    fn connection(server: &Server, peer: Peer) -> Connection<Peer> {
+        let context = server.context().clone();
+        let session = listener::enter(&context, String::new(), String::new(), false);
+        let permit = context.connection_permit().unwrap();
+        Connection::new(peer, context, session, permit)
+    }
+
+    /// Polls a connection to `peer` so many times: whether it has ended, and how many replies its peer has then.
+    async fn poll(peer: Peer, times: usize) -> (bool, usize) {
         let server = Builder::default().start().await.unwrap();
-        let house = server.house().clone();
-        let session = listen::enter(&house, String::new(), String::new(), false);
-        let mut connection = Connection::new(peer, house.clone(), session, house.seat().unwrap());
+        let received = Arc::clone(&peer.received);
+        let mut connection = connection(&server, peer);
         let cx = &mut Context::from_waker(Waker::noop());
-        let mut round = || {
-            if connection.receive(false, &mut Traffic::default(), cx).is_err() {
-                return Poll::Ready(false);
-            }
-            let mut batch = house.engine.batch();
-            connection.desk_mut().unwrap().carry_out(&mut batch);
-            house.engine.settle_batch(batch);
-            connection.answer(&mut Traffic::default(), cx).map(|answered| answered.is_ok())
-        };
-        let mut seen = Vec::new();
-        for _ in 0..rounds {
-            let state = round();
-            seen.push((state, 0));
+        let mut has_ended = false;
+        for _ in 0..times {
+            has_ended = Pin::new(&mut connection).poll(cx).is_ready();
         }
-        seen.last_mut().unwrap().1 = connection.line.stream.received.len() / b"+PONG\r\n".len();
-        seen
+        (has_ended, received.lock().len() / b"+PONG\r\n".len())
     }
 
     #[tokio::test]
-    async fn a_client_that_never_pauses_is_read_from_so_often_in_a_round() {
+    async fn a_client_that_never_pauses_lets_others_run() {
         let peer = || Peer { left: usize::MAX, ..Peer::default() };
-        assert_eq!(rounds(peer(), 1).await, [(Poll::Ready(true), READS_PER_ROUND)]);
-        assert_eq!(rounds(peer(), 2).await[1], (Poll::Ready(true), 2 * READS_PER_ROUND));
+        // What the last round has read is processed in the next poll.
+        assert_eq!(poll(peer(), 1).await, (false, ROUNDS_PER_POLL - 1));
+        assert_eq!(poll(peer(), 2).await, (false, 2 * ROUNDS_PER_POLL - 1));
     }
 
     #[tokio::test]
-    async fn a_client_that_waits_has_its_reply_in_the_round_of_its_request() {
+    async fn a_client_that_waits_has_its_reply_in_the_poll_of_its_request() {
         let peer = Peer { left: 1, ..Peer::default() };
-        assert_eq!(rounds(peer, 1).await, [(Poll::Pending, 1)]);
+        assert_eq!(poll(peer, 1).await, (false, 1));
     }
 
     #[tokio::test]
-    async fn a_client_that_goes_away_has_its_requests_carried_out_before() {
-        for left in 1..=READS_PER_ROUND {
-            let peer = Peer { left, then_goes: true, ..Peer::default() };
-            assert_eq!(rounds(peer, 2).await, [(Poll::Ready(true), 0), (Poll::Ready(false), left)], "{left}");
+    async fn the_requests_of_a_client_that_closes_are_processed_first() {
+        for left in 1..=2 * ROUNDS_PER_POLL {
+            let peer = Peer { left, then_closes: true, ..Peer::default() };
+            assert_eq!(poll(peer, left / ROUNDS_PER_POLL + 1).await, (true, left), "{left}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_woken_connection_writes_before_the_reply_of_the_request_that_woke_it() {
+        for (waiting, waking, written) in [
+            (
+                &b"SUBSCRIBE c\r\n"[..],
+                &b"PUBLISH c m\r\n"[..],
+                "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n:1\r\n",
+            ),
+            (b"BLPOP q 0\r\n", b"LPUSH q m\r\n", "*2\r\n$1\r\nq\r\n$1\r\nm\r\n:1\r\n"),
+        ] {
+            let server = Builder::default().start().await.unwrap();
+            let received = Arc::default();
+            for request in [waiting, waking] {
+                let peer = Peer { request, received: Arc::clone(&received), ..Peer::default() };
+                tokio::spawn(connection(&server, peer));
+            }
+            // The tasks run in turn, in this thread.
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(String::from_utf8_lossy(&received.lock()), written);
         }
     }
 }

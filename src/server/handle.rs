@@ -1,20 +1,18 @@
-//! The handle on a running server: point at it, poke it, move its time, end it.
+//! The handle of a running server: its addresses, its keys, its clock, its end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use tokio::io::DuplexStream;
 
 use super::Builder;
 use super::connection::Connection;
-use super::house::{AnyClock, House};
-use super::listen::{self, Workers};
+use super::context::{AnyClock, ServerContext};
+use super::listener;
 use super::tls::Tls;
+use super::worker::{Threads, Workers};
 use crate::clock::LockTime;
 use crate::keyspace::{Due, Lease, ShardSet, View};
 
@@ -36,23 +34,13 @@ use crate::keyspace::{Due, Lease, ShardSet, View};
 /// ```
 #[derive(Debug)]
 pub struct Server {
-    house: House,
+    context: ServerContext,
     /// Addresses of the TCP port; none without one.
     addresses: Vec<SocketAddr>,
-    /// Addresses of the TLS port, and what seals its connections.
-    sealed: Option<(Vec<SocketAddr>, Arc<Tls>)>,
+    /// Addresses of the TLS port, and its certificates.
+    tls: Option<(Vec<SocketAddr>, Arc<Tls>)>,
     workers: Arc<Workers>,
     threads: Option<Threads>,
-}
-
-/// Threads that a server started for itself.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Threads(Arc<Mutex<Vec<JoinHandle<()>>>>);
-
-impl Threads {
-    pub(super) fn push(&self, thread: JoinHandle<()>) {
-        self.0.lock().push(thread);
-    }
 }
 
 impl Server {
@@ -62,17 +50,17 @@ impl Server {
     }
 
     pub(super) fn new(
-        house: House,
+        context: ServerContext,
         addresses: Vec<SocketAddr>,
-        sealed: Option<(Vec<SocketAddr>, Arc<Tls>)>,
+        tls: Option<(Vec<SocketAddr>, Arc<Tls>)>,
         workers: Arc<Workers>,
         threads: Option<Threads>,
     ) -> Self {
-        Self { house, addresses, sealed, workers, threads }
+        Self { context, addresses, tls, workers, threads }
     }
 
-    pub(super) fn house(&self) -> &House {
-        &self.house
+    pub(super) fn context(&self) -> &ServerContext {
+        &self.context
     }
 
     /// The address to connect to.
@@ -99,7 +87,7 @@ impl Server {
         *self.tls_addrs().first().expect("a server with a TLS port")
     }
 
-    /// The same as Redis clients write it: `rediss://127.0.0.1:40001`, with the password if one is needed.
+    /// The TLS address as Redis clients write it: `rediss://127.0.0.1:40001`, with the password if one is needed.
     ///
     /// # Panics
     /// When the server was built without [`Builder::tls`].
@@ -108,20 +96,20 @@ impl Server {
     }
 
     fn url_of(&self, scheme: &str, address: SocketAddr) -> String {
-        match self.house.engine.shared().settings.text("requirepass").as_str() {
+        match self.context.engine.shared().settings.text("requirepass").as_str() {
             "" => format!("{scheme}://{address}"),
             password => format!("{scheme}://:{password}@{address}"),
         }
     }
 
-    /// Reads the files of certificates and keys again, as SIGHUP does: new connections meet what is there now. Without a
-    /// TLS port there is nothing to do.
+    /// Reads the files of certificates and keys again, as SIGHUP does; new connections use them. Without a TLS port there is
+    /// nothing to do.
     ///
     /// # Errors
-    /// Which setting cannot be used, and why. The certificates stay what they were.
+    /// Which setting cannot be used, and why. The certificates in use stay.
     pub fn reload_certificates(&self) -> Result<(), String> {
-        let Some((_, tls)) = &self.sealed else { return Ok(()) };
-        self.house.engine.shared().settings.undisturbed(|settings| tls.renew(&|name| settings.text(name)))
+        let Some((_, tls)) = &self.tls else { return Ok(()) };
+        self.context.engine.shared().settings.undisturbed(|settings| tls.renew(&|name| settings.text(name)))
     }
 
     /// Every address of the TCP port: one for each that the setting `bind` names. Empty without TCP.
@@ -131,84 +119,81 @@ impl Server {
 
     /// Every address of the TLS port. Empty without TLS.
     pub fn tls_addrs(&self) -> &[SocketAddr] {
-        self.sealed.as_ref().map_or(&[], |(addresses, _)| addresses)
+        self.tls.as_ref().map_or(&[], |(addresses, _)| addresses)
     }
 
     #[cfg(feature = "cli")]
     pub(crate) fn settings(&self) -> &crate::state::settings::Settings {
-        &self.house.engine.shared().settings
+        &self.context.engine.shared().settings
     }
 
     /// A connection without a socket.
     pub fn stream(&self) -> DuplexStream {
         const BUFFER_BYTES: usize = 64 * 1024;
         let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
-        // Admitted before anybody can write to it, so that moving the clock waits for what has been written. A stream
-        // beyond `maxclients` is closed at once.
-        if let Some(seat) = self.house.seat() {
-            let session = listen::enter(&self.house, String::new(), String::new(), false);
-            let connection = Connection::new(ours, self.house.clone(), session, seat);
-            self.workers.deal(move || Some(Box::new(connection)));
+        // The client is registered before the caller can write, so that moving the clock waits for what has been written.
+        // A stream beyond `maxclients` is closed at once.
+        if let Some(permit) = self.context.connection_permit() {
+            let session = listener::enter(&self.context, String::new(), String::new(), false);
+            self.workers.spawn(|| Ok(Connection::new(ours, self.context.clone(), session, permit)));
         }
         theirs
     }
 
-    /// Typed access to the keys, past every connection.
+    /// Typed access to the keys, without a connection.
     pub fn keys(&self) -> Keys<'_> {
-        Keys { house: &self.house, database: 0 }
+        Keys { context: &self.context, database: 0 }
     }
 
-    /// Figures of the server in Prometheus' text format, for whoever serves them: names as in INFO, after `redlatch_`.
+    /// The server's metrics in Prometheus' text format: names as in INFO, after `redlatch_`.
     pub fn metrics(&self) -> String {
-        crate::commands::prometheus(self.house.engine.shared())
+        crate::commands::prometheus(self.context.engine.shared())
     }
 
     /// The server's clock.
     pub fn clock(&self) -> Clock<'_> {
-        Clock { house: &self.house }
+        Clock { context: &self.context }
     }
 
-    /// Ends the server: it accepts nobody any more, and connections close once their answers are sent.
+    /// Ends the server: it accepts no more connections, and those there are close once their replies are sent.
     pub fn stop(&self) {
-        self.house.stop();
+        self.context.stop();
     }
 
     /// Resolves when the server has been ended, by [`Server::stop`] or by SHUTDOWN.
     pub async fn stopped(&self) {
-        self.house.stopped().await;
+        self.context.stopped().await;
     }
 
-    /// Resolves when the server has been ended and its connections have their last answers, or are not reading them.
+    /// Resolves when the server has been ended and its connections have their last replies, or do not read them.
     pub async fn finished(&self) {
-        self.house.finished().await;
+        self.context.finished().await;
     }
 
     /// Waits until the server has been ended and its threads are done. Only for servers that have threads of their own.
     pub fn join(self) {
-        let threads = self.threads.as_ref().map(|threads| std::mem::take(&mut *threads.0.lock()));
-        for thread in threads.into_iter().flatten() {
-            // A thread that panicked has said so on its own.
-            let _ = thread.join();
+        if let Some(threads) = &self.threads {
+            threads.join();
         }
     }
 
     /// Panics if the keyspace contradicts itself. For tests.
     #[doc(hidden)]
     pub fn assert_laws(&self) {
-        self.house.engine.shared().keyspace.assert_laws();
+        self.context.engine.shared().keyspace.assert_laws();
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.house.stop();
+        self.context.stop();
     }
 }
 
-/// Typed access to the keys of one database, past every connection.
+/// Typed access to the keys of one database, without a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys<'s> {
-    house: &'s House,
+    context: &'s ServerContext,
     database: u16,
 }
 
@@ -219,7 +204,7 @@ impl Keys<'_> {
     /// When the server has no such database.
     #[must_use]
     pub fn database(self, database: u16) -> Self {
-        assert!(database < self.house.engine.shared().keyspace.databases(), "no database {database}");
+        assert!(database < self.context.engine.shared().keyspace.databases(), "no database {database}");
         Self { database, ..self }
     }
 
@@ -232,7 +217,7 @@ impl Keys<'_> {
         })
     }
 
-    /// Stores a string; `lease`: how long it lives, for ever if `None`.
+    /// Stores a string that lives for `lease`, or without a limit.
     pub fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, lease: Option<Duration>) {
         let key = key.as_ref();
         self.with(key, |view| {
@@ -248,7 +233,7 @@ impl Keys<'_> {
         self.with(key.as_ref(), |view| view.remove(key.as_ref()))
     }
 
-    /// How long a key still lives: `None` when it is not there, `Some(None)` when it lives for ever.
+    /// How long a key still lives: `None` when it does not exist, `Some(None)` when it has no lease.
     pub fn lease(&self, key: impl AsRef<[u8]>) -> Option<Option<Duration>> {
         let key = key.as_ref();
         self.with(key, |view| {
@@ -258,9 +243,9 @@ impl Keys<'_> {
         })
     }
 
-    /// How many keys there are, those included whose lease has ended and whose memory is about to be released.
+    /// How many keys there are. A key whose lease has ended counts until its memory is released.
     pub fn len(&self) -> usize {
-        self.house.engine.shared().keyspace.size(self.database).0
+        self.context.engine.shared().keyspace.size(self.database).0
     }
 
     /// Whether there are none.
@@ -269,7 +254,7 @@ impl Keys<'_> {
     }
 
     fn with<R>(&self, key: &[u8], act: impl FnOnce(&mut View<'_>) -> R) -> R {
-        let shared = self.house.engine.shared();
+        let shared = self.context.engine.shared();
         let now = shared.clock.now();
         let mut view = View::lock(&shared.keyspace, ShardSet::One(key), self.database, now, shared.events());
         let result = act(&mut view);
@@ -281,27 +266,27 @@ impl Keys<'_> {
 /// A running server's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock<'s> {
-    house: &'s House,
+    context: &'s ServerContext,
 }
 
 impl Clock<'_> {
     /// Milliseconds of lock time now.
     pub fn now(&self) -> LockTime {
-        self.house.clock().now().lock
+        self.context.clock().now().lock
     }
 
-    /// Moves a manual clock on, from deadline to deadline, so that everything due in between happens in order. Returns
-    /// when every consequence has been sent to the clients that read.
+    /// Moves a manual clock forward, from deadline to deadline, so that everything due in between happens in order. Returns
+    /// when every reply and message that this causes has been sent to the clients that read.
     ///
     /// # Panics
     /// When the server was not built with [`Builder::manual_clock`].
     pub async fn advance(&self, by: Duration) {
-        let AnyClock::Manual(clock) = self.house.clock() else { panic!("a server with a manual clock") };
-        // What has been sent to an in-process stream before belongs to the time before.
-        self.house.settle().await;
+        let AnyClock::Manual(clock) = self.context.clock() else { panic!("a server with a manual clock") };
+        // Requests written to an in-process stream before this call are processed at the old time.
+        self.context.settle().await;
         let target = self.now() + u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         loop {
-            // The first moment at which something happens, or the target.
+            // The next moment at which something is due, at most the target.
             let next = match self.tick() {
                 Some(next) => next.max(self.now() + 1).min(target),
                 None => target,
@@ -311,12 +296,12 @@ impl Clock<'_> {
             }
             clock.set(next);
             self.tick();
-            self.house.settle().await;
+            self.context.settle().await;
         }
-        self.house.settle().await;
+        self.context.settle().await;
     }
 
-    /// The same for callers without a runtime.
+    /// Like [`Clock::advance`], for callers without a runtime.
     ///
     /// # Panics
     /// As [`Clock::advance`], and inside an asynchronous runtime.
@@ -325,41 +310,24 @@ impl Clock<'_> {
         runtime.block_on(self.advance(by));
     }
 
-    /// Steps the wall clock alone, forwards or back: no lease notices.
+    /// Steps the wall clock alone, forwards or back. Leases are not affected.
     ///
     /// # Panics
     /// When the server was not built with [`Builder::manual_clock`].
     pub fn step_wall(&self, millis: i64) {
-        let AnyClock::Manual(clock) = self.house.clock() else { panic!("a server with a manual clock") };
+        let AnyClock::Manual(clock) = self.context.clock() else { panic!("a server with a manual clock") };
         clock.step_wall(millis);
     }
 
     /// Does all that is due; returns the next moment at which something is.
     fn tick(&self) -> Option<LockTime> {
-        self.house.engine.sweep();
+        self.context.engine.sweep();
         let next = loop {
-            if let Due::Next(next) = self.house.engine.tick() {
+            if let Due::Next(next) = self.context.engine.tick() {
                 break next;
             }
         };
-        let waits = self.house.engine.next_wait();
+        let waits = self.context.engine.next_wait();
         [next, waits].into_iter().flatten().filter(|next| *next > self.now()).min().or(next)
-    }
-}
-
-impl House {
-    /// Resolves when the server has been ended and every connection is gone, or a moment later.
-    pub(super) async fn finished(&self) {
-        /// How long connections may take to hand out their last answers.
-        const GRACE: Duration = Duration::from_millis(500);
-        self.stopped().await;
-        let drained = async {
-            while !self.engine.shared().audience.clients.is_empty() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        // Whoever does not read its last answers by then will not get them.
-        let _ = tokio::time::timeout(GRACE, drained).await;
-        self.engine.shared().is_stopping.store(true, SeqCst);
     }
 }

@@ -1,17 +1,17 @@
-//! The shell: sockets, threads and the system clock around the engine.
+//! The server: sockets, threads and the system clock around the engine.
 //!
-//! Owns    [`Server`], a running one, and [`Builder`], what it is made from.
-//! Rule    nothing is process-global: a hundred servers in one test binary do not meet.
+//! Owns    [`Server`], a running server, and [`Builder`], its configuration.
+//! Rule    nothing is process-global: many servers in one process are independent.
 
 mod clock;
 mod connection;
-mod crew;
-mod descriptors;
-mod desk;
+mod context;
 mod handle;
-mod house;
-mod listen;
+mod listener;
 mod probe;
+mod processor;
+mod spare_descriptor;
+mod stored_files;
 mod ticker;
 #[cfg(feature = "tls")]
 mod tls;
@@ -19,8 +19,7 @@ mod tls;
 #[path = "tls_none.rs"]
 mod tls;
 mod unix;
-mod users;
-mod wire;
+mod worker;
 
 use std::fmt;
 use std::io;
@@ -28,10 +27,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::clock::WallTime;
@@ -41,20 +39,22 @@ use crate::journal::Journal;
 use crate::keyspace::{Keyspace, Layout};
 use crate::state::settings::{SettingError, Settings, shown};
 use clock::{ManualClock, SystemClock};
-use house::{AnyClock, House};
-use listen::Workers;
+use context::{AnyClock, ServerContext};
+use listener::Listener;
 use tls::Tls;
+use worker::{Threads, Workers};
 
 pub use handle::{Clock, Keys, Server};
+pub(crate) use worker::runtime;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// A setting is not what it may be.
+    /// A setting has a value that is not allowed.
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// A setting is not what it may be, for a reason that only the start can see.
+    /// A setting cannot be used, for a reason that only the start can detect.
     #[error("{0}")]
     Unusable(String),
     /// An address cannot be listened on.
@@ -62,21 +62,21 @@ pub enum StartError {
     Listen {
         /// The address, or the path of a socket.
         address: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// A thread or a runtime cannot be had.
+    /// A thread or a runtime cannot be created.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
 }
 
-/// What a server is made from. Made by [`Server::builder`], checked once, at the start.
+/// The configuration of a server. Made by [`Server::builder`], checked once, at the start.
 ///
 /// Every setting of the command line can be given by [`Builder::set`]; the defaults differ in one point: the port is a
 /// free one.
 pub struct Builder {
     settings: Vec<(String, String)>,
-    users: Vec<users::Line>,
+    users: Vec<stored_files::UserLine>,
     manual_start: Option<WallTime>,
     journal: Option<Arc<dyn Journal>>,
     seed: Option<u64>,
@@ -85,7 +85,7 @@ pub struct Builder {
 }
 
 impl fmt::Debug for Builder {
-    /// Passwords are not shown, nor users, whose rules and mistaken names have them, nor what hashing is seeded with.
+    /// Leaves out passwords, users (their rules contain passwords) and the hash seed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let settings: Vec<_> = self.settings.iter().map(|(name, value)| (name, shown(name, value))).collect();
         f.debug_struct("Builder")
@@ -117,7 +117,7 @@ impl Builder {
         }
     }
 
-    /// Sets a setting by the name it has in redis.conf. Default: what `redlatch --help` says.
+    /// Sets a setting by the name it has in redis.conf. Default: as in `redlatch --help`.
     #[must_use]
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push((name.into(), value.into()));
@@ -130,29 +130,29 @@ impl Builder {
         self.set("port", port.to_string())
     }
 
-    /// A free port for TLS, as whom the certificates and the key in these PEM files say; whoever trusts them may come in.
-    /// Default: no TLS. Needs the feature `tls`.
+    /// Listens for TLS on a free port, with the certificates and the key in these PEM files. Default: no TLS.
+    /// Needs the feature `tls`.
     #[must_use]
     pub fn tls(self, certificates: impl Into<String>, key: impl Into<String>) -> Self {
         let files = self.set("tls-cert-file", certificates).set("tls-key-file", key);
         files.set("tls-port", "auto").set("tls-auth-clients", "no")
     }
 
-    /// Clients of the TLS port must show a certificate from one of the authorities in this PEM file; to be called after
-    /// [`Builder::tls`]. Default: they need none.
+    /// Requires clients of the TLS port to show a certificate from one of the authorities in this PEM file. Call it after
+    /// [`Builder::tls`]. Default: no client certificates.
     #[must_use]
     pub fn tls_clients(self, authorities: impl Into<String>) -> Self {
         self.set("tls-ca-cert-file", authorities).set("tls-auth-clients", "yes")
     }
 
-    /// The password that clients must show. Default: none.
+    /// The password that clients must send. Default: none.
     #[must_use]
     pub fn password(self, password: impl Into<String>) -> Self {
         self.set("requirepass", password)
     }
 
     /// A user, by rules as those of ACL SETUSER: `["on", ">secret", "~lock:*", "+@all"]`. Default: the user `default`,
-    /// which may do everything, with [`Builder::password`] if there is one; naming it here starts it from nothing.
+    /// which may do everything, with [`Builder::password`] if there is one. Naming `default` here resets it first.
     #[must_use]
     pub fn user<R: Into<String>>(
         mut self,
@@ -170,7 +170,7 @@ impl Builder {
         self
     }
 
-    /// What INFO says of the program's allocator, which is the program's to choose. Default: `libc`.
+    /// The name of the program's allocator, for INFO. Default: `libc`.
     #[must_use]
     pub fn allocator(mut self, name: &'static str) -> Self {
         self.allocator = name;
@@ -190,22 +190,22 @@ impl Builder {
         self
     }
 
-    /// Who is told of every effect on the keyspace. Default: nobody.
+    /// The journal that receives every effect on the keyspace. Default: none.
     #[must_use]
     pub fn journal(mut self, journal: Arc<dyn Journal>) -> Self {
         self.journal = Some(journal);
         self
     }
 
-    /// Seeds hashing and every draw, so that a run repeats. Default: from the system's entropy, which strangers who
-    /// choose keys cannot foresee.
+    /// Seeds hashing and every random choice, so that a run repeats. Default: the system's entropy, so that clients
+    /// cannot choose keys that collide.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Starts the server in the caller's runtime, where its connections share as many tasks as there are threads.
+    /// Starts the server in the caller's runtime, with one task per connection.
     ///
     /// # Errors
     /// [`StartError`]: a setting out of bounds, an address in use.
@@ -229,8 +229,8 @@ impl Builder {
         self.start_among(None, threads.max(1))
     }
 
-    /// Starts the server in the caller's runtime, which others may share, and on `threads` threads beside it. A process
-    /// with one thread in all is spared what the system charges for sharing files among threads.
+    /// Starts the server in the caller's runtime and on `threads` threads beside it. With 0, the process stays
+    /// single-threaded, and its system calls on sockets are cheaper.
     ///
     /// # Errors
     /// As [`Builder::start`].
@@ -247,28 +247,24 @@ impl Builder {
         let handles: Vec<_> = here.into_iter().chain(others).collect();
         let first = handles[0].clone();
         let entered = first.enter();
-        let threads = handle::Threads::default();
+        let threads = Threads::default();
         let server = match self.start_on(&handles, Some(threads.clone())) {
             Ok(server) => server,
             Err(error) => {
-                // Dropped where they are, they would wait for their tasks, which asynchronous callers must not.
+                // A runtime that is simply dropped waits for its tasks, which must not happen inside another runtime.
                 runtimes.into_iter().for_each(|runtime| runtime.shutdown_background());
                 return Err(error);
             }
         };
         drop(entered);
-        for (index, runtime) in runtimes.into_iter().enumerate() {
-            let house = server.house().clone();
-            let body = move || {
-                runtime.block_on(house.finished());
-                runtime.shutdown_background();
-            };
-            threads.push(std::thread::Builder::new().name(format!("redlatch-{index}")).spawn(body)?);
+        for runtime in runtimes {
+            let context = server.context().clone();
+            threads.start(runtime, async move { context.finished().await })?;
         }
         Ok(server)
     }
 
-    fn start_on(self, runtimes: &[Handle], threads: Option<handle::Threads>) -> Result<Server, StartError> {
+    fn start_on(self, runtimes: &[Handle], threads: Option<Threads>) -> Result<Server, StartError> {
         let settings = Settings::default();
         for (name, value) in &self.settings {
             settings.set(name, value)?;
@@ -279,34 +275,36 @@ impl Builder {
         };
         let listeners = Listeners::open(&settings)?;
         let seed = self.seed.unwrap_or_else(system_entropy);
-        let bell = Arc::new(Notify::new());
+        let ticker = Arc::new(Notify::new());
         let layout = Layout {
             shards: shards(&settings),
             databases: settings.integer("databases") as u16,
             seed,
             journal: self.journal,
         };
-        let ring = Arc::clone(&bell);
-        let keyspace = Keyspace::new(layout, move || ring.notify_one());
+        let earlier = Arc::clone(&ticker);
+        let keyspace = Keyspace::new(layout, move || earlier.notify_one());
         let shared = Shared::new(keyspace, settings, clock.shared(), seed)
             .with_probe(Arc::new(probe::SystemProbe(self.allocator)));
         let shared = match shared.settings.text("aclfile") {
             name if name.is_empty() => shared,
-            name => shared.with_acl_file(Arc::new(users::UserFile::new(name))),
+            name => shared.with_acl_file(Arc::new(stored_files::AclFile::new(name))),
         };
         let shared = match self.config_file {
-            Some(name) => shared.with_config_file(Arc::new(users::ConfigFile(users::UserFile::new(name)))),
+            Some(name) => {
+                shared.with_config_file(Arc::new(stored_files::ConfigFile(stored_files::AclFile::new(name))))
+            }
             None => shared,
         };
-        users::install(&shared, &self.users)?;
-        let ring = Arc::clone(&bell);
-        shared.on_stop(move || ring.notify_one());
-        let house = House::new(Engine::new(Arc::new(shared)), clock, bell);
-        listeners.serve(house, runtimes, threads)
+        stored_files::install_users(&shared, &self.users)?;
+        let stopping = Arc::clone(&ticker);
+        shared.on_stop(move || stopping.notify_one());
+        let context = ServerContext::new(Engine::new(Arc::new(shared)), clock, ticker);
+        listeners.serve(context, runtimes, threads)
     }
 }
 
-/// What a server listens on.
+/// The sockets that a server listens on.
 struct Listeners {
     tcp: Port,
     tls: Option<(Port, Arc<Tls>)>,
@@ -317,7 +315,7 @@ struct Listeners {
 #[derive(Default)]
 struct Port {
     listeners: Vec<std::net::TcpListener>,
-    /// Where its number is written once connections are accepted.
+    /// The file that its number is written to once connections are accepted.
     file: Option<PathBuf>,
 }
 
@@ -344,26 +342,26 @@ impl Listeners {
 
     fn serve(
         self,
-        house: House,
+        context: ServerContext,
         runtimes: &[Handle],
-        threads: Option<handle::Threads>,
+        threads: Option<Threads>,
     ) -> Result<Server, StartError> {
-        let workers = Arc::new(Workers::new(&house.engine, runtimes));
-        let shared = house.engine.shared();
-        let addresses = self.tcp.serve(&house, &workers, None, &shared.port)?;
-        let mut sealed = None;
+        let workers = Arc::new(Workers::new(runtimes));
+        let shared = context.engine.shared();
+        let addresses = self.tcp.serve(&context, &workers, None, &shared.port)?;
+        let mut tls_port = None;
         if let Some((port, tls)) = self.tls {
-            let addresses = port.serve(&house, &workers, Some(&tls), &shared.tls_port)?;
-            judge_certificates(&shared.settings, Arc::clone(&tls));
-            sealed = Some((addresses, tls));
+            let addresses = port.serve(&context, &workers, Some(&tls), &shared.tls_port)?;
+            check_certificates(&shared.settings, Arc::clone(&tls));
+            tls_port = Some((addresses, tls));
         }
         if let Some(unix) = self.unix {
             let listener = UnixListener::from_std(unix.listener)?;
-            let accept = listen::accept_unix(listener, unix.file, house.clone(), Arc::clone(&workers));
-            Handle::current().spawn(accept);
+            let listener = Listener::Unix(listener, unix.file);
+            Handle::current().spawn(listener.run(context.clone(), Arc::clone(&workers)));
         }
-        Handle::current().spawn(ticker::run(house.clone()));
-        Ok(Server::new(house, addresses, sealed, workers, threads))
+        Handle::current().spawn(ticker::run(context.clone()));
+        Ok(Server::new(context, addresses, tls_port, workers, threads))
     }
 }
 
@@ -376,10 +374,10 @@ impl Port {
             number => number.parse().expect("the settings table has checked the port"),
         };
         let mut listeners = Vec::new();
-        for (ip, may_fail) in listen::addresses(&settings.text("bind")).map_err(StartError::Unusable)? {
+        for (ip, may_fail) in listener::addresses(&settings.text("bind")).map_err(StartError::Unusable)? {
             // All addresses share the free port that the first one got.
             let address = SocketAddr::new(ip, number);
-            match listen::tcp(address) {
+            match listener::tcp(address) {
                 Ok(listener) => {
                     number = listener.local_addr()?.port();
                     listeners.push(listener);
@@ -392,10 +390,10 @@ impl Port {
         Ok(Self { listeners, file: (!file.is_empty()).then(|| file.into()) })
     }
 
-    /// Accepts connections, which `tls` seals; its number is stored for whoever asks the server for it.
+    /// Accepts connections, inside TLS where `tls` is given. `number` gets the port, for INFO.
     fn serve(
         self,
-        house: &House,
+        context: &ServerContext,
         workers: &Arc<Workers>,
         tls: Option<&Arc<Tls>>,
         number: &AtomicU64,
@@ -403,9 +401,8 @@ impl Port {
         let listeners = self.listeners.iter();
         let addresses: Vec<_> = listeners.map(std::net::TcpListener::local_addr).collect::<Result<_, _>>()?;
         for listener in self.listeners {
-            let listener = TcpListener::from_std(listener)?;
-            let accept = listen::accept_tcp(listener, tls.cloned(), house.clone(), Arc::clone(workers));
-            Handle::current().spawn(accept);
+            let listener = Listener::Tcp(TcpListener::from_std(listener)?, tls.cloned());
+            Handle::current().spawn(listener.run(context.clone(), Arc::clone(workers)));
         }
         if let Some(address) = addresses.first() {
             number.store(u64::from(address.port()), Relaxed);
@@ -417,8 +414,8 @@ impl Port {
     }
 }
 
-/// Has CONFIG SET try out certificates before it takes them.
-fn judge_certificates(settings: &Settings, tls: Arc<Tls>) {
+/// Makes CONFIG SET check certificates before it accepts them.
+fn check_certificates(settings: &Settings, tls: Arc<Tls>) {
     settings.on_proposal(move |proposal| {
         let Some(name) = proposal.first("tls-") else { return Ok(()) };
         tls.renew(&|name| proposal.text(name)).map_err(|expected| {
@@ -447,20 +444,8 @@ fn shards(settings: &Settings) -> usize {
     }
 }
 
-/// Randomness from the system, by way of the standard library's own hash seeds.
+/// Randomness from the system, taken from the standard library's hash seeds.
 fn system_entropy() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::process::id())
 }
-
-/// One thread's runtime, with threads that may be held beside it for as long as they are needed.
-///
-/// # Errors
-/// When the system has no descriptor left for it.
-pub(crate) fn runtime() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().thread_keep_alive(ASIDE_KEPT).enable_all().build()
-}
-
-/// How long a thread that may be held waits for more: with a second thread in the process, the system charges each read and
-/// write for sharing files.
-const ASIDE_KEPT: Duration = Duration::from_millis(100);

@@ -1,17 +1,17 @@
-//! What the system knows of this process: for INFO and MEMORY STATS.
+//! Facts about this process from the system, for INFO and MEMORY STATS.
 //!
-//! Source  `proc(5)`. Where there is no /proc, or no access to it, a fact is zero or empty.
+//! Source  `proc(5)`. Where /proc cannot be read, a fact is zero or empty.
 
 use std::fs;
 use std::io::Read;
 
 use crate::clock::{Probe, Process};
 
-/// Reads /proc, whenever it is asked; knows what the program's allocator is called.
+/// Reads /proc on each call. Holds the name of the program's allocator.
 #[derive(Debug)]
 pub(super) struct SystemProbe(pub(super) &'static str);
 
-/// Clock ticks a second in /proc/self/stat: a constant of Linux' interface, whatever the kernel counts in.
+/// Clock ticks per second in /proc/self/stat: a constant of Linux' user interface.
 const TICKS_PER_SEC: u64 = 100;
 
 impl Probe for SystemProbe {
@@ -56,7 +56,7 @@ fn kibibytes(text: &str, label: &str) -> u64 {
 
 /// Time in user mode and in the kernel, in microseconds: fields 14 and 15 of /proc/self/stat.
 fn processor_micros(stat: &str) -> (u64, u64) {
-    // Field 2 is the program's name in parentheses and may hold anything, spaces included.
+    // Field 2 is the program's name in parentheses, which may contain spaces and parentheses.
     let behind_name = stat.rsplit(')').next().unwrap_or_default();
     let mut fields = behind_name.split_whitespace().skip(11);
     let mut next = || fields.next().and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lines_of_proc_are_understood() {
+    fn the_lines_of_proc_are_parsed() {
         let stat = "7 (a) b (x) S 1 2 3 4 5 6 7 8 9 10 250 31 12 13";
         assert_eq!(processor_micros(stat), (2_500_000, 310_000));
         assert_eq!(processor_micros(""), (0, 0));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_knows_its_number() {
+    fn a_process_knows_its_id() {
         assert_eq!(SystemProbe("libc").look().id, std::process::id());
     }
 }

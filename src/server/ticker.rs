@@ -1,58 +1,58 @@
-//! Expiry on time: sleeps until the next deadline, has the engine remove what is due, in bounded pieces.
+//! The ticker: a task that sleeps until the next deadline and has the engine remove expired keys, in bounded batches.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use super::house::{AnyClock, House};
+use super::context::{AnyClock, ServerContext};
 use crate::keyspace::Due;
 
 /// How often the wall clock is compared with the monotonic one.
 const WALL_CHECK: Duration = Duration::from_millis(500);
-/// How often clients are looked at that nothing is heard of, in milliseconds.
+/// How often idle clients are looked at, in milliseconds.
 const SWEEP_MS: u64 = 500;
 
-/// Runs until the server ends. With a manual clock it only waits for SHUTDOWN: whoever moves the clock ticks.
-pub(super) async fn run(house: House) {
-    let mut swept = house.clock().now().lock;
+/// Runs until the server ends. With a manual clock it only waits for SHUTDOWN, because [`super::Clock::advance`] ticks.
+pub(super) async fn run(context: ServerContext) {
+    let mut swept = context.clock().now().lock;
     loop {
-        let now = house.clock().now().lock;
-        if !house.is_manual() && now.millis_since(swept) >= SWEEP_MS {
-            house.engine.sweep();
+        let now = context.clock().now().lock;
+        if !context.is_manual() && now.millis_since(swept) >= SWEEP_MS {
+            context.engine.sweep();
             swept = now;
         }
-        let nap = match nap(&house) {
-            Some(nap) => nap,
+        let pause = match pause(&context) {
+            Some(pause) => pause,
             None => {
                 tokio::task::yield_now().await;
                 continue;
             }
         };
         tokio::select! {
-            () = house.stopped() => return,
-            () = house.bell().notified() => {}
-            () = tokio::time::sleep(nap) => {
-                if let AnyClock::System(clock) = house.clock() {
+            () = context.stopped() => return,
+            () = context.ticker().notified() => {}
+            () = tokio::time::sleep(pause) => {
+                if let AnyClock::System(clock) = context.clock() {
                     clock.follow_wall();
                 }
             }
         }
-        if house.engine.shared().is_stopping.load(SeqCst) {
-            house.stop();
+        if context.engine.shared().is_stopping.load(SeqCst) {
+            context.stop();
             return;
         }
     }
 }
 
-/// Does what is due, and says how long there is nothing to do; `None`: there is more to do now.
-fn nap(house: &House) -> Option<Duration> {
-    if house.is_manual() {
+/// Does a batch of what is due. Returns how long nothing else is due; `None` when there is more to do now.
+fn pause(context: &ServerContext) -> Option<Duration> {
+    if context.is_manual() {
         return Some(Duration::MAX);
     }
-    match house.engine.tick() {
+    match context.engine.tick() {
         Due::More => None,
         Due::Next(None) => Some(WALL_CHECK),
         Due::Next(Some(next)) => {
-            let left = next.millis_since(house.clock().now().lock);
+            let left = next.millis_since(context.clock().now().lock);
             Some(Duration::from_millis(left).clamp(Duration::from_millis(1), WALL_CHECK))
         }
     }
@@ -78,6 +78,6 @@ mod tests {
         let mut rest = Vec::new();
         one.read_to_end(&mut rest).await.unwrap();
         other.read_to_end(&mut rest).await.unwrap();
-        assert!(rest.is_empty(), "both are closed without a word");
+        assert!(rest.is_empty(), "both are closed without a reply");
     }
 }

@@ -1,8 +1,8 @@
-//! TLS: who this server is, whom it lets in, and the handshake.
+//! TLS: the server's certificates, the clients' certificates, and the handshake.
 //!
 //! Owns    the certificates in use, and the stream under a connection that came through `tls-port`.
-//! Rule    a handshake is part of its connection: it counts, can be killed and ends like any other client, and takes
-//!         [`HANDSHAKE_MAX`] at most. What cannot be used leaves the certificates in use as they are.
+//! Rule    a handshake is part of its connection: it counts as a client, can be killed, and takes [`HANDSHAKE_MAX`] at
+//!         most. Unusable settings leave the certificates in use as they are.
 //! Source  the settings' meaning: Redis 7.0 `tls.c`. Nothing below TLS 1.2 is spoken, whatever `tls-protocols` says.
 
 use std::fmt;
@@ -33,7 +33,7 @@ pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 pub(super) struct Tls(RwLock<TlsAcceptor>);
 
 impl Tls {
-    /// What the settings name; `read` gives the value of one.
+    /// Loads the certificates that the settings name; `read` returns the value of a setting.
     ///
     /// # Errors
     /// Which setting cannot be used, and why.
@@ -41,8 +41,7 @@ impl Tls {
         Ok(Self(RwLock::new(acceptor(read)?)))
     }
 
-    /// Looks at the settings and their files again: new connections meet what is there now, those that exist keep what
-    /// they began with. On an error everything stays as it was.
+    /// Reads the settings and their files again, for new connections. On an error everything stays as it was.
     ///
     /// # Errors
     /// As [`Tls::open`].
@@ -52,10 +51,10 @@ impl Tls {
         Ok(())
     }
 
-    /// The server's side of a new connection. Its handshake takes place while it is read from.
-    pub(super) fn seal<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> Sealed<S> {
+    /// The server's side of a new connection. Reading from it performs the handshake.
+    pub(super) fn accept<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S) -> ServerStream<S> {
         let accept = self.0.read().accept(stream);
-        Sealed(Stage::Greeting(Box::pin(tokio::time::timeout(HANDSHAKE_MAX, accept))))
+        ServerStream(Stage::Handshake(Box::pin(tokio::time::timeout(HANDSHAKE_MAX, accept))))
     }
 }
 
@@ -65,23 +64,23 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// A stream inside TLS. Dropped, it tells the peer that this is the end and not an attacker's cut.
-pub(super) struct Sealed<S: AsyncRead + AsyncWrite + Unpin>(Stage<S>);
+/// A stream inside TLS. Dropping it sends `close_notify`, so that the peer can tell the end from a truncation attack.
+pub(super) struct ServerStream<S: AsyncRead + AsyncWrite + Unpin>(Stage<S>);
 
 enum Stage<S> {
-    /// The handshake is going on.
-    Greeting(Pin<Box<Timeout<Accept<S>>>>),
-    /// What is said now is secret.
+    /// The handshake is in progress.
+    Handshake(Pin<Box<Timeout<Accept<S>>>>),
+    /// The handshake is done.
     Open(Box<TlsStream<S>>),
     /// The handshake has failed.
     Failed,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Sealed<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ServerStream<S> {
     /// The stream, once the handshake is over.
     fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut TlsStream<S>>>> {
-        if let Stage::Greeting(greeting) = &mut self.0 {
-            let failed = match ready!(greeting.as_mut().poll(cx)) {
+        if let Stage::Handshake(handshake) = &mut self.0 {
+            let failed = match ready!(handshake.as_mut().poll(cx)) {
                 Ok(Ok(stream)) => {
                     self.0 = Stage::Open(Box::new(stream));
                     None
@@ -97,12 +96,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Sealed<S> {
         }
         Poll::Ready(match &mut self.0 {
             Stage::Open(stream) => Ok(Pin::new(&mut **stream)),
-            Stage::Greeting(_) | Stage::Failed => Err(io::ErrorKind::NotConnected.into()),
+            Stage::Handshake(_) | Stage::Failed => Err(io::ErrorKind::NotConnected.into()),
         })
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Sealed<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for ServerStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -112,16 +111,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Sealed<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Sealed<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ServerStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_open(cx))?.poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The handshake sends what is its own, and nothing else can be there before it is over.
+        // Before the handshake is done there is nothing else to flush.
         match &mut self.0 {
             Stage::Open(stream) => Pin::new(&mut **stream).poll_flush(cx),
-            Stage::Greeting(_) | Stage::Failed => Poll::Ready(Ok(())),
+            Stage::Handshake(_) | Stage::Failed => Poll::Ready(Ok(())),
         }
     }
 
@@ -130,19 +129,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Sealed<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Drop for Sealed<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Drop for ServerStream<S> {
     fn drop(&mut self) {
         if let Stage::Open(stream) = &mut self.0 {
-            // Once, as far as the socket takes it: nobody waits for a peer that is gone. Unconstrained, because a task
-            // that has used up its turn would be told to come again.
-            let farewell = poll_fn(|cx| Pin::new(&mut **stream).poll_shutdown(cx));
-            let farewell = pin!(tokio::task::unconstrained(farewell));
-            let _ = farewell.poll(&mut Context::from_waker(Waker::noop()));
+            // One attempt: the peer may be gone. Unconstrained, because the task's budget may be used up.
+            let shutdown = poll_fn(|cx| Pin::new(&mut **stream).poll_shutdown(cx));
+            let shutdown = pin!(tokio::task::unconstrained(shutdown));
+            let _ = shutdown.poll(&mut Context::from_waker(Waker::noop()));
         }
     }
 }
 
-/// What makes connections secret, from the settings and the files that they name.
+/// The TLS configuration from the settings and the files that they name.
 fn acceptor(read: &dyn Fn(&'static str) -> String) -> Result<TlsAcceptor, String> {
     let provider = Arc::new(ring::default_provider());
     let (versions, clients) = (versions(&read("tls-protocols"))?, clients(read)?);
@@ -171,7 +169,7 @@ fn versions(words: &str) -> Result<Vec<&'static SupportedProtocolVersion>, Strin
     named.collect()
 }
 
-/// Who may come in: `None` when everybody may.
+/// The verifier of client certificates; `None` when they are not asked for.
 fn clients(read: &dyn Fn(&'static str) -> String) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
     let auth = read("tls-auth-clients");
     if auth == "no" {
@@ -201,7 +199,7 @@ fn authorities(file: &str, directory: &str) -> Result<RootCertStore, String> {
         let refused = |error: io::Error| format!("tls-ca-cert-dir '{directory}': {error}");
         for entry in std::fs::read_dir(directory).map_err(refused)? {
             let path = entry.map_err(refused)?.path();
-            // What else lies there, a key or a list of what is revoked, lets nobody in: it is passed over.
+            // Other files, such as keys and revocation lists, are skipped.
             if let Ok(found) = certificates("tls-ca-cert-dir", &path.to_string_lossy()) {
                 roots.add_parsable_certificates(found);
             }
@@ -239,10 +237,10 @@ mod tests {
 
     use super::*;
 
-    /// The setting's files, made for the test: a certificate that vouches for itself.
+    /// A self-signed certificate, made for the test.
     fn tls() -> Tls {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-        // Every call has a directory of its own: tests run beside each other.
+        // Tests run in parallel: each call has its own directory.
         static CALLS: AtomicUsize = AtomicUsize::new(0);
         let (process, call) = (std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
         let directory = std::env::temp_dir().join(format!("redlatch-tls-unit-{process}-{call}"));
@@ -264,27 +262,27 @@ mod tests {
         tls.unwrap()
     }
 
-    // With its clock stopped, the runtime moves time on whenever everybody waits.
+    // With a paused clock, the runtime advances time whenever all tasks wait.
     #[tokio::test(start_paused = true)]
     async fn a_handshake_that_takes_too_long_ends() {
         let (ours, mut theirs) = tokio::io::duplex(1024);
-        let mut sealed = tls().seal(ours);
+        let mut stream = tls().accept(ours);
         theirs.write_all(&[0x16, 3, 1]).await.unwrap();
         let began = tokio::time::Instant::now();
-        let error = sealed.read(&mut [0; 1]).await.unwrap_err();
+        let error = stream.read(&mut [0; 1]).await.unwrap_err();
         assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, HANDSHAKE_MAX));
-        drop(sealed);
+        drop(stream);
         assert_eq!(theirs.read(&mut [0; 9]).await.unwrap(), 0);
     }
 
     #[tokio::test]
-    async fn what_is_no_handshake_is_never_read_as_anything_else() {
+    async fn bytes_that_are_no_handshake_are_never_read_as_requests() {
         let (ours, mut theirs) = tokio::io::duplex(1024);
-        let mut sealed = tls().seal(ours);
+        let mut stream = tls().accept(ours);
         theirs.write_all(b"*1\r\n$4\r\nPING\r\n").await.unwrap();
         for _ in 0..2 {
-            assert!(sealed.read(&mut [0; 1]).await.is_err());
-            assert!(sealed.write(b"+PONG\r\n").await.is_err());
+            assert!(stream.read(&mut [0; 1]).await.is_err());
+            assert!(stream.write(b"+PONG\r\n").await.is_err());
         }
     }
 }

@@ -1,16 +1,16 @@
-//! The twin of `tls` in a build without the feature: a TLS port is refused, and nothing else knows.
+//! Stands in for `tls` in a build without the feature: a TLS port is refused at the start.
 
 use std::convert::Infallible;
 
 use tokio::io::DuplexStream;
 
-/// What such a build never has.
+/// A value that cannot exist.
 #[derive(Debug)]
 pub(super) struct Tls(Infallible);
 
 impl Tls {
     /// # Errors
-    /// Always: this build cannot.
+    /// Always.
     pub(super) fn open(_: &dyn Fn(&'static str) -> String) -> Result<Self, String> {
         Err("tls-port: must be 0 in this build, which lacks the feature tls".to_owned())
     }
@@ -19,7 +19,7 @@ impl Tls {
         match self.0 {}
     }
 
-    pub(super) fn seal<S>(&self, _: S) -> DuplexStream {
+    pub(super) fn accept<S>(&self, _: S) -> DuplexStream {
         match self.0 {}
     }
 }

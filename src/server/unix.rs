@@ -1,8 +1,8 @@
-//! The Unix socket: the file through which clients of this machine come in.
+//! The Unix socket: binding it, its permissions, and its file.
 //!
-//! Owns    the file, from the start of the server to its end.
-//! Rule    the file has its permissions before anybody can connect, for the socket does not listen sooner: the race of
-//!         CVE-2023-45145. Only a socket that nobody listens on is replaced, and only our own file is removed.
+//! Owns    the socket's file, from the start of the server to its end.
+//! Rule    the file has its permissions before the socket listens, so that nobody can connect earlier: the race of
+//!         CVE-2023-45145. Only a socket without a listener is replaced, and only this server's own file is removed.
 
 use std::fs::Permissions;
 use std::io;
@@ -12,32 +12,30 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::listen::BACKLOG;
+use super::listener::BACKLOG;
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Debug)]
 pub(super) struct Bound {
     pub(super) listener: UnixListener,
     pub(super) file: SocketFile,
 }
 
-/// The file of a Unix socket, removed when nobody listens there any more: also when the runtime of the listener ends
-/// before its task does.
+/// The file of a Unix socket. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
-    /// Device and number of the file: what stands at the path later may be another server's.
+    /// Device and inode of the file. A later file at the same path may belong to another server.
     identity: (u64, u64),
 }
 
 impl Bound {
-    /// Listens at `path`, replacing a dead socket that was left there. Without `permissions`, the file has what the umask
-    /// of the process leaves.
+    /// Listens at `path`, replacing a socket without a listener. Without `permissions`, the umask of the process decides.
     ///
     /// # Errors
-    /// When the path cannot be bound, is no socket, or another server listens there.
+    /// When the path cannot be bound, is not a socket, or has another listener.
     pub(super) fn new(path: &Path, permissions: Option<u32>) -> io::Result<Self> {
-        make_way(path)?;
+        remove_dead_socket(path)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.bind(&SockAddr::unix(path)?)?;
         let file = SocketFile { path: path.to_owned(), identity: identity(path)? };
@@ -59,18 +57,18 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            // Nobody is harmed when it is gone by now.
+            // The file may be gone by now.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// What the setting `unixsocketperm` says; `None` leaves it to the umask.
+/// Parses the setting `unixsocketperm`; `None` leaves the permissions to the umask.
 ///
 /// # Errors
-/// When it is no octal number, or one above 777.
+/// When it is not an octal number up to 777.
 pub(super) fn permissions(octal: &str) -> Result<Option<u32>, String> {
-    // As in Redis, 0 stands for none: a socket that nobody may use would be no use.
+    // As in Redis, 0 means no permissions are set.
     let mode = if octal.is_empty() { Ok(0) } else { u32::from_str_radix(octal, 8) };
     match mode {
         Ok(mode) if mode <= 0o777 && !octal.starts_with('+') => Ok((mode != 0).then_some(mode)),
@@ -82,17 +80,17 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-/// Removes a socket that nobody listens on.
-fn make_way(path: &Path) -> io::Result<()> {
+/// Removes a socket without a listener.
+fn remove_dead_socket(path: &Path) -> io::Result<()> {
     let found = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         found => found?,
     };
     if !found.file_type().is_socket() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is not a socket"));
     }
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // A server that is too busy to accept would otherwise have us wait.
+    // Connecting to a server with a full backlog would block.
     probe.set_nonblocking(true)?;
     match probe.connect(&SockAddr::unix(path)?) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
@@ -109,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// A path that nothing stands at.
+    /// A path without a file.
     fn free_path() -> PathBuf {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let (process, number) = (std::process::id(), MADE.fetch_add(1, Relaxed));
@@ -128,7 +126,7 @@ mod tests {
     fn whoever_gets_in_finds_the_permissions_as_they_were_set() {
         for wanted in [0o700, 0o660, 0o777].repeat(30) {
             let path = free_path();
-            let visitor = std::thread::spawn({
+            let client = std::thread::spawn({
                 let path = path.clone();
                 move || {
                     while UnixStream::connect(&path).is_err() {
@@ -138,7 +136,7 @@ mod tests {
                 }
             });
             let bound = Bound::new(&path, Some(wanted)).unwrap();
-            assert_eq!(visitor.join().unwrap(), wanted);
+            assert_eq!(client.join().unwrap(), wanted);
             drop(bound);
         }
     }
@@ -147,7 +145,7 @@ mod tests {
     fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
         let path = free_path();
         drop(UnixListener::bind(&path).unwrap());
-        assert!(path.exists(), "the dead leave their file");
+        assert!(path.exists(), "a closed socket leaves its file");
         let bound = Bound::new(&path, None).unwrap();
         assert_eq!(refusal(&path), io::ErrorKind::AddrInUse);
         UnixStream::connect(&path).unwrap();
@@ -156,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_too_busy_to_accept_is_alive() {
+    fn a_server_with_a_full_backlog_is_alive() {
         let path = free_path();
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
         socket.bind(&SockAddr::unix(&path).unwrap()).unwrap();
@@ -175,11 +173,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_is_left_alone() {
+    fn a_file_that_is_not_a_socket_is_left_alone() {
         let path = free_path();
-        std::fs::write(&path, "somebody's work").unwrap();
+        std::fs::write(&path, "data").unwrap();
         assert_eq!(refusal(&path), io::ErrorKind::AlreadyExists);
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "somebody's work");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "data");
         std::fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/nowhere/at/all", &path).unwrap();
         assert_eq!(refusal(&path), io::ErrorKind::AlreadyExists);

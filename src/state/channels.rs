@@ -91,8 +91,7 @@ impl Channels {
         if self.to_patterns.load(Relaxed) > 0 {
             for entry in self.of(Kind::Pattern).iter().filter(|entry| glob::matches(entry.key(), channel)) {
                 for listener in entry.value() {
-                    send(listener, &[b"pmessage", entry.key(), channel, payload]);
-                    receivers += 1;
+                    receivers += usize::from(send(listener, &[b"pmessage", entry.key(), channel, payload]));
                 }
             }
         }
@@ -141,8 +140,7 @@ impl Channels {
 
     fn send_all(&self, kind: Kind, name: &[u8], parts: &[&[u8]]) -> usize {
         let Some(listening) = self.of(kind).get(name) else { return 0 };
-        listening.iter().for_each(|listener| send(listener, parts));
-        listening.len()
+        listening.iter().filter(|listener| send(listener, parts)).count()
     }
 
     fn of(&self, kind: Kind) -> &Listeners {
@@ -180,7 +178,11 @@ impl Subscriptions {
     }
 }
 
-fn send(listener: &Client, parts: &[&[u8]]) {
+/// Puts a message into the listener's outbox; false when its connection is closing.
+fn send(listener: &Client, parts: &[&[u8]]) -> bool {
+    if listener.is_closing() {
+        return false;
+    }
     let mut message = Vec::with_capacity(parts.iter().map(|part| part.len() + 16).sum());
     let mut reply = Reply::new(&mut message, listener.protocol());
     reply.push(parts.len());
@@ -188,4 +190,5 @@ fn send(listener: &Client, parts: &[&[u8]]) {
         reply.bulk(part);
     }
     listener.deliver(&message);
+    true
 }

@@ -31,7 +31,7 @@ pub const ROWS: &[Setting] = &[
     live("tls-protocols", "", Kind::Text, "TLSv1.2, TLSv1.3 or both, separated by a space; empty: both."),
     at_start("databases", "16", Kind::Integer(1, DATABASES_MAX as i64), "Number of databases for SELECT."),
     at_start("shards", "0", Kind::Integer(0, 1024), "Shards of the keyspace; 0: eight per core."),
-    at_start("threads", "0", Kind::Integer(0, 256), "Threads that serve connections; 0: one per core."),
+    at_start("threads", "1", Kind::Integer(0, 256), "Threads that serve connections; 0: one per core."),
     live("maxclients", "10000", Kind::Integer(1, u32::MAX as i64), "Connections served at the same time."),
     live("requirepass", "", Kind::Text, "Password that clients must show; empty: none."),
     live(

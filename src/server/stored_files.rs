@@ -1,6 +1,6 @@
-//! The users that a server starts with, and the files that ACL LOAD, ACL SAVE and CONFIG REWRITE speak of.
+//! The ACL file and the configuration file, as ACL LOAD, ACL SAVE and CONFIG REWRITE use them, and the users at the start.
 //!
-//! Rule    a file is replaced as a whole: written beside its place, synced, and renamed into it.
+//! Rule    a file is replaced as a whole: a new file is written beside it, synced, and renamed to its name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,14 +12,14 @@ use crate::commands::Shared;
 use crate::state::acl::SetError;
 use crate::state::acl::file::Store;
 
-/// A user by its name and rules, as a line `user` of the configuration has them.
-pub(super) type Line = (String, Vec<String>);
+/// A user's name and rules, as in a line `user` of the configuration.
+pub(super) type UserLine = (String, Vec<String>);
 
-/// Lets in the users that the configuration names, or those of the ACL file.
+/// Creates the users of the configuration, or those of the ACL file.
 ///
 /// # Errors
 /// A rule is wrong, a user named twice, the file cannot be read, or there are users in both places.
-pub(super) fn install(shared: &Shared, lines: &[Line]) -> Result<(), StartError> {
+pub(super) fn install_users(shared: &Shared, lines: &[UserLine]) -> Result<(), StartError> {
     if shared.has_acl_file() && !lines.is_empty() {
         let text = "aclfile: users are in the ACL file or in the configuration, not in both";
         return Err(StartError::Unusable(text.into()));
@@ -32,7 +32,7 @@ pub(super) fn install(shared: &Shared, lines: &[Line]) -> Result<(), StartError>
         let words = std::iter::once("reset").chain(rules.iter().map(String::as_str)).map(str::as_bytes);
         let made = shared.acl.set(name.as_bytes(), words, shared.acl_terms());
         made.map_err(|error| match error {
-            // What is taken for the name may have a password in it.
+            // The text taken for a name may contain a password.
             SetError::Name => {
                 StartError::Unusable("user: a name cannot contain spaces or null characters".into())
             }
@@ -44,7 +44,7 @@ pub(super) fn install(shared: &Shared, lines: &[Line]) -> Result<(), StartError>
     Ok(())
 }
 
-/// What is wrong, without the rule where that is a password.
+/// The error's text, without the rule where that is a password.
 fn reason(error: &SetError) -> String {
     match error {
         SetError::Name | SetError::Users => "there are too many users".into(),
@@ -58,17 +58,17 @@ fn reason(error: &SetError) -> String {
 
 /// The ACL file.
 #[derive(Debug)]
-pub(super) struct UserFile {
+pub(super) struct AclFile {
     path: PathBuf,
     name: String,
 }
 
-impl UserFile {
+impl AclFile {
     pub(super) fn new(name: String) -> Self {
         Self { path: PathBuf::from(&name), name }
     }
 
-    /// Writes `text` to a new file at `draft`, which only its owner reads, unless the present file is open to more.
+    /// Writes `text` to a new file at `draft`. It has the mode of the present file, or only its owner may read it.
     fn write_draft(&self, draft: &Path, text: &[u8]) -> io::Result<()> {
         let mode = fs::metadata(&self.path).map_or(0o600, |known| known.permissions().mode() & 0o777);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
@@ -80,15 +80,15 @@ impl UserFile {
     fn replace(&self, draft: &Path, text: &[u8]) -> io::Result<()> {
         self.write_draft(draft, text)?;
         fs::rename(draft, &self.path)?;
-        // The new name is on the disk when its folder is.
+        // A rename is durable once its folder is synced.
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
     }
 }
 
-/// The configuration file: one that has gone is made anew.
+/// The configuration file. One that no longer exists is created.
 #[derive(Debug)]
-pub(super) struct ConfigFile(pub(super) UserFile);
+pub(super) struct ConfigFile(pub(super) AclFile);
 
 impl Store for ConfigFile {
     fn name(&self) -> &str {
@@ -107,7 +107,7 @@ impl Store for ConfigFile {
     }
 }
 
-impl Store for UserFile {
+impl Store for AclFile {
     fn name(&self) -> &str {
         &self.name
     }
@@ -119,7 +119,6 @@ impl Store for UserFile {
     fn write(&self, text: &[u8]) -> Result<(), String> {
         let draft = PathBuf::from(format!("{}.tmp-{}", self.name, std::process::id()));
         self.replace(&draft, text).map_err(|error| {
-            // What is left of it is of no use to anybody.
             let _ = fs::remove_file(&draft);
             error.to_string()
         })

@@ -1,0 +1,274 @@
+//! Listeners: binding addresses, accepting connections, rejecting those that cannot be served.
+//!
+//! Rule    a port is bound exclusively, so that a second server on it fails.
+
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use super::connection::Connection;
+use super::context::ServerContext;
+use super::spare_descriptor::{SpareDescriptor, is_of_the_peer};
+use super::tls::Tls;
+use super::unix::SocketFile;
+use super::worker::Workers;
+use crate::state::clients::Client;
+use crate::state::session::Session;
+
+/// Connections that may wait to be accepted; Redis' `tcp-backlog` is 511.
+pub(super) const BACKLOG: i32 = 1024;
+
+/// A TCP socket that listens on `address`; port 0 takes a free one.
+///
+/// # Errors
+/// When the address does not belong to this machine or the port is in use.
+pub(super) fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Allows a port with old connections in TIME_WAIT, but not one with another listener.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// A socket that accepts connections.
+pub(super) enum Listener {
+    Tcp(TcpListener, Option<Arc<Tls>>),
+    Unix(UnixListener, SocketFile),
+}
+
+/// A connection that was accepted and is not registered with a runtime yet.
+enum Accepted {
+    Tcp(std::net::TcpStream, SocketAddr),
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Listener {
+    /// Accepts connections until the server ends. Then the file of a Unix socket is removed.
+    pub(super) async fn run(self, context: ServerContext, workers: Arc<Workers>) {
+        let mut spare = SpareDescriptor::new();
+        loop {
+            let accepted = tokio::select! {
+                () = context.stopped() => return,
+                accepted = self.accept() => accepted,
+            };
+            match accepted {
+                Ok(accepted) => {
+                    spare.accept_succeeded();
+                    self.admit(accepted, &context, &workers);
+                }
+                Err(error) if is_of_the_peer(&error) => tokio::task::yield_now().await,
+                Err(error) => self.cannot_accept(&error, &mut spare, &context).await,
+            }
+        }
+    }
+
+    async fn accept(&self) -> io::Result<Accepted> {
+        Ok(match self {
+            Self::Tcp(listener, _) => {
+                let (stream, peer) = listener.accept().await?;
+                Accepted::Tcp(stream.into_std()?, peer)
+            }
+            Self::Unix(listener, _) => Accepted::Unix(listener.accept().await?.0.into_std()?),
+        })
+    }
+
+    /// Opens the connection on a worker, unless it is denied or there are too many.
+    fn admit(&self, accepted: Accepted, context: &ServerContext, workers: &Workers) {
+        if accepted.is_denied(context) {
+            context.reject("protected mode is on and there is no password");
+            return self.refuse(accepted, PROTECTED);
+        }
+        let Some(permit) = context.connection_permit() else { return self.refuse(accepted, FULL) };
+        match accepted {
+            Accepted::Tcp(stream, peer) => {
+                let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
+                set_options(&stream, context);
+                let session = || enter(context, peer.to_string(), local, false);
+                match self {
+                    Self::Tcp(_, Some(tls)) => workers.spawn(|| {
+                        let stream = tls.accept(TcpStream::from_std(stream)?);
+                        Ok(Connection::new(stream, context.clone(), session(), permit))
+                    }),
+                    _ => workers.spawn(|| {
+                        let stream = TcpStream::from_std(stream)?;
+                        Ok(Connection::new(stream, context.clone(), session(), permit))
+                    }),
+                }
+            }
+            Accepted::Unix(stream) => workers.spawn(|| {
+                let stream = UnixStream::from_std(stream)?;
+                let session = enter(context, self.address(), self.address(), true);
+                Ok(Connection::new(stream, context.clone(), session, permit))
+            }),
+        }
+    }
+
+    /// The address of both ends of a connection through a Unix socket, as in Redis.
+    fn address(&self) -> String {
+        match self {
+            Self::Unix(_, file) => format!("{}:0", file.path().display()),
+            Self::Tcp(..) => String::new(),
+        }
+    }
+
+    /// Tells a peer why it is rejected, except on a TLS port, where that would take a handshake. Best effort: a new socket
+    /// takes one line at once, unless the peer is gone.
+    fn refuse(&self, accepted: Accepted, why: &str) {
+        let _ = match (self, accepted) {
+            (Self::Tcp(_, Some(_)), _) => Ok(()),
+            (_, Accepted::Tcp(mut stream, _)) => stream.write_all(why.as_bytes()),
+            (_, Accepted::Unix(mut stream)) => stream.write_all(why.as_bytes()),
+        };
+    }
+
+    /// Accepting has failed. The next connection in the backlog is rejected, if the spare descriptor allows it.
+    async fn cannot_accept(&self, error: &io::Error, spare: &mut SpareDescriptor, context: &ServerContext) {
+        context.reject("the process is out of descriptors or memory");
+        let mut has_rejected = false;
+        if spare.release(error) {
+            // The peer may be gone by now: accepting is polled once.
+            tokio::select! {
+                biased;
+                Ok(accepted) = self.accept() => {
+                    self.refuse(accepted, FULL);
+                    has_rejected = true;
+                }
+                () = std::future::ready(()) => {}
+            }
+        }
+        tracing::debug!(%error, has_rejected, "accept failed");
+        spare.recover(has_rejected).await;
+    }
+}
+
+impl Accepted {
+    /// Whether protected mode denies this peer: it is on another machine, and no password is set.
+    fn is_denied(&self, context: &ServerContext) -> bool {
+        let shared = context.engine.shared();
+        let is_local = match self {
+            Self::Tcp(_, peer) => peer.ip().to_canonical().is_loopback(),
+            Self::Unix(_) => true,
+        };
+        !is_local && shared.settings.is_protected() && shared.acl.default_account().user().needs_none()
+    }
+}
+
+/// Redis' reply where `maxclients` connections are open.
+const FULL: &str = "-ERR max number of clients reached\r\n";
+
+/// Redis 7.0's reply in protected mode, which operators search for.
+const PROTECTED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is \
+set for the default user. In this mode connections are only accepted from the loopback interface. If you want to connect \
+from external computers to Redis you may adopt one of the following solutions: 1) Just disable protected mode sending the \
+command 'CONFIG SET protected-mode no' from the loopback interface by connecting to Redis from the same host the server \
+is running, however MAKE SURE Redis is not publicly accessible from internet if you do so. Use CONFIG REWRITE to make \
+this change permanent. 2) Alternatively you can just disable the protected mode by editing the Redis configuration file, \
+and setting the protected mode option to 'no', and then restarting the server. 3) If you started the server manually \
+just for testing, restart it with the '--protected-mode no' option. 4) Setup a an authentication password for the \
+default user. NOTE: You only need to do one of the above things in order for the server to start accepting connections \
+from the outside.\r\n";
+
+/// Unanswered keepalive probes after which a peer counts as gone, as in Redis.
+const PROBES: u32 = 3;
+
+/// Small replies leave at once, and a vanished peer is noticed. A connection without these options still works.
+fn set_options<S: std::os::fd::AsFd>(stream: &S, context: &ServerContext) {
+    let socket = SockRef::from(stream);
+    let _ = socket.set_tcp_nodelay(true);
+    let seconds = context.engine.shared().settings.integer("tcp-keepalive");
+    if seconds > 0 {
+        let time = Duration::from_secs(seconds as u64);
+        let interval = Duration::from_secs((seconds as u64 / 3).max(1));
+        let keepalive = TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(PROBES);
+        let _ = socket.set_tcp_keepalive(&keepalive);
+    }
+}
+
+/// The session of a new connection. From here on the client is registered, and moving a manual clock waits for it.
+pub(super) fn enter(context: &ServerContext, peer: String, local: String, is_unix: bool) -> Session {
+    let shared = context.engine.shared();
+    let since = context.clock().now().lock;
+    let client = Client::new(shared.audience.clients.next_id(), peer, local, is_unix, since);
+    let session = context.engine.connect(client);
+    if context.has_stopped() {
+        // `ServerContext::stop` may have missed this client.
+        session.client.close();
+    }
+    session
+}
+
+/// The addresses that the words of `bind` name; a leading `-` allows one to be missing.
+pub(super) fn addresses(bind: &str) -> Result<Vec<(IpAddr, bool)>, String> {
+    bind.split_whitespace()
+        .map(|word| {
+            let (word, may_fail) = word.strip_prefix('-').map_or((word, false), |word| (word, true));
+            let ip: IpAddr = match word {
+                "*" => IpAddr::from([0, 0, 0, 0]),
+                "::*" => IpAddr::from([0_u16; 8]),
+                "localhost" => IpAddr::from([127, 0, 0, 1]),
+                word => word
+                    .parse()
+                    .map_err(|_| format!("bind '{word}': must be IP addresses separated by spaces"))?,
+            };
+            Ok((ip, may_fail))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::io::Read;
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::server::Server;
+
+    fn server(seconds: &str) -> Server {
+        Server::builder().set("tcp-keepalive", seconds).start_blocking().unwrap()
+    }
+
+    #[test]
+    fn a_connection_is_probed_as_often_as_the_setting_says() {
+        for (setting, time, interval) in [("300", 300, 100), ("7", 7, 2), ("1", 1, 1)] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            set_options(&stream, server(setting).context());
+            let socket = SockRef::from(&stream);
+            assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());
+            assert_eq!(socket.tcp_keepalive_time().unwrap().as_secs(), time);
+            assert_eq!(socket.tcp_keepalive_interval().unwrap().as_secs(), interval);
+            assert_eq!(socket.tcp_keepalive_retries().unwrap(), 3);
+        }
+    }
+
+    /// Whether the system has a keepalive timer on the server's end of a connection.
+    fn is_probed(server: &Server) -> bool {
+        let address = server.addr();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"PING\r\n").unwrap();
+        stream.read_exact(&mut [0; 7]).unwrap();
+        let end = |address: SocketAddr| format!("0100007F:{:04X}", address.port());
+        let ends = format!(" {} {} 01 ", end(address), end(stream.local_addr().unwrap()));
+        let all = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let line = all.lines().find(|line| line.contains(&ends)).unwrap();
+        // Local and remote end, state, queues, then the timer: 02 is the keepalive timer.
+        let timer = line.split_whitespace().nth(5).unwrap();
+        timer.starts_with("02:")
+    }
+
+    #[test]
+    fn an_accepted_connection_is_probed_unless_the_setting_is_zero() {
+        assert!(is_probed(&server("300")));
+        assert!(!is_probed(&server("0")));
+    }
+}

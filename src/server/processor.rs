@@ -1,0 +1,318 @@
+//! The requests of one connection: from bytes received to replies not yet written.
+//!
+//! Owns    the session, the input and the output. It has no stream, so that a long request can move it to the script thread
+//!         and back.
+//! Rule    one reading of the clock per batch of requests, one call of the engine per request.
+//! Rule    messages that are in the outbox when a batch begins leave before its replies: a client that has seen another
+//!         client's reply sees what that request sent to it before it sees its own next reply.
+
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+
+use super::context::ServerContext;
+use crate::clock::LockTime;
+use crate::engine::Flow;
+use crate::error::ProtocolError;
+use crate::limits::WORK_MAX;
+use crate::resp::{Decoder, Reply};
+use crate::state::metrics::Metrics;
+use crate::state::session::Session;
+
+/// Bytes reserved for every read of a connection that has filled a smaller buffer.
+pub(super) const READ_BYTES: usize = 16 * 1024;
+/// Bytes reserved for every read of any other connection: lock requests are short.
+const READ_BYTES_AT_FIRST: usize = 1024;
+/// Bytes of input buffer that an idle connection keeps. A larger buffer is released.
+pub(super) const INPUT_BYTES_KEPT: usize = 2 * READ_BYTES;
+/// Bytes of output after which it is written although more requests are in the input.
+pub(super) const OUTPUT_BYTES_BATCH: usize = 256 * 1024;
+/// Stands for a wait without an end.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Processes the requests of one connection.
+pub(super) struct RequestProcessor {
+    context: ServerContext,
+    session: Session,
+    pub(super) decoder: Decoder,
+    pub(super) input: BytesMut,
+    /// Bytes to reserve for the next read.
+    pub(super) read_bytes: usize,
+    pub(super) output: Vec<u8>,
+    /// Bytes of the output that have been written.
+    pub(super) written: usize,
+    pub(super) state: State,
+    /// The last batch stopped before the end of the input, so that its output is written or other connections have a turn.
+    pub(super) has_more: bool,
+}
+
+/// What a connection does next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum State {
+    /// It takes requests.
+    Open,
+    /// The next request waits until this moment.
+    Held(LockTime),
+    /// The next request is for the script thread. At this moment it is tried again here, to be refused with BUSY.
+    Offload(LockTime),
+    /// A blocking call of the session waits.
+    Waiting,
+    /// It writes its output and ends.
+    Closing,
+}
+
+impl RequestProcessor {
+    pub(super) fn new(context: ServerContext, mut session: Session) -> Self {
+        session.may_block = false;
+        Self {
+            context,
+            session,
+            decoder: Decoder::new(),
+            input: BytesMut::new(),
+            read_bytes: READ_BYTES_AT_FIRST,
+            output: Vec::new(),
+            written: 0,
+            state: State::Open,
+            has_more: false,
+        }
+    }
+
+    /// Processes the complete requests in the input, as far as they may run now.
+    pub(super) fn process(&mut self) {
+        self.session.work = 0;
+        self.has_more = self.is_ready() && self.process_batch();
+    }
+
+    /// Like [`RequestProcessor::process`], on the script thread, where blocking is allowed.
+    pub(super) fn process_offloaded(&mut self) {
+        self.session.may_block = true;
+        self.state = State::Open;
+        self.process();
+        self.session.may_block = false;
+    }
+
+    /// Whether requests may be processed now. A blocked call that has its reply is finished.
+    fn is_ready(&mut self) -> bool {
+        let engine = &self.context.engine;
+        let has_passed = |until| until <= engine.shared().clock.now().lock;
+        if self.session.client.is_closing() || self.session.client.is_cut() {
+            self.state = State::Closing;
+        }
+        let may_go_on = match self.state {
+            State::Open => true,
+            State::Held(until) => has_passed(until) || !engine.is_paused(),
+            State::Offload(until) => has_passed(until),
+            State::Waiting => engine.resume(&mut self.session, &mut self.output) == Flow::Next,
+            State::Closing => false,
+        };
+        if may_go_on {
+            self.state = State::Open;
+        }
+        may_go_on && !self.input.is_empty()
+    }
+
+    /// Processes the input; true when it stopped with possibly more to do.
+    fn process_batch(&mut self) -> bool {
+        let engine = &self.context.engine;
+        if self.session.client.has_messages() {
+            self.session.client.collect(&mut self.output);
+        }
+        let mut batch = engine.batch();
+        let output_bytes_max = self.output.len() + OUTPUT_BYTES_BATCH;
+        let (mut taken, mut has_more) = (0, true);
+        while self.state == State::Open
+            && self.output.len() < output_bytes_max
+            && self.session.work < WORK_MAX
+        {
+            let (buffer, limits) = (&self.input[taken..], engine.trust(&self.session));
+            if buffer.is_empty() {
+                has_more = false;
+                break;
+            }
+            let bytes = match self.decoder.next(buffer, limits) {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => {
+                    has_more = false;
+                    break;
+                }
+                Err(error) => {
+                    refuse(error, &engine.shared().metrics, &self.session, &mut self.output);
+                    self.state = State::Closing;
+                    break;
+                }
+            };
+            let request = self.decoder.request(buffer);
+            self.state = match engine.execute(&mut self.session, request, &mut batch, &mut self.output) {
+                Flow::Next => State::Open,
+                Flow::Close => State::Closing,
+                Flow::Wait => State::Waiting,
+                Flow::Again(until) => State::Held(until),
+                Flow::Offload => State::Offload(self.busy_from()),
+            };
+            if matches!(self.state, State::Held(_) | State::Offload(_)) {
+                break;
+            }
+            taken += bytes;
+        }
+        engine.end_batch(&mut self.session, batch);
+        self.drop_input(taken);
+        has_more && self.state == State::Open
+    }
+
+    /// Drops the first `taken` bytes of the input, and its room where a large request has left too much.
+    fn drop_input(&mut self, taken: usize) {
+        if taken == self.input.len() {
+            // `advance` to the end would leave room behind that the next `reserve` has to move back.
+            self.input.clear();
+            return;
+        }
+        self.input.advance(taken);
+        if taken > INPUT_BYTES_KEPT && self.input.len() < taken / 4 {
+            self.input = BytesMut::from(&self.input[..]);
+        }
+    }
+
+    /// When a script that still runs makes the server answer BUSY.
+    fn busy_from(&self) -> LockTime {
+        let shared = self.context.engine.shared();
+        let millis = shared.settings.busy_millis().unwrap_or(FOREVER.as_millis() as u64);
+        shared.clock.now().lock + millis.max(1)
+    }
+
+    /// Whether the client is authenticated, or need not be.
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.context.engine.trust(&self.session).authenticated
+    }
+
+    /// Releases all buffers, unless they are in use.
+    pub(super) fn release_buffers(&mut self) {
+        if !self.input.is_empty() || self.unread() > 0 {
+            return;
+        }
+        (self.input, self.output, self.written) = Default::default();
+        self.read_bytes = READ_BYTES_AT_FIRST;
+        self.decoder = Decoder::new();
+        self.session.scratch = Vec::new();
+    }
+
+    /// Bytes of replies that are not written yet.
+    pub(super) fn unread(&self) -> usize {
+        self.output.len() - self.written
+    }
+
+    /// When the connection's wait ends, if that is known.
+    pub(super) fn until(&self) -> Option<LockTime> {
+        match self.state {
+            State::Held(until) | State::Offload(until) => Some(until),
+            State::Waiting => self.session.parked.as_ref().and_then(|parked| parked.until),
+            State::Open | State::Closing => None,
+        }
+    }
+
+    /// Whether a request waits: for a moment, an event or the script thread.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.state, State::Held(_) | State::Offload(_) | State::Waiting)
+    }
+}
+
+impl Drop for RequestProcessor {
+    fn drop(&mut self) {
+        self.context.engine.disconnect(&mut self.session);
+        self.context.connection_settled();
+    }
+}
+
+/// Tells the client what is wrong with its request.
+fn refuse(error: ProtocolError, metrics: &Metrics, session: &Session, output: &mut Vec<u8>) {
+    tracing::debug!(client = session.client.id, %error, "protocol error");
+    if error == ProtocolError::RequestTooLarge {
+        metrics.query_limit_disconnections.add(1);
+    } else {
+        Reply::new(output, session.protocol).error_bytes(&error.line());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::limits::REPLY_BYTES_MAX;
+    use crate::server::{Builder, Server};
+    use crate::state::clients::Client;
+
+    /// A server, which ends when it is dropped, and the processor of its only client.
+    async fn processor() -> (Server, RequestProcessor) {
+        let server = Builder::default().start().await.unwrap();
+        let context = server.context().clone();
+        let client = Client::new(1, String::new(), String::new(), false, LockTime::from_millis(1));
+        let session = context.engine.connect(client);
+        (server, RequestProcessor::new(context, session))
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_for_too_much_is_cut_off() {
+        let (_server, mut processor) = processor().await;
+        let context = processor.context.clone();
+        processor.input.extend_from_slice(b"SET k 0123456789\r\nGET k\r\n");
+        processor.process();
+        assert_eq!(processor.output, b"+OK\r\n$10\r\n0123456789\r\n");
+        // As if the same request had produced so much. The system maps no memory for zeros that are not read.
+        processor.output = vec![0; REPLY_BYTES_MAX - 10];
+        let mut batch = context.engine.batch();
+        processor.input.extend_from_slice(b"GET k\r\nGET k\r\n");
+        let bytes =
+            processor.decoder.next(&processor.input, context.engine.trust(&processor.session)).unwrap();
+        assert_eq!(bytes, Some(7));
+        let request = processor.decoder.request(&processor.input);
+        let flow = context.engine.execute(&mut processor.session, request, &mut batch, &mut processor.output);
+        assert_eq!((flow, processor.output.len()), (Flow::Close, REPLY_BYTES_MAX - 10));
+        assert!(processor.session.client.is_cut());
+    }
+
+    #[tokio::test]
+    async fn no_request_of_a_client_is_processed_after_another_has_killed_it() {
+        let server = Builder::default().start().await.unwrap();
+        let (mut killer, mut victim) = (server.stream(), server.stream());
+        let mut number = [0; 16];
+        victim.write_all(b"CLIENT ID\r\n").await.unwrap();
+        let length = victim.read(&mut number).await.unwrap();
+        let number = String::from_utf8_lossy(&number[1..length - 2]);
+        // Neither has its turn before both have spoken.
+        killer.write_all(format!("CLIENT KILL ID {number}\r\n").as_bytes()).await.unwrap();
+        victim.write_all(b"SET k v\r\n").await.unwrap();
+        let mut answer = [0; 4];
+        killer.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer, *b":1\r\n");
+        assert_eq!(victim.read(&mut [0]).await.unwrap(), 0);
+        assert_eq!(server.keys().get("k"), None);
+    }
+
+    #[tokio::test]
+    async fn a_limit_holds_for_what_stands_behind_it() {
+        let (_server, mut processor) = processor().await;
+        let long = vec![b'x'; (1 << 20) + 1];
+        let echo = [format!("*2\r\n$4\r\nECHO\r\n${}\r\n", long.len()).as_bytes(), &long, b"\r\n"].concat();
+        processor.input.extend_from_slice(
+            b"SET k v\r\nCONFIG REWRITE\r\nCONFIG SET proto-max-bulk-len 1mb\r\nGET k\r\n",
+        );
+        processor.input.extend_from_slice(&echo);
+        processor.process();
+        assert_eq!(processor.output, b"+OK\r\n");
+        assert!(matches!(processor.state, State::Offload(_)), "to write a file may take long");
+        processor.process_offloaded();
+        let expected = "+OK\r\n-ERR The server is running without a config file\r\n+OK\r\n$1\r\nv\r\n\
+                        -ERR Protocol error: invalid bulk length\r\n";
+        assert_eq!(String::from_utf8_lossy(&processor.output), expected);
+        assert_eq!(processor.state, State::Closing);
+    }
+
+    #[tokio::test]
+    async fn a_message_in_the_outbox_leaves_before_the_reply_of_the_next_request() {
+        let (_server, mut processor) = processor().await;
+        processor.session.client.deliver(b"+message\r\n");
+        processor.input.extend_from_slice(b"PING\r\n");
+        processor.process();
+        assert_eq!(String::from_utf8_lossy(&processor.output), "+message\r\n+PONG\r\n");
+    }
+}
