@@ -308,11 +308,10 @@ impl Engine {
     /// The gates of commands that MULTI or a setting may forbid.
     #[cold]
     fn admit_special(&self, session: &Session, command: &Command) -> Result<(), Refusal> {
-        let flags = command.row.flags;
-        if session.transaction.is_some() && flags.has(Flags::NO_MULTI) {
+        if session.transaction.is_some() && command.row.flags.has(Flags::NO_MULTI) {
             return Err(Refusal::said("ERR Command not allowed inside a transaction"));
         }
-        match flags.has(Flags::PROTECTED) {
+        match command.row.flags.has(Flags::PROTECTED) {
             true => commands::check_protected(&self.shared, &session.client),
             false => Ok(()),
         }
@@ -508,10 +507,9 @@ impl Engine {
     /// Counts an error that a script returned as its reply: `redis.error_reply`.
     #[cold]
     fn count_error_reply(&self, command: &Command, text: &[u8]) {
-        let code = text.split(|byte| matches!(byte, b' ' | b'\r')).next().unwrap_or_default();
         self.shared.stats[usize::from(command.index)].failed.add(1);
         self.shared.metrics.errors.add(1);
-        self.shared.metrics.error_codes.add(&String::from_utf8_lossy(code));
+        self.shared.metrics.error_codes.add(&String::from_utf8_lossy(text.trim_ascii_end()));
     }
 
     /// A long call holds shards that the request needs: the session is woken when the call is over.
