@@ -40,8 +40,8 @@ pub trait Calls {
         None
     }
 
-    /// Carries out GET and, if it finds the value, the change of the key. Tells whether the value was found, or how GET failed.
-    /// `None`: nothing was done, and both commands have to be called.
+    /// Carries out GET and, if it finds the value, the change of the key. Tells whether the value was found, or how GET
+    /// failed. `None`: nothing was done, and both commands have to be called.
     fn change_if_held(&mut self, _change: &Change<'_>) -> Option<Result<bool, Vec<u8>>> {
         None
     }
