@@ -1,4 +1,4 @@
-//! bit, struct, cjson, cmsgpack, searches and what catches errors, under random values: by EVAL on redlatch and on a real
+//! bit, cjson, cmsgpack, searches and what catches errors, under random values: by EVAL on redlatch and on a real
 //! Redis, the same bytes.
 //!
 //! Belongs here  what no transcript of these functions thought of.
@@ -97,11 +97,6 @@ fn compare(library: fn(&mut Dice) -> Case) {
 #[test]
 fn bit_does_what_it_does_in_redis() {
     compare(cases::bit);
-}
-
-#[test]
-fn struct_packs_and_unpacks_as_in_redis() {
-    compare(cases::structs);
 }
 
 #[test]

@@ -25,8 +25,8 @@ pub(crate) fn fuzz(target: &str, cases: u32, inputs: BoxedStrategy<Vec<u8>>, che
     let changed = changed(kept.into_iter().map(|(_, input)| input).collect());
     let inputs = prop_oneof![3 => inputs, 1 => changed].boxed();
     // Fewer cases where each is slow: under valgrind.
-    let cases = std::env::var("FUZZ_CASES")
-        .map_or(cases, |text| text.parse().expect("FUZZ_CASES is a number"));
+    let cases =
+        std::env::var("FUZZ_CASES").map_or(cases, |text| text.parse().expect("FUZZ_CASES is a number"));
     let seconds = std::env::var("FUZZ_SECONDS").map(|text| text.parse().expect("FUZZ_SECONDS is a number"));
     let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
     for round in 0_u64.. {

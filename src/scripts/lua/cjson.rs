@@ -24,7 +24,6 @@ pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
     Ok(library.table)
 }
 
-
 /// `encode`
 fn encode(call: &Call<'_>) -> Result<LuaString> {
     if call.len() != 1 {
@@ -93,7 +92,9 @@ impl Encoder<'_, '_> {
         for pair in table.pairs::<Value, Value>() {
             self.call.charge(1)?;
             match pair?.0 {
-                Value::Integer(place) if place > 0 => last = last.max(usize::try_from(place).unwrap_or(usize::MAX)),
+                Value::Integer(place) if place > 0 => {
+                    last = last.max(usize::try_from(place).unwrap_or(usize::MAX))
+                }
                 _ => return Ok(Shape::Object),
             }
             items += 1;

@@ -26,6 +26,8 @@ use crate::scripts::library::{FLAGS, Function, Loaded, NAME_RULE, is_name};
 #[derive(Debug)]
 pub(super) struct Functions {
     environment: Table,
+    /// The table `redis` of functions.
+    pub(super) redis: Table,
     /// The metatable of `environment`, which says what that stands for.
     sight: Table,
     /// What a library sees while it is being loaded.
@@ -80,6 +82,7 @@ impl Functions {
         install_loaders(&running_world, &sandbox.loader, &environment)?;
         Ok(Self {
             environment,
+            redis,
             sight,
             loading_world,
             running_world,
@@ -115,7 +118,9 @@ impl Interpreter {
         let environment = self.libraries().map(|libraries| libraries.environment.clone());
         let function = environment.and_then(|world| compiled(&self.lua, &world, body, b"@user_function"));
         let function = function.map_err(|error| match error {
-            Error::SyntaxError { message, .. } => format!("ERR Error compiling function: {message}").into_bytes(),
+            Error::SyntaxError { message, .. } => {
+                format!("ERR Error compiling function: {message}").into_bytes()
+            }
             error => self.line(&error),
         })?;
         let patience = Arc::new(Patience(AtomicU32::new(0)));

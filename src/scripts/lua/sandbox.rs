@@ -73,7 +73,8 @@ impl Sandbox {
         let helpers = helpers(lua, budget, &failure)?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name(PRELUDE_NAME);
         let prelude: Table = prelude.call((&globals, &helpers))?;
-        let (stand_in, loader): (Function, Function) = (prelude.raw_get("stand_in")?, prelude.raw_get("loader")?);
+        let (stand_in, loader): (Function, Function) =
+            (prelude.raw_get("stand_in")?, prelude.raw_get("loader")?);
         // A string finds its functions in the library itself. Scripts see a stand-in for its metatable.
         let strings: Table = globals.raw_get("string")?;
         let of_strings = lua.create_table()?;
@@ -140,7 +141,8 @@ fn close(lua: &Lua, globals: &Table, stand_in: &Function, absent: &Function) -> 
     let strict = lua.create_table()?;
     strict.raw_set("__index", absent)?;
     globals.set_metatable(Some(strict))?;
-    let (environment, metatable) = stand_in.call::<(Table, Table)>((globals, stand_in.call::<Table>(lua.create_table()?)?))?;
+    let (environment, metatable) =
+        stand_in.call::<(Table, Table)>((globals, stand_in.call::<Table>(lua.create_table()?)?))?;
     globals.raw_set("_G", &environment)?;
     Ok((environment, metatable))
 }
@@ -219,7 +221,10 @@ const NAME_BYTES_MAX: usize = 1024;
 /// Of the text, as Lua words them; or the stop of a script without memory.
 pub(super) fn compiled(lua: &Lua, environment: &Table, text: &[u8], name: &[u8]) -> mlua::Result<Function> {
     if text.len() > TEXT_BYTES_MAX {
-        return Err(Error::SyntaxError { message: "the text is too long".to_owned(), incomplete_input: false });
+        return Err(Error::SyntaxError {
+            message: "the text is too long".to_owned(),
+            incomplete_input: false,
+        });
     }
     // Bytecode begins with this byte. Behind a space it is part of a text, which makes no sense.
     let marked;

@@ -13,9 +13,13 @@ fn ends(text: &str) -> Result<String, String> {
 
 #[test]
 fn unpack_refuses_more_values_than_the_stack_has() {
-    for (first, last) in
-        [("-2", "2147483647"), ("-2147483648", "2147483647"), ("0", "2147483647"), ("-2147483647", "10"), ("1", "1e300")]
-    {
+    for (first, last) in [
+        ("-2", "2147483647"),
+        ("-2147483648", "2147483647"),
+        ("0", "2147483647"),
+        ("-2147483647", "10"),
+        ("1", "1e300"),
+    ] {
         let error = ends(&format!("return {{unpack({{1, 2, 3}}, {first}, {last})}}")).unwrap_err();
         assert!(error.contains("too many results to unpack"), "{first} {last}: {error}");
     }
@@ -149,12 +153,27 @@ fn nothing_is_pushed_beyond_the_stack() {
 fn what_leads_out_of_the_sandbox_is_not_there() {
     let mut interpreter = interpreter(MEMORY_BYTES_MAX);
     for name in [
-        "package", "require", "module", "io", "os", "debug", "dofile", "loadfile", "newproxy", "getfenv", "setfenv",
-        "print", "struct", "__redis__err__handler",
+        "package",
+        "require",
+        "module",
+        "io",
+        "os",
+        "debug",
+        "dofile",
+        "loadfile",
+        "newproxy",
+        "getfenv",
+        "setfenv",
+        "print",
+        "struct",
+        "__redis__err__handler",
     ] {
         let error = run(&mut interpreter, &format!("return {name}")).unwrap_err();
         assert!(error.contains("nonexistent global variable"), "{name}: {error}");
-        assert_eq!(run(&mut interpreter, &format!("return type(rawget(_G, '{name}'))")).as_deref(), Ok("$3\r\nnil\r\n"));
+        assert_eq!(
+            run(&mut interpreter, &format!("return type(rawget(_G, '{name}'))")).as_deref(),
+            Ok("$3\r\nnil\r\n")
+        );
     }
     let text = "setmetatable({}, {__gc = function() redis.call('SEEN') end}) collectgarbage() collectgarbage() return 1";
     assert_eq!(run(&mut interpreter, text).as_deref(), Ok(":1\r\n"));
@@ -191,7 +210,8 @@ fn metatables_and_libraries_cannot_be_changed() {
         assert_eq!(run(&mut interpreter, &text).as_deref(), Ok(":1\r\n"), "{attempt}");
         let text = "return {('x'):rep(2), string.rep('y', 2), type(redis.call), tostring(pcall(function() return 'a' + 'b' end)), \
                     tostring(rawget(string, 1)), type(cjson.null)}";
-        let expected = "*6\r\n$2\r\nxx\r\n$2\r\nyy\r\n$8\r\nfunction\r\n$5\r\nfalse\r\n$3\r\nnil\r\n$8\r\nuserdata\r\n";
+        let expected =
+            "*6\r\n$2\r\nxx\r\n$2\r\nyy\r\n$8\r\nfunction\r\n$5\r\nfalse\r\n$3\r\nnil\r\n$8\r\nuserdata\r\n";
         assert_eq!(run(&mut interpreter, text).as_deref(), Ok(expected), "after {attempt}");
     }
 }
@@ -202,7 +222,10 @@ fn a_text_is_too_long_long_before_a_delimiter_is() {
     const { assert!(crate::scripts::lua::sandbox::TEXT_BYTES_MAX < i32::MAX as usize / 8) };
     let mut interpreter = interpreter(1 << 30);
     let text = "local s = ('='):rep(2^26 + 1) local f, why = loadstring('return [' .. s .. '[x]' .. s .. ']') return {type(f), why}";
-    assert_eq!(run(&mut interpreter, text).as_deref(), Ok("*2\r\n$3\r\nnil\r\n$20\r\nthe text is too long\r\n"));
+    assert_eq!(
+        run(&mut interpreter, text).as_deref(),
+        Ok("*2\r\n$3\r\nnil\r\n$20\r\nthe text is too long\r\n")
+    );
     for text in ["return [=", "return [==x", "return [==[x]=]", "--[==[ x", "return [==[x]==]"] {
         let _ = ends(text);
     }
