@@ -90,7 +90,9 @@ fn compare(library: fn(&mut Dice) -> Case) {
         let text = format!("{SPELL}\nreturn all(pcall(function() {code} end))");
         let expected = ask(&mut theirs, links.1, text.as_bytes(), &args);
         let found = ask(&mut ours, links.0, text.as_bytes(), &args);
-        assert_eq!(found.spell(), expected.spell(), "seed {seed}, case {place}: {code}\n  ARGV {args:?}");
+        // `string.dump` is not there: `docs/scripts.md`.
+        let expected = expected.spell().replace("4:dump=function,", "");
+        assert_eq!(found.spell(), expected, "seed {seed}, case {place}: {code}\n  ARGV {args:?}");
     }
 }
 

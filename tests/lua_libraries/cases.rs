@@ -366,7 +366,11 @@ pub(crate) fn searches(dice: &mut Dice) -> Case {
             "local t = {{}} for a, b in string.gmatch({text}, {pattern}) do t[#t + 1] = {{a, b}} end return t"
         ),
         3 => format!("return string.rep({text}, {})", dice.below(40)),
-        _ => format!("return string.gsub({text}, {pattern}, {}{start})", dice.pick(REPLACEMENTS)),
+        // Not returned at once: a tail call hides the line from a function that is written in Lua.
+        _ => format!(
+            "local text, count = string.gsub({text}, {pattern}, {}{start}) return text, count",
+            dice.pick(REPLACEMENTS)
+        ),
     };
     Case { code, args: vec![bytes(dice, 12), b"l".to_vec()] }
 }
@@ -419,9 +423,9 @@ pub(crate) fn basics(dice: &mut Dice) -> Case {
         5 => format!("return pcall(pcall, function() {raised} end)"),
         6 => format!("local t = {table} return rawget(t, {key})"),
         7 => format!("local t = {table} return rawset(t, {key}, 9), rawget(t, {key})"),
-        8 => format!("return next({table}, {key})"),
+        8 => format!("local key, value = next({table}, {key}) return key, value"),
         9 => format!("local t = {{}} for key, value in pairs({table}) do t[key] = value end return t"),
-        10 => format!("return getmetatable({table})"),
+        10 => format!("local found = getmetatable({table}) return found"),
         _ => {
             let draws =
                 dice.pick(&["", "9", "3, 5", "5, 3", "-4, 4", "0", "'7'", "1, 2, 3", "2^31", "-2^31, 2^40"]);
