@@ -12,7 +12,7 @@ use rmp::encode::{self, ValueWriteError};
 
 use super::args::{Call, Library, NESTING_MAX, Output};
 use super::budget::Budget;
-use super::fault::Stopped;
+use super::fault::{Fault, Stopped};
 
 /// The table `cmsgpack`.
 pub(super) fn install(lua: &Lua, budget: &Arc<Budget>) -> Result<Table> {
@@ -194,7 +194,7 @@ impl Reader<'_, '_, '_> {
     }
 
     fn array(&mut self, len: u32, depth: usize) -> Result<Value> {
-        let table = self.table(depth)?;
+        let table = self.table(depth, "array")?;
         for place in 1..=len {
             table.raw_set(place, self.value(depth + 1)?)?;
         }
@@ -202,14 +202,14 @@ impl Reader<'_, '_, '_> {
     }
 
     fn map(&mut self, len: u32, depth: usize) -> Result<Value> {
-        let table = self.table(depth)?;
+        let table = self.table(depth, "hash")?;
         for _ in 0..len {
             let key = self.value(depth + 1)?;
             let value = self.value(depth + 1)?;
             match &key {
-                Value::Nil => return Err(self.call.error("table index is nil")),
+                Value::Nil => return Err(Fault::Text(b"table index is nil".to_vec()).into()),
                 Value::Number(number) if number.is_nan() => {
-                    return Err(self.call.error("table index is NaN"));
+                    return Err(Fault::Text(b"table index is NaN".to_vec()).into());
                 }
                 _ => table.raw_set(key, value)?,
             }
@@ -217,9 +217,9 @@ impl Reader<'_, '_, '_> {
         Ok(Value::Table(table))
     }
 
-    fn table(&self, depth: usize) -> Result<Table> {
+    fn table(&self, depth: usize, kind: &str) -> Result<Table> {
         if depth >= NESTING_MAX {
-            return Err(self.call.error("stack overflow (in function mp_decode_to_lua_type)"));
+            return Err(self.call.error(format!("stack overflow (in function mp_decode_to_lua_{kind})")));
         }
         self.call.lua.create_table()
     }

@@ -102,11 +102,15 @@ pub(super) fn bad_argument(lua: &Lua, number: usize, reason: impl AsRef<[u8]>) -
 /// Stack levels that belong to the library function that the script called: the function that runs and the frames of
 /// the prelude below it.
 fn library_frames(lua: &Lua) -> usize {
-    let is_prelude =
-        |level| lua.inspect_stack(level, |frame| frame.source().source.as_deref() == Some(PRELUDE_NAME));
-    (1..).find(|level| is_prelude(*level) != Some(true)).unwrap_or(1)
+    let is_library = |level| {
+        let is_library = |source: &str| source == PRELUDE_NAME || source == TAIL_CALL;
+        lua.inspect_stack(level, |frame| frame.source().source.as_deref().is_some_and(is_library))
+    };
+    (1..).find(|level| is_library(*level) != Some(true)).unwrap_or(1)
 }
 
+/// What Lua gives as the source of a frame that a tail call has replaced.
+const TAIL_CALL: &str = "=(tail call)";
 /// The chunk name of the prelude. Its frames are no place of a script.
 pub(super) const PRELUDE_NAME: &str = "=(redlatch)";
 

@@ -26,6 +26,8 @@ use crate::scripts::library::{FLAGS, Function, Loaded, NAME_RULE, is_name};
 #[derive(Debug)]
 pub(super) struct Functions {
     environment: Table,
+    /// The table `redis` of functions.
+    pub(super) redis: Table,
     /// The metatable of `environment`, which says what that stands for.
     sight: Table,
     /// What a library sees while it is being loaded.
@@ -80,6 +82,7 @@ impl Functions {
         install_loaders(&running_world, &sandbox.loader, &environment)?;
         Ok(Self {
             environment,
+            redis,
             sight,
             loading_world,
             running_world,

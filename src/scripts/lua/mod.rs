@@ -200,15 +200,15 @@ impl Interpreter {
         let mut server = Server { commands, budget, shared, reply: buffer };
         lua.scope(|scope| {
             let limit = budget.lift(lua);
-            let answer = scope.create_function_mut(|lua, args: MultiValue| server.call(lua, &args))?;
+            let call = scope.create_function_mut(|lua, args: MultiValue| server.call(lua, &args))?;
             let (keys, args) = (texts(lua, inputs.keys)?, texts(lua, inputs.args)?);
             drop(limit);
             let (is_fine, result): (bool, Value) = match body {
-                Body::Script(number) => self.sandbox.run_script.call((number, answer, keys, args))?,
+                Body::Script(number) => self.sandbox.run_script.call((number, call, keys, args))?,
                 Body::Function { library, name } => {
                     let Some(libraries) = &self.libraries else { return Err(Error::runtime("no library")) };
                     let body = libraries.callback(library, name)?;
-                    self.sandbox.run_function.call((body, answer, keys, args))?
+                    self.sandbox.run_function.call((&libraries.redis, body, call, keys, args))?
                 }
             };
             if is_fine {

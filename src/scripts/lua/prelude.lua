@@ -394,42 +394,47 @@ local function loader(environment)
     return loadstring, load
 end
 
--- Commands. `dispatch` is the function of Rust that answers them while a script runs.
+-- Commands. `redis.call` is a function of Rust that lives as long as the run.
 
+local script_redis = globals.redis
 local refuse = rust.refuse
-local dispatch = refuse
+local current = refuse
+script_redis.call = refuse
 
-function globals.redis.call(...)
-    return dispatch(true, ...)
+function script_redis.pcall(...)
+    local is_fine, result = raw_pcall(current, ...)
+    if is_fine then return result end
+    return caught(result)
 end
 
-function globals.redis.pcall(...)
-    return dispatch(false, ...)
+-- Runs: whether a run succeeded, and its first result. `failed` has noted why it did not.
+
+local function begin(redis, call)
+    current, redis.call = call, call
 end
 
--- Runs. Whether a run succeeded, and its first result; `failed` has noted why it did not.
-
-local function over(is_fine, result)
-    dispatch = refuse
+local function over(redis, is_fine, result)
+    current, redis.call = refuse, refuse
     return is_fine, result
 end
 
 local scripts = {}
 
-local function run_script(index, answer, keys, args)
-    dispatch, globals.KEYS, globals.ARGV = answer, keys, args
-    local is_fine, result = over(raw_xpcall(scripts[index], failed))
+local function run_script(index, call, keys, args)
+    begin(script_redis, call)
+    globals.KEYS, globals.ARGV = keys, args
+    local is_fine, result = over(script_redis, raw_xpcall(scripts[index], failed))
     globals.KEYS, globals.ARGV = nil, nil
     return is_fine, result
 end
 
-local function run_function(body, answer, keys, args)
-    dispatch = answer
-    return over(raw_xpcall(function() return body(keys, args) end, failed))
+local function run_function(redis, body, call, keys, args)
+    begin(redis, call)
+    return over(redis, raw_xpcall(function() return body(keys, args) end, failed))
 end
 
 local function load_library(body)
-    return over(raw_xpcall(body, failed))
+    return raw_xpcall(body, failed)
 end
 
 return {

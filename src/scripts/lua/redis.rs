@@ -295,10 +295,10 @@ pub(super) struct Server<'a> {
 }
 
 impl Server<'_> {
-    /// `redis.call`, or `redis.pcall` if the first argument is false: the rest are the words of the command.
+    /// `redis.call`, whose arguments are the words of the command.
     ///
     /// # Errors
-    /// An error reply, which `redis.pcall` returns instead; and the end of the script.
+    /// An error reply, and the end of the script.
     pub(super) fn call(&mut self, lua: &Lua, args: &MultiValue) -> mlua::Result<Value> {
         self.budget.charge(STEPS_PER_CALL)?;
         let _limit = self.budget.lift(lua);
@@ -307,28 +307,21 @@ impl Server<'_> {
         self.reply.clear();
         self.reply.shrink_to(REPLY_BYTES_KEPT);
         let Self { commands, reply, .. } = self;
-        let answered = with_words(args.iter().skip(1), |words| {
+        let answered = with_words(args.iter(), |words| {
             catch_unwind(AssertUnwindSafe(|| commands.command(words, protocol, reply)))
         });
-        let fault = match answered {
+        match answered {
             Ok(Err(panic)) => return Err(budget.pass_on(panic).into()),
-            Ok(Ok(())) => {
-                budget.charge(self.reply.len())?;
-                match self.reply.strip_prefix(b"-") {
-                    Some(line) => Fault::Reply {
-                        line: line.strip_suffix(b"\r\n").unwrap_or(line).to_vec(),
-                        from_command: true,
-                    },
-                    None => return convert::read(lua, budget, self.reply),
-                }
+            Ok(Ok(())) => {}
+            Err(text) => return Err(refused(text)),
+        }
+        budget.charge(self.reply.len())?;
+        match self.reply.strip_prefix(b"-") {
+            Some(line) => {
+                let line = line.strip_suffix(b"\r\n").unwrap_or(line).to_vec();
+                Err(Fault::Reply { line, from_command: true }.into())
             }
-            Err(text) => Fault::Reply { line: format!("ERR {text}").into_bytes(), from_command: false },
-        };
-        match (args.front(), &fault) {
-            (Some(Value::Boolean(false)), Fault::Reply { line, from_command }) => {
-                error_table(lua, line, *from_command).map(Value::Table)
-            }
-            _ => Err(fault.into()),
+            None => convert::read(lua, budget, self.reply),
         }
     }
 }

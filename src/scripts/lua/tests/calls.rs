@@ -18,7 +18,7 @@ fn a_kept_function_or_coroutine_reaches_the_server_of_whoever_uses_it() {
     let mut interpreter = interpreter(MEMORY_BYTES_MAX);
     let text = "local kept, routine
         redis.register_function('keep', function()
-            kept = redis.call
+            kept = redis.pcall
             routine = coroutine.create(function() while true do coroutine.yield(redis.call('COROUTINE')[1]) end end)
             return select(2, coroutine.resume(routine))
         end)

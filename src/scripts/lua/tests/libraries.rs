@@ -48,7 +48,7 @@ fn what_is_nested_too_deep_is_an_error() {
         ("local t = {} t.a = t return cjson.encode(t)", "Cannot serialise, excessive nesting (129)"),
         ("return cjson.decode(('['):rep(1e6))", "recursion limit exceeded"),
         ("return cjson.decode(('{\"a\":'):rep(1e6))", "recursion limit exceeded"),
-        ("return cmsgpack.unpack(('\\145'):rep(1e6))", "stack overflow (in function mp_decode_to_lua_type)"),
+        ("return cmsgpack.unpack(('\\145'):rep(1e6))", "stack overflow (in function mp_decode_to_lua_array)"),
         ("return cmsgpack.unpack(('\\129a'):rep(1e6))", "stack overflow"),
         ("return cmsgpack.unpack(('\\161a'):rep(1e6))", "stack overflow"),
     ] {
