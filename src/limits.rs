@@ -21,7 +21,7 @@ pub const UNREAD_REPLY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Bytes of unsent replies from which on a client that has not authenticated is disconnected.
 pub const UNAUTHENTICATED_REPLY_BYTES_MAX: usize = 1024;
 /// Nanoseconds that one connection may use of a worker's time before other connections have their turn, as far as measured.
-pub const WORK_MAX: u64 = 4_000_000;
+pub const TURN_NANOS_MAX: u64 = 4_000_000;
 /// Bytes above which a value, the arguments of a script or the requests of a transaction are large: what goes through them
 /// runs on the script thread. An item of the keyspace, or of a list of listeners, counts as [`ITEM_BYTES`].
 pub const LARGE_BYTES: u64 = 64 * 1024;

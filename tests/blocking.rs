@@ -154,7 +154,7 @@ impl ModelRun {
             engine.disconnect(&mut connection.session);
         }
         assert_eq!(shared.keyspace.parked(), 0, "seed {seed}: nobody is left in a queue");
-        assert_eq!(shared.audience.clients.len(), 0, "seed {seed}");
+        assert_eq!(shared.registries.clients.len(), 0, "seed {seed}");
         shared.keyspace.assert_laws();
     }
 }

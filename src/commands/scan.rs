@@ -10,13 +10,13 @@ use crate::types::glob;
 
 /// The options COUNT and MATCH.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WalkOptions<'a> {
+pub(super) struct ScanOptions<'a> {
     /// Approximate number of elements to visit in one step.
     pub(super) count: u64,
     pattern: Option<&'a [u8]>,
 }
 
-impl<'a> WalkOptions<'a> {
+impl<'a> ScanOptions<'a> {
     /// Reads all remaining words. `own` reads an option that only one command has, and returns whether it did.
     ///
     /// # Errors

@@ -14,12 +14,12 @@ use crate::keyspace::Keyspace;
 use crate::resp::Request;
 use crate::state::acl::file::Store;
 use crate::state::acl::{self, Account, Acl, Terms};
-use crate::state::audience::Audience;
 use crate::state::clients::Client;
 use crate::state::latency::{Latency, Spike};
 use crate::state::log_limiter::LogLimiter;
 use crate::state::metrics::{CommandStats, Metrics};
 use crate::state::monitors::Monitors;
+use crate::state::registries::Registries;
 use crate::state::running::Running;
 use crate::state::settings::{Events, Settings};
 use crate::state::settings_file;
@@ -33,7 +33,7 @@ pub struct Shared {
     /// Every key.
     pub keyspace: Keyspace,
     /// Clients, channels and key tracking.
-    pub audience: Audience,
+    pub registries: Registries,
     /// The settings.
     pub settings: Settings,
     /// Counters of the whole server.
@@ -144,7 +144,7 @@ impl Shared {
         let running: Arc<Running> = Arc::default();
         let shared = Self {
             keyspace,
-            audience: Audience::new(seed),
+            registries: Registries::new(seed),
             settings,
             metrics: Metrics::default(),
             stats: std::iter::repeat_with(CommandStats::default).take(table().total()).collect(),
@@ -299,7 +299,7 @@ impl Shared {
     /// The events that a call publishes.
     #[inline]
     pub fn events(&self) -> Events {
-        self.settings.events().with_names(self.audience.tracking.broadcasts())
+        self.settings.events().with_names(self.registries.tracking.broadcasts())
     }
 
     /// Records the duration of a call in the command's statistics, the slow log and the latency monitor.

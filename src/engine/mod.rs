@@ -78,7 +78,7 @@ impl Engine {
         client.output_limits = Arc::clone(self.shared.settings.output_limits());
         let client = Arc::new(client);
         self.shared.metrics.connections.add(1);
-        self.shared.audience.clients.enter(Arc::clone(&client));
+        self.shared.registries.clients.enter(Arc::clone(&client));
         let acl = &self.shared.acl;
         Session::new(client, Arc::clone(acl.default_account()), acl.is_open())
     }
@@ -96,7 +96,7 @@ impl Engine {
         self.shared.monitors.leave(session.client.id);
         commands::discard_all(session, &self.shared);
         commands::end_tracking(session, &self.shared);
-        self.shared.audience.clients.leave(session.client.id);
+        self.shared.registries.clients.leave(session.client.id);
     }
 
     /// Begins a batch of requests.
@@ -108,7 +108,7 @@ impl Engine {
     /// Ends a batch of one session and updates the counters.
     pub fn end_batch(&self, session: &mut Session, batch: Batch) {
         self.leave_batch(session, &batch);
-        self.settle_batch(batch);
+        self.record_batch(batch);
     }
 
     /// A session has no more requests in a batch of several sessions.
@@ -120,7 +120,7 @@ impl Engine {
 
     /// Ends a batch that all its sessions have left, and updates the counters.
     #[inline]
-    pub fn settle_batch(&self, batch: Batch) {
+    pub fn record_batch(&self, batch: Batch) {
         self.shared.metrics.commands.add(u64::from(batch.commands));
         self.count(batch.run);
     }
@@ -221,7 +221,8 @@ impl Engine {
     /// The next time at which a waiting command or a pause times out. A manual clock stops at these times.
     pub fn next_wait(&self) -> Option<LockTime> {
         let now = self.shared.clock.now().lock;
-        let calls = self.shared.audience.clients.all().into_iter().filter_map(|client| client.waits_until());
+        let calls =
+            self.shared.registries.clients.all().into_iter().filter_map(|client| client.waits_until());
         calls.chain(self.shared.pause.holds(|| true, now)).filter(|until| *until > now).min()
     }
 
@@ -231,7 +232,7 @@ impl Engine {
         let now = self.shared.clock.now().lock;
         let mut client_bytes = 0_u64;
         let idle_ms_max = self.shared.settings.integer("timeout") as u64 * 1000;
-        self.shared.audience.clients.each(|client| {
+        self.shared.registries.clients.each(|client| {
             client.release_if_idle(now);
             client_bytes = client_bytes.saturating_add(client.held_bytes());
             if client.is_behind(now) {
@@ -259,7 +260,7 @@ impl Engine {
         if !shared.expires_actively.load(Relaxed) {
             return Due::Next(None);
         }
-        shared.keyspace.tick(now, shared.events(), &shared.audience)
+        shared.keyspace.tick(now, shared.events(), &shared.registries)
     }
 
     /// The checks before a command: authentication, name, arity, permissions, memory, subscriptions, pause. The order is
@@ -426,7 +427,7 @@ impl Engine {
                 Flow::Offload
             }
         };
-        view.finish(&shared.audience);
+        view.finish(&shared.registries);
         if is_long || (session.may_block && command.row.flags.has(Flags::SCRIPT)) {
             batch.now = shared.clock.now();
         }

@@ -136,7 +136,7 @@ impl Engine {
         session.reads = session.reads.after_next();
         session.client.show_queued(None, 0);
         session.client.show_watching(None);
-        view.finish(&shared.audience);
+        view.finish(&shared.registries);
         if is_long {
             batch.now = shared.clock.now();
         }

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use super::observers::Observers;
 use crate::clock::Deadline;
 use crate::journal::Mutation;
-use crate::state::audience::Audience;
 use crate::state::channels::Channels;
 use crate::state::clients::ClientId;
+use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::state::tracking::{Cause, Notice, Readers, Stale};
 use crate::types::Object;
@@ -28,12 +28,12 @@ pub struct Changes {
     pub(super) earliest_ms: u64,
     /// Bytes of the largest value that it has written.
     pub(super) largest: usize,
-    aftermath: Option<Box<Aftermath>>,
+    effects: Option<Box<Effects>>,
 }
 
 /// What is to be recorded and published when the call is over.
 #[derive(Debug, Default)]
-struct Aftermath {
+struct Effects {
     mutations: Vec<Mutation>,
     happened: Vec<Happened>,
     /// Keys that may have what a command waits for, in the order of the changes.
@@ -68,12 +68,12 @@ struct Happened {
 impl Changes {
     #[inline]
     pub(super) fn new(is_recorded: bool, events: Events) -> Self {
-        Self { is_recorded, events, is_dirty: false, earliest_ms: u64::MAX, largest: 0, aftermath: None }
+        Self { is_recorded, events, is_dirty: false, earliest_ms: u64::MAX, largest: 0, effects: None }
     }
 
     #[cold]
-    fn aftermath(&mut self) -> &mut Aftermath {
-        self.aftermath.get_or_insert_default()
+    fn effects(&mut self) -> &mut Effects {
+        self.effects.get_or_insert_default()
     }
 
     /// Publishes these events from now on.
@@ -86,7 +86,7 @@ impl Changes {
     pub(super) fn record(&mut self, mutation: impl FnOnce() -> Mutation) {
         self.is_dirty = true;
         if self.is_recorded {
-            self.aftermath().mutations.push(mutation());
+            self.effects().mutations.push(mutation());
         }
     }
 
@@ -107,7 +107,7 @@ impl Changes {
     #[inline]
     pub fn event(&mut self, class: u8, event: &'static str, database: u16, key: &[u8]) {
         if !self.events.is_empty() && self.events.has(class) {
-            self.aftermath().happened.push(Happened { event, database, key: Bytes::copy_from_slice(key) });
+            self.effects().happened.push(Happened { event, database, key: Bytes::copy_from_slice(key) });
         }
     }
 
@@ -122,10 +122,10 @@ impl Changes {
     #[cold]
     fn touch(&mut self, observers: &mut Observers, database: u16, key: &[u8], cause: Cause) {
         match observers.touch(database, key) {
-            Some((key, readers)) => self.aftermath().stale.push(Stale::Key { key, readers, cause }),
+            Some((key, readers)) => self.effects().stale.push(Stale::Key { key, readers, cause }),
             None if self.events.wants_names() => {
                 let (key, readers) = (Bytes::copy_from_slice(key), Readers::new());
-                self.aftermath().stale.push(Stale::Key { key, readers, cause });
+                self.effects().stale.push(Stale::Key { key, readers, cause });
             }
             None => {}
         }
@@ -133,49 +133,49 @@ impl Changes {
 
     /// A key is no longer tracked because of the limit: its cached values are invalidated.
     pub(super) fn given_up(&mut self, key: Bytes, readers: Readers) {
-        self.aftermath().stale.push(Stale::Key { key, readers, cause: Cause::Room });
+        self.effects().stale.push(Stale::Key { key, readers, cause: Cause::Room });
     }
 
     /// A key may have what a command waits for.
     pub(super) fn ready(&mut self, database: u16, key: Bytes) {
-        self.aftermath().ready.push_back((database, key));
+        self.effects().ready.push_back((database, key));
     }
 
     #[inline]
     pub(super) fn has_ready(&self) -> bool {
-        self.aftermath.as_ref().is_some_and(|aftermath| !aftermath.ready.is_empty())
+        self.effects.as_ref().is_some_and(|effects| !effects.ready.is_empty())
     }
 
     pub(super) fn next_ready(&mut self) -> Option<(u16, Bytes)> {
-        self.aftermath.as_mut()?.ready.pop_front()
+        self.effects.as_mut()?.ready.pop_front()
     }
 
     /// A whole database was flushed: every cached value is invalidated. `tracked` keys were tracked until then.
     pub(super) fn flush(&mut self, tracked: usize) {
-        self.aftermath().stale.push(Stale::All { tracked });
+        self.effects().stale.push(Stale::All { tracked });
     }
 
     /// Keeps an object until the shards are unlocked, and drops it then.
     #[inline]
     pub(super) fn discard(&mut self, object: Option<Object>) {
         if let Some(object) = object {
-            self.aftermath().garbage.push(object);
+            self.effects().garbage.push(object);
         }
     }
 
     /// The recorded effects, if there are any.
     pub(super) fn mutations(&self) -> Option<&[Mutation]> {
-        let mutations = &self.aftermath.as_ref()?.mutations;
+        let mutations = &self.effects.as_ref()?.mutations;
         (!mutations.is_empty()).then_some(mutations)
     }
 
     /// Publishes events, then sends invalidations. Each event goes to the key's channel, then to the event's, as in Redis.
     #[inline]
-    pub(super) fn tell(&mut self, audience: &Audience, author: ClientId) {
-        if let Some(aftermath) = &mut self.aftermath {
-            aftermath.tell_events(self.events, &audience.channels);
-            if !aftermath.stale.is_empty() {
-                aftermath.tell_readers(audience, author);
+    pub(super) fn tell(&mut self, registries: &Registries, author: ClientId) {
+        if let Some(effects) = &mut self.effects {
+            effects.tell_events(self.events, &registries.channels);
+            if !effects.stale.is_empty() {
+                effects.tell_readers(registries, author);
             }
         }
     }
@@ -183,8 +183,8 @@ impl Changes {
     /// Publishes the events so far, before the call that has caused them publishes a message.
     #[inline]
     pub(super) fn tell_events(&mut self, channels: &Channels) {
-        if let Some(aftermath) = &mut self.aftermath {
-            aftermath.tell_events(self.events, channels);
+        if let Some(effects) = &mut self.effects {
+            effects.tell_events(self.events, channels);
         }
     }
 
@@ -192,22 +192,22 @@ impl Changes {
     /// already are invalidated according to the previous state.
     pub(super) fn retune(
         &mut self,
-        audience: &Audience,
+        registries: &Registries,
         author: ClientId,
         change: impl FnOnce() -> Vec<Bytes>,
     ) {
-        if let Some(aftermath) = &mut self.aftermath {
-            aftermath.address(audience, author);
+        if let Some(effects) = &mut self.effects {
+            effects.address(registries, author);
         }
         let young = change();
-        if let Some(aftermath) = &mut self.aftermath {
-            let Addressed { young: all, stale: since, .. } = &mut aftermath.addressed;
+        if let Some(effects) = &mut self.effects {
+            let Addressed { young: all, stale: since, .. } = &mut effects.addressed;
             all.extend(young.into_iter().map(|prefix| (prefix, *since)));
         }
     }
 }
 
-impl Aftermath {
+impl Effects {
     #[cold]
     fn tell_events(&mut self, events: Events, channels: &Channels) {
         for Happened { event, database, key } in self.happened.drain(..) {
@@ -222,8 +222,8 @@ impl Aftermath {
     }
 
     /// Fixes the receivers of the invalidations so far.
-    fn address(&mut self, audience: &Audience, author: ClientId) {
-        let Audience { clients, tracking, .. } = audience;
+    fn address(&mut self, registries: &Registries, author: ClientId) {
+        let Registries { clients, tracking, .. } = registries;
         let open = &self.stale[self.addressed.stale..];
         let notices = tracking.notices(clients, open, author, &mut self.addressed.know);
         self.addressed.notices.extend(notices);
@@ -231,8 +231,8 @@ impl Aftermath {
     }
 
     #[cold]
-    fn tell_readers(&mut self, audience: &Audience, author: ClientId) {
-        let Audience { clients, tracking, .. } = audience;
+    fn tell_readers(&mut self, registries: &Registries, author: ClientId) {
+        let Registries { clients, tracking, .. } = registries;
         self.addressed.notices.iter().for_each(|notice| notice.send(clients, author));
         let open = &self.stale[self.addressed.stale..];
         tracking.invalidate(clients, open, author, &mut self.addressed.know);

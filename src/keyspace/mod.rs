@@ -53,7 +53,7 @@ use bytes::Bytes;
 use crate::clock::{LockTime, Now};
 use crate::journal::{Journal, Mutation};
 use crate::limits::{DATABASES_MAX, SHARDS_MAX};
-use crate::state::audience::Audience;
+use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::state::transaction::{Watch, Watching};
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, SpinWait};
@@ -247,7 +247,7 @@ impl Keyspace {
     }
 
     /// Removes entries whose deadline has passed, a bounded number of them, beginning where the last tick ended.
-    pub fn tick(&self, now: Now, events: Events, audience: &Audience) -> Due {
+    pub fn tick(&self, now: Now, events: Events, registries: &Registries) -> Due {
         // From here on every deadline set wakes the ticker, also in a shard that it has already looked at.
         self.alarm.sleeps_until_ms.store(u64::MAX, Ordering::SeqCst);
         let (mut next, mut steps) = (None::<LockTime>, 0);
@@ -265,7 +265,7 @@ impl Keyspace {
             steps = rebuilt.saturating_add(steps + STEPS_PER_LOCK - budget);
             more |= budget == 0;
             let wakeup = view.next_wakeup();
-            view.finish(audience);
+            view.finish(registries);
             next = match (next, wakeup) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),

@@ -20,9 +20,9 @@ use crate::clock::Now;
 use crate::error::Refusal;
 use crate::journal::Mutation;
 use crate::limits::SHARDS_MAX;
-use crate::state::audience::Audience;
 use crate::state::channels::Channels;
 use crate::state::clients::ClientId;
+use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::types::{Seed, Typed};
 
@@ -159,7 +159,7 @@ impl<'k> View<'k> {
     /// Serves the calls that waited for the changed keys, numbers and records all changes, tells observers and listeners, and
     /// unlocks the shards. The view cannot be used after that.
     #[inline]
-    pub fn finish(&mut self, audience: &Audience) {
+    pub fn finish(&mut self, registries: &Registries) {
         if self.changes.is_dirty {
             if self.changes.has_ready() {
                 self.serve_parked();
@@ -176,7 +176,7 @@ impl<'k> View<'k> {
                 self.locked.each(|_, held| memory.learn(held));
             }
         }
-        self.changes.tell(audience, self.author);
+        self.changes.tell(registries, self.author);
         // Objects that were replaced are dropped with the view, after the shards are unlocked: they may be large.
         self.locked = Locked::default();
         self.long_call = None;

@@ -300,7 +300,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
             if processor.input.capacity() > INPUT_BYTES_KEPT {
                 processor.input = BytesMut::new();
             }
-            if self.client.is_to_rest() {
+            if self.client.should_release_buffers() {
                 processor.release_buffers();
             }
         }

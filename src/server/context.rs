@@ -137,7 +137,7 @@ impl ServerContext {
     /// not read.
     pub(super) async fn settle(&self) {
         let step = self.inner.clock_step.fetch_add(1, SeqCst) + 1;
-        let clients = self.engine.shared().audience.clients.all();
+        let clients = self.engine.shared().registries.clients.all();
         for client in &clients {
             client.wake();
         }
@@ -147,7 +147,7 @@ impl ServerContext {
                 tokio::pin!(settled);
                 // Registered before the check, so that no notification is missed.
                 settled.as_mut().enable();
-                let is_gone = self.engine.shared().audience.clients.get(client.id).is_none();
+                let is_gone = self.engine.shared().registries.clients.get(client.id).is_none();
                 if is_gone || client.settled.load(SeqCst) >= step {
                     break;
                 }
@@ -177,7 +177,7 @@ impl ServerContext {
         self.inner.has_stopped.store(true, SeqCst);
         self.engine.shared().running.end_all();
         self.inner.stop.send_replace(true);
-        for client in self.engine.shared().audience.clients.all() {
+        for client in self.engine.shared().registries.clients.all() {
             client.close();
         }
     }
@@ -196,7 +196,7 @@ impl ServerContext {
     pub(super) async fn finished(&self) {
         self.stopped().await;
         let drained = async {
-            while !self.engine.shared().audience.clients.is_empty() {
+            while !self.engine.shared().registries.clients.is_empty() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };

@@ -258,7 +258,7 @@ impl Keys<'_> {
         let now = shared.clock.now();
         let mut view = View::lock(&shared.keyspace, ShardSet::One(key), self.database, now, shared.events());
         let result = act(&mut view);
-        view.finish(&shared.audience);
+        view.finish(&shared.registries);
         result
     }
 }

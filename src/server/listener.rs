@@ -197,7 +197,7 @@ fn set_options<S: std::os::fd::AsFd>(stream: &S, context: &ServerContext) {
 pub(super) fn enter(context: &ServerContext, peer: String, local: String, is_unix: bool) -> Session {
     let shared = context.engine.shared();
     let since = context.clock().now().lock;
-    let client = Client::new(shared.audience.clients.next_id(), peer, local, is_unix, since);
+    let client = Client::new(shared.registries.clients.next_id(), peer, local, is_unix, since);
     let session = context.engine.connect(client);
     if context.has_stopped() {
         // `ServerContext::stop` may have missed this client.

@@ -14,7 +14,7 @@ use super::context::ServerContext;
 use crate::clock::LockTime;
 use crate::engine::Flow;
 use crate::error::ProtocolError;
-use crate::limits::WORK_MAX;
+use crate::limits::TURN_NANOS_MAX;
 use crate::resp::{Decoder, Reply};
 use crate::state::metrics::Metrics;
 use crate::state::session::Session;
@@ -122,7 +122,7 @@ impl RequestProcessor {
         let (mut taken, mut has_more) = (0, true);
         while self.state == State::Open
             && self.output.len() < output_bytes_max
-            && self.session.work < WORK_MAX
+            && self.session.work < TURN_NANOS_MAX
         {
             let (buffer, limits) = (&self.input[taken..], engine.trust(&self.session));
             if buffer.is_empty() {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_asks_for_too_much_is_cut_off() {
+    async fn a_client_whose_reply_grows_too_long_is_cut_off() {
         let (_server, mut processor) = processor().await;
         let context = processor.context.clone();
         processor.input.extend_from_slice(b"SET k 0123456789\r\nGET k\r\n");

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_gets_in_finds_the_permissions_as_they_were_set() {
+    fn nobody_can_connect_before_the_permissions_are_set() {
         for wanted in [0o700, 0o660, 0o777].repeat(30) {
             let path = free_path();
             let client = std::thread::spawn({

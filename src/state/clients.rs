@@ -412,7 +412,7 @@ impl Client {
 
     /// Called by a connection that has nothing to do: whether it is to release its buffers.
     #[inline]
-    pub fn is_to_rest(&self) -> bool {
+    pub fn should_release_buffers(&self) -> bool {
         let buffers = self.buffers.load(Relaxed);
         match buffers {
             RELEASED => self.buffers.store(KEPT, Relaxed),

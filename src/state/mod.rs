@@ -6,7 +6,6 @@
 //!         no other one and locks no shard.
 
 pub mod acl;
-pub mod audience;
 pub mod channels;
 pub mod clients;
 pub mod latency;
@@ -15,6 +14,7 @@ pub mod metrics;
 pub mod monitors;
 pub mod output_limits;
 pub mod proposal;
+pub mod registries;
 pub mod running;
 pub mod session;
 pub mod settings;

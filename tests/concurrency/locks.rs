@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
 
 use redlatch::internals::keyspace::{Keyspace, Lease, ShardSet, View};
-use redlatch::internals::state::audience::Audience;
+use redlatch::internals::state::registries::Registries;
 use redlatch::internals::state::settings::Events;
 use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use shuttle::thread;
@@ -110,7 +110,7 @@ impl Client {
 
     /// Ends a call and makes another, with room for others between.
     fn later<'v>(&'v self, mut view: View<'v>) -> View<'v> {
-        view.finish(&Audience::default());
+        view.finish(&Registries::default());
         (0..10).for_each(|_| thread::yield_now());
         self.view()
     }
@@ -119,7 +119,7 @@ impl Client {
     fn take(&self) -> Option<u64> {
         let mut view = self.view();
         if view.entry(LOCK).string().expect("a string").is_some() {
-            view.finish(&Audience::default());
+            view.finish(&Registries::default());
             return None;
         }
         if matches!(self.manner, Manner::TakesLater) {
@@ -133,7 +133,7 @@ impl Client {
         let fence = count(&mut view);
         let now_ms = now.lock.as_millis();
         self.witness.note(Event::Granted { fence, now_ms, until_ms: now_ms + u64::from(LEASE_MS) });
-        view.finish(&Audience::default());
+        view.finish(&Registries::default());
         Some(fence)
     }
 
@@ -154,7 +154,7 @@ impl Client {
             }
             false => Event::Lost { fence, now_ms },
         });
-        view.finish(&Audience::default());
+        view.finish(&Registries::default());
     }
 }
 
@@ -190,7 +190,7 @@ fn contend(manner: Manner) -> Result<(), String> {
     });
     for step_ms in [1, 2, 3, 1, 2] {
         let now = at(clock.fetch_add(step_ms, SeqCst) + step_ms);
-        keyspace.tick(now, Events::default(), &Audience::default());
+        keyspace.tick(now, Events::default(), &Registries::default());
         thread::yield_now();
     }
     clients.into_iter().for_each(|client| client.join().expect("a client that ends"));

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use redlatch::internals::clock::{LockTime, Now};
 use redlatch::internals::journal::{Journal, Mutation};
 use redlatch::internals::keyspace::{Due, Keyspace, Layout, Lease, ShardSet, View};
-use redlatch::internals::state::audience::Audience;
+use redlatch::internals::state::registries::Registries;
 use redlatch::internals::state::settings::Events;
 use shuttle::thread;
 
@@ -45,7 +45,7 @@ fn put_all(keyspace: &Keyspace, keys: &[&[u8]], value: &[u8], now: Now, lease: L
     for key in keys {
         view.entry(key).put(value, lease);
     }
-    view.finish(&Audience::default());
+    view.finish(&Registries::default());
 }
 
 /// What the keys hold, seen by one call.
@@ -112,7 +112,7 @@ fn no_deadline_slips_past_the_ticker() {
         let keyspace = keyspace(None, move || rung_by_keyspace.store(true, SeqCst));
         // The ticker has slept until an earlier deadline, which is over.
         put_all(&keyspace, &KEYS[1..], b"v", at(1), Lease::Until(at(1).deadline_in(4)));
-        keyspace.tick(at(1), Events::default(), &Audience::default());
+        keyspace.tick(at(1), Events::default(), &Registries::default());
         rung.store(false, SeqCst);
         let setter = {
             let keyspace = Arc::clone(&keyspace);
@@ -122,7 +122,7 @@ fn no_deadline_slips_past_the_ticker() {
         };
         let mut due = Due::More;
         while due == Due::More {
-            due = keyspace.tick(at(10), Events::default(), &Audience::default());
+            due = keyspace.tick(at(10), Events::default(), &Registries::default());
         }
         setter.join().expect("a setter that ends");
         let knows = matches!(due, Due::Next(Some(next)) if next.as_millis() <= 52);

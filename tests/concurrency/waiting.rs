@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use redlatch::internals::clock::LockTime;
 use redlatch::internals::keyspace::{Keyspace, Serve, ShardSet, View, Waiter};
-use redlatch::internals::state::audience::Audience;
 use redlatch::internals::state::clients::Client;
+use redlatch::internals::state::registries::Registries;
 use redlatch::internals::state::settings::Events;
 use redlatch::internals::state::transaction::{Watch, Watching};
 use redlatch::internals::state::wait::{Claim, Wait};
@@ -68,7 +68,7 @@ fn view<'k>(keyspace: &'k Keyspace, keys: &[&[u8]]) -> View<'k> {
 fn push(keyspace: &Keyspace, key: &[u8], element: &[u8]) {
     let mut view = view(keyspace, &[key]);
     view.open::<List>(key).expect("a list").push(End::Tail, element);
-    view.finish(&Audience::default());
+    view.finish(&Registries::default());
 }
 
 /// What a blocking pop does: takes what is there, or parks, in one hold. The claim says whether it waits.
@@ -88,14 +88,14 @@ fn pop_or_wait(keyspace: &Keyspace, take: Take, keys: &[&'static [u8]]) -> Arc<W
         if take.is_ready(&mut view, key) {
             wait.claim.take();
             take.serve(&mut view, key);
-            view.finish(&Audience::default());
+            view.finish(&Registries::default());
             return wait;
         }
     }
     let also = take.to.iter().map(|key| Bytes::from_static(key)).collect();
     let waiter = Waiter { wait: Arc::clone(&wait), also, serve: Box::new(take) };
     view.park(&Arc::new(waiter));
-    view.finish(&Audience::default());
+    view.finish(&Registries::default());
     wait
 }
 
@@ -223,11 +223,11 @@ fn add_one(keyspace: &Keyspace) {
         let mut first = view(keyspace, &[&key]);
         first.watch(&key, &watching.watch);
         watching.keys.insert((0, key.clone()));
-        first.finish(&Audience::default());
+        first.finish(&Registries::default());
 
         let mut look = view(keyspace, &[&key]);
         let count = look.read(&key).map_or(0, |found| found.string().expect("a string").len());
-        look.finish(&Audience::default());
+        look.finish(&Registries::default());
 
         let mut exec = view(keyspace, &[&key]);
         let is_broken = watching.watch.is_broken();
@@ -235,7 +235,7 @@ fn add_one(keyspace: &Keyspace) {
         if !is_broken {
             exec.entry(&key).put(&vec![b'x'; count + 1], redlatch::internals::keyspace::Lease::Never);
         }
-        exec.finish(&Audience::default());
+        exec.finish(&Registries::default());
         if !is_broken {
             return;
         }
@@ -267,7 +267,7 @@ fn a_client_that_meets_a_long_call_is_woken_when_it_is_over() {
                 let mut view = View::lock(&keyspace, ShardSet::One(b"two"), 0, at(1), Events::default());
                 view.lock_all_for_long();
                 thread::yield_now();
-                view.finish(&Audience::default());
+                view.finish(&Registries::default());
             })
         };
         let calls = Arc::new(AtomicUsize::new(0));

@@ -162,7 +162,7 @@ impl Machine {
     }
 
     pub(crate) fn connect(&self) -> Session {
-        let id = self.shared().audience.clients.next_id();
+        let id = self.shared().registries.clients.next_id();
         self.engine.connect(Client::new(id, "w".into(), "s".into(), false, self.clock.truth().lock))
     }
 

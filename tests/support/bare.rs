@@ -33,7 +33,7 @@ impl Bare {
         let keyspace = Keyspace::new(layout, || {});
         let shared = Shared::new(keyspace, Settings::default(), Arc::clone(&clock) as Arc<dyn Clock>, 7);
         let engine = Engine::new(Arc::new(shared));
-        let id = engine.shared().audience.clients.next_id();
+        let id = engine.shared().registries.clients.next_id();
         let client = Client::new(id, String::new(), String::new(), false, clock.now().lock);
         let session = engine.connect(client);
         Self { engine, clock, session, decoder: Decoder::new(), output: Vec::with_capacity(64 * 1024) }

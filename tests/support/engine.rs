@@ -132,7 +132,7 @@ impl Target for EngineTarget {
 
     fn connect(&mut self) -> Link {
         let link = self.connections.len();
-        let id = self.engine.shared().audience.clients.next_id();
+        let id = self.engine.shared().registries.clients.next_id();
         let peer = format!("127.0.0.1:{}", 50_000 + link);
         let client = Client::new(id, peer, "127.0.0.1:6379".to_owned(), false, self.clock.now().lock);
         self.connections.push(Connection {

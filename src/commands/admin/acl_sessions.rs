@@ -14,7 +14,7 @@ use crate::state::channels::Kind;
 pub(in crate::commands) fn end_listeners(shared: &Shared, account: &Arc<Account>, own: u64) -> bool {
     let user = account.user();
     let mut is_own = false;
-    shared.audience.channels.each(|kind, name, client| {
+    shared.registries.channels.each(|kind, name, client| {
         if !client.is_in_name_of(account) || user.may_listen(name, kind == Kind::Pattern) {
             return;
         }
@@ -35,7 +35,7 @@ pub(in crate::commands) fn end_sessions(shared: &Shared, gone: &[Arc<Account>], 
     if gone.is_empty() {
         return is_own;
     }
-    shared.audience.clients.each(|client| {
+    shared.registries.clients.each(|client| {
         if !client.account().is_some_and(|account| gone.iter().any(|gone| Arc::ptr_eq(gone, &account))) {
             return;
         }

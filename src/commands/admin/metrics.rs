@@ -67,7 +67,7 @@ pub(in crate::commands) struct Snapshot<'s> {
 impl<'s> Snapshot<'s> {
     pub(in crate::commands) fn take(shared: &'s Shared, counts: Counts, now: LockTime) -> Self {
         let process = shared.process();
-        let clients = shared.audience.clients.all();
+        let clients = shared.registries.clients.all();
         let longest =
             |bytes: fn(&Client) -> u64| clients.iter().map(|client| bytes(client)).max().unwrap_or(0);
         let buffer_bytes = buffered(&clients);
@@ -101,7 +101,7 @@ impl<'s> Snapshot<'s> {
 
 /// Bytes that all clients hold.
 pub(in crate::commands) fn client_bytes(shared: &Shared) -> u64 {
-    buffered(&shared.audience.clients.all())
+    buffered(&shared.registries.clients.all())
 }
 
 fn buffered(clients: &[Arc<Client>]) -> u64 {

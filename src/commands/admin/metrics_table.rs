@@ -71,7 +71,7 @@ const SERVER: &[Metric] = &[
 ];
 
 const CLIENTS: &[Metric] = &[
-    gauge("connected_clients", "Clients connected.", |seen| show(seen.shared.audience.clients.len())),
+    gauge("connected_clients", "Clients connected.", |seen| show(seen.shared.registries.clients.len())),
     zero("cluster_connections"),
     fact("maxclients", |seen| show(seen.shared.settings.integer("maxclients"))),
     gauge("client_recent_max_input_buffer", "Bytes of the longest input buffer of a client.", |seen| {
@@ -82,7 +82,7 @@ const CLIENTS: &[Metric] = &[
     }),
     gauge("blocked_clients", "Clients whose call waits, or is held back.", |seen| show(seen.held)),
     gauge("tracking_clients", "Clients that are told when a copy is out of date.", |seen| {
-        show(seen.shared.audience.tracking.len())
+        show(seen.shared.registries.tracking.len())
     }),
     gauge("clients_in_timeout_table", "Clients whose call waits for a limited time.", |seen| {
         show(seen.waiting)
@@ -228,13 +228,13 @@ const STATS: &[Metric] = &[
     counter("keyspace_hits", "Reads that found their key.", |seen| show(seen.counts.hits)),
     counter("keyspace_misses", "Reads that did not.", |seen| show(seen.counts.misses)),
     gauge("pubsub_channels", "Channels that somebody listens to.", |seen| {
-        show(seen.shared.audience.channels.count(Listening::Channel))
+        show(seen.shared.registries.channels.count(Listening::Channel))
     }),
     gauge("pubsub_patterns", "Patterns that somebody listens to.", |seen| {
-        show(seen.shared.audience.channels.count(Listening::Pattern))
+        show(seen.shared.registries.channels.count(Listening::Pattern))
     }),
     gauge("pubsubshard_channels", "Shard channels that somebody listens to.", |seen| {
-        show(seen.shared.audience.channels.count(Listening::Shard))
+        show(seen.shared.registries.channels.count(Listening::Shard))
     }),
     zero("latest_fork_usec"),
     zero("total_forks"),
@@ -251,7 +251,7 @@ const STATS: &[Metric] = &[
     }),
     gauge("tracking_total_items", "Copies that clients keep.", |seen| show(seen.counts.copies)),
     gauge("tracking_total_prefixes", "Prefixes of keys whose changes a client is told.", |seen| {
-        show(seen.shared.audience.tracking.prefix_count())
+        show(seen.shared.registries.tracking.prefix_count())
     }),
     zero("unexpected_error_replies"),
     counter("total_error_replies", "Error replies.", |seen| show(seen.shared.metrics.errors.get())),

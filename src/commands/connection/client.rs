@@ -316,7 +316,7 @@ fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let own = call.session.client.id;
     let mut killed = 0_usize;
     let mut outcome = Outcome::Replied;
-    for client in call.shared.audience.clients.all() {
+    for client in call.shared.registries.clients.all() {
         if client.is_closing() || !filter.fits(&client) || (filter.spares_self && client.id == own) {
             continue;
         }
@@ -413,7 +413,7 @@ fn unblock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
     let id = number::integer(id).ok_or(Refusal::NotAnInteger)?;
 
-    let target = ClientId::try_from(id).ok().and_then(|id| call.shared.audience.clients.get(id));
+    let target = ClientId::try_from(id).ok().and_then(|id| call.shared.registries.clients.get(id));
     let is_unblocked = target.is_some_and(|client| client.unblock(error));
 
     call.reply.integer(i64::from(is_unblocked));
@@ -422,7 +422,7 @@ fn unblock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn unpause(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.shared.pause.end();
-    for client in call.shared.audience.clients.all() {
+    for client in call.shared.registries.clients.all() {
         client.wake();
     }
 

@@ -29,7 +29,7 @@ pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime
     let seconds = |since: u64| now.as_millis().saturating_sub(since) / 1000;
     let last = client.last_command.load(Relaxed);
     let command = table().all().find(|command| command.index == last);
-    let redirect = shared.audience.tracking.of(client.id, |tracker| tracker.redirect.unwrap_or(0));
+    let redirect = shared.registries.tracking.of(client.id, |tracker| tracker.redirect.unwrap_or(0));
     let unsent = client.unsent_bytes();
     let mut line = format!("id={} addr={} laddr={} fd=-1", client.id, client.peer, client.local);
     // Writing to a String cannot fail.
@@ -67,7 +67,7 @@ pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime
 /// The flags of a client in Redis' order; `N` if it has none.
 fn flags(client: &Client, shared: &Shared) -> String {
     let tracker = shared
-        .audience
+        .registries
         .tracking
         .of(client.id, |tracker| (tracker.is_broken.load(Relaxed), tracker.prefixes.is_some()));
     let mut flags = String::new();
@@ -134,7 +134,7 @@ pub(in crate::commands) fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refu
         _ => return Err(Refusal::Syntax),
     }
 
-    let clients = &call.shared.audience.clients;
+    let clients = &call.shared.registries.clients;
     let found = match ids {
         Some(ids) => {
             let ids = ids.into_iter().filter_map(|id| ClientId::try_from(id).ok());

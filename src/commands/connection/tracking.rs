@@ -53,7 +53,7 @@ impl<'a> Options<'a> {
                     }
                     let id = number::integer(call.args.word()?).ok_or(Refusal::NotAnInteger)?;
                     let id = ClientId::try_from(id).ok();
-                    options.redirect = id.filter(|id| call.shared.audience.clients.get(*id).is_some());
+                    options.redirect = id.filter(|id| call.shared.registries.clients.get(*id).is_some());
                     if options.redirect.is_none() {
                         let text = "ERR The client ID you want redirect to does not exist";
                         return Err(Refusal::said(text));
@@ -73,7 +73,7 @@ impl<'a> Options<'a> {
     /// Checks that the options agree with each other and with the current tracking of the session.
     fn check(&self, session: &Session, shared: &Shared) -> Result<(), Refusal> {
         let said = |text| Err(Refusal::said(text));
-        let before = shared.audience.tracking.of(session.client.id, |tracker| tracker.prefixes.clone());
+        let before = shared.registries.tracking.of(session.client.id, |tracker| tracker.prefixes.clone());
         if !self.is_broadcast && !self.prefixes.is_empty() {
             return said("ERR PREFIX option requires BCAST mode to be enabled");
         }
@@ -131,9 +131,9 @@ pub(in crate::commands) fn tracking(call: &mut Call<'_, '_>) -> Result<Outcome, 
     if !is_on && !status.eq_ignore_ascii_case(b"OFF") {
         return Err(Refusal::Syntax);
     }
-    let audience = &call.shared.audience;
+    let registries = &call.shared.registries;
     if !is_on {
-        call.view.retune(audience, || {
+        call.view.retune(registries, || {
             end(call.session, call.shared);
             Vec::new()
         });
@@ -151,7 +151,7 @@ pub(in crate::commands) fn tracking(call: &mut Call<'_, '_>) -> Result<Outcome, 
         no_loop: options.no_loop,
         is_broken: AtomicBool::new(false),
     };
-    call.view.retune(audience, || audience.tracking.begin(tracker));
+    call.view.retune(registries, || registries.tracking.begin(tracker));
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -160,7 +160,7 @@ pub(in crate::commands) fn tracking(call: &mut Call<'_, '_>) -> Result<Outcome, 
 pub(in crate::commands) fn caching(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let word = call.args.word()?;
     let is_yes = word.eq_ignore_ascii_case(b"YES");
-    if call.shared.audience.tracking.of(call.session.client.id, |_| ()).is_none() {
+    if call.shared.registries.tracking.of(call.session.client.id, |_| ()).is_none() {
         return Err(Refusal::said(
             "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode \
              enabled",
@@ -194,12 +194,12 @@ pub(in crate::commands) fn get_redirect(call: &mut Call<'_, '_>) -> Result<Outco
 
 /// The client that gets the invalidations: its id, 0 for the client itself, -1 if tracking is off.
 fn redirect(call: &Call<'_, '_>) -> i64 {
-    let target = call.shared.audience.tracking.of(call.session.client.id, |tracker| tracker.redirect);
+    let target = call.shared.registries.tracking.of(call.session.client.id, |tracker| tracker.redirect);
     target.map_or(-1, |target| i64::try_from(target.unwrap_or(0)).unwrap_or(i64::MAX))
 }
 
 pub(in crate::commands) fn tracking_info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let seen = call.shared.audience.tracking.of(call.session.client.id, |tracker| {
+    let seen = call.shared.registries.tracking.of(call.session.client.id, |tracker| {
         (tracker.prefixes.clone(), tracker.no_loop, tracker.is_broken.load(Relaxed))
     });
     let is_on = seen.is_some();
@@ -232,7 +232,7 @@ pub(in crate::commands) fn tracking_info(call: &mut Call<'_, '_>) -> Result<Outc
 /// Ends the tracking of a session.
 pub(crate) fn end(session: &mut Session, shared: &Shared) {
     session.reads = Reads::default();
-    shared.audience.tracking.end(session.client.id);
+    shared.registries.tracking.end(session.client.id);
 }
 
 /// Registers the keys that the request has read, while its shards are locked, if the session tracks its reads.
@@ -249,7 +249,7 @@ pub(crate) fn remember(
     if session.reads.are_remembered() && flags.has(Flags::READONLY) && !flags.has(Flags::SCRIPT) {
         let keys_max = shared.settings.tracked_keys_max();
         for at in command.positions(request) {
-            view.remember(request.word(at), session.client.id, &shared.audience.tracking, keys_max);
+            view.remember(request.word(at), session.client.id, &shared.registries.tracking, keys_max);
         }
     }
     // CLIENT CACHING applies to the next command or transaction; CLIENT commands do not count.

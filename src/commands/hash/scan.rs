@@ -3,7 +3,7 @@
 //! Source  Redis 7.0 `db.c`: `scanGenericCommand`; NOVALUES of Valkey 8.
 
 use crate::commands::row::{Flags, Group, Row, integer, key, pattern, token};
-use crate::commands::scan::{Found, WalkOptions, cursor};
+use crate::commands::scan::{Found, ScanOptions, cursor};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 use crate::types::Hash;
@@ -34,7 +34,7 @@ fn hscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Ok(Outcome::Replied);
     };
     let mut with_values = true;
-    let options = WalkOptions::take(&mut call.args, |args| {
+    let options = ScanOptions::take(&mut call.args, |args| {
         let is_own = args.take("NOVALUES");
         with_values &= !is_own;
         Ok(is_own)

@@ -4,7 +4,7 @@
 //! Source  Redis 7.0 `db.c`: `scanGenericCommand`, `parseScanCursorOrReply`.
 
 use crate::commands::row::{Flags, Group, Row, integer, pattern, text};
-use crate::commands::scan::{Found, WalkOptions, cursor};
+use crate::commands::scan::{Found, ScanOptions, cursor};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 use crate::types::glob;
@@ -97,7 +97,7 @@ fn random_key(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn scan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut cursor = cursor(&mut call.args)?;
     let mut wanted_type = None;
-    let options = WalkOptions::take(&mut call.args, |args| {
+    let options = ScanOptions::take(&mut call.args, |args| {
         let is_type = args.take("TYPE");
         if is_type {
             wanted_type = Some(args.word()?);

@@ -170,7 +170,7 @@ fn subscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
         // Messages may follow as soon as the channel knows the client.
         confirm(call, kind, words(kind).0, Some(&name));
         if is_new {
-            call.shared.audience.channels.subscribe(kind, &name, &call.session.client);
+            call.shared.registries.channels.subscribe(kind, &name, &call.session.client);
         }
     }
     Ok(Outcome::Replied)
@@ -184,7 +184,7 @@ fn unsubscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> 
 
     for name in &named {
         if call.session.subscriptions.of_mut(kind).remove(name) {
-            call.shared.audience.channels.unsubscribe(kind, name, call.session.client.id);
+            call.shared.registries.channels.unsubscribe(kind, name, call.session.client.id);
         }
         catch_up(call);
         confirm(call, kind, words(kind).1, Some(name));
@@ -233,7 +233,7 @@ fn catch_up(call: &mut Call<'_, '_>) {
 
 /// Ends all subscriptions of a session without confirmations.
 pub(crate) fn leave_all(session: &mut Session, shared: &Shared) {
-    shared.audience.channels.leave(&mut session.subscriptions, &session.client);
+    shared.registries.channels.leave(&mut session.subscriptions, &session.client);
 }
 
 fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -243,8 +243,8 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if call.session.may_leave() && has_many_patterns(call.shared) {
         return Ok(Outcome::Offload);
     }
-    call.view.tell_events(&call.shared.audience.channels);
-    let receivers = call.shared.audience.channels.publish(channel, message);
+    call.view.tell_events(&call.shared.registries.channels);
+    let receivers = call.shared.registries.channels.publish(channel, message);
     // A client that is subscribed to the channel itself gets the message before the reply.
     catch_up(call);
 
@@ -254,15 +254,15 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 /// Whether so many patterns are listened to that messages are published on the script thread.
 pub(crate) fn has_many_patterns(shared: &Shared) -> bool {
-    shared.audience.channels.patterns() * ITEM_BYTES > LARGE_BYTES
+    shared.registries.channels.patterns() * ITEM_BYTES > LARGE_BYTES
 }
 
 fn publish_to_shard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let channel = call.args.word()?;
     let message = call.args.word()?;
 
-    call.view.tell_events(&call.shared.audience.channels);
-    let receivers = call.shared.audience.channels.publish_to_shard(channel, message);
+    call.view.tell_events(&call.shared.registries.channels);
+    let receivers = call.shared.registries.channels.publish_to_shard(channel, message);
     catch_up(call);
 
     call.reply.count(receivers);
@@ -275,12 +275,12 @@ fn channels(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
         return Err(Refusal::subcommand_syntax("PUBSUB", call.args.request().word(1)));
     }
 
-    call.reply.bulks(&call.shared.audience.channels.active(kind, pattern));
+    call.reply.bulks(&call.shared.registries.channels.active(kind, pattern));
     Ok(Outcome::Replied)
 }
 
 fn numpat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    call.reply.count(call.shared.audience.channels.count(Kind::Pattern));
+    call.reply.count(call.shared.registries.channels.count(Kind::Pattern));
     Ok(Outcome::Replied)
 }
 
@@ -289,7 +289,7 @@ fn numsub(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
     call.reply.array(call.args.len().saturating_mul(2));
     for name in call.args.rest() {
         call.reply.bulk(name);
-        call.reply.count(call.shared.audience.channels.listeners(kind, name));
+        call.reply.count(call.shared.registries.channels.listeners(kind, name));
     }
     Ok(Outcome::Replied)
 }

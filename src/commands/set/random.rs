@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::commands::list::positive;
 use crate::commands::row::{Flags, Group, Row, integer, key, pattern};
-use crate::commands::scan::{Found, WalkOptions, cursor};
+use crate::commands::scan::{Found, ScanOptions, cursor};
 use crate::commands::set::members;
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
@@ -201,7 +201,7 @@ fn sscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut next = 0;
     // Redis reads the options only if the set exists.
     if let Some(set) = call.view.read_as::<Set>(name)? {
-        let options = WalkOptions::take(&mut call.args, |_| Ok(false))?;
+        let options = ScanOptions::take(&mut call.args, |_| Ok(false))?;
         next = set.scan(cursor, options.count, |member| {
             member.with_bytes(|bytes| {
                 if options.fits(bytes) {

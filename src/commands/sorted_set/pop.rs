@@ -3,7 +3,7 @@
 //! Source  Redis 7.0 `t_zset.c`: `genericZpopCommand`, `zmpopGetKeysAndWhere`.
 
 use crate::commands::row::{Flags, Group, Row, integer, key, key_count, one_of, pattern, token};
-use crate::commands::scan::{Found, WalkOptions, cursor};
+use crate::commands::scan::{Found, ScanOptions, cursor};
 use crate::commands::sorted_set::range::answer_entries;
 use crate::commands::{Args, Call, Outcome};
 use crate::error::Refusal;
@@ -233,7 +233,7 @@ fn zscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     // As in Redis, options are read only if the key exists.
     if let Some(set) = call.view.read_as::<SortedSet>(name)? {
         let mut with_scores = true;
-        let options = WalkOptions::take(&mut call.args, |args| {
+        let options = ScanOptions::take(&mut call.args, |args| {
             let is_own = args.take("NOSCORES");
             with_scores &= !is_own;
             Ok(is_own)

@@ -6,7 +6,7 @@ use super::*;
 use crate::clock::{LockTime, Now};
 use crate::journal::Journal;
 use crate::keyspace::{Keyspace, Layout, ShardSet, View};
-use crate::state::audience::Audience;
+use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::sync::Mutex;
 use crate::types::list::End;
@@ -122,7 +122,7 @@ fn the_log_of_edits_makes_the_same_objects_again() {
                 edit_sorted_set(&mut view.open::<SortedSet>(b"sorted").unwrap(), &mut random);
                 edit_stream(&mut view.open::<Stream>(b"stream").unwrap(), &mut random);
             }
-            view.finish(&Audience::default());
+            view.finish(&Registries::default());
         }
 
         let replayed = keyspace(None);
@@ -167,7 +167,7 @@ fn an_edit_that_changes_nothing_leaves_no_record_and_no_key() {
     assert!(view.read_as::<Stream>(b"stream").unwrap().is_none());
     assert!(view.read_as::<List>(b"list").unwrap().is_none());
     assert!(view.read_as::<Set>(b"set").unwrap().is_none());
-    view.finish(&Audience::default());
+    view.finish(&Registries::default());
     assert_eq!(*log.0.lock(), []);
 }
 

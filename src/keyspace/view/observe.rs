@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::View;
-use crate::state::audience::Audience;
 use crate::state::clients::ClientId;
+use crate::state::registries::Registries;
 use crate::state::tracking::Tracking;
 use crate::state::transaction::{Watch, Watching};
 
@@ -39,7 +39,7 @@ impl View<'_> {
 
     /// Changes a client's tracking by `change`, which returns the prefixes that no client has listened to before. Changes
     /// made so far are told to the clients that tracked them before.
-    pub fn retune(&mut self, audience: &Audience, change: impl FnOnce() -> Vec<Bytes>) {
-        self.changes.retune(audience, self.author, change);
+    pub fn retune(&mut self, registries: &Registries, change: impl FnOnce() -> Vec<Bytes>) {
+        self.changes.retune(registries, self.author, change);
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::*;
 use crate::clock::LockTime;
 use crate::keyspace::Layout;
-use crate::state::audience::Audience;
+use crate::state::registries::Registries;
 
 fn keyspace(shards: usize) -> Keyspace {
     Keyspace::new(Layout { shards, databases: 2, seed: 7, journal: None }, || {})
@@ -72,7 +72,7 @@ fn a_walk_misses_no_key_that_stays_while_others_come() {
         for n in 0..20 {
             put(&keyspace, 0, &format!("comes {cursor} {n}"), Lease::Until(at(0).deadline_in(0)));
         }
-        keyspace.tick(at(1), Events::default(), &Audience::default());
+        keyspace.tick(at(1), Events::default(), &Registries::default());
     });
     assert!((0..100).all(|n| seen.get(&format!("stays {n}")) == Some(&1)));
 }
@@ -143,7 +143,7 @@ fn a_place_left_during_a_long_call_is_removed_when_the_call_is_over() {
         keyspace.leave_leftovers();
         assert_eq!(keyspace.leftovers.lock().len(), 1, "the call still holds the shard");
     }
-    long.finish(&Audience::default());
+    long.finish(&Registries::default());
     assert!(!keyspace.long_call.is_on());
     keyspace.leave_leftovers();
     assert!(keyspace.leftovers.lock().is_empty());

@@ -11,7 +11,7 @@ use super::*;
 use crate::clock::LockTime;
 use crate::keyspace::edit::tests::{Log, keyspace, now};
 use crate::keyspace::{Due, Entry, Keyspace, Layout, Lease, ShardSet, View};
-use crate::state::audience::Audience;
+use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::types::Shape;
 
@@ -23,13 +23,13 @@ fn at(millis: u64) -> Deadline {
 fn call<R>(keyspace: &Keyspace, millis: u64, work: impl FnOnce(&mut View<'_>) -> R) -> R {
     let mut view = View::lock(keyspace, ShardSet::All, 0, now(millis), Events::default());
     let result = work(&mut view);
-    view.finish(&Audience::default());
+    view.finish(&Registries::default());
     result
 }
 
 fn tick(keyspace: &Keyspace, millis: u64) -> Option<u64> {
     loop {
-        let due = keyspace.tick(now(millis), Events::default(), &Audience::default());
+        let due = keyspace.tick(now(millis), Events::default(), &Registries::default());
         if let Due::Next(next) = due {
             return next.map(LockTime::as_millis);
         }
@@ -211,7 +211,7 @@ fn many_fields_that_end_at_once_leave_in_bounded_parts() {
         }
     });
     let mut parts = 0;
-    while keyspace.tick(now(11), Events::default(), &Audience::default()) == Due::More {
+    while keyspace.tick(now(11), Events::default(), &Registries::default()) == Due::More {
         parts += 1;
         assert_eq!(keyspace.size(0).0, 1, "the key stays until its last field goes");
         keyspace.assert_laws();

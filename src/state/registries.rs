@@ -6,7 +6,7 @@ use super::tracking::Tracking;
 
 /// The registries that a change of the keyspace is published to.
 #[derive(Debug, Default)]
-pub struct Audience {
+pub struct Registries {
     /// Every client.
     pub clients: Clients,
     /// Channels and their subscribers.
@@ -15,7 +15,7 @@ pub struct Audience {
     pub tracking: Tracking,
 }
 
-impl Audience {
+impl Registries {
     /// Empty registries; see [`Channels::new`].
     pub fn new(seed: u64) -> Self {
         Self { channels: Channels::new(seed), ..Self::default() }
