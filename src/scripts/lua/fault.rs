@@ -91,7 +91,7 @@ pub(super) fn bad_argument(lua: &Lua, number: usize, reason: impl AsRef<[u8]>) -
         (names.name.map(|name| name.into_owned()), names.name_what == Some("method"))
     });
     let (name, is_method) = called.unwrap_or_default();
-    let name = name.unwrap_or_else(|| "?".to_owned());
+    let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "?".to_owned());
     let start = match number as i64 - i64::from(is_method) {
         0 if is_method => format!("calling '{name}' on bad self ("),
         number => format!("bad argument #{number} to '{name}' ("),

@@ -109,8 +109,11 @@ end
 
 function coroutine.wrap(...)
     local body = ...
-    if type(body) ~= 'function' then bad(1, 'Lua function expected') end
-    local thread = create(body)
+    local is_fine, thread = raw_pcall(create, body)
+    if not is_fine then
+        caught(thread)
+        bad(1, 'Lua function expected')
+    end
     return function(...) return wrapped_results(raw_resume(thread, ...)) end
 end
 
