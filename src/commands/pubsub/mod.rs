@@ -254,7 +254,7 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 /// Whether so many patterns are listened to that messages are published on the script thread.
 pub(crate) fn has_many_patterns(shared: &Shared) -> bool {
-    shared.registries.channels.patterns() * ITEM_BYTES > LARGE_BYTES
+    shared.registries.channels.patterns().saturating_mul(ITEM_BYTES) > LARGE_BYTES
 }
 
 fn publish_to_shard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -77,7 +77,7 @@ impl<'r> Reader<'r> {
 
     fn count_value(&mut self) -> Result<()> {
         self.values += 1;
-        if self.values % VALUES_PER_LOOK == 0 {
+        if self.values.is_multiple_of(VALUES_PER_LOOK) {
             self.budget.reserve(self.lua, self.rest.len())?;
         }
         Ok(())

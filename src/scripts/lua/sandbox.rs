@@ -16,6 +16,9 @@ use super::fault::{self, Fault, OUT_OF_MEMORY, PRELUDE_NAME, Place, Stopped, err
 use super::redis::{self, Host, Shared};
 use super::{Failure, bit, cjson, cmsgpack, math, strings};
 
+/// How the run failed and where, if it did.
+type FailureSlot = Arc<Mutex<Option<(Failure, Option<Place>)>>>;
+
 /// The world of scripts.
 #[derive(Debug)]
 pub(super) struct Sandbox {
@@ -37,7 +40,7 @@ pub(super) struct Sandbox {
     /// What the functions of `redis` share with the run.
     pub(super) shared: Arc<Shared>,
     /// How the run failed, if it did.
-    failure: Arc<Mutex<Option<(Failure, Option<Place>)>>>,
+    failure: FailureSlot,
 }
 
 /// Lua's own functions that scripts may use. The prelude replaces some of them.
@@ -155,11 +158,7 @@ pub(super) fn install_loaders(globals: &Table, loader: &Function, environment: &
 }
 
 /// The functions of Rust that the prelude is made with.
-fn helpers(
-    lua: &Lua,
-    budget: &Arc<Budget>,
-    failure: &Arc<Mutex<Option<(Failure, Option<Place>)>>>,
-) -> mlua::Result<Table> {
+fn helpers(lua: &Lua, budget: &Arc<Budget>, failure: &FailureSlot) -> mlua::Result<Table> {
     let library = Library::new(lua, budget)?;
     library.add("bad", |call| -> mlua::Result<()> {
         let mut why = call.string(2)?.as_bytes().to_vec();
