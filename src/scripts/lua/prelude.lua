@@ -111,7 +111,9 @@ function coroutine.wrap(...)
     local body = ...
     local is_fine, thread = raw_pcall(create, body)
     if not is_fine then
-        caught(thread)
+        local why = caught(thread)
+        -- Lua has no room for another C call here.
+        if why == 'C stack overflow' then fail(why) end
         bad(1, 'Lua function expected')
     end
     return function(...) return wrapped_results(raw_resume(thread, ...)) end
