@@ -19,8 +19,6 @@ const CODE_COLUMNS_MAX: usize = 110;
 const COLUMNS_MAX: usize = 126;
 /// Where the laws on words, `unsafe`, `dyn Any`, wakers, maps of memory and circles of files hold.
 const HOLDS_IN: &[&str] = &["benches/", "src/", "tests/"];
-/// The only files that may say `unsafe`, at most three, each with what it buys.
-const UNSAFE: &[(&str, &str)] = &[];
 /// Words that name nothing in this field, beside the word that does. They are looked for in names and comments.
 const BANNED_WORDS: &[(&str, &str)] = &[
     ("aftermath", "effects"),
@@ -258,11 +256,19 @@ fn untyped(source: &Source) -> Vec<String> {
     lines.map(|(index, _)| format!("{}: `dyn Any`", index + 1)).collect()
 }
 
-fn unsafe_code(source: &Source) -> Vec<String> {
-    if !source.is_covered() || UNSAFE.iter().any(|(path, _)| *path == source.path) {
-        return Vec::new();
+/// The manifest and both crate roots forbid `unsafe`; no attribute may try to lift that.
+fn lifts_the_ban_on_unsafe_code(source: &Source) -> Vec<String> {
+    let lines = source.code.lines().enumerate();
+    let lifted = |line: &str| line.contains("unsafe_code") && !line.contains("forbid(unsafe_code)");
+    let mut found: Vec<_> = lines
+        .filter(|(_, line)| lifted(line))
+        .map(|(index, line)| format!("{}: {}", index + 1, line.trim()))
+        .collect();
+    let is_root = matches!(source.path.as_str(), "src/lib.rs" | "src/main.rs");
+    if is_root && !source.code.contains("#![forbid(unsafe_code)]") {
+        found.push("1: a crate root says `#![forbid(unsafe_code)]`".to_owned());
     }
-    source.lines_saying("unsafe").into_iter().map(|line| format!("{line}: `unsafe`")).collect()
+    found
 }
 
 fn metaphors(source: &Source) -> Vec<String> {
@@ -532,16 +538,11 @@ fn nothing_is_passed_as_any() {
 }
 
 #[test]
-fn unsafe_code_is_where_it_is_allowed() {
-    assert!(UNSAFE.len() <= 3 && UNSAFE.iter().all(|(_, reason)| reason.len() > 20));
-    for (path, _) in UNSAFE {
-        let text =
-            fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("an allowed file");
-        assert!(!Source::new(path, &text).lines_saying("unsafe").is_empty(), "{path} needs no exception");
-    }
-    let calls = ["unsafe { x() }", "unsafe impl Send for X {}"];
-    assert_law(unsafe_code, "tests/x.rs", &calls, &["// unsafe", "deny(unsafe_code)", "not_unsafe()"]);
-    uphold(unsafe_code);
+fn unsafe_code_is_forbidden() {
+    let lifted = ["#![allow(unsafe_code)]", "#[expect(unsafe_code)]", "#[allow(missing_docs, unsafe_code)]"];
+    assert_law(lifts_the_ban_on_unsafe_code, "tests/x.rs", &lifted, &["// allow(unsafe_code)", "#![forbid(unsafe_code)]"]);
+    assert_law(lifts_the_ban_on_unsafe_code, "src/lib.rs", &["mod clock;"], &["#![forbid(unsafe_code)]"]);
+    uphold(lifts_the_ban_on_unsafe_code);
 }
 
 #[test]
