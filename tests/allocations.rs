@@ -11,6 +11,7 @@ use redlatch::internals::scripts::Inputs;
 use redlatch::internals::scripts::native::Program;
 use support::bare::{Bare, EXTEND, RELEASE, SHARDS, load, request};
 use support::shapes::shapes;
+use support::words::info_field;
 
 /// Calls before the count begins: buffers have their size, lazily built tables are there.
 const WARM_UP: usize = 20;
@@ -27,6 +28,10 @@ fn allocations(bare: &mut Bare, requests: &[(Vec<u8>, &str)]) -> u64 {
     };
     (0..WARM_UP).for_each(|_| round(bare));
     measure(|| (0..COUNTED).for_each(|_| round(bare))).count_total
+}
+
+fn assert_allocates_nothing(bare: &mut Bare, requests: &[(Vec<u8>, &str)]) {
+    assert_eq!(allocations(bare, requests), 0);
 }
 
 /// A server on which `lock:stock` is held by `me` for a minute.
@@ -56,45 +61,47 @@ mod no_allocation_for {
 
     #[test]
     fn a_read() {
-        let mut bare = held();
-        let requests = [
-            (request(&["GET", "lock:stock"]), "$2\r\nme\r\n"),
-            (request(&["get", "nobody:here"]), "$-1\r\n"),
-            (request(&["EXISTS", "lock:stock"]), ":1\r\n"),
-            (request(&["PING"]), "+PONG\r\n"),
-            (request(&["PTTL", "lock:stock"]), ":60000\r\n"),
-            (request(&["DEL", "nobody:here"]), ":0\r\n"),
-        ];
-        assert_eq!(allocations(&mut bare, &requests), 0);
+        assert_allocates_nothing(
+            &mut held(),
+            &[
+                (request(&["GET", "lock:stock"]), "$2\r\nme\r\n"),
+                (request(&["get", "nobody:here"]), "$-1\r\n"),
+                (request(&["EXISTS", "lock:stock"]), ":1\r\n"),
+                (request(&["PING"]), "+PONG\r\n"),
+                (request(&["PTTL", "lock:stock"]), ":60000\r\n"),
+                (request(&["DEL", "nobody:here"]), ":0\r\n"),
+            ],
+        );
     }
 
     #[test]
     fn a_read_over_resp3() {
         let mut bare = held();
         bare.send(&request(&["HELLO", "3"]));
-        let requests = [(request(&["GET", "nobody:here"]), "_\r\n")];
-        assert_eq!(allocations(&mut bare, &requests), 0);
+        assert_allocates_nothing(&mut bare, &[(request(&["GET", "nobody:here"]), "_\r\n")]);
     }
 
     #[test]
     fn a_lock_that_somebody_else_holds() {
-        let mut bare = held();
-        let requests = [
-            (acquire("you"), "$-1\r\n"),
-            (request(&["SETNX", "lock:stock", "you"]), ":0\r\n"),
-            (request(&["set", "lock:stock", "you", "ex", "60", "nx"]), "$-1\r\n"),
-        ];
-        assert_eq!(allocations(&mut bare, &requests), 0);
+        assert_allocates_nothing(
+            &mut held(),
+            &[
+                (acquire("you"), "$-1\r\n"),
+                (request(&["SETNX", "lock:stock", "you"]), ":0\r\n"),
+                (request(&["set", "lock:stock", "you", "ex", "60", "nx"]), "$-1\r\n"),
+            ],
+        );
     }
 
     #[test]
     fn a_lease_that_is_extended() {
-        let mut bare = held();
-        let requests = [
-            (request(&["PEXPIRE", "lock:stock", "60000"]), ":1\r\n"),
-            (request(&["SET", "lock:stock", "me", "XX", "PX", "60000"]), "+OK\r\n"),
-        ];
-        assert_eq!(allocations(&mut bare, &requests), 0);
+        assert_allocates_nothing(
+            &mut held(),
+            &[
+                (request(&["PEXPIRE", "lock:stock", "60000"]), ":1\r\n"),
+                (request(&["SET", "lock:stock", "me", "XX", "PX", "60000"]), "+OK\r\n"),
+            ],
+        );
     }
 
     /// What a re-entrant lock is made of: one field for its holder, and how often it is held.
@@ -103,19 +110,21 @@ mod no_allocation_for {
         let mut bare = Bare::new();
         assert_eq!(bare.send(&request(&["HSET", "lock", "holder:1", "1", "mode", "write"])), b":2\r\n");
         assert_eq!(bare.send(&request(&["PEXPIRE", "lock", "60000"])), b":1\r\n");
-        let requests = [
-            (request(&["HEXISTS", "lock", "holder:1"]), ":1\r\n"),
-            (request(&["HINCRBY", "lock", "holder:1", "1"]), ":2\r\n"),
-            (request(&["PEXPIRE", "lock", "60000"]), ":1\r\n"),
-            (request(&["HGET", "lock", "mode"]), "$5\r\nwrite\r\n"),
-            (request(&["HSET", "lock", "mode", "read"]), ":0\r\n"),
-            (request(&["HINCRBY", "lock", "holder:1", "-1"]), ":1\r\n"),
-            (request(&["HSET", "lock", "mode", "write"]), ":0\r\n"),
-            (request(&["HSETNX", "lock", "mode", "read"]), ":0\r\n"),
-            (request(&["HLEN", "lock"]), ":2\r\n"),
-            (request(&["HDEL", "lock", "holder:2"]), ":0\r\n"),
-        ];
-        assert_eq!(allocations(&mut bare, &requests), 0);
+        assert_allocates_nothing(
+            &mut bare,
+            &[
+                (request(&["HEXISTS", "lock", "holder:1"]), ":1\r\n"),
+                (request(&["HINCRBY", "lock", "holder:1", "1"]), ":2\r\n"),
+                (request(&["PEXPIRE", "lock", "60000"]), ":1\r\n"),
+                (request(&["HGET", "lock", "mode"]), "$5\r\nwrite\r\n"),
+                (request(&["HSET", "lock", "mode", "read"]), ":0\r\n"),
+                (request(&["HINCRBY", "lock", "holder:1", "-1"]), ":1\r\n"),
+                (request(&["HSET", "lock", "mode", "write"]), ":0\r\n"),
+                (request(&["HSETNX", "lock", "mode", "read"]), ":0\r\n"),
+                (request(&["HLEN", "lock"]), ":2\r\n"),
+                (request(&["HDEL", "lock", "holder:2"]), ":0\r\n"),
+            ],
+        );
     }
 
     /// What a semaphore is made of: who holds it, and since when.
@@ -126,44 +135,50 @@ mod no_allocation_for {
             bare.send(&request(&["ZADD", "s", "1700000000000", "me", "1700000000001", "you"])),
             b":2\r\n"
         );
-        let requests = [
-            (request(&["ZREMRANGEBYSCORE", "s", "-inf", "1690000000000"]), ":0\r\n"),
-            (request(&["ZCARD", "s"]), ":2\r\n"),
-            (request(&["ZADD", "s", "XX", "CH", "1700000000009", "me"]), ":1\r\n"),
-            (request(&["ZADD", "s", "XX", "CH", "1700000000000.5", "me"]), ":1\r\n"),
-            (request(&["ZSCORE", "s", "me"]), "$15\r\n1700000000000.5\r\n"),
-            (request(&["ZRANK", "s", "me"]), ":0\r\n"),
-            (request(&["ZCOUNT", "s", "-inf", "+inf"]), ":2\r\n"),
-            (request(&["ZRANGE", "s", "0", "0"]), "*1\r\n$2\r\nme\r\n"),
-            (request(&["ZREM", "s", "nobody"]), ":0\r\n"),
-            (request(&["ZADD", "s", "XX", "CH", "1700000000000", "me"]), ":1\r\n"),
-        ];
-        assert_eq!(allocations(&mut bare, &requests), 0);
+        assert_allocates_nothing(
+            &mut bare,
+            &[
+                (request(&["ZREMRANGEBYSCORE", "s", "-inf", "1690000000000"]), ":0\r\n"),
+                (request(&["ZCARD", "s"]), ":2\r\n"),
+                (request(&["ZADD", "s", "XX", "CH", "1700000000009", "me"]), ":1\r\n"),
+                (request(&["ZADD", "s", "XX", "CH", "1700000000000.5", "me"]), ":1\r\n"),
+                (request(&["ZSCORE", "s", "me"]), "$15\r\n1700000000000.5\r\n"),
+                (request(&["ZRANK", "s", "me"]), ":0\r\n"),
+                (request(&["ZCOUNT", "s", "-inf", "+inf"]), ":2\r\n"),
+                (request(&["ZRANGE", "s", "0", "0"]), "*1\r\n$2\r\nme\r\n"),
+                (request(&["ZREM", "s", "nobody"]), ":0\r\n"),
+                (request(&["ZADD", "s", "XX", "CH", "1700000000000", "me"]), ":1\r\n"),
+            ],
+        );
     }
 
     #[test]
     fn a_script_that_extends_a_lease() {
         let mut bare = held();
         let sha = load(&mut bare, EXTEND);
-        let requests = [
-            (evalsha(&sha, &["me", "60000"]), ":1\r\n"),
-            (evalsha(&sha, &["you", "60000"]), ":0\r\n"),
-            (evalsha(&sha.to_uppercase(), &["me", "60000"]), ":1\r\n"),
-        ];
-        assert_eq!(allocations(&mut bare, &requests), 0);
+        assert_allocates_nothing(
+            &mut bare,
+            &[
+                (evalsha(&sha, &["me", "60000"]), ":1\r\n"),
+                (evalsha(&sha, &["you", "60000"]), ":0\r\n"),
+                (evalsha(&sha.to_uppercase(), &["me", "60000"]), ":1\r\n"),
+            ],
+        );
     }
 
     #[test]
     fn a_script_that_releases_a_lock_and_a_lock_taken_again() {
         let mut bare = held();
         let sha = load(&mut bare, RELEASE);
-        let requests = [
-            (evalsha(&sha, &["you"]), ":0\r\n"),
-            (evalsha(&sha, &["me"]), ":1\r\n"),
-            (evalsha(&sha, &["me"]), ":0\r\n"),
-            (acquire("me"), "+OK\r\n"),
-        ];
-        assert_eq!(allocations(&mut bare, &requests), 0);
+        assert_allocates_nothing(
+            &mut bare,
+            &[
+                (evalsha(&sha, &["you"]), ":0\r\n"),
+                (evalsha(&sha, &["me"]), ":1\r\n"),
+                (evalsha(&sha, &["me"]), ":0\r\n"),
+                (acquire("me"), "+OK\r\n"),
+            ],
+        );
     }
 
     #[test]
@@ -227,23 +242,25 @@ mod no_allocation_for {
 
     #[test]
     fn a_script_by_its_text() {
-        let mut bare = held();
-        let requests = [
-            (request(&["EVAL", RELEASE, "1", "lock:stock", "you"]), ":0\r\n"),
-            (request(&["EVAL", EXTEND, "1", "lock:stock", "me", "60000"]), ":1\r\n"),
-        ];
-        assert_eq!(allocations(&mut bare, &requests), 0);
+        assert_allocates_nothing(
+            &mut held(),
+            &[
+                (request(&["EVAL", RELEASE, "1", "lock:stock", "you"]), ":0\r\n"),
+                (request(&["EVAL", EXTEND, "1", "lock:stock", "me", "60000"]), ":1\r\n"),
+            ],
+        );
     }
 
     #[test]
     fn a_compare_and_delete_without_a_script() {
-        let mut bare = held();
-        let requests = [
-            (request(&["DELIFEQ", "lock:stock", "you"]), ":0\r\n"),
-            (request(&["DELEX", "lock:stock", "IFEQ", "me"]), ":1\r\n"),
-            (acquire("me"), "+OK\r\n"),
-        ];
-        assert_eq!(allocations(&mut bare, &requests), 0);
+        assert_allocates_nothing(
+            &mut held(),
+            &[
+                (request(&["DELIFEQ", "lock:stock", "you"]), ":0\r\n"),
+                (request(&["DELEX", "lock:stock", "IFEQ", "me"]), ":1\r\n"),
+                (acquire("me"), "+OK\r\n"),
+            ],
+        );
     }
 
     #[test]
@@ -300,8 +317,7 @@ mod a_granted_lock {
     fn used_bytes(bare: &mut Bare) -> i64 {
         let answer = bare.send(&request(&["INFO", "memory"])).to_vec();
         let text = String::from_utf8(answer).expect("INFO is text");
-        let line = text.lines().find_map(|line| line.strip_prefix("used_memory:"));
-        line.expect("INFO says what is in use").parse().expect("a number")
+        info_field(&text, "used_memory") as i64
     }
 
     #[test]

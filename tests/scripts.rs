@@ -9,7 +9,7 @@ mod law;
 pub(crate) mod mutate;
 mod real;
 #[cfg(feature = "lua")]
-pub(crate) mod world;
+pub(crate) mod runner;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

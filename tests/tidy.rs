@@ -17,8 +17,6 @@ const LINES_MAX: usize = 900;
 /// Columns of code at most. A comment or a string that was wrapped by hand may end a little later.
 const CODE_COLUMNS_MAX: usize = 110;
 const COLUMNS_MAX: usize = 126;
-/// Where the laws on words, `unsafe`, `dyn Any`, wakers, maps of memory and circles of files hold.
-const HOLDS_IN: &[&str] = &["benches/", "src/", "tests/"];
 /// Words that name nothing in this field, beside the word that does. They are looked for in names and comments.
 const BANNED_WORDS: &[(&str, &str)] = &[
     ("aftermath", "effects"),
@@ -82,10 +80,10 @@ const IMPURE_PATHS: &[&[&str]] = &[
     &["std", "net"],
     &["std", "os"],
     &["std", "process"],
+    &["std", "task"],
     &["std", "thread"],
+    &["memmap2"],
 ];
-/// Paths that layers 0 to 6 are handed by the shell, where [`HOLDS_IN`] covers them.
-const HANDED_IN: &[&[&str]] = &[&["memmap2"], &["std", "task"]];
 /// Words that layers 0 to 6 never say. The standard library's maps iterate in an order of their own every time.
 const IMPURE_WORDS: &[&str] =
     &["async", "await", "HashMap", "HashSet", "Instant", "SystemTime", "thread_rng", "thread_local"];
@@ -112,11 +110,6 @@ impl Source {
 
     fn layer(&self) -> Option<usize> {
         layer_of(self.module()?)
-    }
-
-    /// Whether the laws that do not hold everywhere hold here.
-    fn is_covered(&self) -> bool {
-        HOLDS_IN.iter().any(|folder| self.path.starts_with(folder))
     }
 
     /// The module that the file is, from the crate's root.
@@ -178,8 +171,7 @@ fn impure(source: &Source) -> Vec<String> {
     let is_impure = |named: &Named| {
         let starts =
             |path: &&[&str]| named.segments.iter().map(String::as_str).zip(*path).all(|(a, b)| a == *b);
-        let handed_in = HANDED_IN.iter().filter(|_| source.is_covered());
-        IMPURE_PATHS.iter().chain(handed_in).any(|path| named.segments.len() >= path.len() && starts(path))
+        IMPURE_PATHS.iter().any(|path| named.segments.len() >= path.len() && starts(path))
     };
     let mut found: Vec<_> = source
         .named()
@@ -248,9 +240,6 @@ fn sleepy(source: &Source) -> Vec<String> {
 
 /// Any type at all is no type: what layers hand each other has a name.
 fn untyped(source: &Source) -> Vec<String> {
-    if !source.is_covered() {
-        return Vec::new();
-    }
     let lines =
         source.code.lines().enumerate().filter(|(_, line)| line.contains("dyn Any") && says(line, "Any"));
     lines.map(|(index, _)| format!("{}: `dyn Any`", index + 1)).collect()
@@ -272,9 +261,6 @@ fn lifts_the_ban_on_unsafe_code(source: &Source) -> Vec<String> {
 }
 
 fn metaphors(source: &Source) -> Vec<String> {
-    if !source.is_covered() {
-        return Vec::new();
-    }
     let text = without_literals(&source.text);
     let mut found = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -540,7 +526,12 @@ fn nothing_is_passed_as_any() {
 #[test]
 fn unsafe_code_is_forbidden() {
     let lifted = ["#![allow(unsafe_code)]", "#[expect(unsafe_code)]", "#[allow(missing_docs, unsafe_code)]"];
-    assert_law(lifts_the_ban_on_unsafe_code, "tests/x.rs", &lifted, &["// allow(unsafe_code)", "#![forbid(unsafe_code)]"]);
+    assert_law(
+        lifts_the_ban_on_unsafe_code,
+        "tests/x.rs",
+        &lifted,
+        &["// allow(unsafe_code)", "#![forbid(unsafe_code)]"],
+    );
     assert_law(lifts_the_ban_on_unsafe_code, "src/lib.rs", &["mod clock;"], &["#![forbid(unsafe_code)]"]);
     uphold(lifts_the_ban_on_unsafe_code);
 }
@@ -569,8 +560,7 @@ fn files_of_a_folder_do_not_import_each_other_in_a_circle() {
     assert!(found.contains("push") && found.contains("pop") && !found.contains("trim"), "{found:?}");
     let sources = sources();
     let folder = |source: &Source| source.path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
-    let folders: BTreeSet<String> =
-        sources.iter().filter(|source| source.is_covered()).filter_map(folder).collect();
+    let folders: BTreeSet<String> = sources.iter().filter_map(folder).collect();
     for folder in folders.iter().filter(|folder| folder.starts_with("src/commands")) {
         assert_eq!(circles(folder, sources), BTreeSet::new(), "{folder}");
     }

@@ -15,7 +15,7 @@ use crate::support::real::RealServer;
 use crate::support::reply::Reply;
 use crate::support::run::{Seen, play};
 use crate::support::script::{Action, Transcript};
-use crate::support::target::{Heard, Patience, Target};
+use crate::support::target::Target;
 use redlatch::internals::commands::table;
 
 mod transcripts {
@@ -179,14 +179,7 @@ mod commands_against_real_servers {
 
     fn ask(target: &mut dyn Target, request: &str) -> Reply {
         let link = target.connect();
-        target.send(link, format!("{request}\r\n").as_bytes());
-        let mut bytes = Vec::new();
-        loop {
-            assert_eq!(target.receive(link, Patience::UntilReply, &mut bytes), Heard::Bytes, "{request}");
-            if let Some((reply, _)) = Reply::read(&bytes).expect("what came is a reply") {
-                return reply;
-            }
-        }
+        target.ask(link, format!("{request}\r\n").as_bytes())
     }
 
     fn items(reply: Reply) -> Vec<Reply> {

@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::servers::{PATIENCE, Running};
+use crate::servers::{REPLY_TIMEOUT, Running};
 use crate::wire::{self, Answer, Template};
 
 /// A request, and what the answer to it must be.
@@ -103,7 +103,7 @@ impl Generator {
             turn.begin(lane)?;
         }
         while turn.done < waves {
-            self.poll.poll(&mut self.events, Some(PATIENCE))?;
+            self.poll.poll(&mut self.events, Some(REPLY_TIMEOUT))?;
             if self.events.is_empty() {
                 return Err(io::Error::other("the server has stopped answering"));
             }

@@ -204,7 +204,7 @@ impl Running {
     pub(crate) fn connect(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         Ok(stream)
     }
 
@@ -273,4 +273,4 @@ pub(crate) fn binary_bytes(program: &Path) -> io::Result<u64> {
 }
 
 /// How long a server may keep a client waiting before it counts as hung.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(30);

@@ -8,7 +8,7 @@ use super::listening::{self, Subscriptions};
 use super::plan::Request;
 use super::relaxed::Relaxed;
 use crate::support::reply::Reply;
-use crate::support::target::{Heard, Link, Patience, Target};
+use crate::support::target::{Heard, Link, Target, Wait};
 
 /// What one of the two servers has sent and nobody has looked at.
 #[derive(Default)]
@@ -48,11 +48,7 @@ impl Inbox {
     ///
     /// # Errors
     /// The server has closed, or sent what is no reply.
-    pub(crate) fn reply(
-        &mut self,
-        from: &mut dyn Target,
-        patience: Patience,
-    ) -> Result<Option<Reply>, String> {
+    pub(crate) fn reply(&mut self, from: &mut dyn Target, wait: Wait) -> Result<Option<Reply>, String> {
         loop {
             while let Some((frame, taken)) = Reply::read(&self.bytes)? {
                 self.bytes.drain(..taken);
@@ -61,7 +57,7 @@ impl Inbox {
                 }
                 self.unasked.push(frame);
             }
-            match from.receive(self.link, patience, &mut self.bytes) {
+            match from.receive(self.link, wait, &mut self.bytes) {
                 Heard::Bytes => {}
                 Heard::Closed => return Err("closed".to_owned()),
                 Heard::Silence => return Ok(None),
@@ -74,7 +70,7 @@ impl Inbox {
     /// # Errors
     /// As [`Inbox::reply`]; and that there are none.
     fn answer(&mut self, from: &mut dyn Target, first: Option<Reply>, count: usize) -> Result<Reply, String> {
-        let mut next = || self.reply(from, Patience::UntilReply)?.ok_or_else(|| "silence".to_owned());
+        let mut next = || self.reply(from, Wait::UntilReply)?.ok_or_else(|| "silence".to_owned());
         let first = match first {
             Some(first) => first,
             None => next()?,

@@ -12,7 +12,7 @@ use super::relaxed::{Relaxed, WITHIN_MILLIS};
 use crate::support::engine::EngineTarget;
 use crate::support::real::RealServer;
 use crate::support::reply::Reply;
-use crate::support::target::{Patience, Target};
+use crate::support::target::{Target, Wait};
 use crate::support::words::quote;
 
 /// Databases that are compared.
@@ -69,10 +69,8 @@ impl Comparison {
         let client = self.clients.len() - 1;
         self.send(client, &request(&["CLIENT", "ID"], Relaxed::Own));
         let [ours, theirs] = &mut self.clients[client].inboxes;
-        let replies = [
-            ours.reply(&mut self.ours, Patience::UntilReply),
-            theirs.reply(&mut self.theirs, Patience::UntilReply),
-        ];
+        let replies =
+            [ours.reply(&mut self.ours, Wait::UntilReply), theirs.reply(&mut self.theirs, Wait::UntilReply)];
         replies.map(|reply| match reply {
             Ok(Some(Reply::Int(id))) => id,
             other => panic!("CLIENT ID is answered with a number: {other:?}"),
@@ -143,7 +141,7 @@ impl Comparison {
             let mut first = None;
             if may_wait {
                 let inbox = &mut self.clients[client].inboxes[0];
-                first = inbox.reply(&mut self.ours, Patience::Briefly).unwrap_or(None);
+                first = inbox.reply(&mut self.ours, Wait::Briefly).unwrap_or(None);
                 if first.is_none() {
                     return self.both_wait(client, &request, at);
                 }
@@ -173,7 +171,7 @@ impl Comparison {
                 return Ok(());
             }
         }
-        let theirs = self.clients[client].inboxes[1].reply(&mut self.theirs, Patience::UntilReply);
+        let theirs = self.clients[client].inboxes[1].reply(&mut self.theirs, Wait::UntilReply);
         let theirs = theirs.ok().flatten().map_or_else(|| "<nothing>".to_owned(), |reply| reply.spell());
         Err(Parted { step: at, command: what(&waiting.words), ours: "<it waits>".to_owned(), theirs })
     }
@@ -184,7 +182,7 @@ impl Comparison {
         request(words, Relaxed::Own).write(&[], &mut bytes);
         let inbox = &mut self.clients[CLIENTS].inboxes[1];
         self.theirs.send(inbox.link, &bytes);
-        inbox.reply(&mut self.theirs, Patience::UntilReply)
+        inbox.reply(&mut self.theirs, Wait::UntilReply)
     }
 
     fn exchange(&mut self, client: usize, request: &Request, at: usize) -> Result<[Reply; 2], Parted> {

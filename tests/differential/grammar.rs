@@ -103,7 +103,7 @@ impl Maker<'_> {
                 return self.args(&choices[choice..=choice]);
             }
             _ if arg.name == "cursor" => self.rng.pick(&[b"0", b"0", b"0", b"7", b"a"]).to_vec(),
-            _ if arg.name == "timeout" => words::patience(self.rng),
+            _ if arg.name == "timeout" => words::timeout(self.rng),
             Kind::Text
                 if self.group == Group::Stream
                     && matches!(arg.name, "id" | "start" | "end" | "threshold") =>

@@ -70,7 +70,7 @@ pub(crate) fn lease(rng: &mut Rng) -> Vec<u8> {
 }
 
 /// How long a call may wait: for ever, if it is not refused.
-pub(crate) fn patience(rng: &mut Rng) -> Vec<u8> {
+pub(crate) fn timeout(rng: &mut Rng) -> Vec<u8> {
     match rng.below(8) {
         0 => rng.pick(REFUSED_WAITS).to_vec(),
         _ => b"0".to_vec(),

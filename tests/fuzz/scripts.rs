@@ -12,20 +12,20 @@ use redlatch::internals::scripts::{Inputs, SCRIPT_BYTES_MAX};
 
 use crate::scripts::draw::Draw;
 use crate::scripts::mutate;
-use crate::scripts::world::{World, detour};
+use crate::scripts::runner::{ScriptRunner, interpreted};
 use crate::support::shapes::shapes;
 
 /// Two engines, one of which interprets what the other runs natively.
 pub(crate) struct Engines {
-    native: World,
-    interpreted: World,
+    native: ScriptRunner,
+    interpreted: ScriptRunner,
     /// Runs that were compared.
     pub(crate) cases: usize,
 }
 
 impl Engines {
     pub(crate) fn new() -> Self {
-        Self { native: World::new(), interpreted: World::new(), cases: 0 }
+        Self { native: ScriptRunner::new(), interpreted: ScriptRunner::new(), cases: 0 }
     }
 
     pub(crate) fn check(&mut self, text: &[u8]) {
@@ -37,8 +37,8 @@ impl Engines {
         // Whatever grows faster than the text it comes from, does so here.
         read(&text.repeat(SCRIPT_BYTES_MAX / text.len().max(1)));
         let Some(program) = read(text) else { return };
-        let detour = detour(other);
-        let loaded = self.interpreted.send(&[b"SCRIPT", b"LOAD", &detour]);
+        let interpreted = interpreted(other);
+        let loaded = self.interpreted.send(&[b"SCRIPT", b"LOAD", &interpreted]);
         assert!(loaded.starts_with(b"$40\r\n"), "read as native, and Lua says: {}", loaded.escape_ascii());
         let mut draw =
             Draw::of_seed(text.iter().fold(1, |sum, byte| sum.wrapping_mul(31) ^ u64::from(*byte)));
@@ -50,7 +50,7 @@ impl Engines {
             if !program.fits(inputs) {
                 continue;
             }
-            let expected = self.interpreted.run(&state, &detour, keys, &args);
+            let expected = self.interpreted.run(&state, &interpreted, keys, &args);
             let seen = self.native.run(&state, text, keys, &args);
             // An address, or what follows from one, is not the same twice.
             if !format!("{expected:?}").contains("table: 0x") {

@@ -27,7 +27,7 @@ use crate::support::bare::request;
 use crate::support::engine::EngineTarget;
 use crate::support::reply::Reply;
 use crate::support::rng::Rng;
-use crate::support::target::{Patience, Target};
+use crate::support::target::{Target, Wait};
 
 /// What else connections say, in the words of [`COMMANDS`].
 const OTHERS: &[&str] = &[
@@ -169,7 +169,7 @@ impl Connections {
         for at in 0..CONNECTIONS {
             let is_idle = self.target.is_idle(self.connections[at].link);
             let connection = &mut self.connections[at];
-            self.target.receive(connection.link, Patience::Briefly, &mut connection.heard);
+            self.target.receive(connection.link, Wait::Briefly, &mut connection.heard);
             if at == LISTENER {
                 connection.heard.clear();
             } else {
@@ -193,7 +193,7 @@ impl Connections {
         let last = self.target.connect();
         self.target.send(last, &request(&["FLUSHALL"]));
         let mut heard = Vec::new();
-        self.target.receive(last, Patience::UntilReply, &mut heard);
+        self.target.receive(last, Wait::UntilReply, &mut heard);
         assert_eq!(heard, b"+OK\r\n", "{}", heard.escape_ascii());
         self.replica.follow(&self.log).expect("a journal without gaps");
         let counts = self.target.keyspace().counts();

@@ -121,7 +121,7 @@ fn fill(peer: &mut Peer, request: impl Fn(usize) -> String) -> usize {
         assert!(answer.starts_with([':', '+']), "{answer}");
         assert!(number < 1_000_000, "it is never refused");
     }
-    unreachable!("the numbers end later than patience")
+    unreachable!("the numbers last longer than the timeout")
 }
 
 #[test]

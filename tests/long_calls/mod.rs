@@ -10,34 +10,19 @@ use std::time::Duration;
 
 use redlatch::Server;
 use redlatch::WallTime;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::io::DuplexStream;
 
-use crate::support::words::request;
+use crate::support::stream::StreamClient;
 
 const START: WallTime = WallTime::from_millis(1_700_000_000_000);
 /// Longer than `busy-reply-threshold` by default.
 const TOO_LONG: Duration = Duration::from_secs(6);
 
-struct Client(BufReader<DuplexStream>);
+type Client = StreamClient<DuplexStream>;
 
 impl Client {
     fn of(server: &Server) -> Self {
-        Self(BufReader::new(server.stream()))
-    }
-
-    async fn say(&mut self, words: &[&str]) {
-        self.0.get_mut().write_all(&request(words)).await.unwrap();
-    }
-
-    async fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).await.unwrap();
-        line.trim_end().to_owned()
-    }
-
-    async fn ask(&mut self, words: &[&str]) -> String {
-        self.say(words).await;
-        self.line().await
+        Self::new(server.stream())
     }
 
     /// Ends the script that runs, once it has begun.
@@ -73,15 +58,6 @@ impl Client {
             let words: Vec<&str> =
                 ["SADD", name].into_iter().chain(members.iter().map(String::as_str)).collect();
             assert_eq!(self.ask(&words).await, ":100");
-        }
-    }
-
-    /// Whether no answer has come yet.
-    async fn has_no_answer(&mut self) -> bool {
-        tokio::select! {
-            biased;
-            _ = self.0.fill_buf() => false,
-            () = std::future::ready(()) => true,
         }
     }
 

@@ -7,14 +7,14 @@ use redlatch::internals::scripts::Inputs;
 use redlatch::internals::scripts::native::Program;
 
 use super::draw::Draw;
-use super::world::{World, detour};
+use super::runner::{ScriptRunner, interpreted};
 use super::{collected, mutate};
 use crate::support::shapes::shapes;
 
 /// Two engines, one of which interprets what the other runs natively.
 struct Pair {
-    native: World,
-    interpreted: World,
+    native: ScriptRunner,
+    interpreted: ScriptRunner,
     draw: Draw,
     cases: usize,
     drawn: usize,
@@ -22,13 +22,19 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        Self { native: World::new(), interpreted: World::new(), draw: Draw::new(), cases: 0, drawn: 0 }
+        Self {
+            native: ScriptRunner::new(),
+            interpreted: ScriptRunner::new(),
+            draw: Draw::new(),
+            cases: 0,
+            drawn: 0,
+        }
     }
 
     /// Runs a native script in both from so many random states.
     fn compare(&mut self, script: &str, turns: usize) {
         let program = Program::read(script.as_bytes()).expect("a native script");
-        let detour = detour(script.as_bytes());
+        let interpreted = interpreted(script.as_bytes());
         let keys: [&[u8]; 5] = [b"k1", b"k2", b"k3", b"k4", b"k5"];
         for _ in 0..turns {
             let keys = &keys[..1 + self.draw.below(keys.len())];
@@ -40,7 +46,7 @@ impl Pair {
                 continue;
             }
             self.cases += 1;
-            let expected = self.interpreted.run(&state, &detour, keys, &args);
+            let expected = self.interpreted.run(&state, &interpreted, keys, &args);
             let seen = self.native.run(&state, script.as_bytes(), keys, &args);
             let args: Vec<_> = args.iter().map(|arg| arg.escape_ascii().to_string()).collect();
             let state: Vec<_> =

@@ -10,7 +10,7 @@ use redlatch::internals::scripts::native::{Calls, Program};
 use super::draw::Draw;
 use crate::support::real::RealServer;
 use crate::support::reply::Reply;
-use crate::support::target::{Heard, Link, Patience, Target};
+use crate::support::target::{Heard, Link, Target, Wait};
 use crate::support::words::request;
 
 /// A server and a connection to it.
@@ -117,7 +117,7 @@ impl Calls for Redis {
         self.server.send(self.link, &request(words));
         let start = reply.len();
         while Reply::read(&reply[start..]).expect("a reply").is_none() {
-            let heard = self.server.receive(self.link, Patience::UntilReply, reply);
+            let heard = self.server.receive(self.link, Wait::UntilReply, reply);
             assert_eq!(heard, Heard::Bytes, "a server that answers");
         }
         // Nobody but a script is told so in these words, and here it is no script that asks.

@@ -24,6 +24,7 @@ use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use crate::support::rng::{Rng, number};
 use crate::support::server::Server;
 use crate::support::wire::Link;
+use crate::support::words::{info_field, resident_kib};
 use load::{Done, ROLES};
 
 #[test]
@@ -116,7 +117,7 @@ fn soak(address: SocketAddr, observer: &mut Observer, lasts: Duration) -> Figure
                 figures.errors.push(format!("{waiting} clients are stuck"));
                 break;
             }
-            Err(_) if Instant::now() < end => figures.memory.push(observer.resident_kib()),
+            Err(_) if Instant::now() < end => figures.memory.push(resident_kib(observer.server)),
             Err(_) => {}
         }
     }
@@ -130,12 +131,6 @@ struct Observer {
 }
 
 impl Observer {
-    fn resident_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server)).expect("Linux tells");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the resident set");
-        line.trim().trim_end_matches(" kB").parse().expect("a number")
-    }
-
     /// Waits until there is no key, client, wait, channel or pattern left; for how long.
     fn until_nothing_is_left(&mut self) -> Duration {
         let start = Instant::now();
@@ -160,8 +155,7 @@ impl Observer {
     fn info(&mut self, field: &str) -> u64 {
         let answer = self.link.ask(&["INFO", "clients"]).expect("an answer");
         let text = answer.as_str().expect("INFO is text");
-        let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {field} in {text}"))
+        info_field(text, field)
     }
 }
 

@@ -18,7 +18,7 @@ use redlatch::internals::state::session::Session;
 use redlatch::internals::state::settings::Settings;
 
 use super::clock::StillClock;
-use super::target::{Heard, Link, Patience, Target};
+use super::target::{Heard, Link, Target, Wait};
 
 /// An engine and its clients.
 pub(crate) struct EngineTarget {
@@ -153,7 +153,7 @@ impl Target for EngineTarget {
         self.settle();
     }
 
-    fn receive(&mut self, link: Link, _: Patience, into: &mut Vec<u8>) -> Heard {
+    fn receive(&mut self, link: Link, _: Wait, into: &mut Vec<u8>) -> Heard {
         let connection = &mut self.connections[link];
         if !connection.output.is_empty() {
             into.append(&mut connection.output);

@@ -17,6 +17,7 @@ pub(crate) mod script;
 #[allow(dead_code, reason = "the run of clients uses all of it")]
 pub(crate) mod server;
 pub(crate) mod shapes;
+pub(crate) mod stream;
 pub(crate) mod target;
 pub(crate) mod wire;
 pub(crate) mod words;

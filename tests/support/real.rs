@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::target::{Heard, Link, Patience, Target};
+use super::target::{Heard, Link, Target, Wait};
 
 /// The process and the connections to it.
 pub(crate) struct RealServer {
@@ -78,10 +78,10 @@ impl Target for RealServer {
         let _ = self.links[link].write_all(bytes);
     }
 
-    fn receive(&mut self, link: Link, patience: Patience, into: &mut Vec<u8>) -> Heard {
-        let limit = match patience {
-            Patience::Briefly => Duration::from_millis(60),
-            Patience::UntilReply => Duration::from_secs(10),
+    fn receive(&mut self, link: Link, wait: Wait, into: &mut Vec<u8>) -> Heard {
+        let limit = match wait {
+            Wait::Briefly => Duration::from_millis(60),
+            Wait::UntilReply => Duration::from_secs(10),
         };
         let link = &mut self.links[link];
         link.set_read_timeout(Some(limit)).expect("the limit is not zero");

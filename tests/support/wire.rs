@@ -18,7 +18,7 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn to(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         Self::over(stream)
     }
 
@@ -84,4 +84,4 @@ pub(crate) fn bulks(words: &[&str]) -> Vec<OwnedFrame> {
 }
 
 /// Longer than anything here takes: who waits for it has found a defect.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);

@@ -14,7 +14,7 @@ use mio::{Events, Interest, Poll, Token};
 use super::Race;
 use crate::generator::{nanoseconds, record};
 use crate::options::Scale;
-use crate::servers::{PATIENCE, Running, Server};
+use crate::servers::{REPLY_TIMEOUT, Running, Server};
 use crate::wire::{self, Answer, OWNER, Template};
 
 /// Runs both ways on a fresh process in each round.
@@ -186,7 +186,7 @@ impl Voices {
             if let Some(answer) = self.heard.pop_front() {
                 return Ok(answer);
             }
-            self.poll.poll(&mut self.events, Some(PATIENCE))?;
+            self.poll.poll(&mut self.events, Some(REPLY_TIMEOUT))?;
             if self.events.is_empty() {
                 return Err(io::Error::other("the server has stopped answering"));
             }
