@@ -1,9 +1,9 @@
-//! The binary as its operators and harnesses meet it: flags, environment, files, signals, exit codes.
+//! The binary as operators and test harnesses use it: flags, environment, files, signals, exit codes.
 //!
-//! Owns    what concerns the process; what a server answers is the transcripts' matter.
+//! Owns    the behaviour of the process; replies are tested by the transcripts.
 //! Time    no sleep: a test waits for a line of the log or for the end of the process, and the ports are free ones.
 
-// A test ends where it is surprised; the helpers are part of the tests.
+// The helpers are part of the tests, and may panic as well.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
@@ -196,7 +196,7 @@ mod settings {
         server.wait_for("reason=\"CLIENT KILL\"");
         server.signal("TERM");
         let (_, said) = server.end_with_log();
-        // A stranger can fail as often as it likes, and the log tells so once in ten seconds.
+        // A client can fail as often as it likes; the log reports it once in ten seconds.
         assert_eq!(said.matches("A login has failed").count(), 1, "{said}");
         assert!(!said.contains("hunter2") && !said.contains("guess-"), "{said}");
     }
@@ -360,7 +360,7 @@ mod subcommands {
             let mut server = Running::start(redlatch().args(arguments));
             let mut author = TcpStream::connect(server.address()).unwrap();
             author.write_all(b"EVAL 'while true do end' 0\r\n").unwrap();
-            // The script is known to run once others are told so, which a threshold of 0 never does.
+            // With a threshold of 0 a script never becomes known to other clients as running.
             while threshold == "1" && !server.ask("PING").starts_with("-BUSY") {}
             for _ in 0..3 {
                 let url = format!("redis://{}", server.address());
@@ -460,11 +460,11 @@ mod users {
         assert_eq!(line(&mut alice, "AUTH alice one"), "+OK\r\n");
         assert_eq!(line(&mut carol, "AUTH carol one"), "+OK\r\n");
 
-        // A bad file changes nothing.
+        // An invalid file changes nothing.
         std::fs::write(&file, "user alice on\nuser bob bogus\n").unwrap();
         assert!(line(&mut alice, "ACL LOAD").starts_with("-ERR ") && line(&mut carol, "PING") == "+PONG\r\n");
 
-        // A good one ends the connections of those that it does not have; the others go on with what they may do now.
+        // A valid file ends the connections of users that it lacks; the others continue with their new rights.
         std::fs::write(&file, "user alice on >two ~a +@all\n").unwrap();
         assert_eq!(line(&mut alice, "ACL LOAD"), "+OK\r\n");
         assert!(line(&mut alice, "GET b").starts_with("-NOPERM"));
@@ -480,7 +480,7 @@ mod users {
             std::fs::read_dir(directory.path("")).unwrap().map(|file| file.unwrap()).collect();
         assert_eq!(names.len(), 1, "no draft is left: {names:?}");
 
-        // A place that cannot be written keeps what it has.
+        // A directory that is not writable keeps its old file.
         std::fs::remove_file(&file).unwrap();
         std::fs::create_dir(&file).unwrap();
         assert!(line(&mut alice, "ACL SAVE").starts_with("-ERR There was an error trying to save the ACLs"));
@@ -488,7 +488,7 @@ mod users {
 
     #[test]
     fn protected_mode_keeps_other_machines_out_while_there_is_no_password() {
-        // The machine's address as others see it; nothing is sent to find out.
+        // The machine's address on its network; nothing is sent to find it.
         let probe = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
         let own = probe.connect("198.51.100.1:9").and_then(|()| probe.local_addr());
         let Some(own) = own.ok().filter(|own| !own.ip().is_loopback()) else {
@@ -515,7 +515,7 @@ mod users {
         TcpStream::connect(server.address()).unwrap()
     }
 
-    /// Sends a request and returns the first line of what comes back.
+    /// Sends a request and returns the first line of the reply.
     fn line(stream: &mut TcpStream, request: &str) -> String {
         stream.write_all(format!("{request}\r\n").as_bytes()).unwrap();
         let (mut line, mut byte) = (Vec::new(), [0]);

@@ -67,8 +67,8 @@ pub(crate) fn resident() -> usize {
     resident_kib(std::process::id()) as usize * 1024
 }
 
-/// Runs `act` in a process of its own, where no other test's memory lies about; fails when, whenever `act` calls its
-/// argument, memory has grown by more than `most_mib`.
+/// Runs `act` in its own process, without the memory of other tests. Fails if memory has grown by more than `most_mib`
+/// at any call that `act` makes of its argument.
 pub(crate) fn costs_at_most(most_mib: usize, act: impl FnOnce(&mut dyn FnMut())) {
     const ALONE: &str = "REDLATCH_TEST_ALONE";
     let name = std::thread::current().name().expect("a test's thread has its name").to_owned();

@@ -1,4 +1,4 @@
-//! Much at once: claims, requests, channels, and what strangers may say.
+//! Floods: large claims, many requests, many channels, and everything an unauthenticated client may send.
 
 use std::io::Write;
 
@@ -85,7 +85,7 @@ fn before_authentication_little_may_be_said_and_little_left_unread() {
     }
     let peer = fixture.peer();
     let flood = b"GET k\r\n".repeat(10_000);
-    // Nobody reads the answers, so that the server hangs up.
+    // The replies are not read, so the server closes.
     while peer.stream().write_all(&flood).is_ok() {}
     assert_eq!(fixture.bystander.ask(b"AUTH secret\r\n"), "+OK");
     assert_eq!(fixture.bystander.ask(b"SET lock me NX\r\n"), "+OK");

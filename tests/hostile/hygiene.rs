@@ -1,11 +1,11 @@
-//! One answer for each request, in order, and no byte of a request where a line of an answer should be.
+//! One reply per request, in order, and no request byte at the start of a reply line.
 
 use std::io::Read;
 
 use super::fixture::{Fixture, Peer};
 use crate::support::words::request;
 
-/// What a peer hears until the answer to an ECHO behind everything else.
+/// All bytes up to the reply to a final ECHO.
 fn all_said(peer: &mut Peer, requests: &[u8]) -> String {
     peer.send(&[requests, b"ECHO this-is-the-end\r\n"].concat());
     let end = b"$15\r\nthis-is-the-end\r\n";
@@ -113,7 +113,7 @@ fn what_a_web_page_can_send_is_neither_carried_out_nor_answered() {
         let mut peer = fixture.peer();
         peer.send(format!("{head}\r\nContent-Length: 20\r\n\r\nSET lock you\r\n").as_bytes());
         let heard = peer.rest();
-        // The first line of what begins with GET or PUT is a request like any other; nothing behind `Host:` is.
+        // The first line that begins with GET or PUT is a request like any other; nothing after `Host:` is carried out.
         assert!(heard.is_empty() || heard.starts_with(b"-ERR"), "{}", heard.escape_ascii());
         assert!(fixture.server.keys().get("lock").is_none());
     }

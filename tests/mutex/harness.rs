@@ -1,8 +1,8 @@
-//! A run: processes of clients on one server, and what happens to them.
+//! A run: client processes on one server, and the faults they suffer.
 //!
-//! Owns    the processes, the directory of their histories, and the misfortunes: they are stopped for longer than their
-//!         leases (SIGSTOP, SIGCONT), and killed (SIGKILL) with locks in their hands.
-//! Time    real, and as long as the run is told to last.
+//! Owns    the processes, the directory of their histories, and the faults: processes are stopped for longer than their
+//!         leases (SIGSTOP, SIGCONT), and killed (SIGKILL) while they hold locks.
+//! Time    real; the caller gives the duration.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use super::history::{Call, read};
 use crate::support::rng::Rng;
 use crate::support::wire::Link;
 
-/// A directory that goes with its owner.
+/// A temporary directory, removed on drop.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -43,13 +43,13 @@ impl Drop for Directory {
     }
 }
 
-/// Lets clients loose on the server for so long; everything that they asked and heard.
+/// Runs clients on the server for a duration; returns their calls.
 ///
 /// # Errors
-/// A process that cannot be started or ends with an error, or a history that makes no sense.
+/// A process that fails to start or ends with an error, or a malformed history.
 pub(crate) fn run(server: SocketAddr, seed: u64, lasts: Duration) -> Result<Vec<Call>, String> {
     let mut run = Run { directory: Directory::new()?, server, rng: Rng::new(seed), members: Vec::new() };
-    // What another run has left is not to be seen in this one.
+    // Removes the results of an earlier run.
     let cleared = Link::to(server).and_then(|mut link| link.ask(&["FLUSHALL"]));
     cleared.map_err(|error| format!("FLUSHALL: {error}"))?;
     let end = Instant::now() + lasts;
