@@ -82,7 +82,7 @@ mod no_allocation_for {
     }
 
     #[test]
-    fn a_lock_that_somebody_else_holds() {
+    fn a_lock_that_another_client_holds() {
         assert_allocates_nothing(
             &mut held(),
             &[

@@ -223,7 +223,7 @@ async fn a_waiting_call_is_answered_in_its_time() {
 }
 
 #[tokio::test]
-async fn a_subscriber_hears_of_ended_leases_in_their_order_and_one_that_does_not_read_holds_up_nobody() {
+async fn a_subscriber_gets_expiries_in_order_past_one_that_does_not_read() {
     let server = manual().await;
     let mut deaf = server.stream();
     let mut client = StreamClient::new(server.stream());

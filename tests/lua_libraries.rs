@@ -1,7 +1,7 @@
-//! bit, cjson, cmsgpack, searches and what catches errors, under random values: by EVAL on redlatch and on a real
-//! Redis, the same bytes.
+//! bit, cjson, cmsgpack, searches and error handling with random values: the same EVAL on redlatch and on a real Redis gives
+//! equal bytes.
 //!
-//! Belongs here  what no transcript of these functions thought of.
+//! Belongs here  random cases; single ones are transcripts.
 //! Real server   the program that `REDLATCH_REDIS_SERVER` names.
 //! Bounds        `CASES` for a longer run of each library, `SEED` for other cases.
 mod cases;
@@ -14,8 +14,8 @@ use crate::support::target::Target;
 use crate::support::words::request;
 use cases::Case;
 
-/// Spells every value that a case gives as a string, of tables what is in them in the order of the spellings; a caught
-/// error as its text.
+/// Spells every value of a case as a string; the entries of a table are sorted by their spelling. A caught error is spelled
+/// by its text.
 const SPELL: &str = r"
 local function spell(value, depth)
     local kind = type(value)
@@ -55,7 +55,7 @@ fn compare(library: fn(&mut Rng) -> Case) {
         let eval = eval(&text, &args);
         let expected = theirs.ask(links.1, &eval);
         let found = ours.ask(links.0, &eval);
-        // `string.dump` is not there: `docs/scripts.md`.
+        // redlatch has no `string.dump`: `docs/scripts.md`.
         let expected = expected.spell().replace("4:dump=function,", "");
         assert_eq!(found.spell(), expected, "seed {seed}, case {place}: {code}\n  ARGV {args:?}");
     }

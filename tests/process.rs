@@ -52,7 +52,7 @@ mod settings {
     }
 
     #[test]
-    fn what_is_set_while_the_server_runs_is_rewritten_and_read_at_the_next_start() {
+    fn config_rewrite_saves_settings_that_the_next_start_reads() {
         let directory = Directory::new();
         let text = "# ours\nport auto\nmaxclients 10\nsave \"\"\nuser old on\nclient-output-buffer-limit normal 1 2 3\n";
         let file = directory.write("redlatch.conf", text);
@@ -202,7 +202,7 @@ mod settings {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_one_sentence_with_its_value_and_range() {
+    fn an_invalid_setting_is_refused_in_one_sentence_with_its_value_and_range() {
         for (arguments, words) in [
             (&["--databases", "0"][..], &["databases '0'", "between 1 and"][..]),
             (&["--port", "65536"], &["port '65536'", "between 0 and 65535"]),
@@ -374,7 +374,7 @@ mod subcommands {
     }
 
     #[test]
-    fn a_server_that_nobody_could_connect_to_does_not_start() {
+    fn a_server_without_a_listener_does_not_start() {
         let said = refusal(&redlatch().args(["--port", "0"]).output().unwrap());
         assert!(said.contains("port '0'"), "{said}");
     }
@@ -424,7 +424,7 @@ mod users {
     }
 
     #[test]
-    fn what_is_wrong_with_users_is_said_at_the_start_without_their_passwords() {
+    fn invalid_users_are_refused_at_the_start_without_their_passwords() {
         let directory = Directory::new();
         let file = directory.write("users.acl", "user bob on bogus\n");
         for (arguments, word) in [

@@ -1,10 +1,9 @@
-//! Seeded worlds on the engine itself, without a socket or a thread, and the laws that must hold in every one of them.
+//! Seeded simulations of the engine, without a socket or a thread, and the laws that hold in every one of them.
 //!
-//! Belongs here  what is true of every run, however the rng fall: mutual exclusion, leases kept to the millisecond,
-//!               no missed alarm, replay = state, no copy out of date.
-//! Time          a clock that only the world moves; one world per seed, `SEED=17 cargo test --test suite simulation`.
-//! Canaries      clients and servers that are broken on purpose, which the same laws must catch: a law that misses
-//!               them all is no law.
+//! Belongs here  laws of every random run: mutual exclusion, leases exact to the millisecond, no missed alarm, replay
+//!               gives an equal state, no stale cached copy.
+//! Time          moves only by calls of the simulation; `SEED=17 cargo test --test suite simulation` replays one seed.
+//! Canaries      clients and servers that are broken on purpose: a law that catches none of them is no law.
 
 mod caches;
 pub(crate) mod effects;
@@ -17,9 +16,9 @@ use std::fmt::Debug;
 use locks::{BROKEN_PROTOCOLS, LockSimulation, Protocol};
 use parts::Fault;
 
-/// Worlds of a run that names no seed.
+/// Seeds of a test that names none.
 const SEEDS: u64 = 12;
-/// Worlds in which a canary has its chance: what is broken must show in more than half of them.
+/// Seeds per canary; it must be caught in more than half of them.
 const CANARY_SEEDS: u64 = 10;
 
 fn seeds() -> Vec<u64> {

@@ -1,6 +1,6 @@
-//! One connection to both servers: what it has asked, what it was told, and what came unasked.
+//! One connection to each server: its requests, its replies, and the messages in between.
 //!
-//! Rule    what comes unasked is compared where it came: before which reply, and in which order.
+//! Rule    a message is compared in its position: before which reply, and in which order.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use super::relaxed::Relaxed;
 use crate::support::reply::Reply;
 use crate::support::target::{Heard, Link, Target, Wait};
 
-/// What one of the two servers has sent and nobody has looked at.
+/// Received bytes of one server that have not been read.
 #[derive(Default)]
 pub(crate) struct Inbox {
     pub(crate) link: Link,
@@ -18,25 +18,25 @@ pub(crate) struct Inbox {
     unasked: Vec<Reply>,
 }
 
-/// One connection to both servers, ours first.
+/// One connection to each server, redlatch first.
 #[derive(Default)]
 pub(crate) struct Client {
     pub(crate) inboxes: [Inbox; 2],
     /// The requests of an open transaction; `None` when none is open.
     queue: Option<Vec<Request>>,
-    /// Requests that have no reply yet: the first waits, the others stand behind it.
+    /// Requests without a reply: the first one blocks, the others are queued behind it.
     pub(crate) pending: VecDeque<Request>,
-    /// Whether the real server has said that the first of them waits.
+    /// Whether the real server has reported that the first request blocks.
     pub(crate) is_waiting: bool,
-    /// Whether one of those that are being answered has waited. Redis works off what stands behind it before it says what
-    /// BCAST has gathered: what comes unasked is compared with the next request.
+    /// Whether a request in progress has blocked. Redis runs the queued requests before it sends the BCAST messages it has
+    /// gathered, so messages are compared at the next request.
     pub(crate) has_waited: bool,
     ear: Subscriptions,
-    /// From what the next request draws, as each server has it.
+    /// The members from which the next request draws, per server.
     looked: Option<[Reply; 2]>,
 }
 
-/// Where two replies part: what was asked, and what each server said.
+/// A disagreement: the request, and the reply of each server.
 pub(crate) struct Difference {
     pub(crate) request: Request,
     pub(crate) ours: String,
@@ -44,10 +44,10 @@ pub(crate) struct Difference {
 }
 
 impl Inbox {
-    /// The next reply; `None` when there is none yet. What comes before it unasked is kept.
+    /// The next reply; `None` if there is none yet. Messages before it are kept.
     ///
     /// # Errors
-    /// The server has closed, or sent what is no reply.
+    /// The server has closed, or sent malformed bytes.
     pub(crate) fn reply(&mut self, from: &mut dyn Target, wait: Wait) -> Result<Option<Reply>, String> {
         loop {
             while let Some((frame, taken)) = Reply::read(&self.bytes)? {
@@ -68,7 +68,7 @@ impl Inbox {
     /// All frames that answer one request.
     ///
     /// # Errors
-    /// As [`Inbox::reply`]; and that there are none.
+    /// As [`Inbox::reply`]; and if there is no reply.
     fn answer(&mut self, from: &mut dyn Target, first: Option<Reply>, count: usize) -> Result<Reply, String> {
         let mut next = || self.reply(from, Wait::UntilReply)?.ok_or_else(|| "silence".to_owned());
         let first = match first {
@@ -82,17 +82,17 @@ impl Inbox {
         Ok(Reply::List(b'*', [first].into_iter().chain(others).collect()))
     }
 
-    /// What came unasked since it was last asked for.
+    /// The messages since the last call.
     fn unasked(&mut self) -> Vec<Reply> {
         std::mem::take(&mut self.unasked)
     }
 }
 
 impl Client {
-    /// The replies to one request, which agree. Of ours the `first` frame may have been read.
+    /// Reads the replies to one request from both servers. The `first` frame of redlatch may already have been read.
     ///
     /// # Errors
-    /// Where they do not.
+    /// If the replies disagree.
     pub(crate) fn replies(
         &mut self,
         request: &Request,
@@ -154,7 +154,7 @@ impl Client {
         Ok(())
     }
 
-    /// What a reply changes in what is known of the connection.
+    /// Updates the state of the connection by a reply.
     fn note(&mut self, request: &Request, reply: &Reply) {
         self.ear.note(reply);
         let was_queued = matches!(reply, Reply::Simple(text) if text == b"QUEUED");

@@ -5,7 +5,7 @@ use std::io::Write;
 use super::fixture::{Fixture, MIB, Peer, costs_at_most};
 
 #[test]
-fn what_two_hundred_connections_claim_costs_nothing() {
+fn claimed_lengths_of_two_hundred_connections_cost_no_memory() {
     costs_at_most(32, |look| {
         let mut fixture = Fixture::set();
         let peers: Vec<Peer> = (0..200).map(|_| fixture.peer()).collect();
@@ -20,7 +20,7 @@ fn what_two_hundred_connections_claim_costs_nothing() {
 }
 
 #[test]
-fn what_a_large_request_needed_is_not_kept_for_the_next_byte() {
+fn the_buffer_of_a_large_request_is_released() {
     costs_at_most(128, |look| {
         let mut fixture = Fixture::set();
         let value = vec![b'v'; 16 * MIB];

@@ -31,7 +31,7 @@ fn a_failed_auth_in_a_pipeline_is_answered_in_its_place() {
 }
 
 #[test]
-fn whatever_goes_wrong_in_a_pipeline_every_request_has_one_answer_in_its_place() {
+fn every_request_of_a_broken_pipeline_has_one_reply_in_its_place() {
     let mut fixture = Fixture::set();
     let mut peer = fixture.peer();
     let wrong: &[&[&[u8]]] = &[
@@ -105,7 +105,7 @@ fn no_line_break_of_a_request_breaks_a_line_of_an_answer() {
 }
 
 #[test]
-fn what_a_web_page_can_send_is_neither_carried_out_nor_answered() {
+fn an_http_request_is_neither_executed_nor_answered() {
     let mut fixture = Fixture::set();
     for head in
         ["POST / HTTP/1.1", "post /", "GET / HTTP/1.1\r\nHost: localhost", "PUT /x HTTP/1.1\r\nhOST: x"]

@@ -15,7 +15,7 @@ fn advance(server: &Server, seconds: u64) {
 }
 
 #[test]
-fn who_is_idle_for_longer_than_the_timeout_is_closed_but_for_subscribers_and_those_who_wait() {
+fn idle_clients_are_closed_except_subscribers_and_blocked_ones() {
     let builder = Server::builder().manual_clock(START).set("timeout", "10");
     let server = builder.start_blocking().unwrap();
     let [mut idle, mut busy, mut subscriber, mut waiting] = [(); 4].map(|()| Peer::to(server.addr()));

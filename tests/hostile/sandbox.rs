@@ -49,7 +49,7 @@ const FORBIDDEN: &[&str] = &[
 ];
 
 #[test]
-fn what_a_script_may_not_touch_is_not_there() {
+fn forbidden_globals_are_absent_from_the_sandbox() {
     let mut fixture = Fixture::set();
     let mut peer = fixture.peer();
     for text in FORBIDDEN {

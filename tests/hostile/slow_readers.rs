@@ -24,7 +24,7 @@ fn requests_of_a_client_that_does_not_read_wait() {
 }
 
 #[test]
-fn what_has_been_read_is_let_go_although_more_is_always_to_come() {
+fn read_output_is_released_while_more_arrives() {
     costs_at_most(128, |look| {
         const VALUE: usize = MIB;
         let mut fixture = Fixture::set();

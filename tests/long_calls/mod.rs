@@ -123,7 +123,7 @@ async fn a_script_that_never_ends_is_ended_by_a_neighbour() {
 }
 
 #[tokio::test]
-async fn what_needs_the_keys_waits_and_is_told_when_it_has_waited_long_enough() {
+async fn a_command_on_locked_keys_waits_and_then_gets_busy() {
     let server = server().await;
     let (mut runner, mut reader, mut other) = (Client::of(&server), Client::of(&server), Client::of(&server));
     runner.run_for_ever(&server, "").await;

@@ -132,7 +132,7 @@ mod endurance {
     }
 
     #[test]
-    fn a_lease_that_somebody_does_not_see_in_its_time_is_found() {
+    fn a_running_lease_that_a_client_does_not_see_is_found() {
         assert_breaks(Law::Endurance, &[granted("a", 0..2, 10), saw_nobody(3..4)]);
         assert_good(&[granted("a", 0..2, 10), saw_nobody(2..4)]);
         assert_good(&[granted("a", 0..2, 10), saw_nobody(3..10)]);
@@ -149,7 +149,7 @@ mod endurance {
     }
 
     #[test]
-    fn a_lease_of_which_nobody_knows_is_missed_by_nobody() {
+    fn a_grant_without_a_reply_need_not_be_seen() {
         assert_good(&[cut("a", Ask::Acquire(10), 0), saw_nobody(3..4), refused("a", Ask::Release, 5..6)]);
     }
 }
@@ -179,7 +179,7 @@ mod release {
     use super::*;
 
     #[test]
-    fn what_was_given_back_is_not_seen_again() {
+    fn a_released_lock_is_not_seen_again() {
         let given_back = [granted("a", 0..2, 90), released("a", 3..4)];
         assert_breaks(Law::Release, &[&given_back[..], &[saw("a", 5..6)]].concat());
         assert_good(&[&given_back[..], &[saw("a", 4..6)]].concat());
@@ -190,7 +190,7 @@ mod truth {
     use super::*;
 
     #[test]
-    fn nobody_holds_what_nobody_was_granted() {
+    fn no_client_holds_a_lock_it_was_not_granted() {
         assert_breaks(Law::Truth, &[saw("a", 5..6)]);
         assert_breaks(Law::Truth, &[refused("a", Ask::Acquire(10), 0..2), saw("a", 5..6)]);
         assert_breaks(Law::Truth, &[released("a", 5..6)]);

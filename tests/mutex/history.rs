@@ -137,7 +137,7 @@ fn heard(words: &[&str]) -> Option<Answer> {
 }
 
 #[test]
-fn what_is_written_is_what_is_read() {
+fn a_written_history_reads_back() {
     let lines = [
         sent("a-1", 10, "stock", Ask::Acquire(30), "mine"),
         sent("a-2", 11, "stock", Ask::Look, "-"),

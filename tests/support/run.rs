@@ -315,7 +315,7 @@ mod playing {
     }
 
     #[test]
-    fn what_was_expected_passes() {
+    fn the_expected_reply_passes() {
         assert!(faults("a> PING\n   +PONG", b"+PONG\r\n", false).is_empty());
         assert!(faults("a> PING\n   +PONG\n   closed", b"+PONG\r\n", true).is_empty());
         assert!(faults("a> PING\n   silent", b"", false).is_empty());

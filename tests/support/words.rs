@@ -114,7 +114,7 @@ mod reading {
     }
 
     #[test]
-    fn what_was_quoted_reads_back() {
+    fn a_quoted_word_reads_back() {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(super::quoted(&super::quote(&all)).unwrap(), (all, ""));
     }

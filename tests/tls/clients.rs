@@ -91,7 +91,7 @@ async fn tls_at_the_plain_door_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_stays_away_holds_up_nobody_and_ends_like_a_client() {
+async fn an_unfinished_handshake_blocks_no_client_and_times_out() {
     let tls = TlsFixture::new();
     let server = tls.builder().set("maxclients", "3").start().await.unwrap();
     let mut client = tls.connector().connect(&server).await.unwrap();

@@ -38,7 +38,7 @@ fn a_port_file_names_the_free_port_and_goes_with_the_server() {
 }
 
 #[test]
-fn health_trusts_whom_it_is_told_to_believe() {
+fn health_verifies_the_server_by_its_cacert() {
     let tls = TlsFixture::new();
     let mut command = redlatch();
     command.args(tls.arguments()).args(["--tls-auth-clients", "no", "--requirepass", "secret"]);
