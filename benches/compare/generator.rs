@@ -72,9 +72,6 @@ struct Lane {
 
 impl Generator {
     /// Connects so many times.
-    ///
-    /// # Errors
-    /// When the server does not take a connection.
     pub(crate) fn new(server: &Running, connections: usize, is_deaf: bool) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut lanes = Vec::with_capacity(connections);
@@ -91,9 +88,6 @@ impl Generator {
     }
 
     /// Does the work; the server must do nothing else meanwhile.
-    ///
-    /// # Errors
-    /// A wrong answer, or none in time.
     pub(crate) fn run(&mut self, server: &Running, work: &Work<'_>) -> io::Result<Run> {
         let waves = work.keys.div_ceil(work.depth as u64);
         let cpu_before = server.cpu_time()?;
@@ -231,9 +225,6 @@ impl Turn<'_> {
 }
 
 /// A histogram of times in nanoseconds, to three digits.
-///
-/// # Errors
-/// When there is no memory for it.
 pub(crate) fn nanoseconds() -> io::Result<Histogram<u64>> {
     Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)
 }

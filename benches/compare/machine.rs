@@ -34,9 +34,6 @@ pub(crate) fn description() -> Vec<(String, String)> {
 }
 
 /// Bytes that the process has in memory.
-///
-/// # Errors
-/// When the process has ended, or the system has no `/proc`.
 pub(crate) fn resident_bytes(pid: u32) -> io::Result<u64> {
     // The sum over the mappings is exact; the short form in `status` lags behind by some pages per core.
     let found = field(&format!("/proc/{pid}/smaps_rollup"), "Rss");
@@ -90,18 +87,12 @@ mod linux {
     use super::Cores;
 
     /// Processor time that the process has used, in the kernel and outside it.
-    ///
-    /// # Errors
-    /// When there is no such process.
     pub(crate) fn cpu_time(pid: u32) -> io::Result<Duration> {
         let pid = Pid::from_raw(i32::try_from(pid).map_err(io::Error::other)?);
         Ok(ClockId::pid_cpu_clock_id(pid)?.now()?.into())
     }
 
     /// Keeps the calling thread, and the processes it starts from now on, to these cores.
-    ///
-    /// # Errors
-    /// What the system said.
     pub(crate) fn keep_to(cores: Cores) -> io::Result<()> {
         static GIVEN: OnceLock<CpuSet> = OnceLock::new();
         let this = Pid::from_raw(0);
@@ -121,9 +112,6 @@ mod linux {
     }
 
     /// Lets this process open as many files as the system permits; returns how many that are.
-    ///
-    /// # Errors
-    /// What the system said.
     pub(crate) fn raise_file_limit() -> io::Result<u64> {
         let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
         setrlimit(Resource::RLIMIT_NOFILE, most, most)?;

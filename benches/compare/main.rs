@@ -65,7 +65,7 @@ fn race(arguments: Vec<String>) -> Result<(), Box<dyn Error>> {
         ..Results::default()
     };
     let mut race = Race { options, servers, results };
-    loads::run_all(&mut race)?;
+    loads::run_all(&mut race);
     if race.options.again {
         race.results.keep(Results::read(&race.options.out.join("results.json"))?)?;
     }

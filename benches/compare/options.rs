@@ -119,9 +119,6 @@ cargo bench --bench compare -- [--quick] [--only LOAD] [--servers A,B] [--out DI
 
 impl Options {
     /// Reads the arguments of the program. Without `--bench`, which cargo adds, it is run as a test.
-    ///
-    /// # Errors
-    /// A sentence about the argument that is wrong.
     pub(crate) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let mut options =
             Self { scale: FULL, only: None, servers: None, out: "target/compare".into(), again: false };

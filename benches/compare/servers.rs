@@ -142,9 +142,6 @@ pub(crate) struct Running {
 
 impl Server {
     /// Starts it on its core; returns when it has answered PONG.
-    ///
-    /// # Errors
-    /// When it does not start; with its log.
     pub(crate) fn start(&self) -> io::Result<Running> {
         machine::keep_to(self.row.cores)?;
         let running = self.spawn();
@@ -198,9 +195,6 @@ fn await_line(log: &mut impl BufRead, words: &str) -> io::Result<()> {
 
 impl Running {
     /// A connection that waits for its answers.
-    ///
-    /// # Errors
-    /// What the system said.
     pub(crate) fn connect(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_nodelay(true)?;
@@ -209,9 +203,6 @@ impl Running {
     }
 
     /// Sends one request and returns its answer, with its bytes.
-    ///
-    /// # Errors
-    /// When the server does not answer in time, or with an error.
     pub(crate) fn ask(&self, stream: &mut TcpStream, words: &[&str]) -> io::Result<(Vec<u8>, wire::Answer)> {
         let mut request = Vec::new();
         wire::Template::new(words).write(0, &mut request);
@@ -233,17 +224,11 @@ impl Running {
     }
 
     /// Processor time used so far.
-    ///
-    /// # Errors
-    /// When the process has ended.
     pub(crate) fn cpu_time(&self) -> io::Result<Duration> {
         machine::cpu_time(self.child.id())
     }
 
     /// What it has in memory now.
-    ///
-    /// # Errors
-    /// When the process has ended.
     pub(crate) fn resident_bytes(&self) -> io::Result<u64> {
         machine::resident_bytes(self.child.id())
     }
@@ -258,9 +243,6 @@ impl Drop for Running {
 }
 
 /// Bytes of the program on disk, without names for debuggers where they can be taken off.
-///
-/// # Errors
-/// When it cannot be read.
 pub(crate) fn binary_bytes(program: &Path) -> io::Result<u64> {
     let copy = std::env::temp_dir().join(format!("redlatch-compare-stripped-{}", std::process::id()));
     let arguments = ["-o".as_ref(), copy.as_os_str(), program.as_os_str()];

@@ -20,9 +20,6 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// Files in a new directory in `dir`.
-    ///
-    /// # Errors
-    /// They cannot be written, or there is no free port for a server that cannot pick one.
     pub(crate) fn new(dir: &Path) -> Result<Self, String> {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -66,9 +63,6 @@ impl Identity {
     }
 
     /// The TLS port of the server that was started with these arguments and is ready.
-    ///
-    /// # Errors
-    /// It has not written its port down.
     pub(crate) fn port(&self) -> Result<u16, String> {
         if let Some(port) = self.port {
             return Ok(port);

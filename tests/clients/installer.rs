@@ -52,9 +52,6 @@ pub(crate) enum Closed {
 
 impl Installer {
     /// Looks for the toolchain and the packages, and installs the packages if `may_install`.
-    ///
-    /// # Errors
-    /// [`Closed`], with a reason to print.
     pub(crate) fn open(project: &Project, may_install: bool) -> Result<Self, Closed> {
         let installer =
             Self { dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients").join(&project.name) };

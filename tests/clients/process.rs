@@ -32,9 +32,6 @@ impl Finished {
 }
 
 /// Runs `command` to its end, or for `limit`; then its whole process group is killed.
-///
-/// # Errors
-/// The program cannot be started; the sentence names it.
 pub(crate) fn run(mut command: Command, limit: Duration) -> Result<Finished, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     // A group of its own, so that what the child started can be ended with it.

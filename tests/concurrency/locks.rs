@@ -167,9 +167,6 @@ fn count(view: &mut View<'_>) -> u64 {
 
 /// Runs three clients, the first with the given protocol; each takes the lock three times while time passes and expired
 /// keys are removed.
-///
-/// # Errors
-/// As [`Witness::check`].
 fn contend(manner: Manner) -> Result<(), String> {
     let (keyspace, witness) = (keyspace(None, || {}), Arc::new(Witness::default()));
     let clock = Arc::new(AtomicU64::new(1));

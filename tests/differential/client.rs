@@ -45,9 +45,6 @@ pub(crate) struct Difference {
 
 impl Inbox {
     /// The next reply; `None` if there is none yet. Messages before it are kept.
-    ///
-    /// # Errors
-    /// The server has closed, or sent malformed bytes.
     pub(crate) fn reply(&mut self, from: &mut dyn Target, wait: Wait) -> Result<Option<Reply>, String> {
         loop {
             while let Some((frame, taken)) = Reply::read(&self.bytes)? {
@@ -66,9 +63,6 @@ impl Inbox {
     }
 
     /// All frames that answer one request.
-    ///
-    /// # Errors
-    /// As [`Inbox::reply`]; and if there is no reply.
     fn answer(&mut self, from: &mut dyn Target, first: Option<Reply>, count: usize) -> Result<Reply, String> {
         let mut next = || self.reply(from, Wait::UntilReply)?.ok_or_else(|| "silence".to_owned());
         let first = match first {
@@ -90,9 +84,6 @@ impl Inbox {
 
 impl Client {
     /// Reads the replies to one request from both servers. The `first` frame of redlatch may already have been read.
-    ///
-    /// # Errors
-    /// If the replies disagree.
     pub(crate) fn replies(
         &mut self,
         request: &Request,

@@ -41,9 +41,6 @@ impl Fixture {
     }
 
     /// Asks until the number in a field of INFO is as wanted.
-    ///
-    /// # Panics
-    /// After [`REPLY_TIMEOUT`].
     pub(crate) fn until(&mut self, field: &str, wanted: impl Fn(u64) -> bool) {
         let started = std::time::Instant::now();
         while !wanted(self.info(field)) {

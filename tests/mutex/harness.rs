@@ -8,7 +8,6 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -17,38 +16,16 @@ use nix::unistd::Pid;
 
 use super::client::Orders;
 use super::history::{Call, read};
+use crate::support::binary::Directory;
 use crate::support::rng::Rng;
 use crate::support::wire::Link;
-
-/// A temporary directory, removed on drop.
-pub(crate) struct Directory(PathBuf);
-
-impl Directory {
-    pub(crate) fn new() -> Result<Self, String> {
-        static MADE: AtomicU64 = AtomicU64::new(0);
-        let name = format!("redlatch-mutex-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
 
 /// Runs clients on the server for a duration; returns their calls.
 ///
 /// # Errors
 /// A process that fails to start or ends with an error, or a malformed history.
 pub(crate) fn run(server: SocketAddr, seed: u64, lasts: Duration) -> Result<Vec<Call>, String> {
-    let mut run = Run { directory: Directory::new()?, server, rng: Rng::new(seed), members: Vec::new() };
+    let mut run = Run { directory: Directory::new(), server, rng: Rng::new(seed), members: Vec::new() };
     // Removes the results of an earlier run.
     let cleared = Link::to(server).and_then(|mut link| link.ask(&["FLUSHALL"]));
     cleared.map_err(|error| format!("FLUSHALL: {error}"))?;
@@ -85,7 +62,7 @@ struct Member {
 
 impl Run {
     fn start(&mut self, mut command: Command, lasts: Duration) -> Result<(), String> {
-        let history = self.directory.path().join(self.members.len().to_string());
+        let history = self.directory.root().join(self.members.len().to_string());
         let seed = self.rng.below(1 << 20) as u64;
         let orders = Orders { server: self.server, history: history.display().to_string(), seed, lasts };
         let name = command.get_program().to_string_lossy().into_owned();

@@ -27,13 +27,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::support::binary::Directory;
 use crate::support::real::program;
 use crate::support::rng::number;
 use crate::support::server::Server;
 use broken::{Broken, FAULTS};
 use checker::{LATE_MS_MAX, Verdict, check};
 use client::Orders;
-use harness::Directory;
 
 /// Not a test: the entry point of the client processes that a run starts.
 #[test]
@@ -111,10 +111,10 @@ struct RunningServer {
 
 impl RunningServer {
     fn set(program: Option<&Path>) -> Self {
-        let directory = Directory::new().expect("a directory for the server");
+        let directory = Directory::new();
         let server = match program {
-            None => Server::start_redlatch(directory.path(), &[]),
-            Some(program) => Server::start_program(program, directory.path(), &[]),
+            None => Server::start_redlatch(directory.root(), &[]),
+            Some(program) => Server::start_program(program, directory.root(), &[]),
         };
         let server = server.expect("a server that starts");
         let address = (Ipv4Addr::LOCALHOST, server.port()).into();

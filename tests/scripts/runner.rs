@@ -163,9 +163,6 @@ fn without_times(info: &[u8]) -> Vec<u8> {
 }
 
 /// The script behind a statement without effect that no native script has, so that it runs in the interpreter.
-///
-/// # Panics
-/// If the result is still read as a native script.
 pub(crate) fn interpreted(script: &[u8]) -> Vec<u8> {
     let text = [b"local unseen = function() end ", script].concat();
     assert!(Program::read(&text).is_none(), "native: {}", text.escape_ascii());

@@ -6,7 +6,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,7 +20,7 @@ pub(crate) fn redlatch() -> Command {
     command
 }
 
-/// A directory that goes with the test.
+/// A temporary directory, removed on drop.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -30,6 +30,10 @@ impl Directory {
         let path = std::env::temp_dir().join(format!("redlatch-process-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.0
     }
 
     pub(crate) fn path(&self, name: &str) -> String {

@@ -54,9 +54,6 @@ pub(crate) enum Tail {
 
 impl Pattern {
     /// Reads a pattern; `Ok(None)` where a bracket is still open and the next line belongs to it.
-    ///
-    /// # Errors
-    /// A sentence that says what cannot be read.
     pub(crate) fn parse(text: &str) -> Result<Option<Self>, String> {
         let text = text.trim();
         let mut parser = Parser { rest: text };

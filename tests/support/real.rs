@@ -24,9 +24,6 @@ pub(crate) struct RealServer {
 
 impl RealServer {
     /// Starts the server that transcripts call `name`, and returns when it accepts connections.
-    ///
-    /// # Panics
-    /// When the environment names no program for it, or the program does not start.
     pub(crate) fn start(name: &'static str) -> Self {
         let program = program(name);
         static STARTED: AtomicUsize = AtomicUsize::new(0);
@@ -111,9 +108,6 @@ impl Drop for RealServer {
 }
 
 /// The program of `redis` or `valkey`. Tests that ask for it are ignored unless they are asked for: `.ci/run servers` does.
-///
-/// # Panics
-/// When the environment does not name it.
 pub(crate) fn program(name: &str) -> PathBuf {
     let variable = format!("REDLATCH_{}_SERVER", name.to_uppercase());
     let path = std::env::var_os(&variable).filter(|path| !path.is_empty());

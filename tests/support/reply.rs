@@ -30,9 +30,6 @@ pub(crate) enum Reply {
 
 impl Reply {
     /// The first reply in `bytes` and how many of them it took; `None` while more are needed.
-    ///
-    /// # Errors
-    /// A sentence, when the bytes are no reply at all.
     pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, String> {
         let mut reader = Reader { bytes, at: 0 };
         Ok(reader.reply()?.map(|reply| (reply, reader.at)))

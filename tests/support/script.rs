@@ -55,18 +55,12 @@ pub(crate) enum Unit {
 
 impl Transcript {
     /// Reads a file.
-    ///
-    /// # Errors
-    /// `file:line: what is wrong`.
     pub(crate) fn load(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Self::parse(path, &text)
     }
 
     /// Reads the text of a file.
-    ///
-    /// # Errors
-    /// As [`Transcript::load`].
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, String> {
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let mut transcript =
@@ -149,9 +143,6 @@ impl Transcript {
 }
 
 /// The strings of a raw line, one after the other.
-///
-/// # Errors
-/// A sentence, when something else is among them.
 pub(crate) fn strings(text: &str) -> Result<Vec<u8>, String> {
     let mut rest = text.trim();
     let mut bytes = Vec::new();

@@ -25,9 +25,6 @@ pub(crate) struct Server {
 impl Server {
     /// Starts redlatch, or the program that `REDLATCH_SERVER` names, and waits until it accepts connections.
     /// `dir` is a directory it may write to, `more` are arguments that both understand.
-    ///
-    /// # Errors
-    /// It does not start, or is not ready in time; with what it logged.
     pub(crate) fn start(dir: &Path, more: &[String]) -> Result<Self, String> {
         match std::env::var_os("REDLATCH_SERVER") {
             None => Self::start_redlatch(dir, more),

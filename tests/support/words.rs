@@ -14,9 +14,6 @@ pub(crate) fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
 }
 
 /// The words of a request line: quoted, or bare up to the next space.
-///
-/// # Errors
-/// A sentence that says which part cannot be read.
 pub(crate) fn words(text: &str) -> Result<Vec<Vec<u8>>, String> {
     let mut rest = text.trim_start();
     let mut words = Vec::new();
@@ -38,9 +35,6 @@ pub(crate) fn words(text: &str) -> Result<Vec<Vec<u8>>, String> {
 }
 
 /// The quoted string at the start of `text`, repeated as its `*N` says, and what follows it.
-///
-/// # Errors
-/// A sentence, when there is none, it does not end, or an escape is unknown.
 pub(crate) fn quoted(text: &str) -> Result<(Vec<u8>, &str), String> {
     let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''));
     let Some(quote) = quote else { return Err(format!("a quoted string is missing before {text:?}")) };

@@ -13,10 +13,7 @@ use crate::servers::{Running, Server};
 const KINDS: &[(&str, &str)] = &[("redis-py Lock", "redis"), ("redlock", "redlock")];
 
 /// Runs each kind of lock that there is a package for.
-///
-/// # Errors
-/// None: what servers do wrong is among the results.
-pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
+pub(super) fn run(race: &mut Race, name: &str) {
     let python = std::env::var("REDLATCH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     for (kind, package) in KINDS {
         if machine::said_by(&python, &["-c", &format!("import {package}")]).is_none() {
@@ -35,7 +32,6 @@ pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
             Ok(())
         });
     }
-    Ok(())
 }
 
 /// Locks per second, and microseconds of the server for each.

@@ -18,10 +18,7 @@ use crate::servers::{REPLY_TIMEOUT, Running, Server};
 use crate::wire::{self, Answer, OWNER, Template};
 
 /// Runs both ways on a fresh process in each round.
-///
-/// # Errors
-/// None: what servers do wrong is among the results.
-pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
+pub(super) fn run(race: &mut Race, name: &str) {
     race.rounds(name, race.options.scale.long_rounds, |server, options, results| {
         // Without a store nobody waits.
         if !server.row.has_store {
@@ -35,7 +32,6 @@ pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
         }
         Ok(())
     });
-    Ok(())
 }
 
 /// Hands a lock over so many times.

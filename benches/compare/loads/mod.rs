@@ -23,7 +23,7 @@ pub(crate) struct Race {
 }
 
 /// One load or a family of them: its names, and how it is run with a name that is wanted.
-type Load = (&'static [&'static str], fn(&mut Race, &str) -> io::Result<()>);
+type Load = (&'static [&'static str], fn(&mut Race, &str));
 
 const LOADS: &[Load] = &[
     (&["start"], start::run),
@@ -35,16 +35,12 @@ const LOADS: &[Load] = &[
 ];
 
 /// Runs all loads that are wanted.
-///
-/// # Errors
-/// What goes wrong on this side; what a server does wrong is among the results.
-pub(crate) fn run_all(race: &mut Race) -> io::Result<()> {
+pub(crate) fn run_all(race: &mut Race) {
     let names = LOADS.iter().flat_map(|(names, run)| names.iter().map(move |name| (*name, run)));
     for (name, run) in names.filter(|(name, _)| race.options.wants_load(name)).collect::<Vec<_>>() {
         eprintln!("{name}");
-        run(race, name)?;
+        run(race, name);
     }
-    Ok(())
 }
 
 impl Race {

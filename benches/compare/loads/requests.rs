@@ -28,10 +28,7 @@ struct Plan {
 }
 
 /// Runs the load of this name.
-///
-/// # Errors
-/// None: what servers do wrong is among the results.
-pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
+pub(super) fn run(race: &mut Race, name: &str) {
     let plan = plan(name);
     let mut field: Vec<Option<(Running, Generator)>> = race.servers.iter().map(|_| None).collect();
     let names: Vec<_> = race.servers.iter().map(|server| server.row.name).collect();
@@ -44,7 +41,6 @@ pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
         };
         turn(server, running, generator, &plan, options, (name, results))
     });
-    Ok(())
 }
 
 fn connect(server: &Server) -> io::Result<(Running, Generator)> {

@@ -9,10 +9,7 @@ use crate::servers::binary_bytes;
 const CROWD: usize = 100;
 
 /// Starts each server so many times.
-///
-/// # Errors
-/// None: what servers do wrong is among the results.
-pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
+pub(super) fn run(race: &mut Race, name: &str) {
     race.rounds(name, race.options.scale.starts, |server, _, results| {
         let running = server.start()?;
         let mut add =
@@ -32,5 +29,4 @@ pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
         }
         Ok(())
     });
-    Ok(())
 }

@@ -27,10 +27,7 @@ const ATTEMPTS: u32 = 6;
 const REMOVAL_MAX: Duration = Duration::from_secs(20);
 
 /// Runs it on a fresh process in each round.
-///
-/// # Errors
-/// None: what servers do wrong is among the results.
-pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
+pub(super) fn run(race: &mut Race, name: &str) {
     race.rounds(name, race.options.scale.long_rounds, |server, options, results| {
         // A server that takes the locks more slowly than expected gets more time: the measured part comes later.
         let found = (0..ATTEMPTS).find_map(|doublings| {
@@ -44,7 +41,6 @@ pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
         }
         Ok(())
     });
-    Ok(())
 }
 
 type Found = Vec<(&'static str, &'static str, f64)>;

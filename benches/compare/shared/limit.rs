@@ -13,9 +13,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Serves for ever.
-///
-/// # Errors
-/// When the port cannot be had.
 pub(crate) fn serve(port: u16) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
@@ -51,9 +48,6 @@ async fn answer(mut stream: TcpStream) -> io::Result<()> {
 }
 
 /// How many bytes the first request has; `None` if some are still to come.
-///
-/// # Errors
-/// What is not a request.
 pub(crate) fn framed(bytes: &[u8]) -> io::Result<Option<usize>> {
     let Some((head, mut at)) = line(bytes) else { return Ok(None) };
     let Some(count) = head.strip_prefix(b"*") else { return Ok(Some(at)) };

@@ -79,9 +79,6 @@ impl Results {
 
     /// Keeps what an earlier race has found of the loads that were not run now: a load that something disturbed can be run
     /// again by itself.
-    ///
-    /// # Errors
-    /// When it was another race: other servers, another machine or revision.
     pub(crate) fn keep(&mut self, earlier: Self) -> Result<(), String> {
         let now = (&self.scale, &self.machine, &self.servers, &self.missing);
         if now != (&earlier.scale, &earlier.machine, &earlier.servers, &earlier.missing) {
@@ -105,18 +102,12 @@ impl Results {
     }
 
     /// Reads a file that [`Self::write`] has written.
-    ///
-    /// # Errors
-    /// What is wrong with the file.
     pub(crate) fn read(file: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
     /// Writes all there is.
-    ///
-    /// # Errors
-    /// What the system said.
     pub(crate) fn write(&self, file: &Path) -> std::io::Result<()> {
         let line = |name: &str, value: serde_json::Result<String>| {
             value.map(|value| format!("  \"{name}\": {value}")).map_err(std::io::Error::other)

@@ -84,9 +84,6 @@ pub(crate) enum Answer {
 }
 
 /// The answer in front and how many bytes it has, or `None` if some are still to come.
-///
-/// # Errors
-/// What is not an answer.
 pub(crate) fn answer(bytes: &[u8]) -> io::Result<Option<(Answer, usize)>> {
     let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
     let (line, at) = (&bytes[..end.saturating_sub(1)], end + 1);
