@@ -1,4 +1,4 @@
-//! What a command allocates, counted by the allocator: exact, and the same on every machine.
+//! Allocations per command, counted by the allocator: exact, and equal on every machine.
 //!
 //! What belongs here: commands on the path of a lock client, each after it has been sent a few times, decoded and
 //! carried out as the shell does it. A count that grows is a promise broken, not a slow day.
@@ -13,12 +13,12 @@ use support::bare::{Bare, EXTEND, RELEASE, SHARDS, load, request};
 use support::shapes::shapes;
 use support::words::info_field;
 
-/// Calls before the count begins: buffers have their size, lazily built tables are there.
+/// Calls before the count begins: they size the buffers and build lazy tables.
 const WARM_UP: usize = 20;
 /// Calls that are counted.
 const COUNTED: usize = 1_000;
 
-/// Allocations in [`COUNTED`] rounds of `requests`, of which each is answered by what stands beside it.
+/// Allocations in [`COUNTED`] rounds of `requests`, each of which must have the reply next to it.
 fn allocations(bare: &mut Bare, requests: &[(Vec<u8>, &str)]) -> u64 {
     let round = |bare: &mut Bare| {
         for (request, answer) in requests {
@@ -28,10 +28,6 @@ fn allocations(bare: &mut Bare, requests: &[(Vec<u8>, &str)]) -> u64 {
     };
     (0..WARM_UP).for_each(|_| round(bare));
     measure(|| (0..COUNTED).for_each(|_| round(bare))).count_total
-}
-
-fn assert_allocates_nothing(bare: &mut Bare, requests: &[(Vec<u8>, &str)]) {
-    assert_eq!(allocations(bare, requests), 0);
 }
 
 /// A server on which `lock:stock` is held by `me` for a minute.
@@ -61,73 +57,69 @@ mod no_allocation_for {
 
     #[test]
     fn a_read() {
-        assert_allocates_nothing(
-            &mut held(),
-            &[
-                (request(&["GET", "lock:stock"]), "$2\r\nme\r\n"),
-                (request(&["get", "nobody:here"]), "$-1\r\n"),
-                (request(&["EXISTS", "lock:stock"]), ":1\r\n"),
-                (request(&["PING"]), "+PONG\r\n"),
-                (request(&["PTTL", "lock:stock"]), ":60000\r\n"),
-                (request(&["DEL", "nobody:here"]), ":0\r\n"),
-            ],
-        );
+        let mut bare = held();
+        let requests = [
+            (request(&["GET", "lock:stock"]), "$2\r\nme\r\n"),
+            (request(&["get", "nobody:here"]), "$-1\r\n"),
+            (request(&["EXISTS", "lock:stock"]), ":1\r\n"),
+            (request(&["PING"]), "+PONG\r\n"),
+            (request(&["PTTL", "lock:stock"]), ":60000\r\n"),
+            (request(&["DEL", "nobody:here"]), ":0\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
     }
 
     #[test]
     fn a_read_over_resp3() {
         let mut bare = held();
         bare.send(&request(&["HELLO", "3"]));
-        assert_allocates_nothing(&mut bare, &[(request(&["GET", "nobody:here"]), "_\r\n")]);
+        let requests = [(request(&["GET", "nobody:here"]), "_\r\n")];
+        assert_eq!(allocations(&mut bare, &requests), 0);
     }
 
     #[test]
     fn a_lock_that_another_client_holds() {
-        assert_allocates_nothing(
-            &mut held(),
-            &[
-                (acquire("you"), "$-1\r\n"),
-                (request(&["SETNX", "lock:stock", "you"]), ":0\r\n"),
-                (request(&["set", "lock:stock", "you", "ex", "60", "nx"]), "$-1\r\n"),
-            ],
-        );
+        let mut bare = held();
+        let requests = [
+            (acquire("you"), "$-1\r\n"),
+            (request(&["SETNX", "lock:stock", "you"]), ":0\r\n"),
+            (request(&["set", "lock:stock", "you", "ex", "60", "nx"]), "$-1\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
     }
 
     #[test]
     fn a_lease_that_is_extended() {
-        assert_allocates_nothing(
-            &mut held(),
-            &[
-                (request(&["PEXPIRE", "lock:stock", "60000"]), ":1\r\n"),
-                (request(&["SET", "lock:stock", "me", "XX", "PX", "60000"]), "+OK\r\n"),
-            ],
-        );
+        let mut bare = held();
+        let requests = [
+            (request(&["PEXPIRE", "lock:stock", "60000"]), ":1\r\n"),
+            (request(&["SET", "lock:stock", "me", "XX", "PX", "60000"]), "+OK\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
     }
 
-    /// What a re-entrant lock is made of: one field for its holder, and how often it is held.
+    /// A re-entrant lock is a hash: one field per holder, with its hold count.
     #[test]
     fn a_hash_lock_that_is_held_again_and_asked_about() {
         let mut bare = Bare::new();
         assert_eq!(bare.send(&request(&["HSET", "lock", "holder:1", "1", "mode", "write"])), b":2\r\n");
         assert_eq!(bare.send(&request(&["PEXPIRE", "lock", "60000"])), b":1\r\n");
-        assert_allocates_nothing(
-            &mut bare,
-            &[
-                (request(&["HEXISTS", "lock", "holder:1"]), ":1\r\n"),
-                (request(&["HINCRBY", "lock", "holder:1", "1"]), ":2\r\n"),
-                (request(&["PEXPIRE", "lock", "60000"]), ":1\r\n"),
-                (request(&["HGET", "lock", "mode"]), "$5\r\nwrite\r\n"),
-                (request(&["HSET", "lock", "mode", "read"]), ":0\r\n"),
-                (request(&["HINCRBY", "lock", "holder:1", "-1"]), ":1\r\n"),
-                (request(&["HSET", "lock", "mode", "write"]), ":0\r\n"),
-                (request(&["HSETNX", "lock", "mode", "read"]), ":0\r\n"),
-                (request(&["HLEN", "lock"]), ":2\r\n"),
-                (request(&["HDEL", "lock", "holder:2"]), ":0\r\n"),
-            ],
-        );
+        let requests = [
+            (request(&["HEXISTS", "lock", "holder:1"]), ":1\r\n"),
+            (request(&["HINCRBY", "lock", "holder:1", "1"]), ":2\r\n"),
+            (request(&["PEXPIRE", "lock", "60000"]), ":1\r\n"),
+            (request(&["HGET", "lock", "mode"]), "$5\r\nwrite\r\n"),
+            (request(&["HSET", "lock", "mode", "read"]), ":0\r\n"),
+            (request(&["HINCRBY", "lock", "holder:1", "-1"]), ":1\r\n"),
+            (request(&["HSET", "lock", "mode", "write"]), ":0\r\n"),
+            (request(&["HSETNX", "lock", "mode", "read"]), ":0\r\n"),
+            (request(&["HLEN", "lock"]), ":2\r\n"),
+            (request(&["HDEL", "lock", "holder:2"]), ":0\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
     }
 
-    /// What a semaphore is made of: who holds it, and since when.
+    /// A semaphore is a sorted set: its holders, scored by time.
     #[test]
     fn a_semaphore_that_is_refreshed_and_asked_about() {
         let mut bare = Bare::new();
@@ -135,50 +127,44 @@ mod no_allocation_for {
             bare.send(&request(&["ZADD", "s", "1700000000000", "me", "1700000000001", "you"])),
             b":2\r\n"
         );
-        assert_allocates_nothing(
-            &mut bare,
-            &[
-                (request(&["ZREMRANGEBYSCORE", "s", "-inf", "1690000000000"]), ":0\r\n"),
-                (request(&["ZCARD", "s"]), ":2\r\n"),
-                (request(&["ZADD", "s", "XX", "CH", "1700000000009", "me"]), ":1\r\n"),
-                (request(&["ZADD", "s", "XX", "CH", "1700000000000.5", "me"]), ":1\r\n"),
-                (request(&["ZSCORE", "s", "me"]), "$15\r\n1700000000000.5\r\n"),
-                (request(&["ZRANK", "s", "me"]), ":0\r\n"),
-                (request(&["ZCOUNT", "s", "-inf", "+inf"]), ":2\r\n"),
-                (request(&["ZRANGE", "s", "0", "0"]), "*1\r\n$2\r\nme\r\n"),
-                (request(&["ZREM", "s", "nobody"]), ":0\r\n"),
-                (request(&["ZADD", "s", "XX", "CH", "1700000000000", "me"]), ":1\r\n"),
-            ],
-        );
+        let requests = [
+            (request(&["ZREMRANGEBYSCORE", "s", "-inf", "1690000000000"]), ":0\r\n"),
+            (request(&["ZCARD", "s"]), ":2\r\n"),
+            (request(&["ZADD", "s", "XX", "CH", "1700000000009", "me"]), ":1\r\n"),
+            (request(&["ZADD", "s", "XX", "CH", "1700000000000.5", "me"]), ":1\r\n"),
+            (request(&["ZSCORE", "s", "me"]), "$15\r\n1700000000000.5\r\n"),
+            (request(&["ZRANK", "s", "me"]), ":0\r\n"),
+            (request(&["ZCOUNT", "s", "-inf", "+inf"]), ":2\r\n"),
+            (request(&["ZRANGE", "s", "0", "0"]), "*1\r\n$2\r\nme\r\n"),
+            (request(&["ZREM", "s", "nobody"]), ":0\r\n"),
+            (request(&["ZADD", "s", "XX", "CH", "1700000000000", "me"]), ":1\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
     }
 
     #[test]
     fn a_script_that_extends_a_lease() {
         let mut bare = held();
         let sha = load(&mut bare, EXTEND);
-        assert_allocates_nothing(
-            &mut bare,
-            &[
-                (evalsha(&sha, &["me", "60000"]), ":1\r\n"),
-                (evalsha(&sha, &["you", "60000"]), ":0\r\n"),
-                (evalsha(&sha.to_uppercase(), &["me", "60000"]), ":1\r\n"),
-            ],
-        );
+        let requests = [
+            (evalsha(&sha, &["me", "60000"]), ":1\r\n"),
+            (evalsha(&sha, &["you", "60000"]), ":0\r\n"),
+            (evalsha(&sha.to_uppercase(), &["me", "60000"]), ":1\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
     }
 
     #[test]
     fn a_script_that_releases_a_lock_and_a_lock_taken_again() {
         let mut bare = held();
         let sha = load(&mut bare, RELEASE);
-        assert_allocates_nothing(
-            &mut bare,
-            &[
-                (evalsha(&sha, &["you"]), ":0\r\n"),
-                (evalsha(&sha, &["me"]), ":1\r\n"),
-                (evalsha(&sha, &["me"]), ":0\r\n"),
-                (acquire("me"), "+OK\r\n"),
-            ],
-        );
+        let requests = [
+            (evalsha(&sha, &["you"]), ":0\r\n"),
+            (evalsha(&sha, &["me"]), ":1\r\n"),
+            (evalsha(&sha, &["me"]), ":0\r\n"),
+            (acquire("me"), "+OK\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
     }
 
     #[test]
@@ -190,7 +176,7 @@ mod no_allocation_for {
             let program = Program::read(text.as_bytes()).expect("a native script");
             for token in ["me", "you"] {
                 let args = [token, "60000", "60000", "publish", "60000"];
-                // A call that does not fit is interpreted; that is not what locks are made of.
+                // A call whose arguments do not fit the program is interpreted; lock clients send none.
                 let fits = program.fits(Inputs::new(&[b"lock:stock"], &args.map(str::as_bytes)));
                 let call = evalsha(&sha, &args);
                 let makes_lists = ["{", "zrange", "'mget'", "'time'"].iter().any(|word| text.contains(word));
@@ -242,31 +228,29 @@ mod no_allocation_for {
 
     #[test]
     fn a_script_by_its_text() {
-        assert_allocates_nothing(
-            &mut held(),
-            &[
-                (request(&["EVAL", RELEASE, "1", "lock:stock", "you"]), ":0\r\n"),
-                (request(&["EVAL", EXTEND, "1", "lock:stock", "me", "60000"]), ":1\r\n"),
-            ],
-        );
+        let mut bare = held();
+        let requests = [
+            (request(&["EVAL", RELEASE, "1", "lock:stock", "you"]), ":0\r\n"),
+            (request(&["EVAL", EXTEND, "1", "lock:stock", "me", "60000"]), ":1\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
     }
 
     #[test]
     fn a_compare_and_delete_without_a_script() {
-        assert_allocates_nothing(
-            &mut held(),
-            &[
-                (request(&["DELIFEQ", "lock:stock", "you"]), ":0\r\n"),
-                (request(&["DELEX", "lock:stock", "IFEQ", "me"]), ":1\r\n"),
-                (acquire("me"), "+OK\r\n"),
-            ],
-        );
+        let mut bare = held();
+        let requests = [
+            (request(&["DELIFEQ", "lock:stock", "you"]), ":0\r\n"),
+            (request(&["DELEX", "lock:stock", "IFEQ", "me"]), ":1\r\n"),
+            (acquire("me"), "+OK\r\n"),
+        ];
+        assert_eq!(allocations(&mut bare, &requests), 0);
     }
 
     #[test]
     fn a_fencing_counter() {
         let mut bare = Bare::new();
-        // A number that gains no digit meanwhile: a longer one may move to a larger slot, in a new page.
+        // The number gains no digit during the test: a longer one may move to a larger slot, in a new page.
         bare.send(&request(&["SET", "fence", "100000"]));
         let incr = request(&["INCR", "fence"]);
         bare.send(&incr);
@@ -292,7 +276,7 @@ mod no_allocation_for {
 mod a_granted_lock {
     use super::*;
 
-    /// Locks granted, none of which was there before.
+    /// Locks granted, all of them new.
     const LOCKS: u64 = 20_000;
 
     fn grants() -> Vec<Vec<u8>> {
@@ -313,7 +297,7 @@ mod a_granted_lock {
         assert!(cost.count_total <= LOCKS, "{} allocations for {LOCKS} locks", cost.count_total);
     }
 
-    /// What the store says that it has in use: its slots come from the system, and are not seen by the counting allocator.
+    /// The store's own count of its memory: its slots come from the system, past the counting allocator.
     fn used_bytes(bare: &mut Bare) -> i64 {
         let answer = bare.send(&request(&["INFO", "memory"])).to_vec();
         let text = String::from_utf8(answer).expect("INFO is text");
@@ -345,6 +329,6 @@ mod a_granted_lock {
         assert_eq!(bare.send(&request(&["DBSIZE"])), b":0\r\n");
     }
 
-    /// What shards keep for their next locks: a page of 64 KiB and small tables each.
+    /// Memory that the shards keep for their next locks: a page of 64 KiB and small tables each.
     const KEPT_BYTES_MAX: i64 = SHARDS as i64 * 72 * 1024;
 }

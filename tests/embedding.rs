@@ -1,6 +1,6 @@
-//! The server inside somebody's test: start, point, poke, time, end.
+//! The server inside another program's test: start, point, poke, time, end.
 //!
-//! Belongs here  what the public names of the crate promise to a program that embeds it.
+//! Belongs here  the promises of the crate's public names to a program that embeds it.
 //! Time          only manual clocks, moved by the test; nothing here waits for real time to pass.
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
@@ -16,14 +16,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::stream::{Peer, StreamClient};
 
-/// Where manual clocks of these tests start: a moment in November 2023.
+/// The start time of manual clocks: a moment in November 2023.
 const START: WallTime = WallTime::from_millis(1_700_000_000_000);
 
 async fn manual() -> Server {
     Server::builder().manual_clock(START).start().await.unwrap()
 }
 
-/// A journal that remembers.
+/// A journal that keeps its records.
 #[derive(Debug, Default)]
 struct Heard(Mutex<Vec<(u64, Vec<Mutation>)>>);
 
@@ -34,7 +34,7 @@ impl Journal for Heard {
 }
 
 impl Heard {
-    /// The keys whose deadline has passed, in the order in which they went.
+    /// The expired keys, in order of removal.
     fn expired(&self) -> Vec<String> {
         let records = self.0.lock().unwrap();
         let expired =
@@ -183,7 +183,7 @@ async fn dropping_the_handle_ends_connections_and_frees_the_port() {
     let mut rest = Vec::new();
     let end = client.0.read_to_end(&mut rest).await;
     assert!(end.is_err() || rest.is_empty(), "the connection is closed without another word");
-    // The listener goes when the runtime has run its task; every attempt lets it run.
+    // The listener is closed by a task of the runtime; every attempt lets the task run.
     while tokio::net::TcpStream::connect(address).await.is_ok() {
         tokio::task::yield_now().await;
     }
@@ -297,7 +297,7 @@ async fn a_client_that_reads_late_finds_everything_that_advance_did_not_wait_for
     assert_eq!(server.keys().len(), 0);
     let mut reader = StreamClient::new(server.stream());
     assert_eq!(reader.ask_lines("EXISTS key:1\r\n", 1).await, [":0"]);
-    // It comes back, and everything is there for it.
+    // It reads late, and everything has been delivered.
     let mut listener = listener;
     let heard = listener.lines(KEYS * 7).await;
     assert_eq!(heard.iter().filter(|line| line.starts_with("key:")).count(), KEYS);

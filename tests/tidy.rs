@@ -1,6 +1,6 @@
 //! The sources keep to their rules: layers, banned calls and words, `unsafe`, headers, sizes.
 //!
-//! Belongs here  what can be seen in the text of a file, and nothing that a lint or rustfmt already says.
+//! Belongs here  laws on the text of a file that no lint and no rustfmt option checks.
 //! Rule          every law is also shown a violation of itself, so that a checker which sees nothing fails.
 
 mod code;
@@ -17,7 +17,7 @@ const LINES_MAX: usize = 900;
 /// Columns of code at most. A comment or a string that was wrapped by hand may end a little later.
 const CODE_COLUMNS_MAX: usize = 110;
 const COLUMNS_MAX: usize = 126;
-/// Words that name nothing in this field, beside the word that does. They are looked for in names and comments.
+/// Words that this field does not use, each with the usual one. They are looked for in names and comments.
 const BANNED_WORDS: &[(&str, &str)] = &[
     ("aftermath", "effects"),
     ("aside", "offload"),
@@ -48,7 +48,7 @@ const BANNED_WORDS: &[(&str, &str)] = &[
 ];
 /// Turns of phrase that hide the subject of a sentence.
 const BANNED_PHRASES: &[&str] = &["the same, but", "what is to be"];
-/// Files whose tests must wait for a clock that nobody can move: that of a real server, of somebody's client.
+/// Files whose tests must wait for real time: that of a real server or of a client library.
 const REAL_CLOCKS: &[&str] = &["tests/support/real.rs", "tests/clients/", "tests/mutex/"];
 /// The modules of each layer, bottom first.
 const LAYERS: &[&[&str]] = &[
@@ -185,7 +185,7 @@ fn impure(source: &Source) -> Vec<String> {
     found.into_iter().map(|(line, what)| format!("{line}: a pure layer says `{what}`")).collect()
 }
 
-/// Whether `word` stands in the line on its own, not as part of a longer name.
+/// Whether the line contains `word` as a whole word.
 fn says(line: &str, word: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     line.match_indices(word)
@@ -238,7 +238,7 @@ fn sleepy(source: &Source) -> Vec<String> {
     source.lines_saying("sleep").into_iter().map(|line| format!("{line}: a test sleeps")).collect()
 }
 
-/// Any type at all is no type: what layers hand each other has a name.
+/// Values passed between layers have a named type.
 fn untyped(source: &Source) -> Vec<String> {
     let lines =
         source.code.lines().enumerate().filter(|(_, line)| line.contains("dyn Any") && says(line, "Any"));
@@ -295,7 +295,7 @@ fn circles(folder: &str, sources: &[Source]) -> BTreeSet<String> {
         let to = inside.filter_map(|named| named.segments.get(depth).cloned());
         edges.insert(from.clone(), to.filter(|to| *to != from && names.contains(to)).collect());
     }
-    // A file from which nothing leads on is in no circle: what is left in the end is.
+    // A file without edges is in no circle; the files left in the end are.
     while let Some(end) = edges.iter().find(|(_, to)| to.is_empty()).map(|(from, _)| from.clone()) {
         edges.remove(&end);
         edges.values_mut().for_each(|to| to.retain(|name| *name != end));
@@ -336,7 +336,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(folder).expect("a folder of the repository");
     for entry in entries {
         let path = entry.expect("an entry of a folder").path();
-        // What clients' own tools build or fetch below their projects is not ours.
+        // Files that clients' own tools build or fetch are not ours.
         let is_foreign = path.ends_with("target") || path.ends_with("node_modules");
         if path.is_dir() && !is_foreign {
             walk(&path, files);

@@ -1,7 +1,7 @@
-//! What the race asks of the operating system: cores, processor time, memory, files.
+//! The race's calls to the operating system: cores, processor time, memory, files.
 //!
 //! Owns    every call that only Linux has; elsewhere it says so and the race does not run.
-//! Rule    processor time is the kernel's account of the whole process, threads that have ended included.
+//! Rule    processor time is the kernel's account of the whole process, including ended threads.
 
 use std::io;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) enum Cores {
     Server,
 }
 
-/// What the figures were measured on, for those who read them later.
+/// The facts about the machine, stored with the results.
 pub(crate) fn description() -> Vec<(String, String)> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let facts = [
@@ -42,7 +42,7 @@ pub(crate) fn resident_bytes(pid: u32) -> io::Result<u64> {
     kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other(format!("process {pid} has no memory to read")))
 }
 
-/// What a program prints on its first line; `None` if it cannot be run.
+/// The first line that a program prints; `None` if it cannot be run.
 pub(crate) fn said_by(program: &str, arguments: &[&str]) -> Option<String> {
     let output = std::process::Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -131,12 +131,12 @@ mod elsewhere {
         Err(io::Error::other("the race reads the kernel's accounts, and only knows where Linux keeps them"))
     }
 
-    /// Leaves every thread where it is.
+    /// Does not pin threads on this system.
     pub(crate) fn keep_to(_cores: Cores) -> io::Result<()> {
         Ok(())
     }
 
-    /// Leaves the limit as it is.
+    /// Does not change the limit on this system.
     pub(crate) fn raise_file_limit() -> io::Result<u64> {
         Ok(256)
     }

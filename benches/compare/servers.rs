@@ -1,7 +1,7 @@
-//! The servers of the race: where each is found, how it is started, and its end.
+//! The servers of the race: how to find, start and stop each.
 //!
 //! Owns    the table to add another server to, and the processes, which end with their handle.
-//! Rule    a server that is not there is reported with the reason, never left out silently.
+//! Rule    a missing server is reported with the reason, never left out silently.
 
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -17,20 +17,20 @@ use crate::wire;
 /// One row of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// What it is called in results and by `--servers`.
+    /// Its name in results and in `--servers`.
     pub(crate) name: &'static str,
     program: Program,
-    /// Besides the port; see also [`PEER_SETTINGS`].
+    /// Arguments besides the port; see also [`PEER_SETTINGS`].
     arguments: &'static [&'static str],
-    /// Where it may run: on one core there is no second thread at work, only a second one to wait for.
+    /// Its cores: on one core a second thread could only wait for the first.
     cores: Cores,
-    /// Whether it keeps keys; the one that does not is the measure of the others.
+    /// Whether it stores keys; the one that does not is the baseline.
     pub(crate) has_store: bool,
 }
 
 #[derive(Debug)]
 enum Program {
-    /// The one that this package builds.
+    /// The server of this package.
     Ours,
     /// This program itself.
     Limit,
@@ -42,7 +42,7 @@ enum Program {
 pub(crate) const ROWS: &[Row] = &[
     Row { arguments: &["--threads", "1"], ..REDLATCH },
     Row { name: "redlatch 2 workers", arguments: &["--threads", "2"], cores: Cores::All, ..REDLATCH },
-    // What a second worker costs by itself: the other core is the load generator's.
+    // The cost of a second worker: the other core is the load generator's.
     Row { name: "redlatch 2 workers on 1 core", arguments: &["--threads", "2"], ..REDLATCH },
     Row { name: LIMIT, program: Program::Limit, has_store: false, ..REDLATCH },
     Row { name: "redis 7", program: REDIS, arguments: PEER_SETTINGS, ..REDLATCH },
@@ -80,7 +80,7 @@ pub(crate) struct Server {
     pub(crate) about: String,
 }
 
-/// The servers that are wanted: those that are there, and of the others why not.
+/// The selected servers, and the missing ones with the reason.
 pub(crate) fn find(options: &Options) -> (Vec<Server>, Vec<(String, String)>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for row in ROWS.iter().filter(|row| options.wants_server(row.name)) {
@@ -136,7 +136,7 @@ pub(crate) struct Running {
     pub(crate) port: u16,
     /// From its start to its first PONG.
     pub(crate) to_pong: Duration,
-    /// Kept open, for a server notices that nobody reads its log.
+    /// Kept open: a server fails when it writes its log into a closed pipe.
     _log: BufReader<PipeReader>,
 }
 
@@ -150,7 +150,7 @@ impl Server {
     }
 
     fn spawn(&self) -> io::Result<Running> {
-        // Free a moment ago. A program that takes it meanwhile makes the start fail.
+        // The port is free now. A program that takes it first makes the start fail.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let (log, writer) = io::pipe()?;
         let mut command = Command::new(&self.program);
@@ -228,7 +228,7 @@ impl Running {
         machine::cpu_time(self.child.id())
     }
 
-    /// What it has in memory now.
+    /// Its resident memory.
     pub(crate) fn resident_bytes(&self) -> io::Result<u64> {
         machine::resident_bytes(self.child.id())
     }

@@ -1,6 +1,6 @@
-//! What a server with TLS is started with, and its clients need: certificates and a port.
+//! TLS files for a server and its clients: certificates and a port.
 //!
-//! Owns    a directory: `authority.crt`, whose certificates the server takes, `stranger.crt`, whose it does not,
+//! Owns    a directory: `authority.crt`, the server's authority, `stranger.crt`, an authority it does not trust,
 //!         and `.crt` and `.key` of a `server` and a `client`.
 //! Knows   the settings' names, which are redis-server's, too.
 

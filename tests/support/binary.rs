@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The binary, without the settings that the environment of the tests may hold.
+/// The binary, without the REDLATCH variables of the test's environment.
 pub(crate) fn redlatch() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlatch"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLATCH_")) {
@@ -52,11 +52,11 @@ impl Drop for Directory {
     }
 }
 
-/// A server that has said that it accepts connections.
+/// A server that accepts connections.
 pub(crate) struct Running {
     pub(crate) process: Child,
     pub(crate) log: BufReader<ChildStdout>,
-    /// What it has logged so far.
+    /// The log so far.
     pub(crate) said: String,
 }
 

@@ -1,4 +1,4 @@
-//! What several suites share: engines and servers to ask, replies, connections, randomness, certificates.
+//! Shared by several suites: engines and servers under test, replies, connections, randomness, certificates.
 
 #[allow(dead_code, reason = "benches and the count of allocations use it")]
 pub(crate) mod bare;

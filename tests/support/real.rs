@@ -107,7 +107,7 @@ impl Drop for RealServer {
     }
 }
 
-/// The program of `redis` or `valkey`. Tests that ask for it are ignored unless they are asked for: `.ci/run servers` does.
+/// The program of `redis` or `valkey`. Tests that need it are ignored by default; `.ci/run servers` runs them.
 pub(crate) fn program(name: &str) -> PathBuf {
     let variable = format!("REDLATCH_{}_SERVER", name.to_uppercase());
     let path = std::env::var_os(&variable).filter(|path| !path.is_empty());

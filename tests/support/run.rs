@@ -1,4 +1,4 @@
-//! Plays a transcript to a target and says where the two part.
+//! Plays a transcript to a target and reports every difference.
 //!
 //! Knows    which requests go out in one write: those of one client that stand together.
 
@@ -10,7 +10,7 @@ use super::script::{Action, Step, Transcript, Unit, strings};
 use super::target::{Heard, Link, Target, Wait};
 use super::words::{quote, request, words};
 
-/// What came back for a reply line that was a lone `?`, by the line's number.
+/// The replies to reply lines that were a lone `?`, by line number.
 pub(crate) type Seen = HashMap<usize, Reply>;
 
 /// Plays it over `protocol`; every difference as `file:line: expected, got`.
@@ -48,7 +48,7 @@ struct Run<'a> {
     target: &'a mut dyn Target,
     protocol: u8,
     clients: HashMap<String, Client>,
-    /// Whose replies the reply lines read.
+    /// The client whose replies the reply lines read.
     current: String,
     unsent: Vec<u8>,
     names: HashMap<String, String>,
@@ -176,7 +176,7 @@ impl Run<'_> {
         true
     }
 
-    /// A reply that no line reads is a fault of its own.
+    /// A reply that no line reads is a fault.
     fn nothing_is_left(&mut self) {
         for (name, client) in &mut self.clients {
             self.target.receive(client.link, Wait::Briefly, &mut client.inbox);
@@ -272,7 +272,7 @@ mod playing {
 
     use super::*;
 
-    /// Sends what it was given as soon as anything is asked, then closes if told to.
+    /// Sends its reply at the first request, then closes if `closes` is set.
     struct Parrot {
         says: &'static [u8],
         closes: bool,

@@ -1,7 +1,7 @@
 //! One connection to a server, in requests and answers, which can be cut as a failing network or client cuts it.
 //!
-//! Owns    the socket and the bytes that came with no answer asked for yet; there are none while all goes well.
-//! Knows   redis-protocol, whose codec serves both sides: the clients here, and the servers that are broken on purpose.
+//! Owns    the socket and the received bytes that have not been read as replies.
+//! Knows   redis-protocol, whose codec serves both sides: the clients here, and the broken servers.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -33,7 +33,7 @@ impl Link {
         self.next()
     }
 
-    /// Sends one request and resets the connection: nobody will know whether it arrived.
+    /// Sends one request and resets the connection: whether it arrived is unknown.
     pub(crate) fn ask_and_cut(mut self, words: &[&str]) -> io::Result<()> {
         self.send(words)?;
         socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))
@@ -45,7 +45,7 @@ impl Link {
         self.stream.shutdown(Shutdown::Write)
     }
 
-    /// Sends one request, whose answer is to be fetched with [`Link::next`].
+    /// Sends one request; [`Link::next`] reads its reply.
     pub(crate) fn send(&mut self, words: &[&str]) -> io::Result<()> {
         self.write(&OwnedFrame::Array(bulks(words)))
     }
@@ -70,7 +70,7 @@ impl Link {
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => self.bytes.extend_from_slice(&chunk[..count]),
-                // A read with a time limit ends so when the process was stopped meanwhile.
+                // A read with a timeout is interrupted when the process was stopped and continued.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -83,5 +83,5 @@ pub(crate) fn bulks(words: &[&str]) -> Vec<OwnedFrame> {
     words.iter().map(|word| OwnedFrame::BulkString(word.as_bytes().to_vec())).collect()
 }
 
-/// Longer than anything here takes: who waits for it has found a defect.
+/// Longer than any reply takes: a wait of this length is a defect.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);

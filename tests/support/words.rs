@@ -34,7 +34,7 @@ pub(crate) fn words(text: &str) -> Result<Vec<Vec<u8>>, String> {
     Ok(words)
 }
 
-/// The quoted string at the start of `text`, repeated as its `*N` says, and what follows it.
+/// Reads the quoted string at the start of `text`, repeated as its `*N` says; returns it and the rest.
 pub(crate) fn quoted(text: &str) -> Result<(Vec<u8>, &str), String> {
     let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''));
     let Some(quote) = quote else { return Err(format!("a quoted string is missing before {text:?}")) };
@@ -79,7 +79,7 @@ pub(crate) fn quote(text: &[u8]) -> String {
     out
 }
 
-/// Appends what the escape stands for; the number of bytes that it took after the backslash.
+/// Appends the escaped byte; returns the number of bytes read after the backslash.
 fn escape(bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, String> {
     let plain = match bytes.first() {
         Some(b'n') => b'\n',

@@ -1,4 +1,4 @@
-//! Fifty busy connections beside many that are idle: what each of those costs the others.
+//! Fifty busy connections and many idle ones: the cost of idle connections.
 
 use std::io;
 use std::net::TcpStream;

@@ -1,7 +1,7 @@
-//! From the release of a lock to its next holder, with many who wait: in BLPOP, or subscribed to a channel.
+//! The time from the release of a lock to its next holder, with many waiting clients: in BLPOP, or subscribed to a channel.
 //!
-//! Owns    both ways to wait, with plain commands: who is told takes the lock by SET NX.
-//! Rule    what the server's share is, is a wake-up less the round trip of a PING on the same connections.
+//! Owns    both ways to wait, with plain commands: a woken client takes the lock by SET NX.
+//! Rule    the server's share is the wake-up time minus the round trip of a PING on the same connections.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -20,7 +20,7 @@ use crate::wire::{self, Answer, OWNER, Template};
 /// Runs both ways on a fresh process in each round.
 pub(super) fn run(race: &mut Race, name: &str) {
     race.rounds(name, race.options.scale.long_rounds, |server, options, results| {
-        // Without a store nobody waits.
+        // A server without a store cannot block clients.
         if !server.row.has_store {
             return Ok(());
         }
@@ -34,7 +34,7 @@ pub(super) fn run(race: &mut Race, name: &str) {
     });
 }
 
-/// Hands a lock over so many times.
+/// Hands the lock over `scale.hand_offs` times.
 type Way = fn(&Running, &Scale) -> io::Result<Times>;
 
 fn turn(server: &Server, scale: &Scale, way: Way) -> io::Result<Vec<(&'static str, f64)>> {
@@ -59,7 +59,7 @@ struct Times {
     pinged: Histogram<u64>,
     /// From the release to the first that hears of it.
     woken: Histogram<u64>,
-    /// From the release to the OK of the next holder.
+    /// From the release to the next holder's OK.
     held: Histogram<u64>,
 }
 
@@ -107,7 +107,7 @@ fn by_signal(running: &Running, scale: &Scale) -> io::Result<Times> {
 
 fn by_channel(running: &Running, scale: &Scale) -> io::Result<Times> {
     let count = scale.waiters + 1;
-    // Who listens, and, on a connection of its own, speaks.
+    // Each client has one connection to subscribe and one for commands.
     let (mut voices, mut times) = (Voices::new(running, 2 * count)?, Times::new()?);
     (0..count).try_for_each(|ear| voices.expect(ear, &["SUBSCRIBE", SIGNAL], Answer::Array))?;
     let mut holder = count;
@@ -116,7 +116,7 @@ fn by_channel(running: &Running, scale: &Scale) -> io::Result<Times> {
         voices.ping(holder, &mut times.pinged)?;
         let begun = Instant::now();
         voices.say(holder, &[RELEASE, &["PUBLISH", SIGNAL, "1"]])?;
-        // Two numbers, a message for each, and for each but the old holder an answer to its attempt.
+        // Expected: two integers, a message per client, and a reply to each attempt of all but the old holder.
         let (mut next, mut heard, mut is_first) = (None, 0, true);
         while heard < 2 + count + (count - 1) {
             heard += 1;
@@ -147,7 +147,7 @@ fn unexpected(answer: Answer) -> io::Error {
     io::Error::other(format!("{answer:?} came instead of what the hand-off takes"))
 }
 
-/// Connections that speak one at a time and are heard all at once.
+/// Many connections, read together.
 struct Voices {
     poll: Poll,
     events: Events,
@@ -169,14 +169,14 @@ impl Voices {
         Ok(Self { poll, events: Events::with_capacity(count), streams, heard: VecDeque::new() })
     }
 
-    /// Sends requests in one packet. They are small: an empty socket takes them whole.
+    /// Sends requests in one packet, small enough for an empty socket buffer.
     fn say(&mut self, voice: usize, requests: &[&[&str]]) -> io::Result<()> {
         let mut bytes = Vec::new();
         requests.iter().for_each(|words| Template::new(words).write(0, &mut bytes));
         self.streams[voice].0.write_all(&bytes)
     }
 
-    /// The next answer, and whose it is.
+    /// The next reply, and its connection.
     fn hear(&mut self) -> io::Result<(usize, Answer)> {
         loop {
             if let Some(answer) = self.heard.pop_front() {

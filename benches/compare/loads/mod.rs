@@ -1,6 +1,6 @@
 //! The loads of the race, in the order in which they run.
 //!
-//! Owns    the table of loads, and what they share: a server that fails one is reported and goes on to the next.
+//! Owns    the table of loads, and the rounds: a server that fails a load is reported and continues with the next.
 
 mod clients;
 mod crowd;
@@ -15,14 +15,14 @@ use crate::options::Options;
 use crate::results::Results;
 use crate::servers::Server;
 
-/// What a load is given.
+/// The state of the race.
 pub(crate) struct Race {
     pub(crate) options: Options,
     pub(crate) servers: Vec<Server>,
     pub(crate) results: Results,
 }
 
-/// One load or a family of them: its names, and how it is run with a name that is wanted.
+/// A load or a family of loads: the names, and the function that runs one of these names.
 type Load = (&'static [&'static str], fn(&mut Race, &str));
 
 const LOADS: &[Load] = &[
@@ -44,7 +44,7 @@ pub(crate) fn run_all(race: &mut Race) {
 }
 
 impl Race {
-    /// Gives each server its turn, so many times over; with every round another one begins.
+    /// Gives each server a turn per round; every round begins with another server.
     fn rounds(
         &mut self,
         load: &str,

@@ -1,14 +1,14 @@
-//! A start: from exec to the first PONG, and what is then in memory.
+//! A start: the time from exec to the first PONG, and memory after it.
 
 use std::io;
 
 use super::Race;
 use crate::servers::binary_bytes;
 
-/// Connections beside which memory is read once more.
+/// Connections for the second memory measurement.
 const CROWD: usize = 100;
 
-/// Starts each server so many times.
+/// Starts each server `scale.starts` times.
 pub(super) fn run(race: &mut Race, name: &str) {
     race.rounds(name, race.options.scale.starts, |server, _, results| {
         let running = server.start()?;
@@ -22,7 +22,7 @@ pub(super) fn run(race: &mut Race, name: &str) {
         Ok(())
     });
     race.rounds(name, 1, |server, _, results| {
-        // The program of `limit` is the whole race.
+        // The program of `limit` is the race itself.
         if server.row.has_store {
             let bytes = binary_bytes(&server.program)?;
             results.add(name, "binary", "MB", server.row.name, bytes as f64 / 1e6);

@@ -1,4 +1,4 @@
-//! What a race has found, as it is kept in results.json.
+//! The results of a race, as stored in results.json.
 //!
 //! Owns    the figures of every round; medians, shares and multiples are derived where they are shown.
 //! Knows   nothing of servers and loads but their names, so that tests of the README can read results as well.
@@ -8,13 +8,13 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// The server whose race it is.
+/// The server under comparison.
 pub(crate) const OURS: &str = "redlatch";
 /// The server that shares of capacity are of.
 pub(crate) const LIMIT: &str = "limit";
 /// The server that multiples are of.
 pub(crate) const VALKEY: &str = "valkey";
-/// The unit of what a request costs.
+/// The unit of the cost of a request.
 pub(crate) const CPU_PER_REQUEST: &str = "us of CPU per request";
 
 /// The outcome of one race.
@@ -22,13 +22,13 @@ pub(crate) const CPU_PER_REQUEST: &str = "us of CPU per request";
 pub(crate) struct Results {
     /// `full`, `quick` or `smoke`: how much was done.
     pub(crate) scale: String,
-    /// What the machine was, by name and value.
+    /// Facts about the machine, by name and value.
     pub(crate) machine: Vec<(String, String)>,
     /// Name and version of the servers, in the order of the columns.
     pub(crate) servers: Vec<(String, String)>,
     /// Servers that did not run, and why.
     pub(crate) missing: Vec<(String, String)>,
-    /// Loads that a server did not get through: the load, the server, what it said.
+    /// Failed loads: the load, the server, the error.
     pub(crate) failed: Vec<(String, String, String)>,
     /// In the order in which they were measured.
     pub(crate) figures: Vec<Figure>,
@@ -37,9 +37,9 @@ pub(crate) struct Results {
 /// One quantity, measured on several servers.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Figure {
-    /// What was done: `acquire`, `storm`.
+    /// The load: `acquire`, `storm`.
     pub(crate) load: String,
-    /// What was measured: `plain`, `probe, p99`.
+    /// The measured quantity: `plain`, `probe, p99`.
     pub(crate) what: String,
     /// Its unit: `us of CPU per request`.
     pub(crate) unit: String,
@@ -48,9 +48,9 @@ pub(crate) struct Figure {
 }
 
 impl Results {
-    /// Adds what one round has found.
+    /// Adds a value of one round.
     pub(crate) fn add(&mut self, load: &str, what: &str, unit: &str, server: &str, value: f64) {
-        // Three digits behind the point are more than a machine repeats.
+        // More than three decimals are noise.
         let value = (value * 1_000.0).round() / 1_000.0;
         let known = self.figures.iter_mut().find(|figure| figure.load == load && figure.what == what);
         let figure = match known {
@@ -107,7 +107,7 @@ impl Results {
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
-    /// Writes all there is.
+    /// Writes the file.
     pub(crate) fn write(&self, file: &Path) -> std::io::Result<()> {
         let line = |name: &str, value: serde_json::Result<String>| {
             value.map(|value| format!("  \"{name}\": {value}")).map_err(std::io::Error::other)
