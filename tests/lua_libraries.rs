@@ -14,8 +14,7 @@ use crate::support::target::Target;
 use crate::support::words::request;
 use cases::Case;
 
-/// Spells every value of a case as a string; the entries of a table are sorted by their spelling. A caught error is spelled
-/// by its text.
+/// Spells every value of a case as a string; table entries are sorted, errors are their text.
 const SPELL: &str = r"
 local function spell(value, depth)
     local kind = type(value)

@@ -107,8 +107,9 @@ mod replay {
 
     #[test]
     fn every_lying_journal_is_caught() {
-        let faults = [Fault::LosesDeadlines, Fault::LosesRecords, Fault::SwapsRecords];
-        assert_caught(&faults, |seed, fault| effects::run(seed, fault));
+        assert_caught(&[Fault::LosesDeadlines, Fault::LosesRecords, Fault::SwapsRecords], |seed, fault| {
+            effects::run(seed, fault)
+        });
     }
 }
 

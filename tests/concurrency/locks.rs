@@ -21,7 +21,7 @@ const LEASE_MS: u8 = 2;
 
 /// The protocol of a client.
 #[derive(Clone, Copy, Debug)]
-enum Manner {
+enum Protocol {
     /// Takes a free lock and its number in one call; releases and extends only its own lock.
     Lawful,
     /// Draws the number in a separate call.
@@ -98,7 +98,7 @@ struct Client {
     clock: Arc<AtomicU64>,
     witness: Arc<Witness>,
     name: &'static [u8],
-    manner: Manner,
+    protocol: Protocol,
 }
 
 impl Client {
@@ -122,12 +122,12 @@ impl Client {
             view.finish(&Registries::default());
             return None;
         }
-        if matches!(self.manner, Manner::TakesLater) {
+        if matches!(self.protocol, Protocol::TakesLater) {
             view = self.later(view);
         }
         let now = view.now();
         view.entry(LOCK).put(self.name, Lease::Until(now.deadline_in(LEASE_MS.into())));
-        if matches!(self.manner, Manner::NumbersLater) {
+        if matches!(self.protocol, Protocol::NumbersLater) {
             view = self.later(view);
         }
         let fence = count(&mut view);
@@ -143,7 +143,7 @@ impl Client {
         let now = view.now();
         let now_ms = now.lock.as_millis();
         let is_own = view.entry(LOCK).string().expect("a string") == Some(self.name);
-        if is_released && (is_own || matches!(self.manner, Manner::ReleasesBlindly)) {
+        if is_released && (is_own || matches!(self.protocol, Protocol::ReleasesBlindly)) {
             view.remove(LOCK);
         }
         self.witness.note(match is_own {
@@ -165,16 +165,15 @@ fn count(view: &mut View<'_>) -> u64 {
     last as u64 + 1
 }
 
-/// Runs three clients, the first with the given protocol; each takes the lock three times while time passes and expired
-/// keys are removed.
-fn contend(manner: Manner) -> Result<(), String> {
+/// Runs three clients, the first with the given protocol, while time passes and expired keys are removed.
+fn contend(protocol: Protocol) -> Result<(), String> {
     let (keyspace, witness) = (keyspace(None, || {}), Arc::new(Witness::default()));
     let clock = Arc::new(AtomicU64::new(1));
     let clients = [b"a", b"b", b"c"].map(|name| {
         let (keyspace, clock) = (Arc::clone(&keyspace), Arc::clone(&clock));
         // One client breaks a rule among others that keep it.
-        let manner = if name == b"a" { manner } else { Manner::Lawful };
-        let client = Client { keyspace, clock, witness: Arc::clone(&witness), name, manner };
+        let protocol = if name == b"a" { protocol } else { Protocol::Lawful };
+        let client = Client { keyspace, clock, witness: Arc::clone(&witness), name, protocol };
         thread::spawn(move || {
             for round in 0..3 {
                 let Some(fence) = client.take() else { continue };
@@ -197,19 +196,19 @@ fn contend(manner: Manner) -> Result<(), String> {
 
 #[test]
 fn a_lock_has_one_owner_at_every_instant_and_the_numbers_of_its_grants_rise() {
-    under_every_schedule(|| contend(Manner::Lawful).expect("the law"));
+    under_every_schedule(|| contend(Protocol::Lawful).expect("the law"));
 }
 
 #[test]
 fn clients_that_break_a_rule_are_caught() {
-    for manner in [Manner::NumbersLater, Manner::ReleasesBlindly, Manner::TakesLater] {
+    for protocol in [Protocol::NumbersLater, Protocol::ReleasesBlindly, Protocol::TakesLater] {
         let caught = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&caught);
         under_every_schedule(move || {
-            count.fetch_add(usize::from(contend(manner).is_err()), SeqCst);
+            count.fetch_add(usize::from(contend(protocol).is_err()), SeqCst);
         });
         let caught = caught.load(SeqCst);
-        println!("{manner:?}: caught by {caught} of {SCHEDULES} schedules");
-        assert!(caught > 0, "{manner:?} is never caught");
+        println!("{protocol:?}: caught by {caught} of {SCHEDULES} schedules");
+        assert!(caught > 0, "{protocol:?} is never caught");
     }
 }

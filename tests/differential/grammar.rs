@@ -37,8 +37,7 @@ pub(crate) fn request(command: &Command, sub: Option<&Command>, without: &[&str]
     words
 }
 
-/// A sorted set whose members all have one score: lexicographic ranges over mixed scores are undefined, and random in
-/// Redis.
+/// A sorted set whose members all have one score: lexicographic ranges over mixed scores are undefined.
 const ONE_SCORE: &[u8] = b"zl";
 
 /// A request that makes a collection larger than the limits of Redis' compact encodings.

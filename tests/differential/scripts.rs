@@ -5,8 +5,7 @@ use sha1::{Digest, Sha1};
 use super::grammar::Words;
 use crate::support::rng::Rng;
 
-/// Scripts that return the reply of a request: converted to Lua and back, over both protocols, with every way to raise or
-/// return an error.
+/// Scripts that return the reply of a request: converted to Lua and back, with every way to raise an error.
 const AROUND_ONE: &[&str] = &[
     "return redis.call(unpack(ARGV))",
     "return redis.pcall(unpack(ARGV))",

@@ -25,10 +25,8 @@ struct Log(Mutex<Vec<String>>);
 
 impl Journal for Log {
     fn append(&self, _: u64, mutations: &[Mutation]) {
-        self.0
-            .lock()
-            .expect("no test has panicked here")
-            .extend(mutations.iter().map(|mutation| format!("{mutation:?}")));
+        let mut effects = self.0.lock().expect("no test has panicked here");
+        effects.extend(mutations.iter().map(|mutation| format!("{mutation:?}")));
     }
 }
 

@@ -424,8 +424,7 @@ impl LockSimulation {
         Ok(())
     }
 
-    /// Token and deadline of a lock whose deadline has not passed. A pure read: it removes no key and advances no shard's
-    /// time.
+    /// Token and deadline of a lock whose deadline has not passed. A pure read.
     fn living(&self, lock: usize) -> Option<(String, u64)> {
         let key = format!("lock:{lock}");
         let long_ago = Now { lock: LockTime::from_millis(0), wall_offset_ms: 0 };

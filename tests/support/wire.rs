@@ -10,6 +10,8 @@ use std::time::Duration;
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use redis_protocol::resp2::{decode, encode};
 
+use super::stream::REPLY_TIMEOUT;
+
 pub(crate) struct Link {
     stream: TcpStream,
     bytes: Vec<u8>,
@@ -39,8 +41,7 @@ impl Link {
         socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))
     }
 
-    /// Says that nothing more will be sent; answers still come.
-    #[allow(dead_code, reason = "not every test leaves so politely")]
+    /// Closes the sending side; replies still arrive.
     pub(crate) fn finish(&self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)
     }
@@ -82,6 +83,3 @@ impl Link {
 pub(crate) fn bulks(words: &[&str]) -> Vec<OwnedFrame> {
     words.iter().map(|word| OwnedFrame::BulkString(word.as_bytes().to_vec())).collect()
 }
-
-/// Longer than any reply takes: a wait of this length is a defect.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(30);

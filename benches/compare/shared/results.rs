@@ -77,20 +77,17 @@ impl Results {
         self.figures.iter().find(|figure| figure.load == load && figure.what == what)
     }
 
-    /// Keeps what an earlier race has found of the loads that were not run now: a load that something disturbed can be run
-    /// again by itself.
+    /// Takes over the results of an earlier race for the loads that were not run now, so that one load can be repeated.
     pub(crate) fn keep(&mut self, earlier: Self) -> Result<(), String> {
         let now = (&self.scale, &self.machine, &self.servers, &self.missing);
         if now != (&earlier.scale, &earlier.machine, &earlier.servers, &earlier.missing) {
-            return Err(
-                "the results that are there are of other servers, another machine or revision".to_owned()
-            );
+            return Err("the stored results are of other servers, another machine or revision".to_owned());
         }
         let mut own = std::mem::take(&mut self.figures);
         let run: Vec<String> = own.iter().map(|figure| figure.load.clone()).collect();
         for figure in earlier.figures {
             if run.contains(&figure.load) {
-                // All of that load, in the place of the first that they replace.
+                // The new results of a load take the place of its first old one.
                 self.figures.extend(own.extract_if(.., |other| other.load == figure.load));
             } else {
                 self.figures.push(figure);
@@ -133,8 +130,7 @@ impl Figure {
         median(self.values.get(server)?.clone())
     }
 
-    /// How many times `server`'s figure the one of `other` is: the median of what it is in each round. Who shares a round
-    /// shares its disturbances.
+    /// The median over the rounds of `other`'s value divided by `server`'s: servers of one round share its disturbances.
     pub(crate) fn multiple(&self, other: &str, server: &str) -> Option<f64> {
         let (own, other) = self.values.get(server).zip(self.values.get(other))?;
         let rounds = own.iter().zip(other).filter(|(own, _)| **own > 0.0);
