@@ -248,7 +248,8 @@ fn untyped(source: &Source) -> Vec<String> {
 /// The manifest and both crate roots forbid `unsafe`; no attribute may try to lift that.
 fn lifts_the_ban_on_unsafe_code(source: &Source) -> Vec<String> {
     let lines = source.code.lines().enumerate();
-    let lifted = |line: &str| line.contains("unsafe_code") && !line.contains("forbid(unsafe_code)");
+    let is_attribute = |line: &str| line.trim_start().starts_with('#') && line.contains("unsafe_code");
+    let lifted = |line: &str| is_attribute(line) && !line.contains("forbid(unsafe_code)");
     let mut found: Vec<_> = lines
         .filter(|(_, line)| lifted(line))
         .map(|(index, line)| format!("{}: {}", index + 1, line.trim()))

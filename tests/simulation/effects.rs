@@ -22,6 +22,7 @@ pub(crate) const COMMANDS: &[&str] = &[
     "APPEND k v",
     "COPY k k",
     "COPY k k DB db REPLACE",
+    "MOVE k db",
     "DECR k",
     "DECRBY k n",
     "DEL k k k",
