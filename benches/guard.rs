@@ -1,10 +1,10 @@
-//! Instructions per command, counted by callgrind: one that has grown dearer fails here, whatever else a machine does.
+//! Instructions per command, counted by callgrind: a command that has become more expensive fails, whatever the load.
 //!
-//! Owns    benches/guard.json: what each of the hottest commands takes, and the toolchain that this belongs to.
-//! Rule    seeds are fixed and the clock stands still: the same build counts the same twice.
+//! Owns    benches/guard.json: the instructions of the hottest commands, and the toolchain that compiled them.
+//! Rule    seeds are fixed and the clock stands still: a build always counts the same.
 //!
-//! `cargo bench --bench guard` compares, `cargo bench --bench guard -- --record` writes the counts anew. Where the
-//! toolchain is not that of the record, its choices are in the counts as well: they get a wider bound, and it is said.
+//! `cargo bench --bench guard` compares, `cargo bench --bench guard -- --record` writes new counts. Another toolchain than
+//! the recorded one also changes the counts: the bound is wider then, with a warning.
 
 #[allow(dead_code, unused_imports, reason = "tests use the rest")]
 #[path = "../tests/support/mod.rs"]
@@ -21,9 +21,9 @@ use support::bare::{Bare, EXTEND, RELEASE, load, request};
 
 /// Growth that fails, in percent.
 const GROWTH_MAX: f64 = 5.0;
-/// The same, under another toolchain than the one of the record.
+/// The growth that fails under another toolchain than the recorded one, in percent.
 const FOREIGN_GROWTH_MAX: f64 = 15.0;
-/// Locks that are held meanwhile.
+/// Locks held during the count.
 const LOCKS: u32 = 10_000;
 /// Rounds before the count begins.
 const WARM_UP: u32 = 100;
@@ -42,7 +42,7 @@ struct Record {
 
 type Fault = Box<dyn Error>;
 
-/// What is sent, and how each answer begins.
+/// The requests, and the prefix of each reply.
 type Round = Vec<(Vec<u8>, &'static str)>;
 
 fn main() -> ExitCode {
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         [] => compare(),
         ["--record"] => record(),
-        // What this program is asked by itself, under callgrind.
+        // The run of this program under callgrind.
         ["--run-all"] => run_all(),
         _ => Err("cargo bench --bench guard [-- --record]".into()),
     };
@@ -95,7 +95,7 @@ fn server() -> Bare {
         bare.send(&request(&["SET", &format!("lock:{n:012}"), TOKEN, "NX", "PX", "30000"]));
     }
     bare.send(&request(&["SET", "lock:stock", TOKEN, "NX", "PX", "30000"]));
-    // It gains no digit while it is counted.
+    // The counter gains no digit during the count.
     bare.send(&request(&["SET", "fence", "100000"]));
     bare
 }
@@ -121,13 +121,13 @@ fn run_all() -> Result<(), Fault> {
     Ok(())
 }
 
-/// Where callgrind writes down what it has counted, and begins anew. It finds the place by this name.
+/// Callgrind finds this function by name: before each call it writes and resets its counts.
 #[inline(never)]
 fn guard_mark() {
     black_box(());
 }
 
-/// What every case takes now.
+/// The current counts.
 fn counts() -> Result<Record, Fault> {
     if cfg!(debug_assertions) {
         return Err("counts are of the optimised build: cargo bench --bench guard".into());
@@ -140,7 +140,7 @@ fn counts() -> Result<Record, Fault> {
     Ok(Record { toolchain, architecture: std::env::consts::ARCH.to_owned(), counts: counts? })
 }
 
-/// Runs this program under callgrind, whose files go into `folder`.
+/// Runs this program under callgrind, with its files in `folder`.
 fn counts_in(folder: &Path) -> Result<BTreeMap<String, f64>, Fault> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--dump-before=*guard_mark*"])
@@ -164,7 +164,7 @@ fn counts_in(folder: &Path) -> Result<BTreeMap<String, f64>, Fault> {
     Ok(counts)
 }
 
-/// Holds the counts to those of the record.
+/// Compares the counts with the record.
 fn compare() -> Result<(), Fault> {
     let records = read()?;
     let now = counts()?;
@@ -181,7 +181,7 @@ fn compare() -> Result<(), Fault> {
         if growth > growth_max {
             dearer.push(format!("{case} takes {count} instructions instead of {before}"));
         }
-        // What has been gained could be lost again without notice.
+        // An improvement that is not recorded could be lost again without notice.
         is_stale |= growth < -growth_max;
     }
     if is_stale {

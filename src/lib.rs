@@ -87,6 +87,8 @@
 //! 0  clock limits error number sync   vocabulary of all layers
 //! ```
 
+#![forbid(unsafe_code)]
+
 #[cfg(feature = "cli")]
 mod cli;
 mod clock;

@@ -1,4 +1,4 @@
-//! What a command allocates, counted by the allocator: exact, and the same on every machine.
+//! Allocations per command, counted by the allocator: exact, and equal on every machine.
 //!
 //! What belongs here: commands on the path of a lock client, each after it has been sent a few times, decoded and
 //! carried out as the shell does it. A count that grows is a promise broken, not a slow day.
@@ -11,13 +11,14 @@ use redlatch::internals::scripts::Inputs;
 use redlatch::internals::scripts::native::Program;
 use support::bare::{Bare, EXTEND, RELEASE, SHARDS, load, request};
 use support::shapes::shapes;
+use support::words::info_field;
 
-/// Calls before the count begins: buffers have their size, lazily built tables are there.
+/// Calls before the count begins: they size the buffers and build lazy tables.
 const WARM_UP: usize = 20;
 /// Calls that are counted.
 const COUNTED: usize = 1_000;
 
-/// Allocations in [`COUNTED`] rounds of `requests`, of which each is answered by what stands beside it.
+/// Allocations in [`COUNTED`] rounds of `requests`, each of which must have the reply next to it.
 fn allocations(bare: &mut Bare, requests: &[(Vec<u8>, &str)]) -> u64 {
     let round = |bare: &mut Bare| {
         for (request, answer) in requests {
@@ -77,7 +78,7 @@ mod no_allocation_for {
     }
 
     #[test]
-    fn a_lock_that_somebody_else_holds() {
+    fn a_lock_that_another_client_holds() {
         let mut bare = held();
         let requests = [
             (acquire("you"), "$-1\r\n"),
@@ -97,7 +98,7 @@ mod no_allocation_for {
         assert_eq!(allocations(&mut bare, &requests), 0);
     }
 
-    /// What a re-entrant lock is made of: one field for its holder, and how often it is held.
+    /// A re-entrant lock is a hash: one field per holder, with its hold count.
     #[test]
     fn a_hash_lock_that_is_held_again_and_asked_about() {
         let mut bare = Bare::new();
@@ -118,7 +119,7 @@ mod no_allocation_for {
         assert_eq!(allocations(&mut bare, &requests), 0);
     }
 
-    /// What a semaphore is made of: who holds it, and since when.
+    /// A semaphore is a sorted set: its holders, scored by time.
     #[test]
     fn a_semaphore_that_is_refreshed_and_asked_about() {
         let mut bare = Bare::new();
@@ -175,7 +176,7 @@ mod no_allocation_for {
             let program = Program::read(text.as_bytes()).expect("a native script");
             for token in ["me", "you"] {
                 let args = [token, "60000", "60000", "publish", "60000"];
-                // A call that does not fit is interpreted; that is not what locks are made of.
+                // A call whose arguments do not fit the program is interpreted; lock clients send none.
                 let fits = program.fits(Inputs::new(&[b"lock:stock"], &args.map(str::as_bytes)));
                 let call = evalsha(&sha, &args);
                 let makes_lists = ["{", "zrange", "'mget'", "'time'"].iter().any(|word| text.contains(word));
@@ -249,7 +250,7 @@ mod no_allocation_for {
     #[test]
     fn a_fencing_counter() {
         let mut bare = Bare::new();
-        // A number that gains no digit meanwhile: a longer one may move to a larger slot, in a new page.
+        // The number gains no digit during the test: a longer one may move to a larger slot, in a new page.
         bare.send(&request(&["SET", "fence", "100000"]));
         let incr = request(&["INCR", "fence"]);
         bare.send(&incr);
@@ -275,7 +276,7 @@ mod no_allocation_for {
 mod a_granted_lock {
     use super::*;
 
-    /// Locks granted, none of which was there before.
+    /// Locks granted, all of them new.
     const LOCKS: u64 = 20_000;
 
     fn grants() -> Vec<Vec<u8>> {
@@ -296,12 +297,11 @@ mod a_granted_lock {
         assert!(cost.count_total <= LOCKS, "{} allocations for {LOCKS} locks", cost.count_total);
     }
 
-    /// What the store says that it has in use: its slots come from the system, and are not seen by the counting allocator.
+    /// The store's own count of its memory: its slots come from the system, past the counting allocator.
     fn used_bytes(bare: &mut Bare) -> i64 {
         let answer = bare.send(&request(&["INFO", "memory"])).to_vec();
         let text = String::from_utf8(answer).expect("INFO is text");
-        let line = text.lines().find_map(|line| line.strip_prefix("used_memory:"));
-        line.expect("INFO says what is in use").parse().expect("a number")
+        info_field(&text, "used_memory") as i64
     }
 
     #[test]
@@ -329,6 +329,6 @@ mod a_granted_lock {
         assert_eq!(bare.send(&request(&["DBSIZE"])), b":0\r\n");
     }
 
-    /// What shards keep for their next locks: a page of 64 KiB and small tables each.
+    /// Memory that the shards keep for their next locks: a page of 64 KiB and small tables each.
     const KEPT_BYTES_MAX: i64 = SHARDS as i64 * 72 * 1024;
 }

@@ -1,7 +1,7 @@
-//! Calls that wait for lists, against a model: whose turn it is, what each gets, and that nothing of a wait is left.
+//! Blocking pops compared with a model: the order of waiters, what each receives, and that no wait is left behind.
 //!
-//! Belongs here  what no transcript can show: thousands of random worlds, each checked after every step.
-//! Time          stands still but for what a step says. `SEED=17` replays run 17 alone.
+//! Belongs here  random runs, each checked after every step; single cases are transcripts.
+//! Time          moves only by the steps of a run. `SEED=17` replays run 17 alone.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -31,7 +31,7 @@ fn seeds() -> std::ops::RangeInclusive<u64> {
     number("SEED").map_or(1..=RUNS, |seed| seed..=seed)
 }
 
-/// The engine with its clients, and what the model says of them.
+/// The engine with its clients, and the model.
 struct ModelRun {
     machine: Machine,
     clients: Vec<Connection>,
@@ -58,7 +58,7 @@ impl ModelRun {
         self.rng.pick(&KEYS)
     }
 
-    /// One client does one thing, or time passes.
+    /// One client takes one action, or time passes.
     fn step(&mut self) -> String {
         let who = self.rng.below(CLIENTS);
         if self.clients[who].is_waiting {
@@ -96,7 +96,7 @@ impl ModelRun {
         words.into_iter().map(str::to_owned).collect()
     }
 
-    /// What may happen to a client that waits.
+    /// An event for a client that waits.
     fn meanwhile(&mut self, who: usize) -> String {
         match self.rng.below(4) {
             0 => {
@@ -128,7 +128,7 @@ impl ModelRun {
         *is_waiting = session.parked.is_some();
     }
 
-    /// Every client has been told what the model says, and waits if the model says so.
+    /// Every client has received what the model says, and waits if the model says so.
     fn compare(&mut self, what: &str) {
         for (who, connection) in self.clients.iter_mut().enumerate() {
             if connection.is_waiting {
@@ -143,7 +143,7 @@ impl ModelRun {
         }
     }
 
-    /// Everybody goes; nothing of any wait is left.
+    /// Every client disconnects; no wait is left.
     fn end(&mut self, seed: u64) {
         let places = |waiter: &Waiter| waiter.keys.iter().collect::<BTreeSet<_>>().len();
         let places: usize = self.model.waiters.iter().map(places).sum();
@@ -163,11 +163,11 @@ fn connection(machine: &Machine) -> Connection {
     Connection { session: machine.connect(), output: String::new(), is_waiting: false }
 }
 
-/// What should happen, in the plainest words.
+/// The model: the expected behaviour in its simplest form.
 #[derive(Default)]
 struct Model {
     lists: BTreeMap<String, VecDeque<String>>,
-    /// In the order in which they came.
+    /// In the order of arrival.
     waiters: Vec<Waiter>,
     said: Vec<String>,
 }
@@ -239,7 +239,7 @@ impl Model {
         }
     }
 
-    /// Serves the clients that wait for `key`, and for what others are given by that.
+    /// Serves the clients that wait for `key`, and those that the moved elements then serve.
     fn serve(&mut self, key: &str) {
         let mut ready = VecDeque::from([key.to_owned()]);
         while let Some(key) = ready.pop_front() {
@@ -252,7 +252,7 @@ impl Model {
         }
     }
 
-    /// A client gets what it wants of `key`, which has it; returns the key that an element was moved to.
+    /// Gives a client what it wants of `key`, which has it; returns the key to which an element was moved.
     fn give(&mut self, waiter: &Waiter, key: &str) -> Option<String> {
         let (text, moved_to) = match &waiter.want {
             Want::Pop { from_head } => {
@@ -300,7 +300,7 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// A server with threads and sockets: what is pushed reaches the client that waits, whichever thread serves it.
+/// A server with threads and sockets: a pushed element reaches the waiting client, whichever thread serves it.
 #[cfg(feature = "server")]
 mod running {
     use std::collections::BTreeSet;
@@ -328,7 +328,7 @@ mod running {
         line.trim_end().to_owned()
     }
 
-    /// Takes elements from three lists, and moves some through a fourth, until it is told to end.
+    /// Takes elements from three lists, moves some through a fourth, until told to end.
     fn consume(mut stream: BufReader<TcpStream>) -> Vec<String> {
         let mut taken = Vec::new();
         loop {
@@ -375,7 +375,7 @@ mod running {
                 .collect();
             producers.into_iter().for_each(|producer| producer.join().expect("a producer"));
 
-            // The word that ends the shifter ends a consumer when it has been moved.
+            // The word that ends the shifter ends a consumer once it has been moved.
             let mut last = connect(&server);
             let ends = [&["RPUSH", "from", END][..], &["RPUSH", "moved", END, END, END]].map(|w| w.join(" "));
             last.get_mut().write_all(format!("{}\r\n", ends[0]).as_bytes()).expect("it still listens");

@@ -1,14 +1,14 @@
-//! Real lock clients, in their own languages, against a server process: each does what its users do.
+//! Real lock clients, in their own languages, against a server process: each runs its users' usual calls.
 //!
 //! Owns    the table of projects, the order of a run, and its report.
-//! Knows   the table of clients and the projects beside it in `tests/clients/`, and how to start a server; nothing of
+//! Knows   the table of clients and the projects in `tests/clients/`, and how to start a server; nothing of
 //!         the library.
 //! Time    is real: these clients wait for leases to end on their own clocks. Every child has a time limit.
 //!
-//! A project is told where the server is by `REDLATCH_HOST`, `REDLATCH_PORT`, `REDLATCH_PORTS` and
+//! A project finds the server by `REDLATCH_HOST`, `REDLATCH_PORT`, `REDLATCH_PORTS` and
 //! `REDLATCH_PIDS` (the last two separated by commas, one entry a server), prints `ok <check>` for each check
-//! and `done` after the last one, and exits with a status other than 0 at the first that fails. Who comes in through TLS
-//! finds `REDLATCH_TLS_PORT` and `REDLATCH_TLS_FILES`, too, a directory of what [`identity`] lists.
+//! and `done` after the last one, and exits with a status other than 0 at the first failure. A TLS client also
+//! gets `REDLATCH_TLS_PORT` and `REDLATCH_TLS_FILES`, the directory of the files that [`identity`] lists.
 //!
 //! | variable | effect |
 //! |---|---|
@@ -37,7 +37,7 @@ use clients::process::{Finished, run};
 use clients::table::{Client, clients};
 use support::server::Server;
 
-/// How one client fared.
+/// The result of one client.
 enum Verdict {
     Failed(String),
     Passed { checks: usize },
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     if failed == 0 && (skipped == 0 || skips_allowed) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs one client and prints what became of it.
+/// Runs one client and prints its result.
 fn report(client: &Client) -> Verdict {
     let start = Instant::now();
     let verdict = check(client);
@@ -79,7 +79,7 @@ fn report(client: &Client) -> Verdict {
     verdict
 }
 
-/// Opens the installer, and lets the client in.
+/// Prepares the installation of the client's project, and runs the client.
 fn check(client: &Client) -> Verdict {
     let project = projects().iter().find(|project| project.name == client.project);
     let project = project.expect("every client names a project of the table");
@@ -94,7 +94,7 @@ fn check(client: &Client) -> Verdict {
     }
 }
 
-/// Starts the servers, and lets the client loose on them.
+/// Starts the servers, and runs the client.
 fn run_on_servers(client: &Client, installer: &Installer) -> Result<Verdict, String> {
     let identity = if client.has_tls { Some(Identity::new(installer.dir())?) } else { None };
     let more = identity.as_ref().map(Identity::arguments).unwrap_or_default();
@@ -115,7 +115,7 @@ fn run_on_servers(client: &Client, installer: &Installer) -> Result<Verdict, Str
     Ok(verdict(&run(command, CLIENT_TIME_MAX)?, &servers))
 }
 
-/// Checks what a client has printed.
+/// Checks the output of a client.
 fn verdict(finished: &Finished, servers: &[Server]) -> Verdict {
     let checks = finished.lines.iter().filter(|line| line.starts_with("ok ")).count();
     let is_done = finished.lines.iter().any(|line| line == "done");
@@ -126,7 +126,7 @@ fn verdict(finished: &Finished, servers: &[Server]) -> Verdict {
     }
 }
 
-/// What the client and its servers last said, indented below the verdict.
+/// The last output of the client and its servers, indented below the verdict.
 fn story(finished: &Finished, servers: &[Server]) -> String {
     let client = finished.lines.iter().rev().take(LINES_SHOWN).rev().map(|line| format!("    {line}\n"));
     let servers = servers.iter().flat_map(|server| {
@@ -138,7 +138,7 @@ fn story(finished: &Finished, servers: &[Server]) -> String {
     client.chain(servers).collect()
 }
 
-/// What `cargo test` hands to a test program: words of which a name must contain one, and flags.
+/// The arguments of `cargo test`: words of which a name must contain one, and flags.
 #[derive(Default)]
 struct Selection {
     words: Vec<String>,

@@ -1,14 +1,14 @@
-//! What the crate depends on: licences, versions that come twice, sources, and how many there are.
+//! The dependencies of the crate: licences, duplicate versions, sources, and their number.
 //!
 //! Owns    the reading of `cargo tree`, `Cargo.lock` and `.cargo/deny.toml`, as far as these checks need them.
-//! Rule    the rules are cargo-deny's own file, so that the tool and this test say the same; development alone is free.
-//! Vulnerable dependencies are the matter of `cargo deny check advisories`: see `.cargo/deny.toml`.
+//! Rule    the rules are read from cargo-deny's own file, so the tool and this test agree; dev-dependencies are exempt.
+//! Known vulnerabilities are found by `cargo deny check advisories`: see `.cargo/deny.toml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is shipped with these features: name, version and licence of each crate but this one.
+/// The crates shipped with these features: name, version and licence of each crate but this one.
 fn shipped(features: &[&str]) -> BTreeSet<(String, String, String)> {
     let output = Command::new(env!("CARGO"))
         .current_dir(root())
@@ -46,7 +46,7 @@ fn denied(list: &str) -> Vec<String> {
 
 /// Whether an SPDX expression can be met with the licences that are allowed. AND binds closer than OR.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
-    // `/` is the old way to write OR. No crate nests brackets: an outer one holds alternatives.
+    // `/` is the old spelling of OR. No crate nests brackets: an outer bracket holds alternatives.
     let flat = expression.replace('/', " OR ");
     let parts = outer_parts(&flat);
     let is_met = |part: &&str| {
@@ -57,7 +57,7 @@ fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     !parts.is_empty() && parts.iter().all(is_met)
 }
 
-/// The expression cut at each AND next to a bracket.
+/// Splits the expression at each AND next to a bracket.
 fn outer_parts(expression: &str) -> Vec<&str> {
     let cut = expression.split(") AND ").flat_map(|part| part.split(" AND ("));
     cut.filter(|part| !part.trim().is_empty()).collect()

@@ -1,11 +1,10 @@
-//! The server inside somebody's test: start, point, poke, time, end.
+//! The server inside another program's test: start, point, poke, time, end.
 //!
-//! Belongs here  what the public names of the crate promise to a program that embeds it.
+//! Belongs here  the promises of the crate's public names to a program that embeds it.
 //! Time          only manual clocks, moved by the test; nothing here waits for real time to pass.
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
-use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,16 +12,18 @@ use std::time::Duration;
 use redlatch::Server;
 use redlatch::WallTime;
 use redlatch::internals::journal::{Journal, Mutation};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Where manual clocks of these tests start: a moment in November 2023.
+use crate::support::stream::{Peer, StreamClient};
+
+/// The start time of manual clocks: a moment in November 2023.
 const START: WallTime = WallTime::from_millis(1_700_000_000_000);
 
 async fn manual() -> Server {
     Server::builder().manual_clock(START).start().await.unwrap()
 }
 
-/// A journal that remembers.
+/// A journal that keeps its records.
 #[derive(Debug, Default)]
 struct Heard(Mutex<Vec<(u64, Vec<Mutation>)>>);
 
@@ -33,7 +34,7 @@ impl Journal for Heard {
 }
 
 impl Heard {
-    /// The keys whose deadline has passed, in the order in which they went.
+    /// The expired keys, in order of removal.
     fn expired(&self) -> Vec<String> {
         let records = self.0.lock().unwrap();
         let expired =
@@ -45,29 +46,6 @@ impl Heard {
             });
         expired.collect()
     }
-}
-
-/// Sends a request on a stream of any kind and reads as many lines as are asked for.
-async fn ask<S>(stream: &mut tokio::io::BufReader<S>, request: &str, lines: usize) -> Vec<String>
-where
-    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
-{
-    stream.get_mut().write_all(request.as_bytes()).await.unwrap();
-    read(stream, lines).await
-}
-
-async fn read<S: tokio::io::AsyncRead + Unpin>(
-    stream: &mut tokio::io::BufReader<S>,
-    lines: usize,
-) -> Vec<String> {
-    let mut answer = Vec::new();
-    for _ in 0..lines {
-        let mut line = String::new();
-        assert!(stream.read_line(&mut line).await.unwrap() > 0, "closed after {answer:?}");
-        assert!(!line.starts_with('-'), "refused: {line}");
-        answer.push(line.trim_end().to_owned());
-    }
-    answer
 }
 
 #[tokio::test]
@@ -96,20 +74,17 @@ async fn a_client_of_a_server_on_a_free_port_takes_a_lock() {
     let server = Server::builder().start().await.unwrap();
     assert!(server.addr().ip().is_loopback() && server.addr().port() != 0);
     assert_eq!(server.url(), format!("redis://{}", server.addr()));
-    let mut client = tokio::io::BufReader::new(tokio::net::TcpStream::connect(server.addr()).await.unwrap());
-    assert_eq!(ask(&mut client, "SET lock me NX PX 30000\r\n", 1).await, ["+OK"]);
-    assert_eq!(ask(&mut client, "SET lock you NX PX 30000\r\n", 1).await, ["$-1"]);
+    let mut client = StreamClient::new(tokio::net::TcpStream::connect(server.addr()).await.unwrap());
+    assert_eq!(client.ask_lines("SET lock me NX PX 30000\r\n", 1).await, ["+OK"]);
+    assert_eq!(client.ask_lines("SET lock you NX PX 30000\r\n", 1).await, ["$-1"]);
     assert_eq!(server.keys().get("lock").as_deref(), Some(&b"me"[..]));
 }
 
 #[test]
 fn a_test_without_a_runtime_starts_one_too_and_joins_it() {
     let server = Server::builder().manual_clock(START).start_blocking().unwrap();
-    let mut client = BufReader::new(TcpStream::connect(server.addr()).unwrap());
-    client.get_mut().write_all(b"SET lock me PX 100\r\n").unwrap();
-    let mut line = String::new();
-    client.read_line(&mut line).unwrap();
-    assert_eq!(line, "+OK\r\n");
+    let mut client = Peer::to(server.addr());
+    assert_eq!(client.ask(b"SET lock me PX 100\r\n"), "+OK");
     server.clock().advance_blocking(Duration::from_millis(100));
     assert!(server.keys().get("lock").is_some(), "a key lives through its last millisecond");
     server.clock().advance_blocking(Duration::from_millis(1));
@@ -144,9 +119,9 @@ async fn many_servers_of_one_process_do_not_meet() {
 #[tokio::test]
 async fn a_stream_needs_no_socket() {
     let server = Server::builder().port(0).manual_clock(START).start().await.unwrap();
-    let mut client = tokio::io::BufReader::new(server.stream());
-    assert_eq!(ask(&mut client, "EXISTS k\r\n", 1).await, [":0"]);
-    assert_eq!(ask(&mut client, "SET k v\r\nGET k\r\n", 3).await, ["+OK", "$1", "v"]);
+    let mut client = StreamClient::new(server.stream());
+    assert_eq!(client.ask_lines("EXISTS k\r\n", 1).await, [":0"]);
+    assert_eq!(client.ask_lines("SET k v\r\nGET k\r\n", 3).await, ["+OK", "$1", "v"]);
     assert_eq!(server.keys().len(), 1);
 }
 
@@ -161,8 +136,8 @@ async fn keys_are_read_written_and_removed_past_every_connection() {
     assert_eq!(keys.lease("forever"), Some(None));
     assert_eq!(keys.lease("leased"), Some(Some(Duration::from_millis(50))));
     assert_eq!(keys.database(3).get("leased"), None);
-    let mut client = tokio::io::BufReader::new(server.stream());
-    assert_eq!(ask(&mut client, "PTTL leased\r\n", 1).await, [":50"]);
+    let mut client = StreamClient::new(server.stream());
+    assert_eq!(client.ask_lines("PTTL leased\r\n", 1).await, [":50"]);
     server.clock().advance(Duration::from_millis(51)).await;
     assert_eq!(keys.get("leased"), None);
     assert_eq!(keys.len(), 1, "the memory of an expired key is released without anybody asking for it");
@@ -202,13 +177,13 @@ async fn a_step_of_the_wall_clock_changes_no_lease() {
 async fn dropping_the_handle_ends_connections_and_frees_the_port() {
     let server = manual().await;
     let address = server.addr();
-    let mut client = tokio::io::BufReader::new(tokio::net::TcpStream::connect(address).await.unwrap());
-    assert_eq!(ask(&mut client, "EXISTS k\r\n", 1).await, [":0"]);
+    let mut client = StreamClient::new(tokio::net::TcpStream::connect(address).await.unwrap());
+    assert_eq!(client.ask_lines("EXISTS k\r\n", 1).await, [":0"]);
     drop(server);
     let mut rest = Vec::new();
-    let end = client.read_to_end(&mut rest).await;
+    let end = client.0.read_to_end(&mut rest).await;
     assert!(end.is_err() || rest.is_empty(), "the connection is closed without another word");
-    // The listener goes when the runtime has run its task; every attempt lets it run.
+    // The listener is closed by a task of the runtime; every attempt lets the task run.
     while tokio::net::TcpStream::connect(address).await.is_ok() {
         tokio::task::yield_now().await;
     }
@@ -241,21 +216,21 @@ async fn a_journal_hears_of_every_effect_in_order() {
 #[tokio::test]
 async fn a_waiting_call_is_answered_in_its_time() {
     let server = manual().await;
-    let mut client = tokio::io::BufReader::new(server.stream());
-    client.get_mut().write_all(b"WAIT 1 100\r\n").await.unwrap();
+    let mut client = StreamClient::new(server.stream());
+    client.send("WAIT 1 100\r\n").await;
     server.clock().advance(Duration::from_millis(100)).await;
-    assert_eq!(read(&mut client, 1).await, [":0"]);
+    assert_eq!(client.lines(1).await, [":0"]);
 }
 
 #[tokio::test]
-async fn a_subscriber_hears_of_ended_leases_in_their_order_and_one_that_does_not_read_holds_up_nobody() {
+async fn a_subscriber_gets_expiries_in_order_past_one_that_does_not_read() {
     let server = manual().await;
     let mut deaf = server.stream();
-    let mut client = tokio::io::BufReader::new(server.stream());
-    client.get_mut().write_all(b"CONFIG SET notify-keyspace-events Ex\r\n").await.unwrap();
-    assert_eq!(read(&mut client, 1).await, ["+OK"]);
+    let mut client = StreamClient::new(server.stream());
+    client.send("CONFIG SET notify-keyspace-events Ex\r\n").await;
+    assert_eq!(client.lines(1).await, ["+OK"]);
     deaf.write_all(b"PSUBSCRIBE *\r\n").await.unwrap();
-    client.get_mut().write_all(b"PSUBSCRIBE *\r\n").await.unwrap();
+    client.send("PSUBSCRIBE *\r\n").await;
     for n in [300_u64, 100, 200] {
         let payload = format!("{n:0>2000}");
         server.keys().set(payload, "", Some(Duration::from_millis(n)));
@@ -264,7 +239,7 @@ async fn a_subscriber_hears_of_ended_leases_in_their_order_and_one_that_does_not
         server.keys().set(format!("{n:0>2000}x"), "", Some(Duration::from_millis(50)));
     }
     server.clock().advance(Duration::from_secs(1)).await;
-    let heard = read(&mut client, 6 + 203 * 9).await;
+    let heard = client.lines(6 + 203 * 9).await;
     let ended: Vec<&String> = heard.iter().filter(|line| line.len() == 2000).collect();
     assert_eq!(ended.len(), 3);
     assert!(ended[0].ends_with("100") && ended[1].ends_with("200") && ended[2].ends_with("300"));
@@ -274,8 +249,8 @@ async fn a_subscriber_hears_of_ended_leases_in_their_order_and_one_that_does_not
 async fn a_client_that_says_nothing_is_closed_when_its_time_is_up_and_a_subscriber_is_not() {
     let server = Server::builder().manual_clock(START).set("timeout", "10").start().await.unwrap();
     let mut idle = server.stream();
-    let mut listener = tokio::io::BufReader::new(server.stream());
-    listener.get_mut().write_all(b"SUBSCRIBE news\r\n").await.unwrap();
+    let mut listener = StreamClient::new(server.stream());
+    listener.send("SUBSCRIBE news\r\n").await;
     server.clock().advance(Duration::from_secs(10)).await;
     idle.write_all(b"ECHO here\r\n").await.unwrap();
     server.clock().advance(Duration::from_secs(10)).await;
@@ -283,27 +258,17 @@ async fn a_client_that_says_nothing_is_closed_when_its_time_is_up_and_a_subscrib
     let mut heard = String::new();
     idle.read_to_string(&mut heard).await.unwrap();
     assert_eq!(heard, "$4\r\nhere\r\n");
-    assert_eq!(read(&mut listener, 6).await.last().map(String::as_str), Some(":1"));
-    listener.get_mut().write_all(b"PING\r\n").await.unwrap();
-    assert_eq!(read(&mut listener, 1).await, ["*2"]);
-}
-
-/// What has already been sent to this client, without waiting for more.
-async fn at_hand<S: tokio::io::AsyncRead + Unpin>(stream: &mut S) -> String {
-    let mut bytes = vec![0; 64 * 1024];
-    tokio::select! {
-        biased;
-        read = stream.read(&mut bytes) => String::from_utf8_lossy(&bytes[..read.unwrap()]).into_owned(),
-        () = std::future::ready(()) => String::new(),
-    }
+    assert_eq!(listener.lines(6).await.last().map(String::as_str), Some(":1"));
+    listener.send("PING\r\n").await;
+    assert_eq!(listener.lines(1).await, ["*2"]);
 }
 
 /// A server that tells of expired keys, and a client that has subscribed to that.
-async fn listened() -> (Server, tokio::io::BufReader<tokio::io::DuplexStream>) {
+async fn listened() -> (Server, StreamClient<tokio::io::DuplexStream>) {
     let builder = Server::builder().set("notify-keyspace-events", "Ex").manual_clock(START);
     let server = builder.start().await.unwrap();
-    let mut listener = tokio::io::BufReader::new(server.stream());
-    ask(&mut listener, "SUBSCRIBE __keyevent@0__:expired\r\n", 6).await;
+    let mut listener = StreamClient::new(server.stream());
+    listener.ask_lines("SUBSCRIBE __keyevent@0__:expired\r\n", 6).await;
     (server, listener)
 }
 
@@ -314,9 +279,9 @@ async fn a_subscriber_has_heard_of_every_end_in_order_when_advance_returns() {
         server.keys().set(format!("after-{lease}"), "x", Some(Duration::from_millis(lease)));
     }
     server.clock().advance(Duration::from_millis(10)).await;
-    assert_eq!(at_hand(&mut listener).await, "", "a key lives through its last millisecond");
+    assert_eq!(listener.received().await, "", "a key lives through its last millisecond");
     server.clock().advance(Duration::from_millis(25)).await;
-    let heard = at_hand(&mut listener).await;
+    let heard = listener.received().await;
     let ended: Vec<_> = heard.lines().filter(|line| line.starts_with("after-")).collect();
     assert_eq!(ended, ["after-10", "after-20", "after-30"]);
 }
@@ -330,25 +295,25 @@ async fn a_client_that_reads_late_finds_everything_that_advance_did_not_wait_for
     }
     server.clock().advance(Duration::from_millis(6)).await;
     assert_eq!(server.keys().len(), 0);
-    let mut reader = tokio::io::BufReader::new(server.stream());
-    assert_eq!(ask(&mut reader, "EXISTS key:1\r\n", 1).await, [":0"]);
-    // It comes back, and everything is there for it.
+    let mut reader = StreamClient::new(server.stream());
+    assert_eq!(reader.ask_lines("EXISTS key:1\r\n", 1).await, [":0"]);
+    // It reads late, and everything has been delivered.
     let mut listener = listener;
-    let heard = read(&mut listener, KEYS * 7).await;
+    let heard = listener.lines(KEYS * 7).await;
     assert_eq!(heard.iter().filter(|line| line.starts_with("key:")).count(), KEYS);
 }
 
 #[tokio::test]
 async fn a_command_held_back_runs_in_the_moment_that_its_pause_ends() {
     let server = manual().await;
-    let mut client = tokio::io::BufReader::new(server.stream());
-    assert_eq!(ask(&mut client, "CLIENT PAUSE 100\r\n", 1).await, ["+OK"]);
-    client.get_mut().write_all(b"SET lock me NX PX 50\r\nPTTL lock\r\n").await.unwrap();
+    let mut client = StreamClient::new(server.stream());
+    assert_eq!(client.ask_lines("CLIENT PAUSE 100\r\n", 1).await, ["+OK"]);
+    client.send("SET lock me NX PX 50\r\nPTTL lock\r\n").await;
     server.clock().advance(Duration::from_millis(99)).await;
-    assert_eq!(at_hand(&mut client).await, "");
+    assert_eq!(client.received().await, "");
     server.clock().advance(Duration::from_millis(11)).await;
     // It ran at 100, not at 110 where the step ended.
-    assert_eq!(at_hand(&mut client).await, "+OK\r\n:50\r\n");
+    assert_eq!(client.received().await, "+OK\r\n:50\r\n");
     assert_eq!(server.keys().lease("lock"), Some(Some(Duration::from_millis(40))));
 }
 
@@ -368,11 +333,8 @@ fn several_threads_serve_one_keyspace() {
     let server = Server::builder().manual_clock(START).start_on_threads(2).unwrap();
     let mut granted = 0;
     for client in 0..8 {
-        let mut stream = BufReader::new(TcpStream::connect(server.addr()).unwrap());
-        write!(stream.get_mut(), "SET lock {client} NX PX 1000\r\n").unwrap();
-        let mut line = String::new();
-        stream.read_line(&mut line).unwrap();
-        granted += usize::from(line == "+OK\r\n");
+        let answer = Peer::to(server.addr()).ask(format!("SET lock {client} NX PX 1000\r\n").as_bytes());
+        granted += usize::from(answer == "+OK");
     }
     assert_eq!(granted, 1);
     server.stop();
@@ -383,27 +345,19 @@ fn several_threads_serve_one_keyspace() {
 fn a_password_is_in_the_url_and_asked_for() {
     let server = Server::builder().password("secret").start_blocking().unwrap();
     assert_eq!(server.url(), format!("redis://:secret@{}", server.addr()));
-    let mut stream = BufReader::new(TcpStream::connect(server.addr()).unwrap());
-    stream.get_mut().write_all(b"GET k\r\nAUTH secret\r\n").unwrap();
-    let mut lines = (String::new(), String::new());
-    stream.read_line(&mut lines.0).unwrap();
-    stream.read_line(&mut lines.1).unwrap();
-    assert_eq!(lines.0, "-NOAUTH Authentication required.\r\n");
-    assert_eq!(lines.1, "+OK\r\n");
+    let mut client = Peer::to(server.addr());
+    assert_eq!(client.ask(b"GET k\r\n"), "-NOAUTH Authentication required.");
+    assert_eq!(client.ask(b"AUTH secret\r\n"), "+OK");
 }
 
 #[test]
 fn users_may_do_what_their_rules_say() {
     let builder = || Server::builder().user("alice", ["on", ">secret", "~lock:*", "+get", "+set"]);
     let server = builder().start_blocking().unwrap();
-    let mut stream = BufReader::new(TcpStream::connect(server.addr()).unwrap());
-    stream
-        .get_mut()
-        .write_all(b"AUTH alice secret\r\nSET lock:1 x\r\nSET other x\r\nDEL lock:1\r\n")
-        .unwrap();
+    let mut client = Peer::to(server.addr());
+    client.send(b"AUTH alice secret\r\nSET lock:1 x\r\nSET other x\r\nDEL lock:1\r\n");
     for expected in ["+OK", "+OK", "-NOPERM", "-NOPERM"] {
-        let mut line = String::new();
-        stream.read_line(&mut line).unwrap();
+        let line = client.line();
         assert_eq!(line.split_ascii_whitespace().next(), Some(expected), "{line}");
     }
     let refused = builder().user("bob", ["nonsense"]).start_blocking().unwrap_err();

@@ -1,9 +1,9 @@
-//! The binary as its operators and harnesses meet it: flags, environment, files, signals, exit codes.
+//! The binary as operators and test harnesses use it: flags, environment, files, signals, exit codes.
 //!
-//! Owns    what concerns the process; what a server answers is the transcripts' matter.
+//! Owns    the behaviour of the process; replies are tested by the transcripts.
 //! Time    no sleep: a test waits for a line of the log or for the end of the process, and the ports are free ones.
 
-// A test ends where it is surprised; the helpers are part of the tests.
+// The helpers are part of the tests, and may panic as well.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
@@ -52,7 +52,7 @@ mod settings {
     }
 
     #[test]
-    fn what_is_set_while_the_server_runs_is_rewritten_and_read_at_the_next_start() {
+    fn config_rewrite_saves_settings_that_the_next_start_reads() {
         let directory = Directory::new();
         let text = "# ours\nport auto\nmaxclients 10\nsave \"\"\nuser old on\nclient-output-buffer-limit normal 1 2 3\n";
         let file = directory.write("redlatch.conf", text);
@@ -196,13 +196,13 @@ mod settings {
         server.wait_for("reason=\"CLIENT KILL\"");
         server.signal("TERM");
         let (_, said) = server.end_with_log();
-        // A stranger can fail as often as it likes, and the log tells so once in ten seconds.
+        // A client can fail as often as it likes; the log reports it once in ten seconds.
         assert_eq!(said.matches("A login has failed").count(), 1, "{said}");
         assert!(!said.contains("hunter2") && !said.contains("guess-"), "{said}");
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_one_sentence_with_its_value_and_range() {
+    fn an_invalid_setting_is_refused_in_one_sentence_with_its_value_and_range() {
         for (arguments, words) in [
             (&["--databases", "0"][..], &["databases '0'", "between 1 and"][..]),
             (&["--port", "65536"], &["port '65536'", "between 0 and 65535"]),
@@ -360,7 +360,7 @@ mod subcommands {
             let mut server = Running::start(redlatch().args(arguments));
             let mut author = TcpStream::connect(server.address()).unwrap();
             author.write_all(b"EVAL 'while true do end' 0\r\n").unwrap();
-            // The script is known to run once others are told so, which a threshold of 0 never does.
+            // With a threshold of 0 a script never becomes known to other clients as running.
             while threshold == "1" && !server.ask("PING").starts_with("-BUSY") {}
             for _ in 0..3 {
                 let url = format!("redis://{}", server.address());
@@ -374,7 +374,7 @@ mod subcommands {
     }
 
     #[test]
-    fn a_server_that_nobody_could_connect_to_does_not_start() {
+    fn a_server_without_a_listener_does_not_start() {
         let said = refusal(&redlatch().args(["--port", "0"]).output().unwrap());
         assert!(said.contains("port '0'"), "{said}");
     }
@@ -424,7 +424,7 @@ mod users {
     }
 
     #[test]
-    fn what_is_wrong_with_users_is_said_at_the_start_without_their_passwords() {
+    fn invalid_users_are_refused_at_the_start_without_their_passwords() {
         let directory = Directory::new();
         let file = directory.write("users.acl", "user bob on bogus\n");
         for (arguments, word) in [
@@ -460,11 +460,11 @@ mod users {
         assert_eq!(line(&mut alice, "AUTH alice one"), "+OK\r\n");
         assert_eq!(line(&mut carol, "AUTH carol one"), "+OK\r\n");
 
-        // A bad file changes nothing.
+        // An invalid file changes nothing.
         std::fs::write(&file, "user alice on\nuser bob bogus\n").unwrap();
         assert!(line(&mut alice, "ACL LOAD").starts_with("-ERR ") && line(&mut carol, "PING") == "+PONG\r\n");
 
-        // A good one ends the connections of those that it does not have; the others go on with what they may do now.
+        // A valid file ends the connections of users that it lacks; the others continue with their new rights.
         std::fs::write(&file, "user alice on >two ~a +@all\n").unwrap();
         assert_eq!(line(&mut alice, "ACL LOAD"), "+OK\r\n");
         assert!(line(&mut alice, "GET b").starts_with("-NOPERM"));
@@ -480,7 +480,7 @@ mod users {
             std::fs::read_dir(directory.path("")).unwrap().map(|file| file.unwrap()).collect();
         assert_eq!(names.len(), 1, "no draft is left: {names:?}");
 
-        // A place that cannot be written keeps what it has.
+        // A directory that is not writable keeps its old file.
         std::fs::remove_file(&file).unwrap();
         std::fs::create_dir(&file).unwrap();
         assert!(line(&mut alice, "ACL SAVE").starts_with("-ERR There was an error trying to save the ACLs"));
@@ -488,7 +488,7 @@ mod users {
 
     #[test]
     fn protected_mode_keeps_other_machines_out_while_there_is_no_password() {
-        // The machine's address as others see it; nothing is sent to find out.
+        // The machine's address on its network; nothing is sent to find it.
         let probe = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
         let own = probe.connect("198.51.100.1:9").and_then(|()| probe.local_addr());
         let Some(own) = own.ok().filter(|own| !own.ip().is_loopback()) else {
@@ -515,7 +515,7 @@ mod users {
         TcpStream::connect(server.address()).unwrap()
     }
 
-    /// Sends a request and returns the first line of what comes back.
+    /// Sends a request and returns the first line of the reply.
     fn line(stream: &mut TcpStream, request: &str) -> String {
         stream.write_all(format!("{request}\r\n").as_bytes()).unwrap();
         let (mut line, mut byte) = (Vec::new(), [0]);

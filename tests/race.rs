@@ -1,7 +1,7 @@
-//! What the race is made of, as far as it can be wrong without a server: framing, answers, keys, medians.
+//! The parts of the race that can be wrong without a server: framing, replies, keys, medians.
 //!
-//! What belongs here: a mistake in benches/compare that would make figures wrong and nothing else. That its loads work,
-//! its own small run shows: `cargo test --bench compare`.
+//! What belongs here: mistakes in benches/compare that would only make the results wrong. The loads themselves are tested by
+//! a small run: `cargo test --bench compare`.
 
 use std::collections::BTreeSet;
 
@@ -90,7 +90,7 @@ mod results_are {
     fn race() -> Results {
         let servers = [OURS, LIMIT, VALKEY].map(|name| (name.to_owned(), "of today".to_owned()));
         let mut race = Results { servers: servers.to_vec(), ..Results::default() };
-        // The second round finds a slower machine, the third disturbs one of them alone.
+        // The second round simulates a slower machine, the third disturbs one server alone.
         for (server, rounds) in [(OURS, [2.0, 6.0, 2.0]), (LIMIT, [1.0, 3.0, 8.0]), (VALKEY, [3.0, 9.0, 1.0])]
         {
             for value in rounds {

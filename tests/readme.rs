@@ -1,6 +1,6 @@
-//! README.md and docs/ against the program: generated tables are those of the program, and links lead somewhere.
+//! README.md and docs/ match the program: generated tables are current, and links lead to existing targets.
 //!
-//! What belongs here: anything that these pages say and a program can check. The Rust examples of README.md are compiled
+//! What belongs here: statements of these pages that a program can check. The Rust examples of README.md are compiled
 //! and run as documentation tests of the library.
 //!
 //! `UPDATE_README=1 cargo test --test suite readme` writes the generated tables anew, on every page.
@@ -35,7 +35,7 @@ type Generated = (&'static str, fn() -> String);
 
 const FILES: &[Generated] = &[(race::PLOT, race::drawing), (race::TABLE, race::tables)];
 
-/// A newcomer reads it in one go.
+/// The limit for the README: short enough to read in one sitting.
 const README_BYTES_MAX: usize = 15_000;
 
 mod readme {
@@ -190,20 +190,20 @@ fn commands() -> String {
     text
 }
 
-/// A command without subcommands, or its subcommands. HELP, which every container has, is mentioned once, in prose.
+/// A command without subcommands, or its subcommands. HELP, which every container has, is described once, in prose.
 fn lines(command: &Command) -> Vec<String> {
     let line = |command: &Command| {
         format!("| `{}` | {} |\n", escaped(&command.usage()), escaped(command.row.summary))
     };
     let subcommands = command.subcommands.iter().filter(|command| command.row.name != "HELP").map(line);
-    // COMMAND is the one container that is also a command by itself.
+    // COMMAND is the only container that is also a command.
     let is_own = command.subcommands.is_empty() || command.row.name == "COMMAND";
     is_own.then(|| line(command)).into_iter().chain(subcommands).collect()
 }
 
-/// The clients whose scripts are known, and those scripts.
+/// The clients whose scripts are native, and those scripts.
 fn scripts() -> String {
-    // By the client in lower case: how it is written, and its scripts.
+    // By the client in lower case: its usual spelling, and its scripts.
     let mut clients: BTreeMap<String, (&str, BTreeSet<&str>)> = BTreeMap::new();
     for known in KNOWN {
         let (client, what) = known.client.rsplit_once(": ").expect("`client: script`");
@@ -258,12 +258,12 @@ fn replaced(page: &str, text: &str, name: &str, lines: &str) -> String {
     format!("{before}{begin}{lines}\n{end}{after}")
 }
 
-/// What the headings of a page are linked by.
+/// The anchors of a page's headings.
 fn anchors(text: &str) -> BTreeSet<String> {
     text.lines().filter(|line| line.starts_with('#')).map(anchor).collect()
 }
 
-/// What a heading is linked by, as GitHub derives it.
+/// The anchor of a heading, as GitHub derives it.
 fn anchor(heading: &str) -> String {
     let heading = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));

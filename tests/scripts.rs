@@ -1,7 +1,7 @@
-//! Native scripts: the texts that clients really send, and mutations, against the interpreter and a real Redis.
+//! Native scripts: the texts that clients send, and mutations of them, compared with the interpreter and a real Redis.
 //!
-//! What belongs here: anything that needs files or a server beside the reader of scripts. Two environment variables name
-//! what the ignored tests need: `REDLATCH_SCRIPTS_DIR`, filled by `tests/scripts/collect.py`, and `REDLATCH_REDIS_SERVER`.
+//! What belongs here: tests that need files or a server in addition to the reader of scripts. Two environment variables name
+//! the needs of the ignored tests: `REDLATCH_SCRIPTS_DIR`, filled by `tests/scripts/collect.py`, and `REDLATCH_REDIS_SERVER`.
 
 pub(crate) mod draw;
 #[cfg(feature = "lua")]
@@ -9,7 +9,7 @@ mod law;
 pub(crate) mod mutate;
 mod real;
 #[cfg(feature = "lua")]
-pub(crate) mod world;
+pub(crate) mod runner;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::support::shapes::shapes;
 use redlatch::internals::scripts::native::Program;
 use redlatch::internals::scripts::{Inputs, KNOWN};
 
-/// The collected texts by their SHA-1, where `REDLATCH_SCRIPTS_DIR` names their directory.
+/// The collected texts by their SHA-1, from the directory that `REDLATCH_SCRIPTS_DIR` names.
 fn collected() -> Option<BTreeMap<String, Vec<u8>>> {
     let directory = std::env::var_os("REDLATCH_SCRIPTS_DIR").map(PathBuf::from)?;
     let mut found = BTreeMap::new();
@@ -34,7 +34,7 @@ fn collected() -> Option<BTreeMap<String, Vec<u8>>> {
 mod corpus {
     use super::*;
 
-    /// With the keys and arguments of many clients at once.
+    /// With keys and arguments for many clients at once.
     fn assert_fits(program: &Program, name: &str) {
         let (keys, args) = ([b"a key of some length".as_slice(); 40], [b"7".as_slice(); 40]);
         assert!(program.has_named_commands() || program.fits(Inputs::new(&keys, &args)), "{name}");
@@ -66,7 +66,7 @@ mod corpus {
     }
 
     #[test]
-    fn what_could_run_long_or_do_anything_is_not_native() {
+    fn a_script_that_could_run_long_or_call_anything_is_not_native() {
         for script in [
             "while true do end",
             "repeat until true",
@@ -163,9 +163,9 @@ mod hostile {
         }
     }
 
-    /// What is deep, or wide, in the tree is not run on a small stack, and Lua would not compile all of it.
+    /// A deep or wide program is not run on a small stack, and Lua would not compile all of it.
     #[test]
-    fn what_is_too_deep_or_too_wide_is_not_native() {
+    fn a_script_that_is_too_deep_or_too_wide_is_not_native() {
         let repeated = |head: &str, piece: &str, tail: &str| format!("{head}{}{tail}", piece.repeat(1_000));
         for script in [
             repeated("return 1", " + 1", ""),
@@ -197,7 +197,7 @@ mod hostile {
 mod against_real_servers {
     use super::*;
 
-    /// A native script, run natively with a real Redis for its calls, does what that Redis' own interpreter does.
+    /// A native script that sends its calls to a real Redis behaves like that Redis' own interpreter.
     #[test]
     #[ignore = "needs REDLATCH_REDIS_SERVER"]
     fn native_scripts_do_what_redis_does() {
@@ -206,7 +206,7 @@ mod against_real_servers {
         scripts.extend(
             collected().unwrap_or_default().into_values().filter_map(|text| String::from_utf8(text).ok()),
         );
-        // A key that ends within the millisecond is there for one of two looks, and gone for the other.
+        // A key with under a millisecond left may exist for one of two reads and not for the other.
         let ends_by_chance = |script: &str| script.contains("'PX', 1)") || script.contains("\"PX\", 1)");
         let native = scripts
             .iter()

@@ -1,10 +1,9 @@
-//! Seeded worlds on the engine itself, without a socket or a thread, and the laws that must hold in every one of them.
+//! Seeded simulations of the engine, without a socket or a thread, and the laws that hold in every one of them.
 //!
-//! Belongs here  what is true of every run, however the rng fall: mutual exclusion, leases kept to the millisecond,
-//!               no missed alarm, replay = state, no copy out of date.
-//! Time          a clock that only the world moves; one world per seed, `SEED=17 cargo test --test suite simulation`.
-//! Canaries      clients and servers that are broken on purpose, which the same laws must catch: a law that misses
-//!               them all is no law.
+//! Belongs here  laws of every random run: mutual exclusion, leases exact to the millisecond, no missed alarm, replay
+//!               gives an equal state, no stale cached copy.
+//! Time          moves only by calls of the simulation; `SEED=17 cargo test --test suite simulation` replays one seed.
+//! Canaries      clients and servers that are broken on purpose: a law that catches none of them is no law.
 
 mod caches;
 pub(crate) mod effects;
@@ -12,12 +11,14 @@ mod locks;
 pub(crate) mod parts;
 mod waits;
 
+use std::fmt::Debug;
+
 use locks::{BROKEN_PROTOCOLS, LockSimulation, Protocol};
 use parts::Fault;
 
-/// Worlds of a run that names no seed.
+/// Seeds of a test that names none.
 const SEEDS: u64 = 12;
-/// Worlds in which a canary has its chance: what is broken must show in more than half of them.
+/// Seeds per canary; it must be caught in more than half of them.
 const CANARY_SEEDS: u64 = 10;
 
 fn seeds() -> Vec<u64> {
@@ -27,14 +28,26 @@ fn seeds() -> Vec<u64> {
     }
 }
 
-/// Runs every world; says which of them catch it, in a line of the table that `--nocapture` shows.
-fn assert_caught(what: &str, run: impl Fn(u64) -> Result<(), String>) {
-    let caught: Vec<(u64, String)> =
-        (0..CANARY_SEEDS).filter_map(|seed| Some((seed, run(seed).err()?))).collect();
-    let seeds: Vec<u64> = caught.iter().map(|(seed, _)| *seed).collect();
-    let first = caught.first().map_or("", |(_, why)| why.as_str());
-    println!("| {what} | {seeds:?} | {} |", first.chars().take(100).collect::<String>());
-    assert!(seeds.len() as u64 > CANARY_SEEDS / 2, "{what} was caught in worlds {seeds:?} of {CANARY_SEEDS}");
+/// Runs every seed; each must keep all laws.
+fn assert_lawful(run: impl Fn(u64) -> Result<(), String>) {
+    for seed in seeds() {
+        assert_eq!(run(seed), Ok(()), "replay with SEED={seed}");
+    }
+}
+
+/// Runs each defect with every canary seed: more than half of the runs must break a law. With `--nocapture` it prints which.
+fn assert_caught<T: Copy + Debug>(defects: &[T], run: impl Fn(u64, T) -> Result<(), String>) {
+    for defect in defects {
+        let caught: Vec<(u64, String)> =
+            (0..CANARY_SEEDS).filter_map(|seed| Some((seed, run(seed, *defect).err()?))).collect();
+        let seeds: Vec<u64> = caught.iter().map(|(seed, _)| *seed).collect();
+        let first = caught.first().map_or("", |(_, why)| why.as_str());
+        println!("| {defect:?} | {seeds:?} | {} |", first.chars().take(100).collect::<String>());
+        assert!(
+            seeds.len() as u64 > CANARY_SEEDS / 2,
+            "{defect:?} was caught with {seeds:?} of {CANARY_SEEDS}"
+        );
+    }
 }
 
 mod locking {
@@ -42,19 +55,14 @@ mod locking {
 
     #[test]
     fn no_two_clients_hold_the_same_lock_and_no_lease_ends_early_or_late() {
-        for seed in seeds() {
-            let outcome = LockSimulation::new(seed, Protocol::Sound, Fault::None).run();
-            assert_eq!(outcome, Ok(()), "replay with SEED={seed}");
-        }
+        assert_lawful(|seed| LockSimulation::new(seed, Protocol::Sound, Fault::None).run());
     }
 
     #[test]
     fn every_broken_client_is_caught() {
-        for protocol in BROKEN_PROTOCOLS {
-            assert_caught(&format!("{protocol:?}"), |seed| {
-                LockSimulation::new(seed, *protocol, Fault::None).run()
-            });
-        }
+        assert_caught(BROKEN_PROTOCOLS, |seed, protocol| {
+            LockSimulation::new(seed, protocol, Fault::None).run()
+        });
     }
 
     #[test]
@@ -69,19 +77,15 @@ mod locking {
             Fault::NeverTicks,
             Fault::SleepsThroughTheAlarm,
         ];
-        for fault in faults {
-            assert_caught(&format!("{fault:?}"), |seed| {
-                LockSimulation::new(seed, Protocol::Sound, fault).run()
-            });
-        }
+        assert_caught(&faults, |seed, fault| LockSimulation::new(seed, Protocol::Sound, fault).run());
     }
 
     #[test]
-    fn a_seed_is_one_world() {
+    fn a_seed_gives_one_run() {
         let log = |seed| {
-            let mut world = LockSimulation::new(seed, Protocol::Sound, Fault::None);
-            world.run().expect("a lawful world");
-            world.log().since(0)
+            let mut simulation = LockSimulation::new(seed, Protocol::Sound, Fault::None);
+            simulation.run().expect("a lawful run");
+            simulation.log().since(0)
         };
         assert_eq!(log(5), log(5));
         assert_ne!(log(5), log(6));
@@ -93,9 +97,7 @@ mod replay {
 
     #[test]
     fn the_journal_tells_all_of_every_command() {
-        for seed in seeds() {
-            assert_eq!(effects::run(seed, Fault::None), Ok(()), "replay with SEED={seed}");
-        }
+        assert_lawful(|seed| effects::run(seed, Fault::None));
     }
 
     #[test]
@@ -105,10 +107,9 @@ mod replay {
 
     #[test]
     fn every_lying_journal_is_caught() {
-        let faults = [Fault::LosesDeadlines, Fault::LosesRecords, Fault::SwapsRecords];
-        for fault in faults {
-            assert_caught(&format!("{fault:?}"), |seed| effects::run(seed, fault));
-        }
+        assert_caught(&[Fault::LosesDeadlines, Fault::LosesRecords, Fault::SwapsRecords], |seed, fault| {
+            effects::run(seed, fault)
+        });
     }
 }
 
@@ -117,26 +118,21 @@ mod caching {
     use caches::{CARELESS, CacheSimulation, Carelessness};
 
     #[test]
-    fn no_copy_is_other_than_a_fresh_read_once_the_messages_are_read() {
-        for seed in seeds() {
-            let outcome = CacheSimulation::new(seed, Carelessness::None, Fault::None).run();
-            assert_eq!(outcome, Ok(()), "replay with SEED={seed}");
-        }
+    fn a_cached_copy_equals_a_fresh_read_once_the_messages_are_read() {
+        assert_lawful(|seed| CacheSimulation::new(seed, Carelessness::None, Fault::None).run());
     }
 
     #[test]
     fn every_careless_client_is_caught() {
-        for carelessness in CARELESS {
-            assert_caught(&format!("{carelessness:?}"), |seed| {
-                CacheSimulation::new(seed, *carelessness, Fault::None).run()
-            });
-        }
+        assert_caught(CARELESS, |seed, carelessness| {
+            CacheSimulation::new(seed, carelessness, Fault::None).run()
+        });
     }
 
     #[test]
     fn a_server_that_expires_nothing_on_time_is_caught() {
-        assert_caught("NeverTicks", |seed| {
-            CacheSimulation::new(seed, Carelessness::None, Fault::NeverTicks).run()
+        assert_caught(&[Fault::NeverTicks], |seed, fault| {
+            CacheSimulation::new(seed, Carelessness::None, fault).run()
         });
     }
 }
@@ -146,17 +142,12 @@ mod waiting {
     use waits::{DISORDERS, Disorder, QueueSimulation};
 
     #[test]
-    fn who_came_first_is_served_first_and_nobody_waits_past_its_limit() {
-        for seed in seeds() {
-            let outcome = QueueSimulation::new(seed, Disorder::None).run();
-            assert_eq!(outcome, Ok(()), "replay with SEED={seed}");
-        }
+    fn waiting_clients_are_served_in_order_and_never_past_their_limit() {
+        assert_lawful(|seed| QueueSimulation::new(seed, Disorder::None).run());
     }
 
     #[test]
-    fn every_line_in_disorder_is_caught() {
-        for disorder in DISORDERS {
-            assert_caught(&format!("{disorder:?}"), |seed| QueueSimulation::new(seed, *disorder).run());
-        }
+    fn every_broken_queue_is_caught() {
+        assert_caught(DISORDERS, |seed, disorder| QueueSimulation::new(seed, disorder).run());
     }
 }

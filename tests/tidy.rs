@@ -1,6 +1,6 @@
 //! The sources keep to their rules: layers, banned calls and words, `unsafe`, headers, sizes.
 //!
-//! Belongs here  what can be seen in the text of a file, and nothing that a lint or rustfmt already says.
+//! Belongs here  laws on the text of a file that no lint and no rustfmt option checks.
 //! Rule          every law is also shown a violation of itself, so that a checker which sees nothing fails.
 
 mod code;
@@ -17,11 +17,7 @@ const LINES_MAX: usize = 900;
 /// Columns of code at most. A comment or a string that was wrapped by hand may end a little later.
 const CODE_COLUMNS_MAX: usize = 110;
 const COLUMNS_MAX: usize = 126;
-/// Where the laws on words, `unsafe`, `dyn Any`, wakers, maps of memory and circles of files hold.
-const HOLDS_IN: &[&str] = &["benches/", "src/", "tests/"];
-/// The only files that may say `unsafe`, at most three, each with what it buys.
-const UNSAFE: &[(&str, &str)] = &[];
-/// Words that name nothing in this field, beside the word that does. They are looked for in names and comments.
+/// Words that this field does not use, each with the usual one. They are looked for in names and comments.
 const BANNED_WORDS: &[(&str, &str)] = &[
     ("aftermath", "effects"),
     ("aside", "offload"),
@@ -52,7 +48,7 @@ const BANNED_WORDS: &[(&str, &str)] = &[
 ];
 /// Turns of phrase that hide the subject of a sentence.
 const BANNED_PHRASES: &[&str] = &["the same, but", "what is to be"];
-/// Files whose tests must wait for a clock that nobody can move: that of a real server, of somebody's client.
+/// Files whose tests must wait for real time: that of a real server or of a client library.
 const REAL_CLOCKS: &[&str] = &["tests/support/real.rs", "tests/clients/", "tests/mutex/"];
 /// The modules of each layer, bottom first.
 const LAYERS: &[&[&str]] = &[
@@ -84,10 +80,10 @@ const IMPURE_PATHS: &[&[&str]] = &[
     &["std", "net"],
     &["std", "os"],
     &["std", "process"],
+    &["std", "task"],
     &["std", "thread"],
+    &["memmap2"],
 ];
-/// Paths that layers 0 to 6 are handed by the shell, where [`HOLDS_IN`] covers them.
-const HANDED_IN: &[&[&str]] = &[&["memmap2"], &["std", "task"]];
 /// Words that layers 0 to 6 never say. The standard library's maps iterate in an order of their own every time.
 const IMPURE_WORDS: &[&str] =
     &["async", "await", "HashMap", "HashSet", "Instant", "SystemTime", "thread_rng", "thread_local"];
@@ -114,11 +110,6 @@ impl Source {
 
     fn layer(&self) -> Option<usize> {
         layer_of(self.module()?)
-    }
-
-    /// Whether the laws that do not hold everywhere hold here.
-    fn is_covered(&self) -> bool {
-        HOLDS_IN.iter().any(|folder| self.path.starts_with(folder))
     }
 
     /// The module that the file is, from the crate's root.
@@ -180,8 +171,7 @@ fn impure(source: &Source) -> Vec<String> {
     let is_impure = |named: &Named| {
         let starts =
             |path: &&[&str]| named.segments.iter().map(String::as_str).zip(*path).all(|(a, b)| a == *b);
-        let handed_in = HANDED_IN.iter().filter(|_| source.is_covered());
-        IMPURE_PATHS.iter().chain(handed_in).any(|path| named.segments.len() >= path.len() && starts(path))
+        IMPURE_PATHS.iter().any(|path| named.segments.len() >= path.len() && starts(path))
     };
     let mut found: Vec<_> = source
         .named()
@@ -195,7 +185,7 @@ fn impure(source: &Source) -> Vec<String> {
     found.into_iter().map(|(line, what)| format!("{line}: a pure layer says `{what}`")).collect()
 }
 
-/// Whether `word` stands in the line on its own, not as part of a longer name.
+/// Whether the line contains `word` as a whole word.
 fn says(line: &str, word: &str) -> bool {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     line.match_indices(word)
@@ -248,27 +238,30 @@ fn sleepy(source: &Source) -> Vec<String> {
     source.lines_saying("sleep").into_iter().map(|line| format!("{line}: a test sleeps")).collect()
 }
 
-/// Any type at all is no type: what layers hand each other has a name.
+/// Values passed between layers have a named type.
 fn untyped(source: &Source) -> Vec<String> {
-    if !source.is_covered() {
-        return Vec::new();
-    }
     let lines =
         source.code.lines().enumerate().filter(|(_, line)| line.contains("dyn Any") && says(line, "Any"));
     lines.map(|(index, _)| format!("{}: `dyn Any`", index + 1)).collect()
 }
 
-fn unsafe_code(source: &Source) -> Vec<String> {
-    if !source.is_covered() || UNSAFE.iter().any(|(path, _)| *path == source.path) {
-        return Vec::new();
+/// The manifest and both crate roots forbid `unsafe`; no attribute may try to lift that.
+fn lifts_the_ban_on_unsafe_code(source: &Source) -> Vec<String> {
+    let lines = source.code.lines().enumerate();
+    let is_attribute = |line: &str| line.trim_start().starts_with('#') && line.contains("unsafe_code");
+    let lifted = |line: &str| is_attribute(line) && !line.contains("forbid(unsafe_code)");
+    let mut found: Vec<_> = lines
+        .filter(|(_, line)| lifted(line))
+        .map(|(index, line)| format!("{}: {}", index + 1, line.trim()))
+        .collect();
+    let is_root = matches!(source.path.as_str(), "src/lib.rs" | "src/main.rs");
+    if is_root && !source.code.contains("#![forbid(unsafe_code)]") {
+        found.push("1: a crate root says `#![forbid(unsafe_code)]`".to_owned());
     }
-    source.lines_saying("unsafe").into_iter().map(|line| format!("{line}: `unsafe`")).collect()
+    found
 }
 
 fn metaphors(source: &Source) -> Vec<String> {
-    if !source.is_covered() {
-        return Vec::new();
-    }
     let text = without_literals(&source.text);
     let mut found = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -303,7 +296,7 @@ fn circles(folder: &str, sources: &[Source]) -> BTreeSet<String> {
         let to = inside.filter_map(|named| named.segments.get(depth).cloned());
         edges.insert(from.clone(), to.filter(|to| *to != from && names.contains(to)).collect());
     }
-    // A file from which nothing leads on is in no circle: what is left in the end is.
+    // A file without edges is in no circle; the files left in the end are.
     while let Some(end) = edges.iter().find(|(_, to)| to.is_empty()).map(|(from, _)| from.clone()) {
         edges.remove(&end);
         edges.values_mut().for_each(|to| to.retain(|name| *name != end));
@@ -344,7 +337,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(folder).expect("a folder of the repository");
     for entry in entries {
         let path = entry.expect("an entry of a folder").path();
-        // What clients' own tools build or fetch below their projects is not ours.
+        // Files that clients' own tools build or fetch are not ours.
         let is_foreign = path.ends_with("target") || path.ends_with("node_modules");
         if path.is_dir() && !is_foreign {
             walk(&path, files);
@@ -532,16 +525,16 @@ fn nothing_is_passed_as_any() {
 }
 
 #[test]
-fn unsafe_code_is_where_it_is_allowed() {
-    assert!(UNSAFE.len() <= 3 && UNSAFE.iter().all(|(_, reason)| reason.len() > 20));
-    for (path, _) in UNSAFE {
-        let text =
-            fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("an allowed file");
-        assert!(!Source::new(path, &text).lines_saying("unsafe").is_empty(), "{path} needs no exception");
-    }
-    let calls = ["unsafe { x() }", "unsafe impl Send for X {}"];
-    assert_law(unsafe_code, "tests/x.rs", &calls, &["// unsafe", "deny(unsafe_code)", "not_unsafe()"]);
-    uphold(unsafe_code);
+fn unsafe_code_is_forbidden() {
+    let lifted = ["#![allow(unsafe_code)]", "#[expect(unsafe_code)]", "#[allow(missing_docs, unsafe_code)]"];
+    assert_law(
+        lifts_the_ban_on_unsafe_code,
+        "tests/x.rs",
+        &lifted,
+        &["// allow(unsafe_code)", "#![forbid(unsafe_code)]"],
+    );
+    assert_law(lifts_the_ban_on_unsafe_code, "src/lib.rs", &["mod clock;"], &["#![forbid(unsafe_code)]"]);
+    uphold(lifts_the_ban_on_unsafe_code);
 }
 
 #[test]
@@ -568,8 +561,7 @@ fn files_of_a_folder_do_not_import_each_other_in_a_circle() {
     assert!(found.contains("push") && found.contains("pop") && !found.contains("trim"), "{found:?}");
     let sources = sources();
     let folder = |source: &Source| source.path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
-    let folders: BTreeSet<String> =
-        sources.iter().filter(|source| source.is_covered()).filter_map(folder).collect();
+    let folders: BTreeSet<String> = sources.iter().filter_map(folder).collect();
     for folder in folders.iter().filter(|folder| folder.starts_with("src/commands")) {
         assert_eq!(circles(folder, sources), BTreeSet::new(), "{folder}");
     }

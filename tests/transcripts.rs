@@ -15,7 +15,7 @@ use crate::support::real::RealServer;
 use crate::support::reply::Reply;
 use crate::support::run::{Seen, play};
 use crate::support::script::{Action, Transcript};
-use crate::support::target::{Heard, Patience, Target};
+use crate::support::target::Target;
 use redlatch::internals::commands::table;
 
 mod transcripts {
@@ -88,17 +88,17 @@ mod against_real_servers {
     }
 }
 
-/// What COMMAND and ACL CAT say of the commands that a real server has, too.
+/// The descriptions by COMMAND and ACL CAT of the commands that a real server has, too.
 mod commands_against_real_servers {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
 
     type Members = Vec<(String, BTreeSet<String>)>;
-    /// What COMMAND says of each command and subcommand, by its name; the subcommands stand for themselves.
+    /// COMMAND's description of each command and subcommand, by name; subcommands are separate entries.
     type Described = BTreeMap<String, Vec<Reply>>;
 
-    /// WITHSCORE, which came with Redis 7.2: one word more may follow.
+    /// One more word may follow: WITHSCORE came with Redis 7.2.
     const LONGER: &[&str] = &["zrank", "zrevrank"];
     const ARITY: usize = 1;
     const SUBCOMMANDS: usize = 9;
@@ -108,7 +108,7 @@ mod commands_against_real_servers {
     fn every_command_is_described_as_the_real_servers_describe_it() {
         let own = described(&mut EngineTarget::start());
         let (mut compared, mut faults) = (BTreeSet::new(), Vec::new());
-        // Redis has the word; what only Valkey has is Valkey's.
+        // Redis has the word; a word that only Valkey has comes from Valkey.
         for name in ["redis", "valkey"] {
             let theirs = described(&mut RealServer::start(name));
             for (command, own) in own.iter().filter(|(command, _)| !compared.contains(*command)) {
@@ -179,14 +179,7 @@ mod commands_against_real_servers {
 
     fn ask(target: &mut dyn Target, request: &str) -> Reply {
         let link = target.connect();
-        target.send(link, format!("{request}\r\n").as_bytes());
-        let mut bytes = Vec::new();
-        loop {
-            assert_eq!(target.receive(link, Patience::UntilReply, &mut bytes), Heard::Bytes, "{request}");
-            if let Some((reply, _)) = Reply::read(&bytes).expect("what came is a reply") {
-                return reply;
-            }
-        }
+        target.ask(link, format!("{request}\r\n").as_bytes())
     }
 
     fn items(reply: Reply) -> Vec<Reply> {
@@ -209,7 +202,7 @@ fn engine(protocol: u8) {
     let mut faults = Vec::new();
     for transcript in load() {
         if protocol == 2 || transcript.over_both {
-            // A panic is one transcript's failure; the others are still worth hearing.
+            // A panic fails one transcript; the others still run.
             let played =
                 std::panic::catch_unwind(|| play(&transcript, &mut EngineTarget::start(), protocol).0);
             let panicked = |_| vec![format!("{}: panicked, see above", transcript.path.display())];
@@ -219,7 +212,7 @@ fn engine(protocol: u8) {
     assert!(faults.is_empty(), "the engine over RESP{protocol}:\n{}", faults.join("\n"));
 }
 
-/// Plays every transcript that `name` has to that server.
+/// Plays every transcript that names this server to it.
 fn real(name: &'static str, protocol: u8) {
     let mut faults = Vec::new();
     for transcript in load() {
@@ -230,7 +223,7 @@ fn real(name: &'static str, protocol: u8) {
     assert!(faults.is_empty(), "{name} over RESP{protocol}:\n{}", faults.join("\n"));
 }
 
-/// The transcripts that `TRANSCRIPT` asks for: all of them, if it says nothing.
+/// The transcripts that `TRANSCRIPT` selects; all by default.
 fn load() -> Vec<Transcript> {
     let wanted = std::env::var("TRANSCRIPT").unwrap_or_default();
     let mut all = load_all();
@@ -250,7 +243,7 @@ fn load_all() -> Vec<Transcript> {
     paths.iter().map(|path| Transcript::load(path).unwrap_or_else(|why| panic!("{why}"))).collect()
 }
 
-/// Rewrites the file with one line, or one for each protocol, in the place of each `?`.
+/// Rewrites the file with a line, or one for each protocol, in the place of each `?`.
 fn answer(transcript: &Transcript, old: &Seen, new: &Seen) {
     let mut lines = Vec::new();
     for (at, line) in transcript.lines.iter().enumerate() {
@@ -265,7 +258,7 @@ fn answer(transcript: &Transcript, old: &Seen, new: &Seen) {
         match (old.get(&at), new.get(&at)) {
             (Some(old), Some(new)) if serves_both(new, old, new) => push("", new),
             (Some(old), Some(new)) if serves_both(old, old, new) => push("", old),
-            // A client that went back to RESP2 on its own says the same in both plays.
+            // A client that switched back to RESP2 gets equal replies in both plays.
             (Some(old), Some(new)) if old == new => push("", old),
             (Some(old), Some(new)) => {
                 push("@resp2 ", old);
@@ -279,7 +272,7 @@ fn answer(transcript: &Transcript, old: &Seen, new: &Seen) {
     std::fs::write(&transcript.path, text).expect("the transcripts can be written");
 }
 
-/// Whether `spelling` can stand for both.
+/// Whether `spelling` fits both replies.
 fn serves_both(spelling: &Reply, old: &Reply, new: &Reply) -> bool {
     let Ok(Some(pattern)) = Pattern::parse(&spelling.spell_line()) else { return false };
     let mut names = std::collections::HashMap::new();
@@ -291,8 +284,8 @@ fn serves_both(spelling: &Reply, old: &Reply, new: &Reply) -> bool {
 mod authoring {
     use super::*;
 
-    /// For authors: write requests with `?` for their replies, run this, read what came, and turn what cannot
-    /// be known beforehand into wildcards.
+    /// For authors: write requests with `?` for their replies, run this, read the replies, and turn unpredictable parts
+    /// into wildcards.
     #[test]
     #[ignore = "rewrites transcripts: replaces each reply line `?` by what the real server says"]
     fn questions_are_answered_by_a_real_server() {

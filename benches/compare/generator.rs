@@ -1,7 +1,7 @@
 //! The load generator: one thread, many connections, each of which sends a wave of requests and awaits them.
 //!
 //! Owns    the connections and their buffers; every answer is looked at, and a wrong one ends the run.
-//! Rule    a closed loop: a connection's next wave begins when the last answer of its wave is there.
+//! Rule    a closed loop: a connection's next wave begins after the last reply of its wave.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,10 +11,10 @@ use hdrhistogram::Histogram;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::servers::{PATIENCE, Running};
+use crate::servers::{REPLY_TIMEOUT, Running};
 use crate::wire::{self, Answer, Template};
 
-/// A request, and what the answer to it must be.
+/// A request, and its required reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) request: Template,
@@ -24,17 +24,17 @@ pub(crate) struct Step {
 /// Work for all connections together: for each key, each step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work<'a> {
-    /// Done one after the other for the same keys.
+    /// The steps for one key, in order.
     pub(crate) steps: &'a [Step],
     /// The number of the first key.
     pub(crate) first: u64,
-    /// Keys, each of which is met once; rounded up to whole waves.
+    /// The number of keys, each used once; rounded up to whole waves.
     pub(crate) keys: u64,
     /// Requests of a wave.
     pub(crate) depth: usize,
 }
 
-/// What a run took.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     /// Requests answered.
@@ -60,7 +60,7 @@ struct Lane {
     output: Vec<u8>,
     sent: usize,
     input: Vec<u8>,
-    /// Bytes of `input` that hold something.
+    /// The filled length of `input`.
     filled: usize,
     /// Answers still to come in this wave.
     awaited: usize,
@@ -71,10 +71,7 @@ struct Lane {
 }
 
 impl Generator {
-    /// Connects so many times.
-    ///
-    /// # Errors
-    /// When the server does not take a connection.
+    /// Opens this many connections.
     pub(crate) fn new(server: &Running, connections: usize, is_deaf: bool) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut lanes = Vec::with_capacity(connections);
@@ -90,10 +87,7 @@ impl Generator {
         Ok(Self { poll, events: Events::with_capacity(connections.max(1)), lanes, is_deaf })
     }
 
-    /// Does the work; the server must do nothing else meanwhile.
-    ///
-    /// # Errors
-    /// A wrong answer, or none in time.
+    /// Does the work; the server must have no other clients during the run.
     pub(crate) fn run(&mut self, server: &Running, work: &Work<'_>) -> io::Result<Run> {
         let waves = work.keys.div_ceil(work.depth as u64);
         let cpu_before = server.cpu_time()?;
@@ -103,7 +97,7 @@ impl Generator {
             turn.begin(lane)?;
         }
         while turn.done < waves {
-            self.poll.poll(&mut self.events, Some(PATIENCE))?;
+            self.poll.poll(&mut self.events, Some(REPLY_TIMEOUT))?;
             if self.events.is_empty() {
                 return Err(io::Error::other("the server has stopped answering"));
             }
@@ -112,7 +106,7 @@ impl Generator {
             }
         }
         let wall = begun.elapsed();
-        // What it does after its last answer belongs to the requests, too.
+        // The server's work after its last reply belongs to the run, too.
         crate::machine::rest(SETTLING);
         let cpu = server.cpu_time()? - cpu_before;
         Ok(Run { requests: waves * (work.depth * work.steps.len()) as u64, wall, cpu, latency: turn.latency })
@@ -181,7 +175,7 @@ impl Turn<'_> {
         lane.flush()
     }
 
-    /// Writes what waits to be written, and reads what there is.
+    /// Writes pending output, and reads available input.
     fn advance(&mut self, lane: &mut Lane) -> io::Result<()> {
         lane.flush()?;
         loop {
@@ -191,7 +185,7 @@ impl Turn<'_> {
                 Ok(count) => {
                     lane.filled += count;
                     self.take(lane)?;
-                    // Less than asked for is all there was; the next event tells of more.
+                    // A short read means that the socket is empty; the next event reports more.
                     if count < room {
                         return Ok(());
                     }
@@ -202,7 +196,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Looks at the answers that are whole.
+    /// Checks the complete replies.
     fn take(&mut self, lane: &mut Lane) -> io::Result<()> {
         let mut at = 0;
         let wanted = self.work.steps[lane.step].answer;
@@ -231,9 +225,6 @@ impl Turn<'_> {
 }
 
 /// A histogram of times in nanoseconds, to three digits.
-///
-/// # Errors
-/// When there is no memory for it.
 pub(crate) fn nanoseconds() -> io::Result<Histogram<u64>> {
     Histogram::new_with_max(LATENCY_NS_MAX, 3).map_err(io::Error::other)
 }

@@ -1,7 +1,7 @@
-//! What the race asks of the operating system: cores, processor time, memory, files.
+//! The race's calls to the operating system: cores, processor time, memory, files.
 //!
 //! Owns    every call that only Linux has; elsewhere it says so and the race does not run.
-//! Rule    processor time is the kernel's account of the whole process, threads that have ended included.
+//! Rule    processor time is the kernel's account of the whole process, including ended threads.
 
 use std::io;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) enum Cores {
     Server,
 }
 
-/// What the figures were measured on, for those who read them later.
+/// The facts about the machine, stored with the results.
 pub(crate) fn description() -> Vec<(String, String)> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let facts = [
@@ -34,9 +34,6 @@ pub(crate) fn description() -> Vec<(String, String)> {
 }
 
 /// Bytes that the process has in memory.
-///
-/// # Errors
-/// When the process has ended, or the system has no `/proc`.
 pub(crate) fn resident_bytes(pid: u32) -> io::Result<u64> {
     // The sum over the mappings is exact; the short form in `status` lags behind by some pages per core.
     let found = field(&format!("/proc/{pid}/smaps_rollup"), "Rss");
@@ -45,7 +42,7 @@ pub(crate) fn resident_bytes(pid: u32) -> io::Result<u64> {
     kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other(format!("process {pid} has no memory to read")))
 }
 
-/// What a program prints on its first line; `None` if it cannot be run.
+/// The first line that a program prints; `None` if it cannot be run.
 pub(crate) fn said_by(program: &str, arguments: &[&str]) -> Option<String> {
     let output = std::process::Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -90,18 +87,12 @@ mod linux {
     use super::Cores;
 
     /// Processor time that the process has used, in the kernel and outside it.
-    ///
-    /// # Errors
-    /// When there is no such process.
     pub(crate) fn cpu_time(pid: u32) -> io::Result<Duration> {
         let pid = Pid::from_raw(i32::try_from(pid).map_err(io::Error::other)?);
         Ok(ClockId::pid_cpu_clock_id(pid)?.now()?.into())
     }
 
     /// Keeps the calling thread, and the processes it starts from now on, to these cores.
-    ///
-    /// # Errors
-    /// What the system said.
     pub(crate) fn keep_to(cores: Cores) -> io::Result<()> {
         static GIVEN: OnceLock<CpuSet> = OnceLock::new();
         let this = Pid::from_raw(0);
@@ -121,9 +112,6 @@ mod linux {
     }
 
     /// Lets this process open as many files as the system permits; returns how many that are.
-    ///
-    /// # Errors
-    /// What the system said.
     pub(crate) fn raise_file_limit() -> io::Result<u64> {
         let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
         setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
@@ -143,12 +131,12 @@ mod elsewhere {
         Err(io::Error::other("the race reads the kernel's accounts, and only knows where Linux keeps them"))
     }
 
-    /// Leaves every thread where it is.
+    /// Does not pin threads on this system.
     pub(crate) fn keep_to(_cores: Cores) -> io::Result<()> {
         Ok(())
     }
 
-    /// Leaves the limit as it is.
+    /// Does not change the limit on this system.
     pub(crate) fn raise_file_limit() -> io::Result<u64> {
         Ok(256)
     }

@@ -1,8 +1,8 @@
-//! The race: redlatch beside other servers, on the same cores, in the same run.
+//! The race: redlatch and other servers on the same cores in one run.
 //!
 //! Owns    one command that builds, starts, loads and compares: `cargo bench --bench compare`; see benches/README.md.
-//! Rule    the figure that counts is the server's processor time per request: neighbours disturb it least.
-//! Rule    run as a test, without `--bench`, it only finds out whether every load still works.
+//! Rule    the deciding figure is the server's processor time per request: other load disturbs it least.
+//! Rule    run as a test, without `--bench`, it only checks that every load works.
 
 mod generator;
 mod loads;
@@ -65,14 +65,14 @@ fn race(arguments: Vec<String>) -> Result<(), Box<dyn Error>> {
         ..Results::default()
     };
     let mut race = Race { options, servers, results };
-    loads::run_all(&mut race)?;
+    loads::run_all(&mut race);
     if race.options.again {
         race.results.keep(Results::read(&race.options.out.join("results.json"))?)?;
     }
     report(&race)
 }
 
-/// Writes the results and says what they are.
+/// Writes the results and prints a summary.
 fn report(race: &Race) -> Result<(), Box<dyn Error>> {
     let Race { options, results, .. } = race;
     std::fs::create_dir_all(&options.out)?;

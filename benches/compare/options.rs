@@ -1,4 +1,4 @@
-//! What the race is told on its command line, and how much it does of each load.
+//! The command line of the race, and the amount of work of each load.
 //!
 //! Rule    everything that makes a run longer or shorter is in [`Scale`]; loads have no counts of their own.
 
@@ -9,13 +9,13 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) scale: Scale,
-    /// Loads whose name holds this; all by default.
+    /// Runs the loads whose name contains this; all by default.
     pub(crate) only: Option<String>,
     /// Names of servers; all by default.
     pub(crate) servers: Option<Vec<String>>,
     /// Where the results go.
     pub(crate) out: PathBuf,
-    /// Whether those of loads that are not run stay there.
+    /// Whether to keep the results of loads that are not run.
     pub(crate) again: bool,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Scale {
     pub(crate) name: &'static str,
     /// How often each server takes its turn.
     pub(crate) rounds: usize,
-    /// The same, for loads that take seconds.
+    /// Rounds of loads that take seconds.
     pub(crate) long_rounds: usize,
     /// Requests of one turn, one at a time on each connection.
     pub(crate) plain: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Scale {
     pub(crate) storm_in: Duration,
     /// From the first end of a lease to the last.
     pub(crate) storm_span: Duration,
-    /// From the last lock of the storm that has gone to the look at what memory is left.
+    /// The time between the end of the storm and the memory measurement.
     pub(crate) storm_after: Duration,
     /// Locks handed over.
     pub(crate) hand_offs: u64,
@@ -107,7 +107,7 @@ const SMOKE: Scale = Scale {
     starts: 1,
 };
 
-/// What the command line says about itself.
+/// The usage text.
 pub(crate) const USAGE: &str = "\
 cargo bench --bench compare -- [--quick] [--only LOAD] [--servers A,B] [--out DIR] [--again]
 
@@ -118,10 +118,7 @@ cargo bench --bench compare -- [--quick] [--only LOAD] [--servers A,B] [--out DI
   --again        only the loads that are run replace what DIR has of this very race";
 
 impl Options {
-    /// Reads the arguments of the program. Without `--bench`, which cargo adds, it is run as a test.
-    ///
-    /// # Errors
-    /// A sentence about the argument that is wrong.
+    /// Reads the arguments of the program. Without `--bench`, which cargo adds, it runs as a test.
     pub(crate) fn read(arguments: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let mut options =
             Self { scale: FULL, only: None, servers: None, out: "target/compare".into(), again: false };
@@ -135,7 +132,7 @@ impl Options {
                 "--only" => options.only = Some(value()?),
                 "--out" => options.out = value()?.into(),
                 "--servers" => options.servers = Some(value()?.split(',').map(str::to_owned).collect()),
-                // What cargo and its users give to every test program.
+                // Arguments that cargo and its users pass to every test program.
                 other if !is_bench && !other.starts_with("--help") => {}
                 other => return Err(format!("{other} is not an argument\n{USAGE}")),
             }

@@ -1,7 +1,7 @@
-//! The servers of the race: where each is found, how it is started, and its end.
+//! The servers of the race: how to find, start and stop each.
 //!
 //! Owns    the table to add another server to, and the processes, which end with their handle.
-//! Rule    a server that is not there is reported with the reason, never left out silently.
+//! Rule    a missing server is reported with the reason, never left out silently.
 
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -17,20 +17,20 @@ use crate::wire;
 /// One row of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// What it is called in results and by `--servers`.
+    /// Its name in results and in `--servers`.
     pub(crate) name: &'static str,
     program: Program,
-    /// Besides the port; see also [`PEER_SETTINGS`].
+    /// Arguments besides the port; see also [`PEER_SETTINGS`].
     arguments: &'static [&'static str],
-    /// Where it may run: on one core there is no second thread at work, only a second one to wait for.
+    /// Its cores: on one core a second thread could only wait for the first.
     cores: Cores,
-    /// Whether it keeps keys; the one that does not is the measure of the others.
+    /// Whether it stores keys; the one that does not is the baseline.
     pub(crate) has_store: bool,
 }
 
 #[derive(Debug)]
 enum Program {
-    /// The one that this package builds.
+    /// The server of this package.
     Ours,
     /// This program itself.
     Limit,
@@ -42,7 +42,7 @@ enum Program {
 pub(crate) const ROWS: &[Row] = &[
     Row { arguments: &["--threads", "1"], ..REDLATCH },
     Row { name: "redlatch 2 workers", arguments: &["--threads", "2"], cores: Cores::All, ..REDLATCH },
-    // What a second worker costs by itself: the other core is the load generator's.
+    // The cost of a second worker: the other core is the load generator's.
     Row { name: "redlatch 2 workers on 1 core", arguments: &["--threads", "2"], ..REDLATCH },
     Row { name: LIMIT, program: Program::Limit, has_store: false, ..REDLATCH },
     Row { name: "redis 7", program: REDIS, arguments: PEER_SETTINGS, ..REDLATCH },
@@ -80,7 +80,7 @@ pub(crate) struct Server {
     pub(crate) about: String,
 }
 
-/// The servers that are wanted: those that are there, and of the others why not.
+/// The selected servers, and the missing ones with the reason.
 pub(crate) fn find(options: &Options) -> (Vec<Server>, Vec<(String, String)>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for row in ROWS.iter().filter(|row| options.wants_server(row.name)) {
@@ -136,15 +136,12 @@ pub(crate) struct Running {
     pub(crate) port: u16,
     /// From its start to its first PONG.
     pub(crate) to_pong: Duration,
-    /// Kept open, for a server notices that nobody reads its log.
+    /// Kept open: a server fails when it writes its log into a closed pipe.
     _log: BufReader<PipeReader>,
 }
 
 impl Server {
     /// Starts it on its core; returns when it has answered PONG.
-    ///
-    /// # Errors
-    /// When it does not start; with its log.
     pub(crate) fn start(&self) -> io::Result<Running> {
         machine::keep_to(self.row.cores)?;
         let running = self.spawn();
@@ -153,7 +150,7 @@ impl Server {
     }
 
     fn spawn(&self) -> io::Result<Running> {
-        // Free a moment ago. A program that takes it meanwhile makes the start fail.
+        // The port is free now. A program that takes it first makes the start fail.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let (log, writer) = io::pipe()?;
         let mut command = Command::new(&self.program);
@@ -198,20 +195,14 @@ fn await_line(log: &mut impl BufRead, words: &str) -> io::Result<()> {
 
 impl Running {
     /// A connection that waits for its answers.
-    ///
-    /// # Errors
-    /// What the system said.
     pub(crate) fn connect(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         Ok(stream)
     }
 
     /// Sends one request and returns its answer, with its bytes.
-    ///
-    /// # Errors
-    /// When the server does not answer in time, or with an error.
     pub(crate) fn ask(&self, stream: &mut TcpStream, words: &[&str]) -> io::Result<(Vec<u8>, wire::Answer)> {
         let mut request = Vec::new();
         wire::Template::new(words).write(0, &mut request);
@@ -233,17 +224,11 @@ impl Running {
     }
 
     /// Processor time used so far.
-    ///
-    /// # Errors
-    /// When the process has ended.
     pub(crate) fn cpu_time(&self) -> io::Result<Duration> {
         machine::cpu_time(self.child.id())
     }
 
-    /// What it has in memory now.
-    ///
-    /// # Errors
-    /// When the process has ended.
+    /// Its resident memory.
     pub(crate) fn resident_bytes(&self) -> io::Result<u64> {
         machine::resident_bytes(self.child.id())
     }
@@ -258,9 +243,6 @@ impl Drop for Running {
 }
 
 /// Bytes of the program on disk, without names for debuggers where they can be taken off.
-///
-/// # Errors
-/// When it cannot be read.
 pub(crate) fn binary_bytes(program: &Path) -> io::Result<u64> {
     let copy = std::env::temp_dir().join(format!("redlatch-compare-stripped-{}", std::process::id()));
     let arguments = ["-o".as_ref(), copy.as_os_str(), program.as_os_str()];
@@ -273,4 +255,4 @@ pub(crate) fn binary_bytes(program: &Path) -> io::Result<u64> {
 }
 
 /// How long a server may keep a client waiting before it counts as hung.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(30);

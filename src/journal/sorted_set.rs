@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::types::SortedSet;
+use crate::types::{Shape, SortedSet};
 
 /// One change inside a sorted set.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +35,11 @@ impl SortedSetEdit {
             Self::Remove(member) => {
                 set.remove(member);
             }
-            Self::RemoveRange { from, to } => set.remove_range(*from..*to),
+            // A journal that has lost records may name ranks that the set does not have.
+            Self::RemoveRange { from, to } => {
+                let len = set.len();
+                set.remove_range((*from).min(len)..(*to).min(len));
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What a server with TLS is started with, and its clients need: certificates and a port.
+//! TLS files for a server and its clients: certificates and a port.
 //!
-//! Owns    a directory: `authority.crt`, whose certificates the server takes, `stranger.crt`, whose it does not,
+//! Owns    a directory: `authority.crt`, the server's authority, `stranger.crt`, an authority it does not trust,
 //!         and `.crt` and `.key` of a `server` and a `client`.
 //! Knows   the settings' names, which are redis-server's, too.
 
@@ -20,9 +20,6 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// Files in a new directory in `dir`.
-    ///
-    /// # Errors
-    /// They cannot be written, or there is no free port for a server that cannot pick one.
     pub(crate) fn new(dir: &Path) -> Result<Self, String> {
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -66,9 +63,6 @@ impl Identity {
     }
 
     /// The TLS port of the server that was started with these arguments and is ready.
-    ///
-    /// # Errors
-    /// It has not written its port down.
     pub(crate) fn port(&self) -> Result<u16, String> {
         if let Some(port) = self.port {
             return Ok(port);

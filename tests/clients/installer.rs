@@ -21,13 +21,13 @@ use crate::source_dir;
 pub(crate) struct Project {
     /// The directory in `tests/clients`.
     pub(crate) name: String,
-    /// Other directories there, whose programs this one runs or uses, too: with its own versions of their packages.
+    /// Other directories whose programs this project runs or uses, with its own package versions.
     borrows: Vec<String>,
-    /// Commands that succeed if the toolchain is there.
+    /// Commands that succeed if the toolchain is installed.
     probes: Vec<Vec<String>>,
-    /// Commands that install and build, in order. None: there is nothing to install.
+    /// Commands that install and build, in order. Empty if nothing needs installing.
     install: Vec<Vec<String>>,
-    /// Files and directories that decide what `install` makes.
+    /// Files and directories that determine the result of `install`.
     inputs: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Installer {
 
 /// Why a project cannot run.
 pub(crate) enum Closed {
-    /// Something is there and does not work.
+    /// A command failed.
     Broken(String),
     /// A toolchain or its packages are not on this machine.
     Missing(String),
@@ -52,9 +52,6 @@ pub(crate) enum Closed {
 
 impl Installer {
     /// Looks for the toolchain and the packages, and installs the packages if `may_install`.
-    ///
-    /// # Errors
-    /// [`Closed`], with a reason to print.
     pub(crate) fn open(project: &Project, may_install: bool) -> Result<Self, Closed> {
         let installer =
             Self { dir: Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients").join(&project.name) };
@@ -97,7 +94,7 @@ impl Installer {
         Ok(())
     }
 
-    /// A command that runs in the installer. A program with a `/` in its name lies there, too.
+    /// A command in the installation directory. A program with a `/` in its name is relative to it.
     pub(crate) fn command<W: AsRef<str>>(&self, words: &[W]) -> Command {
         let mut words = words.iter().map(AsRef::as_ref);
         let program = words.next().expect("a command has a program");
@@ -112,7 +109,7 @@ impl Installer {
     }
 }
 
-/// Copies what differs, so that build tools see new times only where there is new text.
+/// Copies only changed files, so that build tools see new times only for new text.
 fn refresh(source: &Path, target: &Path) -> io::Result<()> {
     fs::create_dir_all(target)?;
     for entry in fs::read_dir(source)? {

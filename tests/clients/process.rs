@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::server::listen;
 
-/// What a child left behind.
+/// The output and status of a child.
 pub(crate) struct Finished {
     /// Standard output and standard error, each in order, mixed as they arrived.
     pub(crate) lines: Vec<String>,
@@ -31,13 +31,10 @@ impl Finished {
     }
 }
 
-/// Runs `command` to its end, or for `limit`; then its whole process group is killed.
-///
-/// # Errors
-/// The program cannot be started; the sentence names it.
+/// Runs `command` to its end, or for `limit`; then kills its whole process group.
 pub(crate) fn run(mut command: Command, limit: Duration) -> Result<Finished, String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    // A group of its own, so that what the child started can be ended with it.
+    // Its own group, so that its children can be killed with it.
     let child = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = child.spawn().map_err(|error| format!("{name}: {error}"))?;
     let group = child.id();

@@ -1,14 +1,14 @@
-//! The table of clients: what `tests/clients.rs` runs, and what docs/clients.md says was run.
+//! The table of clients: `tests/clients.rs` runs it, and docs/clients.md is generated from it.
 //!
-//! Owns    `table.json`, a row for each client library or tool: how it is run, and what its program here does with it.
-//! Knows   the names of the projects beside it; nothing of how they are installed.
-//! Rule    a version is never written there: it is read from the manifest that pins it.
+//! Owns    `table.json`, a row for each client library or tool: how it is run, and the features that its program uses.
+//! Knows   the names of the projects in this directory; nothing of how they are installed.
+//! Rule    the table has no versions: they are read from the manifests that pin them.
 
 use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-/// One client library, or one tool, and how it is run.
+/// A client library or tool, and how it is run.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Client {
@@ -27,7 +27,7 @@ pub(crate) struct Client {
     pub(crate) has_tls: bool,
     /// The packages under test, the client itself first, by their names in the project's manifest.
     pub(crate) packages: Vec<String>,
-    /// The kinds of locks that its program takes, and what else it does, as docs/clients.md lists it.
+    /// The kinds of locks that its program takes, and its other features, as docs/clients.md lists them.
     pub(crate) covers: String,
 }
 

@@ -1,7 +1,7 @@
-//! One lock, taken, kept, lost and given back by several clients while leases end.
+//! One lock, taken, held, lost and released by several clients while leases end.
 //!
-//! Belongs here: nobody is given what another still owns, and the numbers of grants rise. Each law is also shown clients
-//!              that keep only half of the rules, and has to catch them.
+//! Belongs here: no client is granted a lock that another still owns, and fencing numbers rise. Each law must also catch
+//!              clients that break one rule.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex};
@@ -19,33 +19,33 @@ const LOCK: &[u8] = b"one";
 const FENCE: &[u8] = b"three";
 const LEASE_MS: u8 = 2;
 
-/// How a client goes about it.
+/// The protocol of a client.
 #[derive(Clone, Copy, Debug)]
-enum Manner {
-    /// Takes only what is free, in one call with the number; gives back and extends only what is its own.
+enum Protocol {
+    /// Takes a free lock and its number in one call; releases and extends only its own lock.
     Lawful,
-    /// Takes the number in a call of its own.
+    /// Draws the number in a separate call.
     NumbersLater,
-    /// Gives back whatever is there.
+    /// Releases without comparing the token.
     ReleasesBlindly,
-    /// Looks in one call, and takes in the next.
+    /// Reads in one call, and takes in the next.
     TakesLater,
 }
 
-/// What a client was told. Moments are those of the call that told it.
+/// An event that a client was told of. Times are those of the telling call.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The lock is its own, through the millisecond `until_ms`.
+    /// Granted, through the millisecond `until_ms`.
     Granted { fence: u64, now_ms: u64, until_ms: u64 },
-    /// It is so still, and longer.
+    /// Extended.
     Extended { fence: u64, now_ms: u64, until_ms: u64 },
-    /// It was so until now.
+    /// Released.
     Released { fence: u64, now_ms: u64 },
-    /// It is so no more.
+    /// Lost.
     Lost { fence: u64, now_ms: u64 },
 }
 
-/// What all clients were told, in the order in which it happened: each notes it while its call holds the lock's shard.
+/// The events of all clients in order: each is noted while its call holds the lock's shard.
 #[derive(Debug, Default)]
 struct Witness(Mutex<Vec<Event>>);
 
@@ -55,10 +55,10 @@ impl Witness {
     }
 
     /// # Errors
-    /// Where two owned the lock at one instant, one lost it before its time, or a number did not rise.
+    /// If two clients owned the lock at one instant, one lost it too early, or a number did not rise.
     fn check(&self) -> Result<(), String> {
         let events = self.0.lock().expect("one thread at a time");
-        // Of the latest grant: its number, and the last millisecond in which the lock is owned.
+        // The number of the latest grant, and its last millisecond.
         let (mut latest, mut owned_until) = (0, None);
         let mut ends = vec![0];
         for event in events.iter() {
@@ -98,36 +98,36 @@ struct Client {
     clock: Arc<AtomicU64>,
     witness: Arc<Witness>,
     name: &'static [u8],
-    manner: Manner,
+    protocol: Protocol,
 }
 
 impl Client {
-    /// Both keys at once, at the moment that the clock showed when somebody last looked.
+    /// Locks both keys at once, at the time of the last clock read.
     fn view(&self) -> View<'_> {
         let now = at(self.clock.load(SeqCst));
         View::lock(&self.keyspace, ShardSet::Keys(&[LOCK, FENCE]), 0, now, Events::default())
     }
 
-    /// Ends a call and makes another, with room for others between.
+    /// Ends a call and begins another, so that other threads may run in between.
     fn later<'v>(&'v self, mut view: View<'v>) -> View<'v> {
         view.finish(&Registries::default());
         (0..10).for_each(|_| thread::yield_now());
         self.view()
     }
 
-    /// Takes the lock if it is free; the number of the grant.
+    /// Takes the lock if it is free; returns the number of the grant.
     fn take(&self) -> Option<u64> {
         let mut view = self.view();
         if view.entry(LOCK).string().expect("a string").is_some() {
             view.finish(&Registries::default());
             return None;
         }
-        if matches!(self.manner, Manner::TakesLater) {
+        if matches!(self.protocol, Protocol::TakesLater) {
             view = self.later(view);
         }
         let now = view.now();
         view.entry(LOCK).put(self.name, Lease::Until(now.deadline_in(LEASE_MS.into())));
-        if matches!(self.manner, Manner::NumbersLater) {
+        if matches!(self.protocol, Protocol::NumbersLater) {
             view = self.later(view);
         }
         let fence = count(&mut view);
@@ -137,13 +137,13 @@ impl Client {
         Some(fence)
     }
 
-    /// Extends the lease, or ends it, where the lock is still this client's.
+    /// Extends or releases the lease if the client still holds it.
     fn extend_or_release(&self, fence: u64, is_released: bool) {
         let mut view = self.view();
         let now = view.now();
         let now_ms = now.lock.as_millis();
         let is_own = view.entry(LOCK).string().expect("a string") == Some(self.name);
-        if is_released && (is_own || matches!(self.manner, Manner::ReleasesBlindly)) {
+        if is_released && (is_own || matches!(self.protocol, Protocol::ReleasesBlindly)) {
             view.remove(LOCK);
         }
         self.witness.note(match is_own {
@@ -165,19 +165,15 @@ fn count(view: &mut View<'_>) -> u64 {
     last as u64 + 1
 }
 
-/// Three clients, the first of that manner, who want the lock three times each, while time passes and what has ended is
-/// cleared away.
-///
-/// # Errors
-/// As [`Witness::check`].
-fn contend(manner: Manner) -> Result<(), String> {
+/// Runs three clients, the first with the given protocol, while time passes and expired keys are removed.
+fn contend(protocol: Protocol) -> Result<(), String> {
     let (keyspace, witness) = (keyspace(None, || {}), Arc::new(Witness::default()));
     let clock = Arc::new(AtomicU64::new(1));
     let clients = [b"a", b"b", b"c"].map(|name| {
         let (keyspace, clock) = (Arc::clone(&keyspace), Arc::clone(&clock));
-        // One that breaks a rule among others that do not.
-        let manner = if name == b"a" { manner } else { Manner::Lawful };
-        let client = Client { keyspace, clock, witness: Arc::clone(&witness), name, manner };
+        // One client breaks a rule among others that keep it.
+        let protocol = if name == b"a" { protocol } else { Protocol::Lawful };
+        let client = Client { keyspace, clock, witness: Arc::clone(&witness), name, protocol };
         thread::spawn(move || {
             for round in 0..3 {
                 let Some(fence) = client.take() else { continue };
@@ -200,19 +196,19 @@ fn contend(manner: Manner) -> Result<(), String> {
 
 #[test]
 fn a_lock_has_one_owner_at_every_instant_and_the_numbers_of_its_grants_rise() {
-    under_every_schedule(|| contend(Manner::Lawful).expect("the law"));
+    under_every_schedule(|| contend(Protocol::Lawful).expect("the law"));
 }
 
 #[test]
 fn clients_that_break_a_rule_are_caught() {
-    for manner in [Manner::NumbersLater, Manner::ReleasesBlindly, Manner::TakesLater] {
+    for protocol in [Protocol::NumbersLater, Protocol::ReleasesBlindly, Protocol::TakesLater] {
         let caught = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&caught);
         under_every_schedule(move || {
-            count.fetch_add(usize::from(contend(manner).is_err()), SeqCst);
+            count.fetch_add(usize::from(contend(protocol).is_err()), SeqCst);
         });
         let caught = caught.load(SeqCst);
-        println!("{manner:?}: caught by {caught} of {SCHEDULES} schedules");
-        assert!(caught > 0, "{manner:?} is never caught");
+        println!("{protocol:?}: caught by {caught} of {SCHEDULES} schedules");
+        assert!(caught > 0, "{protocol:?} is never caught");
     }
 }

@@ -1,6 +1,6 @@
 //! The keyspace's rules of concurrency, under a scheduler that tries interleavings.
 //!
-//! Belongs here: what must hold whatever thread runs next. Run with
+//! Belongs here: laws that hold for every interleaving of threads. Run with
 //! `RUSTFLAGS="--cfg shuttle" cargo test --no-default-features --test concurrency`; a failure prints its schedule.
 
 #![cfg(shuttle)]
@@ -48,7 +48,7 @@ fn put_all(keyspace: &Keyspace, keys: &[&[u8]], value: &[u8], now: Now, lease: L
     view.finish(&Registries::default());
 }
 
-/// What the keys hold, seen by one call.
+/// The values of the keys, read by one call.
 fn read_all(keyspace: &Keyspace, keys: &[&[u8]], now: Now) -> Vec<Option<Vec<u8>>> {
     let mut view = View::lock(keyspace, ShardSet::Keys(keys), 0, now, Events::default());
     keys.iter().map(|key| view.entry(key).string().expect("a string").map(<[u8]>::to_vec)).collect()
@@ -89,7 +89,7 @@ fn time_never_runs_backwards_for_a_shard() {
             let (keyspace, latest) = (Arc::clone(&keyspace), Arc::clone(&latest));
             thread::spawn(move || {
                 let view = View::lock(&keyspace, ShardSet::One(b"key"), 0, at(millis), Events::default());
-                // The shard is still locked, so that nobody is between the two readings.
+                // The shard is still locked, so no other thread runs between the two reads.
                 let instant = view.now().lock.as_millis();
                 assert!(
                     latest.swap(instant, SeqCst) <= instant,
@@ -110,7 +110,7 @@ fn no_deadline_slips_past_the_ticker() {
         let rung = Arc::new(AtomicBool::new(false));
         let rung_by_keyspace = Arc::clone(&rung);
         let keyspace = keyspace(None, move || rung_by_keyspace.store(true, SeqCst));
-        // The ticker has slept until an earlier deadline, which is over.
+        // The ticker has slept until an earlier deadline, which has passed.
         put_all(&keyspace, &KEYS[1..], b"v", at(1), Lease::Until(at(1).deadline_in(4)));
         keyspace.tick(at(1), Events::default(), &Registries::default());
         rung.store(false, SeqCst);

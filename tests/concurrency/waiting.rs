@@ -1,6 +1,6 @@
 //! Calls that wait: for a key, for a change, for the end of a long call.
 //!
-//! Belongs here: no wake-up is lost, none comes twice, nobody overtakes, and nobody waits for anybody in a circle.
+//! Belongs here: no wake-up is lost or duplicated, no client overtakes another, and there is no deadlock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -20,7 +20,7 @@ use shuttle::thread;
 
 use crate::{at, keyspace, under_every_schedule};
 
-/// What waiting calls were given, in the order in which they were.
+/// The elements that blocked calls received, in order.
 #[derive(Debug, Default)]
 struct Given(Mutex<VecDeque<(&'static str, Vec<u8>)>>);
 
@@ -34,7 +34,7 @@ impl Given {
     }
 }
 
-/// Takes the first element of a list; moves it to another list, if there is one to move it to.
+/// Takes the first element of a list; moves it to another list, if one is given.
 #[derive(Debug)]
 struct Take {
     name: &'static str,
@@ -71,7 +71,7 @@ fn push(keyspace: &Keyspace, key: &[u8], element: &[u8]) {
     view.finish(&Registries::default());
 }
 
-/// What a blocking pop does: takes what is there, or parks, in one hold. The claim says whether it waits.
+/// A blocking pop: takes an element or parks, under one lock. The claim says whether it waits.
 fn pop_or_wait(keyspace: &Keyspace, take: Take, keys: &[&'static [u8]]) -> Arc<Wait> {
     let also: Vec<&[u8]> = take.to.into_iter().collect();
     let owned = |keys: &[&'static [u8]]| keys.iter().map(|key| Bytes::from_static(key)).collect();
@@ -119,7 +119,7 @@ fn no_wake_up_is_lost_and_none_comes_twice() {
                 pop_or_wait(&keyspace, take, &[b"one", b"three"]);
             })
         };
-        // Two keys of different shards, written at the same time: the claim lets one of them serve.
+        // Two keys of different shards are written at the same time: the claim lets only one of them serve the call.
         let pushers = [b"one".as_slice(), b"three"].map(|key| {
             let keyspace = Arc::clone(&keyspace);
             thread::spawn(move || push(&keyspace, key, key))
@@ -161,7 +161,7 @@ fn a_wait_that_gives_up_is_not_served_and_one_that_is_served_does_not_give_up() 
 }
 
 #[test]
-fn nobody_steals_from_the_head_of_the_queue() {
+fn no_client_steals_from_the_head_of_the_queue() {
     under_every_schedule(|| {
         let keyspace = keyspace(None, || {});
         let given = Arc::new(Given::default());
@@ -190,7 +190,7 @@ fn a_call_that_reaches_further_is_served_in_one_hold_and_in_no_circle() {
         let keyspace = keyspace(None, || {});
         let given = Arc::new(Given::default());
         let moves = [(b"one".as_slice(), b"three".as_slice()), (b"three", b"two")];
-        // one -> three -> two: serving the first is what the second waits for.
+        // one -> three -> two: serving the first call provides the element for the second.
         for (from, to) in moves {
             let take = Take { name: "move", to: Some(to), given: Arc::clone(&given) };
             pop_or_wait(&keyspace, take, &[from]);
@@ -215,7 +215,7 @@ fn a_call_that_reaches_further_is_served_in_one_hold_and_in_no_circle() {
     });
 }
 
-/// Adds one to the number under a key as WATCH, GET, MULTI, SET, EXEC do, and again until nobody came between.
+/// Adds one to the number under a key by WATCH, GET, MULTI, SET, EXEC, and repeats until EXEC succeeds.
 fn add_one(keyspace: &Keyspace) {
     let key = Bytes::from_static(b"one");
     loop {
@@ -281,7 +281,7 @@ fn a_client_that_meets_a_long_call_is_woken_when_it_is_over() {
         let caller = {
             let (keyspace, client) = (Arc::clone(&keyspace), Arc::new(client));
             thread::spawn(move || {
-                // The thread never blocks: it gets the shard, or the client is woken to try again.
+                // The thread never blocks: it gets the shard, or the client is woken to retry.
                 while View::try_lock(&keyspace, ShardSet::One(b"one"), 0, at(1), Events::default()).is_none()
                 {
                     if keyspace.long_call.wait(&client) {

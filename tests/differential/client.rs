@@ -1,6 +1,6 @@
-//! One connection to both servers: what it has asked, what it was told, and what came unasked.
+//! One connection to each server: its requests, its replies, and the messages in between.
 //!
-//! Rule    what comes unasked is compared where it came: before which reply, and in which order.
+//! Rule    a message is compared in its position: before which reply, and in which order.
 
 use std::collections::VecDeque;
 
@@ -8,9 +8,9 @@ use super::listening::{self, Subscriptions};
 use super::plan::Request;
 use super::relaxed::Relaxed;
 use crate::support::reply::Reply;
-use crate::support::target::{Heard, Link, Patience, Target};
+use crate::support::target::{Heard, Link, Target, Wait};
 
-/// What one of the two servers has sent and nobody has looked at.
+/// Received bytes of one server that have not been read.
 #[derive(Default)]
 pub(crate) struct Inbox {
     pub(crate) link: Link,
@@ -18,25 +18,25 @@ pub(crate) struct Inbox {
     unasked: Vec<Reply>,
 }
 
-/// One connection to both servers, ours first.
+/// One connection to each server, redlatch first.
 #[derive(Default)]
 pub(crate) struct Client {
     pub(crate) inboxes: [Inbox; 2],
     /// The requests of an open transaction; `None` when none is open.
     queue: Option<Vec<Request>>,
-    /// Requests that have no reply yet: the first waits, the others stand behind it.
+    /// Requests without a reply: the first one blocks, the others are queued behind it.
     pub(crate) pending: VecDeque<Request>,
-    /// Whether the real server has said that the first of them waits.
+    /// Whether the real server has reported that the first request blocks.
     pub(crate) is_waiting: bool,
-    /// Whether one of those that are being answered has waited. Redis works off what stands behind it before it says what
-    /// BCAST has gathered: what comes unasked is compared with the next request.
+    /// Whether a request in progress has blocked. Redis runs the queued requests before it sends the BCAST messages it has
+    /// gathered, so messages are compared at the next request.
     pub(crate) has_waited: bool,
     ear: Subscriptions,
-    /// From what the next request draws, as each server has it.
+    /// The members from which the next request draws, per server.
     looked: Option<[Reply; 2]>,
 }
 
-/// Where two replies part: what was asked, and what each server said.
+/// A disagreement: the request, and the reply of each server.
 pub(crate) struct Difference {
     pub(crate) request: Request,
     pub(crate) ours: String,
@@ -44,15 +44,8 @@ pub(crate) struct Difference {
 }
 
 impl Inbox {
-    /// The next reply; `None` when there is none yet. What comes before it unasked is kept.
-    ///
-    /// # Errors
-    /// The server has closed, or sent what is no reply.
-    pub(crate) fn reply(
-        &mut self,
-        from: &mut dyn Target,
-        patience: Patience,
-    ) -> Result<Option<Reply>, String> {
+    /// The next reply; `None` if there is none yet. Messages before it are kept.
+    pub(crate) fn reply(&mut self, from: &mut dyn Target, wait: Wait) -> Result<Option<Reply>, String> {
         loop {
             while let Some((frame, taken)) = Reply::read(&self.bytes)? {
                 self.bytes.drain(..taken);
@@ -61,7 +54,7 @@ impl Inbox {
                 }
                 self.unasked.push(frame);
             }
-            match from.receive(self.link, patience, &mut self.bytes) {
+            match from.receive(self.link, wait, &mut self.bytes) {
                 Heard::Bytes => {}
                 Heard::Closed => return Err("closed".to_owned()),
                 Heard::Silence => return Ok(None),
@@ -70,11 +63,8 @@ impl Inbox {
     }
 
     /// All frames that answer one request.
-    ///
-    /// # Errors
-    /// As [`Inbox::reply`]; and that there are none.
     fn answer(&mut self, from: &mut dyn Target, first: Option<Reply>, count: usize) -> Result<Reply, String> {
-        let mut next = || self.reply(from, Patience::UntilReply)?.ok_or_else(|| "silence".to_owned());
+        let mut next = || self.reply(from, Wait::UntilReply)?.ok_or_else(|| "silence".to_owned());
         let first = match first {
             Some(first) => first,
             None => next()?,
@@ -86,17 +76,14 @@ impl Inbox {
         Ok(Reply::List(b'*', [first].into_iter().chain(others).collect()))
     }
 
-    /// What came unasked since it was last asked for.
+    /// The messages since the last call.
     fn unasked(&mut self) -> Vec<Reply> {
         std::mem::take(&mut self.unasked)
     }
 }
 
 impl Client {
-    /// The replies to one request, which agree. Of ours the `first` frame may have been read.
-    ///
-    /// # Errors
-    /// Where they do not.
+    /// Reads the replies to one request from both servers. The `first` frame of redlatch may already have been read.
     pub(crate) fn replies(
         &mut self,
         request: &Request,
@@ -158,7 +145,7 @@ impl Client {
         Ok(())
     }
 
-    /// What a reply changes in what is known of the connection.
+    /// Updates the state of the connection by a reply.
     fn note(&mut self, request: &Request, reply: &Reply) {
         self.ear.note(reply);
         let was_queued = matches!(reply, Reply::Simple(text) if text == b"QUEUED");

@@ -1,4 +1,4 @@
-//! One world: the same steps on two servers, their replies side by side, and in the end all that they hold.
+//! One run: equal steps on two servers, their replies compared, and at the end all contents.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,49 +12,49 @@ use super::relaxed::{Relaxed, WITHIN_MILLIS};
 use crate::support::engine::EngineTarget;
 use crate::support::real::RealServer;
 use crate::support::reply::Reply;
-use crate::support::target::{Patience, Target};
+use crate::support::target::{Target, Wait};
 use crate::support::words::quote;
 
-/// Databases that are compared.
+/// The compared databases.
 const DATABASES: usize = 16;
 
-/// How often the real server is asked whether a client waits.
+/// How often the real server is asked whether a client is blocked.
 const ASKED_MAX: usize = 2_000;
 
-/// Where two servers parted.
+/// A disagreement between the servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Parted {
-    /// The step after which they did; that of the end is one more than there are.
+    /// Its step; for a difference of the final contents, the number of steps plus one.
     pub(crate) step: usize,
-    /// The name of the command, to tell one difference from another.
+    /// The name of the command, which identifies a difference.
     pub(crate) command: String,
     pub(crate) ours: String,
     pub(crate) theirs: String,
 }
 
-/// Two servers and their clients; the last client is the one that looks at everything in the end.
+/// Two servers and their clients; the last client compares the final contents.
 pub(crate) struct Comparison {
     ours: EngineTarget,
     theirs: RealServer,
     clients: Vec<Client>,
-    /// What both servers call the clients.
+    /// The client ids, equal on both servers.
     ids: Vec<i64>,
 }
 
 impl Comparison {
     pub(crate) fn new(theirs: RealServer) -> Self {
         let ours = EngineTarget::start_at(theirs.unix_ms());
-        let mut world = Self { ours, theirs, clients: Vec::new(), ids: Vec::new() };
-        world.connect();
-        // What a server calls a client, requests and replies name: both servers shall call it alike.
-        let [ours, theirs] = world.ids();
+        let mut run = Self { ours, theirs, clients: Vec::new(), ids: Vec::new() };
+        run.connect();
+        // Requests and replies contain client ids, so both servers must assign equal ones.
+        let [ours, theirs] = run.ids();
         for _ in 0..ours.abs_diff(theirs) {
-            let behind: &mut dyn Target = if ours < theirs { &mut world.ours } else { &mut world.theirs };
+            let behind: &mut dyn Target = if ours < theirs { &mut run.ours } else { &mut run.theirs };
             behind.connect();
         }
-        world.clients.clear();
-        (0..=CLIENTS).for_each(|_| world.connect());
-        world
+        run.clients.clear();
+        (0..=CLIENTS).for_each(|_| run.connect());
+        run
     }
 
     fn connect(&mut self) {
@@ -64,15 +64,13 @@ impl Comparison {
         self.clients.push(client);
     }
 
-    /// What each server calls the last client.
+    /// The id of the last client on each server.
     fn ids(&mut self) -> [i64; 2] {
         let client = self.clients.len() - 1;
         self.send(client, &request(&["CLIENT", "ID"], Relaxed::Own));
         let [ours, theirs] = &mut self.clients[client].inboxes;
-        let replies = [
-            ours.reply(&mut self.ours, Patience::UntilReply),
-            theirs.reply(&mut self.theirs, Patience::UntilReply),
-        ];
+        let replies =
+            [ours.reply(&mut self.ours, Wait::UntilReply), theirs.reply(&mut self.theirs, Wait::UntilReply)];
         replies.map(|reply| match reply {
             Ok(Some(Reply::Int(id))) => id,
             other => panic!("CLIENT ID is answered with a number: {other:?}"),
@@ -92,7 +90,7 @@ impl Comparison {
         names.collect()
     }
 
-    /// Takes all the steps, and compares what is left behind.
+    /// Takes all steps, and compares the final contents.
     pub(crate) fn run(&mut self, steps: &[Step]) -> Result<(), Parted> {
         for client in 0..CLIENTS {
             let reply = self.exchange(client, &request(&["CLIENT", "ID"], Relaxed::Exact), 0)?;
@@ -107,7 +105,7 @@ impl Comparison {
             self.step(step, at)?;
         }
         (0..CLIENTS).try_for_each(|client| self.unblock(client, steps.len()))?;
-        // Behind all that was said unasked.
+        // Reads up to here, after all messages.
         let ping = request(&["PING"], Relaxed::Exact);
         (0..CLIENTS).try_for_each(|client| self.exchange(client, &ping, steps.len()).map(drop))?;
         self.compare_contents(steps.len())
@@ -124,7 +122,7 @@ impl Comparison {
         (0..CLIENTS).try_for_each(|client| self.collect(client, at))
     }
 
-    /// Ends what the client waits for, until it waits no more.
+    /// Unblocks the client, until it waits no more.
     fn unblock(&mut self, client: usize, at: usize) -> Result<(), Parted> {
         while !self.clients[client].pending.is_empty() {
             let unblock = request(&["CLIENT", "UNBLOCK", &self.ids[client].to_string()], Relaxed::Exact);
@@ -134,7 +132,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// Reads the replies that have come for what the client sent.
+    /// Reads the available replies of a client.
     fn collect(&mut self, client: usize, at: usize) -> Result<(), Parted> {
         while let Some(request) = self.clients[client].pending.front().cloned() {
             let name = String::from_utf8_lossy(&request.words[0]).into_owned();
@@ -143,7 +141,7 @@ impl Comparison {
             let mut first = None;
             if may_wait {
                 let inbox = &mut self.clients[client].inboxes[0];
-                first = inbox.reply(&mut self.ours, Patience::Briefly).unwrap_or(None);
+                first = inbox.reply(&mut self.ours, Wait::Briefly).unwrap_or(None);
                 if first.is_none() {
                     return self.both_wait(client, &request, at);
                 }
@@ -156,8 +154,8 @@ impl Comparison {
         Ok(())
     }
 
-    /// The real server may not have read the request yet: it is asked until the client waits there, too, so that it
-    /// does when the next request of somebody else comes.
+    /// The real server may not have read the request yet. It is asked until the client is blocked there as well, before any
+    /// other client sends its next request.
     fn both_wait(&mut self, client: usize, waiting: &Request, at: usize) -> Result<(), Parted> {
         if self.clients[client].is_waiting {
             return Ok(());
@@ -173,7 +171,7 @@ impl Comparison {
                 return Ok(());
             }
         }
-        let theirs = self.clients[client].inboxes[1].reply(&mut self.theirs, Patience::UntilReply);
+        let theirs = self.clients[client].inboxes[1].reply(&mut self.theirs, Wait::UntilReply);
         let theirs = theirs.ok().flatten().map_or_else(|| "<nothing>".to_owned(), |reply| reply.spell());
         Err(Parted { step: at, command: what(&waiting.words), ours: "<it waits>".to_owned(), theirs })
     }
@@ -184,7 +182,7 @@ impl Comparison {
         request(words, Relaxed::Own).write(&[], &mut bytes);
         let inbox = &mut self.clients[CLIENTS].inboxes[1];
         self.theirs.send(inbox.link, &bytes);
-        inbox.reply(&mut self.theirs, Patience::UntilReply)
+        inbox.reply(&mut self.theirs, Wait::UntilReply)
     }
 
     fn exchange(&mut self, client: usize, request: &Request, at: usize) -> Result<[Reply; 2], Parted> {
@@ -222,7 +220,7 @@ impl Comparison {
         })
     }
 
-    /// Every key of every database: type, encoding, contents, and whether it ends.
+    /// Every key of every database: type, encoding, contents, and whether it has a deadline.
     fn compare_contents(&mut self, at: usize) -> Result<(), Parted> {
         for database in 0..DATABASES {
             self.ask(&["SELECT".into(), database.to_string().into()], Relaxed::Exact, at)?;
@@ -245,7 +243,7 @@ impl Comparison {
                 .collect()
         };
         let [kind, _] = self.ask(&words(&["TYPE", "key"]), Relaxed::Exact, at)?;
-        // Valkey keeps other strings in one piece with their headers than Redis 7.0.
+        // Valkey and Redis 7.0 embed strings of different lengths.
         let is_own = kind == Reply::Simple(b"string".to_vec()) && self.theirs.name() == "valkey";
         let exact = if is_own { Relaxed::Own } else { Relaxed::Exact };
         let [encoding, _] = self.ask(&words(&["OBJECT", "ENCODING", "key"]), exact, at)?;
@@ -276,7 +274,7 @@ fn request(words: &[&str], relaxed: Relaxed) -> Request {
     Request::new(words.iter().map(|word| word.as_bytes().to_vec()).collect(), relaxed)
 }
 
-/// What tells one disagreement from another: the command, or the script.
+/// The identity of a disagreement: the command, or the script.
 fn what(words: &[Vec<u8>]) -> String {
     let name = String::from_utf8_lossy(&words[0]).to_uppercase();
     match words.get(1) {

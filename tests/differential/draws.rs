@@ -1,17 +1,17 @@
-//! What commands draw by lot: which members, each server's rng decide; that they are members, they must not.
+//! Commands with random results: the servers may pick different members, but only members.
 //!
-//! Rule    a draw is sent with a look at all that may be drawn before it, and, where it takes away what it draws, with a
-//!         DEL after it, so that both servers hold the same again.
+//! Rule    a request that draws is sent after one that reads all members it may draw. If it removes the drawn members, a
+//!         DEL follows, so that both servers hold equal data again.
 
 use std::collections::BTreeSet;
 
 use super::grammar::Words;
 use crate::support::reply::Reply;
 
-/// Commands that draw.
+/// The commands that draw.
 pub(crate) const DRAWS: &[&str] = &["RANDOMKEY", "SPOP", "SRANDMEMBER"];
 
-/// What shows all that this request may draw; `None` where it names no key.
+/// The request that reads all members this request may draw; `None` if it names no key.
 pub(crate) fn look(words: &Words) -> Option<Words> {
     let name = name(words);
     let key = words.get(1).map(Vec::as_slice);
@@ -23,13 +23,13 @@ pub(crate) fn look(words: &Words) -> Option<Words> {
     Some(spelled.into_iter().map(<[u8]>::to_vec).collect())
 }
 
-/// What makes both servers hold the same again after this request.
+/// The request that makes the contents of both servers equal again.
 pub(crate) fn sweep(words: &Words) -> Option<Words> {
     let key = words.get(1).filter(|_| name(words) == "SPOP")?;
     Some(vec![b"DEL".to_vec(), key.clone()])
 }
 
-/// Whether `reply` is lawful after what the look has shown: members only, as many as were asked for, and each once unless
+/// Whether `reply` is lawful for the members read before: only members, the requested number, and each once unless
 /// the count is negative.
 pub(crate) fn is_lawful(words: &Words, looked: &Reply, reply: &Reply) -> bool {
     let Some(all) = members(looked) else { return matches!(reply, Reply::Error(_)) };
@@ -99,7 +99,7 @@ mod drawing {
     }
 
     #[test]
-    fn what_takes_away_is_swept_up() {
+    fn a_draw_that_removes_members_is_followed_by_del() {
         assert_eq!(sweep(&words("SPOP k 2")), Some(words("DEL k")));
         assert_eq!(sweep(&words("SRANDMEMBER k 2")), None);
         assert_eq!(look(&words("RANDOMKEY")), Some(words("KEYS *")));

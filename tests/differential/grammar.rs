@@ -1,6 +1,6 @@
-//! Requests out of the command table: every row's grammar, filled, and now and then damaged.
+//! Requests generated from the command table: the grammar of each row, filled, and sometimes damaged.
 //!
-//! Rule    what would need the time of day, or memory without end, is not made: see [`tame`].
+//! Rule    requests that depend on the time of day, or need unlimited memory, are not generated: see [`tame`].
 
 use redlatch::internals::commands::row::{Arg, Flags, Group, Kind};
 use redlatch::internals::commands::{Command, table};
@@ -22,7 +22,7 @@ pub(crate) fn request(command: &Command, sub: Option<&Command>, without: &[&str]
     }
     made.args(sub.unwrap_or(command).row.args);
     let mut words = made.words;
-    // A word too many is an option to those who know newer ones: the errors differ.
+    // An additional word is an option to servers that know newer ones: the errors differ.
     let knows_more = matches!(command.row.name, "ZRANK" | "ZREVRANK") && without.contains(&"WITHSCORE");
     if !knows_more && rng.one_in(6) {
         damage(&mut words, rng);
@@ -37,11 +37,10 @@ pub(crate) fn request(command: &Command, sub: Option<&Command>, without: &[&str]
     words
 }
 
-/// A sorted set whose members all have one score: what a range of members of others is, nobody says, and in Redis rng
-/// have their part in it.
+/// A sorted set whose members all have one score: lexicographic ranges over mixed scores are undefined.
 const ONE_SCORE: &[u8] = b"zl";
 
-/// A request that makes a collection large, beyond what Redis keeps in one piece.
+/// A request that makes a collection larger than the limits of Redis' compact encodings.
 pub(crate) fn filler(has: impl Fn(&str) -> bool, rng: &mut Rng) -> Option<Words> {
     let (name, key, count, is_paired): (&str, &str, usize, bool) = rng.pick(&[
         ("HSET", "h0", 513, true),
@@ -67,7 +66,7 @@ pub(crate) fn filler(has: impl Fn(&str) -> bool, rng: &mut Rng) -> Option<Words>
 struct Maker<'d> {
     group: Group,
     words: Words,
-    /// What the last word that counts said.
+    /// The value of the last count argument.
     count: usize,
     without: &'d [&'d str],
     rng: &'d mut Rng,
@@ -86,7 +85,7 @@ impl Maker<'_> {
                 true => 1 + self.rng.below(3),
                 false => 1,
             };
-            // A word before an argument comes once, however often the argument does.
+            // The word before an argument comes once, even if the argument repeats.
             if let Some(token) = arg.token {
                 self.token(token);
             }
@@ -103,7 +102,7 @@ impl Maker<'_> {
                 return self.args(&choices[choice..=choice]);
             }
             _ if arg.name == "cursor" => self.rng.pick(&[b"0", b"0", b"0", b"7", b"a"]).to_vec(),
-            _ if arg.name == "timeout" => words::patience(self.rng),
+            _ if arg.name == "timeout" => words::timeout(self.rng),
             Kind::Text
                 if self.group == Group::Stream
                     && matches!(arg.name, "id" | "start" | "end" | "threshold") =>
@@ -132,7 +131,7 @@ impl Maker<'_> {
         if self.rng.one_in(25) { words::integer(self.rng) } else { self.count.to_string().into_bytes() }
     }
 
-    /// A word that stands for itself, in any letter case.
+    /// A literal word, in any letter case.
     fn token(&mut self, word: &str) {
         let mut word = word.as_bytes().to_vec();
         match self.rng.below(6) {
@@ -151,9 +150,9 @@ fn is_lease(name: &str) -> bool {
     name.contains("seconds")
 }
 
-/// One wrong thing.
+/// Makes one mistake in a request.
 fn damage(words: &mut Words, rng: &mut Rng) {
-    // Not the key, which tells from where on Valkey looks for FIELDS.
+    // Not the key, whose position determines where Valkey looks for FIELDS.
     let at = 2 + rng.below(words.len());
     match rng.below(5) {
         0 if words.len() > 1 => {
@@ -177,10 +176,10 @@ const JUNK: &[&[u8]] = &[
     b"WITHSCORES", b"9223372036854775808", b"FIELDS", b"REV", b"BYLEX", b"BYSCORE", b"MATCH", b"junk",
 ];
 
-/// Takes from a request what two servers with clocks and rng of their own cannot agree on, or what would fill memory.
+/// Removes parts of a request on which two servers with their own clocks and rngs cannot agree, or that fill memory.
 pub(crate) fn tame(words: &mut Words) {
     let Some(name) = words.first().map(|name| name.to_ascii_uppercase()) else { return };
-    // Short leases would end, or not, by how long the run takes.
+    // Whether a short lease has ended would depend on the duration of the run.
     let is_short = |word: &[u8]| number(word).is_some_and(|number| (1..100_000_000).contains(&number));
     let takes_a_lease: &[&[u8]] = &[b"EXPIRE", b"PEXPIRE", b"SETEX", b"PSETEX", b"HEXPIRE", b"HPEXPIRE"];
     for at in 2..words.len() {
@@ -190,7 +189,7 @@ pub(crate) fn tame(words: &mut Words) {
         if is_lease && is_short(&words[at]) {
             words[at] = b"123456789".to_vec();
         }
-        // What is set to have ended long ago is there in Redis until somebody looks, and its end is an event.
+        // A key set with a past deadline stays in Redis until it is read, and its removal is an event.
         let is_past = number(&words[at]).is_some_and(|number| (1..4_000_000_000_000).contains(&number));
         if (after == b"EXAT" || after == b"PXAT") && is_past {
             words[at] = b"4102444800000".to_vec();
@@ -198,7 +197,7 @@ pub(crate) fn tame(words: &mut Words) {
     }
     if name == b"SRANDMEMBER" {
         for word in &mut words[1..] {
-            // So many draws with repetition would never end.
+            // That many draws with repetition would take too long.
             if number(word).is_some_and(|number| number < -1_000 && number != i64::MIN) {
                 *word = b"-7".to_vec();
             }
@@ -210,7 +209,7 @@ pub(crate) fn tame(words: &mut Words) {
         keys.for_each(|word| *word = ONE_SCORE.to_vec());
     }
     if table().find(&name).is_some_and(|command| command.row.flags.has(Flags::BLOCKING)) {
-        // Waits for ever or not at all: how long others last is for the transcripts.
+        // Blocks without limit or not at all: other timeouts are for the transcripts.
         let is_first = name.ends_with(b"MPOP");
         let at = if is_first { 1 } else { words.len() - 1 };
         if let Some(timeout) = words.get_mut(at)
@@ -221,7 +220,7 @@ pub(crate) fn tame(words: &mut Words) {
         }
     }
     if name == b"XADD" {
-        // An id that the clock would make.
+        // An id that the clock would generate.
         words.iter_mut().filter(|word| *word == b"*").for_each(|word| *word = b"8-*".to_vec());
     }
     if name == b"SETRANGE"
@@ -232,7 +231,7 @@ pub(crate) fn tame(words: &mut Words) {
     }
 }
 
-/// Makes a draw that takes away what it draws take all; false when the request is none.
+/// Makes a draw that removes its members remove all of them; false if the request is no draw.
 pub(crate) fn take_all(words: &mut Words) -> bool {
     let is_taking = words[0].eq_ignore_ascii_case(b"SPOP");
     match words.get(2).map(|word| number(word)) {

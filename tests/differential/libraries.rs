@@ -1,4 +1,4 @@
-//! Libraries of functions: good ones that replace each other, bad ones, and calls of what they register.
+//! Function libraries: valid ones that replace each other, invalid ones, and calls of their functions.
 
 use super::grammar::Words;
 use crate::support::rng::Rng;
@@ -34,7 +34,7 @@ pub(crate) fn request(rng: &mut Rng) -> Words {
     }
 }
 
-/// A call that carries out a request inside a function.
+/// A call that runs a request inside a function.
 pub(crate) fn around(inner: &Words, rng: &mut Rng) -> Words {
     let mut words = spell(&[rng.pick(&["FCALL", "FCALL", "FCALL_RO"]), rng.pick(CARRIERS), "0"]);
     words.extend(inner.iter().cloned());

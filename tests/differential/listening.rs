@@ -1,7 +1,7 @@
-//! Publish and subscribe, and client-side caching: what is asked for, and what comes unasked.
+//! Publish and subscribe, and client-side caching: requests and messages.
 //!
-//! Rule    who listens sends no script and no transaction that changes anything: Redis 7.0 writes what these tell their
-//!         own client into the middle of their reply.
+//! Rule    a subscribed client sends no script and no writing transaction: Redis 7.0 writes the messages that these cause
+//!         for their own client into the middle of the reply.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::grammar::Words;
 use crate::support::reply::Reply;
 use crate::support::rng::Rng;
 
-/// A request of a client that listens: to channels, patterns and invalidations.
+/// A request of a subscribed client, about channels, patterns and invalidations.
 pub(crate) fn by_listener(rng: &mut Rng) -> Words {
     match rng.below(16) {
         0..5 => {
@@ -28,8 +28,8 @@ pub(crate) fn by_listener(rng: &mut Rng) -> Words {
     }
 }
 
-/// A request of any client: it publishes, asks who listens, or is told what changes; what it reads and changes itself only
-/// if it `runs_scripts` not.
+/// A request of any client: it publishes, asks for subscribers, or tracks other clients' writes; its own reads and writes
+/// are tracked only if it does not run scripts (`runs_scripts`).
 pub(crate) fn by_anybody(runs_scripts: bool, rng: &mut Rng) -> Words {
     match rng.below(12) {
         0..4 => spell(&["PUBLISH", rng.pick(CHANNELS), rng.pick(MESSAGES)]),
@@ -48,7 +48,7 @@ pub(crate) fn by_anybody(runs_scripts: bool, rng: &mut Rng) -> Words {
     }
 }
 
-/// The members of a transaction of a client that listens: nothing that would tell it anything.
+/// The requests of a subscribed client's transaction: none of them causes a message to itself.
 pub(crate) fn in_transaction(rng: &mut Rng) -> Words {
     match rng.below(5) {
         0 => with_channels("SUBSCRIBE", 1, rng),
@@ -90,7 +90,7 @@ fn spell(words: &[&str]) -> Words {
     words.iter().map(|word| word.as_bytes().to_vec()).collect()
 }
 
-/// Whether a frame answers nothing: a message, an invalidation.
+/// Whether a frame is no reply: a message or an invalidation.
 pub(crate) fn is_unasked(frame: &Reply) -> bool {
     match frame {
         Reply::List(b'>', _) => confirmed(frame).is_none(),
@@ -99,7 +99,7 @@ pub(crate) fn is_unasked(frame: &Reply) -> bool {
     }
 }
 
-/// What a frame confirms: the beginning or the end of a subscription.
+/// The subscription that a frame confirms or ends.
 pub(crate) fn confirmed(frame: &Reply) -> Option<Confirmed<'_>> {
     let Reply::List(_, items) = frame else { return None };
     let (space, is_begun) = match kind(frame)? {
@@ -129,7 +129,7 @@ pub(crate) struct Confirmed<'r> {
     name: &'r Reply,
 }
 
-/// The three kinds of names that can be listened to.
+/// The three kinds of subscriptions.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Space {
     Channels,
@@ -137,12 +137,12 @@ enum Space {
     Shards,
 }
 
-/// What a client listens to, by what it was told.
+/// The subscriptions of a client, by the replies it received.
 #[derive(Default)]
 pub(crate) struct Subscriptions(BTreeSet<(Space, String)>);
 
 impl Subscriptions {
-    /// How many frames confirm this request; `None` when it is no such request.
+    /// How many frames confirm this request; `None` if it is not a subscription request.
     pub(crate) fn confirmations(&self, words: &Words) -> Option<usize> {
         let name = String::from_utf8_lossy(&words[0]).to_uppercase();
         let space = match &*name {
@@ -155,7 +155,7 @@ impl Subscriptions {
         Some(if words.len() > 1 { words.len() - 1 } else { all().max(1) })
     }
 
-    /// Takes note of what a reply, or a part of one, confirms.
+    /// Records the subscription that a reply, or a part of it, confirms.
     pub(crate) fn note(&mut self, reply: &Reply) {
         match (confirmed(reply), reply) {
             (Some(confirmed), _) => {
@@ -171,15 +171,15 @@ impl Subscriptions {
         }
     }
 
-    /// Nothing any more.
+    /// Removes all subscriptions.
     pub(crate) fn forget(&mut self) {
         self.0.clear();
     }
 }
 
-/// What came unasked, as far as it has to be the same: messages in their order, and behind them what is out of date, each
-/// key once. Where among the messages it was said hangs on the command in Redis; and of BCAST it gathers in one message
-/// what the commands of one round of its loop have changed.
+/// The comparable form of messages: published messages in order, then each invalidated key once. The position of an
+/// invalidation among the messages depends on the command in Redis, and for BCAST Redis gathers the keys of one
+/// iteration of its event loop into one message.
 pub(crate) fn in_kinds(frames: Vec<Reply>) -> Reply {
     let stale = |frame: &Reply| match frame {
         Reply::List(_, items) if kind(frame) == Some(b"invalidate") => items.get(1).cloned(),
@@ -201,15 +201,15 @@ pub(crate) fn in_kinds(frames: Vec<Reply>) -> Reply {
     Reply::List(b'>', by_pattern(messages).into_iter().chain(keys).collect())
 }
 
-/// Whether both were told the same unasked, as [`in_kinds`] has it: redlatch may say besides that all keys are out of date,
-/// which it does after SWAPDB, and Redis 7.0 does not.
+/// Whether both servers sent equal messages by [`in_kinds`]. redlatch may also invalidate all keys, as it does after
+/// SWAPDB; Redis 7.0 does not.
 pub(crate) fn same_unasked(ours: &Reply, theirs: &Reply) -> bool {
     let (Reply::List(_, told), Reply::List(_, expected)) = (ours, theirs) else { return false };
     let without = || told.iter().filter(|told| !matches!(told, Reply::Simple(all) if all == b"nil"));
     told == expected || without().eq(expected)
 }
 
-/// Of one message the patterns of a client come in the order of a hash table: here in that of their names.
+/// Sorts the patterns that match one message: Redis sends them in the order of a hash table.
 fn by_pattern(mut frames: Vec<Reply>) -> Vec<Reply> {
     let message = |frame: &Reply| match frame {
         Reply::List(_, items) if kind(frame) == Some(b"pmessage") => items.get(2..).map(<[Reply]>::to_vec),
@@ -222,7 +222,7 @@ fn by_pattern(mut frames: Vec<Reply>) -> Vec<Reply> {
     frames
 }
 
-/// Who leaves all channels at once is told in the order of a hash table: names in order, counts as they came.
+/// Sorts the confirmations of an UNSUBSCRIBE without names: Redis sends them in the order of a hash table.
 pub(crate) fn in_order(frames: Vec<Reply>) -> Reply {
     let name = |frame: &Reply| match frame {
         Reply::List(_, items) => items.get(1).cloned(),

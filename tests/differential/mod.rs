@@ -1,10 +1,10 @@
-//! Random requests to redlatch and to a real server: the same replies, and the same contents in the end.
+//! Random requests to redlatch and to a real server: equal replies, and equal contents at the end.
 //!
-//! Belongs here  what no transcript thought of. A disagreement, once found, is a transcript from then on: see
+//! Belongs here  random runs. A disagreement that was found becomes a transcript: see
 //!               `tests/transcripts/found_by_fuzzing.txt`.
 //! Real server   the programs that `REDLATCH_REDIS_SERVER` and `REDLATCH_VALKEY_SERVER` name. With Valkey only the commands
-//!               are tried that Redis 7.0 does not have.
-//! Bounds        `WORLDS` and `STEPS` for a longer run, `FIRST` for other worlds than always; one world alone:
+//!               that Redis 7.0 lacks are tried.
+//! Bounds        `RUNS` and `STEPS` for a longer test, `FIRST` for other seeds; one run alone:
 //!               `SEED=17 cargo test --test suite against_real_servers::random -- --ignored`.
 
 mod client;

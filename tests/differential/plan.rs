@@ -1,4 +1,4 @@
-//! What a world does: who sends which requests, all of it decided before the first is sent, so that parts can be left out.
+//! The plan of a run: which client sends which requests. It is complete before the run starts, so parts can be left out.
 
 use redlatch::internals::commands::row::Flags;
 use redlatch::internals::commands::{Command, table};
@@ -10,31 +10,31 @@ use super::{draws, libraries, listening, scripts};
 use crate::support::reply::Reply;
 use crate::support::rng::Rng;
 
-/// Clients of a world. The last one begins in RESP3, as does the last of those that do not listen.
+/// Clients of a run. The last one begins in RESP3, as does the last one that does not subscribe.
 pub(crate) const CLIENTS: usize = 5;
-/// The first of the clients that listen, all that follow do, too.
+/// The first of the subscribing clients; all later ones subscribe, too.
 pub(crate) const LISTENER: usize = 3;
-/// A client that runs no scripts, and may be told of all that it reads and changes: in a script Redis 7.0 counts what is
-/// declared as read, and a change as somebody else's.
+/// A client that runs no scripts, and may track all its own reads and writes: in a script Redis 7.0 tracks the declared
+/// keys as read, and treats its writes as another client's.
 const SCRIPTLESS: usize = 1;
 
-/// What one client writes at once.
+/// The requests that one client sends in one write.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) client: usize,
     pub(crate) requests: Vec<Request>,
 }
 
-/// One request, and how replies to it may differ.
+/// One request, and its relaxation.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) words: Words,
     pub(crate) relaxed: Relaxed,
-    /// Whether its reply says from what the next request draws.
+    /// Whether its reply lists the members from which the next request draws.
     pub(crate) is_look: bool,
 }
 
-/// What worlds are made of: commands that both servers have, and scripts.
+/// The material of a run: commands that both servers have, and scripts.
 pub(crate) struct Stock {
     newer: Newer,
     commands: Vec<(&'static Command, Option<&'static Command>)>,
@@ -42,7 +42,7 @@ pub(crate) struct Stock {
 }
 
 impl Stock {
-    /// Of the commands that are not left out those for which `has` is true.
+    /// The generated commands for which `has` is true.
     pub(crate) fn new(newer: Newer, has: impl Fn(&str) -> bool) -> Self {
         let mut commands = Vec::new();
         for command in table().commands().iter().filter(|command| !LEFT_OUT.contains(&command.row.name)) {
@@ -62,15 +62,15 @@ impl Stock {
             );
         }
         assert!(!commands.is_empty(), "the servers have commands in common");
-        // A key that ends within the millisecond is gone on time here, and there when a scan comes by: the probe of
-        // Symfony leaves one.
+        // A key with a lease of under one millisecond is removed on time by redlatch, and remains in Redis until a scan
+        // or a read: Symfony's probe leaves one.
         let leaves_nothing_behind = |text: &String| !text.contains("'PX', 1)");
         let texts = crate::support::shapes::shapes().into_iter().map(|(_, text)| text);
         let scripts = texts.filter(leaves_nothing_behind).collect();
         Self { newer, commands, scripts }
     }
 
-    /// The steps of a world.
+    /// The steps of a run.
     pub(crate) fn steps(&self, seed: u64, count: usize) -> Vec<Step> {
         let mut rng = Rng::new(seed);
         (0..count).map(|_| self.step(&mut rng)).collect()
@@ -83,15 +83,15 @@ impl Stock {
         }
         let requests = match rng.below(20) {
             0 | 1 => self.transaction(client, rng),
-            // Who is told of its own changes is told before it publishes here, behind the whole pipeline in Redis.
+            // A client that tracks its own writes gets redlatch's message before its PUBLISH, and Redis' after the pipeline.
             2 => {
                 let requests = (0..2 + rng.below(6)).map(|_| self.request(client, rng));
                 requests.filter(|request| !request.publishes()).collect()
             }
-            // A SET that ends at once touches its key in Redis 7.0, and not in Valkey.
+            // A SET with a past deadline invalidates its key in Redis 7.0, and not in Valkey.
             3 if self.newer == Newer::LeftOut => vec![self.watch(rng)],
             4 if rng.one_in(4) => vec![plain(&[b"HELLO", rng.pick(&[b"2", b"3", b"3", b"4"])], "HELLO")],
-            // Valkey has texts of its own for MULTI and WATCH after MULTI.
+            // Valkey has its own error texts for MULTI and WATCH after MULTI.
             5 if self.newer == Newer::LeftOut => {
                 vec![plain(&[rng.pick(&[b"MULTI" as &[u8], b"EXEC", b"DISCARD", b"UNWATCH"])], "MULTI")]
             }
@@ -109,7 +109,7 @@ impl Stock {
         Step { client, requests }
     }
 
-    /// Any request: of the table mostly, inside a script sometimes.
+    /// Any request: mostly from the command table, sometimes inside a script.
     fn request(&self, client: usize, rng: &mut Rng) -> Request {
         let first = match (self.newer, client) {
             (Newer::LeftOut, SCRIPTLESS) => 8,
@@ -132,10 +132,10 @@ impl Stock {
         }
     }
 
-    /// A request that a script carries out, unless that could not be compared.
+    /// A request that a script runs, unless its reply could not be compared.
     fn inside(&self, around: fn(&Words, &mut Rng) -> Words, rng: &mut Rng) -> Request {
         let mut inner = self.command(rng);
-        // All members at once: which are drawn must not matter for what follows.
+        // All members at once, so that later requests do not depend on which were drawn.
         if grammar::take_all(&mut inner.words) {
             inner.relaxed = Relaxed::Unordered;
         }
@@ -147,7 +147,7 @@ impl Stock {
         }
     }
 
-    /// What a client that listens writes at once.
+    /// The requests that a subscribed client sends in one write.
     fn listener(&self, rng: &mut Rng) -> Vec<Request> {
         match rng.below(20) {
             0 => {
@@ -160,7 +160,7 @@ impl Stock {
             1 => vec![plain(&[b"HELLO", rng.pick(&[b"2", b"3", b"3"])], "HELLO")],
             2..5 => (0..2 + rng.below(4)).map(|_| listening_request(listening::by_listener(rng))).collect(),
             5..9 => loop {
-                // What changes nothing tells nothing, in the middle of its reply least of all.
+                // A request without changes causes no message, which could otherwise arrive in the middle of a reply.
                 let request = self.command(rng);
                 let name = String::from_utf8_lossy(&request.words[0]).to_uppercase();
                 let flags = table().find(name.as_bytes()).map(|command| command.row.flags);
@@ -173,7 +173,7 @@ impl Stock {
     }
 
     fn command(&self, rng: &mut Rng) -> Request {
-        // What empties everything is rare.
+        // Requests that empty the database are rare.
         let (command, sub) = loop {
             let (command, sub) = rng.pick(&self.commands);
             let empties = ["FLUSHALL", "FLUSHDB", "SELECT", "SWAPDB"].contains(&command.row.name);
@@ -220,7 +220,7 @@ impl Request {
         [b"PUBLISH" as &[u8], b"SPUBLISH"].iter().any(|name| self.words[0].eq_ignore_ascii_case(name))
     }
 
-    /// The requests that are sent for this one: of a draw, those that make it comparable, too.
+    /// The requests sent for this one: for a draw, also those that make it comparable.
     pub(crate) fn parts(&self) -> Vec<Self> {
         let is_drawn = self.relaxed == Relaxed::Drawn;
         let look = draws::look(&self.words).filter(|_| is_drawn);
@@ -230,12 +230,12 @@ impl Request {
         look.into_iter().chain([self.clone()]).chain(sweep).collect()
     }
 
-    /// Whether a reply may have been drawn from what the look has shown.
+    /// Whether a reply may have been drawn from the members read before.
     pub(crate) fn is_drawn_from(&self, looked: &Reply, reply: &Reply) -> bool {
         matches!(reply, Reply::Error(_)) || draws::is_lawful(&self.words, looked, reply)
     }
 
-    /// As it goes over the wire. `ids` are those of the clients, for `<id 3>`.
+    /// The bytes of the request. `ids` are the client ids, for `<id 3>`.
     pub(crate) fn write(&self, ids: &[i64], into: &mut Vec<u8>) {
         into.extend_from_slice(format!("*{}\r\n", self.words.len()).as_bytes());
         for word in &self.words {

@@ -1,4 +1,4 @@
-//! Many worlds against one real server; of each disagreement the shortest tail that still shows it.
+//! Many runs against one real server; each disagreement is reduced to the shortest steps that still show it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,27 +8,27 @@ use super::plan::{Step, Stock};
 use crate::support::real::RealServer;
 use crate::support::rng::number;
 
-/// What becomes of commands and options that Redis 7.0 does not have.
+/// The treatment of commands and options that Redis 7.0 lacks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Newer {
     /// They are left out.
     LeftOut,
-    /// They are all that is tried, with a few others that make what they work on.
+    /// Only they are tried, with a few commands that create their values.
     WithTheirTypes,
 }
 
-/// Worlds of a run that says nothing else.
-const WORLDS: u64 = 150;
-/// Steps of a world.
+/// Runs of a test without `RUNS`.
+const RUNS: u64 = 150;
+/// Steps of a run.
 const STEPS: usize = 400;
-/// Disagreements after which a run has said enough.
+/// Disagreements after which a test stops.
 const DISAGREEMENTS_MAX: usize = 8;
-/// Replays that are spent on making one shorter.
+/// Replays to shorten one disagreement.
 const REPLAYS_MAX: usize = 1_000;
-/// After which no new world begins: a slow machine does less, not the same later.
+/// No new run begins after this time: a slow machine does fewer runs.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
-/// Many worlds against one real server.
+/// Many runs against one real server.
 pub(crate) struct Runner {
     name: &'static str,
     stock: Stock,
@@ -41,35 +41,35 @@ impl Runner {
         Self { name, stock }
     }
 
-    /// Runs the worlds; every disagreement in words.
+    /// Runs all seeds; returns every disagreement in words.
     pub(crate) fn run(&self) -> Vec<String> {
         let seeds = match number("SEED") {
             Some(seed) => seed..seed + 1,
             None => {
                 let first = number("FIRST").unwrap_or(0);
-                first..first.saturating_add(number("WORLDS").unwrap_or(WORLDS))
+                first..first.saturating_add(number("RUNS").unwrap_or(RUNS))
             }
         };
         let steps = number("STEPS").map_or(STEPS, |steps| steps as usize);
         let (began, mut found) = (Instant::now(), BTreeMap::new());
-        let is_bounded = number("WORLDS").is_none();
-        let (mut worlds, mut requests) = (0, 0);
+        let is_bounded = number("RUNS").is_none();
+        let (mut runs, mut requests) = (0, 0);
         for seed in seeds {
             let is_late = is_bounded && began.elapsed() > TIME_MAX;
             if is_late || found.len() >= DISAGREEMENTS_MAX {
                 break;
             }
             let steps = self.stock.steps(seed, steps);
-            worlds += 1;
+            runs += 1;
             requests += steps.iter().map(|step| step.requests.len()).sum::<usize>();
-            // What was found already may come first in many worlds.
+            // A known disagreement may come first in many runs.
             if let Err(parted) = self.play(&steps)
                 && !found.contains_key(&parted.command)
             {
                 found.insert(parted.command.clone(), self.shortest(seed, steps, parted));
             }
         }
-        eprintln!("{}: {worlds} worlds, {requests} requests, {} disagreements", self.name, found.len());
+        eprintln!("{}: {runs} runs, {requests} requests, {} disagreements", self.name, found.len());
         found.into_values().collect()
     }
 
@@ -77,7 +77,7 @@ impl Runner {
         Comparison::new(RealServer::start(self.name)).run(steps)
     }
 
-    /// Leaves out what can be left out while the servers still part over the same command; the rest in words.
+    /// Leaves out every step without which the servers still disagree about this command; returns the rest in words.
     fn shortest(&self, seed: u64, mut steps: Vec<Step>, mut parted: Parted) -> String {
         steps.truncate(parted.step + 1);
         let single = |step: &Step| {
@@ -132,7 +132,7 @@ impl Runner {
     }
 }
 
-/// Whether a version, as rows have it, came after Redis 7.0.
+/// Whether a version, as command rows give it, is newer than Redis 7.0.
 pub(crate) fn is_newer(since: &str) -> bool {
     let mut numbers = since.split('.').map(|number| number.parse::<u32>().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) > (7, 0)

@@ -5,8 +5,7 @@ use sha1::{Digest, Sha1};
 use super::grammar::Words;
 use crate::support::rng::Rng;
 
-/// What comes back of a request, out of a script: converted to Lua and back, over both protocols, in every way in which
-/// an error can go.
+/// Scripts that return the reply of a request: converted to Lua and back, with every way to raise an error.
 const AROUND_ONE: &[&str] = &[
     "return redis.call(unpack(ARGV))",
     "return redis.pcall(unpack(ARGV))",
@@ -22,7 +21,7 @@ const AROUND_ONE: &[&str] = &[
     "return redis.sha1hex(tostring(redis.pcall('type', ARGV[2]).ok))",
 ];
 
-/// Conversions that need no request. `error({1})` is not among them: it ends the process of Redis 7.0.
+/// Conversions without a request. `error({1})` is left out: it ends the process of Redis 7.0.
 const ALONE: &[&str] = &[
     "return {1, 2.9, -2.9, 'x', true, false, nil, 3}",
     "return {1, {2, {3, {}}}, {ok = 'FINE'}, {err = 'My Err'}}",
@@ -70,7 +69,7 @@ const ALONE: &[&str] = &[
     "#!lua flags=no-such\nreturn 1",
 ];
 
-/// A request that runs a script, and of the request inside, if there is one, the words.
+/// A request that runs a script, and the words of the request inside it, if any.
 pub(crate) fn around(inner: &Words, rng: &mut Rng) -> Words {
     let name: &[u8] = if rng.one_in(8) { b"EVAL_RO" } else { b"EVAL" };
     let (head, tail) = match rng.below(3) {
@@ -82,7 +81,7 @@ pub(crate) fn around(inner: &Words, rng: &mut Rng) -> Words {
     words
 }
 
-/// A script by its SHA1, which the server may know or not; or what makes it known, or forgotten.
+/// A script by its SHA-1, which the server may or may not know; or a request that loads or flushes scripts.
 pub(crate) fn by_sha1(inner: &Words, rng: &mut Rng) -> Words {
     let text = if rng.one_in(3) { rng.pick(ALONE) } else { rng.pick(AROUND_ONE) };
     let mut sha1 = sha1_hex(text);
@@ -111,7 +110,7 @@ fn sha1_hex(text: &str) -> String {
     Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A script that has nothing around it.
+/// A script without an inner request.
 pub(crate) fn alone(rng: &mut Rng) -> Words {
     let keys = [b"0" as &[u8], b"1", b"2", b"3", b"-1", b"x"];
     let count = if rng.one_in(3) { rng.pick(&keys) } else { b"1" };
@@ -136,8 +135,8 @@ pub(crate) fn of_clients(texts: &[String], rng: &mut Rng) -> Words {
     words
 }
 
-/// Whether a script does something as often as an argument says: real servers would be busy with it for minutes.
-/// One that goes through its keys or arguments does not, and would take a small number for a lease that ends at once.
+/// Whether a script loops as often as an argument says, which could keep real servers busy for minutes. Scripts that loop
+/// over their keys or arguments do not, and would take a small number for a lease that ends at once.
 fn counts_to_an_argument(text: &str) -> bool {
     let counts = |head: &str| {
         let mut words = head.split_whitespace().take_while(|word| *word != "do");
@@ -146,7 +145,7 @@ fn counts_to_an_argument(text: &str) -> bool {
     text.contains("tonumber(ARGV") && text.split("for ").skip(1).any(counts)
 }
 
-/// The request as Lua spells it.
+/// The request as Lua source.
 fn literal(inner: &Words) -> Vec<u8> {
     let mut text = String::from("local r = redis.call(");
     for (at, word) in inner.iter().enumerate() {

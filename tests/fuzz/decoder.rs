@@ -1,6 +1,6 @@
-//! The decoder of requests against redis-protocol's, and against itself when the bytes arrive in other pieces.
+//! The request decoder compared with redis-protocol's, and with itself on differently split input.
 //!
-//! Belongs here  what is said about bytes alone; what they do to a server stands in `hostile.rs`.
+//! Belongs here  decoding alone; the effects on a server are in `hostile`.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ const TRUST: RequestLimits =
 
 type Words = Vec<Vec<u8>>;
 
-/// Whole requests, cut ones, and what looks like them for a while.
+/// Whole requests, truncated ones, and near misses.
 pub(crate) fn inputs() -> BoxedStrategy<Vec<u8>> {
     let requests = || vec(vec(word(), 0..6), 1..8).prop_map(|requests| encoded(&requests));
     let cut = (requests(), any::<prop::sample::Index>()).prop_map(|(mut bytes, cut)| {
@@ -32,14 +32,14 @@ pub(crate) fn check(bytes: &[u8]) {
     assert!(requests.starts_with(&theirs), "{requests:?}, but redis-protocol says {theirs:?}");
     if taken == bytes.len() {
         assert_eq!((&requests, &error), (&theirs, &None), "whole requests and nothing else");
-        // Less of it means less, and is waited for.
+        // A prefix is incomplete and waits for more.
         let half = taken / 2;
         let (fewer, error) = ours(&bytes[..half], half);
         assert_eq!((requests.starts_with(&fewer), error), (true, None), "the first {half} bytes");
     }
 }
 
-/// The requests in `bytes`, which arrive in pieces of that size, and the error they end with if they do.
+/// The requests in `bytes`, which arrive in pieces of the given size, and the final error, if any.
 fn ours(bytes: &[u8], piece: usize) -> (Vec<Words>, Option<String>) {
     let mut decoder = Decoder::new();
     let (mut buffer, mut requests) = (Vec::new(), Vec::new());
@@ -63,8 +63,8 @@ fn ours(bytes: &[u8], piece: usize) -> (Vec<Words>, Option<String>) {
     (requests, None)
 }
 
-/// The requests that stand at the front as redis-protocol reads them, and how many bytes they are. They end where it
-/// reads something that clients do not write: another type, or a number in another spelling.
+/// The leading requests as redis-protocol reads them, and their length. They end at the first frame that clients do not
+/// write: another type, or a number in another spelling.
 fn theirs(bytes: &[u8]) -> (Vec<Words>, usize) {
     let (mut requests, mut at) = (Vec::new(), 0);
     while let Ok(Some((frame, taken))) = decode::decode(&bytes[at..]) {
@@ -105,7 +105,7 @@ fn word() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Bytes that look like requests for a while: what a random byte string almost never does.
+/// Bytes that begin like requests, which random bytes almost never do.
 fn almost_frames() -> impl Strategy<Value = Vec<u8>> {
     const SCRAPS: &[&[u8]] = &[
         b"*1\r\n", b"*2\r\n", b"*-1\r\n", b"*2147483647\r\n", b"*9223372036854775807\r\n", b"$4\r\nPING\r\n",

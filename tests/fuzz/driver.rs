@@ -1,8 +1,8 @@
-//! What every fuzz target shares: kept inputs first, then new ones, and the smallest that fails is kept.
+//! The driver of all fuzz targets: it tries the corpus first, then new inputs, and keeps the smallest failing one.
 //!
-//! Owns    the corpus, one file an input: `tests/fuzz/corpus/TARGET/NAME`.
-//! Rule    the same inputs on every run that sets nothing; `FUZZ_SECONDS=600` goes on with others for so long, and
-//!         `FUZZ_CASES=20` tries so few new ones.
+//! Owns    the corpus, one file per input: `tests/fuzz/corpus/TARGET/NAME`.
+//! Rule    without variables every run tries the same inputs; `FUZZ_SECONDS=600` adds other inputs for that time, and
+//!         `FUZZ_CASES=20` limits the number of new ones.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
-/// Holds `check`, which panics where something is wrong, against every kept input of `target`, then against `cases`
-/// made by `inputs` or from a kept one.
+/// Calls `check`, which panics on a defect, with every corpus input of `target`, then with `cases` inputs made by `inputs`
+/// or by mutation of the corpus.
 ///
 /// # Panics
-/// At the first input that `check` panics at, made as small as it goes and written into the corpus.
+/// At the first input on which `check` panics; the reduced input is written into the corpus.
 pub(crate) fn fuzz(target: &str, cases: u32, inputs: BoxedStrategy<Vec<u8>>, check: impl Fn(&[u8])) {
     let kept = corpus(target);
     for (name, input) in &kept {
@@ -24,7 +24,7 @@ pub(crate) fn fuzz(target: &str, cases: u32, inputs: BoxedStrategy<Vec<u8>>, che
     }
     let changed = changed(kept.into_iter().map(|(_, input)| input).collect());
     let inputs = prop_oneof![3 => inputs, 1 => changed].boxed();
-    // Fewer cases where each is slow: under valgrind.
+    // Fewer cases where each is slow, as under valgrind.
     let cases =
         std::env::var("FUZZ_CASES").map_or(cases, |text| text.parse().expect("FUZZ_CASES is a number"));
     let seconds = std::env::var("FUZZ_SECONDS").map(|text| text.parse().expect("FUZZ_SECONDS is a number"));
@@ -41,10 +41,10 @@ pub(crate) fn fuzz(target: &str, cases: u32, inputs: BoxedStrategy<Vec<u8>>, che
     }
 }
 
-/// Holds `check` against so many inputs.
+/// Calls `check` with a number of inputs.
 ///
 /// # Errors
-/// Why it panicked, and the smallest input that was found to make it do so.
+/// The panic, and the smallest input found that causes it.
 pub(crate) fn search(
     cases: u32,
     round: u64,
@@ -66,7 +66,7 @@ pub(crate) fn search(
     }
 }
 
-/// Kept inputs with pieces taken out, doubled, exchanged, or replaced by anything.
+/// Corpus inputs with pieces removed, doubled, exchanged or replaced.
 fn changed(kept: Vec<Vec<u8>>) -> BoxedStrategy<Vec<u8>> {
     if kept.is_empty() {
         return proptest::collection::vec(any::<u8>(), 0..64).boxed();
@@ -97,7 +97,7 @@ fn folder(target: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "fuzz", "corpus", target].iter().collect()
 }
 
-/// The kept inputs with the names of their files, in order.
+/// The corpus inputs and their file names, sorted.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
     let entries = fs::read_dir(folder(target)).expect("every target has a corpus");
     let paths = entries.map(|entry| entry.expect("an entry of a folder").path());
@@ -111,7 +111,7 @@ fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
     kept
 }
 
-/// Writes a found case into the corpus; where it is.
+/// Writes a found input into the corpus; returns its path.
 fn keep(target: &str, input: &[u8]) -> String {
     let number = input
         .iter()

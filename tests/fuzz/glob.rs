@@ -1,6 +1,6 @@
-//! Patterns against a slow and obvious matcher.
+//! Glob patterns compared with a slow and simple matcher.
 //!
-//! Source  Redis 7.0 `stringmatchlen`, read once for what each part of a pattern is; the rest is a table over both texts.
+//! Source  Redis 7.0 `stringmatchlen` defines the parts of a pattern; the matcher is a table over both texts.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -8,9 +8,9 @@ use redlatch::internals::types::glob::{matches, matches_ignoring_case};
 
 /// One part of a pattern.
 enum Part {
-    /// Any bytes at all.
+    /// Any bytes.
     Star,
-    /// One byte, of these.
+    /// One byte of a set.
     Of(Box<[bool; 256]>),
 }
 
@@ -35,10 +35,10 @@ pub(crate) fn check(input: &[u8]) {
     assert_eq!(matches_ignoring_case(pattern, text), slowly(pattern, text, true), "any case: {}", shown());
 }
 
-/// Whether the whole text fits: by what each beginning of the pattern makes of each beginning of the text.
+/// Whether the whole text matches: computed for each prefix of the pattern and each prefix of the text.
 fn slowly(pattern: &[u8], text: &[u8], ignores_case: bool) -> bool {
     if text.is_empty() {
-        // Redis does not even look at the pattern then.
+        // Redis matches any key against `*` without reading the pattern.
         return pattern.is_empty();
     }
     let mut fits = vec![false; text.len() + 1];
@@ -86,7 +86,7 @@ fn parts(mut pattern: &[u8], ignores_case: bool) -> Vec<Part> {
     parts
 }
 
-/// The ranges of a class, whether they are what it does not hold, and what stands behind it.
+/// The ranges of a class, whether it is negated, and the rest of the pattern.
 fn class(text: &[u8]) -> (Vec<(u8, u8)>, bool, &[u8]) {
     let (is_negated, mut text) = text.strip_prefix(b"^").map_or((false, text), |rest| (true, rest));
     let mut ranges = Vec::new();

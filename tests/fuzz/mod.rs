@@ -1,13 +1,13 @@
-//! Bytes from strangers: every parser that faces the network, and whole sessions, against inputs made at random.
+//! Untrusted bytes: every parser that faces the network, and whole sessions, on random inputs.
 //!
-//! Belongs here  what must hold for any input, with an oracle that is slower and more obvious than what it checks.
-//! Corpus        `tests/fuzz/corpus/TARGET/`: inputs that were found or thought of, tried first on every run. A new
-//!               failure is made small and written there: to keep it is to add the file.
+//! Belongs here  laws for any input, checked by an oracle that is slower and simpler than the tested code.
+//! Corpus        `tests/fuzz/corpus/TARGET/`: inputs tried first on every run. A new failure is reduced and written there;
+//!               commit the file to keep it.
 //!
 //! ```text
-//! cargo test --test suite fuzz                               the corpus, and the same new inputs each time
-//! FUZZ_SECONDS=600 cargo test --test suite fuzz::scripts     one target, others for ten minutes
-//! FUZZ_SECONDS=600 cargo test --lib cli::file                the settings file, which nobody else sees
+//! cargo test --test suite fuzz                               the corpus and fixed new inputs
+//! FUZZ_SECONDS=600 cargo test --test suite fuzz::scripts     one target, with other inputs for ten minutes
+//! FUZZ_SECONDS=600 cargo test --lib cli::file                the settings file, which is private to the crate
 //! ```
 
 mod decoder;
@@ -70,7 +70,7 @@ fn sessions() {
 #[test]
 fn a_session_catches_a_journal_that_lies() {
     let outcome = search(100, 0, &sessions::inputs().no_shrink().boxed(), |input| {
-        // One record in fifty is lost: what is done often makes as many.
+        // One record in fifty is lost; frequent small writes make as many.
         sessions::check_with(&input.repeat(8), parts::Fault::LosesRecords);
     });
     let (why, input) = outcome.expect_err("a hundred sessions in which nothing is missed");

@@ -1,4 +1,4 @@
-//! Numbers against the standard library's, against sums done by hand, and against their own writing.
+//! Number parsing and arithmetic compared with the standard library, with wide sums, and with their own output.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -52,7 +52,7 @@ pub(crate) fn check(input: &[u8]) {
     }
 }
 
-/// What C's `strtod` makes of the whole text, and Redis of that: neither NaN nor what is out of range.
+/// C's `strtod` on the whole text, with the restrictions of Redis: neither NaN nor out of range.
 fn expected(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (value, digits): (f64, _) = if unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') {

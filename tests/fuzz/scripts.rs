@@ -1,8 +1,8 @@
-//! The reader of native scripts, against Lua.
+//! The reader of native scripts compared with Lua.
 //!
-//! Rule    what is read as plain is bounded by its text, Lua compiles it, and run natively it does what Lua does. A text is
-//!         made not to be plain by a statement in front of it, so that Lua decides.
-//! Knows   what scripts are made of from `tests/scripts`; states and arguments follow from the text.
+//! Rule    a native program is bounded by the size of its text, Lua compiles the text, and both have equal effects. A
+//!         statement that no native script has, put in front of the text, sends it to the interpreter.
+//! Knows   the parts of scripts from `tests/scripts`; states and arguments follow from the text.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -12,20 +12,20 @@ use redlatch::internals::scripts::{Inputs, SCRIPT_BYTES_MAX};
 
 use crate::scripts::draw::Draw;
 use crate::scripts::mutate;
-use crate::scripts::world::{World, detour};
+use crate::scripts::runner::{ScriptRunner, interpreted};
 use crate::support::shapes::shapes;
 
-/// Two engines, one of which interprets what the other runs natively.
+/// Two engines: one runs the script natively, the other interprets it.
 pub(crate) struct Engines {
-    native: World,
-    interpreted: World,
-    /// Runs that were compared.
+    native: ScriptRunner,
+    interpreted: ScriptRunner,
+    /// The number of compared runs.
     pub(crate) cases: usize,
 }
 
 impl Engines {
     pub(crate) fn new() -> Self {
-        Self { native: World::new(), interpreted: World::new(), cases: 0 }
+        Self { native: ScriptRunner::new(), interpreted: ScriptRunner::new(), cases: 0 }
     }
 
     pub(crate) fn check(&mut self, text: &[u8]) {
@@ -34,11 +34,11 @@ impl Engines {
 
     /// Runs `text` natively, if it is native, and `other` by Lua.
     pub(crate) fn compare(&mut self, text: &[u8], other: &[u8]) {
-        // Whatever grows faster than the text it comes from, does so here.
+        // Memory that grows faster than the text shows here.
         read(&text.repeat(SCRIPT_BYTES_MAX / text.len().max(1)));
         let Some(program) = read(text) else { return };
-        let detour = detour(other);
-        let loaded = self.interpreted.send(&[b"SCRIPT", b"LOAD", &detour]);
+        let interpreted = interpreted(other);
+        let loaded = self.interpreted.send(&[b"SCRIPT", b"LOAD", &interpreted]);
         assert!(loaded.starts_with(b"$40\r\n"), "read as native, and Lua says: {}", loaded.escape_ascii());
         let mut draw =
             Draw::of_seed(text.iter().fold(1, |sum, byte| sum.wrapping_mul(31) ^ u64::from(*byte)));
@@ -50,9 +50,9 @@ impl Engines {
             if !program.fits(inputs) {
                 continue;
             }
-            let expected = self.interpreted.run(&state, &detour, keys, &args);
+            let expected = self.interpreted.run(&state, &interpreted, keys, &args);
             let seen = self.native.run(&state, text, keys, &args);
-            // An address, or what follows from one, is not the same twice.
+            // An address, and any result that depends on one, differs from run to run.
             if !format!("{expected:?}").contains("table: 0x") {
                 self.cases += 1;
                 let args: Vec<_> = args.iter().map(|arg| arg.escape_ascii().to_string()).collect();
@@ -63,7 +63,7 @@ impl Engines {
     }
 }
 
-/// Reads a text, and sees to it that what is kept of it is no larger than its length allows.
+/// Reads a text, and asserts that its program is no larger than the length of the text allows.
 fn read(text: &[u8]) -> Option<Program> {
     let program = Program::read(text)?;
     let (size, bound) = (format!("{program:?}").len(), SIZE_PER_BYTE * text.len() + SIZE_FREE);
@@ -74,19 +74,19 @@ fn read(text: &[u8]) -> Option<Program> {
 /// Runs of each native script.
 const TURNS: usize = 3;
 const KEYS: &[&[u8]] = &[b"k1", b"k2", b"k3"];
-/// How much longer than a script its tree may be, written out.
+/// The largest ratio of the printed program to the script.
 const SIZE_PER_BYTE: usize = 128;
-/// The same, whatever the script.
+/// A constant allowance for every script.
 const SIZE_FREE: usize = 512;
 
-/// Texts: mostly of statements, or a client's script with a few tokens exchanged; else of words, or of any bytes.
+/// Texts: mostly generated statements, or a client's script with mutated tokens; else words, or any bytes.
 pub(crate) fn inputs() -> BoxedStrategy<Vec<u8>> {
     let words = vec(select(mutate::WORDS), 0..60).prop_map(|words| words.join(" "));
     let texts = prop_oneof![8 => written(), 4 => exchanged(), 1 => words];
     prop_oneof![12 => texts.prop_map(String::into_bytes), 1 => vec(any::<u8>(), 0..60)].boxed()
 }
 
-/// Statements of the forms that native scripts have, over three locals, on one line or on several.
+/// Statements in the forms of native scripts, over three locals, on one line or several.
 fn written() -> BoxedStrategy<String> {
     (vec(select(BLANKS), 8), block())
         .prop_map(|(blanks, block)| {
@@ -97,7 +97,7 @@ fn written() -> BoxedStrategy<String> {
         .boxed()
 }
 
-/// A client's script with tokens of it replaced, and some put between.
+/// A client's script with tokens replaced and inserted.
 fn exchanged() -> BoxedStrategy<String> {
     let scripts: Vec<Vec<String>> = shapes()
         .iter()

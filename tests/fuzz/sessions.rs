@@ -1,16 +1,16 @@
-//! Whole sessions on the engine: several connections, any commands, time, lost connections, and bytes that mean nothing.
+//! Whole sessions on the engine: several connections, any commands, time, lost connections, and garbage.
 //!
-//! An input is a text, one step a line; lines that are none are left out, so that any change of a text is a text:
+//! An input is a text, one step per line; malformed lines are ignored, so any mutation of an input is an input:
 //!
 //! ```text
-//! 2 SET k1 "a value" PX 30      connection 2 sends a request, and behind it an ECHO that says how many came before
+//! 2 SET k1 "a value" PX 30      connection 2 sends a request, followed by an ECHO of the number of earlier requests
 //! 1 garbage "*3\r\n$-1"         connection 1 sends these bytes, and is then cut
-//! cut 0                         connection 0 is gone, and another comes in its place
+//! cut 0                         connection 0 is cut, and replaced by a new one
 //! advance 25                    milliseconds pass
 //! ```
 //!
-//! Laws    no panic; every request has one answer, in its place; the journal tells all of the state after every step;
-//!         the keyspace does not contradict itself; memory returns to its floor when all keys are gone.
+//! Laws    no panic; every request has one reply, in its place; after every step the journal replays to the state;
+//!         the keyspace keeps its invariants; memory returns to its floor when all keys are gone.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,9 +27,9 @@ use crate::support::bare::request;
 use crate::support::engine::EngineTarget;
 use crate::support::reply::Reply;
 use crate::support::rng::Rng;
-use crate::support::target::{Patience, Target};
+use crate::support::target::{Target, Wait};
 
-/// What else connections say, in the words of [`COMMANDS`].
+/// Further requests, in the notation of [`COMMANDS`].
 const OTHERS: &[&str] = &[
     "MULTI", "EXEC", "DISCARD", "WATCH k h", "UNWATCH", "SELECT db", "HELLO 3", "HELLO 2", "RESET",
     "CLIENT TRACKING ON", "CLIENT TRACKING OFF", "CLIENT ID", "CLIENT INFO", "CLIENT LIST",
@@ -38,16 +38,16 @@ const OTHERS: &[&str] = &[
     "CONFIG SET notify-keyspace-events KEA", "CONFIG SET maxmemory n", "OBJECT ENCODING k", "XRANGE x - +",
     "INFO", "nonsense k v", "GET", "QUIT",
 ];
-/// What the connection that only listens says.
+/// The requests of the subscribed connection.
 const LISTENS: &[&str] = &[
     "SUBSCRIBE m m", "PSUBSCRIBE *", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SSUBSCRIBE m", "PING", "HELLO 3",
     "RESET",
 ];
-/// Never sent: they end or stop the server, or answer with something other than one reply each.
+/// Never sent: these end or stop the server, or have more or fewer replies than one.
 const NOT_HERE: &[&str] = &["DEBUG", "MONITOR", "SHUTDOWN"];
 
 const CONNECTIONS: usize = 4;
-/// Its answers are not counted: what it hears is up to the others.
+/// The subscribed connection. Its replies are not counted: it also receives messages.
 const LISTENER: usize = CONNECTIONS - 1;
 
 pub(crate) fn inputs() -> BoxedStrategy<Vec<u8>> {
@@ -83,7 +83,7 @@ pub(crate) fn check(input: &[u8]) {
     check_with(input, Fault::None);
 }
 
-/// The same with a journal that may lie.
+/// Like [`run`], with a journal that may lose records.
 pub(crate) fn check_with(input: &[u8], fault: Fault) {
     let mut connections = Connections::new(fault);
     for line in input.split(|byte| *byte == b'\n') {
@@ -103,7 +103,7 @@ struct Connections {
 
 struct Connection {
     link: usize,
-    /// The numbers behind requests that are not answered yet.
+    /// The numbers of the requests without a reply.
     owed: VecDeque<usize>,
     sent: usize,
     heard: Vec<u8>,
@@ -118,7 +118,7 @@ impl Connections {
         Self { target, log, replica: Replica::new(), connections }
     }
 
-    /// Does what the line says; `None` when it says nothing.
+    /// Takes the step of a line; `None` if the line is malformed.
     fn step(&mut self, line: &[u8]) -> Option<()> {
         let words = words(line).ok()?;
         let (first, rest) = words.split_first()?;
@@ -147,7 +147,7 @@ impl Connections {
         if NOT_HERE.contains(&name.as_str()) || (says(0, "CLIENT") && says(1, "REPLY")) {
             return None;
         }
-        // Answers of these come with others', and in another number.
+        // Their replies are messages, and not one per request.
         if at != LISTENER && name.contains("SUBSCRIBE") {
             return None;
         }
@@ -169,7 +169,7 @@ impl Connections {
         for at in 0..CONNECTIONS {
             let is_idle = self.target.is_idle(self.connections[at].link);
             let connection = &mut self.connections[at];
-            self.target.receive(connection.link, Patience::Briefly, &mut connection.heard);
+            self.target.receive(connection.link, Wait::Briefly, &mut connection.heard);
             if at == LISTENER {
                 connection.heard.clear();
             } else {
@@ -183,17 +183,17 @@ impl Connections {
         assert_eq!(self.replica.remains(), standing, "{LIES}");
     }
 
-    /// Once nobody is left and everything is flushed, nothing is left.
+    /// Cuts all connections and flushes all data: no memory may be left in use.
     fn end(mut self) {
         for connection in &self.connections {
             self.target.cut(connection.link);
         }
-        // Whatever was paused goes on.
+        // Ends every pause.
         self.target.advance(Duration::from_secs(1));
         let last = self.target.connect();
         self.target.send(last, &request(&["FLUSHALL"]));
         let mut heard = Vec::new();
-        self.target.receive(last, Patience::UntilReply, &mut heard);
+        self.target.receive(last, Wait::UntilReply, &mut heard);
         assert_eq!(heard, b"+OK\r\n", "{}", heard.escape_ascii());
         self.replica.follow(&self.log).expect("a journal without gaps");
         let counts = self.target.keyspace().counts();
@@ -207,7 +207,7 @@ impl Connection {
         Self { link: target.connect(), owed: VecDeque::new(), sent: 0, heard: Vec::new() }
     }
 
-    /// Takes what has come in pairs: an answer, and the number behind it.
+    /// Reads the received replies in pairs: a reply, and the number echoed after it.
     fn hear(&mut self) {
         let (mut frames, mut at) = (Vec::new(), 0);
         while let Some((reply, taken)) = Reply::read(&self.heard[at..]).expect("a reply") {
@@ -222,7 +222,7 @@ impl Connection {
             let Some(number) = self.owed.pop_front() else { panic!("nobody asked for {answer:?}, {echo:?}") };
             let is_in_place = match echo {
                 Reply::Bulk(text) => *text == tag(number).into_bytes(),
-                // It waits for EXEC like what came before it, or there was nothing to be said any more.
+                // The ECHO is queued for EXEC like the request, or the connection was closed.
                 Reply::Simple(text) => text == b"QUEUED",
                 Reply::Error(_) => true,
                 _ => false,
@@ -242,7 +242,7 @@ fn number(word: &[u8]) -> Option<usize> {
     std::str::from_utf8(word).ok()?.parse().ok().filter(|number| *number < CONNECTIONS)
 }
 
-/// A word as `words` reads it, whatever bytes it has.
+/// Spells any bytes as a word that `words` reads.
 fn quoted(word: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"*-+.:[(,=".contains(byte);
     if !word.is_empty() && word.iter().all(is_plain) {
@@ -255,5 +255,5 @@ fn quoted(word: &[u8]) -> String {
 }
 
 pub(crate) const LIES: &str = "what the journal tells is not what there is";
-/// When the engine of a session starts.
+/// The start time of a session's engine.
 const WALL_MS: u64 = 1_700_000_001_000;

@@ -1,5 +1,5 @@
-//! More connections than there is room for: beyond `maxclients`, beyond the descriptors of the process, and gone again before
-//! anybody looks.
+//! More connections than allowed: beyond `maxclients`, beyond the descriptors of the process, and connections that close
+//! before the server accepts them.
 
 use std::io::Write;
 use std::sync::Barrier;
@@ -12,9 +12,9 @@ use super::fixture::{Fixture, Peer};
 
 const REFUSAL: &str = "-ERR max number of clients reached";
 
-/// Whether a new connection is served; the only other thing it may be told is that there is no room.
+/// Whether a new connection is served. The only other allowed reply is the refusal by `maxclients`.
 fn is_served(peer: &mut Peer) -> bool {
-    // A refused connection may be closed before the request is sent, and has its answer all the same.
+    // A refused connection may be closed before the request is sent, and still has its reply.
     let _ = peer.stream().write_all(b"PING\r\n");
     match peer.line().as_str() {
         "+PONG" => true,
@@ -40,7 +40,7 @@ fn there_are_never_more_clients_than_maxclients_however_many_come_at_once() {
     });
     assert_eq!(served.len(), MOST);
     drop(served);
-    // A connection that has left makes room; the server learns of it in its own time.
+    // A closed connection frees its place; the server may notice late.
     while !is_served(&mut Peer::to(server.addr())) {}
 }
 
@@ -66,16 +66,16 @@ mod of_a_process {
 
     use super::*;
 
-    /// The binary, whose limits are its own.
+    /// The binary, a process with its own limits.
     struct Process {
         child: Child,
         address: SocketAddr,
-        /// What it has logged so far.
+        /// The log lines so far.
         said: String,
     }
 
     impl Process {
-        /// Starts it by a shell that does `first` before.
+        /// Starts it from a shell that runs `first` before.
         fn start(first: &str) -> Self {
             let mut command = Command::new("/bin/sh");
             command.args(["-c", &format!("{first}exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_redlatch")]);
@@ -92,7 +92,7 @@ mod of_a_process {
             let at = said.rfind("127.0.0.1:").unwrap();
             let end = |c: char| !(c.is_ascii_digit() || c == '.' || c == ':');
             let address = said[at..].split(end).next().unwrap().parse().unwrap();
-            // Nobody reads on: it logs little enough for the pipe.
+            // The rest of the log is not read; it fits into the pipe.
             child.stdout = Some(log.into_inner());
             Self { child, address, said }
         }

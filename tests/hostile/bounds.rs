@@ -1,4 +1,4 @@
-//! The limits that have a setting: what is still taken, what is not, and that connections beyond are counted.
+//! The configurable limits: the largest accepted value, the smallest refused one, and refused connections in INFO.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use redlatch::WallTime;
 
 use super::fixture::{Fixture, MIB, Peer, costs_at_most};
 
-/// A request for `ECHO` that is so many bytes long in all.
+/// An `ECHO` request of a given total length in bytes.
 fn echo(bytes: usize) -> Vec<u8> {
     let whole = |length: usize| format!("*2\r\n$4\r\nECHO\r\n${length}\r\n{}\r\n", "x".repeat(length));
     let spare = whole(0).len() + bytes.to_string().len() - 1;
@@ -22,7 +22,7 @@ fn a_request_may_be_as_long_as_client_query_buffer_limit_says() {
     assert_eq!(longest.len(), MIB);
     peer.send(&longest);
     peer.bulk();
-    // The length alone decides: nobody waits for the bytes.
+    // The length alone decides; the body is never sent.
     peer.send(&echo(MIB + 1)[..100]);
     assert!(peer.rest().is_empty(), "closed without a word, as in Redis");
     assert_eq!(fixture.info("client_query_buffer_limit_disconnections"), 1);
@@ -53,11 +53,11 @@ fn before_authentication_the_limits_are_those_of_redis_to_the_byte() {
         (format!("*2\r\n$3\r\nGET\r\n$16384\r\n{}\r\n", "x".repeat(16384)), "-NOAUTH"),
         ("*2\r\n$3\r\nGET\r\n$16385\r\n".to_owned(), "-ERR Protocol error: unauthenticated bulk length"),
         ("*11\r\n".to_owned(), "-ERR Protocol error: unauthenticated multibulk length"),
-        // The first ten words would already do harm if they were carried out.
+        // The first ten words would take effect if they were carried out.
         (ten(1).replacen("*10", "*11", 1), "-ERR Protocol error: unauthenticated multibulk length"),
     ] {
         let said = fixture.peer().ask(request.as_bytes());
-        // An arity that does not fit is told before the want of a password; what counts is that it was read.
+        // An arity error comes before NOAUTH; either proves that the request was read.
         assert!(
             said.starts_with(answer) || (answer == "-NOAUTH" && said.starts_with("-ERR wrong number")),
             "{said}"
@@ -70,7 +70,7 @@ fn a_client_that_leaves_more_unread_than_its_class_may_is_dropped_and_counted() 
     const VALUE: usize = MIB / 16;
     let mut fixture = Fixture::with(&[("client-output-buffer-limit", "normal 1mb 0 0")]);
     fixture.server.keys().set("big", vec![b'v'; VALUE], None);
-    // Who reads is served however much it asks for.
+    // A client that reads is served however much it requests.
     let mut reader = fixture.peer();
     for _ in 0..200 {
         reader.send(b"GET big\r\n");
@@ -110,7 +110,7 @@ fn the_soft_limit_of_a_class_gives_its_clients_the_seconds_it_names() {
     assert_eq!([clients(1), clients(4), clients(2)], [2, 2, 1]);
 }
 
-/// Sends `request` again and again, with a number that it has a place for, until memory is short; how often it was done.
+/// Sends `request` with increasing numbers until memory is short; returns how often.
 fn fill(peer: &mut Peer, request: impl Fn(usize) -> String) -> usize {
     for number in 0.. {
         peer.send(request(number).as_bytes());
@@ -121,7 +121,7 @@ fn fill(peer: &mut Peer, request: impl Fn(usize) -> String) -> usize {
         assert!(answer.starts_with([':', '+']), "{answer}");
         assert!(number < 1_000_000, "it is never refused");
     }
-    unreachable!("the numbers end later than patience")
+    unreachable!("the numbers last longer than the timeout")
 }
 
 #[test]

@@ -1,69 +1,15 @@
-//! The fixture of every test here: a server, somebody who behaves, and peers who may not.
+//! The fixture of every hostile test: a server, a well-behaved bystander, and peers that may misbehave.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::io::Read;
 
 use redlatch::Server;
 
-/// Longer than anything here takes: who waits for it has found a defect.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) use crate::support::stream::{Peer, REPLY_TIMEOUT};
+use crate::support::words::{info_field, resident_kib};
+
 pub(crate) const MIB: usize = 1024 * 1024;
 
-/// A connection that fails instead of waiting for ever.
-pub(crate) struct Peer(pub(crate) BufReader<TcpStream>);
-
-impl Peer {
-    pub(crate) fn to(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("the server accepts");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
-        stream.set_nodelay(true).expect("a socket takes the option");
-        Self(BufReader::new(stream))
-    }
-
-    pub(crate) fn stream(&self) -> &TcpStream {
-        self.0.get_ref()
-    }
-
-    pub(crate) fn send(&self, bytes: &[u8]) {
-        self.stream().write_all(bytes).expect("the server takes what it is sent");
-    }
-
-    /// The next line without its CRLF.
-    pub(crate) fn line(&mut self) -> String {
-        let mut line = Vec::new();
-        self.0.read_until(b'\n', &mut line).expect("a line");
-        String::from_utf8_lossy(&line).trim_end().to_owned()
-    }
-
-    pub(crate) fn ask(&mut self, request: &[u8]) -> String {
-        self.send(request);
-        self.line()
-    }
-
-    /// The next bulk string's length; its bytes are dropped.
-    pub(crate) fn bulk(&mut self) -> usize {
-        let head = self.line();
-        let length: usize = head.strip_prefix('$').and_then(|n| n.parse().ok()).expect("a bulk string");
-        let copied = std::io::copy(&mut self.0.by_ref().take(length as u64 + 2), &mut std::io::sink());
-        assert_eq!(copied.expect("its bytes"), length as u64 + 2);
-        length
-    }
-
-    /// All that is said until the server closes.
-    pub(crate) fn rest(&mut self) -> Vec<u8> {
-        let mut rest = Vec::new();
-        match self.0.read_to_end(&mut rest) {
-            Ok(_) => {}
-            // What the server left unread when it closed turns the close into a reset.
-            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}"),
-        }
-        rest
-    }
-}
-
-/// A server, and somebody who behaves.
+/// A server and a well-behaved client.
 pub(crate) struct Fixture {
     pub(crate) server: Server,
     pub(crate) bystander: Peer,
@@ -86,7 +32,7 @@ impl Fixture {
         Peer::to(self.server.addr())
     }
 
-    /// Somebody else can still take a lock and give it back.
+    /// Asserts that the bystander can take and release a lock and that new connections are served.
     pub(crate) fn goes_on(&mut self) {
         assert_eq!(self.bystander.ask(b"SET lock me NX PX 30000\r\n"), "+OK");
         assert_eq!(self.bystander.ask(b"DEL lock\r\n"), ":1");
@@ -94,11 +40,11 @@ impl Fixture {
         self.server.assert_laws();
     }
 
-    /// Asks until the number in a field of INFO is as wanted; the peer's own patience ends it.
+    /// Asks until the number in a field of INFO is as wanted.
     pub(crate) fn until(&mut self, field: &str, wanted: impl Fn(u64) -> bool) {
         let started = std::time::Instant::now();
         while !wanted(self.info(field)) {
-            assert!(started.elapsed() < PATIENCE, "{field} stays {}", self.info(field));
+            assert!(started.elapsed() < REPLY_TIMEOUT, "{field} stays {}", self.info(field));
             std::thread::yield_now();
         }
     }
@@ -109,21 +55,17 @@ impl Fixture {
         let length: usize = head[1..].parse().expect("a bulk string");
         let mut text = vec![0; length + 2];
         self.bystander.0.read_exact(&mut text).expect("its bytes");
-        let text = String::from_utf8(text).expect("INFO is text");
-        let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {field} in {text}"))
+        info_field(std::str::from_utf8(&text).expect("INFO is text"), field)
     }
 }
 
 /// Resident memory of this process, in bytes.
 pub(crate) fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the resident set");
-    line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024
+    resident_kib(std::process::id()) as usize * 1024
 }
 
-/// Runs `act` in a process of its own, where no other test's memory lies about; fails when, whenever `act` calls its
-/// argument, memory has grown by more than `most_mib`.
+/// Runs `act` in its own process, without the memory of other tests. Fails if memory has grown by more than `most_mib`
+/// at any call that `act` makes of its argument.
 pub(crate) fn costs_at_most(most_mib: usize, act: impl FnOnce(&mut dyn FnMut())) {
     const ALONE: &str = "REDLATCH_TEST_ALONE";
     let name = std::thread::current().name().expect("a test's thread has its name").to_owned();

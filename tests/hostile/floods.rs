@@ -1,11 +1,11 @@
-//! Much at once: claims, requests, channels, and what strangers may say.
+//! Floods: large claims, many requests, many channels, and everything an unauthenticated client may send.
 
 use std::io::Write;
 
 use super::fixture::{Fixture, MIB, Peer, costs_at_most};
 
 #[test]
-fn what_two_hundred_connections_claim_costs_nothing() {
+fn claimed_lengths_of_two_hundred_connections_cost_no_memory() {
     costs_at_most(32, |look| {
         let mut fixture = Fixture::set();
         let peers: Vec<Peer> = (0..200).map(|_| fixture.peer()).collect();
@@ -20,7 +20,7 @@ fn what_two_hundred_connections_claim_costs_nothing() {
 }
 
 #[test]
-fn what_a_large_request_needed_is_not_kept_for_the_next_byte() {
+fn the_buffer_of_a_large_request_is_released() {
     costs_at_most(128, |look| {
         let mut fixture = Fixture::set();
         let value = vec![b'v'; 16 * MIB];
@@ -85,7 +85,7 @@ fn before_authentication_little_may_be_said_and_little_left_unread() {
     }
     let peer = fixture.peer();
     let flood = b"GET k\r\n".repeat(10_000);
-    // Nobody reads the answers, so that the server hangs up.
+    // The replies are not read, so the server closes.
     while peer.stream().write_all(&flood).is_ok() {}
     assert_eq!(fixture.bystander.ask(b"AUTH secret\r\n"), "+OK");
     assert_eq!(fixture.bystander.ask(b"SET lock me NX\r\n"), "+OK");

@@ -1,4 +1,4 @@
-//! Broken and endless frames, and what becomes of their connections in Redis.
+//! Malformed and endless frames, with the outcomes of Redis.
 
 use std::io::Write;
 use std::net::Shutdown;
@@ -76,7 +76,7 @@ fn noise_of_many_kinds_leaves_the_server_standing() {
             let bytes = noise.new_tree(&mut runner).expect("some noise").current();
             let mut peer = fixture.peer();
             peer.send(start);
-            // It may have been closed by then.
+            // The server may have closed already.
             let _ = peer.stream().write_all(&bytes);
             let _ = peer.stream().shutdown(Shutdown::Write);
             peer.rest();

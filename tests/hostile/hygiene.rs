@@ -1,11 +1,11 @@
-//! One answer for each request, in order, and no byte of a request where a line of an answer should be.
+//! One reply per request, in order, and no request byte at the start of a reply line.
 
 use std::io::Read;
 
 use super::fixture::{Fixture, Peer};
 use crate::support::words::request;
 
-/// What a peer hears until the answer to an ECHO behind everything else.
+/// All bytes up to the reply to a final ECHO.
 fn all_said(peer: &mut Peer, requests: &[u8]) -> String {
     peer.send(&[requests, b"ECHO this-is-the-end\r\n"].concat());
     let end = b"$15\r\nthis-is-the-end\r\n";
@@ -31,7 +31,7 @@ fn a_failed_auth_in_a_pipeline_is_answered_in_its_place() {
 }
 
 #[test]
-fn whatever_goes_wrong_in_a_pipeline_every_request_has_one_answer_in_its_place() {
+fn every_request_of_a_broken_pipeline_has_one_reply_in_its_place() {
     let mut fixture = Fixture::set();
     let mut peer = fixture.peer();
     let wrong: &[&[&[u8]]] = &[
@@ -105,7 +105,7 @@ fn no_line_break_of_a_request_breaks_a_line_of_an_answer() {
 }
 
 #[test]
-fn what_a_web_page_can_send_is_neither_carried_out_nor_answered() {
+fn an_http_request_is_neither_executed_nor_answered() {
     let mut fixture = Fixture::set();
     for head in
         ["POST / HTTP/1.1", "post /", "GET / HTTP/1.1\r\nHost: localhost", "PUT /x HTTP/1.1\r\nhOST: x"]
@@ -113,7 +113,7 @@ fn what_a_web_page_can_send_is_neither_carried_out_nor_answered() {
         let mut peer = fixture.peer();
         peer.send(format!("{head}\r\nContent-Length: 20\r\n\r\nSET lock you\r\n").as_bytes());
         let heard = peer.rest();
-        // The first line of what begins with GET or PUT is a request like any other; nothing behind `Host:` is.
+        // The first line that begins with GET or PUT is a request like any other; nothing after `Host:` is carried out.
         assert!(heard.is_empty() || heard.starts_with(b"-ERR"), "{}", heard.escape_ascii());
         assert!(fixture.server.keys().get("lock").is_none());
     }

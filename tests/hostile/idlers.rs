@@ -1,4 +1,4 @@
-//! Clients that nothing is heard of.
+//! Idle clients.
 
 use std::io::Read;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn advance(server: &Server, seconds: u64) {
 }
 
 #[test]
-fn who_is_idle_for_longer_than_the_timeout_is_closed_but_for_subscribers_and_those_who_wait() {
+fn idle_clients_are_closed_except_subscribers_and_blocked_ones() {
     let builder = Server::builder().manual_clock(START).set("timeout", "10");
     let server = builder.start_blocking().unwrap();
     let [mut idle, mut busy, mut subscriber, mut waiting] = [(); 4].map(|()| Peer::to(server.addr()));
@@ -44,7 +44,7 @@ fn a_subscriber_behind_by_more_than_eight_mebibytes_has_a_minute_to_catch_up() {
     slow.send(b"SUBSCRIBE news\r\n");
     (0..6).for_each(|_| drop(slow.line()));
     let message = "m".repeat(MIB);
-    // What the kernel holds of it is not the server's; twice it does not fit there, nor once into 32 MiB.
+    // Kernel buffers are not the server's memory: the output fits neither twice there nor once into 32 MiB.
     for _ in 0..24 {
         publisher.send(format!("*3\r\n$7\r\nPUBLISH\r\n$4\r\nnews\r\n${MIB}\r\n{message}\r\n").as_bytes());
         assert_eq!(publisher.line(), ":1");

@@ -1,8 +1,8 @@
-//! Clients that mean harm, over real sockets: what becomes of them, what it costs, and that nobody else notices.
+//! Hostile clients over real sockets: the outcome of their connections, the cost, and that other clients are unaffected.
 //!
-//! Belongs here  broken and endless frames, floods, slow readers, half-closed sockets; bytes alone stand in
-//!               `fuzz/decoder.rs`. The ends in [`OUTCOMES`] are those of Redis 7.0, and are held against the server that
-//!               `REDLATCH_REDIS_SERVER` names.
+//! Belongs here  malformed and endless frames, floods, slow readers, half-closed sockets. Decoder-only cases are in
+//!               `fuzz/decoder.rs`. [`OUTCOMES`] lists the outcomes of Redis 7.0; they are compared with the server
+//!               that `REDLATCH_REDIS_SERVER` names.
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 

@@ -1,5 +1,5 @@
-//! Numbers at the edge of what a machine can count, wherever a command takes a word. In a test build arithmetic that
-//! overflows panics, and a command that panics does not answer.
+//! Numbers at the edges of integer and float ranges, in every argument of every command. In a test build an arithmetic
+//! overflow panics, and a command that panics sends no reply.
 
 use std::io::Read;
 
@@ -7,14 +7,14 @@ use redlatch::internals::commands::table;
 
 use super::fixture::{Fixture, Peer};
 
-/// The least, the most, one beyond, and what only looks like a number.
+/// The smallest, the largest, one beyond each, and malformed numbers.
 const EDGES: &[&str] = &[
     "9223372036854775807", "-9223372036854775808", "-9223372036854775807", "18446744073709551615",
     "2147483648", "-1", "0", "1e308", "-inf", "nan",
 ];
-/// Commands that are to answer late, to nobody, or to say farewell.
+/// Commands that reply late, not at all, or close the connection.
 const OTHERWISE: &[&str] = &["shutdown", "quit", "monitor", "subscribe", "pause", "reply", "debug", "wait"];
-/// One key of each type, and one that is not there.
+/// One key of each type, and a missing one.
 const KEYS: &[&str] = &["string", "hash", "list", "set", "sorted", "none"];
 
 fn fill(peer: &mut Peer) {
@@ -29,7 +29,7 @@ fn fill(peer: &mut Peer) {
     }
 }
 
-/// Sends everything at once, and reads until all of it has been answered.
+/// Sends all requests at once, and reads all replies.
 fn is_answered(peer: &mut Peer, requests: &str) {
     peer.send(format!("{requests}ECHO this-is-the-end\r\n").as_bytes());
     let end = b"$15\r\nthis-is-the-end\r\n";
@@ -62,7 +62,7 @@ fn no_number_at_the_edge_breaks_a_command() {
             }
             is_answered(&mut peer, &requests);
         }
-        // Whatever was set by it: nothing of it is to meet the next command.
+        // Clears the state that this command has left for the next.
         is_answered(&mut peer, "DISCARD\r\nSELECT 0\r\n");
     }
     assert_eq!(peer.ask(b"FLUSHALL\r\n"), "+OK");

@@ -1,21 +1,21 @@
-//! What becomes of a connection that sent something: the table, and the checker.
+//! The table of outcomes: requests, the reply, and whether the connection is closed; and its check.
 
 use std::io::Read;
 use std::net::SocketAddr;
 
 use super::fixture::Peer;
 
-/// What becomes of a connection that sent something.
+/// The state of a connection after its request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Outcome {
-    /// It is closed.
+    /// The server closes it.
     Closed,
-    /// It goes on: a PING behind is answered.
+    /// It stays open: a following PING is answered.
     Open,
 }
 pub(crate) use Outcome::{Closed, Open};
 
-/// Requests, the answer in all, and the end: as Redis 7.0.15 answers.
+/// Requests, the whole reply, and the outcome, as in Redis 7.0.15.
 pub(crate) const OUTCOMES: &[(&[u8], &[u8], Outcome)] = &[
     (b"*1\r\n:1\r\n", b"-ERR Protocol error: expected '$', got ':'\r\n", Closed),
     (b"*1\r\n*1\r\n*1\r\n*1\r\n", b"-ERR Protocol error: expected '$', got '*'\r\n", Closed),
@@ -58,7 +58,7 @@ pub(crate) const OUTCOMES: &[(&[u8], &[u8], Outcome)] = &[
     ),
 ];
 
-/// Lines that never end: their beginning, and the answer once they pass 64 KiB.
+/// Unterminated lines: their first bytes, and the reply once they pass 64 KiB.
 pub(crate) const ENDLESS: &[(&[u8], &[u8])] = &[
     (b"", b"-ERR Protocol error: too big inline request\r\n"),
     (b"*", b"-ERR Protocol error: too big mbulk count string\r\n"),
@@ -90,7 +90,7 @@ pub(crate) fn all_outcomes(address: SocketAddr) {
         assert_outcome(address, bytes, answer, *end);
     }
     for (start, answer) in ENDLESS {
-        // Sent whole and no further, so that nothing is left unread and the answer is not lost to a reset.
+        // Exactly the limit is sent: unread input would turn the close into a reset and lose the reply.
         let line = [start, &vec![b'1'; 64 * 1024 + 1][..]].concat();
         assert_outcome(address, &line, answer, Closed);
     }

@@ -1,4 +1,4 @@
-//! Clients that are held back.
+//! Clients that CLIENT PAUSE holds back.
 
 use std::io::{ErrorKind, Write};
 

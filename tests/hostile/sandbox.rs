@@ -1,8 +1,8 @@
-//! Scripts that reach for what is not theirs.
+//! Scripts that try to leave the sandbox.
 
 use super::fixture::Fixture;
 
-/// What would lead out of the sandbox, or to memory that is not Lua's.
+/// Names that would lead out of the sandbox, or to memory outside Lua.
 const FORBIDDEN: &[&str] = &[
     "package",
     "package.loadlib('libc.so.6', 'system')",
@@ -22,11 +22,11 @@ const FORBIDDEN: &[&str] = &[
     "getfenv()",
     "setfenv(1, {})",
     "print('x')",
-    // Bytecode that nobody has checked.
+    // Unverified bytecode.
     "loadstring('\\27Lua' .. string.rep('x', 100))()",
     "(function() local n = 0 return load(function() n = n + 1 if n == 1 then return '\\27Luaxxxxxxxx' end end)() end)()",
     "string.dump(function() end)()",
-    // What all scripts share.
+    // State that all scripts share.
     "(function() redis.call = nil end)()",
     "(function() string.rep = nil end)()",
     "(function() global = 1 end)()",
@@ -35,7 +35,7 @@ const FORBIDDEN: &[&str] = &[
     "rawset(redis, 'call', nil)",
     "(function() getmetatable('').__index = nil end)()",
     "(function() getmetatable('').__index.rep = nil end)()",
-    // Engines have been broken by these.
+    // Patterns of published interpreter exploits.
     "string.rep('x', -1, 2^53):byte(2^53)()",
     "(function() local t = {} for i = 1, 300 do t[i] = i end return unpack(t, -2^31, 2^31 - 1) end)()",
     "(function() return unpack({}, 0, 1e9) end)()",
@@ -49,7 +49,7 @@ const FORBIDDEN: &[&str] = &[
 ];
 
 #[test]
-fn what_a_script_may_not_touch_is_not_there() {
+fn forbidden_globals_are_absent_from_the_sandbox() {
     let mut fixture = Fixture::set();
     let mut peer = fixture.peer();
     for text in FORBIDDEN {

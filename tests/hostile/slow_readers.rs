@@ -1,11 +1,11 @@
-//! Clients that do not take what they are sent.
+//! Clients that do not read their replies.
 
 use super::fixture::{Fixture, MIB, costs_at_most};
 
 #[test]
 fn requests_of_a_client_that_does_not_read_wait() {
     costs_at_most(128, |look| {
-        // Less than the output that is gathered before it is sent, so that the server's input runs empty.
+        // Less than the size of output that the server gathers before it sends, so that its input runs empty.
         const VALUE: usize = MIB / 16;
         const REQUESTS: usize = 3200;
         let mut fixture = Fixture::set();
@@ -24,13 +24,13 @@ fn requests_of_a_client_that_does_not_read_wait() {
 }
 
 #[test]
-fn what_has_been_read_is_let_go_although_more_is_always_to_come() {
+fn read_output_is_released_while_more_arrives() {
     costs_at_most(128, |look| {
         const VALUE: usize = MIB;
         let mut fixture = Fixture::set();
         fixture.server.keys().set("big", vec![b'v'; VALUE], None);
         let mut peer = fixture.peer();
-        // Sixteen ahead all the time: the output never runs empty.
+        // Sixteen requests stay ahead, so the output never runs empty.
         for _ in 0..16 {
             peer.send(b"GET big\r\n");
         }

@@ -1,7 +1,7 @@
 //! Scripts, transactions and commands that take long, as other clients see them.
 //!
-//! Belongs here  what runs on the script thread, and that no other thread is held meanwhile: other clients are served, get
-//!               BUSY in time, and may end a script.
+//! Belongs here  calls on the script thread, and that they block no worker: other clients are served, get
+//!               BUSY in time, and may kill a script.
 //! Time          manual clocks, moved by the test. A script publishes a message when it has begun.
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
@@ -10,42 +10,27 @@ use std::time::Duration;
 
 use redlatch::Server;
 use redlatch::WallTime;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::io::DuplexStream;
 
-use crate::support::words::request;
+use crate::support::stream::StreamClient;
 
 const START: WallTime = WallTime::from_millis(1_700_000_000_000);
-/// Longer than `busy-reply-threshold` by default.
+/// Longer than the default of `busy-reply-threshold`.
 const TOO_LONG: Duration = Duration::from_secs(6);
 
-struct Client(BufReader<DuplexStream>);
+type Client = StreamClient<DuplexStream>;
 
 impl Client {
     fn of(server: &Server) -> Self {
-        Self(BufReader::new(server.stream()))
+        Self::new(server.stream())
     }
 
-    async fn say(&mut self, words: &[&str]) {
-        self.0.get_mut().write_all(&request(words)).await.unwrap();
-    }
-
-    async fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.0.read_line(&mut line).await.unwrap();
-        line.trim_end().to_owned()
-    }
-
-    async fn ask(&mut self, words: &[&str]) -> String {
-        self.say(words).await;
-        self.line().await
-    }
-
-    /// Ends the script that runs, once it has begun.
+    /// Kills the running script, once it has begun.
     async fn kill(&mut self) -> String {
         self.kill_by("SCRIPT").await
     }
 
-    /// Ends what runs by SCRIPT KILL or FUNCTION KILL.
+    /// Kills the running call by SCRIPT KILL or FUNCTION KILL.
     async fn kill_by(&mut self, kind: &str) -> String {
         loop {
             let answer = self.ask(&[kind, "KILL"]).await;
@@ -55,7 +40,7 @@ impl Client {
         }
     }
 
-    /// Sends a script that never ends, and returns when it has begun: `first` is what it does before.
+    /// Sends a script that runs `first` and then loops for ever; returns when it has begun.
     async fn run_for_ever(&mut self, server: &Server, first: &str) {
         let script = format!("{first} {FOR_EVER}");
         self.begin(server, &["EVAL", &script, "1", "k"]).await;
@@ -66,7 +51,7 @@ impl Client {
         self.make_set("large", 300).await;
     }
 
-    /// Makes a set of so many hundred members.
+    /// Makes a set of this many hundred members.
     async fn make_set(&mut self, name: &str, hundreds: usize) {
         for hundred in 0..hundreds {
             let members: Vec<String> = (0..100).map(|member| format!("member {hundred} {member}")).collect();
@@ -76,16 +61,7 @@ impl Client {
         }
     }
 
-    /// Whether no answer has come yet.
-    async fn has_no_answer(&mut self) -> bool {
-        tokio::select! {
-            biased;
-            _ = self.0.fill_buf() => false,
-            () = std::future::ready(()) => true,
-        }
-    }
-
-    /// Sends a request that says when it has begun, and returns when it has.
+    /// Sends a request that publishes its beginning; returns when it has begun.
     async fn begin(&mut self, server: &Server, words: &[&str]) {
         let mut listener = Self::of(server);
         assert_eq!(listener.ask(&["SUBSCRIBE", "begun"]).await, "*3");
@@ -93,7 +69,7 @@ impl Client {
         while listener.line().await != "yes" {}
     }
 
-    /// What FUNCTION STATS says of the function that runs, up to how long it has.
+    /// The reply of FUNCTION STATS about the running function, up to its duration.
     async fn running_function(&mut self) -> Vec<String> {
         self.say(&["FUNCTION", "STATS"]).await;
         let mut lines = Vec::new();
@@ -101,14 +77,14 @@ impl Client {
             lines.push(self.line().await);
         }
         lines.retain(|line| !line.starts_with(['$', '*']));
-        // Behind the duration: `engines`, the one engine, its libraries and functions.
+        // After the duration: `engines`, the one engine, its libraries and functions.
         for _ in 0..13 {
             self.line().await;
         }
         lines
     }
 
-    /// Loads functions that never end: one that only says so, and one that writes first.
+    /// Loads two functions that never end: one only publishes, the other writes first.
     async fn load_functions(&mut self) {
         let code = format!(
             "#!lua name=ever\nredis.register_function('speaks', function() {FOR_EVER} end)\n\
@@ -126,7 +102,7 @@ const BUSY_FUNCTION: &str =
     "-BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.";
 const NONE_RUNS: &str = "-NOTBUSY No scripts in execution right now.";
 
-/// How often a large set is looked at where that is to take long.
+/// Reads of a large set that together take long.
 const OFTEN: usize = 1000;
 
 /// All connections on one thread: a request that blocks it blocks them all.
@@ -147,7 +123,7 @@ async fn a_script_that_never_ends_is_ended_by_a_neighbour() {
 }
 
 #[tokio::test]
-async fn what_needs_the_keys_waits_and_is_told_when_it_has_waited_long_enough() {
+async fn a_command_on_locked_keys_waits_and_then_gets_busy() {
     let server = server().await;
     let (mut runner, mut reader, mut other) = (Client::of(&server), Client::of(&server), Client::of(&server));
     runner.run_for_ever(&server, "").await;
@@ -275,7 +251,7 @@ async fn a_script_on_a_large_value_is_ended_by_a_neighbour_whatever_loop_it_has(
     other.make_large_set().await;
     let begun = "redis.call('publish', 'begun', 'yes')";
     for script in [
-        // Native scripts, but for the large set: with a loop that counts, over ARGV, over a list of its own.
+        // Native scripts, except on the large set: with a counting loop, over ARGV, over its own list.
         format!("{begun} for i = 1, {OFTEN} do redis.call('smembers', KEYS[1]) end"),
         format!("{begun} for i = 1, {OFTEN} do redis.call('smembers', 'large') end"),
         format!("{begun} for i, k in ipairs(ARGV) do redis.call('smembers', KEYS[1]) end"),
@@ -297,7 +273,7 @@ async fn a_script_on_a_large_value_is_ended_by_a_neighbour_whatever_loop_it_has(
     server.assert_laws();
 }
 
-/// A runtime whose only blocking thread is held by the test, until it lets go: what runs on the script thread waits for it.
+/// A runtime whose only blocking thread the test holds until it calls `let_go`: the script thread's calls wait for that.
 fn held_up(test: impl AsyncFnOnce(Box<dyn FnOnce()>)) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
@@ -309,7 +285,7 @@ fn held_up(test: impl AsyncFnOnce(Box<dyn FnOnce()>)) {
     });
 }
 
-/// What has come on a socket so far: how many lines.
+/// The number of lines received on a socket so far.
 fn lines_so_far(socket: &mut std::net::TcpStream) -> usize {
     use std::io::Read;
     socket.set_nonblocking(true).unwrap();

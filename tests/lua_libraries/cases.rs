@@ -1,7 +1,7 @@
-//! What the libraries are asked: Lua texts with random values in them, and random bytes as ARGV.
+//! Test inputs for the libraries: Lua texts with random values in them, and random bytes as ARGV.
 //!
-//! Rule    keys of tables are short, because of the strings from 32 bytes on Redis' Lua hashes more, and so orders tables
-//!         differently; and no table is a key, whose place is its address.
+//! Rule    table keys are short: Redis' Lua hashes strings of 32 bytes or more differently, and so orders tables
+//!         differently. No table is a key, because its position depends on its address.
 
 use crate::support::rng::Rng;
 
@@ -126,7 +126,7 @@ fn json(rng: &mut Rng, depth: usize, into: &mut Vec<u8>) {
     into.extend_from_slice(space.as_bytes());
 }
 
-/// Now and then what a valid text becomes when a part is lost, or something gets in.
+/// Sometimes damages a valid text by removing or inserting a part.
 fn damaged(rng: &mut Rng, mut text: Vec<u8>) -> Vec<u8> {
     if text.is_empty() || !rng.one_in(3) {
         return text;
@@ -143,7 +143,7 @@ fn damaged(rng: &mut Rng, mut text: Vec<u8>) -> Vec<u8> {
 pub(crate) fn json_in(rng: &mut Rng) -> Case {
     let mut text = Vec::new();
     json(rng, 0, &mut text);
-    // What is not JSON is refused by both, in words of their own: `docs/scripts.md`.
+    // Both servers refuse invalid JSON, in their own words: `docs/scripts.md`.
     Case { code: "return cjson.decode(ARGV[1])".to_owned(), args: vec![text] }
 }
 
@@ -259,7 +259,7 @@ const REPLACEMENTS: &[&str] = &[
     "true",
 ];
 
-/// A search, or what is made of what it finds.
+/// A search, or a replacement of its matches.
 pub(crate) fn searches(rng: &mut Rng) -> Case {
     let (text, pattern) = (rng.pick(TEXTS), rng.pick(PATTERNS));
     let start = if rng.one_in(3) { format!(", {}", number(rng)) } else { String::new() };
@@ -270,7 +270,7 @@ pub(crate) fn searches(rng: &mut Rng) -> Case {
             "local t = {{}} for a, b in string.gmatch({text}, {pattern}) do t[#t + 1] = {{a, b}} end return t"
         ),
         3 => format!("return string.rep({text}, {})", rng.below(40)),
-        // Not returned at once: a tail call hides the line from a function that is written in Lua.
+        // Not returned at once: a tail call hides the line from a function written in Lua.
         _ => format!(
             "local text, count = string.gsub({text}, {pattern}, {}{start}) return text, count",
             rng.pick(REPLACEMENTS)
@@ -310,7 +310,7 @@ const TABLES: &[&str] = &[
     "nil",
 ];
 
-/// What is caught, and what looks into tables.
+/// Caught errors, and functions that read tables.
 pub(crate) fn basics(rng: &mut Rng) -> Case {
     let (raised, table) = (rng.pick(RAISED), rng.pick(TABLES));
     let key = rng.pick(&["1", "2", "'a'", "nil", "0/0", "'none'"]);

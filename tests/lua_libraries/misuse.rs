@@ -1,11 +1,11 @@
-//! Library functions called with whatever there is.
+//! Library functions called with arbitrary arguments.
 //!
-//! Rule    nothing that is an address is spelt, and no table of a library is taken for data: Redis' has functions in it.
+//! Rule    addresses are never compared, and no library table is an argument: Redis' tables contain other functions.
 
 use super::cases::Case;
 use crate::support::rng::Rng;
 
-/// Functions that answer the same at any time to any caller.
+/// Functions whose result does not depend on time or caller.
 const FUNCTIONS: &[(&str, &str)] = &[
     (
         "",
@@ -23,7 +23,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What they are given, wanted or not.
+/// Their arguments, valid or not.
 const ARGUMENTS: &[&str] = &[
     "",
     "nil",
@@ -75,14 +75,14 @@ const ARGUMENTS: &[&str] = &[
     "'config', 'nosuch'",
 ];
 
-/// Any function with anything, called in ways that make a difference to what an error says.
+/// Any function with any arguments, called in the ways that change an error's text.
 pub(crate) fn misuse(rng: &mut Rng) -> Case {
     let (library, names) = rng.pick(FUNCTIONS);
     let names: Vec<&str> = names.split_whitespace().collect();
     let (name, arguments) = (rng.pick(&names), rng.pick(ARGUMENTS));
     let called = format!("{library}{name}({arguments})");
     let code = match rng.below(4) {
-        // Not returned at once: a tail call hides the line from functions that are written in Lua.
+        // Not returned at once: a tail call hides the line from functions written in Lua.
         0 => format!("return (({called}))"),
         1 => format!("local a, b, c = {called} return a, b, c"),
         2 => {

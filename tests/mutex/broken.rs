@@ -1,7 +1,7 @@
-//! Servers that are broken on purpose: a good one, and in front of it somebody who changes what is said.
+//! Servers that are broken on purpose: a proxy in front of a correct server changes requests or replies.
 //!
-//! Owns    a port, and a thread for each connection; request by request, as the clients here never send ahead.
-//! Rule    each fault leaves most calls alone, so that the run goes on and the check has to look.
+//! Owns    a port, and a thread per connection. It handles one request at a time: the clients never pipeline.
+//! Rule    each fault leaves most calls alone, so that the run continues and the checker must find the rest.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use super::checker::Law;
 use super::client::{ACQUIRE, EXTEND, RELEASE};
 use crate::support::wire::Link;
 
-/// What is wrong with the server.
+/// The defect of the server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fault {
     /// It answers an extension with success and does nothing.
@@ -24,17 +24,17 @@ pub(crate) enum Fault {
     DropsKeys,
     /// It lets a lease last for half its time.
     EndsEarly,
-    /// It stores although there is NX and somebody holds the lock.
+    /// It ignores NX while another client holds the lock.
     ForgetsNx,
     /// It lets a lease last for 400 ms more.
     KeepsLong,
-    /// It gives a lock back without comparing.
+    /// It releases a lock without comparing the token.
     ReleasesAnybodys,
     /// It answers a release with success and does nothing.
     ReleasesNothing,
-    /// It gives a grant the number of the one before.
+    /// It repeats the number of the previous grant.
     RepeatsFences,
-    /// It tells who was refused that the lock is his.
+    /// It tells a refused client that the client holds the lock.
     SaysYes,
 }
 
@@ -51,7 +51,7 @@ pub(crate) const FAULTS: &[(Fault, Law)] = &[
     (Fault::SaysYes, Law::Exclusion),
 ];
 
-/// The address on which a broken server answers, for as long as it is not dropped.
+/// The address of a broken server, which runs until this value is dropped.
 pub(crate) struct Broken {
     pub(crate) address: SocketAddr,
     is_over: Arc<AtomicBool>,
@@ -69,7 +69,7 @@ impl Broken {
                     break;
                 }
                 let calls = Arc::clone(&calls);
-                // It ends when either side has closed.
+                // Ends when either side has closed.
                 thread::spawn(move || drop(stand_between(client, server, fault, &calls)));
             }
         });
@@ -80,7 +80,7 @@ impl Broken {
 impl Drop for Broken {
     fn drop(&mut self) {
         self.is_over.store(true, Relaxed);
-        // The accepting thread looks up once more.
+        // Wakes the accepting thread.
         drop(TcpStream::connect(self.address));
     }
 }
@@ -107,7 +107,7 @@ fn words(frame: OwnedFrame) -> Vec<String> {
     words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect()
 }
 
-/// The request that the good server gets to see instead.
+/// The request that the correct server receives instead.
 fn twist(fault: Fault, words: &mut Vec<String>) {
     let script = words.get(1).map_or("", String::as_str);
     let is_set = words.first().is_some_and(|name| name == "SET");
@@ -128,7 +128,7 @@ fn twist(fault: Fault, words: &mut Vec<String>) {
     }
 }
 
-/// The answer that the client gets to see instead, and what else is done.
+/// The reply that the client receives instead; carries out the fault's side effects.
 fn twist_answer(fault: Fault, asked: &[&str], answer: &mut OwnedFrame, server: &mut Link) -> io::Result<()> {
     let is_granted = asked[0] == "SET" && *answer == OwnedFrame::SimpleString(b"OK".to_vec());
     match (fault, &*answer) {

@@ -1,6 +1,6 @@
-//! Histories made by hand: good ones that the check must let pass, and for each law bad ones that it must not.
+//! Hand-made histories: correct ones that the checker must accept, and for each law wrong ones that it must reject.
 //!
-//! Time    milliseconds, for the reader; a call `at(10..12)` was sent at 10 and answered at 12.
+//! Time    milliseconds; a call `at(10..12)` was sent at 10 and answered at 12.
 
 use std::ops::Range;
 
@@ -54,7 +54,7 @@ fn assert_breaks(law: Law, calls: &[Call]) {
     let verdict = check(calls);
     assert!(verdict.breaks(law), "{law:?} is not among {:?}", verdict.broken);
     assert!(verdict.broken.iter().all(|broken| broken.law == law), "{:?}", verdict.broken);
-    // The order in which the processes hand in what they wrote means nothing.
+    // The processes may return their histories in any order.
     let reversed: Vec<Call> = calls.iter().rev().cloned().collect();
     assert_eq!(check(&reversed), verdict);
 }
@@ -126,13 +126,13 @@ mod endurance {
     fn a_lease_that_its_client_finds_gone_in_its_time_is_found() {
         for ask in [Ask::Release, Ask::Extend(5)] {
             assert_breaks(Law::Endurance, &[granted("a", 0..2, 10), refused("a", ask, 5..9)]);
-            // By the time of the answer it may have been over.
+            // The lease may have ended before the reply.
             assert_good(&[granted("a", 0..2, 10), refused("a", ask, 5..10)]);
         }
     }
 
     #[test]
-    fn a_lease_that_somebody_does_not_see_in_its_time_is_found() {
+    fn a_running_lease_that_a_client_does_not_see_is_found() {
         assert_breaks(Law::Endurance, &[granted("a", 0..2, 10), saw_nobody(3..4)]);
         assert_good(&[granted("a", 0..2, 10), saw_nobody(2..4)]);
         assert_good(&[granted("a", 0..2, 10), saw_nobody(3..10)]);
@@ -149,7 +149,7 @@ mod endurance {
     }
 
     #[test]
-    fn a_lease_of_which_nobody_knows_is_missed_by_nobody() {
+    fn a_grant_without_a_reply_need_not_be_seen() {
         assert_good(&[cut("a", Ask::Acquire(10), 0), saw_nobody(3..4), refused("a", Ask::Release, 5..6)]);
     }
 }
@@ -179,7 +179,7 @@ mod release {
     use super::*;
 
     #[test]
-    fn what_was_given_back_is_not_seen_again() {
+    fn a_released_lock_is_not_seen_again() {
         let given_back = [granted("a", 0..2, 90), released("a", 3..4)];
         assert_breaks(Law::Release, &[&given_back[..], &[saw("a", 5..6)]].concat());
         assert_good(&[&given_back[..], &[saw("a", 4..6)]].concat());
@@ -190,7 +190,7 @@ mod truth {
     use super::*;
 
     #[test]
-    fn nobody_holds_what_nobody_was_granted() {
+    fn no_client_holds_a_lock_it_was_not_granted() {
         assert_breaks(Law::Truth, &[saw("a", 5..6)]);
         assert_breaks(Law::Truth, &[refused("a", Ask::Acquire(10), 0..2), saw("a", 5..6)]);
         assert_breaks(Law::Truth, &[released("a", 5..6)]);
@@ -204,7 +204,7 @@ mod fencing {
     #[test]
     fn numbers_rise_in_the_order_of_time() {
         assert_good(&[fenced("a", 0..2, 1), fenced("b", 4..5, 2), fenced("c", 9..10, 7)]);
-        // Who was first cannot be known.
+        // The order of the two calls is unknown.
         assert_good(&[fenced("a", 0..8, 2), fenced("b", 4..6, 1)]);
     }
 

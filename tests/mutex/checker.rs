@@ -1,29 +1,28 @@
-//! Whether a history can have been made by a server that keeps its promises. A pure function of the history.
+//! Checks whether a correct lock server can have produced a history. A pure function of the history.
 //!
-//! Rule    in doubt for the server. A call was carried out somewhere between the moment it was sent and the moment its
-//!         answer was there; only what cannot be true wherever in between that was is held against the server. So a
-//!         client or a machine that stalls makes the check see less, never wrongly.
-//! Safety  everything but [`Law::Promptness`] is about order, and holds on a machine however loaded. Promptness is a
-//!         measure of the machine as well: the figure is always there, and the caller decides what it is worth.
+//! Rule    the server carried out a call at some moment between its sending and its reply. A finding must hold for every
+//!         such moment, so a stalled client or machine can hide a violation but never cause a false one.
+//! Safety  every law but [`Law::Promptness`] is about order and holds under any load. Promptness also measures the
+//!         machine: it is always computed, and the caller decides whether to assert it.
 
 use std::collections::BTreeMap;
 
 use super::history::{Answer, Ask, Call};
 
-/// What was broken.
+/// The kinds of violations.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Law {
-    /// A lease is there until it ends or is given back.
+    /// A lease lasts until it expires or is released.
     Endurance,
-    /// No two clients are owed the same lock at one moment.
+    /// No two clients hold one lock at one moment.
     Exclusion,
     /// A later grant has a higher number.
     Fencing,
     /// A lease is gone [`LATE_MS_MAX`] after its end.
     Promptness,
-    /// What was given back is not there.
+    /// A released lock is not held.
     Release,
-    /// A client that holds a lock has been granted it.
+    /// A client holds only a lock that was granted to it.
     Truth,
 }
 
@@ -34,7 +33,7 @@ pub(crate) struct Broken {
     pub(crate) what: String,
 }
 
-/// What was seen, and what of it cannot be.
+/// The findings and figures of one history.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct Verdict {
     pub(crate) broken: Vec<Broken>,
@@ -45,7 +44,7 @@ pub(crate) struct Verdict {
     pub(crate) releases: usize,
     pub(crate) looks: usize,
     pub(crate) unanswered: usize,
-    /// The longest that a key was surely there after the last moment at which its lease can have ended.
+    /// The longest time that a key certainly existed after the latest possible end of its lease.
     pub(crate) latest_ns: u64,
 }
 
@@ -54,7 +53,7 @@ impl Verdict {
         self.broken.iter().any(|broken| broken.law == law)
     }
 
-    /// What is broken whatever the machine was busy with.
+    /// The findings that do not depend on the load of the machine.
     pub(crate) fn unsafe_findings(&self) -> Vec<&Broken> {
         self.broken.iter().filter(|broken| broken.law != Law::Promptness).collect()
     }
@@ -64,27 +63,27 @@ impl Verdict {
     }
 }
 
-/// How long after its end a lease may still be seen, on a machine with little to do.
+/// How long after its end a lease may still be seen on an idle machine.
 pub(crate) const LATE_MS_MAX: u64 = 50;
 
-/// A grant, and what became of it.
+/// A grant and its later events.
 #[derive(Clone, Debug)]
 struct Lease<'a> {
     lock: &'a str,
     token: &'a str,
     sent_ns: u64,
-    /// When it was known to have been granted; none while nobody knows that it was.
+    /// When a client learned of the grant; `None` if no client has.
     known_ns: Option<u64>,
-    /// Before this moment it cannot have ended.
+    /// The earliest possible end.
     end_min_ns: u64,
-    /// After this moment it cannot be there; none where a call without an answer may have moved it.
+    /// The latest possible end; `None` if an unanswered call may have moved it.
     end_max_ns: Option<u64>,
-    /// When it was known to have been given back.
+    /// When a client learned of the release.
     released_ns: Option<u64>,
     fence: Option<u64>,
 }
 
-/// Weighs the calls of all clients, in any order.
+/// Checks the calls of all clients, in any order.
 pub(crate) fn check(calls: &[Call]) -> Verdict {
     let mut verdict = Verdict { calls: calls.len(), ..Verdict::default() };
     let mut locks: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
@@ -127,7 +126,7 @@ impl Verdict {
     }
 }
 
-/// Every lease that was granted or may have been, by token, with all that its own client did to it.
+/// Every lease that was or may have been granted, by token, with all calls of its own client.
 fn leases<'a>(calls: &[&'a Call], verdict: &mut Verdict) -> BTreeMap<&'a str, Lease<'a>> {
     let mut leases: BTreeMap<&str, Lease<'_>> = BTreeMap::new();
     for call in calls {
@@ -148,7 +147,7 @@ fn leases<'a>(calls: &[&'a Call], verdict: &mut Verdict) -> BTreeMap<&'a str, Le
             (Ask::Extend(_) | Ask::Look | Ask::Release, _) => {}
         }
     }
-    // A client that has seen it knows that it was granted, though its own client was never told.
+    // Another client that saw the token proves the grant, even if the owner got no reply.
     for call in calls {
         let Some((heard_ns, Answer::Holder(token))) = call.heard() else { continue };
         if let Some(lease) = leases.get_mut(token.as_str()) {
@@ -188,7 +187,7 @@ fn extend(lease: &mut Lease<'_>, call: &Call, lease_ms: u64, verdict: &mut Verdi
         Some((heard_ns, Answer::Yes)) => {
             verdict.late(lease, call.sent_ns);
             lease.known_ns.get_or_insert(heard_ns);
-            // An extension of which nobody heard may still come, and make it end earlier again.
+            // An extension without a reply may still be carried out and shorten the lease.
             let is_settled = lease.end_max_ns.is_some();
             let end_min_ns = call.sent_ns + lease_ns;
             lease.end_min_ns = if is_settled { end_min_ns } else { lease.end_min_ns.min(end_min_ns) };
@@ -215,14 +214,14 @@ fn release(lease: &mut Lease<'_>, call: &Call, verdict: &mut Verdict) {
     lease.end_min_ns = lease.end_min_ns.min(call.sent_ns);
 }
 
-/// Its own client was told that the lease is not there.
+/// The owner was told that its lease is gone.
 fn must_have_ended(lease: &Lease<'_>, call: &Call, heard_ns: u64, verdict: &mut Verdict) {
     if lease.known_ns.is_some() && heard_ns < lease.end_min_ns {
         verdict.find(Law::Endurance, format!("{call:?} of {lease:?}"));
     }
 }
 
-/// Every time that somebody saw a holder: that token was granted, not given back, and is not long over.
+/// For each holder that a client saw: the token was granted, not released, and did not end long ago.
 fn sightings(calls: &[&Call], leases: &BTreeMap<&str, Lease<'_>>, verdict: &mut Verdict) {
     for call in calls {
         let Some((_, Answer::Holder(token))) = call.heard() else { continue };
@@ -236,7 +235,7 @@ fn sightings(calls: &[&Call], leases: &BTreeMap<&str, Lease<'_>>, verdict: &mut 
     }
 }
 
-/// Every time that somebody saw no holder, or another: no lease surely ran all the while.
+/// For each time that a client saw no holder, or another one: no lease certainly lasted throughout the call.
 fn absences(calls: &[&Call], granted: &[&Lease<'_>], verdict: &mut Verdict) {
     let mut coming = granted.to_vec();
     coming.sort_by_key(|lease| lease.known_ns);
@@ -259,7 +258,7 @@ fn absences(calls: &[&Call], granted: &[&Lease<'_>], verdict: &mut Verdict) {
     }
 }
 
-/// No two leases of which neither can have ended before the other was granted.
+/// Finds two leases of which neither can have ended before the other was granted.
 fn exclusion(granted: &[&Lease<'_>], verdict: &mut Verdict) {
     let known = |lease: &Lease<'_>| lease.known_ns.unwrap_or(u64::MAX);
     for (index, first) in granted.iter().enumerate() {
@@ -274,7 +273,7 @@ fn exclusion(granted: &[&Lease<'_>], verdict: &mut Verdict) {
     }
 }
 
-/// A grant that began after another was known has the higher number; no number comes twice.
+/// A grant requested after another was known has the higher number; no number repeats.
 fn fencing(granted: &[&Lease<'_>], verdict: &mut Verdict) {
     let fenced = || granted.iter().filter_map(|lease| Some((lease.fence?, *lease)));
     let mut known: Vec<_> = fenced().collect();

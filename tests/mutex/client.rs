@@ -1,8 +1,8 @@
-//! A process of clients: threads that take, extend, abandon and give back locks, and one that only looks.
+//! A process of lock clients: threads that take, extend, abandon and release locks, and one that only reads the holder.
 //!
-//! Owns    what the clients do, and the file in which they write it down.
+//! Owns    the behaviour of the clients, and the file of their history.
 //! Knows   the server's address and a seed, from the environment; see [`Orders`].
-//! Time    real: clients rest, and stall past their leases.
+//! Time    real: clients pause, and stall past their leases.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use super::history::{Answer, Ask, got, sent};
 use crate::support::rng::Rng;
 use crate::support::wire::Link;
 
-/// What the process is told to do.
+/// The parameters of the process.
 pub(crate) struct Orders {
     pub(crate) server: SocketAddr,
     pub(crate) history: String,
@@ -27,7 +27,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Reads them from the environment; none where nobody gave any.
+    /// Reads the parameters from the environment; `None` if the variables are not set.
     pub(crate) fn received() -> Option<Self> {
         let word = |name: &str| std::env::var(name).ok();
         Some(Self {
@@ -47,10 +47,10 @@ impl Orders {
         ]
     }
 
-    /// Carries them out.
+    /// Runs the clients.
     ///
     /// # Errors
-    /// When the server is not there, or breaks off what nobody had cut.
+    /// When the server is unreachable, or closes a connection that no fault has cut.
     pub(crate) fn carry_out(&self) -> io::Result<()> {
         let file = OpenOptions::new().create(true).append(true).open(&self.history)?;
         let (book, end) = (Mutex::new(file), Instant::now() + self.lasts);
@@ -71,7 +71,7 @@ impl Orders {
     }
 }
 
-/// What a client believes to hold.
+/// A lease that a client believes it holds.
 struct Held {
     lock: &'static str,
     token: String,
@@ -83,7 +83,7 @@ struct Client<'b> {
     link: Option<Link>,
     rng: Rng,
     book: &'b Mutex<File>,
-    /// Unlike that of any other client of the run.
+    /// Unique among all clients of the run.
     name: String,
     calls: u64,
     held: Option<Held>,
@@ -102,7 +102,7 @@ impl<'b> Client<'b> {
         }
     }
 
-    /// Looks who holds a lock, again and again.
+    /// Reads the holder of a random lock, repeatedly.
     fn watch(&mut self) -> io::Result<()> {
         let lock = self.rng.pick(LOCKS);
         sleep(Duration::from_micros(self.rng.below(1_000) as u64));
@@ -116,9 +116,9 @@ impl<'b> Client<'b> {
             0..=4 => Ask::Release,
             5 | 6 => Ask::Extend(self.lease_ms()),
             7 | 8 => Ask::Look,
-            // It crashes: the lock is nobody's until its lease ends.
+            // It crashes: the lock stays held until its lease ends.
             9 => return Ok(()),
-            // It stalls past its lease, and wakes up in the belief that it holds the lock.
+            // It stalls past its lease, and then still believes it holds the lock.
             10 => {
                 let late = Duration::from_millis(self.rng.below(20) as u64);
                 sleep(until.saturating_duration_since(Instant::now()) + late);
@@ -169,7 +169,7 @@ impl<'b> Client<'b> {
         Ok(answer)
     }
 
-    /// The same, and the connection is reset at once.
+    /// Sends a call and resets the connection at once.
     fn cut(&mut self, lock: &str, ask: Ask, token: &str) -> io::Result<()> {
         self.announce(lock, ask, token)?;
         self.link()?;
@@ -177,7 +177,7 @@ impl<'b> Client<'b> {
         link.ask_and_cut(&words(lock, ask, token, false, &lease_text(ask)))
     }
 
-    /// Says in the book what is going to be asked; the call's name there.
+    /// Records that a call is about to be sent; returns its id.
     fn announce(&mut self, lock: &str, ask: Ask, token: &str) -> io::Result<String> {
         let id = format!("{}-{}", self.name, self.calls);
         self.calls += 1;
@@ -221,7 +221,7 @@ fn answer(ask: Ask, tells_holder: bool, frame: &OwnedFrame) -> Option<Answer> {
         (Ask::Acquire(_), OwnedFrame::SimpleString(text)) => (text == b"OK").then_some(Answer::Yes),
         (Ask::Acquire(_), OwnedFrame::Integer(0)) => Some(Answer::No),
         (Ask::Acquire(_), OwnedFrame::Integer(fence)) => (*fence).try_into().ok().map(Answer::YesWithFence),
-        // With GET a refusal names the holder, and a grant has nobody to name.
+        // With GET a refusal names the holder; a grant returns nil.
         (Ask::Acquire(_), OwnedFrame::Null) => Some(if tells_holder { Answer::Yes } else { Answer::No }),
         (Ask::Look, OwnedFrame::Null) => Some(Answer::Nobody),
         (Ask::Acquire(_) | Ask::Look, OwnedFrame::BulkString(token)) => holder(token),
@@ -240,7 +240,7 @@ fn now_ns() -> u64 {
 const FENCED: &str = "lock:fenced";
 pub(crate) const LOCKS: &[&str] = &["lock:one", "lock:two", "lock:three", FENCED];
 const FENCES: &str = "fences";
-/// Threads of a process; the first one only looks.
+/// Threads of a process; the first one only reads holders.
 const CLIENTS: usize = 4;
 
 pub(crate) const ACQUIRE: &str = "if redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \

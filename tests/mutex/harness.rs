@@ -1,14 +1,13 @@
-//! A run: processes of clients on one server, and what happens to them.
+//! A run: client processes on one server, and the faults they suffer.
 //!
-//! Owns    the processes, the directory of their histories, and the misfortunes: they are stopped for longer than their
-//!         leases (SIGSTOP, SIGCONT), and killed (SIGKILL) with locks in their hands.
-//! Time    real, and as long as the run is told to last.
+//! Owns    the processes, the directory of their histories, and the faults: processes are stopped for longer than their
+//!         leases (SIGSTOP, SIGCONT), and killed (SIGKILL) while they hold locks.
+//! Time    real; the caller gives the duration.
 
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -17,39 +16,17 @@ use nix::unistd::Pid;
 
 use super::client::Orders;
 use super::history::{Call, read};
+use crate::support::binary::Directory;
 use crate::support::rng::Rng;
 use crate::support::wire::Link;
 
-/// A directory that goes with its owner.
-pub(crate) struct Directory(PathBuf);
-
-impl Directory {
-    pub(crate) fn new() -> Result<Self, String> {
-        static MADE: AtomicU64 = AtomicU64::new(0);
-        let name = format!("redlatch-mutex-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self(path))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
-
-/// Lets clients loose on the server for so long; everything that they asked and heard.
+/// Runs clients on the server for a duration; returns their calls.
 ///
 /// # Errors
-/// A process that cannot be started or ends with an error, or a history that makes no sense.
+/// A process that fails to start or ends with an error, or a malformed history.
 pub(crate) fn run(server: SocketAddr, seed: u64, lasts: Duration) -> Result<Vec<Call>, String> {
-    let mut run = Run { directory: Directory::new()?, server, rng: Rng::new(seed), members: Vec::new() };
-    // What another run has left is not to be seen in this one.
+    let mut run = Run { directory: Directory::new(), server, rng: Rng::new(seed), members: Vec::new() };
+    // Removes the results of an earlier run.
     let cleared = Link::to(server).and_then(|mut link| link.ask(&["FLUSHALL"]));
     cleared.map_err(|error| format!("FLUSHALL: {error}"))?;
     let end = Instant::now() + lasts;
@@ -85,7 +62,7 @@ struct Member {
 
 impl Run {
     fn start(&mut self, mut command: Command, lasts: Duration) -> Result<(), String> {
-        let history = self.directory.path().join(self.members.len().to_string());
+        let history = self.directory.root().join(self.members.len().to_string());
         let seed = self.rng.below(1 << 20) as u64;
         let orders = Orders { server: self.server, history: history.display().to_string(), seed, lasts };
         let name = command.get_program().to_string_lossy().into_owned();

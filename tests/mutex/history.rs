@@ -1,9 +1,9 @@
-//! What clients asked of locks, when, and what they heard: the evidence that `checker.rs` weighs.
+//! The recorded calls of lock clients: requests, times and replies. `checker.rs` checks them.
 //!
-//! Owns    the record of a call, and the lines in which processes, in whatever language, hand it over.
-//! Time    nanoseconds of the machine's monotonic clock, which all processes share. A call was carried out at some
-//!         moment between the two that are written down, if it was carried out at all.
-//! Rule    the first line is written before the request leaves: a client that is killed leaves no call unmentioned.
+//! Owns    the record of a call, and the line format in which processes of any language write it.
+//! Time    nanoseconds of the machine's monotonic clock, which all processes share. The server carried out a call between
+//!         its two recorded times, or never.
+//! Rule    the first line is written before the request is sent, so a killed client leaves no call unrecorded.
 //!
 //! ```text
 //! sent ID NANOSECONDS LOCK acquire|extend TOKEN MILLISECONDS
@@ -15,47 +15,47 @@
 
 use std::collections::BTreeMap;
 
-/// What is asked; a lease in milliseconds.
+/// A request; a lease is in milliseconds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ask {
     Acquire(u64),
     Extend(u64),
-    /// Who holds the lock.
+    /// Reads the holder of the lock.
     Look,
     Release,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Answer {
-    /// The token that the lock holds; to an acquisition, a refusal.
+    /// The token of the current holder; as the reply to an acquisition, a refusal.
     Holder(String),
     No,
     Nobody,
     Yes,
-    /// Granted, with a number that is to rise from grant to grant.
+    /// Granted, with a fencing number that must rise from grant to grant.
     YesWithFence(u64),
 }
 
-/// One call, from one client.
+/// One call of one client.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Call {
     pub(crate) lock: String,
-    /// The token of the client that asks: with it the lock is held, extended or released.
+    /// The client's token, by which it holds, extends or releases the lock.
     pub(crate) token: String,
     pub(crate) ask: Ask,
     pub(crate) sent_ns: u64,
-    /// None where the connection or the client ended before: then nobody knows whether it was carried out, or when.
+    /// `None` if the connection or the client ended first: then it is unknown whether and when the call was carried out.
     pub(crate) answer: Option<(u64, Answer)>,
 }
 
 impl Call {
-    /// The answer and when it was there.
+    /// The reply and its arrival time.
     pub(crate) fn heard(&self) -> Option<(u64, &Answer)> {
         self.answer.as_ref().map(|(heard_ns, answer)| (*heard_ns, answer))
     }
 }
 
-/// The line that is written before a request leaves.
+/// The line written before the request is sent.
 pub(crate) fn sent(id: &str, now_ns: u64, lock: &str, ask: Ask, token: &str) -> String {
     let (verb, lease_ms) = match ask {
         Ask::Acquire(lease_ms) => ("acquire", Some(lease_ms)),
@@ -67,7 +67,7 @@ pub(crate) fn sent(id: &str, now_ns: u64, lock: &str, ask: Ask, token: &str) -> 
     format!("sent {id} {now_ns} {lock} {verb} {token}{lease}\n")
 }
 
-/// The line that is written once the answer is there.
+/// The line written after the reply has arrived.
 pub(crate) fn got(id: &str, now_ns: u64, answer: &Answer) -> String {
     let answer = match answer {
         Answer::Holder(token) => format!("holder {token}"),
@@ -79,12 +79,12 @@ pub(crate) fn got(id: &str, now_ns: u64, answer: &Answer) -> String {
     format!("got {id} {now_ns} {answer}\n")
 }
 
-/// The calls that the lines of one process tell of, in the order in which they were sent.
+/// Parses the lines of one process into calls, in the order of sending.
 ///
-/// A last line without its end is left out: its process was killed while it wrote.
+/// An unterminated last line is ignored: the process was killed while it wrote.
 ///
 /// # Errors
-/// The first line that makes no sense.
+/// The first malformed line.
 pub(crate) fn read(text: &str) -> Result<Vec<Call>, String> {
     let mut calls: Vec<Call> = Vec::new();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
@@ -137,7 +137,7 @@ fn heard(words: &[&str]) -> Option<Answer> {
 }
 
 #[test]
-fn what_is_written_is_what_is_read() {
+fn a_written_history_reads_back() {
     let lines = [
         sent("a-1", 10, "stock", Ask::Acquire(30), "mine"),
         sent("a-2", 11, "stock", Ask::Look, "-"),

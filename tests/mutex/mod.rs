@@ -1,9 +1,9 @@
-//! Mutual exclusion on real servers: real processes, real sockets, real clocks, and a check.
+//! Mutual exclusion on real servers: real processes, real sockets, real clocks, and a checker.
 //!
-//! Belongs here  what can only be seen from outside: `simulation.rs` proves the same of the engine, with time in its
-//!               hand, and finds more; this finds what stands between the engine and a client.
-//! Time          real. What is about order is asserted whatever the machine is doing; that no key outlives its lease by
-//!               more than 50 ms only where MUTEX_SECONDS says that this run has the machine to itself:
+//! Belongs here  properties visible only from outside the process. `simulation.rs` proves mutual exclusion of the engine
+//!               under simulated time; this suite covers the layers between the engine and a client.
+//! Time          real. Laws about order are always asserted; the law that no key outlives its lease by more than 50 ms
+//!               only where MUTEX_SECONDS says that this run has the machine to itself:
 //!
 //! ```text
 //! MUTEX_SECONDS=60 cargo test --test suite mutex::live -- --nocapture
@@ -11,9 +11,9 @@
 //!
 //! | variable | effect |
 //! |---|---|
-//! | `MUTEX_SECONDS=60` | redlatch is tried for so long, not for two seconds, and must be prompt |
-//! | `MUTEX_SEED=7` | another run: the rng of the clients, though not the scheduler's |
-//! | `REDLATCH_REDIS_SERVER=PATH`, `REDLATCH_VALKEY_SERVER=PATH` | the same run on these, for comparison |
+//! | `MUTEX_SECONDS=60` | runs redlatch for so long instead of two seconds, and asserts promptness |
+//! | `MUTEX_SEED=7` | another seed for the clients; the scheduler stays random |
+//! | `REDLATCH_REDIS_SERVER=PATH`, `REDLATCH_VALKEY_SERVER=PATH` | the run on these servers, for comparison |
 
 mod broken;
 #[cfg(test)]
@@ -27,15 +27,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::support::binary::Directory;
 use crate::support::real::program;
 use crate::support::rng::number;
 use crate::support::server::Server;
 use broken::{Broken, FAULTS};
 use checker::{LATE_MS_MAX, Verdict, check};
 use client::Orders;
-use harness::Directory;
 
-/// Not a check: this program once more, as the clients of a run.
+/// Not a test: the entry point of the client processes that a run starts.
 #[test]
 #[ignore = "started by the others, as a process of its own"]
 fn process_of_clients() {
@@ -102,7 +102,7 @@ mod against_real_servers {
     }
 }
 
-/// A server that is there while the server is.
+/// A server process and its files.
 struct RunningServer {
     address: SocketAddr,
     _server: Server,
@@ -111,10 +111,10 @@ struct RunningServer {
 
 impl RunningServer {
     fn set(program: Option<&Path>) -> Self {
-        let directory = Directory::new().expect("a directory for the server");
+        let directory = Directory::new();
         let server = match program {
-            None => Server::start_redlatch(directory.path(), &[]),
-            Some(program) => Server::start_program(program, directory.path(), &[]),
+            None => Server::start_redlatch(directory.root(), &[]),
+            Some(program) => Server::start_program(program, directory.root(), &[]),
         };
         let server = server.expect("a server that starts");
         let address = (Ipv4Addr::LOCALHOST, server.port()).into();
@@ -151,6 +151,6 @@ fn seed() -> u64 {
     number("MUTEX_SEED").unwrap_or(0)
 }
 
-/// How long a broken server is watched at a time, and how often: some faults need clients that meet.
+/// How long a broken server is watched per attempt, and how many attempts: some faults need two clients that meet.
 const ROUND: Duration = Duration::from_millis(500);
 const ROUNDS_MAX: u64 = 100;

@@ -1,6 +1,6 @@
-//! The table of docs/clients.md: a row for each that `tests/clients.rs` runs.
+//! The table of docs/clients.md: one row per client that `tests/clients.rs` runs.
 //!
-//! Owns    how a version is read from a manifest that pins it.
+//! Owns    reading a version from the manifest that pins it.
 //! Knows   the table of clients and the manifests in `tests/clients/`.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::{escaped, read, root};
 use crate::clients::table::{Client, Language, clients};
 
-/// The clients by language, and by name within one.
+/// The clients by language, then by name.
 pub(crate) fn table() -> String {
     let mut clients: Vec<&Client> = clients().iter().collect();
     clients.sort_by_key(|client| (client.language, &client.name));
@@ -27,7 +27,7 @@ pub(crate) fn table() -> String {
     text
 }
 
-/// `package` as it is published, and the one version of it that the project's manifest allows.
+/// The published name of `package`, and the version that the project's manifest pins.
 fn pinned(client: &Client, package: &str) -> String {
     let folder = format!("tests/clients/{}", client.project);
     let version = MANIFESTS.iter().find_map(|(manifest, version)| {
@@ -41,14 +41,14 @@ fn pinned(client: &Client, package: &str) -> String {
     }
     let is_major = |word: &str| word.strip_prefix('v').is_some_and(|n| n.parse::<u32>().is_ok());
     let short = package.rsplit('/').find(|word| !is_major(word));
-    // A scope of npm belongs to the name; the host and the owner of a Go module do not.
+    // The scope of an npm package is part of its name; the host and the owner of a Go module are not.
     let shown = if package.starts_with('@') { package } else { short.unwrap_or(package) };
     format!("{shown} {}", version.trim_start_matches(['v', '=']))
 }
 
 type Version = fn(&str, &str) -> Option<String>;
 
-/// The files that pin versions, and how each is read.
+/// The files that pin versions, each with its reader.
 const MANIFESTS: &[(&str, Version)] = &[
     ("requirements.txt", required),
     ("requirements-apart.txt", required),
@@ -104,5 +104,5 @@ fn every_program_beside_the_table_is_run_by_a_client() {
     }
 }
 
-/// How the names of programs end that need no compiler.
+/// File extensions of programs that need no compiler.
 const SCRIPTS: &[&str] = &[".py", ".js", ".sh", ".rb", ".php"];

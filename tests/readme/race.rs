@@ -1,13 +1,13 @@
-//! Benchmarks in the documents: tables and picture are those of the results that are kept.
+//! Benchmarks in the documents: tables and plot match the stored results.
 
 use std::path::Path;
 
 use crate::compare::results::Results;
 use crate::compare::{plot, table};
 
-/// Where the picture is, from the root of the repository.
+/// The plot, from the root of the repository.
 pub(crate) const PLOT: &str = "benches/results/plot.svg";
-/// Where the tables are besides docs/benchmarks.md.
+/// The file besides docs/benchmarks.md that has the tables.
 pub(crate) const TABLE: &str = "benches/results/table.md";
 
 /// All tables.
@@ -15,7 +15,7 @@ pub(crate) fn tables() -> String {
     table::markdown(&kept())
 }
 
-/// What README.md shows: the requests that locks are made of, and what a server costs before the first.
+/// The table of README.md: the requests of lock clients, and a server's memory before the first request.
 pub(crate) fn main_rows() -> String {
     const SERVERS: [&str; 3] = ["redlatch", "redis 7", "valkey"];
     let kept = kept();
@@ -60,7 +60,7 @@ pub(crate) fn main_rows() -> String {
     )
 }
 
-/// The picture.
+/// The plot.
 pub(crate) fn drawing() -> String {
     plot::svg(&kept())
 }

@@ -1,6 +1,6 @@
 //! Small random states and arguments for lock scripts.
 //!
-//! Owns    what keys may hold and ARGV may be: what scripts expect, mostly, and what they do not.
+//! Owns    the random contents of keys and ARGV: mostly the types that scripts expect.
 
 use crate::support::rng::{Rng, number};
 
@@ -51,7 +51,7 @@ impl Draw {
         commands.into_iter().map(|words| words.into_iter().map(<[u8]>::to_vec).collect()).collect()
     }
 
-    /// ARGV for a script: tokens and numbers, and the name of a command where it calls one by its name.
+    /// ARGV for a script: tokens and numbers, and a command name for a script that calls a command by ARGV.
     pub(crate) fn args(&mut self, script: &str) -> Vec<&'static [u8]> {
         let count = 1 + self.below(7);
         let drawn = |at: usize, draw: &mut Self| {
@@ -69,12 +69,12 @@ impl Draw {
     }
 }
 
-/// What keys hold, and tokens are.
+/// Contents of keys, and tokens.
 const VALUES: &[&[u8]] =
     &[b"mine", b"mine", b"mine", b"other", b"mine-and-more", b"0", b"1", b"7", b"", b"a\0b"];
-/// Numbers that mean what they say.
+/// Valid numbers.
 const COUNTS: &[&[u8]] = &[b"0", b"1", b"2", b"3", b"5", b"1000", b"30000", b"100000", b"1.5", b"-1"];
-/// Leases, counts and switches, good and bad.
+/// Leases, counts and flags, valid and invalid.
 const NUMBERS: &[&[u8]] = &[
     b"100000", b"1", b"-1", b"ten", b" 1e5", b"1.5", b"1e300", b"9223372036854775807", b"123456789012345678",
     b"no", b"", b"0x10", b"inf", b"nan", b"10\0",

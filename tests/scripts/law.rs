@@ -1,20 +1,20 @@
-//! The law of native scripts: run natively and run by the interpreter, they do the same.
+//! The law of native scripts: native and interpreted runs are equal.
 //!
-//! Owns    small random states of a few keys, and two engines that start from the same one.
-//! Rule    a script is made to be interpreted by a statement before it that changes nothing, but is not native.
+//! Owns    small random states of a few keys, and two engines that start from equal states.
+//! Rule    a leading statement without effect, which no native script has, sends a script to the interpreter.
 
 use redlatch::internals::scripts::Inputs;
 use redlatch::internals::scripts::native::Program;
 
 use super::draw::Draw;
-use super::world::{World, detour};
+use super::runner::{ScriptRunner, interpreted};
 use super::{collected, mutate};
 use crate::support::shapes::shapes;
 
-/// Two engines, one of which interprets what the other runs natively.
+/// Two engines: one runs the script natively, the other interprets it.
 struct Pair {
-    native: World,
-    interpreted: World,
+    native: ScriptRunner,
+    interpreted: ScriptRunner,
     draw: Draw,
     cases: usize,
     drawn: usize,
@@ -22,13 +22,19 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        Self { native: World::new(), interpreted: World::new(), draw: Draw::new(), cases: 0, drawn: 0 }
+        Self {
+            native: ScriptRunner::new(),
+            interpreted: ScriptRunner::new(),
+            draw: Draw::new(),
+            cases: 0,
+            drawn: 0,
+        }
     }
 
-    /// Runs a native script in both from so many random states.
+    /// Runs a native script in both engines from many random states.
     fn compare(&mut self, script: &str, turns: usize) {
         let program = Program::read(script.as_bytes()).expect("a native script");
-        let detour = detour(script.as_bytes());
+        let interpreted = interpreted(script.as_bytes());
         let keys: [&[u8]; 5] = [b"k1", b"k2", b"k3", b"k4", b"k5"];
         for _ in 0..turns {
             let keys = &keys[..1 + self.draw.below(keys.len())];
@@ -40,7 +46,7 @@ impl Pair {
                 continue;
             }
             self.cases += 1;
-            let expected = self.interpreted.run(&state, &detour, keys, &args);
+            let expected = self.interpreted.run(&state, &interpreted, keys, &args);
             let seen = self.native.run(&state, script.as_bytes(), keys, &args);
             let args: Vec<_> = args.iter().map(|arg| arg.escape_ascii().to_string()).collect();
             let state: Vec<_> =
@@ -73,7 +79,7 @@ fn native_scripts_and_the_interpreter_do_the_same() {
     pair.assert_each_ran_in_its_own_way();
 }
 
-/// What a slip of the pen makes of a lock script is still done as Lua would do it, and what Lua refuses is not mended.
+/// A mutated lock script still behaves as in Lua, and a text that Lua refuses is not native.
 #[test]
 fn mutations_that_are_native_do_what_lua_does() {
     let mut pair = Pair::new();
@@ -93,7 +99,7 @@ fn mutations_that_are_native_do_what_lua_does() {
     assert!(native >= 500, "{native} mutations were native");
 }
 
-/// However it is worded that a key is changed if it holds a value: what is taken for that is that.
+/// Every wording of "change the key if it holds a value" that is recognized has exactly that meaning.
 #[test]
 fn every_wording_of_release_and_extend_does_what_lua_does() {
     const TESTS: [&str; 5] = [
@@ -118,7 +124,7 @@ fn every_wording_of_release_and_extend_does_what_lua_does() {
     pair.assert_each_ran_in_its_own_way();
 }
 
-/// The same script on several lines, for errors name them. Lua wants a call's parenthesis on the line of its function.
+/// The script on several lines, because errors name lines. Lua requires a call's parenthesis on the line of its function.
 fn spread(draw: &mut Draw, script: &str) -> String {
     let mut spread = String::new();
     for token in mutate::tokens(script) {

@@ -1,6 +1,6 @@
-//! Small changes to a Lua text, each of which makes it another script.
+//! Small changes to a Lua text, each of which gives another script.
 //!
-//! Owns    a tokeniser of its own, so that the reader is not checked by itself.
+//! Owns    its own tokeniser, so that the reader is not checked by itself.
 //! Knows   the subset of Lua in which lock scripts are written.
 
 /// The tokens of a text, without comments and white space.
@@ -63,7 +63,7 @@ pub(crate) fn all(text: &str) -> Vec<String> {
     found
 }
 
-/// What a token is replaced with; never a spelling of the same.
+/// The replacements of a token, none of which is another spelling of it.
 fn replacements(token: &str) -> &'static [&'static str] {
     match token {
         "KEYS" => &["ARGV", "keys", "Keys"],
@@ -96,7 +96,7 @@ fn replacements(token: &str) -> &'static [&'static str] {
     }
 }
 
-/// Words that make up scripts, for random ones.
+/// Words of scripts, for random ones.
 pub(crate) const WORDS: &[&str] = &[
     "if", "then", "else", "elseif", "end", "local", "return", "for", "in", "do", "while", "function",
     "repeat", "until", "not", "and", "or", "nil", "true", "a", "b", "redis", ".", "call", "pcall", "(", ")",

@@ -1,7 +1,7 @@
-//! A real redis-server to compare with: started for one test, on a socket of its own, ended with it.
+//! A real redis-server for comparison: started per test, on its own socket.
 //!
-//! Knows   plain scripts only through their public names. Each case runs twice from one state, once as EVAL and once
-//!         natively, its calls sent to the server one by one; reply and state must be the same.
+//! Knows   native scripts through their public names. Each case runs twice from one state, once as EVAL and once
+//!         natively with its calls sent to the server one by one; reply and state must be equal.
 
 use redlatch::internals::resp::{Protocol, Reply as Out};
 use redlatch::internals::scripts::Inputs;
@@ -10,7 +10,7 @@ use redlatch::internals::scripts::native::{Calls, Program};
 use super::draw::Draw;
 use crate::support::real::RealServer;
 use crate::support::reply::Reply;
-use crate::support::target::{Heard, Link, Patience, Target};
+use crate::support::target::{Heard, Link, Target, Wait};
 use crate::support::words::request;
 
 /// A server and a connection to it.
@@ -28,7 +28,7 @@ impl Redis {
         Self { server, link, draw: Draw::new() }
     }
 
-    /// Runs one script from so many random states; returns in how many it could run natively.
+    /// Runs one script from many random states; returns how many runs were native.
     pub(crate) fn compare(&mut self, script: &str, turns: usize) -> usize {
         let program = Program::read(script.as_bytes()).expect("a native script");
         let sha1 = self.send(&[b"SCRIPT", b"LOAD", script.as_bytes()]);
@@ -39,7 +39,7 @@ impl Redis {
         for _ in 0..turns {
             let keys = &all[..1 + self.draw.below(all.len())];
             let (args, state) = (self.draw.args(script), self.draw.state(keys));
-            // A lease of a second would end at its own whim.
+            // A lease of a second could end between the two runs.
             let is_short = |word: &[u8]| matches!(word, [b'1'..=b'9'] | b"10\0" | b"1000" | b"1.5" | b"0x10");
             if args.iter().any(|arg| is_short(arg)) || !program.fits(Inputs::new(keys, &args)) {
                 continue;
@@ -53,7 +53,7 @@ impl Redis {
             let expected = (self.send(&command), self.dump(keys));
             self.prepare(&state);
             let reply = self.run(&program, keys, &args, &sha1);
-            // A script that selects leaves its caller where it was.
+            // SELECT inside a script does not change the caller's database.
             self.send(&[b"SELECT", b"0"]);
             let left = self.dump(keys);
             let args: Vec<_> = args.iter().map(|arg| String::from_utf8_lossy(arg)).collect();
@@ -84,7 +84,7 @@ impl Redis {
     fn prepare(&mut self, state: &[Vec<Vec<u8>>]) {
         self.send(&[b"FLUSHALL"]);
         for command in state {
-            // Nor may a key that is there when the first run begins be gone when the second does.
+            // A key that exists for the first run must not expire before the second.
             let words = command
                 .iter()
                 .map(|word| if word == b"1" && command[0] == b"PEXPIRE" { b"80000" } else { &word[..] });
@@ -117,10 +117,10 @@ impl Calls for Redis {
         self.server.send(self.link, &request(words));
         let start = reply.len();
         while Reply::read(&reply[start..]).expect("a reply").is_none() {
-            let heard = self.server.receive(self.link, Patience::UntilReply, reply);
+            let heard = self.server.receive(self.link, Wait::UntilReply, reply);
             assert_eq!(heard, Heard::Bytes, "a server that answers");
         }
-        // Nobody but a script is told so in these words, and here it is no script that asks.
+        // Redis words this error so only inside scripts, and these calls are sent outside of one.
         if reply[start..].starts_with(b"-ERR wrong number of arguments for") {
             reply.truncate(start);
             reply.extend_from_slice(b"-ERR Wrong number of args calling Redis command from script\r\n");
@@ -132,7 +132,7 @@ fn read(bytes: &[u8]) -> Reply {
     Reply::read(bytes).expect("a reply").expect("a whole one").0
 }
 
-/// Equal, but for time that went by between the two runs.
+/// Equality up to the time that passed between the two runs.
 fn alike(left: &Reply, right: &Reply) -> bool {
     match (left, right) {
         (Reply::Int(left), Reply::Int(right)) if *left > 20_000 => (left - right).abs() < 10_000,

@@ -1,7 +1,7 @@
-//! Clients with caches of their own, told by the server when a copy is out of date, in every way in which it tells.
+//! Clients with local caches, and every mode in which the server invalidates them.
 //!
-//! Law      once a client has read its messages, nothing in its cache is other than what a fresh GET says, at any moment.
-//! Canaries clients that do not heed some of what they are told, and a server that expires nothing on time.
+//! Law      once a client has read its messages, every cached copy equals a fresh GET.
+//! Canaries clients that ignore some messages, and a server that expires nothing on time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,17 @@ use redlatch::internals::state::session::Session;
 use super::parts::{Fault, Machine};
 use crate::support::rng::Rng;
 
-/// What is wrong with the clients. All but the first are canaries.
+/// The defect of the clients. All but the first are canaries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Carelessness {
     None,
-    /// They do not heed that everything may have changed.
+    /// They ignore a message that invalidates all keys.
     IgnoresFlushes,
-    /// They do not heed one key in thirty.
+    /// They ignore one key in thirty.
     IgnoresSomeKeys,
-    /// They keep what they read without having said that they would.
+    /// They cache reads without CLIENT CACHING YES.
     KeepsWhatItDidNotAnnounce,
-    /// They keep what they have changed themselves, though they have asked not to be told of it.
+    /// They keep copies of keys they changed themselves under NOLOOP.
     KeepsItsOwnChanges,
 }
 
@@ -32,11 +32,11 @@ pub(crate) const CARELESS: &[Carelessness] = &[
     Carelessness::KeepsItsOwnChanges,
 ];
 
-/// How the clients of a world want to be told, one of each.
+/// The tracking modes, one client for each.
 const MODES: &[&str] =
     &["", "NOLOOP", "OPTIN", "OPTOUT", "BCAST PREFIX k", "BCAST NOLOOP", "REDIRECT", "OPTIN REDIRECT"];
 
-/// What anybody may do to the keys; `k`, `v` and `ms` stand for any key, value and short time.
+/// Writes by any client; `k`, `v` and `ms` stand for any key, value and short time.
 const WRITES: &[&str] = &[
     "SET k v", "SET k v PX ms", "SET k v NX PX ms", "SET k v XX KEEPTTL", "GETSET k v", "GETDEL k",
     "GETEX k PX ms", "APPEND k v", "DEL k k", "UNLINK k", "MSET k v k v", "PEXPIRE k ms", "PEXPIREAT k 1",
@@ -59,15 +59,15 @@ type Cache = BTreeMap<String, Option<String>>;
 struct Reader {
     mode: &'static str,
     session: Session,
-    /// Who is told in its place.
+    /// The connection that receives its invalidations instead.
     ears: Option<Session>,
-    /// Messages that came behind the answers to its own requests, and is not read yet.
+    /// Messages received after its own replies, not yet read.
     unread: String,
     cache: Cache,
 }
 
 impl Reader {
-    /// What the server answers; the messages behind it are kept unread.
+    /// Sends a request and returns its reply; messages after it are kept unread.
     fn call(&mut self, machine: &Machine, words: &[&str]) -> String {
         let mut answer = call(machine, &mut self.session, words);
         if let Some(end) = answer.find("\r\n>2\r\n$10\r\ninvalidate\r\n") {
@@ -88,20 +88,20 @@ pub(crate) struct CacheSimulation {
 impl CacheSimulation {
     pub(crate) fn new(seed: u64, carelessness: Carelessness, fault: Fault) -> Self {
         let machine = Machine::new(seed, fault);
-        let mut world = Self {
+        let mut simulation = Self {
             observer: machine.connect(),
             machine,
             rng: Rng::new(seed),
             carelessness,
             readers: Vec::new(),
         };
-        // With room for fewer keys than there are, some are given up all the time.
+        // The tracking table has room for fewer keys than there are, so some are evicted all the time.
         if seed % 2 == 1 {
             let limit = ["CONFIG", "SET", "tracking-table-max-keys", "3"];
-            assert_eq!(call(&world.machine, &mut world.observer, &limit), "+OK\r\n");
+            assert_eq!(call(&simulation.machine, &mut simulation.observer, &limit), "+OK\r\n");
         }
-        world.readers = MODES.iter().map(|mode| world.reader(mode)).collect();
-        world
+        simulation.readers = MODES.iter().map(|mode| simulation.reader(mode)).collect();
+        simulation
     }
 
     fn reader(&self, mode: &'static str) -> Reader {
@@ -120,12 +120,12 @@ impl CacheSimulation {
             ears = None;
         }
         assert_eq!(call(&self.machine, &mut session, &words), "+OK\r\n", "{mode}");
-        // The confirmation of the subscription is no messages.
+        // The confirmation of the subscription is not a message.
         ears.iter_mut().for_each(|ears| drop(messages(ears)));
         Reader { mode, session, ears, unread: String::new(), cache: Cache::new() }
     }
 
-    /// Runs the world; `Err` names the copy that is out of date.
+    /// Runs the simulation; `Err` names the stale copy.
     pub(crate) fn run(&mut self) -> Result<(), String> {
         for step in 0..STEPS {
             let at = self.rng.below(self.readers.len());
@@ -152,7 +152,7 @@ impl CacheSimulation {
         "time".to_owned()
     }
 
-    /// A write, or two as one, by the observer or by a reader itself.
+    /// One write, or two in a transaction, by the observer or by a reader itself.
     fn write(&mut self, author: Option<usize>) -> String {
         let mut lines: Vec<Vec<String>> = vec![self.fill()];
         if self.rng.below_u64(4) == 0 {
@@ -170,7 +170,7 @@ impl CacheSimulation {
         if let Some(at) = author.filter(|_| self.carelessness != Carelessness::KeepsItsOwnChanges) {
             self.readers[at].cache.retain(|key, _| !touched.contains(key));
         }
-        // RENAME of a key that is not there is refused, and that is all right.
+        // RENAME of a missing key is refused, which is fine.
         format!("{lines:?} -> {}", heard.replace("-ERR no such key", "no such key"))
     }
 
@@ -208,7 +208,7 @@ impl CacheSimulation {
         answer
     }
 
-    /// Says what is going to be kept, where that is to be said; whether what comes next is kept.
+    /// Sends CLIENT CACHING where the mode needs it; returns whether the next read is cached.
     fn announce(&mut self, at: usize) -> bool {
         let (keeps, reader) = (self.rng.below_u64(3) > 0, &mut self.readers[at]);
         let says = match (reader.mode.split_whitespace().next(), keeps) {
@@ -223,7 +223,7 @@ impl CacheSimulation {
         keeps || self.carelessness == Carelessness::KeepsWhatItDidNotAnnounce
     }
 
-    /// The reader reads its messages; then every copy is compared.
+    /// Reads the messages of a client; then compares every copy.
     fn check(&mut self, at: usize) -> Result<(), String> {
         let Reader { session, ears, unread, cache, .. } = &mut self.readers[at];
         let messages = std::mem::take(unread) + &messages(ears.as_mut().unwrap_or(session));
@@ -266,7 +266,7 @@ impl CacheSimulation {
 
     fn fill(&mut self) -> Vec<String> {
         let line = self.rng.pick(WRITES);
-        // Everything is flushed now and then, not all the time.
+        // FLUSHALL is rare.
         if (line.starts_with("FLUSH") || line.starts_with("SWAP")) && self.rng.below_u64(3) > 0 {
             return self.fill();
         }
@@ -294,7 +294,7 @@ fn messages(session: &mut Session) -> String {
     String::from_utf8(messages).expect("messages in ASCII")
 }
 
-/// The bulk string or null that comes next.
+/// The next bulk string or null.
 fn value<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Option<String> {
     match lines.next().expect("a reply") {
         "_" | "$-1" => None,

@@ -1,7 +1,7 @@
-//! Any command that writes, in any order, over several databases: whatever it was, the journal tells all of it.
+//! Any sequence of writing commands over several databases: the journal records every effect.
 //!
-//! Laws    replaying the records gives the same state, after every single command; one command makes one record;
-//!         what is refused changes nothing; what only reads changes nothing.
+//! Laws    replaying the records gives an equal state after every command; one command makes one record;
+//!         a refused or read-only command changes nothing.
 
 use redlatch::internals::commands::row::Flags;
 use redlatch::internals::commands::table;
@@ -14,7 +14,7 @@ use crate::support::rng::Rng;
 const STEPS: u32 = 800;
 const KEYS: u64 = 6;
 
-/// One line a command, or commands with ` | ` between them. `k` is a key, `v` a value, `n` a small number, `ms` a lease,
+/// One command per line, or several joined by ` | `. `k` is a key, `v` a value, `n` a small number, `ms` a lease,
 /// `at` and `sec` wall times in milliseconds and seconds around now, `db` a database, `f` a field, `m` a member, `i` an
 /// index, `s` a score, `n-n` an id; `h` `l` `t` `x` `z` are keys that mostly hold a hash, a list, a set, a stream, a
 /// sorted set. All other words stand for themselves.
@@ -22,6 +22,7 @@ pub(crate) const COMMANDS: &[&str] = &[
     "APPEND k v",
     "COPY k k",
     "COPY k k DB db REPLACE",
+    "MOVE k db",
     "DECR k",
     "DECRBY k n",
     "DEL k k k",
@@ -124,15 +125,15 @@ pub(crate) const COMMANDS: &[&str] = &[
     "XDEL x 1-1 2-2",
     "XTRIM x MAXLEN n",
     "XTRIM x MINID n",
-    // What would wait is answered at once in a transaction.
+    // Blocking commands do not wait in a transaction.
     "MULTI | BLMOVE l l LEFT RIGHT 0 | BRPOPLPUSH l l 0 | EXEC",
     "MULTI | BLPOP l 0 | BRPOP l l 0 | BLMPOP 0 2 l l LEFT COUNT n | EXEC",
     "MULTI | BZPOPMIN z 0 | BZPOPMAX z z 0 | BZMPOP 0 2 z z MAX COUNT n | EXEC",
-    // Several as one.
+    // Transactions.
     "MULTI | SET k v PX ms | HSET h f v | LPUSH l m | PEXPIRE k ms | DEL k | SELECT db | EXEC",
     "MULTI | HPEXPIRE h ms FIELDS 1 f | LMOVE l l LEFT LEFT | GET k | RENAME h h | SWAPDB db db | EXEC",
     "MULTI | DEL h l t z | DISCARD",
-    // These only read.
+    // Read-only commands.
     "EXISTS k k",
     "GET k",
     "GETEX k",
@@ -155,7 +156,7 @@ pub(crate) const COMMANDS: &[&str] = &[
     "TYPE h",
     "ZRANGE z 0 -1",
     "ZSCAN z 0",
-    // These are refused, some of them only after a look at the key.
+    // Refused commands, some of them only after the key was read.
     "INCRBY k 9223372036854775807",
     "PEXPIRE k ms GT NX",
     "SET k v PX 0",
@@ -168,17 +169,17 @@ pub(crate) const COMMANDS: &[&str] = &[
     "ZADD z NX XX s m",
 ];
 
-/// What a second client waits for, in the words of [`COMMANDS`].
+/// The calls on which a second client blocks, in the notation of [`COMMANDS`].
 pub(crate) const WAITS: &[&str] = &[
     "BLMOVE l l LEFT RIGHT 0", "BLMPOP 0 2 l l LEFT COUNT n", "BLPOP l l 0", "BRPOPLPUSH l l 0",
     "BZMPOP 0 2 z z MAX COUNT n", "BZPOPMIN z z 0",
 ];
 
-/// A release as clients send it; it writes or not, by what it finds.
+/// A release as clients send it; whether it writes depends on the key.
 const SCRIPT: &str =
     "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 
-/// Runs one world; `Err` names the first law that broke.
+/// Runs one simulation; `Err` names the first broken law.
 pub(crate) fn run(seed: u64, fault: Fault) -> Result<(), String> {
     let machine = Machine::new(seed, fault);
     let mut rng = Rng::new(seed);
@@ -249,7 +250,7 @@ fn law_broken(
     machine.keyspace().assert_laws();
     let now = machine.clock.truth();
     let before = &living(before, now);
-    // What a field's removal did, if it was not its lease that ended, shows in what lives.
+    // A removed field shows in the live state, unless its lease ended.
     let ended = |what: &Mutation| match what {
         Mutation::Edit { edit: Edit::Hash(HashEdit::Remove(_)), .. } => true,
         Mutation::Remove { expired, .. } => *expired,
@@ -272,7 +273,7 @@ fn law_broken(
     (reads(what) && before != after).then_some("a command that reads changed what lives")
 }
 
-/// Whether it is a command whose row says that it only reads.
+/// Whether the command's row says that it is read-only.
 fn reads(what: &str) -> bool {
     let name = what.strip_prefix("[\"").and_then(|rest| rest.split('"').next()).unwrap_or_default();
     table().find(name.as_bytes()).is_some_and(|command| command.row.flags.has(Flags::READONLY))
@@ -292,7 +293,7 @@ fn nothing_is_left(
     }
 }
 
-/// The words of a line with something in every place, when the wall clock is at `wall_ms`.
+/// Fills in the words of a line at the wall time `wall_ms`.
 pub(crate) fn fill(line: &str, rng: &mut Rng, wall_ms: u64) -> Vec<String> {
     let mut word = |word: &str| match word {
         "k" => format!("k{}", rng.below_u64(KEYS)),
@@ -326,10 +327,10 @@ pub(crate) fn fill(line: &str, rng: &mut Rng, wall_ms: u64) -> Vec<String> {
     line.split(' ').map(&mut word).collect()
 }
 
-/// What empty shards may keep for the next key: their smallest tables.
+/// The memory that empty shards may keep: their smallest tables.
 pub(crate) const FLOOR_BYTES: usize = 16 * 1024;
 
-/// Rows that write, but have no line above.
+/// Writing commands without a line in [`COMMANDS`].
 pub(crate) fn commands_without_a_line() -> Vec<&'static str> {
     let writes = table().commands().iter().filter(|command| command.row.flags.has(Flags::WRITE));
     let lines = || COMMANDS.iter().flat_map(|line| line.split(" | "));

@@ -1,10 +1,10 @@
-//! Clients that take, extend, lose and give back locks, each in its own rhythm and with its own idea of the time.
+//! Clients that take, extend, lose and release locks, each with its own rhythm and its own clock error.
 //!
-//! Faults  clients crash with locks in their hands, stall past their leases, send again, and lose their connections
-//!         between the request and the answer.
-//! Laws    mutual exclusion in server time, towards the dead too; numbers of grants rise; a lease is kept to the
-//!         millisecond and not a millisecond longer, whatever the wall clock does; whatever
-//!         is due, the ticker is told; replay = state; memory returns when all is over.
+//! Faults  clients crash while they hold locks, stall past their leases, resend, and lose their connections
+//!         between request and reply.
+//! Laws    mutual exclusion in server time, also towards crashed clients; fencing numbers rise; a lease lasts exactly to
+//!         its millisecond whatever the wall clock does; the ticker learns of every deadline; the replayed journal
+//!         equals the state; memory returns when all leases have ended.
 
 use std::collections::BTreeMap;
 
@@ -23,25 +23,25 @@ const CLIENTS: usize = 5;
 const LOCKS: usize = 3;
 const STEPS: u32 = 3_000;
 
-/// How the clients of a world lock. All but the first are canaries.
+/// The protocol of the clients. All but the first are canaries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Protocol {
     Sound,
-    /// Takes a lock for its own when the connection was lost before the answer, and does not look.
+    /// Assumes a grant when the connection was lost before the reply.
     BelievesWithoutLooking,
-    /// Gives back the lock with DEL after a GET that told it was its own, and lets others in between.
+    /// Releases with GET and DEL instead of one script.
     ComparesThenDeletes,
-    /// Extends whatever lock is there, and believes that it is its own.
+    /// Extends without comparing the token.
     ExtendsWithoutComparing,
     /// Takes the lock without NX.
     GrabsWithoutLooking,
-    /// Looks with GET, then stores with SET, and lets others in between.
+    /// Acquires with GET and SET instead of SET NX.
     LooksThenSets,
-    /// Draws its number first and takes the lock later, and lets others in between.
+    /// Draws its number in one call and takes the lock in a later one.
     NumbersFirst,
-    /// Believes in its lease for a millisecond longer than it lasts.
+    /// Trusts its lease for one millisecond too long.
     OverstaysByOne,
-    /// Gives back whatever lock is there, its own or not.
+    /// Releases without comparing the token.
     ReleasesWithoutComparing,
 }
 
@@ -60,25 +60,25 @@ pub(crate) const BROKEN_PROTOCOLS: &[Protocol] = &[
 #[derive(Clone, Debug)]
 struct Lease {
     token: String,
-    /// Its last millisecond, counted from when the request was read: the client counts from when it was sent.
+    /// Its last millisecond by the client's count, from the sending of the request.
     until_ms: u64,
-    /// The latest moment that the server may make of it: counted from when the request was carried out.
+    /// Its last millisecond by the server's count, from the execution of the request.
     until_ms_max: u64,
 }
 
 struct Worker {
     session: Session,
-    /// A batch under way: its requests were read at that moment, however late they are carried out.
+    /// The read time of a batch in progress; its requests may be executed later.
     batch: Option<(Batch, u64)>,
-    /// What the client believes to hold, by lock.
+    /// The leases that the client believes it holds, by lock.
     leases: BTreeMap<usize, Lease>,
-    /// A lock seen free by a client that looks before it takes.
+    /// A lock that a check-then-take client saw free.
     seen_free: Option<usize>,
-    /// A lock seen to be its own by a client that looks before it deletes.
+    /// A lock that a check-then-delete client saw as its own.
     seen_own: Option<usize>,
-    /// A number drawn by a client that draws before it takes.
+    /// A number that a client drew before taking the lock.
     drawn: Option<(usize, u64)>,
-    /// It does nothing before that moment.
+    /// The client is idle until this moment.
     stalls_until_ms: u64,
     tokens: u64,
 }
@@ -103,13 +103,13 @@ pub(crate) struct LockSimulation {
     rng: Rng,
     machine: Machine,
     workers: Vec<Worker>,
-    /// Leases by lock that the server owes to clients that are gone or were never told.
+    /// Leases by lock granted to crashed clients, or to clients that got no reply.
     owed: Vec<(usize, Lease)>,
     /// The highest number granted so far, by lock.
     numbers: [u64; LOCKS],
     scripts: [String; 2],
     replica: Replica,
-    /// Until when the ticker sleeps; for ever if `None`.
+    /// When the ticker wakes; never if `None`.
     sleeps_until: Option<LockTime>,
 }
 
@@ -119,13 +119,13 @@ impl LockSimulation {
         let workers = (0..CLIENTS).map(|_| Worker::new(machine.connect())).collect();
         let (rng, replica, scripts) = (Rng::new(seed), Replica::new(), Default::default());
         let (owed, numbers, sleeps_until) = (Vec::new(), [0; LOCKS], None);
-        let mut world =
+        let mut simulation =
             Self { protocol, rng, machine, workers, owed, numbers, scripts, replica, sleeps_until };
-        world.scripts = [RELEASE, EXTEND].map(|script| {
-            let answer = world.call(0, &["SCRIPT", "LOAD", script]);
+        simulation.scripts = [RELEASE, EXTEND].map(|script| {
+            let answer = simulation.call(0, &["SCRIPT", "LOAD", script]);
             answer.lines().nth(1).expect("a digest").to_owned()
         });
-        world
+        simulation
     }
 
     pub(crate) fn log(&self) -> &Log {
@@ -175,7 +175,7 @@ impl LockSimulation {
                 let begun = (self.machine.engine.batch(), self.now_ms());
                 self.workers[worker].batch = (!is_under_way).then_some(begun);
             }
-            // Mostly small steps, so that the last millisecond of a lease is often met exactly.
+            // Mostly small steps, so that the last millisecond of a lease is often hit exactly.
             _ if self.rng.below_u64(4) == 0 => self.machine.clock.advance(self.rng.below_u64(40)),
             _ => self.machine.clock.advance(self.rng.below_u64(3)),
         }
@@ -202,13 +202,13 @@ impl LockSimulation {
                 self.believe(worker, lock, token, lease_ms);
                 Ok(())
             }
-            // Refused: then the same client, in the same instant, must see the key.
+            // After a refusal the client must see the key in the same instant.
             "$-1\r\n" if self.call(worker, &["EXISTS", &key]) == ":1\r\n" => Ok(()),
             other => Err(format!("client {worker} asked for {key} and heard {other:?}")),
         }
     }
 
-    /// Takes the lock and draws the number of the grant as one.
+    /// Takes the lock and draws the fencing number in one transaction.
     fn acquire_by_number(&mut self, worker: usize, lock: usize) -> Result<(), String> {
         let lease_ms = 1 + self.rng.below_u64(30);
         let (key, numbers, px) = (format!("lock:{lock}"), format!("numbers:{lock}"), lease_ms.to_string());
@@ -264,14 +264,14 @@ impl LockSimulation {
         Ok(())
     }
 
-    /// Asks for a lock and is cut off before the answer; then looks whether the lock is its own.
+    /// Sends an acquisition and is cut off before the reply; then reads whether it holds the lock.
     fn acquire_unheard(&mut self, worker: usize, lock: usize) -> Result<(), String> {
         let lease_ms = 1 + self.rng.below_u64(30);
         let (key, px, token) = (format!("lock:{lock}"), lease_ms.to_string(), self.token(worker));
         let unheard = self.call(worker, &["SET", &key, &token, "NX", "PX", &px]);
         let is_granted = unheard == "+OK\r\n";
         if is_granted {
-            // From here on the server owes it, whether the client ever learns of it or not.
+            // From here on the lease counts, whether or not the client learns of it.
             let lost = self.workers[worker].leases.remove(&lock);
             self.owed.extend(lost.map(|lease| (lock, lease)));
             self.believe(worker, lock, token.clone(), lease_ms);
@@ -363,7 +363,7 @@ impl LockSimulation {
         Ok(())
     }
 
-    /// What a client is told that asks now, beside what is there.
+    /// The reply that a client would get now, from the stored state.
     fn look(&mut self, worker: usize, lock: usize) -> Result<(), String> {
         let key = format!("lock:{lock}");
         let held = self.living(lock);
@@ -387,14 +387,14 @@ impl LockSimulation {
     }
 
     fn tick(&mut self) {
-        // One round and no more: others have their turn before what is left.
+        // One round only: other clients act before the remaining work.
         self.sleeps_until = match self.machine.tick() {
             Due::More => Some(self.machine.clock.truth().lock),
             Due::Next(next) => next,
         };
     }
 
-    /// A client that believes in a running lease holds the key, alone, with the deadline it was told.
+    /// A client that trusts a running lease holds the key alone, with the deadline it was told.
     fn check(&mut self) -> Result<(), String> {
         self.machine.keyspace().assert_laws();
         let now_ms = self.now_ms();
@@ -424,8 +424,7 @@ impl LockSimulation {
         Ok(())
     }
 
-    /// Token and deadline of a lock whose deadline has not passed. Moves nothing: no key is removed for the look, no
-    /// shard learns of the time.
+    /// Token and deadline of a lock whose deadline has not passed. A pure read.
     fn living(&self, lock: usize) -> Option<(String, u64)> {
         let key = format!("lock:{lock}");
         let long_ago = Now { lock: LockTime::from_millis(0), wall_offset_ms: 0 };
@@ -446,7 +445,7 @@ impl LockSimulation {
         if state == replayed { Ok(()) } else { Err(format!("replayed {replayed:?}, but there is {state:?}")) }
     }
 
-    /// Once every lease is over nothing is left, neither here nor in the journal.
+    /// After the end of every lease neither the keyspace nor the journal's replica holds a key.
     fn end(&mut self) -> Result<(), String> {
         self.check_replay()?;
         for lock in 0..LOCKS {

@@ -1,7 +1,7 @@
-//! What every simulated world is made of: rng, a clock that can be made wrong, a journal that can be made to lie, and
-//! the state of a keyspace as a value.
+//! The parts of every simulation: a clock and a journal that can be made wrong, and the state of a keyspace as a
+//! value.
 //!
-//! Time     moves when the world says so. A fault is the only way in which it reaches a server otherwise.
+//! Time     moves only by calls of the simulation. A fault is the only way in which a server sees another time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -20,31 +20,31 @@ use redlatch::internals::types::{Object, Shape};
 
 pub(crate) const DATABASES: u16 = 3;
 
-/// What is wrong with a server. All but the first are canaries: a run with one must end in a broken law.
+/// The defect of a server. All but the first are canaries: a run with one must break a law.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fault {
     None,
-    /// Leases end when the wall clock says so.
+    /// Leases follow the wall clock.
     FollowsTheWall,
-    /// Keys are taken away in the last millisecond of their leases.
+    /// Keys are removed in the last millisecond of their leases.
     ExpiresOneEarly,
-    /// A clock that is a millisecond behind whenever it is read for a command.
+    /// The clock is a millisecond late when it is read for a command.
     AnswersOneLate,
-    /// Nothing leaves unless somebody touches it.
+    /// Expired keys are removed only when a command touches them.
     NeverTicks,
     /// The ticker is never woken.
     SleepsThroughTheAlarm,
     /// The journal loses one record in fifty.
     LosesRecords,
-    /// The journal takes one record in fifty for older than the one before.
+    /// The journal exchanges one record in fifty with its predecessor.
     SwapsRecords,
-    /// The journal does not hear of keys whose time is over.
+    /// The journal does not record expired keys.
     LosesExpiries,
-    /// The journal does not hear of new deadlines.
+    /// The journal does not record new deadlines.
     LosesDeadlines,
 }
 
-/// Lock time and wall time as they are, and as the server is told.
+/// The true lock time and wall time, and the times that the server sees.
 #[derive(Debug)]
 pub(crate) struct SimulatedClock {
     lock_ms: AtomicU64,
@@ -66,7 +66,7 @@ impl SimulatedClock {
         self.wall_offset_ms.fetch_add(millis, Relaxed);
     }
 
-    /// The truth, whatever the server is told.
+    /// The true time, whatever the server sees.
     pub(crate) fn truth(&self) -> Now {
         Now { lock: LockTime::from_millis(self.now_ms()), wall_offset_ms: self.wall_offset_ms.load(Relaxed) }
     }
@@ -133,7 +133,7 @@ impl Journal for Log {
     }
 }
 
-/// An engine, what it is told of time, and what it tells its journal.
+/// An engine, the time it sees, and its journal.
 pub(crate) struct Machine {
     pub(crate) engine: Engine,
     pub(crate) clock: Arc<SimulatedClock>,
@@ -166,23 +166,23 @@ impl Machine {
         self.engine.connect(Client::new(id, "w".into(), "s".into(), false, self.clock.truth().lock))
     }
 
-    /// Carries out one command in a batch; its answer.
+    /// Runs one command in a batch; returns its reply.
     pub(crate) fn call(&self, session: &mut Session, batch: &mut Batch, words: &[&str]) -> String {
         let answer = self.offer(session, batch, words);
-        assert!(session.parked.is_none(), "{words:?}: no such command of a world waits");
+        assert!(session.parked.is_none(), "{words:?}: this command must not block");
         answer
     }
 
-    /// The same for a command that may wait; then its answer is empty.
+    /// Runs a command that may block; its reply is empty if it does.
     pub(crate) fn offer(&self, session: &mut Session, batch: &mut Batch, words: &[&str]) -> String {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         let mut out = Vec::new();
         let flow = self.engine.execute(session, Request::listed(&words), batch, &mut out);
-        assert!(matches!(flow, Flow::Next | Flow::Wait), "no command of a world closes");
+        assert!(matches!(flow, Flow::Next | Flow::Wait), "no command closes");
         String::from_utf8(out).expect("an answer in ASCII")
     }
 
-    /// Lets a session go on that has waited, if it has been answered; with what it hears.
+    /// Resumes a blocked session if its reply has arrived; returns the received bytes.
     pub(crate) fn resume(&self, session: &mut Session) -> String {
         let mut out = Vec::new();
         if session.parked.is_some() {
@@ -192,7 +192,7 @@ impl Machine {
         String::from_utf8(out).expect("an answer in ASCII")
     }
 
-    /// One round of the ticker; what it says is left.
+    /// One round of the ticker; returns whether work is left.
     pub(crate) fn tick(&self) -> redlatch::internals::keyspace::Due {
         self.clock.is_ticking.store(true, Relaxed);
         self.rung.store(false, Relaxed);
@@ -218,22 +218,22 @@ impl Machine {
     }
 }
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     String(Vec<u8>),
     Object(Object),
-    /// What lives of a hash table: value and deadline by field.
+    /// The live fields of a hash: value and deadline by field.
     Table(BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>),
 }
 
 impl Value {
-    /// What lives of it at `now_ms`; `None` when nothing does.
+    /// The live part of the value at `now_ms`; `None` if it is empty.
     fn living(&self, now_ms: u64) -> Option<Self> {
         let Self::Object(Object::Hash(hash)) = self else { return Some(self.clone()) };
         let lives = |until_ms: &Option<u64>| until_ms.is_none_or(|until_ms| until_ms >= now_ms);
         if hash.encoding() == "listpack" {
-            // None of its fields ends, and their order can be seen.
+            // No field has a deadline, and their order is observable.
             return Some(self.clone());
         }
         let fields: BTreeMap<_, _> = hash
@@ -251,7 +251,7 @@ impl Value {
 /// Value and deadline by database and key.
 pub(crate) type State = BTreeMap<(u16, Vec<u8>), (Value, Option<u64>)>;
 
-/// Every key of every database as it stands: what has ended and not left, too.
+/// Every key of every database, including expired ones that are not yet removed.
 pub(crate) fn standing(keyspace: &Keyspace, now: Now) -> State {
     let mut state = State::new();
     for database in 0..DATABASES {
@@ -266,7 +266,7 @@ pub(crate) fn standing(keyspace: &Keyspace, now: Now) -> State {
     state
 }
 
-/// Of a state, what lives at `now`.
+/// The part of a state that is live at `now`.
 pub(crate) fn living(state: &State, now: Now) -> State {
     let now_ms = now.lock.as_millis();
     let lives = |until_ms: &Option<u64>| until_ms.is_none_or(|until_ms| until_ms >= now_ms);
@@ -276,12 +276,12 @@ pub(crate) fn living(state: &State, now: Now) -> State {
         .collect()
 }
 
-/// Every living key of every database.
+/// Every live key of every database.
 pub(crate) fn state_of(keyspace: &Keyspace, now: Now) -> State {
     living(&standing(keyspace, now), now)
 }
 
-/// A keyspace that knows nothing but the journal.
+/// A keyspace built from the journal alone.
 #[derive(Debug)]
 pub(crate) struct Replica {
     keyspace: Keyspace,
@@ -293,7 +293,7 @@ impl Replica {
         Self { keyspace: Keyspace::new(layout(None), || {}), applied: 0 }
     }
 
-    /// Applies what is new in the log; returns those records.
+    /// Applies the new records of the log; returns them.
     pub(crate) fn follow(&mut self, log: &Log) -> Result<Vec<Vec<Mutation>>, String> {
         let mut news = Vec::new();
         for (number, mutations) in log.since(self.applied) {
@@ -307,13 +307,13 @@ impl Replica {
         Ok(news)
     }
 
-    /// Every key that no record has removed, whether its deadline has passed or not: the time of a replica stands still.
+    /// Every key that no record has removed, expired or not: the time of a replica stands still.
     pub(crate) fn remains(&self) -> State {
         self.keyspace.assert_laws();
         standing(&self.keyspace, BEFORE_ALL)
     }
 
-    /// Of those, the keys that live at `now`.
+    /// The keys of [`Self::remains`] that are live at `now`.
     pub(crate) fn living(&self, now: Now) -> State {
         living(&self.remains(), now)
     }
@@ -323,8 +323,8 @@ pub(crate) fn layout(journal: Option<Arc<dyn Journal>>) -> Layout {
     Layout { shards: 4, databases: DATABASES, seed: 3, journal }
 }
 
-/// November 2023, when lock time is 0.
+/// The wall time at lock time 0, in November 2023.
 const WALL_OFFSET_MS: i64 = 1_700_000_000_000;
 
-/// A reading at which no deadline has passed.
+/// A time before every deadline.
 const BEFORE_ALL: Now = Now { lock: LockTime::from_millis(0), wall_offset_ms: 0 };

@@ -1,10 +1,10 @@
-//! Clients in line for what others bring: who is served, in which order, and for how long nobody is.
+//! Clients that block on lists: the order of service, and the end of each wait.
 //!
-//! Laws     the client that came first is served first; what is brought wakes exactly those it is enough for; nobody
-//!          waits past its limit, and nobody is sent away before; a client that is gone is not in the queue;
-//!          replay = state; memory returns.
-//! Faults   of the world: clients crash in line, are cut between the request and the answer, and read late.
-//! Oracle   the line and the lists, written down as they ought to be: every answer is compared to the byte.
+//! Laws     first come, first served; a push wakes exactly as many clients as it has elements; no client waits past its
+//!          limit or is unblocked before it; a client that is gone is not in the queue;
+//!          the replayed journal equals the state; memory returns.
+//! Faults   clients crash in the queue, are cut between request and reply, and read late.
+//! Oracle   a model of queue and lists: every reply is compared byte for byte.
 //! Canaries servers and shells that are broken on purpose.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -16,19 +16,19 @@ use super::effects::FLOOR_BYTES;
 use super::parts::{Fault, Machine, Replica, standing};
 use crate::support::rng::Rng;
 
-/// What is wrong with how the line is kept. All but the first are canaries.
+/// The defect of the queue. All but the first are canaries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Disorder {
     None,
-    /// Who crashed stays in line.
+    /// A crashed client stays in the queue.
     ForgetsNoDead,
-    /// The first in line is sent to its end now and then.
+    /// The first client is sometimes moved to the end.
     LetsOthersPass,
-    /// One answer in twenty never arrives.
+    /// One reply in twenty is lost.
     LosesAnswers,
-    /// One thing in ten is brought twice, as by a client that sends again without looking.
+    /// One push in ten is repeated, as by a client that resends.
     ServesTwice,
-    /// Nobody looks whether a wait is over before the client does.
+    /// Timeouts are noticed only when the client asks.
     WakesLate,
 }
 
@@ -44,17 +44,17 @@ const CLIENTS: usize = 6;
 const QUEUES: u64 = 3;
 const STEPS: u32 = 2_000;
 
-/// What a client is at.
+/// The state of a client.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum At {
     Rest,
-    /// In line, since when counted in calls, and until when.
+    /// Blocked: since which call, and until when.
     InLine {
         queues: Vec<String>,
         since: u64,
         until_ms: Option<u64>,
     },
-    /// What it is to hear, which has not been read.
+    /// The expected reply, not yet read.
     Answered(String),
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct QueueSimulation {
     clients: Vec<(Session, At)>,
     producer: Session,
     lists: BTreeMap<String, VecDeque<String>>,
-    /// Sessions that nobody has ended.
+    /// Sessions that are still open.
     ghosts: Vec<Session>,
     calls: u64,
 }
@@ -130,7 +130,7 @@ impl QueueSimulation {
         same(&asked, &answer, &expected)
     }
 
-    /// One to three things are brought, one of them for each who waits for them, first come, first served.
+    /// Pushes one to three elements, which go to the waiting clients in order of arrival.
     fn bring(&mut self) -> Result<(), String> {
         let queue = self.queue();
         let things: Vec<String> =
@@ -156,7 +156,7 @@ impl QueueSimulation {
         same(&words.join(" "), &answer, &expected)
     }
 
-    /// The client is gone: in line, or before it has read its answer.
+    /// The client disconnects: in the queue, or before it has read its reply.
     fn crash(&mut self, at: usize) -> Result<(), String> {
         let (mut session, _) = std::mem::replace(&mut self.clients[at], (self.machine.connect(), At::Rest));
         match self.disorder {
@@ -176,7 +176,7 @@ impl QueueSimulation {
         same("CLIENT UNBLOCK", &answer, if is_in_line { ":1\r\n" } else { ":0\r\n" })
     }
 
-    /// The client looks whether it has been answered; who is in line has not.
+    /// The client reads its reply; a client in the queue has none.
     fn read(&mut self, at: usize) -> Result<(), String> {
         let mut answer = self.machine.resume(&mut self.clients[at].0);
         if self.disorder == Disorder::LosesAnswers && self.rng.below_u64(20) == 0 {
@@ -206,7 +206,7 @@ impl QueueSimulation {
         Ok(())
     }
 
-    /// The line is as long as it ought to be, and nobody in it is past its limit.
+    /// The queue has the length of the model, and no client in it is past its limit.
     fn check(&mut self) -> Result<(), String> {
         self.machine.keyspace().assert_laws();
         let now_ms = self.machine.clock.now_ms();
@@ -238,7 +238,7 @@ impl QueueSimulation {
         if bytes <= FLOOR_BYTES { Ok(()) } else { Err(format!("{bytes} bytes are left when nobody is")) }
     }
 
-    /// Who has waited for this list for longest.
+    /// The client that has waited for this list for the longest time.
     fn first_in_line(&self, queue: &String) -> Option<usize> {
         let waiting = self.clients.iter().enumerate().filter_map(|(at, (_, place))| match place {
             At::InLine { queues, since, .. } if queues.contains(queue) => Some((*since, at)),
@@ -247,7 +247,7 @@ impl QueueSimulation {
         waiting.min().map(|(_, at)| at)
     }
 
-    /// What the client is told that gets the first element of the list.
+    /// The reply of the client that gets the first element of the list.
     fn take(&mut self, queue: &str) -> String {
         let list = self.lists.get_mut(queue).expect("something is there");
         let thing = list.pop_front().expect("lists are not empty");
@@ -257,7 +257,7 @@ impl QueueSimulation {
         format!("*2\r\n${}\r\n{queue}\r\n${}\r\n{thing}\r\n", queue.len(), thing.len())
     }
 
-    /// What a broken server does to the first client in the queue.
+    /// The defect's effect on the first client in the queue.
     fn send_to_the_end(&mut self, queue: &String) {
         let Some(at) = self.first_in_line(queue) else { return };
         let id = self.clients[at].0.client.id.to_string();

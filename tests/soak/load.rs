@@ -1,7 +1,7 @@
-//! What the clients of a soak do: each role for as long as it is told to, as fast as it can.
+//! The client roles of a soak. Each runs until a given moment, as fast as it can.
 //!
-//! Owns    the roles and the errors they take for one: anything but the answers named here.
-//! Rule    every key has a lease and every connection an end, so that nothing may stay behind.
+//! Owns    the roles. Every answer other than the ones named here is an error.
+//! Rule    every key has a lease and every connection ends, so nothing may remain afterwards.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -14,18 +14,18 @@ use crate::support::bare::{EXTEND, RELEASE};
 use crate::support::rng::Rng;
 use crate::support::wire::{Link, bulks};
 
-/// What one client has done.
+/// The work of one client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) requests: u64,
-    /// The longest that it waited for an answer, or for all answers of a pipeline.
+    /// The longest wait for a reply, or for all replies of a pipeline.
     pub(crate) longest: Duration,
 }
 
-/// A client: the server, its rng and when it ends; how much it did.
+/// Runs a client on the server with its rng until a moment; returns its work.
 pub(crate) type Role = fn(SocketAddr, &mut Rng, Instant) -> io::Result<Done>;
 
-/// Every role with how many clients have it.
+/// Every role and its number of clients.
 pub(crate) const ROLES: &[(&str, usize, Role)] = &[
     ("locks, 16 requests at a time", 3, locks),
     ("connections", 2, connections),
@@ -39,7 +39,7 @@ pub(crate) const ROLES: &[(&str, usize, Role)] = &[
     ("numbered messages", 2, numbered),
 ];
 
-/// What subscribers wait for and everybody sends now and then.
+/// The channel of the subscribers; every role publishes to it now and then.
 const CHANNEL: &str = "soak:news";
 
 struct Client {
@@ -53,7 +53,7 @@ impl Client {
         Ok(Self { server, link: Link::to(server)?, done: Done::default() })
     }
 
-    /// Another connection in place of this one.
+    /// Replaces the connection by a new one.
     fn reconnect(&mut self) -> io::Result<()> {
         self.link = Link::to(self.server)?;
         Ok(())
@@ -64,13 +64,13 @@ impl Client {
         Ok(answers.remove(0))
     }
 
-    /// Sends all of them, then waits for all answers.
+    /// Sends all requests, then waits for all replies.
     fn ask_all(&mut self, requests: &[Vec<&str>]) -> io::Result<Vec<OwnedFrame>> {
         let start = self.send_all(requests)?;
         self.answer_all(requests, start)
     }
 
-    /// Sends all of them: when it began to.
+    /// Sends all requests; returns when it started.
     fn send_all(&mut self, requests: &[Vec<&str>]) -> io::Result<Instant> {
         let start = Instant::now();
         for words in requests {
@@ -79,7 +79,7 @@ impl Client {
         Ok(start)
     }
 
-    /// Waits for all answers to what was sent from then on.
+    /// Waits for the replies to all requests sent since `start`.
     fn answer_all(&mut self, requests: &[Vec<&str>], start: Instant) -> io::Result<Vec<OwnedFrame>> {
         let answers = requests.iter().map(|words| self.answer(words)).collect();
         self.done.requests += requests.len() as u64;
@@ -87,24 +87,24 @@ impl Client {
         answers
     }
 
-    /// The same, with the only answer that is right.
+    /// Sends one request, whose only correct reply is `expected`.
     fn expect(&mut self, words: &[&str], expected: &OwnedFrame) -> io::Result<()> {
         let answer = self.ask(words)?;
         is_right(words, &answer, expected)
     }
 
-    /// Nothing is sent: what comes next, and what it must be.
+    /// Waits for a reply without sending; it must be `expected`.
     fn expect_next(&mut self, words: &[&str], expected: &OwnedFrame) -> io::Result<()> {
         let answer = self.answer(words)?;
         is_right(words, &answer, expected)
     }
 
-    /// The server closes, after whatever it had to say.
+    /// Reads until the server closes.
     fn expect_end(&mut self) -> io::Result<()> {
         loop {
             match self.link.next() {
                 Ok(_) => {}
-                // What the server left unread when it closed turns the close into a reset.
+                // Input that the server had not read turns its close into a reset.
                 Err(error)
                     if [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset].contains(&error.kind()) =>
                 {
@@ -134,13 +134,13 @@ fn name(rng: &mut Rng, what: &str) -> String {
     format!("soak:{what}:{}", rng.below(50_000))
 }
 
-/// A lease, mostly short.
+/// A random lease, mostly short.
 fn lease(rng: &mut Rng) -> String {
     let most = rng.pick(&[20, 200, 1_000]);
     (1 + rng.below(most)).to_string()
 }
 
-/// Takes, extends and gives back locks.
+/// Takes, extends and releases locks.
 fn locks(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     let mut client = Client::to(server)?;
     while Instant::now() < end {
@@ -160,7 +160,7 @@ fn locks(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     Ok(client.done)
 }
 
-/// Comes, does little, and goes: politely, without a word, or in the middle of one.
+/// Connects, sends little and disconnects: with QUIT, without it, or in the middle of a request.
 fn connections(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     let mut client = Client::to(server)?;
     while Instant::now() < end {
@@ -181,7 +181,7 @@ fn connections(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Do
     Ok(client.done)
 }
 
-/// Says everything at once and that nothing more will come: all of it is answered, and then the server closes.
+/// Sends all requests and closes its sending side: the server answers all of them, then closes.
 fn finishers(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     let mut client = Client::to(server)?;
     while Instant::now() < end {
@@ -195,7 +195,7 @@ fn finishers(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done
     Ok(client.done)
 }
 
-/// Is killed by somebody else, with requests under way or without.
+/// Is killed by another connection, with or without pending requests.
 fn killed(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     let (mut killer, mut victim) = (Client::to(server)?, Client::to(server)?);
     while Instant::now() < end {
@@ -213,7 +213,7 @@ fn killed(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     Ok(killer.done)
 }
 
-/// Sends scripts that nobody has sent before, and must be interpreted.
+/// Sends scripts that the server has not seen and must interpret.
 fn scripts(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     static TEXTS: AtomicU64 = AtomicU64::new(0);
     let mut client = Client::to(server)?;
@@ -230,7 +230,7 @@ fn scripts(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> 
     Ok(client.done)
 }
 
-/// Sends scripts that a thread with others to serve does not finish itself; two of them may want the same key.
+/// Sends scripts that are moved to the script thread; two clients may use one key.
 fn long_scripts(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     const COUNT: &str = "local i, most = 0, tonumber(ARGV[1]) while i < most do i = i + 1 end \
          if KEYS[1] then redis.call('SET', KEYS[1], i, 'PX', ARGV[2]) end return i";
@@ -246,7 +246,7 @@ fn long_scripts(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<D
     Ok(client.done)
 }
 
-/// Makes hashes, lists, sets and sorted sets grow, and lets them end.
+/// Grows hashes, lists, sets and sorted sets, and lets them expire.
 fn values(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     let mut client = Client::to(server)?;
     let long = "x".repeat(200);
@@ -272,7 +272,7 @@ fn values(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     Ok(client.done)
 }
 
-/// Waits for what others push, some of it in vain; one in twenty goes while it waits.
+/// Waits for elements that other clients push, sometimes in vain; one in twenty disconnects while it waits.
 fn waits(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     let mut client = Client::to(server)?;
     while Instant::now() < end {
@@ -292,12 +292,12 @@ fn waits(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     Ok(client.done)
 }
 
-/// Listens for a while, hears what comes, and leaves.
+/// Subscribes, receives messages for a while, and unsubscribes.
 fn subscribers(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     let mut client = Client::to(server)?;
     while Instant::now() < end {
         client.ask(&["SUBSCRIBE", CHANNEL])?;
-        // A message, or the echo of a PING of its own, so that it never waits for others in vain.
+        // A message, or the reply to its own PING, so that it never waits for others in vain.
         for _ in 0..rng.below(30) {
             client.ask(&["PING"])?;
         }
@@ -306,8 +306,8 @@ fn subscribers(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Do
     Ok(client.done)
 }
 
-/// Listens to a channel of its own, to which somebody else sends numbers, with a command or in a script: hears each that
-/// was said to have been received, in its order, and none once it is told that it has left.
+/// Subscribes to its own channel, to which another connection publishes numbers by command or script. It receives every
+/// number that was reported as delivered, in order, and none after the reply to UNSUBSCRIBE.
 fn numbered(server: SocketAddr, rng: &mut Rng, end: Instant) -> io::Result<Done> {
     const PUBLISH: &str = "return redis.call('PUBLISH', KEYS[1], ARGV[1])";
     let (mut client, mut sender) = (Client::to(server)?, Client::to(server)?);

@@ -1,15 +1,15 @@
-//! A server under full load for as long as it takes: memory stays flat, nobody is refused, nobody is stuck.
+//! A server under full load for a long time: memory stays flat, no client is refused or stuck.
 //!
-//! Belongs here  what only time brings out: keys, connections, scripts, subscribers and waits that come and go, and
-//!               whether the server is as empty behind them as before.
+//! Belongs here  defects that appear only over time: keys, connections, scripts, subscribers and waits come and go, and
+//!               afterwards the server is as empty as before.
 //! Time          real. A few seconds, unless SOAK_SECONDS says otherwise:
 //!
 //! ```text
 //! SOAK_SECONDS=600 cargo test --release --test suite soak -- --nocapture
 //! ```
 //!
-//! It prints how it goes and a verdict, and its exit status is the verdict. What depends on the machine is in the
-//! figures; memory is checked after a minute or more.
+//! It prints its progress and a verdict; the exit status is the verdict. Machine-dependent numbers are only printed.
+//! Memory growth is checked in runs of a minute or more.
 
 mod load;
 
@@ -24,6 +24,7 @@ use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use crate::support::rng::{Rng, number};
 use crate::support::server::Server;
 use crate::support::wire::Link;
+use crate::support::words::{info_field, resident_kib};
 use load::{Done, ROLES};
 
 #[test]
@@ -60,7 +61,7 @@ fn a_server_under_load_stays_as_it_is() {
     assert!(lasts < WORTH_JUDGING || growth < GROWTH_PERCENT_MAX, "memory grows: {:?}", figures.memory);
 }
 
-/// What a soak has shown.
+/// The results of a soak.
 #[derive(Default)]
 struct Figures {
     roles: Vec<(&'static str, Done)>,
@@ -74,7 +75,7 @@ impl Figures {
         self.roles.iter().map(|(_, done)| done.requests).sum()
     }
 
-    /// By how many percent memory was higher in the last third than in the one before, both by their medians.
+    /// Growth in percent from the middle third of the memory samples to the last third, by medians.
     fn growth(&self) -> f64 {
         let third = self.memory.len() / 3;
         let median = |samples: &[u64]| {
@@ -95,7 +96,7 @@ fn soak(address: SocketAddr, observer: &mut Observer, lasts: Duration) -> Figure
         for number in 0..*count {
             let sender = sender.clone();
             let mut rng = Rng::new((seed * 100 + number) as u64);
-            // Nobody is there to hear a client that ends after the run was given up.
+            // A client that ends after the run was abandoned has no receiver.
             thread::spawn(move || drop(sender.send((*role, run(address, &mut rng, end)))));
             waiting += 1;
         }
@@ -116,27 +117,21 @@ fn soak(address: SocketAddr, observer: &mut Observer, lasts: Duration) -> Figure
                 figures.errors.push(format!("{waiting} clients are stuck"));
                 break;
             }
-            Err(_) if Instant::now() < end => figures.memory.push(observer.resident_kib()),
+            Err(_) if Instant::now() < end => figures.memory.push(resident_kib(observer.server)),
             Err(_) => {}
         }
     }
     figures
 }
 
-/// Looks at the server from outside.
+/// Observes the server from outside.
 struct Observer {
     link: Link,
     server: u32,
 }
 
 impl Observer {
-    fn resident_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server)).expect("Linux tells");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the resident set");
-        line.trim().trim_end_matches(" kB").parse().expect("a number")
-    }
-
-    /// Waits until there is no key, client, wait, channel or pattern left; for how long.
+    /// Waits until no key, client, wait, channel or pattern is left; returns how long that took.
     fn until_nothing_is_left(&mut self) -> Duration {
         let start = Instant::now();
         loop {
@@ -160,8 +155,7 @@ impl Observer {
     fn info(&mut self, field: &str) -> u64 {
         let answer = self.link.ask(&["INFO", "clients"]).expect("an answer");
         let text = answer.as_str().expect("INFO is text");
-        let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {field} in {text}"))
+        info_field(text, field)
     }
 }
 
@@ -169,10 +163,10 @@ fn lasts() -> Duration {
     Duration::from_secs(number("SOAK_SECONDS").unwrap_or(3))
 }
 
-/// Looks at memory during a soak.
+/// Memory samples per soak.
 const SAMPLES: u32 = 30;
-/// Shorter soaks are too short to say anything about memory.
+/// Memory growth is not checked in shorter soaks.
 const WORTH_JUDGING: Duration = Duration::from_secs(60);
 const GROWTH_PERCENT_MAX: f64 = 10.0;
-/// Who has not ended so long after the end is stuck.
+/// A client that is still running this long after the end is stuck.
 const STUCK: Duration = Duration::from_secs(60);

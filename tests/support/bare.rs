@@ -1,4 +1,4 @@
-//! An engine with one client and nothing else: for what is counted or timed.
+//! An engine with one client, for counting and timing.
 //!
 //! Time     stands still until [`Bare::pass`] moves it.
 //! Rule     after [`Bare::new`] its own share of a request costs no allocation: buffers are kept.
@@ -39,7 +39,7 @@ impl Bare {
         Self { engine, clock, session, decoder: Decoder::new(), output: Vec::with_capacity(64 * 1024) }
     }
 
-    /// What the server answers to these bytes, which hold whole requests. A batch of its own.
+    /// Sends whole requests as one batch; returns the replies.
     pub(crate) fn send(&mut self, mut bytes: &[u8]) -> &[u8] {
         self.output.clear();
         let mut batch = self.engine.batch();

@@ -6,11 +6,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The binary, without the settings that the environment of the tests may hold.
+/// The binary, without the REDLATCH variables of the test's environment.
 pub(crate) fn redlatch() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redlatch"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("REDLATCH_")) {
@@ -20,7 +20,7 @@ pub(crate) fn redlatch() -> Command {
     command
 }
 
-/// A directory that goes with the test.
+/// A temporary directory, removed on drop.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
@@ -30,6 +30,10 @@ impl Directory {
         let path = std::env::temp_dir().join(format!("redlatch-process-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.0
     }
 
     pub(crate) fn path(&self, name: &str) -> String {
@@ -48,11 +52,11 @@ impl Drop for Directory {
     }
 }
 
-/// A server that has said that it accepts connections.
+/// A server that accepts connections.
 pub(crate) struct Running {
     pub(crate) process: Child,
     pub(crate) log: BufReader<ChildStdout>,
-    /// What it has logged so far.
+    /// The log so far.
     pub(crate) said: String,
 }
 

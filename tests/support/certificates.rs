@@ -4,7 +4,7 @@
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-/// Who vouches for others.
+/// A certificate authority.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// Its own certificate.
@@ -21,7 +21,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
-    /// A certificate and its key for somebody on this machine, both in PEM.
+    /// A certificate and key for a peer on this machine, both in PEM.
     pub(crate) fn vouch(&self, name: &str) -> (String, String) {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let mut params = CertificateParams::new(names).unwrap();

@@ -1,7 +1,7 @@
 //! The engine itself as a target: no socket, no thread, and a clock that only transcripts move.
 //!
 //! Time     `advance` steps from one due moment to the next, so that all that is due happens in order.
-//! Knows    what the shell does for a connection: frames, the outbox, waits, the end.
+//! Knows    the shell's duties for a connection: frames, the outbox, waits, the end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ use redlatch::internals::state::session::Session;
 use redlatch::internals::state::settings::Settings;
 
 use super::clock::StillClock;
-use super::target::{Heard, Link, Patience, Target};
+use super::target::{Heard, Link, Target, Wait};
 
 /// An engine and its clients.
 pub(crate) struct EngineTarget {
@@ -57,7 +57,7 @@ impl EngineTarget {
         Self::start_with(Layout { shards: 8, databases: 16, seed: 7, journal: None }, unix_ms)
     }
 
-    /// The same with another keyspace, or with a journal.
+    /// Starts with another keyspace, or with a journal.
     pub(crate) fn start_with(layout: Layout, unix_ms: i64) -> Self {
         let wall_offset_ms = unix_ms - i64::try_from(START_MS).expect("a second fits");
         let clock = StillClock::new(START_MS, wall_offset_ms);
@@ -68,7 +68,7 @@ impl EngineTarget {
         Self { engine: Engine::new(Arc::new(shared)), clock, connections: Vec::new() }
     }
 
-    /// Lets every connection do what it can, until none can do more.
+    /// Lets every connection run until none can proceed.
     fn settle(&mut self) {
         let mut again = true;
         while again {
@@ -93,7 +93,7 @@ impl EngineTarget {
     }
 }
 
-/// What the fuzzing of whole sessions looks at.
+/// The view of the session fuzzer.
 #[allow(dead_code, reason = "transcripts see what clients see, and no more")]
 impl EngineTarget {
     pub(crate) fn keyspace(&self) -> &Keyspace {
@@ -104,13 +104,13 @@ impl EngineTarget {
         self.clock.now()
     }
 
-    /// Whether the connection is open and every request on it is answered.
+    /// Whether the connection is open and every request on it has its reply.
     pub(crate) fn is_idle(&self, link: Link) -> bool {
         let connection = &self.connections[link];
         connection.state == State::Open && connection.input.is_empty()
     }
 
-    /// The client is gone, whatever it was waiting for.
+    /// Cuts the connection, blocked or not.
     pub(crate) fn cut(&mut self, link: Link) {
         self.connections[link].close(&self.engine);
         self.settle();
@@ -153,7 +153,7 @@ impl Target for EngineTarget {
         self.settle();
     }
 
-    fn receive(&mut self, link: Link, _: Patience, into: &mut Vec<u8>) -> Heard {
+    fn receive(&mut self, link: Link, _: Wait, into: &mut Vec<u8>) -> Heard {
         let connection = &mut self.connections[link];
         if !connection.output.is_empty() {
             into.append(&mut connection.output);
@@ -183,7 +183,7 @@ impl Target for EngineTarget {
 }
 
 impl Connection {
-    /// Carries out what it can of its input; true when it did anything.
+    /// Executes the available input; returns true if it made progress.
     fn go_on(&mut self, engine: &Engine) -> bool {
         if self.state == State::Closed {
             return false;
@@ -204,7 +204,7 @@ impl Connection {
     fn may_run(&mut self, engine: &Engine) -> bool {
         match self.state {
             State::Open => {}
-            // Whether it is still held, the engine says: a pause may end early.
+            // The engine decides whether the connection is still paused: a pause may end early.
             State::Held(_) => self.state = State::Open,
             State::Waiting => match engine.resume(&mut self.session, &mut self.output) {
                 Flow::Next => self.state = State::Open,

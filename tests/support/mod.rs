@@ -1,4 +1,4 @@
-//! What several suites share: engines and servers to ask, replies, connections, randomness, certificates.
+//! Shared by several suites: engines and servers under test, replies, connections, randomness, certificates.
 
 #[allow(dead_code, reason = "benches and the count of allocations use it")]
 pub(crate) mod bare;
@@ -17,6 +17,7 @@ pub(crate) mod script;
 #[allow(dead_code, reason = "the run of clients uses all of it")]
 pub(crate) mod server;
 pub(crate) mod shapes;
+pub(crate) mod stream;
 pub(crate) mod target;
 pub(crate) mod wire;
 pub(crate) mod words;

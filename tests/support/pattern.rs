@@ -1,4 +1,4 @@
-//! What a transcript says a reply must be: exact values, and wildcards for what no text can know beforehand.
+//! The expected replies of transcripts: exact values, and wildcards for unpredictable ones.
 //!
 //! Knows    how RESP3's types read over RESP2: a map as a flat array, a double as a bulk string, and so on, so
 //!          that one pattern serves both protocols wherever the server follows that rule.
@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use super::reply::Reply;
 use super::words::quoted;
 
-/// What the run knows when a reply comes in.
+/// The state of the run when a reply arrives.
 pub(crate) struct Terms<'a> {
-    /// 2 or 3: what the client that reads has agreed on.
+    /// 2 or 3: the protocol of the reading client.
     pub(crate) protocol: u8,
     pub(crate) clock_is_manual: bool,
-    /// Where `<... as name>` leaves what it saw.
+    /// The values kept by `<... as name>`.
     pub(crate) names: &'a mut HashMap<String, String>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Items {
     pub(crate) in_any_order: bool,
 }
 
-/// What may follow the elements that are spelled out.
+/// The elements allowed after the listed ones.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Tail {
     Anything,
@@ -54,9 +54,6 @@ pub(crate) enum Tail {
 
 impl Pattern {
     /// Reads a pattern; `Ok(None)` where a bracket is still open and the next line belongs to it.
-    ///
-    /// # Errors
-    /// A sentence that says what cannot be read.
     pub(crate) fn parse(text: &str) -> Result<Option<Self>, String> {
         let text = text.trim();
         let mut parser = Parser { rest: text };
@@ -72,7 +69,7 @@ impl Pattern {
         }
     }
 
-    /// Whether the reply is what this pattern says.
+    /// Whether the reply matches this pattern.
     pub(crate) fn fits(&self, reply: &Reply, terms: &mut Terms<'_>) -> bool {
         let is_old = terms.protocol == 2;
         match (self, reply) {
@@ -342,7 +339,7 @@ impl<'a> Parser<'a> {
         Ok(text)
     }
 
-    /// Up to white space or whatever ends an element.
+    /// Up to white space or the end of an element.
     fn word(&mut self) -> &'a str {
         self.rest = self.rest.trim_start();
         let ends = |letter: char| letter.is_whitespace() || matches!(letter, ']' | '}' | '>' | '[');

@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::target::{Heard, Link, Patience, Target};
+use super::target::{Heard, Link, Target, Wait};
 
 /// The process and the connections to it.
 pub(crate) struct RealServer {
@@ -24,9 +24,6 @@ pub(crate) struct RealServer {
 
 impl RealServer {
     /// Starts the server that transcripts call `name`, and returns when it accepts connections.
-    ///
-    /// # Panics
-    /// When the environment names no program for it, or the program does not start.
     pub(crate) fn start(name: &'static str) -> Self {
         let program = program(name);
         static STARTED: AtomicUsize = AtomicUsize::new(0);
@@ -78,10 +75,10 @@ impl Target for RealServer {
         let _ = self.links[link].write_all(bytes);
     }
 
-    fn receive(&mut self, link: Link, patience: Patience, into: &mut Vec<u8>) -> Heard {
-        let limit = match patience {
-            Patience::Briefly => Duration::from_millis(60),
-            Patience::UntilReply => Duration::from_secs(10),
+    fn receive(&mut self, link: Link, wait: Wait, into: &mut Vec<u8>) -> Heard {
+        let limit = match wait {
+            Wait::Briefly => Duration::from_millis(60),
+            Wait::UntilReply => Duration::from_secs(10),
         };
         let link = &mut self.links[link];
         link.set_read_timeout(Some(limit)).expect("the limit is not zero");
@@ -110,10 +107,7 @@ impl Drop for RealServer {
     }
 }
 
-/// The program of `redis` or `valkey`. Tests that ask for it are ignored unless they are asked for: `.ci/run servers` does.
-///
-/// # Panics
-/// When the environment does not name it.
+/// The program of `redis` or `valkey`. Tests that need it are ignored by default; `.ci/run servers` runs them.
 pub(crate) fn program(name: &str) -> PathBuf {
     let variable = format!("REDLATCH_{}_SERVER", name.to_uppercase());
     let path = std::env::var_os(&variable).filter(|path| !path.is_empty());

@@ -1,7 +1,7 @@
 //! A reply as it came over the wire, RESP2 or RESP3, and its spelling in a transcript.
 //!
 //! Knows    every type byte of RESP3 that a command's reply can begin with.
-//! Owns     a reader of its own, because a transcript must tell `$-1`, `*-1` and `_` apart, which codecs merge.
+//! Owns     its own reader: transcripts must distinguish `$-1`, `*-1` and `_`, which codecs merge.
 
 use super::words::quote;
 
@@ -29,10 +29,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// The first reply in `bytes` and how many of them it took; `None` while more are needed.
-    ///
-    /// # Errors
-    /// A sentence, when the bytes are no reply at all.
+    /// Reads the first reply in `bytes`; returns it and its length, or `None` while it is incomplete.
     pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, String> {
         let mut reader = Reader { bytes, at: 0 };
         Ok(reader.reply()?.map(|reply| (reply, reader.at)))

@@ -34,10 +34,7 @@ impl Rng {
     }
 }
 
-/// The number that an environment variable holds.
-///
-/// # Panics
-/// Where it holds something else.
+/// The number in an environment variable.
 pub(crate) fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text:?}")))

@@ -1,4 +1,4 @@
-//! Plays a transcript to a target and says where the two part.
+//! Plays a transcript to a target and reports every difference.
 //!
 //! Knows    which requests go out in one write: those of one client that stand together.
 
@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use super::pattern::{Pattern, Terms};
 use super::reply::Reply;
 use super::script::{Action, Step, Transcript, Unit, strings};
-use super::target::{Heard, Link, Patience, Target};
+use super::target::{Heard, Link, Target, Wait};
 use super::words::{quote, request, words};
 
-/// What came back for a reply line that was a lone `?`, by the line's number.
+/// The replies to reply lines that were a lone `?`, by line number.
 pub(crate) type Seen = HashMap<usize, Reply>;
 
 /// Plays it over `protocol`; every difference as `file:line: expected, got`.
@@ -48,7 +48,7 @@ struct Run<'a> {
     target: &'a mut dyn Target,
     protocol: u8,
     clients: HashMap<String, Client>,
-    /// Whose replies the reply lines read.
+    /// The client whose replies the reply lines read.
     current: String,
     unsent: Vec<u8>,
     names: HashMap<String, String>,
@@ -146,9 +146,7 @@ impl Run<'_> {
     /// Exactly these bytes.
     fn bytes(&mut self, step: &Step, text: &str) -> bool {
         let Some(expected) = self.with_names(step, text, strings) else { return false };
-        while self.client().inbox.len() < expected.len() && self.receive(Patience::UntilReply) == Heard::Bytes
-        {
-        }
+        while self.client().inbox.len() < expected.len() && self.receive(Wait::UntilReply) == Heard::Bytes {}
         let inbox = &mut self.client().inbox;
         let got: Vec<u8> = inbox.drain(..expected.len().min(inbox.len())).collect();
         if got != expected {
@@ -160,7 +158,7 @@ impl Run<'_> {
     fn closed(&mut self, step: &Step) -> bool {
         let mut heard = Heard::Bytes;
         while heard == Heard::Bytes {
-            heard = self.receive(Patience::UntilReply);
+            heard = self.receive(Wait::UntilReply);
         }
         let left = std::mem::take(&mut self.client().inbox);
         if heard != Heard::Closed || !left.is_empty() {
@@ -170,7 +168,7 @@ impl Run<'_> {
     }
 
     fn silent(&mut self, step: &Step) -> bool {
-        let heard = self.receive(Patience::Briefly);
+        let heard = self.receive(Wait::Briefly);
         let inbox = self.client().inbox.clone();
         if heard != Heard::Silence || !inbox.is_empty() {
             self.fault(step, "silent", &format!("{heard:?} {}", quote(&inbox)));
@@ -178,10 +176,10 @@ impl Run<'_> {
         true
     }
 
-    /// A reply that no line reads is a fault of its own.
+    /// A reply that no line reads is a fault.
     fn nothing_is_left(&mut self) {
         for (name, client) in &mut self.clients {
-            self.target.receive(client.link, Patience::Briefly, &mut client.inbox);
+            self.target.receive(client.link, Wait::Briefly, &mut client.inbox);
             if !client.inbox.is_empty() && self.faults.is_empty() {
                 let path = self.transcript.path.display();
                 self.faults.push(format!("{path}: {name} was never read: {}", quote(&client.inbox)));
@@ -217,7 +215,7 @@ impl Run<'_> {
                 inbox.drain(..taken);
                 return Ok(reply);
             }
-            match self.receive(Patience::UntilReply) {
+            match self.receive(Wait::UntilReply) {
                 Heard::Bytes => {}
                 Heard::Closed => return Err("closed".to_owned()),
                 Heard::Silence => return Err(format!("silence after {}", quote(&self.client().inbox))),
@@ -225,9 +223,9 @@ impl Run<'_> {
         }
     }
 
-    fn receive(&mut self, patience: Patience) -> Heard {
+    fn receive(&mut self, wait: Wait) -> Heard {
         let client = self.clients.get_mut(&self.current).expect("a client has the turn before it hears");
-        self.target.receive(client.link, patience, &mut client.inbox)
+        self.target.receive(client.link, wait, &mut client.inbox)
     }
 
     fn client(&mut self) -> &mut Client {
@@ -274,7 +272,7 @@ mod playing {
 
     use super::*;
 
-    /// Sends what it was given as soon as anything is asked, then closes if told to.
+    /// Sends its reply at the first request, then closes if `closes` is set.
     struct Parrot {
         says: &'static [u8],
         closes: bool,
@@ -299,7 +297,7 @@ mod playing {
 
         fn send(&mut self, _: Link, _: &[u8]) {}
 
-        fn receive(&mut self, _: Link, _: Patience, into: &mut Vec<u8>) -> Heard {
+        fn receive(&mut self, _: Link, _: Wait, into: &mut Vec<u8>) -> Heard {
             if !self.says.is_empty() {
                 into.extend_from_slice(std::mem::take(&mut self.says));
                 return Heard::Bytes;
@@ -317,7 +315,7 @@ mod playing {
     }
 
     #[test]
-    fn what_was_expected_passes() {
+    fn the_expected_reply_passes() {
         assert!(faults("a> PING\n   +PONG", b"+PONG\r\n", false).is_empty());
         assert!(faults("a> PING\n   +PONG\n   closed", b"+PONG\r\n", true).is_empty());
         assert!(faults("a> PING\n   silent", b"", false).is_empty());

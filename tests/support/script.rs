@@ -15,8 +15,8 @@ pub(crate) struct Transcript {
     pub(crate) lines: Vec<String>,
     /// The real server that has it all: `redis`, `valkey` or `none`.
     pub(crate) needs: String,
-    /// Whether the runner plays it over RESP2 and again over RESP3, with a HELLO of its own before each
-    /// client's first request. Otherwise once, and the transcript itself says what its clients agree on.
+    /// Whether the runner plays it twice, over RESP2 and over RESP3, with a HELLO before each client's first request.
+    /// Otherwise it is played once, and its own HELLO lines select the protocol.
     pub(crate) over_both: bool,
     pub(crate) steps: Vec<Step>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Step {
     /// Counted from zero.
     pub(crate) line: usize,
     pub(crate) line_count: usize,
-    /// All must hold, or the step is skipped.
+    /// All conditions must hold, or the step is skipped.
     pub(crate) marks: Vec<String>,
     pub(crate) action: Action,
 }
@@ -55,18 +55,12 @@ pub(crate) enum Unit {
 
 impl Transcript {
     /// Reads a file.
-    ///
-    /// # Errors
-    /// `file:line: what is wrong`.
     pub(crate) fn load(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Self::parse(path, &text)
     }
 
     /// Reads the text of a file.
-    ///
-    /// # Errors
-    /// As [`Transcript::load`].
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, String> {
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let mut transcript =
@@ -149,9 +143,6 @@ impl Transcript {
 }
 
 /// The strings of a raw line, one after the other.
-///
-/// # Errors
-/// A sentence, when something else is among them.
 pub(crate) fn strings(text: &str) -> Result<Vec<u8>, String> {
     let mut rest = text.trim();
     let mut bytes = Vec::new();
@@ -211,7 +202,7 @@ fn check_mark(mark: &str, relaxations: &[String]) -> Result<(), String> {
     }
 }
 
-/// The text with a digit in the place of every `${name}`, for checks before there are values.
+/// The text with a digit in place of every `${name}`, for checks before the names have values.
 fn filled(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;

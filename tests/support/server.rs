@@ -1,6 +1,6 @@
-//! A server process on a port of its own, ready when `start` returns and gone when dropped.
+//! A server process on its own port, ready when `start` returns and killed on drop.
 //!
-//! Owns    the process and what it logged.
+//! Owns    the process and its log.
 //! Knows   redlatch's flags, and redis-server's for the cross-check.
 //! Time    is the system's; the wait for readiness has a limit.
 
@@ -25,9 +25,6 @@ pub(crate) struct Server {
 impl Server {
     /// Starts redlatch, or the program that `REDLATCH_SERVER` names, and waits until it accepts connections.
     /// `dir` is a directory it may write to, `more` are arguments that both understand.
-    ///
-    /// # Errors
-    /// It does not start, or is not ready in time; with what it logged.
     pub(crate) fn start(dir: &Path, more: &[String]) -> Result<Self, String> {
         match std::env::var_os("REDLATCH_SERVER") {
             None => Self::start_redlatch(dir, more),
@@ -58,7 +55,7 @@ impl Server {
         })
     }
 
-    /// `port` is asked once the server said that it is ready, and is given the log so far.
+    /// Spawns the server. `port` is called with the log so far once the server is ready.
     fn spawn(mut command: Command, port: impl FnOnce(&str) -> Result<u16, String>) -> Result<Self, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -139,7 +136,7 @@ fn forward(pipe: impl Read + Send + 'static, sender: Sender<String>) {
     });
 }
 
-/// A port that was free a moment ago: for servers that cannot be told to pick one.
+/// A currently free port, for servers that cannot pick one.
 pub(crate) fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     listener.map(|address| address.port()).map_err(|error| format!("no free port: {error}"))

@@ -1,6 +1,6 @@
-//! What lock clients send: their scripts in our own spelling, each shape once, out of `shapes.txt` beside this file.
+//! The scripts of lock clients in our own spelling, each shape once, from `shapes.txt`.
 
-/// Every script, with who sends it.
+/// Every script with the client that sends it.
 pub(crate) fn shapes() -> Vec<(&'static str, String)> {
     let mut found: Vec<(&str, String)> = Vec::new();
     for line in include_str!("shapes.txt").lines().filter(|line| !line.is_empty()) {

@@ -1,26 +1,28 @@
-//! What a transcript is played to: bytes in, bytes out, and time.
+//! A server under test: bytes in, bytes out, and time.
 //!
-//! Time     a target with a manual clock stands still between steps; one whose clock runs is waited for.
+//! Time     a target with a manual clock stands still between steps; for a running clock the target waits.
 
 use std::time::Duration;
+
+use super::reply::Reply;
 
 /// A client's connection, numbered from 0 by the target.
 pub(crate) type Link = usize;
 
-/// What came of waiting for a connection.
+/// The result of [`Target::receive`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Heard {
     Bytes,
     /// The server has closed this connection.
     Closed,
-    /// Nothing, for as long as it makes sense to wait.
+    /// Nothing arrived within the [`Wait`].
     Silence,
 }
 
-/// How long it makes sense to wait.
+/// How long [`Target::receive`] waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Patience {
-    /// A reply must come; give up only when something is broken.
+pub(crate) enum Wait {
+    /// Until a reply arrives; gives up only when something is broken.
     UntilReply,
     /// No reply is expected now.
     Briefly,
@@ -28,7 +30,7 @@ pub(crate) enum Patience {
 
 /// A server, fresh for one transcript.
 pub(crate) trait Target {
-    /// What marks in transcripts call it: `redis`, `valkey` or `redlatch`.
+    /// Its name in the marks of transcripts: `redis`, `valkey` or `redlatch`.
     fn name(&self) -> &'static str;
     /// Whether time moves only by [`Target::advance`].
     fn clock_is_manual(&self) -> bool;
@@ -39,7 +41,19 @@ pub(crate) trait Target {
     /// Hands the server bytes. Bytes for a connection that it has closed are dropped.
     fn send(&mut self, link: Link, bytes: &[u8]);
     /// Appends what the server sent.
-    fn receive(&mut self, link: Link, patience: Patience, into: &mut Vec<u8>) -> Heard;
+    fn receive(&mut self, link: Link, wait: Wait, into: &mut Vec<u8>) -> Heard;
+    /// Sends one request and waits for its reply.
+    fn ask(&mut self, link: Link, request: &[u8]) -> Reply {
+        self.send(link, request);
+        let mut bytes = Vec::new();
+        loop {
+            let received = self.receive(link, Wait::UntilReply, &mut bytes);
+            assert_eq!(received, Heard::Bytes, "{}: {}", self.name(), request.escape_ascii());
+            if let Some((reply, _)) = Reply::read(&bytes).expect("a well-formed reply") {
+                return reply;
+            }
+        }
+    }
     /// Lets time pass.
     fn advance(&mut self, step: Duration);
 }

@@ -1,7 +1,7 @@
 //! One connection to a server, in requests and answers, which can be cut as a failing network or client cuts it.
 //!
-//! Owns    the socket and the bytes that came with no answer asked for yet; there are none while all goes well.
-//! Knows   redis-protocol, whose codec serves both sides: the clients here, and the servers that are broken on purpose.
+//! Owns    the socket and the received bytes that have not been read as replies.
+//! Knows   redis-protocol, whose codec serves both sides: the clients here, and the broken servers.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 use redis_protocol::resp2::{decode, encode};
+
+use super::stream::REPLY_TIMEOUT;
 
 pub(crate) struct Link {
     stream: TcpStream,
@@ -18,7 +20,7 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn to(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         Self::over(stream)
     }
 
@@ -33,19 +35,18 @@ impl Link {
         self.next()
     }
 
-    /// Sends one request and resets the connection: nobody will know whether it arrived.
+    /// Sends one request and resets the connection: whether it arrived is unknown.
     pub(crate) fn ask_and_cut(mut self, words: &[&str]) -> io::Result<()> {
         self.send(words)?;
         socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO))
     }
 
-    /// Says that nothing more will be sent; answers still come.
-    #[allow(dead_code, reason = "not every test leaves so politely")]
+    /// Closes the sending side; replies still arrive.
     pub(crate) fn finish(&self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)
     }
 
-    /// Sends one request, whose answer is to be fetched with [`Link::next`].
+    /// Sends one request; [`Link::next`] reads its reply.
     pub(crate) fn send(&mut self, words: &[&str]) -> io::Result<()> {
         self.write(&OwnedFrame::Array(bulks(words)))
     }
@@ -70,7 +71,7 @@ impl Link {
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => self.bytes.extend_from_slice(&chunk[..count]),
-                // A read with a time limit ends so when the process was stopped meanwhile.
+                // A read with a timeout is interrupted when the process was stopped and continued.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -82,6 +83,3 @@ impl Link {
 pub(crate) fn bulks(words: &[&str]) -> Vec<OwnedFrame> {
     words.iter().map(|word| OwnedFrame::BulkString(word.as_bytes().to_vec())).collect()
 }
-
-/// Longer than anything here takes: who waits for it has found a defect.
-const PATIENCE: Duration = Duration::from_secs(30);

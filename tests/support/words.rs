@@ -14,9 +14,6 @@ pub(crate) fn request<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
 }
 
 /// The words of a request line: quoted, or bare up to the next space.
-///
-/// # Errors
-/// A sentence that says which part cannot be read.
 pub(crate) fn words(text: &str) -> Result<Vec<Vec<u8>>, String> {
     let mut rest = text.trim_start();
     let mut words = Vec::new();
@@ -37,10 +34,7 @@ pub(crate) fn words(text: &str) -> Result<Vec<Vec<u8>>, String> {
     Ok(words)
 }
 
-/// The quoted string at the start of `text`, repeated as its `*N` says, and what follows it.
-///
-/// # Errors
-/// A sentence, when there is none, it does not end, or an escape is unknown.
+/// Reads the quoted string at the start of `text`, repeated as its `*N` says; returns it and the rest.
 pub(crate) fn quoted(text: &str) -> Result<(Vec<u8>, &str), String> {
     let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''));
     let Some(quote) = quote else { return Err(format!("a quoted string is missing before {text:?}")) };
@@ -85,7 +79,7 @@ pub(crate) fn quote(text: &[u8]) -> String {
     out
 }
 
-/// Appends what the escape stands for; the number of bytes that it took after the backslash.
+/// Appends the escaped byte; returns the number of bytes read after the backslash.
 fn escape(bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, String> {
     let plain = match bytes.first() {
         Some(b'n') => b'\n',
@@ -114,7 +108,7 @@ mod reading {
     }
 
     #[test]
-    fn what_was_quoted_reads_back() {
+    fn a_quoted_word_reads_back() {
         let all: Vec<u8> = (0..=255).collect();
         assert_eq!(super::quoted(&super::quote(&all)).unwrap(), (all, ""));
     }
@@ -125,4 +119,17 @@ mod reading {
             assert!(super::words(text).is_err(), "{text}");
         }
     }
+}
+
+/// The number in a field of INFO.
+pub(crate) fn info_field(text: &str, field: &str) -> u64 {
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {field} in {text}"))
+}
+
+/// Resident memory of a process, in KiB.
+pub(crate) fn resident_kib(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("Linux has /proc");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the resident set");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
 }

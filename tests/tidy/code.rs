@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a path, and all that its braces hold.
+    /// Reads a path with everything in its braces.
     fn path(&mut self, before: &[String]) {
         let mut path = before.to_vec();
         let line = self.tokens[self.at].0;

@@ -1,4 +1,4 @@
-//! Who the server is: what it starts with, and how that changes while it runs.
+//! The server's certificate: at start, and reloaded while it runs.
 
 use super::*;
 

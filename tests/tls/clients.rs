@@ -1,4 +1,4 @@
-//! Who gets in, and what those cost who do not.
+//! Which certificates are accepted, and the cost of refused clients.
 
 use super::*;
 
@@ -91,14 +91,14 @@ async fn tls_at_the_plain_door_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_stays_away_holds_up_nobody_and_ends_like_a_client() {
+async fn an_unfinished_handshake_blocks_no_client_and_times_out() {
     let tls = TlsFixture::new();
     let server = tls.builder().set("maxclients", "3").start().await.unwrap();
     let mut client = tls.connector().connect(&server).await.unwrap();
     let mut silent = TcpStream::connect(server.tls_addr()).await.unwrap();
     let mut slow = TcpStream::connect(server.tls_addr()).await.unwrap();
     slow.write_all(&[0x16, 3, 1, 2]).await.unwrap();
-    // Both are clients, as in Redis: they take a place among `maxclients`, are listed and can be killed.
+    // Both are clients, as in Redis: they count towards `maxclients`, are listed and can be killed.
     for stream in [&silent, &slow] {
         let address = stream.local_addr().unwrap();
         loop {
@@ -111,7 +111,7 @@ async fn a_handshake_that_stays_away_holds_up_nobody_and_ends_like_a_client() {
             }
         }
     }
-    // There is no handshake for the sake of a refusal.
+    // A refusal needs no handshake.
     assert_eq!(shout(server.tls_addr(), &[]).await, b"");
     assert_eq!(shout(server.addr(), b"PING\r\n").await, b"-ERR max number of clients reached\r\n");
     let address = slow.local_addr().unwrap();

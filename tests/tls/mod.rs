@@ -1,6 +1,6 @@
-//! TLS from the outside: who gets in, what passes, and how certificates change.
+//! TLS from outside: which clients are accepted, data transfer, and changes of certificates.
 //!
-//! Belongs here  whatever takes a certificate; the certificates are made by the tests.
+//! Belongs here  every test that needs a certificate; the tests make their own certificates.
 //! Time          no sleep: a test waits for bytes or for the end of a connection.
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
@@ -26,13 +26,13 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion
 use crate::support::binary::Directory;
 use crate::support::certificates::Authority;
 
-/// A server's tls: who vouches for it, and where its files lie.
+/// The certificate authority of a server, and the directory of its files.
 struct TlsFixture {
     authority: Authority,
     directory: Directory,
 }
 
-/// Somebody who wants in.
+/// A client that is about to connect.
 struct Connector<'w> {
     trusts: &'w Authority,
     /// Its certificate and key, in PEM.
@@ -44,7 +44,7 @@ struct Connector<'w> {
 struct Client(TlsStream<TcpStream>);
 
 impl Directory {
-    /// Writes `NAME.crt` and `NAME.key` for somebody whom `authority` vouches for; returns their paths.
+    /// Writes `NAME.crt` and `NAME.key`, signed by `authority`; returns their paths.
     fn write_pair(&self, authority: &Authority, name: &str) -> (String, String) {
         let (certificate, key) = authority.vouch(name);
         (self.write(&format!("{name}.crt"), &certificate), self.write(&format!("{name}.key"), &key))
@@ -56,13 +56,13 @@ impl TlsFixture {
         Self { authority: Authority::new("everybody's friend"), directory: Directory::new() }
     }
 
-    /// A server that this tls's authority vouches for.
+    /// A server whose certificate this fixture's authority has signed.
     fn builder(&self) -> Builder {
         let (certificate, key) = self.directory.write_pair(&self.authority, "server");
         Server::builder().tls(certificate, key)
     }
 
-    /// One that lets in whom its authority vouches for.
+    /// A server that accepts only clients whose certificate the authority has signed.
     fn strict_builder(&self) -> Builder {
         self.builder().tls_clients(self.directory.write("authority.crt", &self.authority.pem))
     }
@@ -71,7 +71,7 @@ impl TlsFixture {
         self.builder().start().await.unwrap()
     }
 
-    /// Somebody who trusts this tls's authority and shows nothing.
+    /// A client that trusts this fixture's authority and presents no certificate.
     fn connector(&self) -> Connector<'_> {
         Connector { trusts: &self.authority, shows: None, versions: vec![&version::TLS12, &version::TLS13] }
     }
@@ -86,7 +86,7 @@ impl Connector<'_> {
         Self { shows: Some(authority.vouch("connector")), ..self }
     }
 
-    /// Connects and says PING, which is when a server has looked at what the connector shows.
+    /// Connects and sends PING: by its reply the server has checked the client's certificate.
     async fn connect(self, server: &Server) -> io::Result<Client> {
         self.connect_to(&server.tls_addr().to_string()).await
     }
@@ -120,7 +120,7 @@ impl Client {
         self.0.flush().await
     }
 
-    /// Waits for these bytes and no others.
+    /// Reads as many bytes as `expected` has, which they must equal.
     async fn hear(&mut self, expected: impl AsRef<[u8]>) -> io::Result<()> {
         let expected = expected.as_ref();
         let mut heard = vec![0; expected.len()];
@@ -134,7 +134,7 @@ impl Client {
         self.hear(expected).await.unwrap();
     }
 
-    /// The next line that comes, without its end.
+    /// The next line without its CRLF.
     async fn line(&mut self) -> String {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
@@ -143,18 +143,18 @@ impl Client {
         String::from_utf8(line).unwrap().trim_end().to_owned()
     }
 
-    /// The certificate that the server has shown.
+    /// The certificate that the server presented.
     fn certificate(&self) -> Vec<u8> {
         self.0.get_ref().1.peer_certificates().unwrap()[0].to_vec()
     }
 }
 
-/// A plain request on a plain connection; returns the bytes up to the end of the connection.
+/// Sends bytes without TLS; returns all bytes up to the end of the connection.
 async fn shout(address: std::net::SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     let mut answer = Vec::new();
-    // That the connection is reset is an end as well.
+    // A reset counts as an end.
     let _ = stream.read_to_end(&mut answer).await;
     answer
 }

@@ -1,4 +1,4 @@
-//! The binary: its ports, its signal, and whether it is healthy.
+//! The binary with TLS: ports, SIGHUP and `redlatch health`.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::support::binary::{Running, redlatch, refusal};
 
 impl TlsFixture {
-    /// The arguments of a server that TLS is the only way into.
+    /// The arguments of a server that listens with TLS only.
     fn arguments(&self) -> Vec<String> {
         let (certificate, key) = self.directory.write_pair(&self.authority, "server");
         let authority = self.directory.write("authority.crt", &self.authority.pem);
@@ -38,7 +38,7 @@ fn a_port_file_names_the_free_port_and_goes_with_the_server() {
 }
 
 #[test]
-fn health_trusts_whom_it_is_told_to_believe() {
+fn health_verifies_the_server_by_its_cacert() {
     let tls = TlsFixture::new();
     let mut command = redlatch();
     command.args(tls.arguments()).args(["--tls-auth-clients", "no", "--requirepass", "secret"]);
@@ -67,7 +67,7 @@ fn health_shows_a_certificate_where_one_is_asked_for() {
     let known = ["--cacert", &authority, "--cert", &certificate, "--key", &key];
     assert!(health(&[&[&*url], &known[..]].concat()).status().unwrap().success());
     refusal(&health(&[&url, "--insecure"]).output().unwrap());
-    // In the environment of the server itself there is nothing to say.
+    // The server's own environment needs no variable.
     let mut command = health(&[]);
     command.env("REDLATCH_PORT", "0").env("REDLATCH_TLS_PORT", address.rsplit(':').next().unwrap());
     command.env("REDLATCH_TLS_CERT_FILE", tls.directory.path("server.crt"));

@@ -1,6 +1,6 @@
 //! Locks as a client library takes them: one process, one lock after the other.
 //!
-//! Rule    what Python or its packages do not offer here is reported as missing.
+//! Rule    missing Python packages are reported.
 
 use std::io;
 use std::process::Command;
@@ -9,14 +9,11 @@ use super::Race;
 use crate::machine;
 use crate::servers::{Running, Server};
 
-/// What clients.py knows to do, and the package of Python that it takes.
+/// The lock kinds of clients.py, each with its Python package.
 const KINDS: &[(&str, &str)] = &[("redis-py Lock", "redis"), ("redlock", "redlock")];
 
-/// Runs each kind of lock that there is a package for.
-///
-/// # Errors
-/// None: what servers do wrong is among the results.
-pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
+/// Runs each kind of lock whose package is installed.
+pub(super) fn run(race: &mut Race, name: &str) {
     let python = std::env::var("REDLATCH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     for (kind, package) in KINDS {
         if machine::said_by(&python, &["-c", &format!("import {package}")]).is_none() {
@@ -25,7 +22,7 @@ pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
             continue;
         }
         race.rounds(name, race.options.scale.long_rounds, |server, options, results| {
-            // Each kind compares what it stored with what it finds.
+            // Every kind compares the stored token on release.
             if !server.row.has_store {
                 return Ok(());
             }
@@ -35,7 +32,6 @@ pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
             Ok(())
         });
     }
-    Ok(())
 }
 
 /// Locks per second, and microseconds of the server for each.

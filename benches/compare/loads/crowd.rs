@@ -1,4 +1,4 @@
-//! Fifty busy connections beside many that are idle: what each of those costs the others.
+//! Fifty busy connections and many idle ones: the cost of idle connections.
 
 use std::io;
 use std::net::TcpStream;
@@ -11,16 +11,12 @@ use crate::results::{CPU_PER_REQUEST, Results};
 use crate::servers::Server;
 
 /// Runs it with each size of crowd.
-///
-/// # Errors
-/// None: what servers do wrong is among the results.
-pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
+pub(super) fn run(race: &mut Race, name: &str) {
     for idle in race.options.scale.crowds {
         race.rounds(name, race.options.scale.long_rounds, |server, options, results| {
             turn(server, options, *idle, (name, results))
         });
     }
-    Ok(())
 }
 
 fn turn(

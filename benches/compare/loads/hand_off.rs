@@ -1,7 +1,7 @@
-//! From the release of a lock to its next holder, with many who wait: in BLPOP, or subscribed to a channel.
+//! The time from the release of a lock to its next holder, with many waiting clients: in BLPOP, or subscribed to a channel.
 //!
-//! Owns    both ways to wait, with plain commands: who is told takes the lock by SET NX.
-//! Rule    what the server's share is, is a wake-up less the round trip of a PING on the same connections.
+//! Owns    both ways to wait, with plain commands: a woken client takes the lock by SET NX.
+//! Rule    the server's share is the wake-up time minus the round trip of a PING on the same connections.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -14,16 +14,13 @@ use mio::{Events, Interest, Poll, Token};
 use super::Race;
 use crate::generator::{nanoseconds, record};
 use crate::options::Scale;
-use crate::servers::{PATIENCE, Running, Server};
+use crate::servers::{REPLY_TIMEOUT, Running, Server};
 use crate::wire::{self, Answer, OWNER, Template};
 
 /// Runs both ways on a fresh process in each round.
-///
-/// # Errors
-/// None: what servers do wrong is among the results.
-pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
+pub(super) fn run(race: &mut Race, name: &str) {
     race.rounds(name, race.options.scale.long_rounds, |server, options, results| {
-        // Without a store nobody waits.
+        // A server without a store cannot block clients.
         if !server.row.has_store {
             return Ok(());
         }
@@ -35,10 +32,9 @@ pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
         }
         Ok(())
     });
-    Ok(())
 }
 
-/// Hands a lock over so many times.
+/// Hands the lock over `scale.hand_offs` times.
 type Way = fn(&Running, &Scale) -> io::Result<Times>;
 
 fn turn(server: &Server, scale: &Scale, way: Way) -> io::Result<Vec<(&'static str, f64)>> {
@@ -61,9 +57,9 @@ fn turn(server: &Server, scale: &Scale, way: Way) -> io::Result<Vec<(&'static st
 struct Times {
     /// A PING and its PONG, just before.
     pinged: Histogram<u64>,
-    /// From the release to the first that hears of it.
+    /// From the release to the first woken client.
     woken: Histogram<u64>,
-    /// From the release to the OK of the next holder.
+    /// From the release to the next holder's OK.
     held: Histogram<u64>,
 }
 
@@ -80,21 +76,21 @@ const RELEASE: &[&str] = &["DEL", LOCK];
 
 fn by_signal(running: &Running, scale: &Scale) -> io::Result<Times> {
     const WAIT: &[&str] = &["BLPOP", SIGNAL, "0"];
-    let (mut voices, mut times) = (Voices::new(running, scale.waiters + 1)?, Times::new()?);
-    (1..=scale.waiters).try_for_each(|waiter| voices.say(waiter, &[WAIT]))?;
+    let (mut connections, mut times) = (Connections::new(running, scale.waiters + 1)?, Times::new()?);
+    (1..=scale.waiters).try_for_each(|waiter| connections.send(waiter, &[WAIT]))?;
     let mut holder = 0;
-    voices.expect(holder, TAKE, Answer::Simple)?;
+    connections.expect(holder, TAKE, Answer::Simple)?;
     for _ in 0..scale.hand_offs {
-        voices.ping(holder, &mut times.pinged)?;
+        connections.ping(holder, &mut times.pinged)?;
         let begun = Instant::now();
-        voices.say(holder, &[RELEASE, &["RPUSH", SIGNAL, "1"]])?;
+        connections.send(holder, &[RELEASE, &["RPUSH", SIGNAL, "1"]])?;
         let (mut next, mut owed) = (None, 2);
         while next.is_none() || owed > 0 {
-            match voices.hear()? {
+            match connections.receive()? {
                 (by, Answer::Integer(_)) if by == holder => owed -= 1,
                 (by, Answer::Array) => {
                     record(&mut times.woken, begun);
-                    voices.say(by, &[TAKE])?;
+                    connections.send(by, &[TAKE])?;
                 }
                 (by, Answer::Simple) if next.is_none() => {
                     record(&mut times.held, begun);
@@ -103,7 +99,7 @@ fn by_signal(running: &Running, scale: &Scale) -> io::Result<Times> {
                 (_, other) => return Err(unexpected(other)),
             }
         }
-        voices.say(holder, &[WAIT])?;
+        connections.send(holder, &[WAIT])?;
         holder = next.unwrap_or(holder);
     }
     Ok(times)
@@ -111,27 +107,27 @@ fn by_signal(running: &Running, scale: &Scale) -> io::Result<Times> {
 
 fn by_channel(running: &Running, scale: &Scale) -> io::Result<Times> {
     let count = scale.waiters + 1;
-    // Who listens, and, on a connection of its own, speaks.
-    let (mut voices, mut times) = (Voices::new(running, 2 * count)?, Times::new()?);
-    (0..count).try_for_each(|ear| voices.expect(ear, &["SUBSCRIBE", SIGNAL], Answer::Array))?;
+    // Each client has one connection to subscribe and one for commands.
+    let (mut connections, mut times) = (Connections::new(running, 2 * count)?, Times::new()?);
+    (0..count).try_for_each(|ear| connections.expect(ear, &["SUBSCRIBE", SIGNAL], Answer::Array))?;
     let mut holder = count;
-    voices.expect(holder, TAKE, Answer::Simple)?;
+    connections.expect(holder, TAKE, Answer::Simple)?;
     for _ in 0..scale.hand_offs {
-        voices.ping(holder, &mut times.pinged)?;
+        connections.ping(holder, &mut times.pinged)?;
         let begun = Instant::now();
-        voices.say(holder, &[RELEASE, &["PUBLISH", SIGNAL, "1"]])?;
-        // Two numbers, a message for each, and for each but the old holder an answer to its attempt.
+        connections.send(holder, &[RELEASE, &["PUBLISH", SIGNAL, "1"]])?;
+        // Expected: two integers, a message per client, and a reply to each attempt of all but the old holder.
         let (mut next, mut heard, mut is_first) = (None, 0, true);
         while heard < 2 + count + (count - 1) {
             heard += 1;
-            match voices.hear()? {
+            match connections.receive()? {
                 (by, Answer::Integer(_)) if by == holder => {}
                 (ear, Answer::Array) => {
                     if std::mem::take(&mut is_first) {
                         record(&mut times.woken, begun);
                     }
                     if ear + count != holder {
-                        voices.say(ear + count, &[TAKE])?;
+                        connections.send(ear + count, &[TAKE])?;
                     }
                 }
                 (by, Answer::Simple) if next.is_none() => {
@@ -142,7 +138,7 @@ fn by_channel(running: &Running, scale: &Scale) -> io::Result<Times> {
                 (_, other) => return Err(unexpected(other)),
             }
         }
-        holder = next.ok_or_else(|| io::Error::other("nobody got the lock"))?;
+        holder = next.ok_or_else(|| io::Error::other("no client got the lock"))?;
     }
     Ok(times)
 }
@@ -151,16 +147,16 @@ fn unexpected(answer: Answer) -> io::Error {
     io::Error::other(format!("{answer:?} came instead of what the hand-off takes"))
 }
 
-/// Connections that speak one at a time and are heard all at once.
-struct Voices {
+/// Many connections, read together.
+struct Connections {
     poll: Poll,
     events: Events,
     streams: Vec<(TcpStream, Vec<u8>)>,
-    /// Answers that have come and not been looked at.
-    heard: VecDeque<(usize, Answer)>,
+    /// Replies that have arrived and not been returned.
+    received: VecDeque<(usize, Answer)>,
 }
 
-impl Voices {
+impl Connections {
     fn new(running: &Running, count: usize) -> io::Result<Self> {
         let (poll, mut streams) = (Poll::new()?, Vec::with_capacity(count));
         for index in 0..count {
@@ -170,47 +166,47 @@ impl Voices {
             poll.registry().register(&mut stream, Token(index), Interest::READABLE)?;
             streams.push((stream, Vec::new()));
         }
-        Ok(Self { poll, events: Events::with_capacity(count), streams, heard: VecDeque::new() })
+        Ok(Self { poll, events: Events::with_capacity(count), streams, received: VecDeque::new() })
     }
 
-    /// Sends requests in one packet. They are small: an empty socket takes them whole.
-    fn say(&mut self, voice: usize, requests: &[&[&str]]) -> io::Result<()> {
+    /// Sends requests in one packet, small enough for an empty socket buffer.
+    fn send(&mut self, connection: usize, requests: &[&[&str]]) -> io::Result<()> {
         let mut bytes = Vec::new();
         requests.iter().for_each(|words| Template::new(words).write(0, &mut bytes));
-        self.streams[voice].0.write_all(&bytes)
+        self.streams[connection].0.write_all(&bytes)
     }
 
-    /// The next answer, and whose it is.
-    fn hear(&mut self) -> io::Result<(usize, Answer)> {
+    /// The next reply, and its connection.
+    fn receive(&mut self) -> io::Result<(usize, Answer)> {
         loop {
-            if let Some(answer) = self.heard.pop_front() {
+            if let Some(answer) = self.received.pop_front() {
                 return Ok(answer);
             }
-            self.poll.poll(&mut self.events, Some(PATIENCE))?;
+            self.poll.poll(&mut self.events, Some(REPLY_TIMEOUT))?;
             if self.events.is_empty() {
-                return Err(io::Error::other("the server has stopped answering"));
+                return Err(io::Error::other("the server has stopped replying"));
             }
             for event in &self.events {
-                let voice = event.token().0;
-                let (stream, input) = &mut self.streams[voice];
+                let connection = event.token().0;
+                let (stream, input) = &mut self.streams[connection];
                 read_all(stream, input)?;
                 while let Some((answer, length)) = wire::answer(input)? {
                     input.drain(..length);
-                    self.heard.push_back((voice, answer));
+                    self.received.push_back((connection, answer));
                 }
             }
         }
     }
 
-    fn expect(&mut self, voice: usize, words: &[&str], wanted: Answer) -> io::Result<()> {
-        self.say(voice, &[words])?;
-        let answer = self.hear()?;
-        if answer == (voice, wanted) { Ok(()) } else { Err(unexpected(answer.1)) }
+    fn expect(&mut self, connection: usize, words: &[&str], wanted: Answer) -> io::Result<()> {
+        self.send(connection, &[words])?;
+        let answer = self.receive()?;
+        if answer == (connection, wanted) { Ok(()) } else { Err(unexpected(answer.1)) }
     }
 
-    fn ping(&mut self, voice: usize, times: &mut Histogram<u64>) -> io::Result<()> {
+    fn ping(&mut self, connection: usize, times: &mut Histogram<u64>) -> io::Result<()> {
         let begun = Instant::now();
-        self.expect(voice, &["PING"], Answer::Simple)?;
+        self.expect(connection, &["PING"], Answer::Simple)?;
         record(times, begun);
         Ok(())
     }

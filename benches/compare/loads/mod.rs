@@ -1,6 +1,6 @@
 //! The loads of the race, in the order in which they run.
 //!
-//! Owns    the table of loads, and what they share: a server that fails one is reported and goes on to the next.
+//! Owns    the table of loads, and the rounds: a server that fails a load is reported and continues with the next.
 
 mod clients;
 mod crowd;
@@ -15,15 +15,15 @@ use crate::options::Options;
 use crate::results::Results;
 use crate::servers::Server;
 
-/// What a load is given.
+/// The state of the race.
 pub(crate) struct Race {
     pub(crate) options: Options,
     pub(crate) servers: Vec<Server>,
     pub(crate) results: Results,
 }
 
-/// One load or a family of them: its names, and how it is run with a name that is wanted.
-type Load = (&'static [&'static str], fn(&mut Race, &str) -> io::Result<()>);
+/// A load or a family of loads: the names, and the function that runs one of these names.
+type Load = (&'static [&'static str], fn(&mut Race, &str));
 
 const LOADS: &[Load] = &[
     (&["start"], start::run),
@@ -35,20 +35,16 @@ const LOADS: &[Load] = &[
 ];
 
 /// Runs all loads that are wanted.
-///
-/// # Errors
-/// What goes wrong on this side; what a server does wrong is among the results.
-pub(crate) fn run_all(race: &mut Race) -> io::Result<()> {
+pub(crate) fn run_all(race: &mut Race) {
     let names = LOADS.iter().flat_map(|(names, run)| names.iter().map(move |name| (*name, run)));
     for (name, run) in names.filter(|(name, _)| race.options.wants_load(name)).collect::<Vec<_>>() {
         eprintln!("{name}");
-        run(race, name)?;
+        run(race, name);
     }
-    Ok(())
 }
 
 impl Race {
-    /// Gives each server its turn, so many times over; with every round another one begins.
+    /// Gives each server a turn per round; every round begins with another server.
     fn rounds(
         &mut self,
         load: &str,

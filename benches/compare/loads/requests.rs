@@ -1,6 +1,6 @@
 //! Loads that are requests and nothing else: fifty connections, one request at a time on each, and sixteen.
 //!
-//! Rule    each run begins on an emptied store and meets the same keys: every server grants the same share.
+//! Rule    each run begins on an emptied store with the same keys, so every server grants the same share.
 
 use std::io;
 
@@ -19,7 +19,7 @@ pub(crate) const NAMES: &[&str] = &[
     "release by EVAL", "extend by EVAL", "GET", "DEL", "INCR", "PEXPIRE", "SETNX",
 ];
 
-/// What is done before the clock runs, and then against it.
+/// The untimed preparation, and the timed steps.
 struct Plan {
     before: Vec<Step>,
     /// Keys that are met before, at most.
@@ -28,10 +28,7 @@ struct Plan {
 }
 
 /// Runs the load of this name.
-///
-/// # Errors
-/// None: what servers do wrong is among the results.
-pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
+pub(super) fn run(race: &mut Race, name: &str) {
     let plan = plan(name);
     let mut field: Vec<Option<(Running, Generator)>> = race.servers.iter().map(|_| None).collect();
     let names: Vec<_> = race.servers.iter().map(|server| server.row.name).collect();
@@ -44,7 +41,6 @@ pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
         };
         turn(server, running, generator, &plan, options, (name, results))
     });
-    Ok(())
 }
 
 fn connect(server: &Server) -> io::Result<(Running, Generator)> {
@@ -93,7 +89,7 @@ fn add(results: &mut Results, server: &str, name: &str, mode: &str, run: &Run) {
     }
 }
 
-/// What the load of this name does.
+/// The plan of the load of this name.
 fn plan(name: &str) -> Plan {
     let ok = Answer::Simple;
     let [zero, one, two] = [0, 1, 2].map(Answer::Integer);
@@ -133,7 +129,7 @@ fn step(words: &[&str], answer: Answer) -> Step {
     Step { request: Template::new(words), answer }
 }
 
-/// The request of the crowd: it leaves the store as it is.
+/// The request of the crowd, which leaves the store unchanged.
 pub(super) fn contended() -> [Vec<Step>; 2] {
     let Plan { before, timed, .. } = plan("contended");
     [before, timed]

@@ -1,18 +1,15 @@
-//! A start: from exec to the first PONG, and what is then in memory.
+//! A start: the time from exec to the first PONG, and memory after it.
 
 use std::io;
 
 use super::Race;
 use crate::servers::binary_bytes;
 
-/// Connections beside which memory is read once more.
+/// Connections for the second memory measurement.
 const CROWD: usize = 100;
 
-/// Starts each server so many times.
-///
-/// # Errors
-/// None: what servers do wrong is among the results.
-pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
+/// Starts each server `scale.starts` times.
+pub(super) fn run(race: &mut Race, name: &str) {
     race.rounds(name, race.options.scale.starts, |server, _, results| {
         let running = server.start()?;
         let mut add =
@@ -25,12 +22,11 @@ pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
         Ok(())
     });
     race.rounds(name, 1, |server, _, results| {
-        // The program of `limit` is the whole race.
+        // The program of `limit` is the race itself.
         if server.row.has_store {
             let bytes = binary_bytes(&server.program)?;
             results.add(name, "binary", "MB", server.row.name, bytes as f64 / 1e6);
         }
         Ok(())
     });
-    Ok(())
 }

@@ -1,6 +1,6 @@
-//! Many locks whose leases end within the same second: what a light probe feels, what it costs, what is left.
+//! Many locks whose leases end within one second: the latency of a light probe, the cost, and the memory left.
 //!
-//! The locks are also what memory per lock is read from: 24 bytes of key, 36 of owner, and a lease.
+//! The locks also give the memory per lock: 24 bytes of key, 36 of owner, and a lease.
 
 use std::io;
 use std::net::TcpStream;
@@ -23,16 +23,13 @@ const PROBE_EVERY: Duration = Duration::from_millis(1);
 const PROBES_PER_COUNT: u64 = 5;
 /// How often a storm may be begun, each time with twice the time to take its locks.
 const ATTEMPTS: u32 = 6;
-/// Who has not removed all locks by then does not remove them.
+/// A server that has not removed all locks by then has failed to.
 const REMOVAL_MAX: Duration = Duration::from_secs(20);
 
 /// Runs it on a fresh process in each round.
-///
-/// # Errors
-/// None: what servers do wrong is among the results.
-pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
+pub(super) fn run(race: &mut Race, name: &str) {
     race.rounds(name, race.options.scale.long_rounds, |server, options, results| {
-        // A server that takes the locks more slowly than expected gets more time: the measured part comes later.
+        // A server that takes the locks more slowly gets more time: the measured part comes later.
         let found = (0..ATTEMPTS).find_map(|doublings| {
             let storm_in = options.scale.storm_in * 2_u32.pow(doublings);
             turn(server, &Scale { storm_in, ..options.scale }).transpose()
@@ -44,7 +41,6 @@ pub(super) fn run(race: &mut Race, name: &str) -> io::Result<()> {
         }
         Ok(())
     });
-    Ok(())
 }
 
 type Found = Vec<(&'static str, &'static str, f64)>;
@@ -63,7 +59,7 @@ fn turn(server: &Server, scale: &Scale) -> io::Result<Option<Found>> {
     let last_end = first_end + scale.storm_span * (MOMENTS as u32 - 1) / MOMENTS as u32;
     let loaded = running.resident_bytes()?;
 
-    // What the probe itself costs, and the server's own housekeeping beside so many keys.
+    // The cost of the probe itself, and of the server's housekeeping with so many keys.
     let calm_from = first_end.checked_sub(scale.storm_in / 8).filter(|from| *from > Instant::now());
     let Some(calm_from) = calm_from else { return Ok(None) };
     rest(calm_from.saturating_duration_since(Instant::now()));
@@ -118,7 +114,7 @@ struct Probe<'a> {
     counter: TcpStream,
 }
 
-/// What a probe has felt.
+/// The measurements of a probe.
 struct Felt {
     nanos: Histogram<u64>,
     /// When no key was left.
@@ -133,7 +129,7 @@ impl Probe<'_> {
         while Instant::now() < end || limit.is_some_and(|limit| felt.gone.is_none() && Instant::now() < limit)
         {
             rest(due.saturating_duration_since(Instant::now()));
-            // A probe that its predecessor held up was due before it could be sent, which is part of what is felt.
+            // A probe delayed by its predecessor counts from its due time: the delay is part of the latency.
             // That this thread woke late is not.
             let late = Instant::now().saturating_duration_since(due) > PROBE_EVERY;
             let begun = if late { due } else { Instant::now() };

@@ -1,9 +1,9 @@
 //! `limit`: a server that understands where a request ends and answers `+OK`, and does nothing else.
 //!
-//! Owns    what no server can be faster than: one read and one write per batch, and the bytes looked at once.
+//! Owns    the minimum work of any server: one read and one write per batch, and one look at each byte.
 //! Rule    requests are framed as a real server must: in any number of pieces, many at once, inline or not.
 //!
-//! The race runs it as a process of its own: the same program with `--as-limit PORT`.
+//! The race runs it as its own process: the same program with `--as-limit PORT`.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -13,9 +13,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Serves for ever.
-///
-/// # Errors
-/// When the port cannot be had.
 pub(crate) fn serve(port: u16) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
@@ -24,7 +21,7 @@ pub(crate) fn serve(port: u16) -> io::Result<()> {
         loop {
             let (stream, _) = listener.accept().await?;
             tokio::spawn(async {
-                // A client that goes away takes nothing along.
+                // A failed client does not affect the server.
                 drop(answer(stream).await);
             });
         }
@@ -51,9 +48,6 @@ async fn answer(mut stream: TcpStream) -> io::Result<()> {
 }
 
 /// How many bytes the first request has; `None` if some are still to come.
-///
-/// # Errors
-/// What is not a request.
 pub(crate) fn framed(bytes: &[u8]) -> io::Result<Option<usize>> {
     let Some((head, mut at)) = line(bytes) else { return Ok(None) };
     let Some(count) = head.strip_prefix(b"*") else { return Ok(Some(at)) };
@@ -81,5 +75,5 @@ fn number(digits: &[u8]) -> io::Result<usize> {
 }
 
 const BUFFER_BYTES: usize = 16 * 1024;
-/// Of a length: what is longer is more than any server takes.
+/// The longest length line: more than any server accepts.
 const DIGITS_MAX: usize = 9;

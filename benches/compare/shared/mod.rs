@@ -1,4 +1,4 @@
-//! The parts of the race that tests check, too: framing, answers, results, and the text and picture made from them.
+//! The parts of the race that tests check, too: framing, replies, results, and the tables and plot made from them.
 
 pub(crate) mod limit;
 pub(crate) mod plot;

@@ -1,6 +1,6 @@
-//! Results as a picture: for each load, the share of `limit`'s capacity that a server reaches.
+//! Results as a plot: for each load, the share of `limit`'s capacity that a server reaches.
 //!
-//! Owns    a small SVG, drawn by hand, for white paper and for black; bars have figures, so that it needs no colours.
+//! Owns    a small hand-written SVG for light and dark pages; bars are labelled, so colours carry no meaning.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ const BAR_HEIGHT: f64 = 9.0;
 const ROW_GAP: f64 = 12.0;
 const HEAD_HEIGHT: f64 = 92.0;
 
-/// The picture.
+/// The plot.
 pub(crate) fn svg(results: &Results) -> String {
     let loads: Vec<&str> = results
         .figures
@@ -24,7 +24,7 @@ pub(crate) fn svg(results: &Results) -> String {
         .filter(|figure| figure.unit == CPU_PER_REQUEST && figure.what == PANELS[0].0)
         .map(|figure| figure.load.as_str())
         .collect();
-    // A server with two threads is another question.
+    // A server with two threads is not comparable here.
     let is_shown = |name: &str| name != LIMIT && !name.contains(" 2 ");
     let servers: Vec<&str> =
         results.servers.iter().map(|(name, _)| name.as_str()).filter(|name| is_shown(name)).collect();
@@ -52,7 +52,7 @@ pub(crate) fn svg(results: &Results) -> String {
     drawing + "</svg>\n"
 }
 
-/// Everything above the panels, and the colours.
+/// The title, the legend and the colours.
 fn head(width: f64, height: f64, servers: &[&str]) -> String {
     let mut drawing = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
@@ -96,7 +96,7 @@ fn axis(drawing: &mut String, left: f64, height: f64, title: &str) {
 }
 
 fn draw_bar(drawing: &mut String, [left, top]: [f64; 2], share: f64, server: usize) {
-    // Noise may show a server beyond the limit; the figure says by how much, the bar ends a little behind the line.
+    // Noise may put a server beyond the limit; its label is exact, and the bar ends a little past the line.
     let length = share.min(1.06) * PANEL_WIDTH;
     rectangle(drawing, [left, top], [length, BAR_HEIGHT - 1.0], server);
     let (x, y) = (left + length + 4.0, top + BAR_HEIGHT - 2.0);

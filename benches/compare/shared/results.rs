@@ -1,4 +1,4 @@
-//! What a race has found, as it is kept in results.json.
+//! The results of a race, as stored in results.json.
 //!
 //! Owns    the figures of every round; medians, shares and multiples are derived where they are shown.
 //! Knows   nothing of servers and loads but their names, so that tests of the README can read results as well.
@@ -8,13 +8,13 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// The server whose race it is.
+/// The server under comparison.
 pub(crate) const OURS: &str = "redlatch";
 /// The server that shares of capacity are of.
 pub(crate) const LIMIT: &str = "limit";
 /// The server that multiples are of.
 pub(crate) const VALKEY: &str = "valkey";
-/// The unit of what a request costs.
+/// The unit of the cost of a request.
 pub(crate) const CPU_PER_REQUEST: &str = "us of CPU per request";
 
 /// The outcome of one race.
@@ -22,13 +22,13 @@ pub(crate) const CPU_PER_REQUEST: &str = "us of CPU per request";
 pub(crate) struct Results {
     /// `full`, `quick` or `smoke`: how much was done.
     pub(crate) scale: String,
-    /// What the machine was, by name and value.
+    /// Facts about the machine, by name and value.
     pub(crate) machine: Vec<(String, String)>,
     /// Name and version of the servers, in the order of the columns.
     pub(crate) servers: Vec<(String, String)>,
     /// Servers that did not run, and why.
     pub(crate) missing: Vec<(String, String)>,
-    /// Loads that a server did not get through: the load, the server, what it said.
+    /// Failed loads: the load, the server, the error.
     pub(crate) failed: Vec<(String, String, String)>,
     /// In the order in which they were measured.
     pub(crate) figures: Vec<Figure>,
@@ -37,9 +37,9 @@ pub(crate) struct Results {
 /// One quantity, measured on several servers.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Figure {
-    /// What was done: `acquire`, `storm`.
+    /// The load: `acquire`, `storm`.
     pub(crate) load: String,
-    /// What was measured: `plain`, `probe, p99`.
+    /// The measured quantity: `plain`, `probe, p99`.
     pub(crate) what: String,
     /// Its unit: `us of CPU per request`.
     pub(crate) unit: String,
@@ -48,9 +48,9 @@ pub(crate) struct Figure {
 }
 
 impl Results {
-    /// Adds what one round has found.
+    /// Adds a value of one round.
     pub(crate) fn add(&mut self, load: &str, what: &str, unit: &str, server: &str, value: f64) {
-        // Three digits behind the point are more than a machine repeats.
+        // More than three decimals are noise.
         let value = (value * 1_000.0).round() / 1_000.0;
         let known = self.figures.iter_mut().find(|figure| figure.load == load && figure.what == what);
         let figure = match known {
@@ -77,23 +77,17 @@ impl Results {
         self.figures.iter().find(|figure| figure.load == load && figure.what == what)
     }
 
-    /// Keeps what an earlier race has found of the loads that were not run now: a load that something disturbed can be run
-    /// again by itself.
-    ///
-    /// # Errors
-    /// When it was another race: other servers, another machine or revision.
+    /// Takes over the results of an earlier race for the loads that were not run now, so that one load can be repeated.
     pub(crate) fn keep(&mut self, earlier: Self) -> Result<(), String> {
         let now = (&self.scale, &self.machine, &self.servers, &self.missing);
         if now != (&earlier.scale, &earlier.machine, &earlier.servers, &earlier.missing) {
-            return Err(
-                "the results that are there are of other servers, another machine or revision".to_owned()
-            );
+            return Err("the stored results are of other servers, another machine or revision".to_owned());
         }
         let mut own = std::mem::take(&mut self.figures);
         let run: Vec<String> = own.iter().map(|figure| figure.load.clone()).collect();
         for figure in earlier.figures {
             if run.contains(&figure.load) {
-                // All of that load, in the place of the first that they replace.
+                // The new results of a load take the place of its first old one.
                 self.figures.extend(own.extract_if(.., |other| other.load == figure.load));
             } else {
                 self.figures.push(figure);
@@ -105,18 +99,12 @@ impl Results {
     }
 
     /// Reads a file that [`Self::write`] has written.
-    ///
-    /// # Errors
-    /// What is wrong with the file.
     pub(crate) fn read(file: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
-    /// Writes all there is.
-    ///
-    /// # Errors
-    /// What the system said.
+    /// Writes the file.
     pub(crate) fn write(&self, file: &Path) -> std::io::Result<()> {
         let line = |name: &str, value: serde_json::Result<String>| {
             value.map(|value| format!("  \"{name}\": {value}")).map_err(std::io::Error::other)
@@ -142,8 +130,7 @@ impl Figure {
         median(self.values.get(server)?.clone())
     }
 
-    /// How many times `server`'s figure the one of `other` is: the median of what it is in each round. Who shares a round
-    /// shares its disturbances.
+    /// The median over the rounds of `other`'s value divided by `server`'s: servers of one round share its disturbances.
     pub(crate) fn multiple(&self, other: &str, server: &str) -> Option<f64> {
         let (own, other) = self.values.get(server).zip(self.values.get(other))?;
         let rounds = own.iter().zip(other).filter(|(own, _)| **own > 0.0);

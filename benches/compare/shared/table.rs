@@ -1,6 +1,6 @@
 //! Results as Markdown, for the terminal and for README.md.
 //!
-//! Rule    medians of the rounds; what a request costs first, with our share and multiple; then all the rest.
+//! Rule    medians of the rounds; first the cost of requests, with redlatch's share and multiple; then the rest.
 
 use std::fmt::Write as _;
 
@@ -9,12 +9,12 @@ use super::results::{CPU_PER_REQUEST, Figure, LIMIT, OURS, Results, VALKEY};
 /// The two ways to send requests, as the figures of a load are called.
 const MODES: [&str; 2] = ["plain", "pipelined"];
 
-/// All tables, and what they were measured on.
+/// All tables, and the facts about the machine.
 pub(crate) fn markdown(results: &Results) -> String {
     format!("{}{}{}", costs(results), rest(results), circumstances(results))
 }
 
-/// What a request costs, one load per line, each cell with both ways to send.
+/// The cost of a request, one load per line, each cell plain and pipelined.
 fn costs(results: &Results) -> String {
     let servers: Vec<&str> = results.servers.iter().map(|(name, _)| name.as_str()).collect();
     let is_cost = |figure: &&Figure| figure.unit == CPU_PER_REQUEST;
@@ -41,10 +41,10 @@ fn costs(results: &Results) -> String {
     text + "\n"
 }
 
-/// What is not a request of its own: latencies, memory, starts.
+/// Results other than requests: latencies, memory, starts.
 fn rest(results: &Results) -> String {
     let servers = results.servers.iter().map(|(name, _)| name.as_str());
-    // Beside what requests cost, rates say nothing about a server that has a core to itself.
+    // Rates are left out: a server with a core to itself is described by its cost per request.
     let is_shown = |figure: &&Figure| {
         !MODES.iter().any(|mode| figure.what == *mode || figure.what == format!("{mode}, rate"))
     };

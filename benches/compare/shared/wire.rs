@@ -1,4 +1,4 @@
-//! What the generator writes and reads: requests with places for a key, and as much of answers as is looked at.
+//! The generator's wire format: request templates with a place for a key, and the parsed part of replies.
 //!
 //! Rule    a request is written by copying its bytes and sixteen digits, for a generator must keep up.
 
@@ -6,11 +6,11 @@ use std::io;
 
 /// Stands in a request for the key, which differs from one request to the next.
 pub(crate) const KEY: &str = "{key}";
-/// Who holds the locks of the race: as long as a UUID.
+/// The owner of all locks of the race: as long as a UUID.
 pub(crate) const OWNER: &str = "3b241101-e2bb-4255-8caf-4136c566a962";
 /// Bytes of a key.
 pub(crate) const KEY_BYTES: usize = KEY_HEAD.len() + DIGITS;
-/// What each key begins with.
+/// The prefix of every key.
 const KEY_HEAD: &str = "lock:id:";
 const DIGITS: usize = 16;
 
@@ -55,7 +55,7 @@ pub(crate) fn key(n: u64) -> String {
     format!("{KEY_HEAD}{}", String::from_utf8_lossy(&digits(n)))
 }
 
-/// The digits of key number `n`: scattered, the same for every server, and no two alike.
+/// The digits of key number `n`: scattered, unique, and equal for every server.
 fn digits(n: u64) -> [u8; DIGITS] {
     // Each step can be undone, so that two numbers never meet.
     let mut mixed = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -69,13 +69,13 @@ fn digits(n: u64) -> [u8; DIGITS] {
 /// The answer to a request, as far as a load looks at it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Answer {
-    /// Several answers in one, of this many parts.
+    /// An array of this many elements.
     Array,
     /// An error.
     Error,
     /// A number.
     Integer(i64),
-    /// There is nothing.
+    /// Null.
     Nil,
     /// `+OK`, `+PONG`.
     Simple,
@@ -84,9 +84,6 @@ pub(crate) enum Answer {
 }
 
 /// The answer in front and how many bytes it has, or `None` if some are still to come.
-///
-/// # Errors
-/// What is not an answer.
 pub(crate) fn answer(bytes: &[u8]) -> io::Result<Option<(Answer, usize)>> {
     let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
     let (line, at) = (&bytes[..end.saturating_sub(1)], end + 1);

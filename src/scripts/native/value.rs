@@ -80,13 +80,24 @@ pub(super) fn number(text: &[u8]) -> Option<f64> {
     if word.eq_ignore_ascii_case(b"nan") {
         return Some(if is_negative { -f64::NAN } else { f64::NAN });
     }
-    // Lua reads hexadecimal integers, too. Hexadecimal fractions and exponents are not read here.
     if let [b'0', b'x' | b'X', digits @ ..] = word {
-        let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
-        let magnitude = u128::from_str_radix(digits, 16).ok()? as f64;
+        let magnitude = hexadecimal(std::str::from_utf8(digits).ok()?)?;
         return Some(if is_negative { -magnitude } else { magnitude });
     }
     double::parse_loosely(text)
+}
+
+/// The value of the digits after `0x`, which may have a fraction and a binary exponent.
+fn hexadecimal(text: &str) -> Option<f64> {
+    let (mantissa, exponent) = text.split_once(['p', 'P']).unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = [whole, fraction].concat();
+    if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let magnitude = u128::from_str_radix(&digits, 16).ok()? as f64;
+    let exponent: i32 = exponent.parse().ok()?;
+    Some(magnitude * 2_f64.powi(exponent.saturating_sub(4 * fraction.len() as i32)))
 }
 
 /// A number as Redis hands it to the caller of a script, and Lua to a function that counts: what does not fit an integer
@@ -144,13 +155,15 @@ mod tests {
             ("+7", 7.0),
             ("007", 7.0),
             ("0x10", 16.0),
+            ("0x1p4", 16.0),
+            ("-0x.8", -0.5),
             ("10\0x", 10.0),
             ("inf", f64::INFINITY),
             ("12345678901234567890", 12_345_678_901_234_567_890.0),
         ] {
             assert_eq!(number(text.as_bytes()), Some(expected), "{text:?}");
         }
-        for text in ["", " ", "1 2", "ten", "--1", "1e", "- 1", "0x", "\0 1"] {
+        for text in ["", " ", "1 2", "ten", "--1", "1e", "- 1", "0x", "0x1p", "0x.", "\0 1"] {
             assert_eq!(number(text.as_bytes()), None, "{text:?}");
         }
         assert!(number(b"nan").is_some_and(f64::is_nan));

@@ -1,7 +1,7 @@
-//! An engine that runs one script at a time, and all that could be seen of what it did.
+//! An engine that runs one script at a time and returns everything observable of the run.
 //!
-//! Owns    what a run is compared by: the reply, keys, deadlines, effects, messages and statistics.
-//! Time    stands still: any two runs see one instant.
+//! Owns    the compared facts: the reply, keys, deadlines, effects, messages and statistics.
+//! Time    stands still: all runs see one instant.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,40 +25,37 @@ struct Log(Mutex<Vec<String>>);
 
 impl Journal for Log {
     fn append(&self, _: u64, mutations: &[Mutation]) {
-        self.0
-            .lock()
-            .expect("no test has panicked here")
-            .extend(mutations.iter().map(|mutation| format!("{mutation:?}")));
+        let mut effects = self.0.lock().expect("no test has panicked here");
+        effects.extend(mutations.iter().map(|mutation| format!("{mutation:?}")));
     }
 }
 
-/// An engine with two sessions: one that calls, and one that hears every message.
-pub(crate) struct World {
+/// An engine with two sessions: one calls scripts, the other is subscribed to every channel.
+pub(crate) struct ScriptRunner {
     engine: Engine,
     session: Session,
     listener: Session,
     log: Arc<Log>,
 }
 
-impl World {
+impl ScriptRunner {
     pub(crate) fn new() -> Self {
         let log = Arc::new(Log::default());
         let journal: Arc<dyn Journal> = log.clone();
         let layout = Layout { shards: 4, databases: 4, seed: 7, journal: Some(journal) };
         let keyspace = Keyspace::new(layout, || {});
-        // Both runs see one instant.
         let clock = StillClock::new(1_000_000, 1_700_000_000_000);
         let now = clock.now().lock;
         let engine = Engine::new(Arc::new(Shared::new(keyspace, Settings::default(), clock, 7)));
         let client = |id| Client::new(id, format!("127.0.0.1:{id}"), String::new(), false, now);
         let [mut session, listener] = [1, 2].map(|id| engine.connect(client(id)));
         session.may_block = true;
-        let mut world = Self { engine, session, listener, log };
-        world.swap();
-        world.send(&[b"PSUBSCRIBE", b"*"]);
-        world.send(&[b"SSUBSCRIBE", b"k1", b"k2", b"k3", b"k4", b"k5", b"mine", b"other"]);
-        world.swap();
-        world
+        let mut runner = Self { engine, session, listener, log };
+        runner.swap();
+        runner.send(&[b"PSUBSCRIBE", b"*"]);
+        runner.send(&[b"SSUBSCRIBE", b"k1", b"k2", b"k3", b"k4", b"k5", b"mine", b"other"]);
+        runner.swap();
+        runner
     }
 
     fn swap(&mut self) {
@@ -75,12 +72,12 @@ impl World {
         out
     }
 
-    /// What the interpreter holds: nothing until a script that is not native has come.
+    /// Bytes the interpreter holds: 0 until the first interpreted script.
     pub(crate) fn interpreter_bytes(&self) -> usize {
         self.engine.shared().interpreter.memory()
     }
 
-    /// Runs a script over a state: what it answered, what it left, and what it did.
+    /// Builds a state, runs a script on it, and returns everything observable.
     pub(crate) fn run(
         &mut self,
         state: &[Vec<Vec<u8>>],
@@ -124,7 +121,7 @@ impl World {
     }
 }
 
-/// What a key holds, whatever it is.
+/// Reads of a key of any type; `@` stands for the key.
 const LOOKS: &[&[&[u8]]] = &[
     &[b"TYPE", b"@"],
     &[b"PTTL", b"@"],
@@ -135,7 +132,7 @@ const LOOKS: &[&[&[u8]]] = &[
     &[b"SMEMBERS", b"@"],
 ];
 
-/// What a run could be seen to do.
+/// Everything observable of one run.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Seen {
     reply: String,
@@ -144,7 +141,7 @@ pub(crate) struct Seen {
     effects: Vec<String>,
 }
 
-/// An error line names the script, which has another SHA-1 where it is interpreted.
+/// Removes the SHA-1 from an error reply: the interpreted text has another one.
 fn without_sha(reply: &str) -> String {
     match reply.split_once(" script: ") {
         Some((before, after)) => format!("{before} script: {}", after.get(40..).unwrap_or_default()),
@@ -152,23 +149,20 @@ fn without_sha(reply: &str) -> String {
     }
 }
 
-/// How often each command was called, and failed, without how long it took.
+/// INFO commandstats without durations: calls and failures of each command.
 fn without_times(info: &[u8]) -> Vec<u8> {
     let info = String::from_utf8_lossy(info);
     let lines = info.lines().map(|line| match (line.find(",usec"), line.find(",rejected")) {
         (Some(from), Some(to)) => format!("{}{}\n", &line[..from], &line[to..]),
         _ => format!("{line}\n"),
     });
-    // The length of the whole differs with the digits that were cut.
+    // The first line is the length, which depends on the removed digits.
     lines.skip(1).collect::<String>().into_bytes()
 }
 
-/// The same script, with a statement in front that no native script has, and that does nothing.
-///
-/// # Panics
-/// Where it is native all the same.
-pub(crate) fn detour(script: &[u8]) -> Vec<u8> {
-    let detour = [b"local unseen = function() end ", script].concat();
-    assert!(Program::read(&detour).is_none(), "native: {}", detour.escape_ascii());
-    detour
+/// The script behind a statement without effect that no native script has, so that it runs in the interpreter.
+pub(crate) fn interpreted(script: &[u8]) -> Vec<u8> {
+    let text = [b"local unseen = function() end ", script].concat();
+    assert!(Program::read(&text).is_none(), "native: {}", text.escape_ascii());
+    text
 }
