@@ -9,21 +9,11 @@ use std::fmt::Debug;
 use bytes::Bytes;
 
 mod edit;
-mod hash;
-mod list;
-mod set;
-mod sorted_set;
-mod stream;
 
 use crate::clock::Deadline;
 use crate::types::Object;
 
-pub use edit::Edit;
-pub use hash::HashEdit;
-pub use list::ListEdit;
-pub use set::SetEdit;
-pub use sorted_set::SortedSetEdit;
-pub use stream::StreamEdit;
+pub use edit::{Edit, HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit};
 
 /// One physical effect on the keyspace.
 #[derive(Clone, Debug, PartialEq)]

@@ -287,11 +287,6 @@ impl Shard {
         self.keys(db).table.len()
     }
 
-    /// True when a database has no entry.
-    pub fn is_empty(&self, db: u16) -> bool {
-        self.keys(db).table.is_empty()
-    }
-
     /// How many entries of a database have a deadline.
     pub fn deadlines(&self, db: u16) -> usize {
         self.keys(db).deadlines

@@ -134,11 +134,6 @@ impl Table {
         self.len
     }
 
-    /// True when there is no entry.
-    pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Bytes of heap memory of this table.
     pub(super) fn heap_bytes(&self) -> usize {
         self.words.capacity() * size_of::<u64>()

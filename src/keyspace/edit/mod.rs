@@ -4,11 +4,7 @@
 //!         the key with the last element. The changes of each type of object are in the file of that type.
 //! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`].
 
-mod hash;
-mod list;
-mod set;
-mod sorted_set;
-mod stream;
+mod types;
 
 use std::marker::PhantomData;
 
@@ -125,5 +121,7 @@ impl<T: Typed> Drop for Editor<'_, T> {
     }
 }
 
+#[cfg(test)]
+mod hash_tests;
 #[cfg(test)]
 mod tests;

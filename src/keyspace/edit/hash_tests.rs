@@ -1,5 +1,4 @@
-//! Hashes under keys, with two kinds of deadlines: against a map that knows what is there at every moment, and against
-//! a replay of what the journal heard.
+//! Hashes with deadlines of keys and of fields, compared with a model that is a map, and with a replay of the journal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,12 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use proptest::prelude::*;
 
 use super::*;
-use crate::clock::LockTime;
+use crate::clock::{Deadline, LockTime};
 use crate::keyspace::edit::tests::{Log, keyspace, now};
 use crate::keyspace::{Due, Entry, Keyspace, Layout, Lease, ShardSet, View};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
-use crate::types::Shape;
+use crate::types::{Hash, Shape};
 
 fn at(millis: u64) -> Deadline {
     Deadline::at(LockTime::from_millis(millis))
@@ -221,7 +220,7 @@ fn many_fields_that_end_at_once_leave_in_bounded_parts() {
 }
 
 #[test]
-fn whoever_looks_sees_none_of_the_fields_that_have_ended_however_many() {
+fn no_reader_sees_a_field_that_has_ended_however_many_have_ended() {
     let keyspace = keyspace(None);
     call(&keyspace, 1, |view| {
         let mut hash = view.open::<Hash>(b"h").unwrap();
