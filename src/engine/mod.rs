@@ -151,7 +151,7 @@ impl Engine {
         if batch.commands.is_multiple_of(COMMANDS_PER_READING) {
             let now = self.shared.clock.now();
             let millis = now.lock.millis_since(batch.now.lock);
-            session.worked(millis.saturating_mul(1_000_000));
+            session.add_nanos(millis.saturating_mul(1_000_000));
             batch.now = now;
         }
         let start = out.len();
@@ -485,7 +485,7 @@ impl Engine {
         if let Some(started) = started {
             let micros = shared.clock.micros().saturating_sub(started);
             shared.took(&session.client, command, request, micros);
-            session.worked(micros.saturating_mul(1000));
+            session.add_nanos(micros.saturating_mul(1000));
             if micros >= 1000 {
                 batch.now = shared.clock.now();
             }

@@ -2,7 +2,7 @@
 //!
 //! Owns    [`Mutation`], the entries of the log, and [`Journal`], the trait of its receivers.
 //! Rule    one command, script or transaction makes one record, numbered while its shards are still locked. Effects,
-//!         never commands: applying the records in order of their numbers to an empty keyspace gives the same state.
+//!         never commands: applying the records in order of their numbers to an empty keyspace rebuilds the state.
 
 use std::fmt::Debug;
 

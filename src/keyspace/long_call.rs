@@ -1,7 +1,7 @@
 //! Long calls: whether one holds shards, and which clients try again when it is over.
 //!
 //! Rule    a client that meets a locked shard of a long call enters the list, or learns that the call is over, under the
-//!         list's lock; the call ends by emptying the list under the same lock. No client is forgotten.
+//!         list's lock. The call ends by emptying the list under that lock, so no client is forgotten.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,15 +12,10 @@ use crate::state::clients::{Client, ClientId};
 use crate::sync::{AtomicUsize, Mutex};
 
 /// How many long calls hold shards or are about to, and the clients that wait for their end.
+#[derive(Default)]
 pub struct LongCall {
     calls: AtomicUsize,
     waiting: Mutex<BTreeMap<ClientId, Arc<Client>>>,
-}
-
-impl Default for LongCall {
-    fn default() -> Self {
-        Self { calls: AtomicUsize::new(0), waiting: Mutex::new(BTreeMap::new()) }
-    }
 }
 
 impl LongCall {

@@ -66,7 +66,7 @@ pub(crate) struct Observers {
     watches: ByKey<Vec<Arc<Watch>>>,
     /// By key alone: invalidations name the key, not the database.
     readers: BTreeMap<Bytes, Readers>,
-    /// The key that was last given up for want of room: the next one is looked for behind it.
+    /// The key that was last dropped because of the limit. The search for the next one starts behind it.
     dropped: Bytes,
 }
 
@@ -120,8 +120,8 @@ impl Observers {
         }
     }
 
-    /// Stops tracking so many keys, in the order of their names and starting again at the first, so that every key has its
-    /// turn.
+    /// Stops tracking so many keys, in the order of their names and starting again at the first, so that every key is
+    /// dropped in turn.
     #[cold]
     fn drop_next(&mut self, count: usize, tracking: &Tracking) -> Vec<(Bytes, Readers)> {
         let mut dropped = Vec::with_capacity(count);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_beyond_the_limit_are_dropped_one_for_one_and_every_key_has_its_turn() {
+    fn keys_beyond_the_limit_are_dropped_one_by_one_and_in_turn() {
         let (mut observers, tracking) = (Observers::default(), Tracking::default());
         let mut dropped = Vec::new();
         for n in 0..100 {

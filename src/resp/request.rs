@@ -24,7 +24,7 @@ enum Source<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The words that lie at `spans` in `bytes`.
+    /// The words at `spans` in `bytes`.
     pub(super) fn received(bytes: &'a [u8], spans: &'a [Span]) -> Self {
         Self(Source::Received { bytes, spans })
     }
@@ -43,7 +43,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// True of what `*0` or a blank line decodes to.
+    /// True for the request of `*0` or of a blank line.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -83,7 +83,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Words of a request that follow one another.
+/// Consecutive words of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a> {
     request: Request<'a>,

@@ -123,11 +123,11 @@ struct Outbox {
     next: Vec<u8>,
     /// All other messages.
     bytes: Vec<u8>,
-    /// The answer of the waiting command is among `bytes`.
+    /// Whether `bytes` contains the answer of the waiting command.
     is_answered: bool,
     /// Since when more than the soft limit has been unsent.
     behind_since: Option<LockTime>,
-    /// Called when the connection is to look at its outbox and its state.
+    /// Called when the connection must check its outbox and its state.
     notifier: Option<Notifier>,
 }
 
@@ -304,7 +304,7 @@ impl Client {
         self.wake();
     }
 
-    /// Moves the messages to the end of `out` if the answer of the waiting command is among them; false if it is not.
+    /// Moves the messages to the end of `out` if the answer of the waiting command is in the outbox; false if it is not.
     pub fn collect_answer(&self, out: &mut Vec<u8>) -> bool {
         if !self.has_messages() {
             return false;
@@ -410,7 +410,7 @@ impl Client {
         }
     }
 
-    /// Called by a connection that has nothing to do: whether it is to release its buffers.
+    /// Called by an idle connection: whether it must release its buffers.
     #[inline]
     pub fn should_release_buffers(&self) -> bool {
         let buffers = self.buffers.load(Relaxed);
@@ -439,7 +439,7 @@ impl Client {
         self.cut_reason.get().copied()
     }
 
-    /// Whether the connection is to close at once.
+    /// Whether the connection must close at once.
     #[inline]
     pub fn is_cut(&self) -> bool {
         self.is_cut.load(SeqCst)
@@ -470,7 +470,7 @@ impl Client {
         self.has_messages.load(SeqCst)
     }
 
-    /// Moves all messages to the end of `out`. If the answer of the waiting command is among them, everything stays for
+    /// Moves all messages to the end of `out`. If the answer of the waiting command is in the outbox, all stays for
     /// [`Client::collect_answer`], which ends the wait.
     pub fn collect(&self, out: &mut Vec<u8>) {
         let mut outbox = self.outbox.lock();
@@ -496,8 +496,8 @@ impl Client {
         self.has_messages.store(false, SeqCst);
     }
 
-    /// From now on [`Client::wake`] and every message call `notify`. It is called with the outbox locked and must not
-    /// come back to the client. The connection looks at its outbox after this call, to miss nothing that came before.
+    /// From now on [`Client::wake`] and every message call `notify`. It is called with the outbox locked and must not use
+    /// the client. The connection checks its outbox after this call, because messages may have arrived before.
     pub fn set_notifier(&self, notify: impl Fn() + Send + Sync + 'static) {
         self.outbox.lock().notifier = Some(Notifier(Box::new(notify)));
     }
@@ -534,9 +534,9 @@ impl Clients {
         }
     }
 
-    /// Calls `look` with each client, in no order. `look` must not use the registry.
-    pub fn each(&self, mut look: impl FnMut(&Client)) {
-        self.by_id.iter().for_each(|client| look(&client));
+    /// Calls `visit` with each client, in no order. `visit` must not use the registry.
+    pub fn each(&self, mut visit: impl FnMut(&Client)) {
+        self.by_id.iter().for_each(|client| visit(&client));
     }
 
     /// How many are connected.

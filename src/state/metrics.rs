@@ -63,7 +63,7 @@ impl Counter {
     }
 }
 
-/// Calls by scripts that are not yet counted, for two commands: most scripts repeat the same commands.
+/// Calls by scripts that are not yet counted, for two commands: most scripts repeat one or two commands.
 #[derive(Debug, Default)]
 pub struct Tally([(u16, u64); 2]);
 
@@ -119,7 +119,7 @@ pub struct CommandStats {
 }
 
 /// How many calls of fast commands a connection sends for each one that is timed. A prime number: the requests of most
-/// clients repeat with a short period, and every request of the period shall have its turn.
+/// clients repeat with a short period, and the samples must cover every request of the period.
 pub const CALLS_PER_SAMPLE: u8 = 61;
 
 impl CommandStats {

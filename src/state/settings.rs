@@ -207,7 +207,7 @@ impl Settings {
     }
 
     /// Calls `validator` before CONFIG SET changes anything: for values that must be tried out, like certificates. The
-    /// validator added last is called first: those that only look are added behind those that also act.
+    /// validator added last is called first: validators without effects are added after those with effects.
     pub fn on_proposal(
         &self,
         validator: impl Fn(&Proposal<'_>) -> Result<(), SettingError> + Send + Sync + 'static,

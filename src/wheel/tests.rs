@@ -1,4 +1,4 @@
-//! The laws of the wheel, against a sorted map that does the same slowly.
+//! The laws of the wheel, compared with a model that is a sorted map.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::*;
 
 /// Entries as the wheel sees them, and the wheel.
 #[derive(Default)]
-struct World {
+struct Model {
     wheel: Wheel,
     entries: Entries,
     /// Armed timers by deadline, then by order of arming.
@@ -33,7 +33,7 @@ impl Timers for Entries {
     }
 }
 
-impl World {
+impl Model {
     fn arm(&mut self, deadline_ms: u64) -> u32 {
         let id = self.entries.0.len() as u32;
         self.entries.0.push((Timer::CUT, deadline_ms));
@@ -123,7 +123,7 @@ fn moves(spans: BoxedStrategy<u64>) -> impl Strategy<Value = Vec<Move>> {
 }
 
 fn play(moves: Vec<Move>) {
-    let mut world = World::default();
+    let mut world = Model::default();
     let mut now = 0u64;
     for step in moves {
         match step {
@@ -173,7 +173,7 @@ proptest! {
     fn timers_leave_by_deadline_and_then_in_the_order_of_arming(
         spans in prop::collection::vec(short(), 1..60), pauses in prop::collection::vec(short(), 1..20),
     ) {
-        let mut world = World::default();
+        let mut world = Model::default();
         for span in spans {
             world.arm(span);
         }
@@ -189,7 +189,7 @@ proptest! {
 #[test]
 fn a_timer_leaves_in_the_first_millisecond_after_its_deadline() {
     for deadline in [0, 1, 63, 64, 65, 4095, 4096, 1 << 36, (1 << 60) - 1, 1 << 60, u64::MAX - 1] {
-        let mut world = World::default();
+        let mut world = Model::default();
         let id = world.arm(deadline);
         assert_eq!(world.leave(deadline), [], "{deadline}: still living");
         assert_eq!(world.leave(deadline + 1), [(deadline, id)], "{deadline}: gone");
@@ -198,7 +198,7 @@ fn a_timer_leaves_in_the_first_millisecond_after_its_deadline() {
 
 #[test]
 fn a_timer_armed_after_its_deadline_leaves_at_once() {
-    let mut world = World::default();
+    let mut world = Model::default();
     assert_eq!(world.leave(1_000), []);
     let late = [world.arm(5), world.arm(999)];
     assert_eq!(world.leave(1_000), [(5, late[0]), (999, late[1])]);
@@ -209,7 +209,7 @@ fn a_timer_armed_after_its_deadline_leaves_at_once() {
 
 #[test]
 fn a_deadline_that_moves_later_costs_one_move() {
-    let mut world = World::default();
+    let mut world = Model::default();
     let id = world.arm(10);
     world.entries.0[id as usize].1 = 5_000;
     let now = LockTime::from_millis(11);
@@ -221,7 +221,7 @@ fn a_deadline_that_moves_later_costs_one_move() {
 
 #[test]
 fn a_crowded_slot_is_spread_one_timer_at_a_time() {
-    let mut world = World::default();
+    let mut world = Model::default();
     for _ in 0..1_000 {
         world.arm(10_000);
     }
@@ -238,7 +238,7 @@ fn a_crowded_slot_is_spread_one_timer_at_a_time() {
 
 #[test]
 fn a_timer_due_stays_until_it_is_cut() {
-    let mut world = World::default();
+    let mut world = Model::default();
     let id = world.arm(3);
     let now = LockTime::from_millis(9);
     assert_eq!(world.wheel.next_due(now, &mut world.entries), Step::Due(id));
@@ -253,7 +253,7 @@ fn a_timer_due_stays_until_it_is_cut() {
 #[test]
 fn an_empty_wheel_catches_up_so_that_a_near_deadline_is_near() {
     let now = 1_700_000_000_000;
-    let mut world = World::default();
+    let mut world = Model::default();
     world.wheel.catch_up(LockTime::from_millis(now));
     let id = world.arm(now + 9);
     let late = world.arm(now - 1);
@@ -269,7 +269,7 @@ fn an_empty_wheel_catches_up_so_that_a_near_deadline_is_near() {
 
 #[test]
 fn a_wheel_of_near_deadlines_pays_for_near_levels_only() {
-    let mut world = World::default();
+    let mut world = Model::default();
     assert_eq!(world.wheel.heap_bytes(), 0);
     world.arm(60_000);
     assert!(world.wheel.heap_bytes() <= 3 * SLOTS * size_of::<Timer>());

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
 
-use super::*;
 use crate::clock::{Deadline, LockTime};
 use crate::keyspace::edit::tests::{Log, keyspace, now};
 use crate::keyspace::{Due, Entry, Keyspace, Layout, Lease, ShardSet, View};

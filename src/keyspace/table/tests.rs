@@ -1,4 +1,4 @@
-//! The laws of the table, against a map that does the same slowly.
+//! The laws of the table, compared with a model that is a map.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +8,13 @@ use super::*;
 
 /// A table and what it must hold: the hash of each id.
 #[derive(Default)]
-struct World {
+struct Model {
     table: Table,
     hashes: BTreeMap<u32, u32>,
     next_id: u32,
 }
 
-impl World {
+impl Model {
     fn insert(&mut self, hash: u32) -> u32 {
         let id = self.next_id;
         self.next_id += 1;
@@ -79,7 +79,7 @@ proptest! {
 
     #[test]
     fn a_table_finds_what_is_in_it_and_nothing_else(changes in changes(400)) {
-        let mut world = World::default();
+        let mut world = Model::default();
         for change in changes {
             match change {
                 Ok(hash) => drop(world.insert(hash)),
@@ -93,7 +93,7 @@ proptest! {
     fn a_walk_visits_what_stays_exactly_once(
         stays in prop::collection::vec(hash(), 0..200), comes in changes(400), burst in 1..20usize,
     ) {
-        let mut world = World::default();
+        let mut world = Model::default();
         let stays: BTreeSet<u32> = stays.into_iter().map(|hash| world.insert(hash)).collect();
         let mut comes = comes.into_iter();
         let visits = world.walk(|world| {
@@ -117,7 +117,7 @@ proptest! {
 
     #[test]
     fn any_cursor_ends(hashes in prop::collection::vec(hash(), 0..100), cursor in any::<u64>()) {
-        let mut world = World::default();
+        let mut world = Model::default();
         for hash in hashes {
             world.insert(hash);
         }
@@ -136,14 +136,14 @@ proptest! {
 
 #[test]
 fn a_walk_survives_growth_and_shrinkage_between_its_steps() {
-    let mut world = World::default();
+    let mut world = Model::default();
     let stays: Vec<u32> = (0..300u32).map(|n| world.insert(scramble(n.into()) as u32)).collect();
     let mut passing = Vec::new();
     let mut steps = 0;
     let (mut least, mut most) = (usize::MAX, 0);
     let visits = world.walk(|world| {
         steps += 1;
-        // Forty arrive at each of twenty steps, then all of them leave, and again.
+        // Forty entries are added at each of twenty steps, then all are removed, and so on.
         if steps % 40 < 20 {
             passing.extend((0..40u64).map(|n| world.insert(scramble(steps << 32 | n) as u32)));
         } else {
@@ -157,7 +157,7 @@ fn a_walk_survives_growth_and_shrinkage_between_its_steps() {
 
 #[test]
 fn a_random_entry_is_about_as_likely_as_any_other() {
-    let mut world = World::default();
+    let mut world = Model::default();
     for n in 0..100u64 {
         world.insert(scramble(n) as u32);
     }

@@ -73,7 +73,7 @@ impl Bounds {
         let asked = |place: &u16| arg(place).and_then(number).map(|turns| turns.abs().ceil() as u64);
         let asked = self.counted_by.iter().map(asked).try_fold(0_u64, |sum, turns| sum.checked_add(turns?));
         let Some(asked) = asked else { return false };
-        let turns = asked.saturating_add(inputs.len() as u64);
+        let turns = asked.saturating_add(inputs.word_count() as u64);
         self.named_by.iter().all(|place| arg(place).is_some_and(publishes))
             && self.steps.once.saturating_add(self.steps.per_input.saturating_mul(turns)) <= STEPS_MAX
             && inputs.bytes() <= bytes_max

@@ -132,7 +132,7 @@ impl Acl {
         self.accounts.read().values().cloned().collect()
     }
 
-    /// The account of that name, if the password is right. Takes the same time if there is no such user.
+    /// The account of that name, if the password is right. The password is hashed even if there is no such user.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<Account>> {
         let digest = Digest::of(password);
         let account = self.find(name)?;

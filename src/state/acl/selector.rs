@@ -233,7 +233,7 @@ impl Selector {
         }
     }
 
-    /// Whether it allows a channel or a pattern. A pattern is allowed only if the same pattern is in a rule.
+    /// Whether it allows a channel or a pattern. A pattern is allowed only if an identical pattern is in a rule.
     pub fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         match &self.channels {
             Patterns::All => true,

@@ -93,7 +93,7 @@ fn rules_for_commands_are_applied_in_order() {
 }
 
 #[test]
-fn whoever_may_do_everything_is_not_looked_at() {
+fn an_unlimited_user_is_not_checked() {
     let acl = acl();
     for (rules, is_unlimited) in [
         ("+@all ~* &*", true),
@@ -167,7 +167,7 @@ fn a_password_lets_in_its_user_while_that_is_on() {
         ("me", "two", true),
         ("me", "", false),
         ("me", "onetwo", false),
-        ("nobody", "one", false),
+        ("unknown", "one", false),
         ("default", "whatever", true),
     ] {
         let account = acl.authenticate(name.as_bytes(), password.as_bytes());

@@ -129,10 +129,10 @@ fn every_edit_does_what_it_does_to_a_tree() {
         assert!(model.iter().all(|word| set.contains(word)), "seed {seed}");
         assert!(set.iter().all(|member| member.with_bytes(|bytes| model.contains(bytes))), "seed {seed}");
         let long: usize = set.iter().map(|member| member.with_bytes(|b| Element::new(b).heap_bytes())).sum();
-        match &set.kept {
-            Kept::Integers(integers) => assert!(integers.is_sorted()),
-            Kept::Few { long_bytes, .. } => assert_eq!(*long_bytes, long),
-            Kept::Many(hashed) => assert_eq!(hashed.long_bytes, long),
+        match &set.form {
+            Form::Integers(integers) => assert!(integers.is_sorted()),
+            Form::Listed { long_bytes, .. } => assert_eq!(*long_bytes, long),
+            Form::Indexed(hashed) => assert_eq!(hashed.long_bytes, long),
         }
     }
 }
