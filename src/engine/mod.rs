@@ -183,7 +183,7 @@ impl Engine {
         }
         if session.replies != Replies::On {
             mute(session, out, start);
-        } else if session.reads.are_told() && flow == Flow::Next {
+        } else if session.reads.is_on() && flow == Flow::Next {
             tell(session, out);
         }
         flow
@@ -478,7 +478,7 @@ impl Engine {
         if shared.monitors.is_any() && !is_script {
             commands::show(session, shared, command, request, Source::Client);
         }
-        if session.reads.matter() {
+        if session.reads.may_be_tracked() {
             commands::remember(session, shared, command, request, view);
         }
         batch.run.1 += 1;
@@ -585,7 +585,7 @@ fn may_grow(session: &Session, command: &Command) -> bool {
 #[cold]
 fn tell(session: &Session, out: &mut Vec<u8>) {
     if session.client.has_messages() {
-        match session.reads.matter() {
+        match session.reads.may_be_tracked() {
             true => session.client.collect(out),
             false => session.client.collect_next(out),
         }

@@ -80,7 +80,7 @@ impl Keyspace {
         self.largest.0.load(Relaxed) as u64
     }
 
-    /// An upper bound of the bytes that so many keys hold.
+    /// An upper bound of the bytes in the values of `keys` keys.
     #[inline]
     pub fn bytes_of_keys_max(&self, keys: usize) -> u64 {
         self.largest_bytes().saturating_mul(keys as u64)

@@ -70,7 +70,7 @@ pub(crate) struct Observers {
     dropped: Bytes,
 }
 
-/// From so many readers of one key on, disconnected readers are removed at each doubling.
+/// From this number of readers of one key on, disconnected readers are removed at each doubling.
 const READERS_UNCHECKED_MAX: usize = 64;
 /// Keys dropped in one step while more than the limit are tracked.
 const DROPPED_PER_STEP: usize = 8;
@@ -120,7 +120,7 @@ impl Observers {
         }
     }
 
-    /// Stops tracking so many keys, in the order of their names and starting again at the first, so that every key is
+    /// Stops tracking `count` keys, in the order of their names and starting again at the first, so that every key is
     /// dropped in turn.
     #[cold]
     fn drop_next(&mut self, count: usize, tracking: &Tracking) -> Vec<(Bytes, Readers)> {

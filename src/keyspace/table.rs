@@ -239,7 +239,7 @@ const fn id_of(word: u64) -> u32 {
     word as u32
 }
 
-/// The most entries of a table with so many buckets: seven eighths.
+/// The maximum number of entries in a table with this number of buckets: seven eighths.
 const fn fill_max(buckets: usize) -> usize {
     buckets - buckets / 8
 }

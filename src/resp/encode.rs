@@ -1,6 +1,6 @@
 //! Encodes replies in the client's version of the protocol.
 //!
-//! Rule    a status or error line never carries CR or LF, whatever is put into it.
+//! Rule    a status or error line never contains CR or LF: they are replaced by spaces.
 //! Source  RESP2 and RESP3 specifications; what each RESP3 type becomes in RESP2 is as in Redis 7.0.
 
 use crate::limits::REPLY_BYTES_MAX;

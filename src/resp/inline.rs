@@ -119,10 +119,8 @@ mod tests {
     use super::*;
 
     fn words(line: &str) -> Result<Vec<String>, ProtocolError> {
-        let (mut scratch, mut spans) = (Vec::new(), Vec::new());
-        split(line.as_bytes(), &mut scratch, &mut spans)?;
-        let word = |span: &Span| scratch[span.start as usize..span.end as usize].escape_ascii().to_string();
-        Ok(spans.iter().map(word).collect())
+        let words = super::words(line.as_bytes())?;
+        Ok(words.iter().map(|word| word.escape_ascii().to_string()).collect())
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub struct Metrics {
     pub peak_bytes: Peak,
 }
 
-/// A count that many threads add to.
+/// A counter shared by threads.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -123,7 +123,7 @@ pub struct CommandStats {
 pub const CALLS_PER_SAMPLE: u8 = 61;
 
 impl CommandStats {
-    /// A call took that many microseconds.
+    /// Counts a timed call of this duration.
     pub fn add_timed(&self, micros: u64) {
         self.timed.add(1);
         self.timed_micros.add(micros);
@@ -146,8 +146,8 @@ impl CommandStats {
         (self.micros_per_call() * self.calls.get() as f64).round() as u64
     }
 
-    /// How many calls took at most so many microseconds, for each bucket of the histogram that has any. The counts of
-    /// the timed calls are scaled up to the number of all calls.
+    /// For each bucket of the histogram with calls: its bound in microseconds, and the number of calls up to it. The counts
+    /// of the timed calls are scaled up to all calls.
     pub fn cumulative(&self) -> Vec<(u64, u64)> {
         let (timed, calls) = (self.timed.get().max(1), self.calls.get());
         let scaled = |count: u64| match u128::from(count) * u128::from(calls) / u128::from(timed) {

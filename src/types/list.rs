@@ -70,7 +70,8 @@ impl List {
     pub fn keep(&mut self, start: usize, end: usize) {
         let end = end.min(self.len());
         let start = start.min(end);
-        let gone: usize = self.elements.range(..start).chain(self.elements.range(end..)).map(heap).sum();
+        let gone: usize =
+            self.elements.range(..start).chain(self.elements.range(end..)).map(Element::heap_bytes).sum();
         self.long_bytes -= gone;
         self.elements.truncate(end);
         self.elements.drain(..start);
@@ -155,17 +156,6 @@ impl List {
     }
 }
 
-impl End {
-    /// The opposite end.
-    #[must_use]
-    pub const fn opposite(self) -> Self {
-        match self {
-            Self::Head => Self::Tail,
-            Self::Tail => Self::Head,
-        }
-    }
-}
-
 impl Shape for List {
     fn type_name(&self) -> &'static str {
         "list"
@@ -192,20 +182,6 @@ impl PartialEq for List {
 }
 
 impl Eq for List {}
-
-impl<'a> FromIterator<&'a [u8]> for List {
-    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(elements: I) -> Self {
-        let mut list = Self::new();
-        for element in elements {
-            list.push(End::Tail, element);
-        }
-        list
-    }
-}
-
-fn heap(element: &Element) -> usize {
-    element.heap_bytes()
-}
 
 #[cfg(test)]
 mod tests;

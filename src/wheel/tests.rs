@@ -97,7 +97,7 @@ enum Move {
     Step(u8),
 }
 
-/// Spans of every magnitude, for every level has its own boundaries.
+/// Durations of every magnitude, to cross the boundaries of every level.
 fn span() -> BoxedStrategy<u64> {
     prop_oneof![
         4 => 0..200u64,
@@ -237,7 +237,7 @@ fn a_crowded_slot_is_spread_one_timer_at_a_time() {
 }
 
 #[test]
-fn a_timer_due_stays_until_it_is_cut() {
+fn a_due_timer_stays_until_it_is_cut() {
     let mut world = Model::default();
     let id = world.arm(3);
     let now = LockTime::from_millis(9);
@@ -268,7 +268,7 @@ fn an_empty_wheel_catches_up_so_that_a_near_deadline_is_near() {
 }
 
 #[test]
-fn a_wheel_of_near_deadlines_pays_for_near_levels_only() {
+fn a_wheel_of_near_deadlines_allocates_low_levels_only() {
     let mut world = Model::default();
     assert_eq!(world.wheel.heap_bytes(), 0);
     world.arm(60_000);

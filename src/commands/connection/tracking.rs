@@ -246,7 +246,7 @@ pub(crate) fn remember(
 ) {
     let flags = command.row.flags;
     // The commands that a script calls are registered one by one.
-    if session.reads.are_remembered() && flags.has(Flags::READONLY) && !flags.has(Flags::SCRIPT) {
+    if session.reads.are_tracked() && flags.has(Flags::READONLY) && !flags.has(Flags::SCRIPT) {
         let keys_max = shared.settings.tracked_keys_max();
         for at in command.positions(request) {
             view.remember(request.word(at), session.client.id, &shared.registries.tracking, keys_max);

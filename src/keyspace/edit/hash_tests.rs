@@ -159,7 +159,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn every_call_sees_what_lives_and_the_journal_makes_it_again(
+    fn every_call_sees_the_living_fields_and_a_replay_restores_them(
         steps in prop::collection::vec(step(), 1..60),
         looks in any::<bool>(),
     ) {
@@ -236,7 +236,7 @@ fn no_reader_sees_a_field_that_has_ended_however_many_have_ended() {
 }
 
 #[test]
-fn a_field_that_ends_sooner_than_anything_else_rings_the_ticker() {
+fn a_field_with_the_earliest_deadline_wakes_the_ticker() {
     let rings = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&rings);
     let layout = Layout { shards: 1, databases: 1, seed: 7, journal: None };

@@ -143,7 +143,7 @@ impl Model {
         self.model[usize::from(db)].insert(key(n), record);
     }
 
-    /// Time passes; what is due leaves, earliest first, and exactly that.
+    /// Advances the time. Exactly the due entries are removed, earliest first.
     fn pass(&mut self, ms: u64) {
         self.now += ms;
         let now = LockTime::from_millis(self.now);
@@ -258,7 +258,7 @@ fn a_renewal_to_a_later_deadline_does_not_touch_the_wheel() {
 }
 
 #[test]
-fn an_earlier_deadline_counts_at_once() {
+fn an_earlier_deadline_applies_at_once() {
     let mut shard = Shard::new(1, Seed::of(7));
     let id = shard.insert(0, 1, b"lock", b"token", Some(deadline(1_000_000)), 0);
     shard.set_deadline(id, Some(deadline(9)));
@@ -285,7 +285,7 @@ fn the_last_millisecond_of_all_counts_as_the_one_before() {
 }
 
 #[test]
-fn what_is_due_comes_in_batches_of_the_budget() {
+fn due_entries_come_in_batches_of_the_budget() {
     let mut shard = Shard::new(1, Seed::of(7));
     for n in 0..1_000u32 {
         shard.insert(0, u64::from(n), &n.to_le_bytes(), b"token", Some(deadline(100_000)), 0);
@@ -332,7 +332,7 @@ fn an_entry_keeps_its_database_through_a_swap_until_it_expires() {
 }
 
 #[test]
-fn memory_returns_when_the_entries_leave() {
+fn memory_is_freed_when_entries_are_removed() {
     let mut shard = Shard::new(2, Seed::of(7));
     let idle = shard.used_bytes();
     let mut ids = Vec::new();
@@ -364,7 +364,7 @@ fn memory_returns_when_the_entries_leave() {
 }
 
 #[test]
-fn a_lock_that_comes_and_goes_uses_the_same_slot() {
+fn a_lock_that_is_taken_again_reuses_its_slot() {
     let mut shard = Shard::new(1, Seed::of(7));
     let first = shard.insert(0, 1, b"lock", b"token", Some(deadline(9)), 0);
     shard.remove(first, 1);
@@ -394,7 +394,7 @@ fn a_value_built_bit_by_bit_moves_a_few_times_only() {
 }
 
 #[test]
-fn a_value_that_shrinks_gives_its_memory_back() {
+fn a_value_that_shrinks_frees_its_memory() {
     let mut shard = Shard::new(1, Seed::of(7));
     let id = shard.insert(0, 1, b"lock", &bytes(1_000_000), None, 0);
     assert!(shard.bytes(id) > 1_000_000);

@@ -44,7 +44,7 @@ impl Model {
         }
     }
 
-    /// A whole walk with `between` done after each step; returns every visit.
+    /// A whole scan that calls `between` after each step. Returns every visit.
     fn walk(&mut self, mut between: impl FnMut(&mut Self)) -> Vec<u32> {
         let (mut visits, mut cursor) = (Vec::new(), 0);
         loop {
@@ -78,7 +78,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_table_finds_what_is_in_it_and_nothing_else(changes in changes(400)) {
+    fn a_table_finds_its_entries_and_no_others(changes in changes(400)) {
         let mut world = Model::default();
         for change in changes {
             match change {
@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn a_walk_visits_what_stays_exactly_once(
+    fn a_scan_visits_what_stays_exactly_once(
         stays in prop::collection::vec(hash(), 0..200), comes in changes(400), burst in 1..20usize,
     ) {
         let mut world = Model::default();
@@ -135,7 +135,7 @@ proptest! {
 }
 
 #[test]
-fn a_walk_survives_growth_and_shrinkage_between_its_steps() {
+fn a_scan_survives_growth_and_shrinkage_between_its_steps() {
     let mut world = Model::default();
     let stays: Vec<u32> = (0..300u32).map(|n| world.insert(scramble(n.into()) as u32)).collect();
     let mut passing = Vec::new();

@@ -246,8 +246,7 @@ pub(super) fn changed(mut user: User, rules: &[Vec<u8>], terms: Terms<'_>) -> Re
 }
 
 pub(super) fn check_name(name: &[u8]) -> Result<(), SetError> {
-    let is_bad = name.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0 || *byte == 0x0b);
-    if is_bad { Err(SetError::Name) } else { Ok(()) }
+    if selector::has_space(name) { Err(SetError::Name) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -55,18 +55,18 @@ const CHANNEL: &[u8] = b"__redis__:invalidate";
 impl Reads {
     /// Whether any read may be tracked, now or after a CLIENT CACHING.
     #[inline]
-    pub fn matter(self) -> bool {
+    pub fn may_be_tracked(self) -> bool {
         self.which > Which::Broadcast
     }
 
     /// Whether the connection has tracking on.
     #[inline]
-    pub fn are_told(self) -> bool {
+    pub fn is_on(self) -> bool {
         self.which != Which::None
     }
 
     /// Whether reads are tracked now.
-    pub fn are_remembered(self) -> bool {
+    pub fn are_tracked(self) -> bool {
         match self.which {
             Which::None | Which::Broadcast => false,
             Which::All => true,

@@ -17,7 +17,7 @@ fn set(members: &[&[u8]]) -> Set {
 }
 
 #[test]
-fn integers_are_sorted_until_another_word_comes() {
+fn integers_are_sorted_until_another_member_comes() {
     let mut set = set(&[b"30", b"-1", b"7", b"30"]);
     assert_eq!((texts(&set), set.encoding()), (vec!["-1".into(), "7".into(), "30".into()], "intset"));
     for no_integer in ["07", "+7", "", "7 ", "9223372036854775808"] {
@@ -42,7 +42,7 @@ fn too_many_integers_become_a_table() {
 }
 
 #[test]
-fn two_sets_are_equal_however_they_are_kept() {
+fn sets_are_equal_whatever_their_representation() {
     let mut once_words = set(&[b"1", b"2", b"x"]);
     once_words.remove(b"x");
     let integers = set(&[b"2", b"1"]);
@@ -52,7 +52,7 @@ fn two_sets_are_equal_however_they_are_kept() {
 }
 
 #[test]
-fn a_set_that_was_large_gives_its_memory_back() {
+fn a_set_that_was_large_frees_its_memory() {
     let mut set = Set::new(Seed::of(7));
     for index in 0..10_000 {
         set.insert(format!("member {index}").as_bytes());
@@ -65,7 +65,7 @@ fn a_set_that_was_large_gives_its_memory_back() {
 }
 
 #[test]
-fn a_walk_misses_no_member_that_stays() {
+fn a_scan_misses_no_member_that_stays() {
     for seed in 1..=40_u64 {
         let mut state = seed;
         let mut random = |below: usize| {
@@ -100,7 +100,7 @@ fn a_walk_misses_no_member_that_stays() {
 
 /// Random edits, each done to a set and to a tree; small sets, large ones, words and integers.
 #[test]
-fn every_edit_does_what_it_does_to_a_tree() {
+fn every_edit_has_the_effect_of_a_sorted_tree() {
     for seed in 1..=60_u64 {
         let mut state = seed;
         let mut random = |below: usize| {

@@ -27,7 +27,7 @@ pub(super) struct Place {
 pub(super) struct Order {
     /// No chunk is empty.
     chunks: Vec<Vec<Item>>,
-    /// The Fenwick tree. Node `i`, from 1 on, is the sum of `i & -i` chunk lengths, the last of them that of chunk `i - 1`.
+    /// The Fenwick tree. Node `i`, from 1 on, is the sum of `i & -i` chunk lengths, up to chunk `i - 1`.
     sums: Vec<usize>,
 }
 
@@ -105,7 +105,7 @@ impl Order {
         sum
     }
 
-    /// The position of the item with this rank; the end if there are not so many items.
+    /// The position of the item with this rank; the end if there are fewer items.
     pub(super) fn at(&self, rank: usize) -> Place {
         let (mut node, mut left) = (0, rank);
         let mut step = self.chunks.len().checked_ilog2().map_or(0, |bits| 1 << bits);
