@@ -38,7 +38,7 @@ pub struct Metrics {
     /// Memory of all clients, in bytes, when it was last measured.
     pub client_bytes: AtomicU64,
     /// The most bytes of keys and values that an INFO has seen.
-    pub peak_bytes: Peak,
+    pub peak_bytes: Counter,
 }
 
 /// A counter shared by threads.
@@ -50,6 +50,11 @@ impl Counter {
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
+    }
+
+    /// Raises the counter to `value` if it is lower. Returns the higher of both.
+    pub fn raise_to(&self, value: u64) -> u64 {
+        self.0.fetch_max(value, Relaxed).max(value)
     }
 
     /// The count so far.
@@ -165,34 +170,17 @@ impl CommandStats {
     }
 }
 
-/// A maximum.
-#[derive(Debug, Default)]
-pub struct Peak(AtomicU64);
-
-impl Peak {
-    /// Takes `value` into account; returns the highest value so far.
-    pub fn see(&self, value: u64) -> u64 {
-        self.0.fetch_max(value, Relaxed).max(value)
-    }
-
-    /// Starts again at zero.
-    pub fn reset(&self) {
-        self.0.store(0, Relaxed);
-    }
-}
-
 impl Metrics {
     /// CONFIG RESETSTAT.
     pub fn reset(&self) {
         for counter in [
             &self.connections, &self.rejected_connections, &self.query_limit_disconnections, &self.commands,
             &self.input_bytes, &self.output_bytes, &self.errors, &self.denied_auth, &self.denied_command,
-            &self.denied_key, &self.denied_channel,
+            &self.denied_key, &self.denied_channel, &self.peak_bytes,
         ] {
             counter.reset();
         }
         self.error_codes.reset();
-        self.peak_bytes.reset();
     }
 
     /// Commands, bytes received, bytes sent: the counters of [`Metrics::rates`].

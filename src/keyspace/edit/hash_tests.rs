@@ -141,7 +141,7 @@ fn agree(view: &mut View<'_>, model: &Model) {
     let mut names = Vec::new();
     view.for_each_key(|name| names.push(name[0]));
     names.sort_unstable();
-    assert_eq!(names, model.keys().copied().collect::<Vec<_>>(), "the keys that a walk shows");
+    assert_eq!(names, model.keys().copied().collect::<Vec<_>>(), "the keys that a scan returns");
     for (name, key) in model {
         let mut found = BTreeMap::new();
         let hash = view.read_as::<Hash>(std::slice::from_ref(name)).unwrap().unwrap();

@@ -9,7 +9,7 @@ use super::*;
 const DATABASES: usize = 3;
 
 /// A shard, and what it must hold.
-struct Model {
+struct Harness {
     shard: Shard,
     model: Vec<BTreeMap<Vec<u8>, Record>>,
     now: u64,
@@ -54,7 +54,7 @@ fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + len) as u8).collect()
 }
 
-impl Model {
+impl Harness {
     fn new() -> Self {
         Self { shard: Shard::new(DATABASES, Seed::of(7)), model: vec![BTreeMap::new(); DATABASES], now: 0 }
     }
@@ -188,7 +188,7 @@ impl Model {
         }
     }
 
-    fn walk(&self, db: u16) -> Vec<Vec<u8>> {
+    fn keys_by_scan(&self, db: u16) -> Vec<Vec<u8>> {
         let (mut keys, mut cursor) = (Vec::new(), 0);
         loop {
             cursor = self.shard.scan(db, cursor, &mut |id| keys.push(self.shard.key(id).to_vec()));
@@ -226,16 +226,16 @@ proptest! {
 
     #[test]
     fn a_shard_holds_what_a_map_would_hold(moves in prop::collection::vec(one_move(), 1..300)) {
-        let mut world = Model::new();
+        let mut harness = Harness::new();
         for (number, step) in moves.into_iter().enumerate() {
-            world.play(step);
+            harness.play(step);
             if number % 16 == 0 {
-                world.assert_laws();
+                harness.assert_laws();
             }
         }
-        world.assert_laws();
-        for (db, records) in (0..).zip(&world.model) {
-            prop_assert!(world.walk(db).iter().eq(records.keys()), "a walk visits every entry once");
+        harness.assert_laws();
+        for (db, records) in (0..).zip(&harness.model) {
+            prop_assert!(harness.keys_by_scan(db).iter().eq(records.keys()), "a scan visits every entry once");
         }
     }
 }

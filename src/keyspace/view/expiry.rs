@@ -12,8 +12,8 @@ use crate::keyspace::{Changes, ShardState};
 use crate::state::tracking::Cause;
 
 impl View<'_> {
-    /// Removes the entries and elements that are due in the locked shard. Every step of work takes one from `budget`; at zero, there may be more to do.
-    /// Returns the steps that a rebuilt table has cost.
+    /// Removes the entries and elements that are due in the locked shard. Every step of work takes one from `budget`; at
+    /// zero, there may be more to do. Returns the steps that a rebuilt table has cost.
     pub(in crate::keyspace) fn expire_due(&mut self, budget: &mut u32) -> u32 {
         let (now, keyspace) = (self.now.lock, self.keyspace);
         let (locked, changes) = (&mut self.locked, &mut self.changes);

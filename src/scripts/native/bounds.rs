@@ -303,7 +303,8 @@ impl<'t> Analysis<'t> {
             match word {
                 Expression::Unpack { list, .. } => {
                     let length = self.length(list);
-                    // The length of a reply is bounded by the size of a value, so one unpack of it is allowed, outside of loops.
+                    // The length of a reply is bounded by the size of a value, so one unpack of it is allowed, outside of
+                    // loops.
                     (length.is_some() || !self.is_in_loop).then_some(())?;
                     self.part.steps.add(length.unwrap_or_default(), Steps::ONCE);
                     self.argument(list, functions)?;

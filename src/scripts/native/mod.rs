@@ -92,12 +92,14 @@ impl Program {
         Some(Self { guarded: Guarded::read(&script), script, bounds })
     }
 
-    /// The commands that it calls by name, in upper case, each once. A server without one of these commands must not run the script.
+    /// The commands that it calls by name, in upper case, each once. A server without one of these commands must not run
+    /// the script.
     pub fn commands(&self) -> impl Iterator<Item = &'static str> {
         self.bounds.commands.iter().copied()
     }
 
-    /// Whether the script stays within its bounds with these KEYS and ARGV. Otherwise the call must be interpreted or refused.
+    /// Whether the script stays within its bounds with these KEYS and ARGV. Otherwise the call must be interpreted or
+    /// refused.
     #[inline]
     pub fn fits(&self, inputs: Inputs<'_>) -> bool {
         self.bounds.fit_any_inputs() || self.bounds.fit(inputs, LARGE_BYTES)

@@ -1,8 +1,8 @@
 //! The parser of native scripts: tokens in, a tree out.
 //!
 //! Owns    scopes: which local, function or library a name means. A script with an unknown name or form is not native.
-//! Bounds  at most [`DEPTH_MAX`] nested blocks and expressions and [`SLOTS_MAX`] locals; linear in the tokens times the locals
-//!         in scope.
+//! Bounds  at most [`DEPTH_MAX`] nested blocks and expressions and [`SLOTS_MAX`] locals; linear in the tokens times the
+//!         locals in scope.
 //! Source  Lua 5.1 reference manual, sections 2.2 to 2.6; `lparser.c` of 5.1.5 for the line that an error names.
 
 use super::super::lexer::{Lexeme, Token};

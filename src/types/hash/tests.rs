@@ -70,7 +70,8 @@ proptest! {
     ) {
         let (mut hash, mut model) = (Hash::new(Seed::of(7)), Model::default());
         for (is_set, name, value_len) in steps {
-            let field = vec![name; if long_names { usize::from(name) * 2 } else { usize::from(name) % 3 + 1 }];
+            let length = if long_names { usize::from(name) * 2 } else { usize::from(name) % 3 + 1 };
+            let field = vec![name; length];
             if is_set {
                 let value = vec![name ^ 1; value_len];
                 prop_assert_eq!(hash.set(&field, &value), model.set(&field, &value));

@@ -94,7 +94,7 @@ fn a_scan_misses_no_member_that_stays() {
     }
     let set = set(&[b"a", b"b"]);
     for cursor in [u64::MAX, 1 << 40, 3] {
-        assert_eq!(set.scan(cursor, u64::MAX, |_| {}), 0, "a cursor that no walk gave ends");
+        assert_eq!(set.scan(cursor, u64::MAX, |_| {}), 0, "a cursor that no scan returned ends");
     }
 }
 

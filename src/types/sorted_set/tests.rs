@@ -94,7 +94,8 @@ proptest! {
                 let (min, max) = (f64::from(*min) / 4.0, f64::from(*max) / 4.0);
                 let range = ScoreRange { min, is_min_open: *is_min_open, max, is_max_open: *is_max_open };
                 let inside = |_: &[u8], score| {
-                    (score > min || score == min && !is_min_open) && (score < max || score == max && !is_max_open)
+                    (score > min || score == min && !is_min_open)
+                        && (score < max || score == max && !is_max_open)
                 };
                 assert_eq!(set.ranks_by_score(&range).collect::<Vec<_>>(), model.ranks(inside));
             }
