@@ -53,7 +53,7 @@ struct Header {
 
 #[derive(Debug)]
 struct Page {
-    /// Zeros that have yet to be touched cost no memory where the allocator has them from the system.
+    /// Zeroed pages that were never written cost no memory if the allocator takes them from the system.
     bytes: Vec<u8>,
     /// Bytes of the slots used so far; zero in a dedicated page.
     used: u32,
@@ -395,12 +395,6 @@ impl Arena {
         to.header_mut(to_at).set_lengths(class, key_len, len);
         self.remove(id);
         new
-    }
-}
-
-impl Default for Arena {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

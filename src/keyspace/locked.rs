@@ -35,7 +35,7 @@ pub(super) enum LockWait {
 }
 
 /// Address, length and hash of the key by which the shard was chosen.
-pub(super) type Hashed = (usize, usize, u64);
+pub(super) type KeyHash = (usize, usize, u64);
 
 impl<'k> Locked<'k> {
     /// Locks the shards of `set`. `None` if a long call holds a shard and `wait` is short.
@@ -44,7 +44,7 @@ impl<'k> Locked<'k> {
         keyspace: &'k Keyspace,
         set: ShardSet<'_>,
         wait: LockWait,
-        hashed: &mut Hashed,
+        hashed: &mut KeyHash,
     ) -> Option<Self> {
         let locked = match set {
             ShardSet::One(key) => {

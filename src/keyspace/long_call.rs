@@ -20,9 +20,9 @@ pub struct LongCall {
 
 impl LongCall {
     /// A long call begins, and lasts until the result is dropped: after its shards have been unlocked.
-    pub fn begin(self: &Arc<Self>) -> During {
+    pub fn begin(self: &Arc<Self>) -> LongCallGuard {
         self.calls.fetch_add(1, AcqRel);
-        During(Arc::clone(self))
+        LongCallGuard(Arc::clone(self))
     }
 
     /// Whether a long call holds shards.
@@ -42,11 +42,11 @@ impl LongCall {
     }
 }
 
-/// A long call under way.
+/// A running long call. It ends when this is dropped.
 #[derive(Debug)]
-pub struct During(Arc<LongCall>);
+pub struct LongCallGuard(Arc<LongCall>);
 
-impl Drop for During {
+impl Drop for LongCallGuard {
     fn drop(&mut self) {
         let mut waiting = self.0.waiting.lock();
         self.0.calls.fetch_sub(1, AcqRel);

@@ -67,7 +67,7 @@ use waiting::WaitQueues;
 pub use changes::Changes;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
-pub use long_call::{During, LongCall};
+pub use long_call::{LongCall, LongCallGuard};
 pub use shard::Form;
 use shard::Shard;
 pub use view::{EntryRef, ShardSet, View};

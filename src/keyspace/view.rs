@@ -14,8 +14,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::locked::{Hashed, LockWait, Locked};
-use super::{Changes, Counts, During, Editor, Entry, Keyspace, Lease, Occupied, ShardState, Vacant, Waiter};
+use super::locked::{KeyHash, LockWait, Locked};
+use super::{
+    Changes, Counts, Editor, Entry, Keyspace, Lease, LongCallGuard, Occupied, ShardState, Vacant, Waiter,
+};
 use crate::clock::Now;
 use crate::error::Refusal;
 use crate::journal::Mutation;
@@ -47,13 +49,13 @@ pub struct View<'k> {
     keyspace: &'k Keyspace,
     locked: Locked<'k>,
     /// Address, length and hash of the key that chose the shard, so that the command does not hash it again.
-    hashed: Hashed,
+    hashed: KeyHash,
     changes: Changes,
     now: Now,
     database: u16,
     author: ClientId,
     /// While it is a long call; ends after the shards are unlocked.
-    long_call: Option<During>,
+    long_call: Option<LongCallGuard>,
 }
 
 impl<'k> View<'k> {
@@ -129,7 +131,7 @@ impl<'k> View<'k> {
     fn at_one_instant(
         keyspace: &'k Keyspace,
         mut locked: Locked<'k>,
-        hashed: Hashed,
+        hashed: KeyHash,
         database: u16,
         now: Now,
         events: Events,
@@ -145,7 +147,7 @@ impl<'k> View<'k> {
         self.keyspace.seed
     }
 
-    /// Sets the client whose call it is: a client may not want invalidations of its own changes.
+    /// Sets the client of the call: a client may refuse invalidations of its own changes.
     pub fn on_behalf_of(&mut self, author: ClientId) {
         self.author = author;
     }
@@ -278,7 +280,7 @@ impl<'k> View<'k> {
         entry
     }
 
-    /// The object of this shape under a key, for a command that only reads.
+    /// The object of this type under a key, for a command that only reads.
     ///
     /// # Errors
     /// [`Refusal::WrongType`] when it holds another type.
@@ -289,7 +291,7 @@ impl<'k> View<'k> {
         }
     }
 
-    /// An editor of the object of this shape under a key; an empty one is put there if the key is not.
+    /// An editor of the object of this type under a key. An empty object is inserted if the key does not exist.
     ///
     /// # Errors
     /// [`Refusal::WrongType`] when it holds another type.
@@ -300,7 +302,7 @@ impl<'k> View<'k> {
         }
     }
 
-    /// An editor of the object of this shape under a key, if the key is there.
+    /// An editor of the object of this type under a key, if the key exists.
     ///
     /// # Errors
     /// [`Refusal::WrongType`] when it holds another type.
@@ -473,7 +475,7 @@ impl<'k> View<'k> {
         self.each_shard(ShardState::reset_counts)
     }
 
-    /// Visits all shards, one after the other if they are not locked by this view.
+    /// Visits all shards, one after the other unless this view has locked them.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds them.

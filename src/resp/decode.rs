@@ -47,7 +47,7 @@ impl RequestLimits {
     }
 }
 
-/// Decodes one request after the other, and remembers how far it has come in a request that has not arrived whole.
+/// Decodes one request after the other, and keeps its progress in an incomplete request.
 #[derive(Debug, Default)]
 pub struct Decoder {
     /// The positions of the arguments of the current request.

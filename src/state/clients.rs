@@ -131,7 +131,7 @@ struct Outbox {
     notifier: Option<Notifier>,
 }
 
-/// How a connection is woken: handed in by the shell that serves it.
+/// Wakes a connection. Set by the shell that serves it.
 struct Notifier(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for Notifier {

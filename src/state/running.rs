@@ -46,9 +46,9 @@ pub struct Function {
 pub enum Unkillable {
     /// No script runs.
     NoneRuns,
-    /// A script runs where a function was to be killed, or the other way round.
+    /// FUNCTION KILL while a script runs, or SCRIPT KILL while a function runs.
     OtherKind,
-    /// It has written, and half of its effects would stay.
+    /// It has written, and a part of its effects would stay.
     HasWritten,
 }
 

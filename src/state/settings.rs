@@ -432,7 +432,7 @@ pub struct Events(u32);
 
 /// Letters in the order in which Redis writes them back.
 const EVENT_LETTERS: &[u8] = b"g$lshzxetdnKEm";
-/// What `A` stands for: every class except `n` and `m`.
+/// The letters of `A`: every class except `n` and `m`.
 const EVENT_LETTERS_ALL: &[u8] = b"g$lshzxetd";
 
 /// The bit of [`Events::with_names`], above those of the letters.

@@ -17,7 +17,7 @@ pub(super) struct Item {
 
 /// The position of an entry, valid until the next change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Place {
+pub(super) struct Position {
     pub(super) chunk: usize,
     pub(super) at: usize,
 }
@@ -40,8 +40,8 @@ impl Order {
     }
 
     /// Inserts `item` at `place`, which comes from [`Order::seek`].
-    pub(super) fn insert(&mut self, place: Place, item: Item) {
-        let Place { chunk, at } = place;
+    pub(super) fn insert(&mut self, place: Position, item: Item) {
+        let Position { chunk, at } = place;
         let Some(items) = self.chunks.get_mut(chunk) else {
             self.chunks.push(vec![item]);
             return self.sum_up();
@@ -59,8 +59,8 @@ impl Order {
     }
 
     /// Removes the item at `place`.
-    pub(super) fn remove(&mut self, place: Place) {
-        let Place { chunk, at } = place;
+    pub(super) fn remove(&mut self, place: Position) {
+        let Position { chunk, at } = place;
         self.chunks[chunk].remove(at);
         if self.chunks[chunk].is_empty() {
             self.chunks.remove(chunk);
@@ -81,22 +81,22 @@ impl Order {
     }
 
     /// Sets the slot of the item at `place`.
-    pub(super) fn set_slot(&mut self, place: Place, slot: u32) {
+    pub(super) fn set_slot(&mut self, place: Position, slot: u32) {
         self.chunks[place.chunk][place.at].slot = slot;
     }
 
     /// The position of the first item for which `is_before` is false. It is true for all earlier items and no later one.
-    pub(super) fn seek(&self, is_before: impl Fn(&Item) -> bool) -> Place {
+    pub(super) fn seek(&self, is_before: impl Fn(&Item) -> bool) -> Position {
         let firsts = self.chunks.partition_point(|items| items.first().is_some_and(&is_before));
         let chunk = firsts.saturating_sub(1);
         match self.chunks.get(chunk).map(|items| (items.len(), items.partition_point(is_before))) {
-            Some((len, at)) if at == len && firsts < self.chunks.len() => Place { chunk: firsts, at: 0 },
-            found => Place { chunk, at: found.map_or(0, |(_, at)| at) },
+            Some((len, at)) if at == len && firsts < self.chunks.len() => Position { chunk: firsts, at: 0 },
+            found => Position { chunk, at: found.map_or(0, |(_, at)| at) },
         }
     }
 
     /// The number of items before `place`.
-    pub(super) fn rank(&self, place: Place) -> usize {
+    pub(super) fn rank(&self, place: Position) -> usize {
         let (mut node, mut sum) = (place.chunk, place.at);
         while node > 0 {
             sum += self.sums[node];
@@ -106,7 +106,7 @@ impl Order {
     }
 
     /// The position of the item with this rank; the end if there are fewer items.
-    pub(super) fn at(&self, rank: usize) -> Place {
+    pub(super) fn at(&self, rank: usize) -> Position {
         let (mut node, mut left) = (0, rank);
         let mut step = self.chunks.len().checked_ilog2().map_or(0, |bits| 1 << bits);
         while step > 0 {
@@ -118,7 +118,7 @@ impl Order {
             }
             step >>= 1;
         }
-        Place { chunk: node, at: left }
+        Position { chunk: node, at: left }
     }
 
     /// The items of these ranks, all of which exist.
@@ -134,7 +134,7 @@ impl Order {
 
     /// The item at `place`, if there is one.
     #[cfg(test)]
-    pub(super) fn get(&self, place: Place) -> Option<&Item> {
+    pub(super) fn get(&self, place: Position) -> Option<&Item> {
         self.chunks.get(place.chunk)?.get(place.at)
     }
 
@@ -171,9 +171,9 @@ impl Order {
         assert!(self.chunks.iter().all(|items| (1..=CHUNK_MAX).contains(&items.len())));
         let mut rank = 0;
         for (chunk, items) in self.chunks.iter().enumerate() {
-            assert_eq!(self.rank(Place { chunk, at: 0 }), rank);
-            assert_eq!(self.at(rank), Place { chunk, at: 0 });
-            assert_eq!(self.at(rank + items.len() - 1), Place { chunk, at: items.len() - 1 });
+            assert_eq!(self.rank(Position { chunk, at: 0 }), rank);
+            assert_eq!(self.at(rank), Position { chunk, at: 0 });
+            assert_eq!(self.at(rank + items.len() - 1), Position { chunk, at: items.len() - 1 });
             rank += items.len();
         }
         assert_eq!(rank, len);

@@ -8,7 +8,7 @@ use ahash::RandomState;
 use indexmap::IndexMap;
 
 use super::bounds::precedes;
-use super::order::{Item, Order, Place};
+use super::order::{Item, Order, Position};
 use crate::types::Seed;
 
 /// The members and scores of a large sorted set: fewer than 2^32 members.
@@ -101,7 +101,7 @@ impl Ranked {
     }
 
     /// The position of an entry, or where it would be inserted.
-    fn place(&self, score: f64, member: &[u8]) -> Place {
+    fn place(&self, score: f64, member: &[u8]) -> Position {
         self.order.seek(|item| precedes(item.score, self.member(item), score, member))
     }
 
