@@ -130,7 +130,7 @@ impl Arena {
 
     /// Gives the value a new length: keeps its first `keep` bytes, fills the rest with zeros.
     ///
-    /// Returns the id of the entry from now on. If the id has changed, the header has been copied, and the caller
+    /// Returns the new id of the entry. If the id has changed, the header has been copied, and the caller
     /// updates the table and the wheel. A new slot is larger by `spare` bytes, so that the value can grow in place.
     pub(super) fn resize(&mut self, id: u32, len: usize, keep: usize, spare: usize) -> u32 {
         let (page, at) = self.locate(id);

@@ -76,7 +76,7 @@ impl Changes {
         self.effects.get_or_insert_default()
     }
 
-    /// Publishes these events from now on.
+    /// Sets which keyspace events are published.
     pub(super) fn set_events(&mut self, events: Events) {
         self.events = events;
     }

@@ -106,7 +106,7 @@ impl Observers {
             // Numbers of clients rise, so that a new one mostly belongs at the end.
             let Err(at) = readers.binary_search(&reader) else { return Vec::new() };
             readers.insert(at, reader);
-            // At each doubling, clients that are gone are removed, so that their number stays bounded.
+            // At each doubling, disconnected clients are removed, so that the list stays bounded.
             if readers.len() >= READERS_UNCHECKED_MAX && readers.len().is_power_of_two() {
                 readers.retain(|other| *other == reader || tracking.reads(*other));
             }

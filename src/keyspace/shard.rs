@@ -138,7 +138,7 @@ impl Shard {
         object
     }
 
-    /// Replaces a string by another; deadline and stamp stay. Returns the id of the entry from now on. If the value is an
+    /// Replaces a string by another; deadline and stamp stay. Returns the new id of the entry. If the value is an
     /// object, the caller takes it first with [`Shard::take_object`].
     pub fn set_value(&mut self, id: EntryId, hash: u64, value: &[u8]) -> EntryId {
         debug_assert_ne!(self.form(id), Form::Object, "an object would be lost");
@@ -148,7 +148,7 @@ impl Shard {
         self.renamed(id, hash, new)
     }
 
-    /// Adds bytes at the end of the value. Returns the id of the entry from now on.
+    /// Adds bytes at the end of the value. Returns the new id of the entry.
     pub fn append(&mut self, id: EntryId, hash: u64, tail: &[u8]) -> EntryId {
         let old_len = self.arena.value(id.0).len();
         let len = old_len + tail.len();
@@ -159,7 +159,7 @@ impl Shard {
         self.renamed(id, hash, new)
     }
 
-    /// Cuts the value to `len` bytes or fills it up with zeros. Returns the id of the entry from now on.
+    /// Cuts the value to `len` bytes or fills it up with zeros. Returns the new id of the entry.
     pub fn resize(&mut self, id: EntryId, hash: u64, len: usize) -> EntryId {
         let new = self.arena.resize(id.0, len, len, 0);
         self.arena.set_form(new, Form::Edited as u8);

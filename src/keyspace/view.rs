@@ -192,7 +192,7 @@ impl<'k> View<'k> {
         }
     }
 
-    /// Sets which keyspace events are published from now on: a request of a transaction may have changed that.
+    /// Sets which keyspace events are published: a request of a transaction may have changed that setting.
     pub fn set_events(&mut self, events: Events) {
         self.changes.set_events(events);
     }
@@ -356,7 +356,7 @@ impl<'k> View<'k> {
         }
     }
 
-    /// Removes a key; false when it was not there.
+    /// Removes a key. Returns false if it did not exist.
     pub fn remove(&mut self, key: &[u8]) -> bool {
         match &mut self.entry(key) {
             Entry::Occupied(occupied) => {

@@ -61,7 +61,7 @@ impl Harness {
         self.model.insert((deadline_ms, key.1), id);
     }
 
-    /// Everything that leaves by `now`, each with its deadline, in the order of leaving.
+    /// Removes the timers due by `now`. Returns them with their deadlines, in order.
     fn leave(&mut self, now: u64) -> Vec<(u64, u32)> {
         let mut left = Vec::new();
         loop {
@@ -76,7 +76,7 @@ impl Harness {
         }
     }
 
-    /// Everything that must leave by `now`.
+    /// The timers that must be due by `now`.
     fn expected(&mut self, now: u64) -> Vec<(u64, u32)> {
         let rest = self.model.split_off(&(now, 0));
         let left = std::mem::replace(&mut self.model, rest);

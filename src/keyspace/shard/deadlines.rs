@@ -31,7 +31,7 @@ impl Shard {
         }
     }
 
-    /// Arms the timer for an object that has been changed. Returns the id of the entry from now on.
+    /// Arms the timer for an object that has been changed. Returns the new id of the entry.
     pub fn rearm(&mut self, id: EntryId, hash: u64) -> EntryId {
         let (own, inner) = (self.own_ms(id), self.inner_ms(id));
         match own {

@@ -68,7 +68,7 @@ fn hash() -> impl Strategy<Value = u32> {
     ]
 }
 
-/// What happens to a table: a hash arrives, or the nth entry leaves.
+/// One change of a table: a hash is inserted, or the nth entry is removed.
 fn changes(len: usize) -> impl Strategy<Value = Vec<Result<u32, usize>>> {
     let one = prop_oneof![3 => hash().prop_map(Ok), 2 => any::<usize>().prop_map(Err)];
     prop::collection::vec(one, 0..len)

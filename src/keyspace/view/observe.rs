@@ -11,7 +11,7 @@ use crate::state::tracking::Tracking;
 use crate::state::transaction::{Watch, Watching};
 
 impl View<'_> {
-    /// A transaction watches a key from now on. A key that has expired counts as removed, and as unchanged.
+    /// Adds a key to the watch of a transaction. A key that has expired counts as removed, and as unchanged.
     pub fn watch(&mut self, key: &Bytes, watch: &Arc<Watch>) {
         // The lookup removes the key if it has expired.
         let _ = self.entry(key);

@@ -1,6 +1,6 @@
 //! A large sorted set: members in an index map, and their order.
 //!
-//! Rule    the slots of the index map are dense: when a member leaves, the last one takes its slot.
+//! Rule    the slots of the index map are dense: when a member is removed, the last one takes its slot.
 
 use std::ops::Range;
 
