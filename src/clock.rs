@@ -1,7 +1,7 @@
 //! The units of time of all layers, and the traits through which time and facts about the process are injected.
 //!
 //! Owns    [`LockTime`], [`Deadline`], [`WallTime`], [`Clock`] and [`Probe`].
-//! Rule    leases, deadlines and waits are measured in lock time alone; a step of the wall clock moves none of them.
+//! Rule    leases, deadlines and waits are measured in lock time alone. A step of the wall clock does not move them.
 //!         The wall clock only translates: EXPIREAT and PXAT on their way in, EXPIRETIME on its way out.
 
 use std::ops::Add;
@@ -64,7 +64,7 @@ impl Deadline {
     }
 }
 
-/// Milliseconds since the Unix epoch, as the wall clock says it now.
+/// Milliseconds since the Unix epoch, by the wall clock.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct WallTime(u64);
 
@@ -83,7 +83,7 @@ impl WallTime {
 /// One reading of the clock: the instant of a command, a script or a transaction.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Now {
-    /// What leases are measured in.
+    /// The time that leases are measured in.
     pub lock: LockTime,
     /// Wall time minus lock time, in whole milliseconds; moves only when the wall clock is stepped.
     pub wall_offset_ms: i64,
@@ -106,13 +106,13 @@ impl Now {
         Deadline(LockTime(self.lock.0.saturating_add_signed(millis)))
     }
 
-    /// The deadline that the wall clock calls `unix_ms`.
+    /// The deadline at the Unix time `unix_ms`.
     pub fn deadline_at_wall(self, unix_ms: i64) -> Deadline {
         let lock_ms = i128::from(unix_ms) - i128::from(self.wall_offset_ms);
         Deadline(LockTime(u64::try_from(lock_ms.max(0)).unwrap_or(u64::MAX)))
     }
 
-    /// What the wall clock calls `deadline`: the inverse of [`Now::deadline_at_wall`].
+    /// The Unix time of `deadline`, in milliseconds: the inverse of [`Now::deadline_at_wall`].
     pub fn wall_ms_of(self, deadline: Deadline) -> i64 {
         let unix_ms = i128::from(deadline.as_millis()) + i128::from(self.wall_offset_ms);
         i64::try_from(unix_ms).unwrap_or(i64::MAX)
@@ -124,7 +124,7 @@ impl Now {
     }
 }
 
-/// Where time comes from: the system, or a test that owns it.
+/// The source of time: the system, or a test.
 pub trait Clock: Send + Sync {
     /// One reading, for everything that happens in one instant.
     fn now(&self) -> Now;
@@ -136,12 +136,12 @@ pub trait Clock: Send + Sync {
     fn wall_micros(&self) -> u64;
 }
 
-/// What the system knows about the process. Zero and empty without a system.
+/// Facts about the process from the operating system. Zero and empty if none is asked.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Process {
-    /// Its number.
+    /// Its process id.
     pub id: u32,
-    /// The operating system, as `uname -srm` says it.
+    /// The operating system, as `uname -srm` prints it.
     pub system: String,
     /// The file it was started from.
     pub executable: String,
@@ -159,7 +159,7 @@ pub struct Process {
     pub kernel_micros: u64,
 }
 
-/// Where facts about the process come from: the system, or nowhere.
+/// The source of facts about the process.
 pub trait Probe: Send + Sync {
     /// The process as it is now.
     fn look(&self) -> Process;

@@ -13,7 +13,7 @@ use std::ffi::CStr;
 pub enum Refusal {
     /// The argument count does not fit the row's grammar. Carries the full name, `client|kill` for a subcommand.
     Arity(Cow<'static, str>),
-    /// A key that has to exist does not.
+    /// A key that must exist does not.
     NoSuchKey,
     /// EVALSHA of a script that is not in the cache.
     NoScript,
@@ -99,7 +99,7 @@ impl Refusal {
     }
 }
 
-/// What C sees of `word`: the bytes before its first NUL.
+/// The bytes of `word` before its first NUL, which is where C strings end.
 pub fn until_nul(word: &[u8]) -> &[u8] {
     CStr::from_bytes_until_nul(word).map_or(word, CStr::to_bytes)
 }
@@ -116,13 +116,13 @@ pub enum ProtocolError {
     /// The number of arguments is no number or too large.
     #[error("invalid multibulk length")]
     ArgumentCount,
-    /// The line that announces a length does not end.
+    /// The line of a bulk length is too long.
     #[error("too big bulk count string")]
     BulkLine,
-    /// The line that announces the number of arguments does not end.
+    /// The line of the number of arguments is too long.
     #[error("too big mbulk count string")]
     CountLine,
-    /// An inline request does not end.
+    /// An inline request is too long.
     #[error("too big inline request")]
     InlineLine,
     /// An inline request opens a quote and does not close it.

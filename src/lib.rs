@@ -1,11 +1,11 @@
 //! A lock server that speaks the Redis protocol.
 //!
 //! Lock clients written for Redis work against it unchanged. As a program it is started with `redlatch`; as this library
-//! a server starts inside a test or a service, as many of them as you like, and nothing is global to the process.
+//! any number of servers start inside a test or a service. No state is global to the process.
 //!
 //! # Start, point, poke
 //!
-//! A server has a free port of its own unless it is told otherwise, and ends when it is dropped.
+//! A server has a free port of its own unless another is set, and ends when it is dropped.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,8 +16,8 @@
 //! let server = Server::builder().start().await?;
 //! assert!(server.url().starts_with("redis://127.0.0.1:"));
 //!
-//! // The test takes the lock that the code under test is to find taken.
-//! server.keys().set("lock:stock", "somebody else", Some(Duration::from_secs(30)));
+//! // The test takes the lock before the code under test tries to.
+//! server.keys().set("lock:stock", "another owner", Some(Duration::from_secs(30)));
 //!
 //! // Any Redis client would do; this one needs no socket.
 //! let mut client = server.stream();
@@ -33,8 +33,8 @@
 //!
 //! # Own its time
 //!
-//! With [`Builder::manual_clock`] time stands still until the test moves it. [`Clock::advance`] returns when
-//! everything that was due has happened, in order, and has been sent to the clients that read.
+//! With [`Builder::manual_clock`] time stands still until the test moves it. [`Clock::advance`] returns after
+//! everything due has happened, in order, and the messages about it have been sent to the clients that read.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -48,7 +48,7 @@
 //! server.clock().advance_blocking(Duration::from_secs(29));
 //! assert_eq!(server.keys().lease("lock:stock"), Some(Some(Duration::from_secs(1))));
 //!
-//! // Whatever the wall clock does, the lease is not touched.
+//! // A step of the wall clock does not change the lease.
 //! server.clock().step_wall(-3_600_000);
 //! assert_eq!(server.keys().lease("lock:stock"), Some(Some(Duration::from_secs(1))));
 //!
@@ -83,7 +83,7 @@
 //! 4  scripts/              native scripts; Lua for all others
 //! 3  keyspace/  journal/   shards (entries + wheel + waiting calls) each under a mutex; the ordered log of effects
 //! 2  state/                session, clients, channels, tracking, settings, metrics, effects
-//! 1  resp/ wheel/ types/   pure data structures that do not know each other
+//! 1  resp/ wheel/ types/   pure data structures, independent of each other
 //! 0  clock limits error number sync   vocabulary of all layers
 //! ```
 
@@ -114,8 +114,8 @@ pub use journal::{Journal, Mutation};
 #[cfg(feature = "server")]
 pub use server::{Builder, Clock, Keys, Server, StartError};
 
-/// What the binary, the tests and the benches of this crate use of its inside. It is no part of the interface: any version
-/// may change it.
+/// The internals that the binary, the tests and the benches of this crate use. They are not part of the interface: any
+/// version may change them.
 #[doc(hidden)]
 pub mod internals {
     #[cfg(feature = "cli")]

@@ -22,10 +22,10 @@ pub const UNREAD_REPLY_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub const UNAUTHENTICATED_REPLY_BYTES_MAX: usize = 1024;
 /// Nanoseconds that one connection may use of a worker's time before other connections have their turn, as far as measured.
 pub const TURN_NANOS_MAX: u64 = 4_000_000;
-/// Bytes above which a value, the arguments of a script or the requests of a transaction are large: what goes through them
+/// Bytes above which a value, the arguments of a script or the requests of a transaction are large: a command on them
 /// runs on the script thread. An item of the keyspace, or of a list of listeners, counts as [`ITEM_BYTES`].
 pub const LARGE_BYTES: u64 = 64 * 1024;
-/// Bytes that a key counts as where a command goes through all keys, and a listener where it tells all listeners.
+/// Bytes that count for each key in a command over all keys, and for each listener in a message to all listeners.
 pub const ITEM_BYTES: u64 = 64;
 /// Databases a server can have.
 pub const DATABASES_MAX: u16 = 4096;

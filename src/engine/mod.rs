@@ -151,7 +151,7 @@ impl Engine {
         if batch.commands.is_multiple_of(COMMANDS_PER_READING) {
             let now = self.shared.clock.now();
             let millis = now.lock.millis_since(batch.now.lock);
-            session.worked(millis.saturating_mul(1_000_000));
+            session.add_nanos(millis.saturating_mul(1_000_000));
             batch.now = now;
         }
         let start = out.len();
@@ -183,7 +183,7 @@ impl Engine {
         }
         if session.replies != Replies::On {
             mute(session, out, start);
-        } else if session.reads.are_told() && flow == Flow::Next {
+        } else if session.reads.is_on() && flow == Flow::Next {
             tell(session, out);
         }
         flow
@@ -478,14 +478,14 @@ impl Engine {
         if shared.monitors.is_any() && !is_script {
             commands::show(session, shared, command, request, Source::Client);
         }
-        if session.reads.matter() {
+        if session.reads.may_be_tracked() {
             commands::remember(session, shared, command, request, view);
         }
         batch.run.1 += 1;
         if let Some(started) = started {
             let micros = shared.clock.micros().saturating_sub(started);
             shared.took(&session.client, command, request, micros);
-            session.worked(micros.saturating_mul(1000));
+            session.add_nanos(micros.saturating_mul(1000));
             if micros >= 1000 {
                 batch.now = shared.clock.now();
             }
@@ -585,7 +585,7 @@ fn may_grow(session: &Session, command: &Command) -> bool {
 #[cold]
 fn tell(session: &Session, out: &mut Vec<u8>) {
     if session.client.has_messages() {
-        match session.reads.matter() {
+        match session.reads.may_be_tracked() {
             true => session.client.collect(out),
             false => session.client.collect_next(out),
         }

@@ -25,7 +25,7 @@ impl Engine {
         let has_keys = command.keys != Keys::Nowhere;
         visits_all_keys(command)
             || padded(command, request) > LARGE_BYTES
-            || (has_keys && self.shared.keyspace.work_of(request.len()) > LARGE_BYTES)
+            || (has_keys && self.shared.keyspace.bytes_of_keys_max(request.len()) > LARGE_BYTES)
     }
 
     /// Whether EXEC runs on the script thread. Told before its shards are locked: what one request leaves under a key, the

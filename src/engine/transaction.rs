@@ -182,7 +182,7 @@ impl Engine {
         let result = self.perform(session, command, request, view, batch, out);
         // SELECT holds for the rest of the transaction, and after it; CONFIG SET and CLIENT TRACKING as well.
         view.select(session.database);
-        view.attend(self.shared.events());
+        view.set_events(self.shared.events());
         match result {
             Ok(Outcome::Park { wait, .. }) => out.extend_from_slice(&wait.answer),
             Ok(Outcome::Close) => return Flow::Close,

@@ -1,10 +1,15 @@
-//! Log entries for changes inside of an object.
+//! Log entries for changes inside of objects.
+//!
+//! Rule    an edit is replayed without a clock, limits or random numbers, whatever command caused it.
 
-use super::{HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit};
-use crate::clock::LockTime;
+use bytes::Bytes;
+
+use crate::clock::{Deadline, LockTime};
+use crate::types::list::End;
+use crate::types::stream::{StreamId, Trim};
 use crate::types::{Hash, List, Object, Seed, Set, SortedSet, Stream, Typed};
 
-/// One change inside of an object. It is replayed without a clock, limits or random numbers, whatever command caused it.
+/// One change inside of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Edit {
     /// Inside a hash.
@@ -20,7 +25,7 @@ pub enum Edit {
 }
 
 impl Edit {
-    /// Removes the element of an object that has expired first, if one has expired, and returns that edit.
+    /// Removes the element of an object that expired first, if an element has expired. Returns the edit.
     pub fn of_due(object: &mut Object, now: LockTime) -> Option<Self> {
         match object {
             Object::Hash(hash) => Some(Self::Hash(HashEdit::Remove(hash.take_due(now)?.into()))),
@@ -28,7 +33,7 @@ impl Edit {
         }
     }
 
-    /// The empty object that the first edit of a new key begins with.
+    /// The empty object to which the first edit of a new key is applied.
     pub fn blank(&self, seed: Seed) -> Object {
         match self {
             Self::Hash(_) => Hash::new(seed).into(),
@@ -39,7 +44,7 @@ impl Edit {
         }
     }
 
-    /// Applies the edit. An object of another shape stays as it is: no journal says that.
+    /// Applies the edit. An object of another type stays unchanged; no journal contains such an edit.
     pub fn apply(&self, object: &mut Object) {
         match self {
             Self::Hash(edit) => change(object, |hash| edit.apply(hash)),
@@ -47,6 +52,187 @@ impl Edit {
             Self::Set(edit) => change(object, |set| edit.apply(set)),
             Self::SortedSet(edit) => change(object, |set| edit.apply(set)),
             Self::Stream(edit) => change(object, |stream| edit.apply(stream)),
+        }
+    }
+}
+
+/// One change of a hash.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HashEdit {
+    /// The field has this deadline, if it exists.
+    Deadline(Bytes, Option<Deadline>),
+    /// The field is removed with its deadline.
+    Remove(Bytes),
+    /// The field has this value; its deadline stays.
+    Set(Bytes, Bytes),
+}
+
+impl HashEdit {
+    fn apply(&self, hash: &mut Hash) {
+        match self {
+            Self::Deadline(field, deadline) => hash.set_deadline(field, *deadline),
+            Self::Remove(field) => {
+                hash.remove(field);
+            }
+            Self::Set(field, value) => {
+                hash.set(field, value);
+            }
+        }
+    }
+}
+
+/// One change of a list. Indices count from the head, from 0.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ListEdit {
+    /// Elements at an end are removed.
+    Drop {
+        /// The end.
+        end: End,
+        /// How many.
+        count: usize,
+    },
+    /// An element is inserted before another.
+    Insert {
+        /// The index of the new element.
+        index: usize,
+        /// The new element.
+        element: Bytes,
+    },
+    /// All elements outside of a range are removed.
+    Keep {
+        /// The index of its first element.
+        start: usize,
+        /// The index behind its last.
+        end: usize,
+    },
+    /// An element is added at an end.
+    Push {
+        /// The end.
+        end: End,
+        /// The new element.
+        element: Bytes,
+    },
+    /// Elements that equal this one are removed.
+    Remove {
+        /// What they equal.
+        element: Bytes,
+        /// Where the search for them began.
+        end: End,
+        /// How many.
+        count: usize,
+    },
+    /// An element is replaced.
+    Set {
+        /// Where.
+        index: usize,
+        /// The new element.
+        element: Bytes,
+    },
+}
+
+impl ListEdit {
+    fn apply(&self, list: &mut List) {
+        match self {
+            Self::Drop { end, count } => list.drop_from(*end, *count),
+            Self::Insert { index, element } => list.insert(*index, element),
+            Self::Keep { start, end } => list.keep(*start, *end),
+            Self::Push { end, element } => list.push(*end, element),
+            Self::Remove { element, end, count } => {
+                list.remove(element, *end, *count);
+            }
+            Self::Set { index, element } => {
+                list.set(*index, element);
+            }
+        }
+    }
+}
+
+/// One change of a set.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SetEdit {
+    /// A member is added.
+    Insert(Bytes),
+    /// A member is removed.
+    Remove(Bytes),
+}
+
+impl SetEdit {
+    fn apply(&self, set: &mut Set) {
+        match self {
+            Self::Insert(member) => set.insert(member),
+            Self::Remove(member) => set.remove(member),
+        };
+    }
+}
+
+/// One change of a sorted set.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SortedSetEdit {
+    /// The member has this score; it is added if it does not exist.
+    Insert {
+        /// The member.
+        member: Bytes,
+        /// Its score.
+        score: f64,
+    },
+    /// The member is removed.
+    Remove(Bytes),
+    /// The members of a range of ranks are removed.
+    RemoveRange {
+        /// The first rank.
+        from: usize,
+        /// The rank behind the last.
+        to: usize,
+    },
+}
+
+impl SortedSetEdit {
+    fn apply(&self, set: &mut SortedSet) {
+        match self {
+            Self::Insert { member, score } => {
+                set.insert(member, *score);
+            }
+            Self::Remove(member) => {
+                set.remove(member);
+            }
+            // A journal that has lost records may name ranks that the set does not have.
+            Self::RemoveRange { from, to } => {
+                let len = set.len();
+                set.remove_range((*from).min(len)..(*to).min(len));
+            }
+        }
+    }
+}
+
+/// One change of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StreamEdit {
+    /// An entry is added at the end.
+    Append {
+        /// Its id.
+        id: StreamId,
+        /// Fields and values in turn.
+        words: Vec<Bytes>,
+    },
+    /// The entry is removed.
+    Delete(StreamId),
+    /// Entries at the front are removed; the earlier edits determine which.
+    Trim(Trim),
+}
+
+impl StreamEdit {
+    fn apply(&self, stream: &mut Stream) {
+        match self {
+            Self::Append { id, words } => {
+                let words: Vec<&[u8]> = words.iter().map(|word| &word[..]).collect();
+                stream.append(*id, &words);
+            }
+            Self::Delete(id) => {
+                stream.delete(*id);
+            }
+            Self::Trim(trim) => {
+                stream.trim(*trim);
+            }
         }
     }
 }

@@ -2,28 +2,18 @@
 //!
 //! Owns    [`Mutation`], the entries of the log, and [`Journal`], the trait of its receivers.
 //! Rule    one command, script or transaction makes one record, numbered while its shards are still locked. Effects,
-//!         never commands: applying the records in order of their numbers to an empty keyspace gives the same state.
+//!         never commands: applying the records in order of their numbers to an empty keyspace rebuilds the state.
 
 use std::fmt::Debug;
 
 use bytes::Bytes;
 
 mod edit;
-mod hash;
-mod list;
-mod set;
-mod sorted_set;
-mod stream;
 
 use crate::clock::Deadline;
 use crate::types::Object;
 
-pub use edit::Edit;
-pub use hash::HashEdit;
-pub use list::ListEdit;
-pub use set::SetEdit;
-pub use sorted_set::SortedSetEdit;
-pub use stream::StreamEdit;
+pub use edit::{Edit, HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit};
 
 /// One physical effect on the keyspace.
 #[derive(Clone, Debug, PartialEq)]

@@ -53,7 +53,7 @@ struct Header {
 
 #[derive(Debug)]
 struct Page {
-    /// Zeros that have yet to be touched cost no memory where the allocator has them from the system.
+    /// Zeroed pages that were never written cost no memory if the allocator takes them from the system.
     bytes: Vec<u8>,
     /// Bytes of the slots used so far; zero in a dedicated page.
     used: u32,
@@ -130,7 +130,7 @@ impl Arena {
 
     /// Gives the value a new length: keeps its first `keep` bytes, fills the rest with zeros.
     ///
-    /// Returns the id of the entry from now on. If the id has changed, the header has been copied, and the caller
+    /// Returns the new id of the entry. If the id has changed, the header has been copied, and the caller
     /// updates the table and the wheel. A new slot is larger by `spare` bytes, so that the value can grow in place.
     pub(super) fn resize(&mut self, id: u32, len: usize, keep: usize, spare: usize) -> u32 {
         let (page, at) = self.locate(id);
@@ -229,7 +229,7 @@ impl Arena {
             + self.vacant.capacity() * size_of::<u32>()
     }
 
-    /// Panics if the arena contradicts itself. For tests.
+    /// Panics if an invariant is broken. For tests.
     pub(super) fn assert_laws(&self) {
         let live: usize = self.pages.iter().map(|page| usize::from(page.live)).sum();
         assert_eq!(live, self.len, "as many live slots as entries");
@@ -382,8 +382,8 @@ impl Arena {
     fn relocate(&mut self, id: u32, key_len: usize, len: usize, keep: usize, spare: usize) -> u32 {
         let need = HEADER_BYTES + key_len + len;
         // A dedicated page is a vector, which has spare capacity of its own.
-        let roomy = need.saturating_add(spare);
-        let new = self.allocate(if roomy <= STRIDE_MAX { roomy } else { need });
+        let with_spare = need.saturating_add(spare);
+        let new = self.allocate(if with_spare <= STRIDE_MAX { with_spare } else { need });
 
         let numbers = [(id >> SLOT_BITS) as usize, (new >> SLOT_BITS) as usize];
         let [from, to] =
@@ -395,12 +395,6 @@ impl Arena {
         to.header_mut(to_at).set_lengths(class, key_len, len);
         self.remove(id);
         new
-    }
-}
-
-impl Default for Arena {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -520,7 +514,7 @@ const fn slots_per_page(stride: u16) -> usize {
     if slots < SLOTS_MAX { slots } else { SLOTS_MAX }
 }
 
-/// The slot sizes: close together where locks are, an eighth to a quarter apart further up.
+/// The slot sizes: close together for the sizes of locks, an eighth to a quarter apart above.
 const fn strides() -> [u16; STRIDES_LEN] {
     let mut strides = [0; STRIDES_LEN];
     let (mut stride, mut index) = (STRIDE_MIN, 0);
@@ -549,7 +543,7 @@ const fn step_after(stride: usize) -> usize {
 pub(super) const NO_DEADLINE: u64 = u64::MAX;
 /// How many tables an entry can name.
 pub(super) const TABLES_MAX: usize = 1 << 12;
-/// Bytes of an entry beside its key and its value.
+/// Bytes of an entry without its key and value.
 pub(super) const HEADER_BYTES: usize = size_of::<Header>();
 
 const TABLE_BITS: u16 = TABLES_MAX as u16 - 1;
@@ -565,7 +559,7 @@ const STRIDES_LEN: usize = 121;
 const STRIDES: [u16; STRIDES_LEN] = strides();
 /// An entry keeps a slot of up to this size even if it has shrunk to less than half of the slot.
 const SHRINK_FROM: usize = 64;
-/// An arena without entries keeps its pages unless there are more of them than this. So a lock that is taken and
+/// An arena without entries keeps its pages unless it has more pages than this. So a lock that is taken and
 /// released again and again does not allocate, and the memory of many locks is freed when they have ended.
 const PAGES_KEPT_MAX: usize = 4;
 /// The class of a dedicated page, and of a freed page.

@@ -26,21 +26,21 @@ pub struct Changes {
     pub(super) is_dirty: bool,
     /// The earliest deadline set, in milliseconds; `u64::MAX` for none.
     pub(super) earliest_ms: u64,
-    /// Bytes of the largest value that it has written.
+    /// Bytes of the largest value written by the call.
     pub(super) largest: usize,
     effects: Option<Box<Effects>>,
 }
 
-/// What is to be recorded and published when the call is over.
+/// The effects that are recorded and published at the end of the call.
 #[derive(Debug, Default)]
 struct Effects {
     mutations: Vec<Mutation>,
-    happened: Vec<Happened>,
+    events: Vec<KeyEvent>,
     /// Keys that may have what a command waits for, in the order of the changes.
     ready: VecDeque<(u16, Bytes)>,
-    /// Cached values that are out of date.
+    /// Cached values that the call has made out of date.
     stale: Vec<Stale>,
-    /// The invalidations for the first of these, addressed before CLIENT TRACKING was changed.
+    /// Invalidations of the first stale values, addressed before the call changed CLIENT TRACKING.
     addressed: Addressed,
     /// Replaced and removed objects. They are dropped after the shards are unlocked.
     garbage: Vec<Object>,
@@ -49,17 +49,17 @@ struct Effects {
 /// Invalidations whose receivers are fixed, because the call has changed CLIENT TRACKING after their keys changed.
 #[derive(Debug, Default)]
 struct Addressed {
-    /// For how many of the stale values.
+    /// The number of stale values whose invalidations are addressed.
     stale: usize,
     notices: Vec<Notice>,
     /// Whether all clients have been sent an invalidation of all keys.
-    know: bool,
+    all_informed: bool,
     /// New prefixes, each with the index of the first stale value that it applies to.
-    young: BTreeMap<Bytes, usize>,
+    new_prefixes: BTreeMap<Bytes, usize>,
 }
 
 #[derive(Debug)]
-struct Happened {
+struct KeyEvent {
     event: &'static str,
     database: u16,
     key: Bytes,
@@ -76,8 +76,8 @@ impl Changes {
         self.effects.get_or_insert_default()
     }
 
-    /// Publishes these events from now on.
-    pub(super) fn attend(&mut self, events: Events) {
+    /// Sets which keyspace events are published.
+    pub(super) fn set_events(&mut self, events: Events) {
         self.events = events;
     }
 
@@ -97,7 +97,7 @@ impl Changes {
         }
     }
 
-    /// A value has that many bytes now.
+    /// Notes the size of a value that was written.
     #[inline]
     pub(super) fn grew_to(&mut self, bytes: usize) {
         self.largest = self.largest.max(bytes);
@@ -107,7 +107,7 @@ impl Changes {
     #[inline]
     pub fn event(&mut self, class: u8, event: &'static str, database: u16, key: &[u8]) {
         if !self.events.is_empty() && self.events.has(class) {
-            self.effects().happened.push(Happened { event, database, key: Bytes::copy_from_slice(key) });
+            self.effects().events.push(KeyEvent { event, database, key: Bytes::copy_from_slice(key) });
         }
     }
 
@@ -132,11 +132,11 @@ impl Changes {
     }
 
     /// A key is no longer tracked because of the limit: its cached values are invalidated.
-    pub(super) fn given_up(&mut self, key: Bytes, readers: Readers) {
-        self.effects().stale.push(Stale::Key { key, readers, cause: Cause::Room });
+    pub(super) fn untracked(&mut self, key: Bytes, readers: Readers) {
+        self.effects().stale.push(Stale::Key { key, readers, cause: Cause::Limit });
     }
 
-    /// A key may have what a command waits for.
+    /// Notes a key that may have what a command waits for.
     pub(super) fn ready(&mut self, database: u16, key: Bytes) {
         self.effects().ready.push_back((database, key));
     }
@@ -171,26 +171,26 @@ impl Changes {
 
     /// Publishes events, then sends invalidations. Each event goes to the key's channel, then to the event's, as in Redis.
     #[inline]
-    pub(super) fn tell(&mut self, registries: &Registries, author: ClientId) {
+    pub(super) fn publish(&mut self, registries: &Registries, author: ClientId) {
         if let Some(effects) = &mut self.effects {
-            effects.tell_events(self.events, &registries.channels);
+            effects.publish_events(self.events, &registries.channels);
             if !effects.stale.is_empty() {
-                effects.tell_readers(registries, author);
+                effects.send_invalidations(registries, author);
             }
         }
     }
 
     /// Publishes the events so far, before the call that has caused them publishes a message.
     #[inline]
-    pub(super) fn tell_events(&mut self, channels: &Channels) {
+    pub(super) fn publish_events(&mut self, channels: &Channels) {
         if let Some(effects) = &mut self.effects {
-            effects.tell_events(self.events, channels);
+            effects.publish_events(self.events, channels);
         }
     }
 
     /// Calls `change`, which changes CLIENT TRACKING and returns prefixes that no client had before. Values that are stale
     /// already are invalidated according to the previous state.
-    pub(super) fn retune(
+    pub(super) fn change_tracking(
         &mut self,
         registries: &Registries,
         author: ClientId,
@@ -199,18 +199,18 @@ impl Changes {
         if let Some(effects) = &mut self.effects {
             effects.address(registries, author);
         }
-        let young = change();
+        let prefixes = change();
         if let Some(effects) = &mut self.effects {
-            let Addressed { young: all, stale: since, .. } = &mut effects.addressed;
-            all.extend(young.into_iter().map(|prefix| (prefix, *since)));
+            let Addressed { new_prefixes, stale, .. } = &mut effects.addressed;
+            new_prefixes.extend(prefixes.into_iter().map(|prefix| (prefix, *stale)));
         }
     }
 }
 
 impl Effects {
     #[cold]
-    fn tell_events(&mut self, events: Events, channels: &Channels) {
-        for Happened { event, database, key } in self.happened.drain(..) {
+    fn publish_events(&mut self, events: Events, channels: &Channels) {
+        for KeyEvent { event, database, key } in self.events.drain(..) {
             if events.has(b'K') {
                 let channel = [format!("__keyspace@{database}__:").as_bytes(), &key].concat();
                 channels.publish(&channel, event.as_bytes());
@@ -225,19 +225,19 @@ impl Effects {
     fn address(&mut self, registries: &Registries, author: ClientId) {
         let Registries { clients, tracking, .. } = registries;
         let open = &self.stale[self.addressed.stale..];
-        let notices = tracking.notices(clients, open, author, &mut self.addressed.know);
+        let notices = tracking.notices(clients, open, author, &mut self.addressed.all_informed);
         self.addressed.notices.extend(notices);
         self.addressed.stale = self.stale.len();
     }
 
     #[cold]
-    fn tell_readers(&mut self, registries: &Registries, author: ClientId) {
+    fn send_invalidations(&mut self, registries: &Registries, author: ClientId) {
         let Registries { clients, tracking, .. } = registries;
         self.addressed.notices.iter().for_each(|notice| notice.send(clients, author));
         let open = &self.stale[self.addressed.stale..];
-        tracking.invalidate(clients, open, author, &mut self.addressed.know);
+        tracking.invalidate(clients, open, author, &mut self.addressed.all_informed);
         if tracking.broadcasts() {
-            tracking.broadcast(clients, &self.stale, &self.addressed.young, author);
+            tracking.broadcast(clients, &self.stale, &self.addressed.new_prefixes, author);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One key that was looked up once, to be read or changed by a command.
+//! One key of a locked shard, found by a single lookup, for a command that reads or changes it.
 //!
 //! Owns    nothing; it borrows a locked shard and the call's changes.
 
@@ -14,7 +14,7 @@ use crate::journal::{Edit, Mutation};
 use crate::state::tracking::Cause;
 use crate::types::{Object, Typed};
 
-/// A key that exists, or the place where it can be inserted.
+/// A key that exists, or a key that can be inserted.
 #[derive(Debug)]
 pub enum Entry<'v> {
     /// The key exists.
@@ -47,7 +47,7 @@ pub struct Occupied<'v> {
     pub(super) id: EntryId,
 }
 
-/// Where a key is, or can be inserted.
+/// A key that does not exist and can be inserted. In an [`Occupied`], the context of the key.
 #[derive(Debug)]
 pub struct Vacant<'v> {
     pub(super) shard: &'v mut Shard,
@@ -190,7 +190,7 @@ impl Occupied<'_> {
         self.remove_entry();
     }
 
-    /// The same, of what is not looked at again.
+    /// Like [`Occupied::remove`], by reference. The entry must not be used afterwards.
     pub fn remove_entry(&mut self) {
         let object = self.place.shard.remove(self.id, self.place.hash);
         let (database, key) = (self.place.database, self.place.key);
@@ -200,7 +200,7 @@ impl Occupied<'_> {
         self.place.touched();
     }
 
-    /// The key is new: its value may be what a command waits for.
+    /// Notes that the value of a new key may be what a command waits for.
     #[inline]
     pub(super) fn announce(&mut self) {
         let place = &mut self.place;
@@ -217,7 +217,7 @@ impl Occupied<'_> {
         changes.arm(shard.earliest_deadline(self.id));
     }
 
-    /// Takes back an entry that nobody was told of.
+    /// Removes an entry that was inserted with [`Vacant::insert_unseen`], without a record or an event.
     pub(super) fn forget(&mut self) {
         self.place.shard.remove(self.id, self.place.hash);
     }
@@ -269,7 +269,7 @@ impl Occupied<'_> {
         self.place.shard.set_form(self.id, form);
     }
 
-    /// The last access is now.
+    /// Sets the last access to now.
     pub fn touch(&mut self) {
         self.place.shard.set_stamp(self.id, self.place.stamp);
     }
@@ -321,13 +321,13 @@ fn put(shard: &Shard, id: EntryId, database: u16, key: &[u8]) -> Mutation {
 }
 
 impl<'v> Vacant<'v> {
-    /// The key has changed.
+    /// Breaks the watches of the key and invalidates cached values.
     #[inline]
     pub(super) fn touched(&mut self) {
         self.changes.touched(self.observers, self.database, self.key, Cause::Change);
     }
 
-    /// A read has not found the key.
+    /// Publishes the event of a read that has not found the key.
     #[inline]
     pub(super) fn missed(&mut self) {
         self.changes.event(b'm', "keymiss", self.database, self.key);
@@ -347,7 +347,7 @@ impl<'v> Vacant<'v> {
         place.inserted(id)
     }
 
-    /// The same, of which nobody is told: whoever does this tells of what becomes of it.
+    /// Like [`Vacant::insert_object`], without a record or an event. The caller publishes the change.
     pub(super) fn insert_unseen(self, object: Object, lease: Lease) -> Occupied<'v> {
         let (database, deadline) = (self.database, lease.deadline());
         let id = self.shard.insert_object(database, self.hash, self.key, object, deadline, self.stamp);

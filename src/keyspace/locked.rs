@@ -15,17 +15,17 @@ use crate::sync::MutexGuard;
 #[derive(Debug)]
 pub(super) enum Locked<'k> {
     One(usize, MutexGuard<'k, ShardState>),
-    Many(SmallVec<[(usize, MutexGuard<'k, ShardState>); 2]>),
+    Several(SmallVec<[(usize, MutexGuard<'k, ShardState>); 2]>),
 }
 
 /// No shard.
 impl Default for Locked<'_> {
     fn default() -> Self {
-        Self::Many(SmallVec::new())
+        Self::Several(SmallVec::new())
     }
 }
 
-/// What a call does while a long call holds a shard that it needs.
+/// What a call does if a long call holds a shard that the call needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum LockWait {
     /// The thread waits.
@@ -34,19 +34,19 @@ pub(super) enum LockWait {
     Short,
 }
 
-/// Address, length and hash of the key that chose the shard.
-pub(super) type Hashed = (usize, usize, u64);
+/// Address, length and hash of the key by which the shard was chosen.
+pub(super) type KeyHash = (usize, usize, u64);
 
 impl<'k> Locked<'k> {
-    /// Locks what `reach` needs. `None` if a long call holds a shard and `wait` is short.
+    /// Locks the shards of `set`. `None` if a long call holds a shard and `wait` is short.
     #[inline]
     pub(super) fn acquire(
         keyspace: &'k Keyspace,
-        reach: ShardSet<'_>,
+        set: ShardSet<'_>,
         wait: LockWait,
-        hashed: &mut Hashed,
+        hashed: &mut KeyHash,
     ) -> Option<Self> {
-        let locked = match reach {
+        let locked = match set {
             ShardSet::One(key) => {
                 let hash = keyspace.hash(key);
                 *hashed = (key.as_ptr() as usize, key.len(), hash);
@@ -57,17 +57,17 @@ impl<'k> Locked<'k> {
                     keys.iter().map(|key| keyspace.shard_of(keyspace.hash(key))).collect();
                 indices.sort_unstable();
                 indices.dedup();
-                Self::many(keyspace, indices.into_iter(), wait)?
+                Self::several(keyspace, indices.into_iter(), wait)?
             }
-            ShardSet::All => return Self::many(keyspace, 0..keyspace.shards(), wait),
+            ShardSet::All => return Self::several(keyspace, 0..keyspace.shards(), wait),
             ShardSet::Nothing => return Some(Self::default()),
         };
-        locked.with_beyond(keyspace, wait)
+        locked.with_other_shards(keyspace, wait)
     }
 
-    /// Locks the shard of that index, and those that its parked calls use.
+    /// Locks the shard with that index, and the shards that its parked calls use.
     pub(super) fn shard(keyspace: &'k Keyspace, index: usize, wait: LockWait) -> Option<Self> {
-        Self::one(keyspace, index, wait)?.with_beyond(keyspace, wait)
+        Self::one(keyspace, index, wait)?.with_other_shards(keyspace, wait)
     }
 
     #[inline]
@@ -75,24 +75,24 @@ impl<'k> Locked<'k> {
         Some(Self::One(index, keyspace.hold(index, wait)?))
     }
 
-    fn many(keyspace: &'k Keyspace, indices: impl Iterator<Item = usize>, wait: LockWait) -> Option<Self> {
-        let mut many = SmallVec::with_capacity(indices.size_hint().0);
+    fn several(keyspace: &'k Keyspace, indices: impl Iterator<Item = usize>, wait: LockWait) -> Option<Self> {
+        let mut guards = SmallVec::with_capacity(indices.size_hint().0);
         for index in indices {
-            many.push((index, keyspace.hold(index, wait)?));
+            guards.push((index, keyspace.hold(index, wait)?));
         }
-        Some(Self::Many(many))
+        Some(Self::Several(guards))
     }
 
     #[inline]
-    fn with_beyond(self, keyspace: &'k Keyspace, wait: LockWait) -> Option<Self> {
-        let reaches_beyond = match &self {
+    fn with_other_shards(self, keyspace: &'k Keyspace, wait: LockWait) -> Option<Self> {
+        let needs_others = match &self {
             Self::One(_, held) => held.parked.need_other_shards(),
-            Self::Many(many) => many.iter().any(|(_, held)| held.parked.need_other_shards()),
+            Self::Several(guards) => guards.iter().any(|(_, held)| held.parked.need_other_shards()),
         };
-        if reaches_beyond { self.widened(keyspace, wait) } else { Some(self) }
+        if needs_others { self.widened(keyspace, wait) } else { Some(self) }
     }
 
-    /// Unlocks, locks the union, and looks again, until no shard is missing. Each round adds shards, so that it ends.
+    /// Unlocks, locks the union, and checks again, until no shard is missing. Each round adds shards, so the loop ends.
     #[cold]
     fn widened(mut self, keyspace: &'k Keyspace, wait: LockWait) -> Option<Self> {
         loop {
@@ -106,7 +106,7 @@ impl<'k> Locked<'k> {
                 return Some(self);
             }
             drop(self);
-            self = Self::many(keyspace, union.into_iter(), wait)?;
+            self = Self::several(keyspace, union.into_iter(), wait)?;
         }
     }
 
@@ -115,9 +115,9 @@ impl<'k> Locked<'k> {
     pub(super) fn advance(&mut self, now: LockTime) -> LockTime {
         match self {
             Self::One(_, held) => held.shard.advance(now),
-            Self::Many(many) => {
-                let latest = many.iter().map(|(_, held)| held.shard.time()).fold(now, Ord::max);
-                for (_, held) in many {
+            Self::Several(guards) => {
+                let latest = guards.iter().map(|(_, held)| held.shard.time()).fold(now, Ord::max);
+                for (_, held) in guards {
                     held.shard.advance(latest);
                 }
                 latest
@@ -125,15 +125,15 @@ impl<'k> Locked<'k> {
         }
     }
 
-    /// How many shards are locked.
+    /// How guards shards are locked.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::One(..) => 1,
-            Self::Many(many) => many.len(),
+            Self::Several(guards) => guards.len(),
         }
     }
 
-    /// The shard of that index.
+    /// The shard with that index.
     ///
     /// # Panics
     /// When it is not locked.
@@ -141,15 +141,15 @@ impl<'k> Locked<'k> {
     pub(super) fn held(&mut self, index: usize) -> &mut ShardState {
         match self {
             Self::One(locked, held) if *locked == index => held,
-            Self::Many(many) => {
+            Self::Several(guards) => {
                 // If all shards are locked, the index is the position; a few are found by binary search.
-                let at = match many.get(index) {
+                let at = match guards.get(index) {
                     Some((locked, _)) if *locked == index => index,
-                    _ => many
+                    _ => guards
                         .binary_search_by_key(&index, |(locked, _)| *locked)
                         .expect("the view has locked the shard of every key it is asked for"),
                 };
-                &mut many[at].1
+                &mut guards[at].1
             }
             Self::One(..) => panic!("the view has locked the shard of every key it is asked for"),
         }
@@ -158,7 +158,7 @@ impl<'k> Locked<'k> {
     pub(super) fn each(&mut self, mut visit: impl FnMut(usize, &mut ShardState)) {
         match self {
             Self::One(index, held) => visit(*index, held),
-            Self::Many(many) => many.iter_mut().for_each(|(index, held)| visit(*index, held)),
+            Self::Several(guards) => guards.iter_mut().for_each(|(index, held)| visit(*index, held)),
         }
     }
 }

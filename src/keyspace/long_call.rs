@@ -1,7 +1,7 @@
 //! Long calls: whether one holds shards, and which clients try again when it is over.
 //!
 //! Rule    a client that meets a locked shard of a long call enters the list, or learns that the call is over, under the
-//!         list's lock; the call ends by emptying the list under the same lock. No client is forgotten.
+//!         list's lock. The call ends by emptying the list under that lock, so no client is forgotten.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,22 +12,17 @@ use crate::state::clients::{Client, ClientId};
 use crate::sync::{AtomicUsize, Mutex};
 
 /// How many long calls hold shards or are about to, and the clients that wait for their end.
+#[derive(Default)]
 pub struct LongCall {
     calls: AtomicUsize,
     waiting: Mutex<BTreeMap<ClientId, Arc<Client>>>,
 }
 
-impl Default for LongCall {
-    fn default() -> Self {
-        Self { calls: AtomicUsize::new(0), waiting: Mutex::new(BTreeMap::new()) }
-    }
-}
-
 impl LongCall {
     /// A long call begins, and lasts until the result is dropped: after its shards have been unlocked.
-    pub fn begin(self: &Arc<Self>) -> During {
+    pub fn begin(self: &Arc<Self>) -> LongCallGuard {
         self.calls.fetch_add(1, AcqRel);
-        During(Arc::clone(self))
+        LongCallGuard(Arc::clone(self))
     }
 
     /// Whether a long call holds shards.
@@ -47,11 +42,11 @@ impl LongCall {
     }
 }
 
-/// A long call under way.
+/// A running long call. It ends when this is dropped.
 #[derive(Debug)]
-pub struct During(Arc<LongCall>);
+pub struct LongCallGuard(Arc<LongCall>);
 
-impl Drop for During {
+impl Drop for LongCallGuard {
     fn drop(&mut self) {
         let mut waiting = self.0.waiting.lock();
         self.0.calls.fetch_sub(1, AcqRel);

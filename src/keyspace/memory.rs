@@ -1,6 +1,6 @@
 //! The memory that all shards use, for `maxmemory`, and the size of the largest value.
 //!
-//! Rule    the sum is kept from the first time it is asked for. From then on a changed shard adds the difference when it
+//! Rule    the sum is kept from the first request for it. From then on a changed shard adds the difference when it
 //!         is unlocked, unless the difference is small: a server that takes and releases locks writes nothing here.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -11,15 +11,15 @@ use super::{Keyspace, ShardState};
 /// The sum over all shards, within [`GRAIN_BYTES`] for each.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    is_asked_for: AtomicBool,
+    is_measured: AtomicBool,
     used: AtomicU64,
 }
 
-/// The largest value that there has been, about: what the work of a call is measured by before it is done.
+/// The approximate size of the largest value so far. Decides whether a call may be large, before its keys are read.
 #[derive(Debug)]
 pub(super) struct Largest(AtomicUsize);
 
-/// Bytes of a value that are not worth being noted.
+/// Values up to this size, in bytes, are not recorded.
 const SMALL_BYTES: usize = 1024;
 
 impl Default for Largest {
@@ -29,32 +29,32 @@ impl Default for Largest {
 }
 
 impl Largest {
-    /// A call has left a value of that many bytes, and none larger.
+    /// Takes into account that a call has written a value of this size.
     #[inline]
-    pub(super) fn learn(&self, bytes: usize) {
+    pub(super) fn update(&self, bytes: usize) {
         if bytes > SMALL_BYTES {
             self.0.fetch_max(bytes, Relaxed);
         }
     }
 
-    /// Nothing is left.
+    /// Resets the size after all keys were removed.
     pub(super) fn forget(&self) {
         self.0.store(SMALL_BYTES, Relaxed);
     }
 }
 
-/// A shard does not report a smaller difference.
+/// A shard does not report a difference below this, in bytes.
 const GRAIN_BYTES: usize = 1024;
 
 impl Memory {
     /// Whether the sum is kept.
     #[inline]
-    pub(super) fn is_asked_for(&self) -> bool {
-        self.is_asked_for.load(Relaxed)
+    pub(super) fn is_measured(&self) -> bool {
+        self.is_measured.load(Relaxed)
     }
 
     /// A shard is about to be unlocked: adds how much its memory has changed.
-    pub(super) fn learn(&self, held: &mut ShardState) {
+    pub(super) fn update(&self, held: &mut ShardState) {
         let used = held.shard.used_bytes();
         if used.abs_diff(held.reported_bytes) >= GRAIN_BYTES {
             // What a shard has reported before is part of the sum, so that the sum never falls below zero.
@@ -68,32 +68,31 @@ impl Keyspace {
     /// Bytes that all shards use, within a kibibyte for each. The caller has no shard locked.
     #[inline]
     pub fn used_bytes(&self) -> u64 {
-        if !self.memory.is_asked_for() {
-            self.ask_all();
+        if !self.memory.is_measured() {
+            self.start_measuring();
         }
         self.memory.used.load(Relaxed)
     }
 
-    /// Bytes of the largest value that there has been since all were removed; an object counts with what its elements take.
-    /// At least a kibibyte.
+    /// Bytes of the largest value since all keys were last removed, the elements of an object included. At least 1024.
     #[inline]
     pub fn largest_bytes(&self) -> u64 {
         self.largest.0.load(Relaxed) as u64
     }
 
-    /// The work of looking once at what so many keys hold, at most.
+    /// An upper bound of the bytes in the values of `keys` keys.
     #[inline]
-    pub fn work_of(&self, keys: usize) -> u64 {
+    pub fn bytes_of_keys_max(&self, keys: usize) -> u64 {
         self.largest_bytes().saturating_mul(keys as u64)
     }
 
     /// Adds up the shards for the first time. A shard that a long call holds is added when it is unlocked.
     #[cold]
-    fn ask_all(&self) {
-        self.memory.is_asked_for.store(true, Relaxed);
+    fn start_measuring(&self) {
+        self.memory.is_measured.store(true, Relaxed);
         for index in 0..self.cells.len() {
             if let Some(mut held) = self.hold(index, LockWait::Short) {
-                self.memory.learn(&mut held);
+                self.memory.update(&mut held);
             }
         }
     }

@@ -4,7 +4,7 @@
 //!         hash that spreads keys over shards; the order of journal records.
 //! Knows   `clock`, `wheel`, `journal`, `state`; nothing of commands or connections.
 //! Time    comes in as an argument. A shard's own time never runs backwards.
-//! Locks   all shards a call needs, in ascending index, before the first look; see [`View`].
+//! Locks   all shards a call needs, in ascending index, before the first access; see [`View`].
 //!
 //! # Rules of concurrency
 //!
@@ -18,9 +18,9 @@
 //!    its shards is unlocked. So all clients see effects, records and messages in one order.
 //! 4. No guard of a registry (clients, channels, scripts) is held while a shard is being locked. A registry may be
 //!    locked for a look-up while a shard is locked.
-//! 5. Before its first look at a shard, the ticker resets the time until which it sleeps, so that every deadline set
-//!    from then on wakes it. It sets that time only after it has looked at every shard. No deadline is missed.
-//! 6. A command that waits for keys looks at them and enters their queues without unlocking in between. A write serves
+//! 5. Before it reads the first shard, the ticker resets the time until which it sleeps, so that every deadline set
+//!    from then on wakes it. It sets that time only after it has read every shard. No deadline is missed.
+//! 6. A command that waits for keys reads them and enters their queues without unlocking in between. A write serves
 //!    the queue of its key before it unlocks the shard, oldest first. A command in several queues is served by the write
 //!    that takes its claim.
 //! 7. If commands waiting in a shard use other shards when they are served, a call that needs the shard unlocks it and
@@ -28,7 +28,8 @@
 //! 8. EXEC checks its watched keys with all their shards locked, and keeps them locked until its last request is done.
 //! 9. A long call (an interpreted script, EXEC that holds one, a command on large values) runs on the script thread and is
 //!    announced through [`LongCall`] before it locks the shards, or while it holds them. A worker never waits for a locked
-//!    shard while a long call is announced: the connection registers, gives its thread back, and is woken at the call's end.
+//!    shard while a long call is announced: the connection registers, gives its thread back, and is woken at the end of
+//!    the call.
 
 mod arena;
 mod changes;
@@ -66,7 +67,7 @@ use waiting::WaitQueues;
 pub use changes::Changes;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
-pub use long_call::{During, LongCall};
+pub use long_call::{LongCall, LongCallGuard};
 pub use shard::Form;
 use shard::Shard;
 pub use view::{EntryRef, ShardSet, View};
@@ -86,8 +87,8 @@ pub struct Keyspace {
     largest: Largest,
     /// Whether a long call holds shards.
     pub long_call: Arc<LongCall>,
-    /// What is to be removed from shards once a long call has unlocked them.
-    leftovers: Mutex<Vec<Left>>,
+    /// Removals that wait until a long call has unlocked their shards.
+    postponed: Mutex<Vec<Removal>>,
     /// The shard at which the next tick begins.
     tick_from: AtomicUsize,
 }
@@ -113,9 +114,9 @@ pub(crate) struct ShardState {
     expired: u64,
 }
 
-/// An entry in a wait queue or among the observers of a key that is to be removed.
+/// The removal of an entry from the wait queue of a key, or from its observers.
 #[derive(Debug)]
-struct Left {
+struct Removal {
     database: u16,
     key: Bytes,
     /// The watch to remove; `None`: every queue entry whose wait is over.
@@ -123,10 +124,10 @@ struct Left {
 }
 
 impl ShardState {
-    fn leave(&mut self, left: &Left) {
-        match &left.watch {
-            Some(watch) => self.observers.unwatch(left.database, &left.key, watch),
-            None => self.parked.leave(left.database, &left.key),
+    fn remove(&mut self, removal: &Removal) {
+        match &removal.watch {
+            Some(watch) => self.observers.unwatch(removal.database, &removal.key, watch),
+            None => self.parked.leave(removal.database, &removal.key),
         }
     }
 }
@@ -231,24 +232,24 @@ impl Keyspace {
             memory: Memory::default(),
             largest: Largest::default(),
             long_call: Arc::default(),
-            leftovers: Mutex::new(Vec::new()),
+            postponed: Mutex::new(Vec::new()),
             tick_from: AtomicUsize::new(0),
         }
     }
 
-    /// How many databases there are.
+    /// The number of databases.
     pub fn databases(&self) -> u16 {
         self.databases
     }
 
-    /// How many shards there are.
+    /// The number of shards.
     pub fn shards(&self) -> usize {
         self.cells.len()
     }
 
     /// Removes entries whose deadline has passed, a bounded number of them, beginning where the last tick ended.
     pub fn tick(&self, now: Now, events: Events, registries: &Registries) -> Due {
-        // From here on every deadline set wakes the ticker, also in a shard that it has already looked at.
+        // From here on every deadline set wakes the ticker, even in a shard that this tick has visited.
         self.alarm.sleeps_until_ms.store(u64::MAX, Ordering::SeqCst);
         let (mut next, mut steps) = (None::<LockTime>, 0);
         let (first, mut more) = (self.tick_from.load(Ordering::Relaxed), false);
@@ -271,7 +272,7 @@ impl Keyspace {
                 (a, b) => a.or(b),
             };
         }
-        self.leave_leftovers();
+        self.retry_postponed();
         if more {
             return Due::More;
         }
@@ -289,38 +290,38 @@ impl Keyspace {
     /// Removes a command from the queues of its keys. The claim of its wait has been taken.
     pub fn unpark(&self, database: u16, keys: &[Bytes]) {
         for key in keys {
-            self.leave(Left { database, key: key.clone(), watch: None });
+            self.remove(Removal { database, key: key.clone(), watch: None });
         }
     }
 
-    /// Ends the watch of those keys.
+    /// Ends the watch of these keys.
     pub fn unwatch(&self, watching: Watching) {
         for (database, key) in watching.keys {
-            self.leave(Left { database, key, watch: Some(Arc::clone(&watching.watch)) });
+            self.remove(Removal { database, key, watch: Some(Arc::clone(&watching.watch)) });
         }
     }
 
-    /// Removes an entry from its shard. While a long call holds the shard, that is left to the ticker.
-    fn leave(&self, left: Left) {
-        match self.hold(self.shard_of(self.hash(&left.key)), LockWait::Short) {
-            Some(mut held) => held.leave(&left),
-            None => self.leftovers.lock().push(left),
+    /// Removes an entry from its shard, or postpones that to the next tick if a long call holds the shard.
+    fn remove(&self, removal: Removal) {
+        match self.hold(self.shard_of(self.hash(&removal.key)), LockWait::Short) {
+            Some(mut held) => held.remove(&removal),
+            None => self.postponed.lock().push(removal),
         }
     }
 
-    /// Retries what a long call has prevented. An entry that another long call prevents stays.
-    fn leave_leftovers(&self) {
-        // Unlocked before the first is tried, because `leave` may push it again.
-        let leftovers = std::mem::take(&mut *self.leftovers.lock());
-        leftovers.into_iter().for_each(|left| self.leave(left));
+    /// Retries postponed removals. Those whose shard a long call holds are postponed again.
+    fn retry_postponed(&self) {
+        // Unlocked before the first attempt, because `remove` may push the removal again.
+        let postponed = std::mem::take(&mut *self.postponed.lock());
+        postponed.into_iter().for_each(|removal| self.remove(removal));
     }
 
-    /// How many commands wait for keys, each counted once per key.
+    /// The number of waiting commands, each counted once per key.
     pub fn parked(&self) -> usize {
         self.cells.iter().map(|cell| cell.held.lock().parked.len()).sum()
     }
 
-    /// How many keys a database has, and how many keys with a deadline. Counted one shard after the other.
+    /// The number of keys in a database, and of keys with a deadline. Shards are counted one after the other.
     pub fn size(&self, database: u16) -> (usize, usize) {
         self.cells.iter().fold((0, 0), |(keys, deadlines), cell| {
             let held = cell.held.lock();
@@ -332,7 +333,7 @@ impl Keyspace {
     pub fn apply(&self, mutation: &Mutation, now: Now) {
         let mut view = View::lock(self, ShardSet::All, 0, now, Events::default());
         view.apply(mutation);
-        view.tell_size();
+        view.note_largest();
     }
 
     /// Panics if an invariant of a shard is broken. For tests and simulation.

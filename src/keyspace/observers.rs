@@ -66,11 +66,11 @@ pub(crate) struct Observers {
     watches: ByKey<Vec<Arc<Watch>>>,
     /// By key alone: invalidations name the key, not the database.
     readers: BTreeMap<Bytes, Readers>,
-    /// The key that was last given up for want of room: the next one is looked for behind it.
+    /// The key that was last dropped because of the limit. The search for the next one starts behind it.
     dropped: Bytes,
 }
 
-/// From so many readers of one key on, disconnected readers are removed at each doubling.
+/// From this number of readers of one key on, disconnected readers are removed at each doubling.
 const READERS_UNCHECKED_MAX: usize = 64;
 /// Keys dropped in one step while more than the limit are tracked.
 const DROPPED_PER_STEP: usize = 8;
@@ -106,7 +106,7 @@ impl Observers {
             // Numbers of clients rise, so that a new one mostly belongs at the end.
             let Err(at) = readers.binary_search(&reader) else { return Vec::new() };
             readers.insert(at, reader);
-            // At each doubling, clients that are gone are removed, so that their number stays bounded.
+            // At each doubling, disconnected clients are removed, so that the list stays bounded.
             if readers.len() >= READERS_UNCHECKED_MAX && readers.len().is_power_of_two() {
                 readers.retain(|other| *other == reader || tracking.reads(*other));
             }
@@ -120,8 +120,8 @@ impl Observers {
         }
     }
 
-    /// Stops tracking so many keys, in the order of their names and starting again at the first, so that every key has its
-    /// turn.
+    /// Stops tracking `count` keys, in the order of their names and starting again at the first, so that every key is
+    /// dropped in turn.
     #[cold]
     fn drop_next(&mut self, count: usize, tracking: &Tracking) -> Vec<(Bytes, Readers)> {
         let mut dropped = Vec::with_capacity(count);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_beyond_the_limit_are_dropped_one_for_one_and_every_key_has_its_turn() {
+    fn keys_beyond_the_limit_are_dropped_one_by_one_and_in_turn() {
         let (mut observers, tracking) = (Observers::default(), Tracking::default());
         let mut dropped = Vec::new();
         for n in 0..100 {

@@ -1,7 +1,7 @@
-//! One shard of the keyspace: entries, the tables that find them, and the wheel that knows when they end.
+//! One shard of the keyspace: entries, the tables that find them, and the wheel of their deadlines.
 //!
 //! Owns    the entries whose keys hash here, in every database, and what they cost.
-//! Knows   `clock`, `wheel`, and the arena and table beside it; nothing of commands, effects or waiting commands.
+//! Knows   `clock`, `wheel`, the arena and the table; nothing of commands, effects or waiting commands.
 //! Time    comes in as an argument. A shard's own time never runs backwards.
 //! Locks   none: the caller holds the mutex of the shard.
 //!
@@ -31,7 +31,7 @@ pub struct Shard {
     /// The seed of the hash tables inside of objects.
     seed: Seed,
     counted: objects::Counted,
-    tables: Vec<Keys>,
+    tables: Vec<Database>,
     /// Bytes that the tables hold.
     table_bytes: usize,
     /// The table of each database. Entries name their table, so two databases swap in one step.
@@ -44,7 +44,7 @@ pub struct Shard {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct EntryId(u32);
 
-/// What the bytes of a value are. Only OBJECT ENCODING shows how a string was written.
+/// How a value was written. Only OBJECT ENCODING shows the difference between strings.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub enum Form {
@@ -54,12 +54,12 @@ pub enum Form {
     Computed,
     /// A string that was changed in place.
     Edited,
-    /// No string: the bytes are the number of an object.
+    /// An object: the bytes are its number.
     Object,
 }
 
 #[derive(Debug, Default)]
-struct Keys {
+struct Database {
     table: Table,
     /// How many of the entries have a deadline.
     deadlines: usize,
@@ -79,7 +79,7 @@ impl Shard {
             seed,
             counted: objects::Counted::default(),
             table_bytes: 0,
-            tables: std::iter::repeat_with(Keys::default).take(databases).collect(),
+            tables: std::iter::repeat_with(Database::default).take(databases).collect(),
             table_of: numbers.clone(),
             database_of: numbers,
         }
@@ -90,8 +90,7 @@ impl Shard {
         self.seed
     }
 
-    /// Moves the shard's own time up to `now`, never back, and returns it: the instant of a command is at
-    /// least this.
+    /// Moves the shard's own time forward to `now`, never back, and returns it. The instant of a command is at least this.
     pub fn advance(&mut self, now: LockTime) -> LockTime {
         self.time = self.time.max(now);
         self.time
@@ -139,7 +138,7 @@ impl Shard {
         object
     }
 
-    /// Replaces a string by another; deadline and stamp stay. Returns the id of the entry from now on. If the value is an
+    /// Replaces a string by another; deadline and stamp stay. Returns the new id of the entry. If the value is an
     /// object, the caller takes it first with [`Shard::take_object`].
     pub fn set_value(&mut self, id: EntryId, hash: u64, value: &[u8]) -> EntryId {
         debug_assert_ne!(self.form(id), Form::Object, "an object would be lost");
@@ -149,7 +148,7 @@ impl Shard {
         self.renamed(id, hash, new)
     }
 
-    /// Adds bytes at the end of the value. Returns the id of the entry from now on.
+    /// Adds bytes at the end of the value. Returns the new id of the entry.
     pub fn append(&mut self, id: EntryId, hash: u64, tail: &[u8]) -> EntryId {
         let old_len = self.arena.value(id.0).len();
         let len = old_len + tail.len();
@@ -160,7 +159,7 @@ impl Shard {
         self.renamed(id, hash, new)
     }
 
-    /// Cuts the value to `len` bytes or fills it up with zeros. Returns the id of the entry from now on.
+    /// Cuts the value to `len` bytes or fills it up with zeros. Returns the new id of the entry.
     pub fn resize(&mut self, id: EntryId, hash: u64, len: usize) -> EntryId {
         let new = self.arena.resize(id.0, len, len, 0);
         self.arena.set_form(new, Form::Edited as u8);
@@ -180,7 +179,7 @@ impl Shard {
     /// The next entry that is due at `now`, earliest first: it has expired, or elements of its object have. The caller
     /// removes the entry, or removes the elements and rearms it.
     ///
-    /// Each timer looked at takes one from `budget`. `None` with budget left means that nothing more is due; `None` with
+    /// Each timer visited takes one from `budget`. `None` with budget left means that nothing more is due; `None` with
     /// no budget left means that there may be more.
     pub fn due(&mut self, now: LockTime, budget: &mut u32) -> Option<EntryId> {
         let now = self.advance(now);
@@ -189,7 +188,7 @@ impl Shard {
             match self.wheel.next_due(now, &mut self.arena) {
                 Step::Due(id) => return Some(EntryId(id)),
                 Step::Idle => {
-                    // No timer was looked at, and the caller is to see that nothing more is due.
+                    // No timer was visited; budget left means that nothing more is due.
                     *budget += 1;
                     return None;
                 }
@@ -287,11 +286,6 @@ impl Shard {
         self.keys(db).table.len()
     }
 
-    /// True when a database has no entry.
-    pub fn is_empty(&self, db: u16) -> bool {
-        self.keys(db).table.is_empty()
-    }
-
     /// How many entries of a database have a deadline.
     pub fn deadlines(&self, db: u16) -> usize {
         self.keys(db).deadlines
@@ -324,7 +318,7 @@ impl Shard {
     /// Bytes of memory this shard has in use, tables and wheel included.
     pub fn used_bytes(&self) -> usize {
         let lists =
-            self.tables.capacity() * size_of::<Keys>() + 2 * self.table_of.capacity() * size_of::<u16>();
+            self.tables.capacity() * size_of::<Database>() + 2 * self.table_of.capacity() * size_of::<u16>();
         let slots = self.objects.capacity() * size_of::<Object>();
         let fixed = self.wheel.heap_bytes() + lists + slots;
         fixed + self.arena.heap_bytes() + self.table_bytes + self.object_bytes()
@@ -371,7 +365,7 @@ impl Shard {
         self.wheel.assert_laws(&self.arena, armed);
     }
 
-    fn keys(&self, db: u16) -> &Keys {
+    fn keys(&self, db: u16) -> &Database {
         &self.tables[usize::from(self.table_of[usize::from(db)])]
     }
 

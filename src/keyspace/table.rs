@@ -4,7 +4,7 @@
 //! Source  linear probing kept sorted by hash (Amble and Knuth, "Ordered hash tables", 1974). The bucket of a hash grows
 //!         with the hash, so the whole array is sorted. Nothing wraps around; the array has a tail instead.
 //!
-//! Why not the standard table. A SCAN through the sorted array keeps its position as a hash, so growing and shrinking
+//! Why not the standard table: a SCAN through the sorted array keeps its position as a hash, so growing and shrinking
 //! between two steps can neither lose nor repeat an entry. A search that fails ends at the first greater hash, so the
 //! table can be seven eighths full. And growing is one pass over the words, in order.
 
@@ -74,9 +74,9 @@ impl Table {
         }
     }
 
-    /// The entry with this hash for which `is_it` is true. It is called for entries of exactly this hash only.
-    pub(super) fn find(&self, hash: u32, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
-        self.position(hash, is_it).map(|at| id_of(self.words[at]))
+    /// The entry with this hash for which `is_match` is true. It is called for entries of exactly this hash only.
+    pub(super) fn find(&self, hash: u32, is_match: impl FnMut(u32) -> bool) -> Option<u32> {
+        self.position(hash, is_match).map(|at| id_of(self.words[at]))
     }
 
     /// One step of a scan: visits the entries of the first hash from `cursor` on, and returns the next cursor.
@@ -129,14 +129,9 @@ impl Table {
         self.words.iter().filter(|word| **word != EMPTY).map(|word| id_of(*word))
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
-    }
-
-    /// True when there is no entry.
-    pub(super) fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Bytes of heap memory of this table.
@@ -144,7 +139,7 @@ impl Table {
         self.words.capacity() * size_of::<u64>()
     }
 
-    /// Panics if this table contradicts itself; `hash_of_id` gives the true hash of an entry. For tests.
+    /// Panics if an invariant is broken; `hash_of_id` gives the true hash of an entry. For tests.
     pub(super) fn assert_laws(&self, hash_of_id: impl Fn(u32) -> u32) {
         let mut seen = 0;
         let mut last = 0;
@@ -163,7 +158,7 @@ impl Table {
         assert!(self.len <= fill_max(self.buckets), "{} entries in {} buckets", self.len, self.buckets);
     }
 
-    fn position(&self, hash: u32, mut is_it: impl FnMut(u32) -> bool) -> Option<usize> {
+    fn position(&self, hash: u32, mut is_match: impl FnMut(u32) -> bool) -> Option<usize> {
         if self.len == 0 {
             return None;
         }
@@ -172,7 +167,7 @@ impl Table {
             if hash_of(*word) > hash || *word == EMPTY {
                 return None;
             }
-            if hash_of(*word) == hash && is_it(id_of(*word)) {
+            if hash_of(*word) == hash && is_match(id_of(*word)) {
                 return Some(from + offset);
             }
         }
@@ -209,7 +204,7 @@ impl Table {
         self.words.shrink_to(self.words.len() + tail);
     }
 
-    /// Moves every entry to the end of the array, in order and without gaps, and returns where they begin.
+    /// Moves every entry to the end of the array, in order and without gaps, and returns the index of the first.
     fn gather(&mut self) -> usize {
         let mut first = self.words.len();
         for at in (0..self.words.len()).rev() {
@@ -244,7 +239,7 @@ const fn id_of(word: u64) -> u32 {
     word as u32
 }
 
-/// The most entries of a table with so many buckets: seven eighths.
+/// The maximum number of entries in a table with this number of buckets: seven eighths.
 const fn fill_max(buckets: usize) -> usize {
     buckets - buckets / 8
 }
@@ -255,7 +250,7 @@ const fn fill_min(buckets: usize) -> usize {
     if buckets > BUCKETS_MIN { buckets * 2 / 5 } else { 0 }
 }
 
-/// Small tables grow by half, so that few passes are made; large ones by an eighth, so that little lies idle.
+/// Small tables grow by half, so that few passes are made; large ones by an eighth, so that little memory is unused.
 const fn larger(buckets: usize) -> usize {
     if buckets < BUCKETS_LARGE { buckets + buckets / 2 } else { buckets + buckets / 8 }
 }

@@ -14,8 +14,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::locked::{Hashed, LockWait, Locked};
-use super::{Changes, Counts, During, Editor, Entry, Keyspace, Lease, Occupied, ShardState, Vacant, Waiter};
+use super::locked::{KeyHash, LockWait, Locked};
+use super::{
+    Changes, Counts, Editor, Entry, Keyspace, Lease, LongCallGuard, Occupied, ShardState, Vacant, Waiter,
+};
 use crate::clock::Now;
 use crate::error::Refusal;
 use crate::journal::Mutation;
@@ -37,7 +39,7 @@ pub enum ShardSet<'a> {
     Keys(&'a [&'a [u8]]),
     /// The shard of one key.
     One(&'a [u8]),
-    /// None: the call looks at no key.
+    /// No shard: the call uses no key.
     Nothing,
 }
 
@@ -47,27 +49,21 @@ pub struct View<'k> {
     keyspace: &'k Keyspace,
     locked: Locked<'k>,
     /// Address, length and hash of the key that chose the shard, so that the command does not hash it again.
-    hashed: Hashed,
+    hashed: KeyHash,
     changes: Changes,
     now: Now,
     database: u16,
     author: ClientId,
     /// While it is a long call; ends after the shards are unlocked.
-    long_call: Option<During>,
+    long_call: Option<LongCallGuard>,
 }
 
 impl<'k> View<'k> {
-    /// Locks what `reach` needs and selects `database`. The thread waits for the shards, also for those of a long call.
+    /// Locks the shards of `set` and selects `database`. The thread waits for the shards, also for those of a long call.
     #[inline]
-    pub fn lock(
-        keyspace: &'k Keyspace,
-        reach: ShardSet<'_>,
-        database: u16,
-        now: Now,
-        events: Events,
-    ) -> Self {
+    pub fn lock(keyspace: &'k Keyspace, set: ShardSet<'_>, database: u16, now: Now, events: Events) -> Self {
         let mut hashed = (0, 0, 0);
-        let locked = Locked::acquire(keyspace, reach, LockWait::Endless, &mut hashed);
+        let locked = Locked::acquire(keyspace, set, LockWait::Endless, &mut hashed);
         let locked = locked.expect("an endless wait ends with the shards locked");
         Self::at_one_instant(keyspace, locked, hashed, database, now, events)
     }
@@ -76,22 +72,22 @@ impl<'k> View<'k> {
     #[inline]
     pub fn try_lock(
         keyspace: &'k Keyspace,
-        reach: ShardSet<'_>,
+        set: ShardSet<'_>,
         database: u16,
         now: Now,
         events: Events,
     ) -> Option<Self> {
         let mut hashed = (0, 0, 0);
-        let locked = Locked::acquire(keyspace, reach, LockWait::Short, &mut hashed)?;
+        let locked = Locked::acquire(keyspace, set, LockWait::Short, &mut hashed)?;
         Some(Self::at_one_instant(keyspace, locked, hashed, database, now, events))
     }
 
-    /// Unlocks its shards and locks what `reach` needs instead. False while a long call holds one of these: no shard is
+    /// Unlocks its shards and locks those of `set` instead. False while a long call holds one of these: no shard is
     /// locked then. Only for a call that has changed nothing yet.
-    pub fn relock(&mut self, reach: ShardSet<'_>) -> bool {
-        debug_assert!(!self.changes.is_dirty, "changes are told before the shards are unlocked");
+    pub fn relock(&mut self, set: ShardSet<'_>) -> bool {
+        debug_assert!(!self.changes.is_dirty, "changes are published before the shards are unlocked");
         self.locked = Locked::default();
-        match Locked::acquire(self.keyspace, reach, LockWait::Short, &mut self.hashed) {
+        match Locked::acquire(self.keyspace, set, LockWait::Short, &mut self.hashed) {
             Some(locked) => self.locked = locked,
             None => return false,
         }
@@ -99,8 +95,8 @@ impl<'k> View<'k> {
         true
     }
 
-    /// Tells other calls that this is a long one: they give their threads back instead of waiting for its shards. Lasts until
-    /// the shards are unlocked.
+    /// Announces that this call is a long one: other calls give their threads back instead of waiting for its shards. Lasts
+    /// until the shards are unlocked.
     pub fn announce_long_call(&mut self) {
         let keyspace = self.keyspace;
         self.long_call.get_or_insert_with(|| keyspace.long_call.begin());
@@ -113,7 +109,7 @@ impl<'k> View<'k> {
         if self.holds_all() {
             return;
         }
-        debug_assert!(!self.changes.is_dirty, "changes are told before the shards are unlocked");
+        debug_assert!(!self.changes.is_dirty, "changes are published before the shards are unlocked");
         self.locked = Locked::default();
         let locked = Locked::acquire(self.keyspace, ShardSet::All, LockWait::Endless, &mut self.hashed);
         self.locked = locked.expect("an endless wait ends with the shards locked");
@@ -135,7 +131,7 @@ impl<'k> View<'k> {
     fn at_one_instant(
         keyspace: &'k Keyspace,
         mut locked: Locked<'k>,
-        hashed: Hashed,
+        hashed: KeyHash,
         database: u16,
         now: Now,
         events: Events,
@@ -151,13 +147,13 @@ impl<'k> View<'k> {
         self.keyspace.seed
     }
 
-    /// Sets the client whose call it is: a client may not want invalidations of its own changes.
+    /// Sets the client of the call: a client may refuse invalidations of its own changes.
     pub fn on_behalf_of(&mut self, author: ClientId) {
         self.author = author;
     }
 
-    /// Serves the calls that waited for the changed keys, numbers and records all changes, tells observers and listeners, and
-    /// unlocks the shards. The view cannot be used after that.
+    /// Serves the calls that waited for the changed keys, numbers and records all changes, informs observers and
+    /// subscribers, and unlocks the shards. The view cannot be used after that.
     #[inline]
     pub fn finish(&mut self, registries: &Registries) {
         if self.changes.is_dirty {
@@ -170,42 +166,41 @@ impl<'k> View<'k> {
             if self.changes.earliest_ms != u64::MAX {
                 self.keyspace.rearm(self.changes.earliest_ms);
             }
-            self.tell_size();
+            self.note_largest();
             let memory = &self.keyspace.memory;
-            if memory.is_asked_for() {
-                self.locked.each(|_, held| memory.learn(held));
+            if memory.is_measured() {
+                self.locked.each(|_, held| memory.update(held));
             }
         }
-        self.changes.tell(registries, self.author);
+        self.changes.publish(registries, self.author);
         // Objects that were replaced are dropped with the view, after the shards are unlocked: they may be large.
         self.locked = Locked::default();
         self.long_call = None;
     }
 
-    /// Notes the size of the largest value that was written.
+    /// Records the size of the largest value that was written.
     #[inline]
-    pub(super) fn tell_size(&self) {
-        self.keyspace.largest.learn(self.changes.largest);
+    pub(super) fn note_largest(&self) {
+        self.keyspace.largest.update(self.changes.largest);
     }
 
-    /// Bytes that the value under a key takes; zero where there is none. Nothing is counted, and the key does not count as
-    /// used.
+    /// Bytes of the value under a key; zero if the key does not exist. Counts neither as a hit nor as an access.
     pub fn value_bytes(&mut self, key: &[u8]) -> usize {
-        match self.entry_as_it_is(key) {
+        match self.entry_even_if_expired(key) {
             Entry::Occupied(occupied) => occupied.value_bytes(),
             Entry::Vacant(_) => 0,
         }
     }
 
-    /// Sets which keyspace events are published from now on: a request of a transaction may have changed that.
-    pub fn attend(&mut self, events: Events) {
-        self.changes.attend(events);
+    /// Sets which keyspace events are published: a request of a transaction may have changed that setting.
+    pub fn set_events(&mut self, events: Events) {
+        self.changes.set_events(events);
     }
 
     /// Publishes the events so far, with the shards still locked: a message that a transaction or a script publishes comes
     /// after the events of its earlier changes.
-    pub fn tell_events(&mut self, channels: &Channels) {
-        self.changes.tell_events(channels);
+    pub fn publish_events(&mut self, channels: &Channels) {
+        self.changes.publish_events(channels);
     }
 
     /// Whether every shard is locked, as it is for a transaction whose keys cannot be known beforehand.
@@ -227,7 +222,7 @@ impl<'k> View<'k> {
     /// Serves parked calls until none finds what it waits for. Serving a call may change the key of another parked call.
     #[cold]
     fn serve_parked(&mut self) {
-        let home = self.database;
+        let selected = self.database;
         while let Some((database, key)) = self.changes.next_ready() {
             self.database = database;
             let index = self.keyspace.shard_of(self.keyspace.hash(&key));
@@ -243,7 +238,7 @@ impl<'k> View<'k> {
             }
             self.locked.held(index).parked.sweep(database, &key);
         }
-        self.database = home;
+        self.database = selected;
     }
 
     /// The key's entry, occupied or vacant. A key whose deadline has passed is removed first.
@@ -268,8 +263,8 @@ impl<'k> View<'k> {
     pub fn peek<'v>(&'v mut self, key: &'v [u8]) -> Option<Occupied<'v>> {
         match self.look(key, count) {
             Entry::Occupied(occupied) => Some(occupied),
-            Entry::Vacant(mut place) => {
-                place.missed();
+            Entry::Vacant(mut vacant) => {
+                vacant.missed();
                 None
             }
         }
@@ -279,13 +274,13 @@ impl<'k> View<'k> {
     #[inline]
     pub fn counted<'v>(&'v mut self, key: &'v [u8]) -> Entry<'v> {
         let mut entry = self.look(key, count);
-        if let Entry::Vacant(place) = &mut entry {
-            place.missed();
+        if let Entry::Vacant(vacant) = &mut entry {
+            vacant.missed();
         }
         entry
     }
 
-    /// The object of this shape under a key, for a command that only reads.
+    /// The object of this type under a key, for a command that only reads.
     ///
     /// # Errors
     /// [`Refusal::WrongType`] when it holds another type.
@@ -296,7 +291,7 @@ impl<'k> View<'k> {
         }
     }
 
-    /// An editor of the object of this shape under a key; an empty one is put there if the key is not.
+    /// An editor of the object of this type under a key. An empty object is inserted if the key does not exist.
     ///
     /// # Errors
     /// [`Refusal::WrongType`] when it holds another type.
@@ -307,7 +302,7 @@ impl<'k> View<'k> {
         }
     }
 
-    /// An editor of the object of this shape under a key, if the key is there.
+    /// An editor of the object of this type under a key, if the key exists.
     ///
     /// # Errors
     /// [`Refusal::WrongType`] when it holds another type.
@@ -315,7 +310,7 @@ impl<'k> View<'k> {
         self.entry(key).occupied().map(Editor::of).transpose()
     }
 
-    // Always inlined: as a call it costs a GET thirty instructions.
+    // Always inlined: a function call costs a GET thirty instructions.
     #[inline(always)]
     fn look<'v>(&'v mut self, key: &'v [u8], count: impl FnOnce(&mut ShardState, bool)) -> Entry<'v> {
         let hash = self.hash(key);
@@ -346,8 +341,8 @@ impl<'k> View<'k> {
         }
     }
 
-    /// The entry, whether its deadline has passed or not: in a replay, only records remove keys.
-    fn entry_as_it_is<'v>(&'v mut self, key: &'v [u8]) -> Entry<'v> {
+    /// The entry, even if its deadline has passed: in a replay, only records remove keys.
+    fn entry_even_if_expired<'v>(&'v mut self, key: &'v [u8]) -> Entry<'v> {
         let hash = self.keyspace.hash(key);
         let database = self.database;
         let held = self.locked.held(self.keyspace.shard_of(hash));
@@ -361,7 +356,7 @@ impl<'k> View<'k> {
         }
     }
 
-    /// Removes a key; false when it was not there.
+    /// Removes a key. Returns false if it did not exist.
     pub fn remove(&mut self, key: &[u8]) -> bool {
         match &mut self.entry(key) {
             Entry::Occupied(occupied) => {
@@ -401,8 +396,8 @@ impl<'k> View<'k> {
         });
     }
 
-    /// A key of the database, chosen by `entropy`, of the shards locked. It has not expired; if `accepts_ended`, it may
-    /// have, where no other was found.
+    /// A key of the database in the locked shards, chosen by `entropy`. It has not expired. With `accepts_ended`, an expired
+    /// key is returned if no other was found.
     pub fn random_key(&mut self, entropy: u64, accepts_ended: bool) -> Option<Bytes> {
         let (database, now) = (self.database, self.now.lock);
         let mut total = 0;
@@ -431,7 +426,7 @@ impl<'k> View<'k> {
                 None => {}
             }
         }
-        // Nearly all keys have expired: the first that has not is taken.
+        // Nearly all keys have expired: the first living key is returned.
         let mut living = None;
         self.for_each_key(|name| {
             living.get_or_insert_with(|| Bytes::copy_from_slice(name));
@@ -480,7 +475,7 @@ impl<'k> View<'k> {
         self.each_shard(ShardState::reset_counts)
     }
 
-    /// Visits all shards, one after the other if they are not locked by this view.
+    /// Visits all shards, one after the other unless this view has locked them.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds them.
@@ -540,26 +535,26 @@ impl<'k> View<'k> {
             Mutation::Swap { a, b } => self.swap(*a, *b),
             Mutation::Put { database, key, value, deadline } => {
                 self.select(*database);
-                self.entry_as_it_is(key).put(value, deadline.map_or(Lease::Never, Lease::Until));
+                self.entry_even_if_expired(key).put(value, deadline.map_or(Lease::Never, Lease::Until));
             }
             Mutation::PutObject { database, key, object, deadline } => {
                 self.select(*database);
                 let lease = deadline.map_or(Lease::Never, Lease::Until);
-                self.entry_as_it_is(key).put_object(object.clone(), lease);
+                self.entry_even_if_expired(key).put_object(object.clone(), lease);
             }
             Mutation::Edit { database, key, edit } => {
                 self.select(*database);
-                self.entry_as_it_is(key).apply(edit);
+                self.entry_even_if_expired(key).apply(edit);
             }
             Mutation::Remove { database, key, .. } => {
                 self.select(*database);
-                if let Entry::Occupied(occupied) = self.entry_as_it_is(key) {
+                if let Entry::Occupied(occupied) = self.entry_even_if_expired(key) {
                     occupied.remove();
                 }
             }
             Mutation::SetDeadline { database, key, deadline } => {
                 self.select(*database);
-                if let Entry::Occupied(mut occupied) = self.entry_as_it_is(key) {
+                if let Entry::Occupied(mut occupied) = self.entry_even_if_expired(key) {
                     occupied.set_deadline(*deadline);
                 }
             }

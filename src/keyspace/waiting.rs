@@ -1,9 +1,9 @@
 //! The queues of commands that wait for keys: one queue per key, first in, first out.
 //!
 //! Owns    the queues of one shard, and which other shards their commands use when they are served.
-//! Locks   none: the caller holds the mutex of the shard. A command that waits for several keys stands in several
-//!         queues with one [`Wait`]. Its claim decides which queue serves it; the places it leaves behind in the other
-//!         queues are removed when they are met.
+//! Locks   none: the caller holds the mutex of the shard. A command that waits for several keys is in several
+//!         queues with one [`Wait`]. Its claim decides which queue serves it. Its entries in the other queues are removed
+//!         when a write serves those.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -16,7 +16,7 @@ use super::View;
 use super::observers::ByKey;
 use crate::state::wait::Wait;
 
-/// What a waiting command does once one of its keys may have what it waits for. Called by the write that changed the
+/// How a waiting command is served when one of its keys may have what it waits for. Called by the write that changed the
 /// key, with all shards locked that the command needs.
 pub trait Serve: fmt::Debug + Send + Sync {
     /// Whether `key` has what the command waits for. Changes nothing.
@@ -31,9 +31,9 @@ pub trait Serve: fmt::Debug + Send + Sync {
 pub struct Waiter {
     /// Its keys, its timeout and its claim.
     pub wait: Arc<Wait>,
-    /// Further keys that it uses when it is served.
+    /// Other keys that it uses when it is served.
     pub also: Vec<Bytes>,
-    /// What it does then.
+    /// How it is served.
     pub serve: Box<dyn Serve>,
 }
 

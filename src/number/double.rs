@@ -8,8 +8,8 @@ use crate::error::until_nul;
 
 /// The number that all of `text` spells in decimal, or `inf`, as C's `strtod` reads it.
 ///
-/// `None` for everything else: NaN, hexadecimal numbers, and what is too large for a finite number or too small to be
-/// told from 0 (`ERANGE` in C).
+/// `None` for everything else: NaN, hexadecimal numbers, and numbers that are too large for a finite double or round to 0
+/// (`ERANGE` in C).
 pub fn parse(text: &[u8]) -> Option<f64> {
     let is_in_range = |value: f64, is_zero| value.is_finite() && (value != 0.0 || is_zero);
     parse_with(text, |value, is_zero| is_in_range(value, is_zero).then_some(value))
@@ -113,7 +113,7 @@ impl Text {
         let exponent: i32 = exponent.ok().and_then(|digits| digits.parse().ok()).unwrap_or(0);
         let mut digits = [b'0'; DIGITS];
         let significant = raw[..at].iter().filter(|byte| **byte != b'.');
-        digits.iter_mut().zip(significant).for_each(|(place, digit)| *place = *digit);
+        digits.iter_mut().zip(significant).for_each(|(to, digit)| *to = *digit);
         let used = digits.iter().rposition(|digit| *digit != b'0').map_or(1, |last| last + 1);
         if value.is_sign_negative() {
             self.push(b"-");
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn doubles_are_written_as_the_real_server_writes_them() {
+    fn doubles_are_written_as_redis_writes_them() {
         for (value, wanted) in [
             (1.0, "1"),
             (-1.5, "-1.5"),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read_as_the_real_server_reads_them() {
+    fn words_are_read_as_redis_reads_them() {
         for (word, wanted) in [
             ("5.", Some(5.0)),
             (".5", Some(0.5)),

@@ -1,6 +1,6 @@
-//! Finds requests in the bytes received so far, where they lie.
+//! Finds requests in the bytes received so far, without copying them.
 //!
-//! Rule    every byte is looked at once however it arrives: what has been understood is remembered between calls.
+//! Rule    every byte is read once, however it arrives: the decoder keeps its progress between calls.
 //!         Nothing is copied, nothing recurses, and memory grows with bytes received, never with lengths claimed.
 //! Source  limits and error texts: Redis 7.0.
 
@@ -47,16 +47,16 @@ impl RequestLimits {
     }
 }
 
-/// Decodes one request after the other, and remembers how far it has come in a request that has not arrived whole.
+/// Decodes one request after the other, and keeps its progress in an incomplete request.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// Where the arguments of the current request lie.
+    /// The positions of the arguments of the current request.
     spans: Vec<Span>,
     /// The unquoted arguments of an inline request, back to back.
     scratch: Vec<u8>,
     /// True if the spans are offsets into `scratch` and not into the buffer received.
     is_inline: bool,
-    /// The next byte to look at.
+    /// The next byte to decode.
     position: usize,
     /// Bytes already searched for the end of the current line.
     searched: usize,
@@ -83,7 +83,7 @@ impl Decoder {
     /// may only have grown since the last call.
     ///
     /// `Some(n)`: the request takes `n` bytes; read it with [`Decoder::request`], then drop the bytes. While the bytes
-    /// stay, the next call finds the same request again. The request may be empty (`*0`, a blank line): such a request
+    /// stay, the next call finds this request again. The request may be empty (`*0`, a blank line): such a request
     /// is skipped without a reply. `None`: more bytes are needed.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl Decoder {
         self.bulk.map_or(0, |length| (self.position + length + 2).saturating_sub(buffer.len()))
     }
 
-    /// Gives back memory that an unusually large request has needed.
+    /// Frees the memory of an unusually large request.
     pub fn trim(&mut self) {
         if self.missing == 0 && self.spans.capacity() > SPANS_KEPT {
             self.spans = Vec::new();
@@ -163,7 +163,7 @@ impl Decoder {
         Ok(Some(u32::try_from(count).unwrap_or(0)))
     }
 
-    /// Takes one argument; false when its bytes are not all here yet.
+    /// Takes one argument; false if not all of its bytes have arrived.
     #[inline]
     fn argument(&mut self, buffer: &[u8], limits: RequestLimits) -> Result<bool, ProtocolError> {
         let length = match self.bulk {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_the_same_however_they_arrive() {
+    fn requests_do_not_depend_on_how_their_bytes_arrive() {
         let bytes =
             b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING \"a b\"\r\n*0\r\n\r\n*1\r\n$0\r\n\r\n*-1\r\nECHO 'x'\n";
         let whole = all(bytes, bytes.len()).unwrap();

@@ -1,6 +1,6 @@
 //! Encodes replies in the client's version of the protocol.
 //!
-//! Rule    a status or error line never carries CR or LF, whatever is put into it.
+//! Rule    a status or error line never contains CR or LF: they are replaced by spaces.
 //! Source  RESP2 and RESP3 specifications; what each RESP3 type becomes in RESP2 is as in Redis 7.0.
 
 use crate::limits::REPLY_BYTES_MAX;
@@ -24,7 +24,7 @@ pub struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// Appends to `out` in the words of `protocol`.
+    /// Appends to `out` in the encoding of `protocol`.
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> Self {
         Self { out, protocol }
     }
@@ -34,7 +34,7 @@ impl<'a> Reply<'a> {
         self.out.len()
     }
 
-    /// Later replies are written in `protocol`: HELLO's own answer already is.
+    /// Later replies are written in `protocol`, beginning with the reply to HELLO itself.
     pub fn set_protocol(&mut self, protocol: Protocol) {
         self.protocol = protocol;
     }
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_has_its_words_in_both_protocols() {
+    fn every_type_has_an_encoding_in_both_protocols() {
         let both =
             |write: fn(&mut Reply<'_>)| (written(Protocol::Resp2, write), written(Protocol::Resp3, write));
         let pair = |two: &str, three: &str| (two.replace('|', "\\r\\n"), three.replace('|', "\\r\\n"));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_nobody_will_be_sent_grows_by_heads_alone() {
+    fn an_output_that_will_not_be_sent_grows_by_heads_alone() {
         // Untouched zeros take no memory.
         let mut out = vec![0; REPLY_BYTES_MAX];
         Reply::new(&mut out, Protocol::Resp2).bulk(&[b'x'; 100]);

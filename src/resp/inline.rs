@@ -6,7 +6,7 @@
 use super::request::Span;
 use crate::error::ProtocolError;
 
-/// Splits `line` into words: their bytes go to `scratch`, their places to `spans`.
+/// Splits `line` into words: their bytes go to `scratch`, their positions to `spans`.
 pub(super) fn split(line: &[u8], scratch: &mut Vec<u8>, spans: &mut Vec<Span>) -> Result<(), ProtocolError> {
     let mut rest = trim(line);
     while !rest.is_empty() {
@@ -97,7 +97,7 @@ fn closed(rest: &[u8]) -> Result<&[u8], ProtocolError> {
     }
 }
 
-/// What C's `isspace` says: wider by two than what ends a word.
+/// C's `isspace`: two bytes more than those that end a word.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
@@ -119,10 +119,8 @@ mod tests {
     use super::*;
 
     fn words(line: &str) -> Result<Vec<String>, ProtocolError> {
-        let (mut scratch, mut spans) = (Vec::new(), Vec::new());
-        split(line.as_bytes(), &mut scratch, &mut spans)?;
-        let word = |span: &Span| scratch[span.start as usize..span.end as usize].escape_ascii().to_string();
-        Ok(spans.iter().map(word).collect())
+        let words = super::words(line.as_bytes())?;
+        Ok(words.iter().map(|word| word.escape_ascii().to_string()).collect())
     }
 
     #[test]

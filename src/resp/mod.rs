@@ -6,11 +6,9 @@
 mod decode;
 mod encode;
 mod inline;
-mod owned;
 mod request;
 
 pub use decode::{Decoder, RequestLimits};
 pub use encode::{Protocol, Reply};
 pub use inline::words;
-pub use owned::OwnedRequest;
-pub use request::{Request, Words};
+pub use request::{OwnedRequest, Request, Words};

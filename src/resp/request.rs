@@ -1,6 +1,6 @@
 //! A request as commands see it: words that are borrowed from the input.
 //!
-//! Rule    nothing is copied.
+//! Rule    only [`OwnedRequest`] copies words.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ enum Source<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The words that lie at `spans` in `bytes`.
+    /// The words at `spans` in `bytes`.
     pub(super) fn received(bytes: &'a [u8], spans: &'a [Span]) -> Self {
         Self(Source::Received { bytes, spans })
     }
@@ -34,7 +34,7 @@ impl<'a> Request<'a> {
         Self(Source::Listed(words))
     }
 
-    /// How many words: the name and its arguments.
+    /// The number of words: the name and its arguments.
     #[inline]
     pub fn len(&self) -> usize {
         match self.0 {
@@ -43,7 +43,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// True of what `*0` or a blank line decodes to.
+    /// True for the request of `*0` or of a blank line.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -75,7 +75,7 @@ impl<'a> Request<'a> {
         self.part(0..self.len()).iter()
     }
 
-    /// The words of that range; fewer where there are fewer.
+    /// The words of that range that exist.
     #[inline]
     pub fn part(&self, range: Range<usize>) -> Words<'a> {
         let end = range.end.min(self.len());
@@ -83,7 +83,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Words of a request that follow one another.
+/// Consecutive words of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a> {
     request: Request<'a>,
@@ -92,13 +92,13 @@ pub struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
-    /// How many there are.
+    /// The number of words.
     #[inline]
     pub fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// True when there are none.
+    /// True if there are no words.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -121,5 +121,42 @@ impl<'a> Words<'a> {
 impl<'a> From<&'a [&'a [u8]]> for Words<'a> {
     fn from(words: &'a [&'a [u8]]) -> Self {
         Request::listed(words).part(0..words.len())
+    }
+}
+
+/// A request with bytes of its own, which outlives the buffer it was received in: in the queue of a transaction.
+#[derive(Clone, Debug, Default)]
+pub struct OwnedRequest {
+    bytes: Box<[u8]>,
+    spans: Box<[Span]>,
+}
+
+impl OwnedRequest {
+    /// A copy of `request`.
+    pub fn of(request: Request<'_>) -> Self {
+        Self::beginning(request, usize::MAX, usize::MAX)
+    }
+
+    /// A copy of the first `words_max` words of `request`, each cut to `word_bytes_max` bytes.
+    pub fn beginning(request: Request<'_>, words_max: usize, word_bytes_max: usize) -> Self {
+        let words = || request.words().take(words_max).map(|word| &word[..word.len().min(word_bytes_max)]);
+        let mut bytes = Vec::with_capacity(words().map(<[u8]>::len).sum());
+        let mut spans = Vec::with_capacity(request.len().min(words_max));
+        for word in words() {
+            let start = bytes.len() as u32;
+            bytes.extend_from_slice(word);
+            spans.push(Span { start, end: bytes.len() as u32 });
+        }
+        Self { bytes: bytes.into(), spans: spans.into() }
+    }
+
+    /// The request.
+    pub fn request(&self) -> Request<'_> {
+        Request::received(&self.bytes, &self.spans)
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.len() + size_of_val(&*self.spans)
     }
 }

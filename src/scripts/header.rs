@@ -1,20 +1,20 @@
-//! What the first line of a script says before it is run: `#!lua flags=no-writes`.
+//! The options in the first line of a script: `#!lua flags=no-writes`.
 //!
 //! Source  Redis 7.0 `eval.c`, `evalExtractShebangFlags`.
 
-/// What the first line says, and where the script goes on.
+/// The options of the first line, and where the Lua text begins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Header {
-    /// What it asks for.
+    /// The options.
     pub flags: Flags,
     /// Where Lua begins: at the end of the first line, so that lines keep their numbers.
     pub body: usize,
 }
 
-/// What a script says of itself.
+/// The options of a script.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Flags {
-    /// It writes nothing, and is held to that.
+    /// It may not write.
     pub no_writes: bool,
     /// It may run while memory is short.
     pub allow_oom: bool,
@@ -23,7 +23,7 @@ pub struct Flags {
 }
 
 impl Header {
-    /// Whether the script may write, if its first line says what it does.
+    /// Whether the script may write, if it has an option line.
     pub fn may_write(&self) -> Option<bool> {
         (self.body > 0).then_some(!self.flags.no_writes)
     }
@@ -32,7 +32,7 @@ impl Header {
 /// Reads the first line of a script.
 ///
 /// # Errors
-/// The error line for one that begins with `#!` and goes on wrongly.
+/// The error line, if the line begins with `#!` and is malformed.
 pub fn header(text: &[u8]) -> Result<Header, Vec<u8>> {
     let mut header = Header { flags: Flags::default(), body: 0 };
     if !text.starts_with(b"#!") {
@@ -53,18 +53,18 @@ pub fn header(text: &[u8]) -> Result<Header, Vec<u8>> {
             continue;
         }
         for flag in flags.split(|byte| *byte == b',') {
-            header.flags.raise(flag)?;
+            header.flags.set(flag)?;
         }
     }
     Ok(header)
 }
 
 impl Flags {
-    /// Raises a flag by its name.
+    /// Sets a flag by its name.
     ///
     /// # Errors
-    /// The error line for a name that is none.
-    pub fn raise(&mut self, name: &[u8]) -> Result<(), Vec<u8>> {
+    /// The error line for an unknown name.
+    pub fn set(&mut self, name: &[u8]) -> Result<(), Vec<u8>> {
         match name {
             b"no-writes" => self.no_writes = true,
             b"allow-oom" => self.allow_oom = true,

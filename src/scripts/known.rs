@@ -1,14 +1,14 @@
 //! The exact texts that clients are known to send, by their SHA-1. All are native.
 //!
-//! Owns    the list; `tests/scripts/collect.py` gathers the texts from the clients' own packages, and `tests/scripts.rs`
-//!         reads them. The texts themselves are their authors' and not kept here.
+//! Owns    the list. `tests/scripts/collect.py` collects the texts from the clients' packages, and `tests/scripts.rs` reads
+//!         them. The texts belong to their authors and are not stored here.
 
 /// One text of one client.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// SHA-1 of the text, as EVALSHA names it.
     pub sha1: &'static str,
-    /// Who sends it, and what for.
+    /// The client, and the purpose of the script.
     pub client: &'static str,
 }
 

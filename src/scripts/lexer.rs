@@ -1,19 +1,19 @@
-//! Lua 5.1 words: cuts the text of a script into tokens, exactly as the interpreter inside Redis would.
+//! The lexer of Lua 5.1: splits a script into tokens, exactly as the interpreter inside Redis does.
 //!
 //! Owns    the rules for names, numbers, strings, long brackets, comments and line counts.
-//! Knows   nothing of grammar or meaning; what it lets pass may still be no Lua.
+//! Knows   nothing of grammar: tokens may still be no valid Lua.
 //! Bounds  one pass, no recursion, at most [`SCRIPT_BYTES_MAX`] bytes and [`TOKENS_MAX`] tokens: it faces the network.
 //! Source  Lua 5.1 reference manual, section 2.1; `llex.c` of Lua 5.1.5 for what the manual leaves open.
 
 use std::borrow::Cow;
 
-/// Why a text is not cut into tokens.
+/// Why a text cannot be split into tokens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub(super) enum Unread {
+pub(super) enum LexError {
     /// More bytes or tokens than a lock script has.
     #[error("too long")]
     TooLong,
-    /// A byte or an escape that no Lua token has.
+    /// A byte or an escape that is not Lua.
     #[error("unexpected byte")]
     UnexpectedByte,
     /// A string or a long comment that does not end.
@@ -21,9 +21,9 @@ pub(super) enum Unread {
     UnfinishedText,
 }
 
-/// The longest script that is looked at. The longest lock script known is a tenth of it.
+/// Bytes of the longest script that is parsed. The longest known lock script has a tenth of it.
 pub const SCRIPT_BYTES_MAX: usize = 16 * 1024;
-/// The most tokens that a script may have and still be looked at.
+/// Tokens of the longest script that is parsed.
 pub const TOKENS_MAX: usize = 4 * 1024;
 
 /// One word of Lua.
@@ -56,16 +56,16 @@ pub(super) struct Lexeme<'a> {
     pub(super) line: u32,
 }
 
-/// Cuts a script into tokens; comments and white space are gone.
-pub(super) fn tokens(script: &[u8]) -> Result<Vec<Lexeme<'_>>, Unread> {
+/// Splits a script into tokens, without comments and white space.
+pub(super) fn tokens(script: &[u8]) -> Result<Vec<Lexeme<'_>>, LexError> {
     if script.len() > SCRIPT_BYTES_MAX {
-        return Err(Unread::TooLong);
+        return Err(LexError::TooLong);
     }
     let mut lexer = Lexer { script, at: 0, line: 1 };
     let mut found = Vec::new();
     while let Some(token) = lexer.next()? {
         if found.len() == TOKENS_MAX {
-            return Err(Unread::TooLong);
+            return Err(LexError::TooLong);
         }
         found.push(Lexeme { token, line: lexer.line });
     }
@@ -79,7 +79,7 @@ struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    fn next(&mut self) -> Result<Option<Token<'a>>, Unread> {
+    fn next(&mut self) -> Result<Option<Token<'a>>, LexError> {
         self.skip_blanks()?;
         let Some(byte) = self.peek() else { return Ok(None) };
         let token = match byte {
@@ -96,7 +96,7 @@ impl<'a> Lexer<'a> {
         Ok(Some(token))
     }
 
-    fn skip_blanks(&mut self) -> Result<(), Unread> {
+    fn skip_blanks(&mut self) -> Result<(), LexError> {
         while let Some(byte) = self.peek() {
             match byte {
                 b'\n' | b'\r' => self.new_line(),
@@ -108,10 +108,10 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    fn comment(&mut self) -> Result<(), Unread> {
+    fn comment(&mut self) -> Result<(), LexError> {
         self.at += 2;
         if self.peek() == Some(b'[') {
-            // A comment that opens like a long bracket but is none is an ordinary one, never an error.
+            // A malformed long bracket makes an ordinary comment, never an error.
             if let Ok(Some(level)) = self.long_bracket() {
                 return self.long_text(level).map(drop);
             }
@@ -161,7 +161,7 @@ impl<'a> Lexer<'a> {
         ascii(&self.script[start..self.at])
     }
 
-    fn quoted(&mut self, quote: u8) -> Result<Cow<'a, [u8]>, Unread> {
+    fn quoted(&mut self, quote: u8) -> Result<Cow<'a, [u8]>, LexError> {
         let start = self.at + 1;
         let script = self.script;
         let plain =
@@ -176,7 +176,7 @@ impl<'a> Lexer<'a> {
         let mut text = Vec::new();
         loop {
             match self.peek() {
-                None | Some(b'\n' | b'\r') => return Err(Unread::UnfinishedText),
+                None | Some(b'\n' | b'\r') => return Err(LexError::UnfinishedText),
                 Some(b'\\') => self.escape(&mut text)?,
                 Some(byte) => {
                     self.at += 1;
@@ -189,9 +189,9 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn escape(&mut self, text: &mut Vec<u8>) -> Result<(), Unread> {
+    fn escape(&mut self, text: &mut Vec<u8>) -> Result<(), LexError> {
         self.at += 1;
-        let Some(byte) = self.peek() else { return Err(Unread::UnfinishedText) };
+        let Some(byte) = self.peek() else { return Err(LexError::UnfinishedText) };
         match byte {
             b'\n' | b'\r' => {
                 self.new_line();
@@ -205,7 +205,7 @@ impl<'a> Lexer<'a> {
                     code = code * 10 + u16::from(digit - b'0');
                     self.at += 1;
                 }
-                text.push(u8::try_from(code).map_err(|_| Unread::UnexpectedByte)?);
+                text.push(u8::try_from(code).map_err(|_| LexError::UnexpectedByte)?);
                 return Ok(());
             }
             _ => {}
@@ -224,8 +224,8 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// The level of the long bracket that opens here, past which it moves; `None`, unmoved, where there is none.
-    fn long_bracket(&mut self) -> Result<Option<usize>, Unread> {
+    /// Skips the long bracket that opens here and returns its level; `None` if there is none.
+    fn long_bracket(&mut self) -> Result<Option<usize>, LexError> {
         let level = self.script[self.at + 1..].iter().take_while(|byte| **byte == b'=').count();
         match self.peek_at(level + 1) {
             Some(b'[') => {
@@ -233,11 +233,11 @@ impl<'a> Lexer<'a> {
                 Ok(Some(level))
             }
             _ if level == 0 => Ok(None),
-            _ => Err(Unread::UnexpectedByte),
+            _ => Err(LexError::UnexpectedByte),
         }
     }
 
-    fn long_text(&mut self, level: usize) -> Result<Cow<'a, [u8]>, Unread> {
+    fn long_text(&mut self, level: usize) -> Result<Cow<'a, [u8]>, LexError> {
         if matches!(self.peek(), Some(b'\n' | b'\r')) {
             self.new_line();
         }
@@ -253,13 +253,13 @@ impl<'a> Lexer<'a> {
                     self.at += level + 2;
                     return Ok(Cow::Owned(text));
                 }
-                // Lua 5.1 refuses to nest brackets of level 0.
-                b'[' if level == 0 && self.peek_at(1) == Some(b'[') => return Err(Unread::UnexpectedByte),
+                // Lua 5.1 refuses nested brackets of level 0.
+                b'[' if level == 0 && self.peek_at(1) == Some(b'[') => return Err(LexError::UnexpectedByte),
                 _ => text.push(byte),
             }
             self.at += 1;
         }
-        Err(Unread::UnfinishedText)
+        Err(LexError::UnfinishedText)
     }
 
     fn closes(&self, level: usize) -> bool {
@@ -267,14 +267,14 @@ impl<'a> Lexer<'a> {
         rest.len() > level && rest[..level].iter().all(|byte| *byte == b'=') && rest[level] == b']'
     }
 
-    fn symbol(&mut self) -> Result<Token<'a>, Unread> {
+    fn symbol(&mut self) -> Result<Token<'a>, LexError> {
         let rest = &self.script[self.at..];
         match SYMBOLS.iter().find(|symbol| rest.starts_with(symbol.as_bytes())) {
             Some(symbol) => {
                 self.at += symbol.len();
                 Ok(Token::Mark(symbol))
             }
-            None => Err(Unread::UnexpectedByte),
+            None => Err(LexError::UnexpectedByte),
         }
     }
 
@@ -288,7 +288,7 @@ impl<'a> Lexer<'a> {
 }
 
 fn ascii(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("only ASCII bytes were gathered")
+    std::str::from_utf8(bytes).expect("only ASCII bytes were scanned")
 }
 
 const KEYWORDS: [&str; 21] = [
@@ -303,7 +303,7 @@ const SYMBOLS: [&str; 26] = [
 ];
 
 #[cfg(test)]
-mod words {
+mod tests {
     use super::*;
 
     fn texts(script: &str) -> Vec<Vec<u8>> {
@@ -326,7 +326,7 @@ mod words {
     }
 
     #[test]
-    fn quotes_escapes_and_long_brackets_say_the_same_string() {
+    fn quotes_escapes_and_long_brackets_spell_equal_strings() {
         for spelling in
             ["'get'", "\"get\"", "'g\\101t'", "\"\\get\"", "[[get]]", "[==[\nget]==]", "'\\103et'"]
         {
@@ -357,7 +357,7 @@ mod words {
     }
 
     #[test]
-    fn what_lua_would_not_read_is_refused() {
+    fn text_that_is_not_lua_is_refused() {
         for script in [
             "'open", "\"a\nb\"", "[[open", "--[[open", "a ~ b", "a ! b", "[=x", "'\\999'", "#!lua", "\u{e9}",
             "[[ [[ ]]", "a\0b", "@1",
@@ -368,8 +368,8 @@ mod words {
 
     #[test]
     fn a_script_past_the_bounds_is_refused() {
-        assert_eq!(tokens(&vec![b' '; SCRIPT_BYTES_MAX + 1]), Err(Unread::TooLong));
-        assert_eq!(tokens("a ".repeat(TOKENS_MAX + 1).as_bytes()), Err(Unread::TooLong));
+        assert_eq!(tokens(&vec![b' '; SCRIPT_BYTES_MAX + 1]), Err(LexError::TooLong));
+        assert_eq!(tokens("a ".repeat(TOKENS_MAX + 1).as_bytes()), Err(LexError::TooLong));
         assert_eq!(tokens("a ".repeat(TOKENS_MAX).as_bytes()).unwrap().len(), TOKENS_MAX);
     }
 }

@@ -1,10 +1,10 @@
-//! Libraries of functions, as far as their text says without being run: `#!lua name=mylib`.
+//! The first line of a library of functions: `#!lua name=mylib`.
 //!
 //! Source  Redis 7.0 `functions.c`, `functionExtractLibMetaData`.
 
 use crate::resp::words;
 
-/// What the first line of a library says, and where Lua begins: at the end of that line, so that lines keep their numbers.
+/// The first line of a library. Lua begins at the end of that line, so that lines keep their numbers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Library {
     /// Its name.
@@ -18,40 +18,40 @@ pub struct Library {
 pub struct Function {
     /// Its name, as it was registered; a caller may write it in another letter case.
     pub name: String,
-    /// What it says of itself.
+    /// Its description.
     pub description: Option<Vec<u8>>,
     /// Its flags, in the order of [`FLAGS`].
     pub flags: Vec<&'static str>,
 }
 
-/// A library that has been run: its number in the interpreter, and what it has registered, in order.
+/// A library that has been run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Loaded {
-    /// What the interpreter calls it.
+    /// Its number in the interpreter.
     pub id: u32,
-    /// Its functions.
+    /// The functions that it has registered, in order.
     pub functions: Vec<Function>,
 }
 
 /// The flags that a function may have.
 pub const FLAGS: &[&str] = &["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
-/// What a name that [`is_name`] refuses is told, be it a library's or a function's.
+/// The error text for the name of a library or function that [`is_name`] refuses.
 pub const NAME_RULE: &str = "Library names can only contain letters, numbers, or underscores(_) and must be \
                              at least one character long";
 
 impl Function {
-    /// Whether it has said that it writes nothing.
+    /// Whether it may not write.
     pub fn only_reads(&self) -> bool {
         self.flags.contains(&FLAGS[0])
     }
 
-    /// Whether it may run, and call anything, while memory is short.
+    /// Whether it may run while memory is short.
     pub fn may_grow(&self) -> bool {
         self.flags.contains(&"allow-oom")
     }
 }
 
-/// Whether a library or a function may be called so.
+/// Whether a library or a function may have this name.
 pub fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
 }

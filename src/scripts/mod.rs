@@ -1,6 +1,6 @@
-//! Scripts: what a Lua text means to a lock server.
+//! Scripts: the Lua texts that clients send.
 //!
-//! Owns    the two ways to run one: natively, as the scripts of nearly all lock clients, and by the Lua interpreter.
+//! Owns    the two ways to run a script: natively, for the scripts of nearly all lock clients, or by the Lua interpreter.
 //! Knows   nothing of shards or connections: a script makes its calls through a trait, [`native::Calls`] for a native one.
 //! Source  Lua 5.1 reference manual; Redis 7.0 `script.c`, `script_lua.c` for conversions and error texts.
 //!
@@ -14,11 +14,11 @@
 //!
 //! Every shard. The keys that a script declares are not all the keys it uses, and clients depend on that: BullMQ's
 //! `extendLocks` builds the names of its keys from an argument, python-redis-lock's `reset_all` deletes what KEYS finds, and
-//! the function library of the Rust crate `redis-lock` scans the whole keyspace and declares no key. To refuse undeclared
+//! the function library of the Rust crate `redis-lock` scans the whole keyspace and declares no key. Refusing undeclared
 //! keys would break them (Dragonfly does, and needs `--default_lua_flags=allow-undeclared-keys` for BullMQ, which locks all
-//! of its store too); to lock shards as their keys come up would let two scripts wait for each other. So every other client
+//! of its store too); locking shards as their keys come up would let two scripts wait for each other. So every other client
 //! that needs a key waits until the script is over, without holding a thread, or gets BUSY after `busy-reply-threshold`.
-//! SCRIPT KILL, FUNCTION KILL, SHUTDOWN and signals are served meanwhile.
+//! SCRIPT KILL, FUNCTION KILL, SHUTDOWN and signals are served while the script runs.
 
 mod header;
 mod known;
@@ -46,15 +46,10 @@ pub struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// How many KEYS and ARGV there are.
+    /// The number of KEYS and ARGV together.
     #[inline]
-    pub fn len(&self) -> usize {
+    pub fn word_count(&self) -> usize {
         self.keys.len() + self.args.len()
-    }
-
-    /// True when there are neither KEYS nor ARGV.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Bytes of KEYS and ARGV together.

@@ -1,4 +1,4 @@
-//! The name of a script, and of any text that a script asks for: its SHA-1.
+//! The SHA-1 of a text, which names a script.
 
 use sha1::{Digest, Sha1};
 

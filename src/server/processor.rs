@@ -79,7 +79,7 @@ impl RequestProcessor {
 
     /// Processes the complete requests in the input, as far as they may run now.
     pub(super) fn process(&mut self) {
-        self.session.work = 0;
+        self.session.used_nanos = 0;
         self.has_more = self.is_ready() && self.process_batch();
     }
 
@@ -122,7 +122,7 @@ impl RequestProcessor {
         let (mut taken, mut has_more) = (0, true);
         while self.state == State::Open
             && self.output.len() < output_bytes_max
-            && self.session.work < TURN_NANOS_MAX
+            && self.session.used_nanos < TURN_NANOS_MAX
         {
             let (buffer, limits) = (&self.input[taken..], engine.trust(&self.session));
             if buffer.is_empty() {

@@ -105,15 +105,15 @@ impl Channels {
 
     /// Names with at least one subscriber that match `pattern`.
     pub fn active(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<Bytes> {
-        let fits = |name: &Bytes| pattern.is_none_or(|pattern| glob::matches(pattern, name));
-        self.of(kind).iter().filter(|entry| fits(entry.key())).map(|entry| entry.key().clone()).collect()
+        let matches = |name: &Bytes| pattern.is_none_or(|pattern| glob::matches(pattern, name));
+        self.of(kind).iter().filter(|entry| matches(entry.key())).map(|entry| entry.key().clone()).collect()
     }
 
-    /// Calls `look` for every subscription, in no order. `look` must not use the registry.
-    pub fn each(&self, mut look: impl FnMut(Kind, &[u8], &Client)) {
+    /// Calls `visit` for every subscription, in no order. `visit` must not use the registry.
+    pub fn each(&self, mut visit: impl FnMut(Kind, &[u8], &Client)) {
         for kind in Kind::ALL {
             for entry in self.of(kind).iter() {
-                entry.value().iter().for_each(|client| look(kind, entry.key(), client));
+                entry.value().iter().for_each(|client| visit(kind, entry.key(), client));
             }
         }
     }

@@ -47,7 +47,7 @@ pub struct Client {
     pub last_active_ms: AtomicU64,
     /// Index of the last command in the command table; `u16::MAX` before the first.
     pub last_command: AtomicU16,
-    /// How many channels or patterns of each kind it is subscribed to.
+    /// The number of its subscriptions of each kind.
     subscriptions: PerKind<AtomicU32>,
     /// Requests queued since MULTI; [`NO_TRANSACTION`] outside of a transaction.
     queued: AtomicU32,
@@ -123,15 +123,15 @@ struct Outbox {
     next: Vec<u8>,
     /// All other messages.
     bytes: Vec<u8>,
-    /// The answer of the waiting command is among `bytes`.
+    /// Whether `bytes` contains the answer of the waiting command.
     is_answered: bool,
     /// Since when more than the soft limit has been unsent.
     behind_since: Option<LockTime>,
-    /// Called when the connection is to look at its outbox and its state.
+    /// Called when the connection must check its outbox and its state.
     notifier: Option<Notifier>,
 }
 
-/// How a connection is woken: handed in by the shell that serves it.
+/// Wakes a connection. Set by the shell that serves it.
 struct Notifier(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for Notifier {
@@ -183,7 +183,7 @@ impl Client {
         }
     }
 
-    /// The client is authenticated as `account` from now on.
+    /// Sets the user it is authenticated as, as other connections see it.
     pub fn show_account(&self, account: &Arc<Account>) {
         *self.account.lock() = Some(Arc::clone(account));
     }
@@ -203,19 +203,19 @@ impl Client {
         if self.protocol.load(Relaxed) == 3 { Protocol::Resp3 } else { Protocol::Resp2 }
     }
 
-    /// HELLO has changed the protocol.
+    /// Sets the protocol version.
     pub fn set_protocol(&self, protocol: Protocol) {
         self.protocol.store(if protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
     }
 
-    /// Its subscriptions have changed.
+    /// Sets its subscriptions, as other connections see them.
     pub fn show_subscriptions(&self, subscriptions: &Subscriptions) {
         for (kind, shown) in Kind::ALL.iter().zip(&self.subscriptions) {
             shown.store(bounded(subscriptions.of(*kind).len()), Relaxed);
         }
     }
 
-    /// How many channels or patterns of that kind it is subscribed to.
+    /// The number of its subscriptions of that kind.
     pub fn subscriptions(&self, kind: Kind) -> u32 {
         self.subscriptions[kind as usize].load(Relaxed)
     }
@@ -225,7 +225,7 @@ impl Client {
         Kind::ALL.iter().any(|kind| self.subscriptions(*kind) > 0)
     }
 
-    /// Its transaction has so many requests and bytes from now on; `None` outside of a transaction.
+    /// Sets the size of its transaction, as other connections see it; `None` outside of a transaction.
     pub fn show_queued(&self, requests: Option<usize>, bytes: usize) {
         self.queued_bytes.store(bytes as u64, Relaxed);
         self.queued
@@ -237,7 +237,7 @@ impl Client {
         Some(self.queued.load(Relaxed)).filter(|count| *count != NO_TRANSACTION)
     }
 
-    /// Its watched keys have changed; `None`: it watches none.
+    /// Sets its watched keys, as other connections see them; `None`: it watches no key.
     pub fn show_watching(&self, watching: Option<&Watching>) {
         *self.watching.lock() = watching
             .map(|watching| Watched { keys: watching.keys.len(), watch: Arc::clone(&watching.watch) });
@@ -253,17 +253,17 @@ impl Client {
         self.wait.lock().as_ref().and_then(|wait| wait.until)
     }
 
-    /// A command of this client waits from now on.
+    /// Sets the waiting command of this client.
     pub fn begin_wait(&self, wait: &Arc<Wait>) {
         *self.wait.lock() = Some(Arc::clone(wait));
     }
 
-    /// No command of this client waits any more.
+    /// Clears the waiting command of this client.
     pub fn end_wait(&self) {
         *self.wait.lock() = None;
     }
 
-    /// Whether one of its requests waits, for whatever reason.
+    /// Whether one of its requests waits, for any reason.
     pub fn is_blocked(&self) -> bool {
         self.is_held.load(Relaxed) || self.waits()
     }
@@ -304,7 +304,7 @@ impl Client {
         self.wake();
     }
 
-    /// Moves the messages to the end of `out` if the answer of the waiting command is among them; false if it is not.
+    /// Moves the messages to the end of `out` if the answer of the waiting command is in the outbox; false if it is not.
     pub fn collect_answer(&self, out: &mut Vec<u8>) -> bool {
         if !self.has_messages() {
             return false;
@@ -346,7 +346,7 @@ impl Client {
         if is_full { self.drop_behind() } else { self.wake() }
     }
 
-    /// Whether so many unsent bytes of replies are more than the limit of its class.
+    /// Whether this number of unsent bytes exceeds the limit of its class.
     #[inline]
     pub fn is_too_far_behind(&self, reply_bytes: usize) -> bool {
         self.output_limits.of(self.class(false)).is_broken_by(reply_bytes)
@@ -410,7 +410,7 @@ impl Client {
         }
     }
 
-    /// Called by a connection that has nothing to do: whether it is to release its buffers.
+    /// Called by an idle connection: whether it must release its buffers.
     #[inline]
     pub fn should_release_buffers(&self) -> bool {
         let buffers = self.buffers.load(Relaxed);
@@ -422,7 +422,7 @@ impl Client {
         buffers == RELEASE_ASKED
     }
 
-    /// Ends the connection at once, whatever is still queued for it. The log names the first `reason` that is given.
+    /// Ends the connection at once and discards its unsent output. The log names the first `reason` that is given.
     pub fn cut(&self, reason: &'static str) {
         self.note_end(reason);
         self.is_cut.store(true, SeqCst);
@@ -439,7 +439,7 @@ impl Client {
         self.cut_reason.get().copied()
     }
 
-    /// Whether the connection is to close at once.
+    /// Whether the connection must close at once.
     #[inline]
     pub fn is_cut(&self) -> bool {
         self.is_cut.load(SeqCst)
@@ -470,7 +470,7 @@ impl Client {
         self.has_messages.load(SeqCst)
     }
 
-    /// Moves all messages to the end of `out`. If the answer of the waiting command is among them, everything stays for
+    /// Moves all messages to the end of `out`. If the answer of the waiting command is in the outbox, all stays for
     /// [`Client::collect_answer`], which ends the wait.
     pub fn collect(&self, out: &mut Vec<u8>) {
         let mut outbox = self.outbox.lock();
@@ -496,8 +496,8 @@ impl Client {
         self.has_messages.store(false, SeqCst);
     }
 
-    /// From now on [`Client::wake`] and every message call `notify`. It is called with the outbox locked and must not
-    /// come back to the client. The connection looks at its outbox after this call, to miss nothing that came before.
+    /// From now on [`Client::wake`] and every message call `notify`. It is called with the outbox locked and must not use
+    /// the client. The connection checks its outbox after this call, because messages may have arrived before.
     pub fn set_notifier(&self, notify: impl Fn() + Send + Sync + 'static) {
         self.outbox.lock().notifier = Some(Notifier(Box::new(notify)));
     }
@@ -534,12 +534,12 @@ impl Clients {
         }
     }
 
-    /// Calls `look` with each client, in no order. `look` must not use the registry.
-    pub fn each(&self, mut look: impl FnMut(&Client)) {
-        self.by_id.iter().for_each(|client| look(&client));
+    /// Calls `visit` with each client, in no order. `visit` must not use the registry.
+    pub fn each(&self, mut visit: impl FnMut(&Client)) {
+        self.by_id.iter().for_each(|client| visit(&client));
     }
 
-    /// How many are connected.
+    /// The number of connected clients.
     pub fn len(&self) -> usize {
         self.connected.load(Relaxed) as usize
     }

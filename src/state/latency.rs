@@ -90,7 +90,7 @@ impl Histogram {
         self.0[bucket].add(1);
     }
 
-    /// How many durations were at most so many microseconds, for each bucket that has any.
+    /// For each bucket with durations: its bound in microseconds, and the number of durations up to it.
     pub fn cumulative(&self) -> Vec<(u64, u64)> {
         let mut sum = 0;
         let mut steps = Vec::new();

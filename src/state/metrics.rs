@@ -38,10 +38,10 @@ pub struct Metrics {
     /// Memory of all clients, in bytes, when it was last measured.
     pub client_bytes: AtomicU64,
     /// The most bytes of keys and values that an INFO has seen.
-    pub peak_bytes: Peak,
+    pub peak_bytes: Counter,
 }
 
-/// A count that many threads add to.
+/// A counter shared by threads.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -50,6 +50,11 @@ impl Counter {
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
+    }
+
+    /// Raises the counter to `value` if it is lower. Returns the higher of both.
+    pub fn raise_to(&self, value: u64) -> u64 {
+        self.0.fetch_max(value, Relaxed).max(value)
     }
 
     /// The count so far.
@@ -63,7 +68,7 @@ impl Counter {
     }
 }
 
-/// Calls by scripts that are not yet counted, for two commands: most scripts repeat the same commands.
+/// Calls by scripts that are not yet counted, for two commands: most scripts repeat one or two commands.
 #[derive(Debug, Default)]
 pub struct Tally([(u16, u64); 2]);
 
@@ -119,11 +124,11 @@ pub struct CommandStats {
 }
 
 /// How many calls of fast commands a connection sends for each one that is timed. A prime number: the requests of most
-/// clients repeat with a short period, and every request of the period shall have its turn.
+/// clients repeat with a short period, and the samples must cover every request of the period.
 pub const CALLS_PER_SAMPLE: u8 = 61;
 
 impl CommandStats {
-    /// A call took that many microseconds.
+    /// Counts a timed call of this duration.
     pub fn add_timed(&self, micros: u64) {
         self.timed.add(1);
         self.timed_micros.add(micros);
@@ -146,8 +151,8 @@ impl CommandStats {
         (self.micros_per_call() * self.calls.get() as f64).round() as u64
     }
 
-    /// How many calls took at most so many microseconds, for each bucket of the histogram that has any. The counts of
-    /// the timed calls are scaled up to the number of all calls.
+    /// For each bucket of the histogram with calls: its bound in microseconds, and the number of calls up to it. The counts
+    /// of the timed calls are scaled up to all calls.
     pub fn cumulative(&self) -> Vec<(u64, u64)> {
         let (timed, calls) = (self.timed.get().max(1), self.calls.get());
         let scaled = |count: u64| match u128::from(count) * u128::from(calls) / u128::from(timed) {
@@ -165,34 +170,17 @@ impl CommandStats {
     }
 }
 
-/// A maximum.
-#[derive(Debug, Default)]
-pub struct Peak(AtomicU64);
-
-impl Peak {
-    /// Takes `value` into account; returns the highest value so far.
-    pub fn see(&self, value: u64) -> u64 {
-        self.0.fetch_max(value, Relaxed).max(value)
-    }
-
-    /// Starts again at zero.
-    pub fn reset(&self) {
-        self.0.store(0, Relaxed);
-    }
-}
-
 impl Metrics {
     /// CONFIG RESETSTAT.
     pub fn reset(&self) {
         for counter in [
             &self.connections, &self.rejected_connections, &self.query_limit_disconnections, &self.commands,
             &self.input_bytes, &self.output_bytes, &self.errors, &self.denied_auth, &self.denied_command,
-            &self.denied_key, &self.denied_channel,
+            &self.denied_key, &self.denied_channel, &self.peak_bytes,
         ] {
             counter.reset();
         }
         self.error_codes.reset();
-        self.peak_bytes.reset();
     }
 
     /// Commands, bytes received, bytes sent: the counters of [`Metrics::rates`].

@@ -1,4 +1,4 @@
-//! The state of a server beside its keys: clients, sessions, channels, users, settings and metrics.
+//! The state of a server apart from its keys: clients, sessions, channels, users, settings and metrics.
 //!
 //! Owns    clients and their outboxes, sessions, channels, settings, metrics, the slow log.
 //! Knows   the layers below; nothing of commands.

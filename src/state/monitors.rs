@@ -1,6 +1,6 @@
 //! The clients that asked for MONITOR.
 //!
-//! Rule    a command that nobody monitors costs one load: [`Monitors::is_any`].
+//! Rule    while no client monitors, a command costs one load: [`Monitors::is_any`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -28,7 +28,7 @@ impl Monitors {
         self.is_any() && self.clients.lock().iter().any(|client| client.id == id)
     }
 
-    /// The client monitors no more.
+    /// Ends the monitoring by a client.
     pub fn leave(&self, id: ClientId) {
         if self.is_any() {
             let mut clients = self.clients.lock();
@@ -37,14 +37,14 @@ impl Monitors {
         }
     }
 
-    /// The client monitors from now on.
+    /// Starts monitoring by a client.
     pub fn join(&self, client: Arc<Client>) {
         let mut clients = self.clients.lock();
         clients.push(client);
         self.is_any.store(true, Relaxed);
     }
 
-    /// Puts a line into the outbox of each of them.
+    /// Puts a line into the outbox of each monitoring client.
     pub fn deliver(&self, line: &[u8]) {
         self.clients.lock().iter().for_each(|client| client.deliver(line));
     }

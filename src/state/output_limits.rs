@@ -45,13 +45,13 @@ pub struct OutputLimits {
 pub const DEFAULT: &str = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60";
 
 impl Limit {
-    /// Whether so many unsent bytes exceed the hard limit.
+    /// Whether this number of unsent bytes exceeds the hard limit.
     #[inline]
     pub fn is_broken_by(self, bytes: usize) -> bool {
         self.hard_bytes > 0 && bytes as u64 > self.hard_bytes
     }
 
-    /// Whether so many unsent bytes exceed the soft limit.
+    /// Whether this number of unsent bytes exceeds the soft limit.
     pub fn is_strained_by(self, bytes: usize) -> bool {
         self.soft_bytes > 0 && bytes as u64 > self.soft_bytes
     }

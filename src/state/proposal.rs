@@ -58,9 +58,3 @@ impl Validators {
         self.0.read().iter().rev().try_for_each(|validator| validator(proposal))
     }
 }
-
-impl std::fmt::Debug for Validators {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Validators({})", self.0.read().len())
-    }
-}

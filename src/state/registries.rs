@@ -1,4 +1,4 @@
-//! The registries of those who receive messages about the effects of a call.
+//! The registries of clients that receive messages about the effects of a call.
 
 use super::channels::Channels;
 use super::clients::Clients;

@@ -1,8 +1,7 @@
 //! The running script, as other threads see it: since when it runs, and whether it may be killed.
 //!
 //! Owns    the kill flags, and the time since when the script counts as long.
-//! Time    comes from the injected clock, and from how often the script has been looked at: where the clock is moved by
-//!         hand, a script that never ends is long all the same.
+//! Time    comes from the injected clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -47,9 +46,9 @@ pub struct Function {
 pub enum Unkillable {
     /// No script runs.
     NoneRuns,
-    /// A script runs where a function was to be killed, or the other way round.
+    /// FUNCTION KILL while a script runs, or SCRIPT KILL while a function runs.
     OtherKind,
-    /// It has written, and half of its effects would stay.
+    /// It has written, and a part of its effects would stay.
     HasWritten,
 }
 
@@ -61,7 +60,7 @@ impl Running {
         self.is_killed.store(false, Relaxed);
         self.has_written.store(false, Relaxed);
         self.since_ms.store(now.as_millis().max(1), SeqCst);
-        // A manual clock that waits for this client to settle has to know that its script may never end.
+        // A manual clock that waits for this client must learn that its script may never end.
         script.client.wake();
         *slot = Some(script);
     }
@@ -93,7 +92,7 @@ impl Running {
         self.script.lock().clone()
     }
 
-    /// Whether the script is to end now.
+    /// Whether the script must end now.
     #[inline]
     pub fn is_killed(&self) -> bool {
         self.is_killed.load(Relaxed) || self.is_ended.load(Relaxed)

@@ -36,15 +36,15 @@ pub struct Session {
     pub parked: Option<Arc<Wait>>,
     /// Whether its requests run on a thread that may block: the script thread, or the caller of an embedded engine.
     pub may_block: bool,
-    /// Work done since the batch of requests began, in about nanoseconds; of what is known to be short none is counted.
-    pub work: u64,
+    /// Approximate time used since the batch of requests began, in nanoseconds. Short commands are not counted.
+    pub used_nanos: u64,
     /// The requests since MULTI.
     pub transaction: Option<Box<Transaction>>,
     /// The keys watched for its next EXEC.
     pub watching: Option<Box<Watching>>,
     /// Whether the current command is part of EXEC or of a script. Such a command must not wait.
     pub is_nested: bool,
-    /// True if the script that comes again was already shown to monitors.
+    /// True if the script that is run again has already been shown to monitors.
     pub is_shown: bool,
     /// Whether more memory is in use than `maxmemory` allows, as of the current request.
     pub is_short_of_memory: bool,
@@ -91,7 +91,7 @@ impl Session {
             authenticated,
             parked: None,
             may_block: true,
-            work: 0,
+            used_nanos: 0,
             transaction: None,
             watching: None,
             is_nested: false,
@@ -106,13 +106,13 @@ impl Session {
         }
     }
 
-    /// Whether what is being carried out may begin again elsewhere, if it takes long here. What is a part of something else
-    /// may not.
+    /// Whether the current command may be moved to the script thread: it runs on a worker, and is not part of a script or
+    /// transaction.
     pub fn may_leave(&self) -> bool {
         !self.may_block && !self.is_nested
     }
 
-    /// Counts a call; true if this one is to be timed as a sample.
+    /// Counts a call. Returns true if this call must be timed as a sample.
     #[inline]
     pub fn is_sampled(&mut self) -> bool {
         let is_sampled = self.calls_until_sample == 0;
@@ -137,10 +137,10 @@ impl Session {
         Arc::new(Wait { until, answer, is_muted, database, keys, claim: Claim::default() })
     }
 
-    /// So much work has been done, in about nanoseconds.
+    /// Adds to the time used by the batch.
     #[inline]
-    pub fn worked(&mut self, work: u64) {
-        self.work = self.work.saturating_add(work);
+    pub fn add_nanos(&mut self, nanos: u64) {
+        self.used_nanos = self.used_nanos.saturating_add(nanos);
     }
 
     /// Sets the user, and whether the session has authenticated as this user.
@@ -150,7 +150,7 @@ impl Session {
         self.authenticated = authenticated;
     }
 
-    /// Whether it is restricted to SUBSCRIBE and the like: a RESP2 client cannot tell a message from a reply.
+    /// Whether only SUBSCRIBE and similar commands are allowed: a RESP2 client cannot distinguish a message from a reply.
     #[inline]
     pub fn is_subscriber(&self) -> bool {
         self.protocol == Protocol::Resp2 && !self.subscriptions.is_empty()

@@ -92,21 +92,12 @@ pub struct Settings {
     tracked_keys_max: AtomicU64,
     busy_millis: AtomicI64,
     is_protected: AtomicBool,
-    hook: Hook,
+    /// Called after CONFIG SET has changed something.
+    on_change: OnceLock<OnChange>,
     validators: Validators,
 }
 
-/// Called after CONFIG SET has changed something.
-#[derive(Default)]
-struct Hook(OnceLock<OnChange>);
-
 type OnChange = Box<dyn Fn(&Settings) + Send + Sync>;
-
-impl std::fmt::Debug for Hook {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.get().is_some() { "Hook(set)" } else { "Hook(none)" })
-    }
-}
 
 impl Default for Settings {
     fn default() -> Self {
@@ -124,7 +115,7 @@ impl Default for Settings {
             tracked_keys_max: AtomicU64::new(0),
             busy_millis: AtomicI64::new(0),
             is_protected: AtomicBool::new(true),
-            hook: Hook::default(),
+            on_change: OnceLock::new(),
             validators: Validators::default(),
         };
         settings.refresh();
@@ -194,7 +185,7 @@ impl Settings {
         drop(values);
         drop(changing);
         self.refresh();
-        if let Some(hook) = self.hook.0.get() {
+        if let Some(hook) = self.on_change.get() {
             hook(self);
         }
         Ok(())
@@ -203,11 +194,11 @@ impl Settings {
     /// Calls `hook` whenever CONFIG SET has changed something: for state outside of the settings, like the log level. Only
     /// the first hook is kept.
     pub fn on_change(&self, hook: impl Fn(&Self) + Send + Sync + 'static) {
-        let _ = self.hook.0.set(Box::new(hook));
+        let _ = self.on_change.set(Box::new(hook));
     }
 
     /// Calls `validator` before CONFIG SET changes anything: for values that must be tried out, like certificates. The
-    /// validator added last is called first: those that only look are added behind those that also act.
+    /// validator added last is called first: validators without effects are added after those with effects.
     pub fn on_proposal(
         &self,
         validator: impl Fn(&Proposal<'_>) -> Result<(), SettingError> + Send + Sync + 'static,
@@ -441,7 +432,7 @@ pub struct Events(u32);
 
 /// Letters in the order in which Redis writes them back.
 const EVENT_LETTERS: &[u8] = b"g$lshzxetdnKEm";
-/// What `A` stands for: every class except `n` and `m`.
+/// The letters of `A`: every class except `n` and `m`.
 const EVENT_LETTERS_ALL: &[u8] = b"g$lshzxetd";
 
 /// The bit of [`Events::with_names`], above those of the letters.

@@ -17,7 +17,7 @@ pub const ROWS: &[Setting] = &[
     at_start("unixsocket", "", Kind::Text, "Path of a Unix socket to listen on as well."),
     at_start("unixsocketperm", "", Kind::Text, "Permissions of the Unix socket, in octal."),
     at_start("tls-port", "0", Kind::Port, "TCP port for TLS; 0: none; auto: a free one, see tls-port-file."),
-    at_start("tls-port-file", "", Kind::Text, "The same as port-file, for the TLS port."),
+    at_start("tls-port-file", "", Kind::Text, "Like port-file, for the TLS port."),
     live("tls-cert-file", "", Kind::Text, "Certificates of this server, its own first, in PEM."),
     live("tls-key-file", "", Kind::Text, "The key that belongs to them, in PEM and without a password."),
     live("tls-ca-cert-file", "", Kind::Text, "Authorities whose certificates clients may show, in PEM."),

@@ -18,9 +18,9 @@ pub struct Transaction {
     pub bytes: usize,
     /// Whether a request was refused, so that EXEC runs none.
     pub is_aborted: bool,
-    /// Whether one of them could need memory.
+    /// Whether a queued request could need memory.
     pub may_grow: bool,
-    /// Whether one of them may write.
+    /// Whether a queued request may write.
     pub may_write: bool,
 }
 
@@ -34,15 +34,10 @@ pub struct Watching {
 }
 
 /// One WATCH, from its first key to the EXEC, DISCARD or UNWATCH that ends it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Watch(AtomicBool);
 
 impl Watch {
-    /// A watch over keys that have not changed yet.
-    pub fn new() -> Self {
-        Self(AtomicBool::new(false))
-    }
-
     /// Whether a key has changed. The caller has locked the shards of all watched keys.
     pub fn is_broken(&self) -> bool {
         self.0.load(Acquire)
@@ -51,11 +46,5 @@ impl Watch {
     /// A watched key has changed.
     pub fn touch(&self) {
         self.0.swap(true, AcqRel);
-    }
-}
-
-impl Default for Watch {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Owns    [`Wait`], of which a waiting command has one. Its session, its client and the queues of its keys hold it.
 //! Rule    the first that takes the [`Claim`] ends the wait: a write that serves it, its timeout, CLIENT UNBLOCK, or the
-//!         end of its connection. From then on all others leave it alone.
+//!         end of its connection. From then on all others ignore it.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 

@@ -3,7 +3,6 @@
 //! Rule    24 bytes each. An element of up to [`INLINE_BYTES_MAX`] bytes needs no allocation.
 
 use std::borrow::Borrow;
-use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
@@ -11,7 +10,7 @@ use std::ops::Deref;
 /// Bytes of the longest element without an allocation.
 pub const INLINE_BYTES_MAX: usize = 22;
 
-/// A byte string. It compares, orders and hashes as its bytes do.
+/// A byte string. It compares and hashes as its bytes do.
 #[derive(Clone)]
 pub struct Element(Form);
 
@@ -65,22 +64,10 @@ impl Deref for Element {
     }
 }
 
-impl AsRef<[u8]> for Element {
-    fn as_ref(&self) -> &[u8] {
-        self.as_bytes()
-    }
-}
-
 impl Borrow<[u8]> for Element {
     #[inline]
     fn borrow(&self) -> &[u8] {
         self.as_bytes()
-    }
-}
-
-impl From<&[u8]> for Element {
-    fn from(bytes: &[u8]) -> Self {
-        Self::new(bytes)
     }
 }
 
@@ -92,18 +79,6 @@ impl PartialEq for Element {
 }
 
 impl Eq for Element {}
-
-impl PartialOrd for Element {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Element {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.as_bytes().cmp(other.as_bytes())
-    }
-}
 
 impl Hash for Element {
     #[inline]
@@ -133,10 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_order_and_compare_as_their_bytes() {
-        let long = [b'a'; 40];
-        assert!(Element::new(b"a") < Element::new(&long));
-        assert!(Element::new(&long) < Element::new(b"b"));
+    fn elements_compare_as_their_bytes() {
         assert_ne!(Element::new(b"a"), Element::new(b"a\0"));
         assert_eq!(format!("{:?}", Element::new(b"a\n")), "\"a\\n\"");
     }

@@ -1,26 +1,26 @@
 //! Glob patterns: KEYS, SCAN MATCH, PSUBSCRIBE, CONFIG GET.
 //!
-//! Rule    a text of no bytes fits the pattern of no bytes only: not even `*`, as in Redis 7.0.
-//! Rule    time is linear in pattern and text together, whatever they are: there is one place to return to, the last `*`,
-//!         and what all returns may cost is bounded. Beyond it nothing fits, as in Redis beyond a thousand stars.
+//! Rule    an empty text matches the empty pattern only, and not `*`, as in Redis 7.0.
+//! Rule    time is linear in the lengths of pattern and text: the search returns only to the last `*`, and the work of all
+//!         returns is bounded. Beyond the bound nothing matches, as in Redis beyond a thousand stars.
 //! Source  the pattern language of Redis' `stringmatchlen`: `*`, `?`, `[a-z]`, `[^x]`, and `\` to take it literally.
 
-/// True when the whole of `text` fits `pattern`.
+/// True if `pattern` matches the whole of `text`.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |byte| byte)
 }
 
-/// Whether it is the one pattern of which commands that walk need not ask what fits: then the empty name does, too.
+/// Whether the pattern is `*`, for which scans match nothing: they return the empty name, too.
 pub fn is_all(pattern: &[u8]) -> bool {
     pattern == b"*"
 }
 
-/// Whether the whole of `text` fits `pattern`, the case of ASCII letters ignored.
+/// Like [`matches`], without regard to the case of ASCII letters.
 pub fn matches_ignoring_case(pattern: &[u8], text: &[u8]) -> bool {
     matches_with(pattern, text, |byte| byte.to_ascii_lowercase())
 }
 
-/// `fold` makes bytes equal that are to be taken for the same.
+/// Bytes match if they are equal after `fold`.
 fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8 + Copy) -> bool {
     if text.is_empty() {
         return pattern.is_empty();
@@ -29,12 +29,12 @@ fn matches_with(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8 + Copy) -> 
     matches_within(pattern, text, fold, &mut budget).unwrap_or(false)
 }
 
-/// Bytes of pattern that may be looked at, all returns to a star together.
+/// Bytes of pattern that may be compared, over all returns to a star.
 fn budget(pattern: &[u8], text: &[u8]) -> usize {
     SEGMENT_BYTES_SURE.saturating_mul(pattern.len().saturating_add(text.len()))
 }
 
-/// `None` when the budget does not suffice.
+/// `None` if the budget is exhausted.
 fn matches_within(
     pattern: &[u8],
     text: &[u8],
@@ -42,8 +42,8 @@ fn matches_within(
     budget: &mut usize,
 ) -> Option<bool> {
     let (mut p, mut t) = (0, 0);
-    // Where the last star stands, and the text it was last tried to swallow up to. An earlier star never needs to
-    // swallow more: whatever it could reach, the later one reaches too.
+    // The position behind the last star, and the end of the text that the star matches so far. An earlier star never
+    // needs to match more: the last star can match the rest.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         if pattern.get(p) == Some(&b'*') {
@@ -57,16 +57,16 @@ fn matches_within(
             p += width;
             t += 1;
         } else {
-            let Some((after_star, swallowed)) = star else { return Some(false) };
-            star = Some((after_star, swallowed + 1));
+            let Some((after_star, matched)) = star else { return Some(false) };
+            star = Some((after_star, matched + 1));
             p = after_star;
-            t = swallowed + 1;
+            t = matched + 1;
         }
     }
     Some(pattern[p..].iter().all(|byte| *byte == b'*'))
 }
 
-/// Whether the head of the pattern fits `byte`, and the bytes of pattern that this took.
+/// Whether the first element of the pattern matches `byte`, and the length of that element.
 fn one(pattern: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (bool, usize) {
     match pattern {
         [] => (false, 0),
@@ -113,8 +113,8 @@ fn in_class(class: &[u8], byte: u8, fold: impl Fn(u8) -> u8) -> (bool, usize) {
     (found != negated, at)
 }
 
-/// A part of a pattern between two stars that is no longer than this, in bytes, is found wherever it is. A longer one is
-/// given up where a text that was made for it lets it begin again and again.
+/// A part of a pattern between two stars of up to this length, in bytes, is always found. The search for a longer part
+/// may end early in a text where it nearly matches at many places.
 const SEGMENT_BYTES_SURE: usize = 64;
 
 #[cfg(test)]
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pattern_takes_longer_than_its_length_and_the_text_s_allow() {
+    fn the_time_of_a_match_is_bounded_by_the_lengths() {
         let a = |n: usize| "a".repeat(n);
         let cases = [
             ("a*".repeat(5_000), a(20_000) + "b", Some(true)),
@@ -160,7 +160,7 @@ mod tests {
             (format!("*{}b*", a(5_000)), a(10_000), None),
             (format!("*{}b*", "?".repeat(5_000)), a(10_000), None),
             (format!("*[{}]*", "b".repeat(5_000)), a(10_000), None),
-            // As long as is sure, at the same places.
+            // Parts of the longest length that is always found.
             (format!("*{}b*", a(SEGMENT_BYTES_SURE - 1)), a(10_000) + "b", Some(true)),
             (format!("*{}b*", a(SEGMENT_BYTES_SURE - 1)), a(10_000), Some(false)),
         ];
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_part_is_found_in_a_text_that_was_not_made_against_it() {
+    fn a_long_part_is_found_in_an_ordinary_text() {
         let name = "service:orders:region:eu-central-1:tenant:4711:lock:".repeat(20);
         let pattern = format!("*{name}*end");
         let text = "service:orders:region:eu-".repeat(100) + &name + "the end";

@@ -43,7 +43,7 @@ impl Hash {
     /// Sets a field. Returns true if it is new. An existing field keeps its place and its deadline.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
         if field.len() > LISTPACK_BYTES_MAX || value.len() > LISTPACK_BYTES_MAX {
-            self.become_table();
+            self.is_table = true;
             self.indexed();
         }
         let is_new = match &mut self.form {
@@ -53,7 +53,7 @@ impl Hash {
             _ => self.indexed().set(field, value),
         };
         if self.len() > LISTPACK_FIELDS_MAX {
-            self.become_table();
+            self.is_table = true;
         }
         is_new
     }
@@ -75,7 +75,7 @@ impl Hash {
         match deadline {
             None => self.forget_deadline(field),
             Some(deadline) if self.contains(field) => {
-                self.become_table();
+                self.is_table = true;
                 self.deadlines.get_or_insert_default().set(field, deadline);
             }
             Some(_) => {}
@@ -111,11 +111,12 @@ impl Hash {
     }
 
     /// Fields and values, in the order of their places.
-    pub fn iter(&self) -> Iter<'_> {
-        match &self.form {
-            Form::Packed(packed) => Iter::Packed(packed.iter()),
-            Form::Indexed(indexed) => Iter::Indexed(indexed.iter()),
-        }
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let (packed, indexed) = match &self.form {
+            Form::Packed(packed) => (Some(packed.iter()), None),
+            Form::Indexed(indexed) => (None, Some(indexed.iter())),
+        };
+        packed.into_iter().flatten().chain(indexed.into_iter().flatten())
     }
 
     /// Visits about `count` fields from `cursor` on, and returns the next cursor; 0 at the end.
@@ -156,10 +157,6 @@ impl Hash {
     pub fn has_ended(&self, now: LockTime) -> bool {
         let ended = |deadlines: &Deadlines| deadlines.len() == self.len() && deadlines.have_passed(now);
         self.deadlines.as_deref().is_some_and(ended)
-    }
-
-    fn become_table(&mut self) {
-        self.is_table = true;
     }
 
     fn forget_deadline(&mut self, field: &[u8]) {
@@ -220,28 +217,6 @@ impl PartialEq for Hash {
 }
 
 impl Eq for Hash {}
-
-/// Fields and values of a hash.
-#[derive(Debug)]
-pub enum Iter<'h> {
-    /// Fields of a packed hash.
-    #[doc(hidden)]
-    Packed(packed::Iter<'h>),
-    /// Fields of an indexed hash.
-    #[doc(hidden)]
-    Indexed(indexed::Iter<'h>),
-}
-
-impl<'h> Iterator for Iter<'h> {
-    type Item = (&'h [u8], &'h [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        match self {
-            Self::Packed(iter) => iter.next(),
-            Self::Indexed(iter) => iter.next(),
-        }
-    }
-}
 
 /// Maximum number of fields of a listpack: Redis' `hash-max-listpack-entries`.
 const LISTPACK_FIELDS_MAX: usize = 512;

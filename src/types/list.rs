@@ -26,7 +26,7 @@ pub enum End {
 }
 
 /// Capacity that a list keeps.
-const PLACES_MIN: usize = 32;
+const CAPACITY_MIN: usize = 32;
 
 impl List {
     /// An empty list.
@@ -37,7 +37,7 @@ impl List {
     /// Adds an element at an end.
     #[inline]
     pub fn push(&mut self, end: End, bytes: &[u8]) {
-        let element = self.took(bytes);
+        let element = self.element(bytes);
         match end {
             End::Head => self.elements.push_front(element),
             End::Tail => self.elements.push_back(element),
@@ -52,7 +52,7 @@ impl List {
             End::Tail => self.elements.pop_back(),
         }?;
         self.long_bytes -= element.heap_bytes();
-        self.slim();
+        self.shrink();
         Some(element)
     }
 
@@ -70,11 +70,12 @@ impl List {
     pub fn keep(&mut self, start: usize, end: usize) {
         let end = end.min(self.len());
         let start = start.min(end);
-        let gone: usize = self.elements.range(..start).chain(self.elements.range(end..)).map(heap).sum();
+        let gone: usize =
+            self.elements.range(..start).chain(self.elements.range(end..)).map(Element::heap_bytes).sum();
         self.long_bytes -= gone;
         self.elements.truncate(end);
         self.elements.drain(..start);
-        self.slim();
+        self.shrink();
     }
 
     /// Replaces the element at `index`. Returns false if there is none.
@@ -88,7 +89,7 @@ impl List {
 
     /// Inserts an element before the one at `index`, or at the tail if there is none.
     pub fn insert(&mut self, index: usize, bytes: &[u8]) {
-        let element = self.took(bytes);
+        let element = self.element(bytes);
         self.elements.insert(index.min(self.elements.len()), element);
     }
 
@@ -116,7 +117,7 @@ impl List {
             false
         });
         self.long_bytes -= freed;
-        self.slim();
+        self.shrink();
         count
     }
 
@@ -139,7 +140,7 @@ impl List {
         self.elements.range(start..end).map(Element::as_bytes)
     }
 
-    fn took(&mut self, bytes: &[u8]) -> Element {
+    fn element(&mut self, bytes: &[u8]) -> Element {
         let element = Element::new(bytes);
         self.long_bytes += element.heap_bytes();
         element
@@ -147,21 +148,10 @@ impl List {
 
     /// Frees memory once three quarters of the capacity are unused, so that a queue that was long does not stay large.
     #[inline]
-    fn slim(&mut self) {
+    fn shrink(&mut self) {
         let (len, places) = (self.elements.len(), self.elements.capacity());
-        if places > PLACES_MIN && len < places / 4 {
-            self.elements.shrink_to((len * 2).max(PLACES_MIN));
-        }
-    }
-}
-
-impl End {
-    /// The opposite end.
-    #[must_use]
-    pub const fn opposite(self) -> Self {
-        match self {
-            Self::Head => Self::Tail,
-            Self::Tail => Self::Head,
+        if places > CAPACITY_MIN && len < places / 4 {
+            self.elements.shrink_to((len * 2).max(CAPACITY_MIN));
         }
     }
 }
@@ -192,20 +182,6 @@ impl PartialEq for List {
 }
 
 impl Eq for List {}
-
-impl<'a> FromIterator<&'a [u8]> for List {
-    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(elements: I) -> Self {
-        let mut list = Self::new();
-        for element in elements {
-            list.push(End::Tail, element);
-        }
-        list
-    }
-}
-
-fn heap(element: &Element) -> usize {
-    element.heap_bytes()
-}
 
 #[cfg(test)]
 mod tests;

@@ -119,4 +119,10 @@ macro_rules! typed {
     };
 }
 
-typed!(Hash => Hash::new, List => |_| List::new(), Set => Set::new, SortedSet => SortedSet::new, Stream => |_| Stream::new());
+typed!(
+    Hash => Hash::new,
+    List => |_| List::new(),
+    Set => Set::new,
+    SortedSet => SortedSet::new,
+    Stream => |_| Stream::new()
+);

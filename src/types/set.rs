@@ -15,23 +15,23 @@ use crate::number;
 /// A set of members.
 #[derive(Clone, Debug)]
 pub struct Set {
-    kept: Kept,
+    form: Form,
     /// The seed of the hash table.
     seed: Seed,
 }
 
 #[derive(Clone, Debug)]
-enum Kept {
+enum Form {
     /// A sorted vector.
     Integers(Vec<i64>),
-    /// At most [`FEW_MAX`] members, found by comparing each.
-    Few { members: Vec<Element>, long_bytes: usize },
+    /// At most [`LISTED_MAX`] members, found by comparing each.
+    Listed { members: Vec<Element>, long_bytes: usize },
     /// Any number of members; boxed to keep small sets small.
-    Many(Box<Hashed>),
+    Indexed(Box<Indexed>),
 }
 
 #[derive(Clone, Debug)]
-struct Hashed {
+struct Indexed {
     members: IndexSet<Element, RandomState>,
     long_bytes: usize,
 }
@@ -48,17 +48,17 @@ pub enum Member<'a> {
 /// Maximum size of a set of integers.
 const INTEGERS_MAX: usize = 512;
 /// Maximum size of a set without a hash table: comparing so few members is faster than hashing.
-const FEW_MAX: usize = 16;
+const LISTED_MAX: usize = 16;
 
 impl Set {
     /// An empty set.
     pub fn new(seed: Seed) -> Self {
-        Self { kept: Kept::Integers(Vec::new()), seed }
+        Self { form: Form::Integers(Vec::new()), seed }
     }
 
     /// Adds a member. Returns false if it existed.
     pub fn insert(&mut self, bytes: &[u8]) -> bool {
-        if let Kept::Integers(integers) = &mut self.kept {
+        if let Form::Integers(integers) = &mut self.form {
             if let Some(integer) = number::integer(bytes) {
                 let Err(place) = integers.binary_search(&integer) else { return false };
                 integers.insert(place, integer);
@@ -84,18 +84,18 @@ impl Set {
     /// # Panics
     /// The place is not below the length.
     pub fn take_at(&mut self, place: usize) -> Element {
-        match &mut self.kept {
-            Kept::Integers(integers) => Member::Integer(integers.remove(place)).with_bytes(Element::new),
-            Kept::Few { members, long_bytes } => {
+        match &mut self.form {
+            Form::Integers(integers) => Member::Integer(integers.remove(place)).with_bytes(Element::new),
+            Form::Listed { members, long_bytes } => {
                 let member = members.swap_remove(place);
                 *long_bytes -= member.heap_bytes();
                 member
             }
-            Kept::Many(hashed) => {
-                let Hashed { members, long_bytes } = &mut **hashed;
+            Form::Indexed(indexed) => {
+                let Indexed { members, long_bytes } = &mut **indexed;
                 let member = members.swap_remove_index(place).expect("the place is below the set's length");
                 *long_bytes -= member.heap_bytes();
-                if members.capacity() > PLACES_MIN && members.len() < members.capacity() / 8 {
+                if members.capacity() > CAPACITY_MIN && members.len() < members.capacity() / 8 {
                     members.shrink_to(members.len() * 2);
                 }
                 member
@@ -129,18 +129,18 @@ impl Set {
 
     /// True if a member of another set is a member of this one.
     pub fn has(&self, member: Member<'_>) -> bool {
-        match (&self.kept, member) {
-            (Kept::Integers(integers), Member::Integer(integer)) => integers.binary_search(&integer).is_ok(),
+        match (&self.form, member) {
+            (Form::Integers(integers), Member::Integer(integer)) => integers.binary_search(&integer).is_ok(),
             _ => member.with_bytes(|bytes| self.contains(bytes)),
         }
     }
 
     /// The member at a place, if there is one.
     pub fn at(&self, place: usize) -> Option<Member<'_>> {
-        match &self.kept {
-            Kept::Integers(integers) => integers.get(place).copied().map(Member::Integer),
-            Kept::Few { members, .. } => members.get(place).map(|member| Member::Bytes(member)),
-            Kept::Many(hashed) => hashed.members.get_index(place).map(|member| Member::Bytes(member)),
+        match &self.form {
+            Form::Integers(integers) => integers.get(place).copied().map(Member::Integer),
+            Form::Listed { members, .. } => members.get(place).map(|member| Member::Bytes(member)),
+            Form::Indexed(indexed) => indexed.members.get_index(place).map(|member| Member::Bytes(member)),
         }
     }
 
@@ -151,57 +151,57 @@ impl Set {
 
     /// True for a set of integers.
     pub fn is_integers(&self) -> bool {
-        matches!(self.kept, Kept::Integers(_))
+        matches!(self.form, Form::Integers(_))
     }
 
     fn place_of(&self, bytes: &[u8]) -> Option<usize> {
-        match &self.kept {
-            Kept::Integers(integers) => integers.binary_search(&number::integer(bytes)?).ok(),
-            Kept::Few { members, .. } => members.iter().position(|member| member.as_bytes() == bytes),
-            Kept::Many(hashed) => hashed.members.get_index_of(bytes),
+        match &self.form {
+            Form::Integers(integers) => integers.binary_search(&number::integer(bytes)?).ok(),
+            Form::Listed { members, .. } => members.iter().position(|member| member.as_bytes() == bytes),
+            Form::Indexed(indexed) => indexed.members.get_index_of(bytes),
         }
     }
 
     fn insert_bytes(&mut self, bytes: &[u8]) -> bool {
-        if let Kept::Few { members, long_bytes } = &mut self.kept {
+        if let Form::Listed { members, long_bytes } = &mut self.form {
             if members.iter().any(|member| member.as_bytes() == bytes) {
                 return false;
             }
-            if members.len() < FEW_MAX {
+            if members.len() < LISTED_MAX {
                 let member = Element::new(bytes);
                 *long_bytes += member.heap_bytes();
                 members.push(member);
                 return true;
             }
-            self.kept = Kept::Many(Hashed::of(members.drain(..), *long_bytes, self.seed));
+            self.form = Form::Indexed(Indexed::of(members.drain(..), *long_bytes, self.seed));
         }
-        let Kept::Many(hashed) = &mut self.kept else { return false };
+        let Form::Indexed(indexed) = &mut self.form else { return false };
         let member = Element::new(bytes);
         let heap_bytes = member.heap_bytes();
-        let is_new = hashed.members.insert(member);
-        hashed.long_bytes += if is_new { heap_bytes } else { 0 };
+        let is_new = indexed.members.insert(member);
+        indexed.long_bytes += if is_new { heap_bytes } else { 0 };
         is_new
     }
 
     /// Converts integers to text, in their order.
     fn become_bytes(&mut self) {
-        let Kept::Integers(integers) = &mut self.kept else { return };
+        let Form::Integers(integers) = &mut self.form else { return };
         let integers = std::mem::take(integers);
         let members = integers.into_iter().map(|integer| Member::Integer(integer).with_bytes(Element::new));
-        self.kept = if members.len() <= FEW_MAX {
-            Kept::Few { members: members.collect(), long_bytes: 0 }
+        self.form = if members.len() <= LISTED_MAX {
+            Form::Listed { members: members.collect(), long_bytes: 0 }
         } else {
-            Kept::Many(Hashed::of(members, 0, self.seed))
+            Form::Indexed(Indexed::of(members, 0, self.seed))
         };
     }
 }
 
 /// Capacity that a hash table keeps.
-const PLACES_MIN: usize = 64;
+const CAPACITY_MIN: usize = 64;
 /// Bytes of a member in a hash table: the element, its hash and its index.
-const HASHED_BYTES: usize = size_of::<Element>() + 2 * size_of::<usize>() + 2;
+const INDEXED_BYTES: usize = size_of::<Element>() + 2 * size_of::<usize>() + 2;
 
-impl Hashed {
+impl Indexed {
     fn of(elements: impl Iterator<Item = Element>, long_bytes: usize, seed: Seed) -> Box<Self> {
         let mut members = IndexSet::with_hasher(seed.hasher());
         members.extend(elements);
@@ -231,23 +231,23 @@ impl Shape for Set {
 
     #[inline]
     fn len(&self) -> usize {
-        match &self.kept {
-            Kept::Integers(integers) => integers.len(),
-            Kept::Few { members, .. } => members.len(),
-            Kept::Many(hashed) => hashed.members.len(),
+        match &self.form {
+            Form::Integers(integers) => integers.len(),
+            Form::Listed { members, .. } => members.len(),
+            Form::Indexed(indexed) => indexed.members.len(),
         }
     }
 
     fn heap_bytes(&self) -> usize {
-        match &self.kept {
-            Kept::Integers(integers) => integers.capacity() * size_of::<i64>(),
-            Kept::Few { members, long_bytes } => members.capacity() * size_of::<Element>() + long_bytes,
-            Kept::Many(hashed) => hashed.members.capacity() * HASHED_BYTES + hashed.long_bytes,
+        match &self.form {
+            Form::Integers(integers) => integers.capacity() * size_of::<i64>(),
+            Form::Listed { members, long_bytes } => members.capacity() * size_of::<Element>() + long_bytes,
+            Form::Indexed(indexed) => indexed.members.capacity() * INDEXED_BYTES + indexed.long_bytes,
         }
     }
 }
 
-/// Sets are equal if they have the same members, whatever their representation.
+/// Sets are equal if they have equal members, whatever their representation.
 impl PartialEq for Set {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.iter().all(|member| other.has(member))

@@ -1,77 +1,78 @@
-//! Members ordered by their scores, and by their bytes where scores are equal.
+//! Sorted sets: members ordered by their scores, and by their bytes where scores are equal.
 //!
-//! Rule    no score is NaN. A set is kept in one piece of memory as long as Redis keeps it as a listpack, and never goes
-//!         back to that form.
-//! Source  Redis 7.0 `t_zset.c`: when `zsetAdd` converts, what a range by member finds where scores differ.
+//! Rule    no score is NaN. A set is a vector as long as Redis stores it as a listpack. A larger set has an index, and
+//!         keeps it when it shrinks.
+//! Source  Redis 7.0 `t_zset.c`: when `zsetAdd` converts, and which members a range by member finds if scores differ.
 
 mod bounds;
 mod order;
-mod packed;
 mod ranked;
+mod small;
 
 use std::ops::Range;
 
 use super::{Seed, Shape};
 pub use bounds::{LexBound, LexRange, ScoreRange};
-use packed::Packed;
 use ranked::Ranked;
+use small::Small;
 
 /// Members ordered by their scores.
 #[derive(Clone, Debug)]
 pub struct SortedSet {
     form: Form,
-    /// Of the index.
+    /// The seed of the index.
     seed: Seed,
 }
 
 #[derive(Clone, Debug)]
 enum Form {
-    Packed(Packed),
+    Small(Small),
     Ranked(Box<Ranked>),
 }
 
 impl SortedSet {
     /// An empty set.
     pub fn new(seed: Seed) -> Self {
-        Self { form: Form::Packed(Packed::default()), seed }
+        Self { form: Form::Small(Small::default()), seed }
     }
 
-    /// Adds `member`, or gives it another score; returns the score before, if it was there.
+    /// Adds `member`, or changes its score. Returns its previous score, if it was a member.
     pub fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
-        if let Form::Packed(packed) = &mut self.form {
-            if let Some(place) = packed.find(member) {
-                if place.score != score {
-                    packed.move_to(place, member, score);
+        if let Form::Small(small) = &mut self.form {
+            if let Some((rank, old)) = small.rank(member) {
+                if old != score {
+                    small.remove_range(rank..rank + 1);
+                    small.insert(member, score);
                 }
-                return Some(place.score);
+                return Some(old);
             }
-            if packed.len() < PACKED_MEMBERS_MAX && member.len() <= PACKED_BYTES_MAX {
-                packed.insert(member, score);
+            if small.len() < SMALL_MEMBERS_MAX && member.len() <= SMALL_BYTES_MAX {
+                small.insert(member, score);
                 return None;
             }
         }
         self.ranked().insert(member, score)
     }
 
-    /// Takes out `member`; returns its score.
+    /// Removes `member`. Returns its score.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
         match &mut self.form {
-            Form::Packed(packed) => {
-                let place = packed.find(member)?;
-                packed.remove(place);
-                Some(place.score)
+            Form::Small(small) => {
+                let (rank, score) = small.rank(member)?;
+                small.remove_range(rank..rank + 1);
+                Some(score)
             }
-            Form::Ranked(ranked) => ranked.remove(member).map(|(_, score)| score),
+            Form::Ranked(ranked) => ranked.remove(member),
         }
     }
 
-    /// Removes the members of these ranks, which are all there.
+    /// Removes the members of these ranks, all of which exist.
     pub fn remove_range(&mut self, ranks: Range<usize>) {
         match &mut self.form {
-            Form::Packed(packed) => packed.remove_range(ranks.start, ranks.end),
+            Form::Small(small) => small.remove_range(ranks),
             Form::Ranked(ranked) => {
                 for _ in ranks.clone() {
-                    let first = ranked.range(ranks.start, ranks.end).next();
+                    let first = ranked.range(ranks.start..ranks.start + 1).next();
                     let Some(member) = first.map(|(member, _)| Box::<[u8]>::from(member)) else { return };
                     ranked.remove(&member);
                 }
@@ -82,38 +83,39 @@ impl SortedSet {
     /// The score of `member`.
     pub fn score(&self, member: &[u8]) -> Option<f64> {
         match &self.form {
-            Form::Packed(packed) => packed.find(member).map(|place| place.score),
+            Form::Small(small) => small.rank(member).map(|(_, score)| score),
             Form::Ranked(ranked) => ranked.score(member),
         }
     }
 
-    /// How many members stand before `member`, and its score.
+    /// The number of members before `member`, and its score.
     pub fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
         match &self.form {
-            Form::Packed(packed) => packed.find(member).map(|place| (place.rank, place.score)),
+            Form::Small(small) => small.rank(member),
             Form::Ranked(ranked) => ranked.rank(member),
         }
     }
 
-    /// The entries of these ranks, all of which are there, lowest first; they can be read from either end.
-    pub fn range(&self, ranks: Range<usize>) -> Entries<'_> {
-        Entries(match &self.form {
-            Form::Packed(packed) => Inner::Packed(packed.range(ranks.start, ranks.end)),
-            Form::Ranked(ranked) => Inner::Ranked(ranked.range(ranks.start, ranks.end)),
-        })
+    /// The entries of these ranks, all of which exist, lowest score first.
+    pub fn range(&self, ranks: Range<usize>) -> impl DoubleEndedIterator<Item = (&[u8], f64)> {
+        let (small, ranked) = match &self.form {
+            Form::Small(small) => (Some(small.range(ranks)), None),
+            Form::Ranked(ranked) => (None, Some(ranked.range(ranks))),
+        };
+        small.into_iter().flatten().chain(ranked.into_iter().flatten())
     }
 
-    /// All entries, lowest first.
-    pub fn entries(&self) -> Entries<'_> {
+    /// All entries, lowest score first.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = (&[u8], f64)> {
         self.range(0..self.len())
     }
 
     /// The ranks of the members with these scores.
     pub fn ranks_by_score(&self, range: &ScoreRange) -> Range<usize> {
         let (from, to) = match &self.form {
-            Form::Packed(packed) => (
-                packed.all().take_while(|(_, score)| range.is_above(*score)).count(),
-                packed.all().take_while(|(_, score)| range.reaches(*score)).count(),
+            Form::Small(small) => (
+                small.all().take_while(|(_, score)| range.is_above(*score)).count(),
+                small.all().take_while(|(_, score)| range.reaches(*score)).count(),
             ),
             Form::Ranked(ranked) => (
                 ranked.count_before(|_, score| range.is_above(score)),
@@ -123,31 +125,31 @@ impl SortedSet {
         from..to.max(from)
     }
 
-    /// The ranks of the members from one to another. Where scores differ it is what Redis finds in a small set, which
-    /// depends on the end from which it looks; in a large one it is some range.
+    /// The ranks of the members within a range. If scores differ, a small set returns what Redis finds, which depends on
+    /// the end where the search begins; a large set returns some range.
     pub fn ranks_by_member(&self, range: &LexRange<'_>, is_from_the_end: bool) -> Range<usize> {
         let (from, to) = match &self.form {
-            // Redis asks the ends first, as if the members were in order.
-            Form::Packed(packed) if packed.all().next().is_none_or(|(member, _)| !range.reaches(member)) => {
+            // Redis compares the first and the last member first, as if the members were in order.
+            Form::Small(small) if small.all().next().is_none_or(|(member, _)| !range.reaches(member)) => {
                 (0, 0)
             }
-            Form::Packed(packed)
-                if packed.all().next_back().is_none_or(|(member, _)| !range.starts_by(member)) =>
+            Form::Small(small)
+                if small.all().next_back().is_none_or(|(member, _)| !range.starts_by(member)) =>
             {
                 (0, 0)
             }
-            Form::Packed(_) if range.is_void() => (0, 0),
-            Form::Packed(packed) => match is_from_the_end {
+            Form::Small(_) if range.is_void() => (0, 0),
+            Form::Small(small) => match is_from_the_end {
                 false => {
-                    let from = packed.all().take_while(|(member, _)| !range.starts_by(member)).count();
+                    let from = small.all().take_while(|(member, _)| !range.starts_by(member)).count();
                     let inside =
-                        packed.range(from, packed.len()).take_while(|(member, _)| range.reaches(member));
+                        small.range(from..small.len()).take_while(|(member, _)| range.reaches(member));
                     (from, from + inside.count())
                 }
                 true => {
-                    let behind = packed.all().rev().take_while(|(member, _)| !range.reaches(member)).count();
-                    let to = packed.len() - behind;
-                    let inside = packed.range(0, to).rev().take_while(|(member, _)| range.starts_by(member));
+                    let behind = small.all().rev().take_while(|(member, _)| !range.reaches(member)).count();
+                    let to = small.len() - behind;
+                    let inside = small.range(0..to).rev().take_while(|(member, _)| range.starts_by(member));
                     (to - inside.count(), to)
                 }
             },
@@ -159,18 +161,20 @@ impl SortedSet {
         from..to.max(from)
     }
 
-    /// A part of a walk over the set, which begins with cursor 0: visits about `count` entries and returns the next
-    /// cursor, 0 at the end. A member that is there all the time is visited. A small set is visited at once.
+    /// Visits about `count` entries from `cursor` on, and returns the next cursor; 0 at the end.
+    ///
+    /// A scan begins with cursor 0. A member that exists during the whole scan is visited at least once. A small set is
+    /// visited in one step.
     pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(&[u8], f64)) -> u64 {
         let ranked = match &self.form {
-            Form::Packed(packed) => {
-                packed.all().for_each(|(member, score)| visit(member, score));
+            Form::Small(small) => {
+                small.all().for_each(|(member, score)| visit(member, score));
                 return 0;
             }
             Form::Ranked(ranked) => ranked,
         };
-        // From the last slot down: the member that moves when another leaves goes to where the walk has yet to come,
-        // or has been visited already.
+        // From the last slot down: a removal moves the last member to a lower slot. The scan has visited that member
+        // already, or visits it there.
         let len = ranked.len() as u64;
         let start = if cursor == 0 { len } else { cursor.min(len) };
         let end = start.saturating_sub(count);
@@ -183,16 +187,16 @@ impl SortedSet {
     }
 
     fn ranked(&mut self) -> &mut Ranked {
-        if let Form::Packed(packed) = &self.form {
-            self.form = Form::Ranked(Box::new(Ranked::new(packed.all(), self.seed)));
+        if let Form::Small(small) = &self.form {
+            self.form = Form::Ranked(Box::new(Ranked::new(small.all(), self.seed)));
         }
         match &mut self.form {
             Form::Ranked(ranked) => ranked,
-            Form::Packed(_) => unreachable!("the set has just been given the other form"),
+            Form::Small(_) => unreachable!("the set has just been indexed"),
         }
     }
 
-    /// Panics if the set contradicts itself.
+    /// Panics if an invariant is broken.
     #[cfg(test)]
     fn assert_laws(&self) {
         if let Form::Ranked(ranked) = &self.form {
@@ -218,64 +222,30 @@ impl Shape for SortedSet {
 
     fn encoding(&self) -> &'static str {
         match self.form {
-            Form::Packed(_) => "listpack",
+            Form::Small(_) => "listpack",
             Form::Ranked(_) => "skiplist",
         }
     }
 
     fn len(&self) -> usize {
         match &self.form {
-            Form::Packed(packed) => packed.len(),
+            Form::Small(small) => small.len(),
             Form::Ranked(ranked) => ranked.len(),
         }
     }
 
     fn heap_bytes(&self) -> usize {
         match &self.form {
-            Form::Packed(packed) => packed.heap_bytes(),
+            Form::Small(small) => small.heap_bytes(),
             Form::Ranked(ranked) => size_of::<Ranked>() + ranked.heap_bytes(),
         }
     }
 }
 
-/// Members and scores that stand together, read from either end.
-#[derive(Clone, Debug)]
-pub struct Entries<'a>(Inner<'a>);
-
-#[derive(Clone, Debug)]
-enum Inner<'a> {
-    Packed(packed::Entries<'a>),
-    Ranked(ranked::Entries<'a>),
-}
-
-impl<'a> Iterator for Entries<'a> {
-    type Item = (&'a [u8], f64);
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        match &mut self.0 {
-            Inner::Packed(entries) => entries.next(),
-            Inner::Ranked(entries) => entries.next(),
-        }
-    }
-}
-
-impl DoubleEndedIterator for Entries<'_> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        match &mut self.0 {
-            Inner::Packed(entries) => entries.next_back(),
-            Inner::Ranked(entries) => entries.next_back(),
-        }
-    }
-}
-
-/// Members of a small set at most: `zset-max-listpack-entries` of Redis.
-const PACKED_MEMBERS_MAX: usize = 128;
-/// Bytes of a member of a small set at most: `zset-max-listpack-value` of Redis.
-const PACKED_BYTES_MAX: usize = 64;
-
-const _: () =
-    assert!(PACKED_BYTES_MAX <= packed::MEMBER_BYTES_MAX && PACKED_MEMBERS_MAX <= u16::MAX as usize);
+/// Maximum number of members of a small set: Redis' `zset-max-listpack-entries`.
+const SMALL_MEMBERS_MAX: usize = 128;
+/// Maximum bytes of a member of a small set: Redis' `zset-max-listpack-value`.
+const SMALL_BYTES_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -158,7 +158,7 @@ fn bytes_of(words: &[Element]) -> usize {
     size_of_val(words) + words.iter().map(Element::heap_bytes).sum::<usize>()
 }
 
-/// Approximate bytes of an entry beside its words: its place in the tree, and the counters and header of its allocation.
+/// Approximate bytes of an entry without its words: its node in the tree, and the counters of its allocation.
 const ENTRY_BYTES: usize = 72;
 /// Entries that a trim with `~` removes at most, unless the client gives another limit. Redis' default.
 pub const TRIM_LIMIT: u64 = 10_000;

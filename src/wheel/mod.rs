@@ -1,7 +1,7 @@
 //! A hierarchical timer wheel over every `u64` millisecond, whose timers live inside what they time.
 //!
 //! Owns    the list heads, one per slot, and the position up to which everything has left.
-//! Knows   `clock`; of its entries only what [`Timers`] tells: links and a deadline.
+//! Knows   `clock`; of its entries only the links and the deadline, through [`Timers`].
 //! Time    comes in as an argument; the position only moves forward.
 //! Source  Varghese and Lauck, "Hashed and hierarchical timing wheels", scheme 7; the level of a deadline is
 //!         the highest base-64 digit in which it differs from the position.
@@ -12,7 +12,7 @@
 
 use crate::clock::LockTime;
 
-/// The place of an entry in the wheel: its neighbours in the circular list of its slot.
+/// The links of an entry: its neighbours in the circular list of its slot.
 ///
 /// A neighbour is another entry, or, from [`HEADS_FROM`] on, the head of the slot itself.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,7 +33,7 @@ impl Timer {
     }
 }
 
-/// Where the entries are, to a wheel that only knows their ids. An id is below [`HEADS_FROM`].
+/// Storage of the entries, which the wheel names by ids below [`HEADS_FROM`].
 pub trait Timers {
     /// The links of an entry, as [`Timers::set_timer`] left them; [`Timer::CUT`] for a new one.
     fn timer(&self, id: u32) -> Timer;
@@ -53,7 +53,7 @@ pub enum Step {
     Due(u32),
     /// Nothing more is due.
     Idle,
-    /// One timer was put where it belongs; there may be more to do.
+    /// One timer was moved to another slot; there may be more to do.
     Moved,
 }
 
@@ -65,7 +65,7 @@ pub struct Wheel {
     heads: Vec<Timer>,
     /// One bit per slot: set while the slot has entries.
     occupied: [u64; LEVELS],
-    /// Every deadline before this millisecond has left. The slot of this very millisecond also takes what is
+    /// Every deadline before this millisecond has left. The slot of this millisecond also takes timers
     /// armed late.
     position: u64,
     /// The level whose current slot is being spread over the levels below it; 0 when none is.
@@ -78,10 +78,9 @@ impl Wheel {
         Self { heads: Vec::new(), occupied: [0; LEVELS], position: 0, spreading: 0 }
     }
 
-    /// Moves an empty wheel up to `now`; nothing happens to one with timers, which [`Wheel::next_due`] moves.
+    /// Moves an empty wheel forward to `now`. A wheel with timers is moved by [`Wheel::next_due`] alone.
     ///
-    /// Seen from long ago every deadline is far away: its timer would go to a far level, and wake the caller
-    /// up only to be moved.
+    /// From an old position, every deadline is on a high level: its timer would wake the caller only to be moved.
     pub fn catch_up(&mut self, now: LockTime) {
         if self.is_empty() {
             self.spreading = 0;
@@ -89,7 +88,7 @@ impl Wheel {
         }
     }
 
-    /// Puts an entry that is not armed into the slot of its deadline, behind what is there already.
+    /// Adds an entry that is not armed at the end of the slot of its deadline.
     pub fn arm(&mut self, id: u32, timers: &mut impl Timers) {
         debug_assert!(!timers.timer(id).is_armed(), "{id}: armed twice");
         let (level, index) = self.slot_of(timers.deadline_ms(id));
@@ -103,7 +102,7 @@ impl Wheel {
         self.occupied[level] |= 1 << index;
     }
 
-    /// Takes an entry out of the wheel; nothing happens to one that is not armed.
+    /// Removes an entry from the wheel. Does nothing if it is not armed.
     pub fn cut(&mut self, id: u32, timers: &mut impl Timers) {
         let Timer { prev, next } = timers.timer(id);
         if prev == Timer::CUT.prev {
@@ -119,7 +118,7 @@ impl Wheel {
         }
     }
 
-    /// Tells the neighbours that an entry has a new id; its links have been carried over to that id.
+    /// Updates the neighbours of an entry that has a new id. Its links have been copied to that id.
     pub fn rename(&mut self, new: u32, timers: &mut impl Timers) {
         let Timer { prev, next } = timers.timer(new);
         if prev == Timer::CUT.prev {
@@ -161,8 +160,7 @@ impl Wheel {
                 let step = if level == 0 { self.fire(timers) } else { self.spread(timers) };
                 step.unwrap_or(Step::Moved)
             }
-            // No slot begins before the goal, so every timer stays in the slot that the new position asks
-            // for.
+            // No slot begins up to the new position, so every timer stays in its slot.
             Some(_) | None => {
                 self.position = last_due;
                 Step::Idle
@@ -189,7 +187,7 @@ impl Wheel {
         self.heads.capacity() * size_of::<Timer>()
     }
 
-    /// Panics if the wheel contradicts itself or does not hold exactly `len` timers. For tests and
+    /// Panics if an invariant is broken or the wheel does not hold exactly `len` timers. For tests and
     /// simulation.
     pub fn assert_laws(&self, timers: &impl Timers, len: usize) {
         let mut seen = 0;
@@ -216,7 +214,7 @@ impl Wheel {
         assert_eq!(seen, len, "timers in the wheel");
     }
 
-    /// Puts the first timer of the slot being spread where it belongs now; `None` when no slot is being
+    /// Moves the first timer of the slot being spread to its slot on a lower level; `None` when no slot is being
     /// spread.
     fn spread(&mut self, timers: &mut impl Timers) -> Option<Step> {
         if self.spreading == 0 {
@@ -232,8 +230,7 @@ impl Wheel {
         Some(Step::Moved)
     }
 
-    /// Looks at the first timer in the slot of the position's own millisecond; `None` when that slot is
-    /// empty.
+    /// Checks the first timer in the slot of the position's own millisecond; `None` when that slot is empty.
     fn fire(&mut self, timers: &mut impl Timers) -> Option<Step> {
         let id = self.first_of_current(0)?;
         if timers.deadline_ms(id) <= self.position {
@@ -247,8 +244,7 @@ impl Wheel {
 
     /// The level and the first millisecond of the first occupied slot after the position.
     ///
-    /// What is on a lower level shares more digits with the position, so the lowest occupied level has the
-    /// first slot.
+    /// Timers on a lower level share more digits with the position, so the lowest occupied level has the first slot.
     fn next_slot(&self) -> Option<(usize, u64)> {
         for level in 0..LEVELS {
             let current = digit(self.position, level);
@@ -276,7 +272,7 @@ impl Wheel {
         self.occupied[level] & (1 << digit(self.position, level)) != 0
     }
 
-    /// The slot for a deadline, seen from the position. What is late goes to the slot of the position.
+    /// The slot for a deadline, seen from the position. A deadline in the past has the slot of the position.
     fn slot_of(&self, deadline_ms: u64) -> (usize, usize) {
         let at = deadline_ms.max(self.position);
         let differs = at ^ self.position;
@@ -285,7 +281,7 @@ impl Wheel {
     }
 
     fn make_level(&mut self, level: usize) {
-        // The far levels are months and more away: most wheels never pay for them.
+        // The high levels are months away: most wheels never allocate them.
         let missing = self.heads.len()..(level + 1) * SLOTS;
         self.heads.reserve_exact(missing.len());
         for slot in missing {

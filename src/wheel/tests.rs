@@ -1,4 +1,4 @@
-//! The laws of the wheel, against a sorted map that does the same slowly.
+//! The laws of the wheel, compared with a model that is a sorted map.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::*;
 
 /// Entries as the wheel sees them, and the wheel.
 #[derive(Default)]
-struct World {
+struct Harness {
     wheel: Wheel,
     entries: Entries,
     /// Armed timers by deadline, then by order of arming.
@@ -33,7 +33,7 @@ impl Timers for Entries {
     }
 }
 
-impl World {
+impl Harness {
     fn arm(&mut self, deadline_ms: u64) -> u32 {
         let id = self.entries.0.len() as u32;
         self.entries.0.push((Timer::CUT, deadline_ms));
@@ -61,7 +61,7 @@ impl World {
         self.model.insert((deadline_ms, key.1), id);
     }
 
-    /// Everything that leaves by `now`, each with its deadline, in the order of leaving.
+    /// Removes the timers due by `now`. Returns them with their deadlines, in order.
     fn leave(&mut self, now: u64) -> Vec<(u64, u32)> {
         let mut left = Vec::new();
         loop {
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Everything that must leave by `now`.
+    /// The timers that must be due by `now`.
     fn expected(&mut self, now: u64) -> Vec<(u64, u32)> {
         let rest = self.model.split_off(&(now, 0));
         let left = std::mem::replace(&mut self.model, rest);
@@ -97,7 +97,7 @@ enum Move {
     Step(u8),
 }
 
-/// Spans of every magnitude, for every level has its own boundaries.
+/// Durations of every magnitude, to cross the boundaries of every level.
 fn span() -> BoxedStrategy<u64> {
     prop_oneof![
         4 => 0..200u64,
@@ -123,22 +123,22 @@ fn moves(spans: BoxedStrategy<u64>) -> impl Strategy<Value = Vec<Move>> {
 }
 
 fn play(moves: Vec<Move>) {
-    let mut world = World::default();
+    let mut harness = Harness::default();
     let mut now = 0u64;
     for step in moves {
         match step {
             // A quarter of the spans looks back, so that timers armed too late are tried as well.
-            Move::Arm(span) if span % 4 == 3 => drop(world.arm(now.saturating_sub(span))),
-            Move::Arm(span) => drop(world.arm(now.saturating_add(span).min(u64::MAX - 1))),
-            Move::Cut(nth) => drop(world.cut(nth)),
-            Move::Renew(nth, later) => world.renew(nth, later),
+            Move::Arm(span) if span % 4 == 3 => drop(harness.arm(now.saturating_sub(span))),
+            Move::Arm(span) => drop(harness.arm(now.saturating_add(span).min(u64::MAX - 1))),
+            Move::Cut(nth) => drop(harness.cut(nth)),
+            Move::Renew(nth, later) => harness.renew(nth, later),
             Move::Pass(span) => {
                 now = now.saturating_add(span);
-                if let Some(wakeup) = world.wheel.next_wakeup().filter(|wakeup| wakeup.as_millis() > now) {
-                    assert_eq!(world.leave(now), [], "nothing to do before {wakeup:?}");
+                if let Some(wakeup) = harness.wheel.next_wakeup().filter(|wakeup| wakeup.as_millis() > now) {
+                    assert_eq!(harness.leave(now), [], "nothing to do before {wakeup:?}");
                 }
-                let (mut left, mut expected) = (world.leave(now), world.expected(now));
-                let is_late = |pair: &(u64, u32)| world.entries.0[pair.1 as usize].1 < now;
+                let (mut left, mut expected) = (harness.leave(now), harness.expected(now));
+                let is_late = |pair: &(u64, u32)| harness.entries.0[pair.1 as usize].1 < now;
                 assert!(left.iter().all(is_late), "never early");
                 left.sort_unstable();
                 expected.sort_unstable();
@@ -148,14 +148,14 @@ fn play(moves: Vec<Move>) {
             // spreading.
             Move::Step(count) => {
                 for _ in 0..count % 8 {
-                    world.wheel.next_due(LockTime::from_millis(now), &mut world.entries);
+                    harness.wheel.next_due(LockTime::from_millis(now), &mut harness.entries);
                 }
             }
         }
-        world.assert_laws();
+        harness.assert_laws();
     }
-    assert_eq!(world.leave(u64::MAX).len(), world.model.len(), "in the end everything leaves");
-    assert_eq!(world.wheel.next_wakeup(), None);
+    assert_eq!(harness.leave(u64::MAX).len(), harness.model.len(), "in the end everything leaves");
+    assert_eq!(harness.wheel.next_wakeup(), None);
 }
 
 proptest! {
@@ -173,15 +173,15 @@ proptest! {
     fn timers_leave_by_deadline_and_then_in_the_order_of_arming(
         spans in prop::collection::vec(short(), 1..60), pauses in prop::collection::vec(short(), 1..20),
     ) {
-        let mut world = World::default();
+        let mut harness = Harness::default();
         for span in spans {
-            world.arm(span);
+            harness.arm(span);
         }
         let mut now = 0;
         for pause in pauses {
             now += pause;
-            let expected = world.expected(now);
-            prop_assert_eq!(world.leave(now), expected);
+            let expected = harness.expected(now);
+            prop_assert_eq!(harness.leave(now), expected);
         }
     }
 }
@@ -189,88 +189,88 @@ proptest! {
 #[test]
 fn a_timer_leaves_in_the_first_millisecond_after_its_deadline() {
     for deadline in [0, 1, 63, 64, 65, 4095, 4096, 1 << 36, (1 << 60) - 1, 1 << 60, u64::MAX - 1] {
-        let mut world = World::default();
-        let id = world.arm(deadline);
-        assert_eq!(world.leave(deadline), [], "{deadline}: still living");
-        assert_eq!(world.leave(deadline + 1), [(deadline, id)], "{deadline}: gone");
+        let mut harness = Harness::default();
+        let id = harness.arm(deadline);
+        assert_eq!(harness.leave(deadline), [], "{deadline}: still living");
+        assert_eq!(harness.leave(deadline + 1), [(deadline, id)], "{deadline}: gone");
     }
 }
 
 #[test]
 fn a_timer_armed_after_its_deadline_leaves_at_once() {
-    let mut world = World::default();
-    assert_eq!(world.leave(1_000), []);
-    let late = [world.arm(5), world.arm(999)];
-    assert_eq!(world.leave(1_000), [(5, late[0]), (999, late[1])]);
-    let same = world.arm(1_000);
-    assert_eq!(world.leave(1_000), []);
-    assert_eq!(world.leave(1_001), [(1_000, same)]);
+    let mut harness = Harness::default();
+    assert_eq!(harness.leave(1_000), []);
+    let late = [harness.arm(5), harness.arm(999)];
+    assert_eq!(harness.leave(1_000), [(5, late[0]), (999, late[1])]);
+    let same = harness.arm(1_000);
+    assert_eq!(harness.leave(1_000), []);
+    assert_eq!(harness.leave(1_001), [(1_000, same)]);
 }
 
 #[test]
 fn a_deadline_that_moves_later_costs_one_move() {
-    let mut world = World::default();
-    let id = world.arm(10);
-    world.entries.0[id as usize].1 = 5_000;
+    let mut harness = Harness::default();
+    let id = harness.arm(10);
+    harness.entries.0[id as usize].1 = 5_000;
     let now = LockTime::from_millis(11);
-    assert_eq!(world.wheel.next_due(now, &mut world.entries), Step::Moved);
-    assert_eq!(world.wheel.next_due(now, &mut world.entries), Step::Idle);
-    assert_eq!(world.leave(5_000), []);
-    assert_eq!(world.leave(5_001), [(5_000, id)]);
+    assert_eq!(harness.wheel.next_due(now, &mut harness.entries), Step::Moved);
+    assert_eq!(harness.wheel.next_due(now, &mut harness.entries), Step::Idle);
+    assert_eq!(harness.leave(5_000), []);
+    assert_eq!(harness.leave(5_001), [(5_000, id)]);
 }
 
 #[test]
 fn a_crowded_slot_is_spread_one_timer_at_a_time() {
-    let mut world = World::default();
+    let mut harness = Harness::default();
     for _ in 0..1_000 {
-        world.arm(10_000);
+        harness.arm(10_000);
     }
     let now = LockTime::from_millis(9_999);
     let mut moves = 0;
-    while world.wheel.next_due(now, &mut world.entries) == Step::Moved {
+    while harness.wheel.next_due(now, &mut harness.entries) == Step::Moved {
         moves += 1;
-        world.assert_laws();
-        assert!(world.wheel.next_wakeup().is_some());
+        harness.assert_laws();
+        assert!(harness.wheel.next_wakeup().is_some());
     }
     assert!((1_000..=3_000).contains(&moves), "{moves} steps: each moves one timer one level at a time");
-    assert_eq!(world.leave(10_001).len(), 1_000);
+    assert_eq!(harness.leave(10_001).len(), 1_000);
 }
 
 #[test]
-fn a_timer_due_stays_until_it_is_cut() {
-    let mut world = World::default();
-    let id = world.arm(3);
+fn a_due_timer_stays_until_it_is_cut() {
+    let mut harness = Harness::default();
+    let id = harness.arm(3);
     let now = LockTime::from_millis(9);
-    assert_eq!(world.wheel.next_due(now, &mut world.entries), Step::Due(id));
-    assert_eq!(world.wheel.next_due(now, &mut world.entries), Step::Due(id));
-    assert_eq!(world.wheel.next_wakeup(), Some(LockTime::from_millis(4)));
-    world.wheel.cut(id, &mut world.entries);
-    world.wheel.cut(id, &mut world.entries);
-    assert_eq!(world.wheel.next_due(now, &mut world.entries), Step::Idle);
-    assert!(world.wheel.is_empty());
+    assert_eq!(harness.wheel.next_due(now, &mut harness.entries), Step::Due(id));
+    assert_eq!(harness.wheel.next_due(now, &mut harness.entries), Step::Due(id));
+    assert_eq!(harness.wheel.next_wakeup(), Some(LockTime::from_millis(4)));
+    harness.wheel.cut(id, &mut harness.entries);
+    harness.wheel.cut(id, &mut harness.entries);
+    assert_eq!(harness.wheel.next_due(now, &mut harness.entries), Step::Idle);
+    assert!(harness.wheel.is_empty());
 }
 
 #[test]
 fn an_empty_wheel_catches_up_so_that_a_near_deadline_is_near() {
     let now = 1_700_000_000_000;
-    let mut world = World::default();
-    world.wheel.catch_up(LockTime::from_millis(now));
-    let id = world.arm(now + 9);
-    let late = world.arm(now - 1);
-    assert_eq!(world.leave(now), [(now - 1, late)]);
-    world.wheel.catch_up(LockTime::from_millis(now + 500));
-    assert_eq!(world.leave(now + 9), [], "a timer keeps the wheel where it is");
-    assert_eq!(world.leave(now + 10), [(now + 9, id)]);
-    assert!(world.wheel.heap_bytes() <= 2 * SLOTS * size_of::<Timer>());
-    world.wheel.catch_up(LockTime::from_millis(5));
-    let late = world.arm(3);
-    assert_eq!(world.leave(now + 10), [(3, late)], "and it never goes back");
+    let mut harness = Harness::default();
+    harness.wheel.catch_up(LockTime::from_millis(now));
+    let id = harness.arm(now + 9);
+    let late = harness.arm(now - 1);
+    assert_eq!(harness.leave(now), [(now - 1, late)]);
+    harness.wheel.catch_up(LockTime::from_millis(now + 500));
+    assert_eq!(harness.leave(now + 9), [], "a timer keeps the wheel where it is");
+    assert_eq!(harness.leave(now + 10), [(now + 9, id)]);
+    assert!(harness.wheel.heap_bytes() <= 2 * SLOTS * size_of::<Timer>());
+    harness.wheel.catch_up(LockTime::from_millis(5));
+    let late = harness.arm(3);
+    assert_eq!(harness.leave(now + 10), [(3, late)], "and it never goes back");
 }
 
 #[test]
-fn a_wheel_of_near_deadlines_pays_for_near_levels_only() {
-    let mut world = World::default();
-    assert_eq!(world.wheel.heap_bytes(), 0);
-    world.arm(60_000);
-    assert!(world.wheel.heap_bytes() <= 3 * SLOTS * size_of::<Timer>());
+fn a_wheel_of_near_deadlines_allocates_low_levels_only() {
+    let mut harness = Harness::default();
+    assert_eq!(harness.wheel.heap_bytes(), 0);
+    harness.arm(60_000);
+    assert!(harness.wheel.heap_bytes() <= 3 * SLOTS * size_of::<Timer>());
 }

@@ -219,7 +219,7 @@ fn a_call_that_reaches_further_is_served_in_one_hold_and_in_no_circle() {
 fn add_one(keyspace: &Keyspace) {
     let key = Bytes::from_static(b"one");
     loop {
-        let mut watching = Watching { watch: Arc::new(Watch::new()), ..Watching::default() };
+        let mut watching = Watching { watch: Arc::new(Watch::default()), ..Watching::default() };
         let mut first = view(keyspace, &[&key]);
         first.watch(&key, &watching.watch);
         watching.keys.insert((0, key.clone()));

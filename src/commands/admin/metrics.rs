@@ -79,7 +79,7 @@ impl<'s> Snapshot<'s> {
             counts,
             buffer_bytes,
             used_bytes,
-            peak_bytes: shared.metrics.peak_bytes.see(used_bytes),
+            peak_bytes: shared.metrics.peak_bytes.raise_to(used_bytes),
             resident_bytes: if process.resident_bytes > 0 { process.resident_bytes } else { used_bytes },
             process,
             held: clients.iter().filter(|client| client.is_blocked()).count(),

@@ -347,7 +347,7 @@ fn memory_stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
     let buffers: u64 = crate::commands::admin::metrics::client_bytes(shared);
     let facts = [
-        ("peak.allocated", shared.metrics.peak_bytes.see(held + buffers)),
+        ("peak.allocated", shared.metrics.peak_bytes.raise_to(held + buffers)),
         ("total.allocated", held + buffers),
         ("replication.backlog", 0),
         ("clients.normal", buffers),

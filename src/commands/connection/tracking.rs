@@ -133,7 +133,7 @@ pub(in crate::commands) fn tracking(call: &mut Call<'_, '_>) -> Result<Outcome, 
     }
     let registries = &call.shared.registries;
     if !is_on {
-        call.view.retune(registries, || {
+        call.view.change_tracking(registries, || {
             end(call.session, call.shared);
             Vec::new()
         });
@@ -151,7 +151,7 @@ pub(in crate::commands) fn tracking(call: &mut Call<'_, '_>) -> Result<Outcome, 
         no_loop: options.no_loop,
         is_broken: AtomicBool::new(false),
     };
-    call.view.retune(registries, || registries.tracking.begin(tracker));
+    call.view.change_tracking(registries, || registries.tracking.begin(tracker));
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -246,7 +246,7 @@ pub(crate) fn remember(
 ) {
     let flags = command.row.flags;
     // The commands that a script calls are registered one by one.
-    if session.reads.are_remembered() && flags.has(Flags::READONLY) && !flags.has(Flags::SCRIPT) {
+    if session.reads.are_tracked() && flags.has(Flags::READONLY) && !flags.has(Flags::SCRIPT) {
         let keys_max = shared.settings.tracked_keys_max();
         for at in command.positions(request) {
             view.remember(request.word(at), session.client.id, &shared.registries.tracking, keys_max);

@@ -243,7 +243,7 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if call.session.may_leave() && has_many_patterns(call.shared) {
         return Ok(Outcome::Offload);
     }
-    call.view.tell_events(&call.shared.registries.channels);
+    call.view.publish_events(&call.shared.registries.channels);
     let receivers = call.shared.registries.channels.publish(channel, message);
     // A client that is subscribed to the channel itself gets the message before the reply.
     catch_up(call);
@@ -261,7 +261,7 @@ fn publish_to_shard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let channel = call.args.word()?;
     let message = call.args.word()?;
 
-    call.view.tell_events(&call.shared.registries.channels);
+    call.view.publish_events(&call.shared.registries.channels);
     let receivers = call.shared.registries.channels.publish_to_shard(channel, message);
     catch_up(call);
 

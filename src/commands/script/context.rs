@@ -140,7 +140,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
                 shared: self.shared,
                 command,
             });
-            if self.session.reads.matter() {
+            if self.session.reads.may_be_tracked() {
                 crate::commands::remember(
                     self.session,
                     self.shared,
@@ -199,7 +199,9 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
     /// Whether every command that scripts may call is allowed, and no read has to be remembered for tracking.
     #[inline]
     fn is_open(&self) -> bool {
-        self.session.account.is_unlimited() && !self.session.reads.matter() && !self.shared.monitors.is_any()
+        self.session.account.is_unlimited()
+            && !self.session.reads.may_be_tracked()
+            && !self.shared.monitors.is_any()
     }
 
     /// Counts a refused command; returns the error that the script gets.

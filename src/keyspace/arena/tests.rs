@@ -90,7 +90,7 @@ fn pages_without_entries_are_freed_except_one_of_each_size() {
 }
 
 #[test]
-fn what_grows_is_filled_with_zeros_even_in_a_used_slot() {
+fn a_value_that_grows_is_filled_with_zeros_even_in_a_used_slot() {
     let mut arena = Arena::new();
     let old = arena.insert(META, b"lock", &[0xff; 40]);
     arena.remove(old);

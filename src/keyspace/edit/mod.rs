@@ -1,14 +1,10 @@
 //! Editors: an object under a key while a command changes it.
 //!
-//! Owns    what every change of an object brings with it: the record for the journal, the key's events, and the removal of
-//!         the key with the last element. The changes of each type of object are in the file of that type.
+//! Owns    the effects of every change of an object: the record for the journal, the key's events, and the removal of the
+//!         key with the last element. The changes of each type are in `types`.
 //! Rule    an object is changed through [`Editor::change`] and [`Editor::try_change`].
 
-mod hash;
-mod list;
-mod set;
-mod sorted_set;
-mod stream;
+mod types;
 
 use std::marker::PhantomData;
 
@@ -23,7 +19,7 @@ use crate::types::Typed;
 #[derive(Debug)]
 pub struct Editor<'v, T: Typed> {
     occupied: Occupied<'v>,
-    /// The key was not there before.
+    /// Whether the key did not exist before.
     is_new: bool,
     is_changed: bool,
     shape: PhantomData<T>,
@@ -38,7 +34,7 @@ impl<'v, T: Typed> Editor<'v, T> {
         }
     }
 
-    /// Opens an empty object under a key that is not there.
+    /// Opens an empty object under a key that does not exist.
     pub(super) fn new(vacant: Vacant<'v>) -> Self {
         let blank = T::blank(vacant.shard.seed());
         let occupied = vacant.insert_unseen(blank.into(), Lease::Never);
@@ -55,7 +51,7 @@ impl<'v, T: Typed> Editor<'v, T> {
         self.occupied.event(class, event);
     }
 
-    /// Whether the key was not there before.
+    /// Whether the key did not exist before.
     pub fn is_new(&self) -> bool {
         self.is_new
     }
@@ -78,7 +74,7 @@ impl<'v, T: Typed> Editor<'v, T> {
         Some(result)
     }
 
-    /// Counts as changed for those who watch the key or keep a copy, whether anything was changed or not.
+    /// Marks the object as changed: watches of the key break and cached values are invalidated.
     pub fn touch(&mut self) {
         self.is_changed = true;
     }
@@ -125,5 +121,7 @@ impl<T: Typed> Drop for Editor<'_, T> {
     }
 }
 
+#[cfg(test)]
+mod hash_tests;
 #[cfg(test)]
 mod tests;

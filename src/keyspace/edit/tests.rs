@@ -1,4 +1,4 @@
-//! Objects under keys: what the journal heard of their edits makes the same objects again.
+//! A replay of the recorded edits makes equal objects.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::types::list::End;
 use crate::types::stream::{Keep, StreamId, Trim};
 use crate::types::{List, Set, Shape, SortedSet, Stream};
 
-/// Everything that a keyspace has told its journal.
+/// All mutations of a keyspace.
 #[derive(Debug, Default)]
 pub(super) struct Log(pub(super) Mutex<Vec<Mutation>>);
 
@@ -35,7 +35,7 @@ fn view(keyspace: &Keyspace) -> View<'_> {
     View::lock(keyspace, ShardSet::All, 0, now(0), Events::default())
 }
 
-/// Numbers below the one asked for, always the same ones.
+/// A generator of numbers below its argument, repeatable by its seed.
 fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed;
     move |below| {
@@ -109,7 +109,7 @@ fn edit_stream(editor: &mut Editor<'_, Stream>, random: &mut impl FnMut(usize) -
 }
 
 #[test]
-fn the_log_of_edits_makes_the_same_objects_again() {
+fn a_replay_of_the_edits_makes_equal_objects() {
     for seed in 1..=40 {
         let mut random = numbers(seed);
         let log = Arc::new(Log::default());

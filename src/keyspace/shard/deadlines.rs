@@ -1,9 +1,9 @@
 //! Deadlines of entries, and of elements inside of objects.
 //!
 //! Owns    the deadline of each key, and the time for which the timer of its entry is armed.
-//! Rule    both are the same word of the entry, except for an object with elements that expire: the value of such an entry
-//!         holds the key's own deadline behind the object's number, and the word is the earliest of all deadlines. Other
-//!         entries need no memory for it.
+//! Rule    one word of the entry holds both. If elements of an object expire, the word is the earliest of all deadlines,
+//!         and the value of the entry holds the key's own deadline behind the object's number. Other entries need no
+//!         memory for it.
 
 use super::objects::NUMBER_BYTES;
 use super::{EntryId, Form, Shard, millis};
@@ -31,7 +31,7 @@ impl Shard {
         }
     }
 
-    /// Arms the timer for an object that has been changed. Returns the id of the entry from now on.
+    /// Arms the timer for an object that has been changed. Returns the new id of the entry.
     pub fn rearm(&mut self, id: EntryId, hash: u64) -> EntryId {
         let (own, inner) = (self.own_ms(id), self.inner_ms(id));
         match own {
@@ -89,11 +89,15 @@ impl Shard {
         let (own, inner) = (self.own_ms(id), self.inner_ms(id));
         assert_eq!(own.is_some(), inner != NO_DEADLINE, "{id:?}: a deadline of its own iff elements end");
         if let Some(own) = own {
-            assert_eq!(self.arena.deadline_ms(id.0), own.min(inner), "{id:?}: looked at when something ends");
+            assert_eq!(
+                self.arena.deadline_ms(id.0),
+                own.min(inner),
+                "{id:?}: the timer is the earliest deadline"
+            );
         }
     }
 
-    /// The object leaves the entry: only the key's deadline counts from now on.
+    /// Sets the timer to the key's own deadline, because the object leaves the entry.
     pub(super) fn forget_inner(&mut self, id: EntryId) {
         if let Some(own) = self.own_ms(id) {
             self.set_timer(id, own);
@@ -117,7 +121,7 @@ impl Shard {
         }
     }
 
-    /// The key's own deadline, if the entry's word may be that of an element.
+    /// The key's own deadline, if elements of its object expire.
     #[inline]
     fn own_ms(&self, id: EntryId) -> Option<u64> {
         if self.arena.form(id.0) != Form::Object as u8 {

@@ -1,4 +1,4 @@
-//! The laws of a shard, against maps that do the same slowly.
+//! The laws of a shard, compared with a model made of maps.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::*;
 const DATABASES: usize = 3;
 
 /// A shard, and what it must hold.
-struct World {
+struct Harness {
     shard: Shard,
     model: Vec<BTreeMap<Vec<u8>, Record>>,
     now: u64,
@@ -54,7 +54,7 @@ fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + len) as u8).collect()
 }
 
-impl World {
+impl Harness {
     fn new() -> Self {
         Self { shard: Shard::new(DATABASES, Seed::of(7)), model: vec![BTreeMap::new(); DATABASES], now: 0 }
     }
@@ -143,7 +143,7 @@ impl World {
         self.model[usize::from(db)].insert(key(n), record);
     }
 
-    /// Time passes; what is due leaves, earliest first, and exactly that.
+    /// Advances the time. Exactly the due entries are removed, earliest first.
     fn pass(&mut self, ms: u64) {
         self.now += ms;
         let now = LockTime::from_millis(self.now);
@@ -174,7 +174,6 @@ impl World {
         self.shard.assert_laws(hash);
         for (db, records) in (0..).zip(&self.model) {
             assert_eq!(self.shard.len(db), records.len());
-            assert_eq!(self.shard.is_empty(db), records.is_empty());
             assert_eq!(self.shard.random(db, self.now).is_none(), records.is_empty());
             let with_deadline = records.values().filter(|record| record.deadline_ms.is_some()).count();
             assert_eq!(self.shard.deadlines(db), with_deadline);
@@ -189,7 +188,7 @@ impl World {
         }
     }
 
-    fn walk(&self, db: u16) -> Vec<Vec<u8>> {
+    fn keys_by_scan(&self, db: u16) -> Vec<Vec<u8>> {
         let (mut keys, mut cursor) = (Vec::new(), 0);
         loop {
             cursor = self.shard.scan(db, cursor, &mut |id| keys.push(self.shard.key(id).to_vec()));
@@ -227,16 +226,16 @@ proptest! {
 
     #[test]
     fn a_shard_holds_what_a_map_would_hold(moves in prop::collection::vec(one_move(), 1..300)) {
-        let mut world = World::new();
+        let mut harness = Harness::new();
         for (number, step) in moves.into_iter().enumerate() {
-            world.play(step);
+            harness.play(step);
             if number % 16 == 0 {
-                world.assert_laws();
+                harness.assert_laws();
             }
         }
-        world.assert_laws();
-        for (db, records) in (0..).zip(&world.model) {
-            prop_assert!(world.walk(db).iter().eq(records.keys()), "a walk visits every entry once");
+        harness.assert_laws();
+        for (db, records) in (0..).zip(&harness.model) {
+            prop_assert!(harness.keys_by_scan(db).iter().eq(records.keys()), "a scan visits every entry once");
         }
     }
 }
@@ -259,7 +258,7 @@ fn a_renewal_to_a_later_deadline_does_not_touch_the_wheel() {
 }
 
 #[test]
-fn an_earlier_deadline_counts_at_once() {
+fn an_earlier_deadline_applies_at_once() {
     let mut shard = Shard::new(1, Seed::of(7));
     let id = shard.insert(0, 1, b"lock", b"token", Some(deadline(1_000_000)), 0);
     shard.set_deadline(id, Some(deadline(9)));
@@ -286,14 +285,14 @@ fn the_last_millisecond_of_all_counts_as_the_one_before() {
 }
 
 #[test]
-fn what_is_due_comes_in_batches_of_the_budget() {
+fn due_entries_come_in_batches_of_the_budget() {
     let mut shard = Shard::new(1, Seed::of(7));
     for n in 0..1_000u32 {
         shard.insert(0, u64::from(n), &n.to_le_bytes(), b"token", Some(deadline(100_000)), 0);
     }
     let now = LockTime::from_millis(100_001);
     let (mut gone, mut batches) = (0, 0);
-    while !shard.is_empty(0) {
+    while shard.len(0) > 0 {
         batches += 1;
         let mut budget = 50;
         while let Some(id) = shard.due(now, &mut budget) {
@@ -328,12 +327,12 @@ fn an_entry_keeps_its_database_through_a_swap_until_it_expires() {
     assert_eq!(shard.db(id), 1);
     shard.swap(1, 1);
     shard.remove(id, 1);
-    assert!(shard.is_empty(1));
+    assert!(shard.len(1) == 0);
     shard.assert_laws(hash);
 }
 
 #[test]
-fn memory_returns_when_the_entries_leave() {
+fn memory_is_freed_when_entries_are_removed() {
     let mut shard = Shard::new(2, Seed::of(7));
     let idle = shard.used_bytes();
     let mut ids = Vec::new();
@@ -365,7 +364,7 @@ fn memory_returns_when_the_entries_leave() {
 }
 
 #[test]
-fn a_lock_that_comes_and_goes_uses_the_same_slot() {
+fn a_lock_that_is_taken_again_reuses_its_slot() {
     let mut shard = Shard::new(1, Seed::of(7));
     let first = shard.insert(0, 1, b"lock", b"token", Some(deadline(9)), 0);
     shard.remove(first, 1);
@@ -395,7 +394,7 @@ fn a_value_built_bit_by_bit_moves_a_few_times_only() {
 }
 
 #[test]
-fn a_value_that_shrinks_gives_its_memory_back() {
+fn a_value_that_shrinks_frees_its_memory() {
     let mut shard = Shard::new(1, Seed::of(7));
     let id = shard.insert(0, 1, b"lock", &bytes(1_000_000), None, 0);
     assert!(shard.bytes(id) > 1_000_000);

@@ -1,4 +1,4 @@
-//! The laws of the table, against a map that does the same slowly.
+//! The laws of the table, compared with a model that is a map.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +8,13 @@ use super::*;
 
 /// A table and what it must hold: the hash of each id.
 #[derive(Default)]
-struct World {
+struct Harness {
     table: Table,
     hashes: BTreeMap<u32, u32>,
     next_id: u32,
 }
 
-impl World {
+impl Harness {
     fn insert(&mut self, hash: u32) -> u32 {
         let id = self.next_id;
         self.next_id += 1;
@@ -44,8 +44,8 @@ impl World {
         }
     }
 
-    /// A whole walk with `between` done after each step; returns every visit.
-    fn walk(&mut self, mut between: impl FnMut(&mut Self)) -> Vec<u32> {
+    /// A whole scan that calls `between` after each step. Returns every visit.
+    fn scan(&mut self, mut between: impl FnMut(&mut Self)) -> Vec<u32> {
         let (mut visits, mut cursor) = (Vec::new(), 0);
         loop {
             cursor = self.table.scan(cursor, |id| visits.push(id));
@@ -68,7 +68,7 @@ fn hash() -> impl Strategy<Value = u32> {
     ]
 }
 
-/// What happens to a table: a hash arrives, or the nth entry leaves.
+/// One change of a table: a hash is inserted, or the nth entry is removed.
 fn changes(len: usize) -> impl Strategy<Value = Vec<Result<u32, usize>>> {
     let one = prop_oneof![3 => hash().prop_map(Ok), 2 => any::<usize>().prop_map(Err)];
     prop::collection::vec(one, 0..len)
@@ -78,33 +78,33 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_table_finds_what_is_in_it_and_nothing_else(changes in changes(400)) {
-        let mut world = World::default();
+    fn a_table_finds_its_entries_and_no_others(changes in changes(400)) {
+        let mut harness = Harness::default();
         for change in changes {
             match change {
-                Ok(hash) => drop(world.insert(hash)),
-                Err(nth) => world.remove_nth(nth),
+                Ok(hash) => drop(harness.insert(hash)),
+                Err(nth) => harness.remove_nth(nth),
             }
         }
-        world.assert_laws();
+        harness.assert_laws();
     }
 
     #[test]
-    fn a_walk_visits_what_stays_exactly_once(
+    fn a_scan_visits_what_stays_exactly_once(
         stays in prop::collection::vec(hash(), 0..200), comes in changes(400), burst in 1..20usize,
     ) {
-        let mut world = World::default();
-        let stays: BTreeSet<u32> = stays.into_iter().map(|hash| world.insert(hash)).collect();
+        let mut harness = Harness::default();
+        let stays: BTreeSet<u32> = stays.into_iter().map(|hash| harness.insert(hash)).collect();
         let mut comes = comes.into_iter();
-        let visits = world.walk(|world| {
+        let visits = harness.scan(|harness| {
             for change in comes.by_ref().take(burst) {
                 match change {
-                    Ok(hash) => drop(world.insert(hash)),
+                    Ok(hash) => drop(harness.insert(hash)),
                     Err(nth) => {
-                        let passing = world.hashes.keys().filter(|id| !stays.contains(id));
+                        let passing = harness.hashes.keys().filter(|id| !stays.contains(id));
                         let passing: Vec<u32> = passing.copied().collect();
                         if let Some(id) = passing.get(nth % passing.len().max(1)) {
-                            world.remove(*id);
+                            harness.remove(*id);
                         }
                     }
                 }
@@ -117,14 +117,14 @@ proptest! {
 
     #[test]
     fn any_cursor_ends(hashes in prop::collection::vec(hash(), 0..100), cursor in any::<u64>()) {
-        let mut world = World::default();
+        let mut harness = Harness::default();
         for hash in hashes {
-            world.insert(hash);
+            harness.insert(hash);
         }
         let mut cursor = cursor;
-        for _ in 0..=world.table.len() {
-            let next = world.table.scan(cursor, |_| ());
-            prop_assert!(next == 0 || next > cursor && next <= u64::from(u32::MAX), "a walk moves on");
+        for _ in 0..=harness.table.len() {
+            let next = harness.table.scan(cursor, |_| ());
+            prop_assert!(next == 0 || next > cursor && next <= u64::from(u32::MAX), "a scan moves on");
             cursor = next;
             if cursor == 0 {
                 break;
@@ -135,21 +135,21 @@ proptest! {
 }
 
 #[test]
-fn a_walk_survives_growth_and_shrinkage_between_its_steps() {
-    let mut world = World::default();
-    let stays: Vec<u32> = (0..300u32).map(|n| world.insert(scramble(n.into()) as u32)).collect();
+fn a_scan_survives_growth_and_shrinkage_between_its_steps() {
+    let mut harness = Harness::default();
+    let stays: Vec<u32> = (0..300u32).map(|n| harness.insert(scramble(n.into()) as u32)).collect();
     let mut passing = Vec::new();
     let mut steps = 0;
     let (mut least, mut most) = (usize::MAX, 0);
-    let visits = world.walk(|world| {
+    let visits = harness.scan(|harness| {
         steps += 1;
-        // Forty arrive at each of twenty steps, then all of them leave, and again.
+        // Forty entries are added at each of twenty steps, then all are removed, and so on.
         if steps % 40 < 20 {
-            passing.extend((0..40u64).map(|n| world.insert(scramble(steps << 32 | n) as u32)));
+            passing.extend((0..40u64).map(|n| harness.insert(scramble(steps << 32 | n) as u32)));
         } else {
-            passing.drain(..passing.len().min(80)).for_each(|id| world.remove(id));
+            passing.drain(..passing.len().min(80)).for_each(|id| harness.remove(id));
         }
-        (least, most) = (least.min(world.table.buckets), most.max(world.table.buckets));
+        (least, most) = (least.min(harness.table.buckets), most.max(harness.table.buckets));
     });
     assert!(most > least * 2, "the table grew and shrank: {least} to {most} buckets");
     assert!(stays.iter().all(|id| visits.iter().filter(|visit| *visit == id).count() == 1));
@@ -157,13 +157,13 @@ fn a_walk_survives_growth_and_shrinkage_between_its_steps() {
 
 #[test]
 fn a_random_entry_is_about_as_likely_as_any_other() {
-    let mut world = World::default();
+    let mut harness = Harness::default();
     for n in 0..100u64 {
-        world.insert(scramble(n) as u32);
+        harness.insert(scramble(n) as u32);
     }
     let mut counts = [0u32; 100];
     for entropy in 0..100_000u64 {
-        counts[world.table.random(entropy).expect("the table has entries") as usize] += 1;
+        counts[harness.table.random(entropy).expect("the table has entries") as usize] += 1;
     }
     let (least, most) = (counts.iter().min().copied(), counts.iter().max().copied());
     assert!(least > Some(850) && most < Some(1_150), "{least:?} to {most:?} of 1,000");

@@ -1,6 +1,6 @@
 //! Expiry: removing entries, and elements of objects, whose deadlines have passed.
 //!
-//! Rule    the command or the tick that finds such an entry first removes it, and both tell of it in the same way.
+//! Rule    the command or the tick that finds such an entry first removes it. Both emit equal effects.
 
 use bytes::Bytes;
 
@@ -12,8 +12,8 @@ use crate::keyspace::{Changes, ShardState};
 use crate::state::tracking::Cause;
 
 impl View<'_> {
-    /// Removes what is due in the locked shard. Every step of work takes one from `budget`; at zero, there may be more to do.
-    /// Returns the steps that a rebuilt table has cost.
+    /// Removes the entries and elements that are due in the locked shard. Every step of work takes one from `budget`; at
+    /// zero, there may be more to do. Returns the steps that a rebuilt table has cost.
     pub(in crate::keyspace) fn expire_due(&mut self, budget: &mut u32) -> u32 {
         let (now, keyspace) = (self.now.lock, self.keyspace);
         let (locked, changes) = (&mut self.locked, &mut self.changes);
@@ -38,7 +38,7 @@ impl View<'_> {
 }
 
 impl ShardState {
-    /// Removes from an entry that is due what has ended, `elements_max` elements at most; `None` when nothing is left.
+    /// Removes an entry that has expired, or up to `elements_max` elements that have. `None`: the entry is gone.
     #[cold]
     pub(super) fn expire_elements(
         &mut self,

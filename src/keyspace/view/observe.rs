@@ -11,7 +11,7 @@ use crate::state::tracking::Tracking;
 use crate::state::transaction::{Watch, Watching};
 
 impl View<'_> {
-    /// A transaction watches a key from now on. A key that has expired counts as removed, and as unchanged.
+    /// Adds a key to the watch of a transaction. A key that has expired counts as removed, and as unchanged.
     pub fn watch(&mut self, key: &Bytes, watch: &Arc<Watch>) {
         // The lookup removes the key if it has expired.
         let _ = self.entry(key);
@@ -33,13 +33,13 @@ impl View<'_> {
         let index = self.keyspace.shard_of(self.hash(key));
         let observers = &mut self.locked.held(index).observers;
         for (key, readers) in observers.remember(key, reader, tracking, keys_max) {
-            self.changes.given_up(key, readers);
+            self.changes.untracked(key, readers);
         }
     }
 
-    /// Changes a client's tracking by `change`, which returns the prefixes that no client has listened to before. Changes
-    /// made so far are told to the clients that tracked them before.
-    pub fn retune(&mut self, registries: &Registries, change: impl FnOnce() -> Vec<Bytes>) {
-        self.changes.retune(registries, self.author, change);
+    /// Changes a client's tracking by `change`, which returns the prefixes that are new to the server. Invalidations of the
+    /// changes made so far go to the clients that tracked the keys before.
+    pub fn change_tracking(&mut self, registries: &Registries, change: impl FnOnce() -> Vec<Bytes>) {
+        self.changes.change_tracking(registries, self.author, change);
     }
 }

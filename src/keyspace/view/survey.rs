@@ -12,15 +12,15 @@ use crate::types::Object;
 pub struct EntryRef<'v> {
     /// The key.
     pub key: &'v [u8],
-    /// Its value, if that is a string; empty otherwise.
+    /// The value, if it is a string; empty otherwise.
     pub string: &'v [u8],
-    /// Its value, if that is no string.
+    /// The value, if it is not a string.
     pub object: Option<&'v Object>,
     /// The last millisecond in which the key lives, if it has a deadline, which may have passed.
     pub deadline: Option<Deadline>,
 }
 
-/// Random keys of each shard that [`View::average_ttl_ms`] looks at.
+/// Random keys of each shard that [`View::average_ttl_ms`] samples.
 const SAMPLES_PER_SHARD: u64 = 16;
 
 impl View<'_> {
@@ -52,8 +52,8 @@ impl View<'_> {
         Ok(sum_ms.checked_div(samples).unwrap_or(0))
     }
 
-    /// Visits every entry of the database that is in the shards locked, ended or not, in no order. Nothing is counted,
-    /// and no key counts as used.
+    /// Visits every entry of the database in the locked shards, expired or not, in no order. Counts neither hits nor
+    /// accesses.
     pub fn survey(&mut self, mut visit: impl FnMut(EntryRef<'_>)) {
         let database = self.database;
         self.locked.each(|_, held| {

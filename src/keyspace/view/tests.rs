@@ -1,4 +1,4 @@
-//! What a view shows of a whole database: walks and draws.
+//! Scans and random keys of a whole database.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +27,8 @@ fn nothing_locked(keyspace: &Keyspace, now: Now) -> View<'_> {
     View::lock(keyspace, ShardSet::Nothing, 0, now, Events::default())
 }
 
-/// How often each key of database 0 is visited by a walk whose steps look at `keys` keys.
-fn walk(keyspace: &Keyspace, keys: u64, now: Now, between: impl Fn(u64)) -> BTreeMap<String, usize> {
+/// How often each key of database 0 is visited by a scan whose steps visit about `keys` keys.
+fn scan_all(keyspace: &Keyspace, keys: u64, now: Now, between: impl Fn(u64)) -> BTreeMap<String, usize> {
     let mut seen = BTreeMap::new();
     let mut cursor = 0;
     loop {
@@ -46,7 +46,7 @@ fn walk(keyspace: &Keyspace, keys: u64, now: Now, between: impl Fn(u64)) -> BTre
 }
 
 #[test]
-fn a_walk_visits_every_key_of_its_database_once_whatever_its_steps() {
+fn a_scan_visits_every_key_of_its_database_once_whatever_its_steps() {
     for shards in [1, 4, 64] {
         let keyspace = keyspace(shards);
         for n in 0..500 {
@@ -54,7 +54,7 @@ fn a_walk_visits_every_key_of_its_database_once_whatever_its_steps() {
             put(&keyspace, 1, &format!("other {n}"), Lease::Never);
         }
         for keys in [0, 1, 7, 16, 10_000] {
-            let seen = walk(&keyspace, keys, at(0), |_| {});
+            let seen = scan_all(&keyspace, keys, at(0), |_| {});
             assert_eq!(seen.len(), 500, "{shards} shards, {keys} keys a step");
             assert!(seen.iter().all(|(name, times)| name.starts_with("key ") && *times == 1));
         }
@@ -62,13 +62,13 @@ fn a_walk_visits_every_key_of_its_database_once_whatever_its_steps() {
 }
 
 #[test]
-fn a_walk_misses_no_key_that_stays_while_others_come() {
+fn a_scan_misses_no_key_that_stays_while_others_come() {
     let keyspace = keyspace(4);
     for n in 0..100 {
         put(&keyspace, 0, &format!("stays {n}"), Lease::Never);
     }
-    let seen = walk(&keyspace, 3, at(0), |cursor| {
-        // Enough to make every table grow several times under the walk.
+    let seen = scan_all(&keyspace, 3, at(0), |cursor| {
+        // Enough to make every table grow several times during the scan.
         for n in 0..20 {
             put(&keyspace, 0, &format!("comes {cursor} {n}"), Lease::Until(at(0).deadline_in(0)));
         }
@@ -78,7 +78,7 @@ fn a_walk_misses_no_key_that_stays_while_others_come() {
 }
 
 #[test]
-fn a_step_of_a_walk_visits_no_more_keys_than_asked() {
+fn a_step_of_a_scan_visits_no_more_keys_than_asked() {
     let keyspace = keyspace(1);
     for n in 0..100 {
         put(&keyspace, 0, &format!("{n}"), Lease::Never);
@@ -89,7 +89,7 @@ fn a_step_of_a_walk_visits_no_more_keys_than_asked() {
 }
 
 #[test]
-fn a_cursor_that_no_walk_gave_ends() {
+fn a_cursor_that_no_scan_returned_ends() {
     let keyspace = keyspace(4);
     put(&keyspace, 0, "key", Lease::Never);
     for start in [u64::MAX, u64::MAX - 2, 1 << 63, 1 << 40] {
@@ -103,48 +103,48 @@ fn a_cursor_that_no_walk_gave_ends() {
 }
 
 #[test]
-fn what_has_expired_is_neither_walked_over_nor_drawn() {
+fn an_expired_key_is_neither_scanned_nor_chosen() {
     let keyspace = keyspace(4);
     for n in 0..200 {
         put(&keyspace, 0, &format!("ends {n}"), Lease::Until(at(0).deadline_in(10)));
     }
     put(&keyspace, 0, "stays", Lease::Never);
-    let seen = walk(&keyspace, 16, at(11), |_| {});
+    let seen = scan_all(&keyspace, 16, at(11), |_| {});
     assert_eq!(seen.into_keys().collect::<Vec<_>>(), ["stays"]);
 
     let mut view = View::lock(&keyspace, ShardSet::All, 0, at(11), Events::default());
     for entropy in 0..100_u64 {
-        let drawn = view.random_key(entropy.wrapping_mul(0x9E37_79B9_7F4A_7C15), false);
-        assert_eq!(drawn.as_deref(), Some(b"stays".as_slice()), "one key is left to draw");
+        let chosen = view.random_key(entropy.wrapping_mul(0x9E37_79B9_7F4A_7C15), false);
+        assert_eq!(chosen.as_deref(), Some(b"stays".as_slice()), "one key is left");
     }
 }
 
 #[test]
-fn every_key_is_drawn_sooner_or_later_and_from_its_own_database() {
+fn every_key_of_the_database_is_chosen_by_some_entropy() {
     let keyspace = keyspace(4);
     for n in 0..20 {
         put(&keyspace, 0, &format!("key {n}"), Lease::Never);
     }
     put(&keyspace, 1, "other", Lease::Never);
     let mut view = View::lock(&keyspace, ShardSet::All, 0, at(0), Events::default());
-    let draws = (0..5_000_u64).map(|n| view.random_key(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), false));
-    let drawn: std::collections::BTreeSet<_> = draws.flatten().collect();
-    assert_eq!(drawn.len(), 20);
-    assert!(!drawn.contains(b"other".as_slice()));
+    let choices = (0..5_000_u64).map(|n| view.random_key(n.wrapping_mul(0x9E37_79B9_7F4A_7C15), false));
+    let chosen: std::collections::BTreeSet<_> = choices.flatten().collect();
+    assert_eq!(chosen.len(), 20);
+    assert!(!chosen.contains(b"other".as_slice()));
 }
 
 #[test]
-fn a_place_left_during_a_long_call_is_removed_when_the_call_is_over() {
+fn a_removal_during_a_long_call_is_postponed_until_the_call_is_over() {
     let keyspace = keyspace(1);
     let mut long = View::lock(&keyspace, ShardSet::Nothing, 0, at(0), Events::default());
     long.lock_all_for_long();
     keyspace.unpark(0, &[Bytes::from_static(b"queue")]);
     for _ in 0..2 {
-        keyspace.leave_leftovers();
-        assert_eq!(keyspace.leftovers.lock().len(), 1, "the call still holds the shard");
+        keyspace.retry_postponed();
+        assert_eq!(keyspace.postponed.lock().len(), 1, "the call still holds the shard");
     }
     long.finish(&Registries::default());
     assert!(!keyspace.long_call.is_on());
-    keyspace.leave_leftovers();
-    assert!(keyspace.leftovers.lock().is_empty());
+    keyspace.retry_postponed();
+    assert!(keyspace.postponed.lock().is_empty());
 }

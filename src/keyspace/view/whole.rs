@@ -17,7 +17,7 @@ impl View<'_> {
     pub fn clear_all(&mut self) {
         let tracked = (0..self.keyspace.databases()).map(|database| self.empty(database)).sum();
         self.changes.flush(tracked);
-        // No value is left that could be large.
+        // No large value is left.
         self.keyspace.largest.forget();
     }
 
@@ -48,7 +48,8 @@ impl View<'_> {
                 parked.keys(database).into_iter().for_each(|key| changes.ready(database, key));
             }
         });
-        // Every copy is out of date. Redis 7.0 does not say so; clients that have read a key are told of its next change.
+        // Every cached value is out of date. Like Redis 7.0, this sends no invalidation now; clients that have read a key
+        // get one at its next change.
         self.changes.flush(0);
         self.changes.record(|| Mutation::Swap { a, b });
     }

@@ -1,10 +1,10 @@
-//! What a native script may do, read off its tree before it runs: which commands, on which keys, and how many steps.
+//! The bounds of a native script, derived from its tree before it runs: its commands, its keys, and its number of steps.
 //!
 //! Owns    the rule by which a script is native: it calls the commands listed in `commands`, its loops run over KEYS, ARGV,
-//!         lists of its own, or as often as a number says, and no text grows from turn to turn.
-//! Rule    what the tree does not tell is refused; or, where it is only a key, the script locks every shard.
-//! Bounds  at most [`STEPS_MAX`] steps with the KEYS and ARGV of a call. No loop is inside another, and no function calls a
-//!         function, so that steps are counted by one multiplication.
+//!         lists that it makes, or a range of numbers, and no string grows with every iteration.
+//! Rule    a script without bounds is not native. If only a key is unknown, the script locks every shard.
+//! Bounds  at most [`STEPS_MAX`] steps with the KEYS and ARGV of a call. No loop is inside another, and no function calls
+//!         another, so that one multiplication counts the steps of a loop.
 
 use super::commands::{self, Keys};
 use super::parse::Parsed;
@@ -15,40 +15,40 @@ use crate::scripts::Inputs;
 
 /// The most statements and expressions that one run evaluates: about a millisecond.
 const STEPS_MAX: u64 = 10_000;
-/// Pieces that one text is joined of at most.
+/// Pieces of one joined string at most.
 const PIECES_MAX: u64 = 64;
-/// Steps up to which a script without loops is too short for the size of its KEYS and ARGV to matter.
-const FEW_STEPS: u64 = 200;
+/// Steps of a script without loops up to which the size of KEYS and ARGV does not matter.
+const SHORT_STEPS_MAX: u64 = 200;
 
-/// What can be told of a script before it runs.
+/// The bounds of a script, known before it runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Bounds {
     /// The commands that it calls by name, in upper case, each once.
     pub(super) commands: Vec<&'static str>,
-    /// Which ARGV name a command: `PUBLISH` or `SPUBLISH`, for a script that fits.
+    /// Indices of the ARGV that name a command, which must be `PUBLISH` or `SPUBLISH`.
     pub(super) named_by: Vec<u16>,
     /// Keys that are not in KEYS, each once.
     pub(super) undeclared: Vec<Undeclared>,
-    /// True where the script makes a key as it runs.
+    /// Whether the script computes a key as it runs.
     pub(super) is_open: bool,
-    /// Which ARGV say how often a loop runs.
+    /// Indices of the ARGV that limit a loop.
     counted_by: Vec<u16>,
     steps: Steps,
 }
 
-/// How many steps a script takes.
+/// The number of steps of a script.
 #[derive(Clone, Copy, Debug, Default)]
 struct Steps {
-    /// Whatever its KEYS and ARGV are.
+    /// Steps that do not depend on KEYS and ARGV.
     once: u64,
-    /// For each of KEYS and ARGV, and each turn that a number of ARGV asks for.
+    /// Steps for each of KEYS and ARGV, and for each iteration that a number of ARGV asks for.
     per_input: u64,
 }
 
 impl Steps {
     const ONCE: Self = Self { once: 1, per_input: 0 };
 
-    /// Adds `other`, done so many `times`, of which at most one depends on KEYS and ARGV.
+    /// Adds `other`, repeated `times`. At most one of both depends on KEYS and ARGV.
     fn add(&mut self, other: Self, times: Self) {
         let product = |a: u64, b: u64| a.saturating_mul(b);
         self.once = self.once.saturating_add(product(other.once, times.once));
@@ -59,23 +59,25 @@ impl Steps {
 }
 
 impl Bounds {
-    /// Whether they hold whatever KEYS and ARGV are.
+    /// Whether the script stays within its bounds with any KEYS and ARGV.
     #[inline]
     pub(super) fn fit_any_inputs(&self) -> bool {
-        self.named_by.is_empty() && self.steps.per_input == 0 && self.steps.once <= FEW_STEPS
+        self.named_by.is_empty() && self.steps.per_input == 0 && self.steps.once <= SHORT_STEPS_MAX
     }
 
-    /// Whether they hold with these KEYS and ARGV, of at most `bytes_max` bytes.
+    /// Whether the script stays within its bounds with these KEYS and ARGV, of at most `bytes_max` bytes.
     pub(super) fn fit(&self, inputs: Inputs<'_>, bytes_max: u64) -> bool {
         let arg = |place: &u16| inputs.args.get(usize::from(*place) - 1);
         let publishes =
             |word: &[u8]| word.eq_ignore_ascii_case(b"PUBLISH") || word.eq_ignore_ascii_case(b"SPUBLISH");
-        let asked = |place: &u16| arg(place).and_then(number).map(|turns| turns.abs().ceil() as u64);
-        let asked = self.counted_by.iter().map(asked).try_fold(0_u64, |sum, turns| sum.checked_add(turns?));
+        let asked =
+            |place: &u16| arg(place).and_then(number).map(|iterations| iterations.abs().ceil() as u64);
+        let asked =
+            self.counted_by.iter().map(asked).try_fold(0_u64, |sum, iterations| sum.checked_add(iterations?));
         let Some(asked) = asked else { return false };
-        let turns = asked.saturating_add(inputs.len() as u64);
+        let iterations = asked.saturating_add(inputs.word_count() as u64);
         self.named_by.iter().all(|place| arg(place).is_some_and(publishes))
-            && self.steps.once.saturating_add(self.steps.per_input.saturating_mul(turns)) <= STEPS_MAX
+            && self.steps.once.saturating_add(self.steps.per_input.saturating_mul(iterations)) <= STEPS_MAX
             && inputs.bytes() <= bytes_max
     }
 }
@@ -89,25 +91,25 @@ pub(super) enum Undeclared {
     Literal(Box<[u8]>),
 }
 
-/// The bounds of a script; `None` where it has none that can be told.
+/// The bounds of a script; `None` if it has none.
 pub(super) fn bounds(script: &Parsed) -> Option<Bounds> {
     (pieces::most(script)? <= PIECES_MAX).then_some(())?;
     let origins = vec![Origin::Unset; script.slots];
     let (bounds, part, outside, is_in_loop) = Default::default();
-    let mut reader = Reader { origins, bounds, part, outside, is_in_loop };
+    let mut analysis = Analysis { origins, bounds, part, outside, is_in_loop };
     for function in &script.functions {
-        function.parameters.iter().for_each(|slot| reader.origins[usize::from(*slot)] = Origin::Many);
-        reader.origins(&function.body);
+        function.parameters.iter().for_each(|slot| analysis.origins[usize::from(*slot)] = Origin::Several);
+        analysis.origins(&function.body);
     }
-    reader.origins(&script.body);
+    analysis.origins(&script.body);
     let parts = script.functions.iter().map(|function| {
-        reader.block(&function.body, &[])?;
-        Some(std::mem::take(&mut reader.part))
+        analysis.block(&function.body, &[])?;
+        Some(std::mem::take(&mut analysis.part))
     });
     let parts = parts.collect::<Option<Vec<Part>>>()?;
-    reader.block(&script.body, &parts)?;
-    let steps = reader.part.steps;
-    (steps.once <= STEPS_MAX).then_some(Bounds { steps, ..reader.bounds })
+    analysis.block(&script.body, &parts)?;
+    let steps = analysis.part.steps;
+    (steps.once <= STEPS_MAX).then_some(Bounds { steps, ..analysis.bounds })
 }
 
 /// Where the value of a local comes from.
@@ -118,43 +120,43 @@ enum Origin<'t> {
     /// One of KEYS.
     Key,
     /// More than one place.
-    Many,
+    Several,
     /// This expression and no other.
     Once(&'t Expression),
     Unset,
 }
 
-/// What has been read of a function, of a loop, or of the script itself.
+/// The bounds of a function, of a loop, or of the script itself, as far as it has been analysed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     steps: Steps,
-    /// Elements that it adds to lists of its own, counted as steps are.
+    /// Elements that it adds to its lists, counted like steps.
     inserts: Steps,
     has_loop: bool,
 }
 
-struct Reader<'t> {
+struct Analysis<'t> {
     origins: Vec<Origin<'t>>,
     bounds: Bounds,
-    /// What is being read, as far as it has been.
+    /// The part that is being analysed.
     part: Part,
-    /// In a loop: what stands before it.
+    /// In a loop: the part before the loop.
     outside: Part,
     is_in_loop: bool,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> Analysis<'t> {
     fn origins(&mut self, block: &'t [Statement]) {
         for statement in block {
             match statement {
-                Statement::Assign { slot, .. } => self.origins[usize::from(*slot)] = Origin::Many,
+                Statement::Assign { slot, .. } => self.origins[usize::from(*slot)] = Origin::Several,
                 Statement::Do(body) => self.origins(body),
                 Statement::Each { index, value, list, body, .. } => {
                     self.origins[usize::from(*index)] = Origin::Given;
                     self.origins[usize::from(*value)] = match list {
                         Expression::Arguments => Origin::Given,
                         Expression::Keys => Origin::Key,
-                        _ => Origin::Many,
+                        _ => Origin::Several,
                     };
                     self.origins(body);
                 }
@@ -166,7 +168,7 @@ impl<'t> Reader<'t> {
                     arms.iter().for_each(|(_, body)| self.origins(body));
                     self.origins(otherwise);
                 }
-                // An assignment further down takes it back.
+                // A later assignment overrides this.
                 Statement::Local { slot, value } => self.origins[usize::from(*slot)] = Origin::Once(value),
                 Statement::Break
                 | Statement::Evaluate(_)
@@ -176,7 +178,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Checks statements; `functions` are those of the script, and there are none inside functions.
+    /// Checks statements. `functions` are the functions that they may call.
     fn block(&mut self, block: &'t [Statement], functions: &[Part]) -> Option<()> {
         for statement in block {
             self.part.steps.once += 1;
@@ -188,15 +190,15 @@ impl<'t> Reader<'t> {
                 Statement::Break => {}
                 Statement::Do(body) => self.block(body, functions)?,
                 Statement::Each { list, body, .. } => {
-                    let turns = self.length(list)?;
-                    self.repeated(turns, self.is_own(list), body, functions)?;
+                    let iterations = self.length(list)?;
+                    self.repeated(iterations, self.is_own(list), body, functions)?;
                 }
                 Statement::For { from, to, body, .. } => {
-                    let (mut turns, mut over_own) = (Steps::ONCE, false);
+                    let (mut iterations, mut is_over_own) = (Steps::ONCE, false);
                     for bound in [from, to] {
-                        over_own |= self.turns(bound, &mut turns, 0)?;
+                        is_over_own |= self.iterations(bound, &mut iterations, 0)?;
                     }
-                    self.repeated(turns, over_own, body, functions)?;
+                    self.repeated(iterations, is_over_own, body, functions)?;
                 }
                 Statement::If { arms, otherwise } => {
                     for (test, body) in arms {
@@ -215,11 +217,11 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// Checks a loop. One over a list of the script's own adds to none: it might never end.
+    /// Checks a loop. A loop over a list of the script must not add to a list, because it might never end.
     fn repeated(
         &mut self,
-        turns: Steps,
-        over_own: bool,
+        iterations: Steps,
+        is_over_own: bool,
         body: &'t [Statement],
         functions: &[Part],
     ) -> Option<()> {
@@ -230,14 +232,14 @@ impl<'t> Reader<'t> {
         self.block(body, functions)?;
         let mut inside = std::mem::replace(&mut self.part, std::mem::take(&mut self.outside));
         inside.steps.once += 1;
-        self.part.steps.add(inside.steps, turns);
-        self.part.inserts.add(inside.inserts, turns);
+        self.part.steps.add(inside.steps, iterations);
+        self.part.inserts.add(inside.inserts, iterations);
         (self.is_in_loop, self.part.has_loop) = (false, true);
-        let is_square = inside.steps.per_input > 0 && turns.per_input > 0;
-        (!is_square && (!over_own || inside.inserts.once == 0)).then_some(())
+        let is_square = inside.steps.per_input > 0 && iterations.per_input > 0;
+        (!is_square && (!is_over_own || inside.inserts.once == 0)).then_some(())
     }
 
-    /// How many elements a list has at most; `None` where it is neither given nor the script's own.
+    /// The maximum length of a list; `None` if it is neither KEYS nor ARGV nor made by the script.
     fn length(&self, list: &'t Expression) -> Option<Steps> {
         match list {
             Expression::Keys | Expression::Arguments => Some(Steps { once: 0, per_input: 1 }),
@@ -250,7 +252,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Checks a value of which one is taken.
+    /// Checks an expression where Lua takes one value.
     fn value(&mut self, value: &'t Expression, functions: &[Part]) -> Option<()> {
         let Expression::Invoke { function, args } = value else { return self.argument(value, functions) };
         let called = functions.get(usize::from(*function))?;
@@ -261,7 +263,7 @@ impl<'t> Reader<'t> {
         args.iter().try_for_each(|arg| self.argument(arg, functions))
     }
 
-    /// Checks a value where Lua would take as many as there are: a function of the script may have none.
+    /// Checks an expression where Lua takes all values. A function of the script may return none, so it is refused.
     fn argument(&mut self, value: &'t Expression, functions: &[Part]) -> Option<()> {
         self.part.steps.once += 1;
         match value {
@@ -301,7 +303,8 @@ impl<'t> Reader<'t> {
             match word {
                 Expression::Unpack { list, .. } => {
                     let length = self.length(list);
-                    // A reply has as many elements as fit a value: once is enough.
+                    // The length of a reply is bounded by the size of a value, so one unpack of it is allowed, outside of
+                    // loops.
                     (length.is_some() || !self.is_in_loop).then_some(())?;
                     self.part.steps.add(length.unwrap_or_default(), Steps::ONCE);
                     self.argument(list, functions)?;
@@ -326,7 +329,7 @@ impl<'t> Reader<'t> {
         match keys {
             Keys::All => words.iter().for_each(|word| self.key(word)),
             Keys::EveryOther => {
-                // What is spread has keys in it wherever it begins.
+                // A spread list contains keys, wherever it begins.
                 let is_spread = |word: &Expression| matches!(word, Expression::Unpack { .. });
                 let places = words.iter().enumerate();
                 let keys = places.filter(|(place, word)| place % 2 == 0 || is_spread(word));
@@ -346,20 +349,20 @@ impl<'t> Reader<'t> {
             Expression::Local { slot, .. } if matches!(self.origin(*slot), Origin::Key) => {}
             Expression::Argument(place) => self.undeclared(Undeclared::Argument(*place)),
             Expression::Text(text) => self.undeclared(Undeclared::Literal(text.clone())),
-            // MSET of what `unpack` gives has values in it, too, which may be locked as if they were keys.
+            // In MSET the spread list contains values, too. They are locked as if they were keys, which does no harm.
             Expression::Unpack { list, .. } if is_keys(list) => {}
             _ => self.bounds.is_open = true,
         }
     }
 
-    /// Notes a key, once however often it is used: a local may stand for a long one.
+    /// Records an undeclared key once.
     fn undeclared(&mut self, key: Undeclared) {
         if !self.bounds.undeclared.contains(&key) {
             self.bounds.undeclared.push(key);
         }
     }
 
-    /// An expression, or the one that a local stands for, for good.
+    /// An expression, or for a local that is assigned once, its value.
     fn known(&self, expression: &'t Expression, depth: usize) -> &'t Expression {
         match expression {
             Expression::Local { slot, .. } if depth < CHAIN_MAX => match self.origin(*slot) {
@@ -374,45 +377,50 @@ impl<'t> Reader<'t> {
         self.origins[usize::from(slot)]
     }
 
-    /// True for a list that the script itself makes, element by element.
+    /// True for a list that the script itself makes with `table.insert`.
     fn is_own(&self, list: &'t Expression) -> bool {
         matches!(self.known(list, 0), Expression::List(items) if items.is_empty())
     }
 
-    /// Checks a number that says where a loop begins or ends, and adds to how often it runs. True where that is the length
-    /// of a list of the script's own.
-    fn turns(&mut self, expression: &'t Expression, turns: &mut Steps, depth: usize) -> Option<bool> {
+    /// Checks the first or last number of a loop, and adds to its iterations. True if the number depends on the length of a
+    /// list that the script makes.
+    fn iterations(
+        &mut self,
+        expression: &'t Expression,
+        iterations: &mut Steps,
+        depth: usize,
+    ) -> Option<bool> {
         if depth == CHAIN_MAX {
             return None;
         }
         match self.known(expression, 0) {
             Expression::Number(number) => {
-                turns.once = turns.once.saturating_add(number.abs().ceil() as u64);
+                iterations.once = iterations.once.saturating_add(number.abs().ceil() as u64);
                 Some(false)
             }
             Expression::Length { of, .. } => {
                 let length = self.length(of)?;
-                turns.once = turns.once.saturating_add(length.once);
-                turns.per_input = turns.per_input.saturating_add(length.per_input);
+                iterations.once = iterations.once.saturating_add(length.once);
+                iterations.per_input = iterations.per_input.saturating_add(length.per_input);
                 Some(self.is_own(of))
             }
             Expression::Argument(place) => {
                 self.bounds.counted_by.push(*place);
-                turns.per_input = turns.per_input.saturating_add(1);
+                iterations.per_input = iterations.per_input.saturating_add(1);
                 Some(false)
             }
             Expression::Builtin { function: Builtin::ToNumber, args, .. } => {
-                self.turns(&args[0], turns, depth + 1)
+                self.iterations(&args[0], iterations, depth + 1)
             }
             Expression::Arithmetic { operator: Operator::Add | Operator::Subtract, operands, .. } => {
                 let [left, right] = &**operands;
-                let left = self.turns(left, turns, depth + 1)?;
-                Some(self.turns(right, turns, depth + 1)? || left)
+                let left = self.iterations(left, iterations, depth + 1)?;
+                Some(self.iterations(right, iterations, depth + 1)? || left)
             }
             _ => None,
         }
     }
 }
 
-/// Locals that stand for locals, and sums inside sums.
+/// Maximum depth of locals that refer to locals, and of nested sums.
 const CHAIN_MAX: usize = 8;

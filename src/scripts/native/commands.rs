@@ -1,18 +1,18 @@
 //! The commands that a native script may call, and where their keys are.
 //!
-//! Owns    that list. A script that calls another command is interpreted: none of these blocks, looks beyond its
-//!         keys, or leaves more than it found and was given.
+//! Owns    that list. A script that calls another command is interpreted. No listed command blocks, uses keys other than
+//!         its arguments, or stores more than it reads and is given.
 
 /// Where the keys of a command are among its arguments.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Keys {
-    /// Each argument is one.
+    /// Every argument.
     All,
-    /// The first, the third, and so on.
+    /// The first argument, the third, and so on.
     EveryOther,
-    /// The first alone.
+    /// The first argument.
     First,
-    /// It has none.
+    /// No argument.
     None,
 }
 
@@ -24,12 +24,12 @@ pub(super) struct Listed {
     pub(super) keys: Keys,
 }
 
-/// The command of that name, in any letter case, and its place among all that are listed.
+/// The command with that name, in any letter case, and its index in the list.
 pub(super) fn find(name: &[u8]) -> Option<(usize, Listed)> {
     listed().enumerate().find(|(_, listed)| listed.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
-/// The names of all that are listed.
+/// The names of all listed commands.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     listed().map(|listed| listed.name)
 }

@@ -1,4 +1,4 @@
-//! The value of an expression.
+//! The evaluation of expressions.
 //!
 //! Owns    operators and the functions of libraries.
 //! Source  Lua 5.1 reference manual, sections 2.5 and 5; `lvm.c`, `lstrlib.c`, `lmathlib.c` of 5.1.5; Redis 7.0
@@ -13,7 +13,7 @@ use super::value::{Span, Value, unfit, unordered, whole};
 use crate::error::until_nul;
 use crate::number::double::Text;
 
-/// The most bytes that a script may put together in one run: more is not what locks are made of.
+/// Bytes that a script may join in one run. Lock scripts need far less.
 const JOINED_BYTES_MAX: usize = 16 << 20;
 
 impl<'a> Run<'a> {
@@ -82,7 +82,7 @@ impl<'a> Run<'a> {
                 if left.is_true() { left } else { self.evaluate(&operands[1])? }
             }
             Expression::Text(text) => Value::Given(text),
-            // Where it is spread, who spreads it asks for its list; elsewhere only its first value counts.
+            // A call that spreads the list evaluates it itself; elsewhere only the first value counts.
             Expression::Unpack { list, .. } => {
                 let list = self.evaluate(list)?;
                 self.item(list, 1)
@@ -102,7 +102,7 @@ impl<'a> Run<'a> {
         Ok(self.are_equal(left, right) == *same)
     }
 
-    /// Whether the key of a GET, the first operand, holds the second; `None` where GET has to be called for that.
+    /// Whether the key of a GET, the first operand, holds the second; `None` if GET must be called to find out.
     fn holds(&mut self, [get, value]: &'a [Expression; 2]) -> Result<Option<bool>, Box<Raised>> {
         let Expression::Call(call) = get else { return Ok(None) };
         let key = call.words.get(1).and_then(|key| self.given(key));
@@ -183,7 +183,7 @@ impl<'a> Run<'a> {
         Ok(self.since(start))
     }
 
-    /// Appends a string or a number to the text that is being put together.
+    /// Appends a string or a number to the string that is being joined.
     fn push(&mut self, value: Value<'a>, line: Line) -> Result<(), Box<Raised>> {
         let len = self.text(value).map_or(0, <[u8]>::len);
         self.joined = self.joined.saturating_add(len);
@@ -204,7 +204,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// The text that has been put together since then.
+    /// The string that has been joined since then.
     fn since(&self, start: usize) -> Value<'a> {
         Value::Text(Span { start, end: self.texts.len() })
     }
@@ -212,7 +212,7 @@ impl<'a> Run<'a> {
     fn field(&self, table: Value<'a>, field: Field, of: &Expression, line: Line) -> Evaluated<'a> {
         match (table, field) {
             (Value::Failure(span), Field::Err) | (Value::Status(span), Field::Ok) => Ok(Value::Text(span)),
-            // A string has the functions of its library, and none is called that.
+            // A string has the functions of its library as fields; none has this name.
             _ if matches!(table.type_name(), "table" | "string") => Ok(Value::Nil),
             _ => Err(Raised::lua(&unfit("index", of, table), line)),
         }
@@ -231,7 +231,7 @@ impl<'a> Run<'a> {
     fn invoke(&mut self, function: usize, args: &'a [Expression]) -> Evaluated<'a> {
         let script = self.script;
         let function = &script.functions[function];
-        // Its own locals are set before they are read; values are at hand before any parameter has one.
+        // All arguments are evaluated before a parameter is set.
         let values = args.iter().map(|arg| self.evaluate(arg)).collect::<Result<Vec<_>, _>>()?;
         for (at, slot) in function.parameters.iter().enumerate() {
             self.slots[usize::from(*slot)] = values.get(at).copied().unwrap_or(Value::Nil);
@@ -253,7 +253,7 @@ impl<'a> Run<'a> {
                 let start = self.texts.len();
                 self.push(first, line)?;
                 let end = self.texts.len();
-                // So that no table made later is taken for this one, which has an empty text, perhaps.
+                // Makes the position unique, because tables are compared by it and the text may be empty.
                 self.texts.push(0);
                 Value::Status(Span { start, end })
             }
@@ -268,7 +268,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// `redis.error_reply`: a text of one word has no code.
+    /// `redis.error_reply`: a text of one word gets the code `ERR`.
     fn error_reply(&mut self, text: Value<'a>) -> Value<'a> {
         let mut line: SmallVec<[u8; 64]> = SmallVec::new();
         match self.text(text) {
@@ -298,7 +298,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The name of a table, which no other has at that time. Lua takes its address, which nobody can foresee either.
+    /// The text of a table, unique at that time. Lua shows the address, which is as arbitrary.
     fn named(&mut self, number: usize) -> Value<'a> {
         let name = format!("table: {:#x}", 0x7f00_0000_0000 + number);
         Value::Text(self.keep_text(name.as_bytes()))

@@ -1,6 +1,6 @@
 //! The expressions of native scripts, by precedence.
 //!
-//! Owns    operators, calls, and what may follow a value.
+//! Owns    operators, calls, and the fields and indices behind a value.
 //! Source  Lua 5.1 reference manual, section 2.5; `lparser.c` and `lcode.c` of 5.1.5: an operator's line is that of the
 //!         last token read when its code is made.
 
@@ -8,7 +8,7 @@ use super::super::lexer::Token;
 use super::parse::{DEPTH_MAX, Meaning, Parser, SLOTS_MAX};
 use super::tree::{Builtin, Call, Expression, Field, Line, Operator, Slot};
 
-/// An operator between two values: how strongly it binds what is on its left and on its right.
+/// Binary operators, with their binding power on the left and on the right.
 const BINARY: &[(&str, u8, u8)] = &[
     ("or", 1, 1),
     ("and", 2, 2),
@@ -25,10 +25,10 @@ const BINARY: &[(&str, u8, u8)] = &[
     ("/", 7, 7),
     ("%", 7, 7),
 ];
-/// How strongly `not`, `#` and `-` bind.
+/// The binding power of `not`, `#` and `-`.
 const UNARY: u8 = 8;
-/// Values at hand at one time: with [`SLOTS_MAX`] locals fewer than the 250 that Lua compiles.
-const WAITING_MAX: usize = 150;
+/// Pending values at one time. With [`SLOTS_MAX`] locals they are fewer than the 250 registers of Lua.
+const PENDING_MAX: usize = 150;
 
 impl<'a> Parser<'a> {
     pub(super) fn expression(&mut self) -> Option<Expression> {
@@ -45,18 +45,18 @@ impl<'a> Parser<'a> {
         let mut height = self.height + 1;
         while let Some((sign, _, right_limit)) = self.binary().filter(|(_, left, _)| *left > limit) {
             self.at += 1;
-            self.wait()?;
+            self.push_pending()?;
             let right = self.operation(*right_limit)?;
-            self.waiting -= 1;
+            self.pending -= 1;
             left = joined(sign, left, right, self.last_line())?;
             height = height.max(self.height) + 1;
         }
-        // `a + b + c` is as deep as `a + (b + c)`, though nothing is open while it is read.
+        // The tree of `a + b + c` is as high as that of `a + (b + c)`, although no recursion parses it.
         if height > DEPTH_MAX {
             return None;
         }
         self.height = outer.max(height);
-        // `^` binds more strongly than anything; no native script has it.
+        // `^` binds strongest; no native script uses it.
         if self.peek().is_some_and(|next| next.is("^")) {
             return None;
         }
@@ -95,7 +95,7 @@ impl<'a> Parser<'a> {
             _ => return self.primary(),
         };
         self.at += 1;
-        // `'x'.y` and `'x'(...)` are no Lua, and `{}` may not be called either.
+        // `'x'.y` and `'x'(...)` are not Lua, and a table constructor cannot be called.
         (!self.continues_at(0)).then_some(value)
     }
 
@@ -109,21 +109,21 @@ impl<'a> Parser<'a> {
                 return None;
             }
             items.push(self.expression()?);
-            self.wait()?;
+            self.push_pending()?;
             if !self.take(",") && !self.take(";") && !self.peek()?.is("}") {
                 return None;
             }
         }
-        self.waiting -= items.len();
+        self.pending -= items.len();
         (!self.continues_at(0)).then(|| Expression::List(items.into()))
     }
 
-    /// A name, a value in parentheses or a call, and what is taken out of it.
+    /// A name, a value in parentheses or a call, with fields and indices.
     pub(super) fn primary(&mut self) -> Option<Expression> {
         let mut value = if self.take("(") {
             let inner = self.expression()?;
             self.expect(")")?;
-            // Parentheses would leave but one of its values.
+            // Parentheses would reduce it to one value.
             (!matches!(inner, Expression::Unpack { .. })).then_some(inner)?
         } else {
             self.named()?
@@ -185,7 +185,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `KEYS[1]`, which is nearly all that is ever asked of it, or the table itself.
+    /// `KEYS[1]`, or the table itself.
     fn input(&mut self, table: Expression, element: impl Fn(u16) -> Expression) -> Expression {
         self.at += 1;
         let (Some(Token::Mark("[")), Some(Token::Number(digits)), Some(Token::Mark("]"))) =
@@ -228,12 +228,12 @@ impl<'a> Parser<'a> {
         let mut words = Vec::new();
         loop {
             let word = self.expression()?;
-            // What `unpack` gives is spread only where it comes last.
+            // `unpack` is spread only as the last argument.
             let is_spread = matches!(word, Expression::Unpack { .. });
             words.push(word);
-            self.wait()?;
+            self.push_pending()?;
             if self.take(")") {
-                self.waiting -= words.len();
+                self.pending -= words.len();
                 return Some(Expression::Call(Call::new(is_protected, words, line).into()));
             }
             self.expect(",")?;
@@ -251,19 +251,19 @@ impl<'a> Parser<'a> {
                 self.expect(",")?;
             }
             args.push(self.expression()?);
-            self.wait()?;
+            self.push_pending()?;
         }
-        self.waiting -= args.len();
+        self.pending -= args.len();
         Some(args)
     }
 
-    /// One value more is at hand while the next are read. Lua has registers for so many and no more.
-    fn wait(&mut self) -> Option<()> {
-        self.waiting += 1;
-        (self.waiting <= WAITING_MAX).then_some(())
+    /// Counts a value that waits while the next ones are parsed. Lua has a register for each.
+    fn push_pending(&mut self) -> Option<()> {
+        self.pending += 1;
+        (self.pending <= PENDING_MAX).then_some(())
     }
 
-    /// Whether `redis.call` stands here, or `redis.pcall`.
+    /// Whether `redis.call` or `redis.pcall` comes next; true for `pcall`.
     pub(super) fn redis_call(&self) -> Option<bool> {
         ["redis", "server"].iter().find_map(|library| match () {
             () if self.is_library(library, "call") => Some(false),
@@ -278,17 +278,17 @@ impl<'a> Parser<'a> {
             && matches!(self.peek_at(2), Some(Token::Name(name)) if *name == function)
     }
 
-    /// True where this name stands here and means what it means in an empty script.
+    /// Whether this name comes next and is not redefined by the script.
     pub(super) fn is_global(&self, global: &str) -> bool {
         matches!(self.peek(), Some(Token::Name(name)) if *name == global) && self.meaning(global).is_none()
     }
 
-    /// True where so many tokens ahead a parenthesis opens, on the line of the token before it: Lua refuses others.
+    /// Whether the token `ahead` is a parenthesis on the line of the token before it: Lua refuses others.
     pub(super) fn opens_call(&self, ahead: usize) -> bool {
         self.peek_at(ahead).is_some_and(|next| next.is("(")) && self.line_at(ahead) == self.line_at(ahead - 1)
     }
 
-    /// True where what stands there would go on with the value before it.
+    /// Whether the token `ahead` continues the value before it.
     fn continues_at(&self, ahead: usize) -> bool {
         let next = self.peek_at(ahead);
         next.is_some_and(|next| next.is_any(&["(", "[", ".", ":", "{"]) || matches!(next, Token::Text(_)))
@@ -313,7 +313,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The line of an access to a field, whose code is made once the token behind it is known.
+    /// The line of a field access: Lua emits its code after reading the next token.
     fn discharge_line(&self) -> Line {
         if self.binary().is_some() { self.line_at(0) } else { self.last_line() }
     }
@@ -354,7 +354,7 @@ impl<'a> Parser<'a> {
         self.take(mark).then_some(())
     }
 
-    /// True where the script ends, or a statement can begin.
+    /// Whether the script ends here, or a statement can begin.
     pub(super) fn starts_statement(&self) -> bool {
         const BEGINS: [&str; 14] = [
             ";", "break", "do", "else", "elseif", "end", "for", "function", "if", "local", "repeat",
@@ -378,7 +378,7 @@ fn joined(sign: &str, left: Expression, right: Expression, line: Line) -> Option
         (operator, &*operands)
         && matches!((left, right), (Expression::Number(_), Expression::Number(_)))
     {
-        // Computed beforehand, and perhaps that -0.
+        // Lua folds constants, which may yield -0.
         return None;
     }
     if let Some(operator) = operator {
@@ -398,7 +398,7 @@ fn joined(sign: &str, left: Expression, right: Expression, line: Line) -> Option
     })
 }
 
-/// A number as it is written in a script: decimal, with nothing behind it.
+/// A decimal number literal.
 fn numeral(digits: &str) -> Option<f64> {
     let is_decimal =
         digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'));

@@ -1,7 +1,7 @@
-//! Guarded changes, which most lock scripts are: one key is deleted, or given another lease, if it holds a value.
+//! Guarded changes: if a key holds a value, delete it or set its lease. Most lock scripts are such a script.
 //!
-//! Owns    how such a script is recognised in any wording, and what it answers.
-//! Rule    the same effects and answers as when the tree is evaluated, with one lookup of the key instead of two.
+//! Owns    how such a script is recognised in its variants, and its replies.
+//! Rule    effects and replies equal those of the evaluated tree, with one lookup of the key instead of two.
 
 use super::parse::Parsed;
 use super::tree::{Call, Expression, Line, Slot, Statement};
@@ -9,36 +9,36 @@ use super::value::whole;
 use super::{Calls, Inputs, Raised};
 use crate::resp::Reply;
 
-/// A script that changes a key if the key holds a value, and answers.
+/// A script that changes a key if the key holds a value.
 #[derive(Clone, Debug)]
 pub(super) struct Guarded {
-    /// GET's place among the commands that are listed, and that of what changes the key.
+    /// Indices of GET and of the changing command in the list of commands.
     commands: [usize; 2],
-    /// Which of KEYS it is, counted from 1.
+    /// The index of the key in KEYS, from 1.
     key: u16,
-    /// Which of ARGV the value is.
+    /// The index of the value in ARGV.
     value: u16,
-    /// Which of ARGV its new lease is, for PEXPIRE; `None`: DEL.
+    /// The index of the new lease in ARGV, for PEXPIRE; `None`: DEL.
     millis: Option<u16>,
-    /// What it answers if the key holds the value.
+    /// The reply if the key holds the value.
     answer: Answer,
-    /// What it answers otherwise.
+    /// The reply otherwise.
     otherwise: Answer,
-    /// Where GET is called.
+    /// The line of the call of GET.
     line: Line,
 }
 
-/// An answer that is in the script's text.
+/// A constant reply.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Answer {
     Integer(i64),
     Null,
 }
 
-/// A change of a key, to be made if the key holds a value.
+/// A change of a key, made if the key holds a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'w> {
-    /// GET's place in [`listed_commands`](super::listed_commands), and that of what changes the key.
+    /// Indices of GET and of the changing command in [`listed_commands`](super::listed_commands).
     pub commands: [usize; 2],
     /// The key.
     pub key: &'w [u8],
@@ -49,7 +49,7 @@ pub struct Change<'w> {
 }
 
 impl Guarded {
-    /// Recognises a guarded change in a script; `None` where the script is another.
+    /// Recognises a guarded change; `None` for another script.
     pub(super) fn read(script: &Parsed) -> Option<Self> {
         let (get, compared, arms, otherwise, behind) = match &*script.body {
             // if redis.call('get', KEYS[1]) == ARGV[1] then ... else ... end ...
@@ -96,10 +96,10 @@ impl Guarded {
         })
     }
 
-    /// Runs it; `None`, and nothing has been done, where the tree has to be evaluated.
+    /// Runs it. `None`: nothing was done, and the tree must be evaluated.
     ///
     /// # Errors
-    /// [`Raised`] where GET failed.
+    /// [`Raised`] if GET fails.
     #[inline]
     pub(super) fn run(
         &self,
@@ -127,7 +127,8 @@ impl Guarded {
     }
 }
 
-/// Whether a local is tested for being the same as something, or else for not being there or being another; and what that is.
+/// The expression that a test compares with a local. True if the test asks for equality; false if it asks for inequality or
+/// absence.
 fn compared(test: &Expression, local: Slot) -> Option<(bool, &Expression)> {
     let is_local = |of: &Expression| matches!(of, Expression::Local { slot, .. } if *slot == local);
     match test {
@@ -140,25 +141,25 @@ fn compared(test: &Expression, local: Slot) -> Option<(bool, &Expression)> {
     }
 }
 
-/// Whether a command of that name is called, with so many words.
+/// Whether the call is of this command, with this number of words.
 fn is_named(call: &Call, name: &[u8], words: usize) -> bool {
     let is_it = matches!(call.words.first(), Some(Expression::Text(text)) if text.eq_ignore_ascii_case(name));
     is_it && call.words.len() == words
 }
 
-/// The one call of a block, and what is answered then. A block that does not return goes on with what is `behind` it.
+/// The only call of a block, and the reply after it. A block that does not return continues with the statements `behind` it.
 fn changes<'s>(block: &'s [Statement], behind: &'s [Statement]) -> Option<(&'s Call, Answer)> {
     match block {
         [] if behind.is_empty() => None,
         [] => changes(behind, &[]),
-        // What changes a key answers 1 for one that is there.
+        // DEL and PEXPIRE of an existing key reply 1.
         [Statement::Return(Expression::Call(change))] => Some((change, Answer::Integer(1))),
         [Statement::Evaluate(Expression::Call(change)), rest @ ..] => Some((change, answer(rest, behind)?)),
         _ => None,
     }
 }
 
-/// What a block answers that does nothing else, in the same way.
+/// The constant reply of a block without calls. It continues with the statements `behind` it.
 fn answer(block: &[Statement], behind: &[Statement]) -> Option<Answer> {
     match block {
         [] if behind.is_empty() => Some(Answer::Null),
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_most_clients_send_is_recognised() {
+    fn the_scripts_of_most_clients_are_recognised() {
         for script in [
             "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end",
             "if redis.call('GET', KEYS[2]) == ARGV[3] then redis.call('DEL', KEYS[2]) return true end return nil",
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_anything_else_is_not() {
+    fn other_scripts_are_not_recognised() {
         for script in [
             "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[2]) else return 0 end",
             "if redis.call('get',KEYS[1]) ~= ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end",

@@ -3,7 +3,7 @@
 //! Owns    the part of Lua that lock scripts are written in: locals, `if`, short loops, `redis.call`, comparisons, arithmetic
 //!         and a few functions. A script in that part is parsed into a tree once, and the tree is evaluated each time.
 //! Knows   commands only through [`Calls`], so that its calls pass the gates, statistics and errors of commands.
-//! Rule    the same reply, effects and error texts as the interpreter's; a script that may differ is not native.
+//! Rule    reply, effects and error texts equal the interpreter's. A script for which they may differ is not native.
 //! Bounds  a native script takes a fixed number of steps at most: see `bounds`. It never waits.
 //! Source  Lua 5.1 reference manual; Redis 7.0 `script_lua.c`.
 
@@ -30,29 +30,29 @@ use crate::resp::{Reply, Words};
 
 /// The server as a native script sees it: `redis.call`.
 pub trait Calls {
-    /// Carries out a command and appends its answer, in RESP2, to `reply`. An error is an answer, too. `listed` is the
-    /// command's place in [`listed_commands`], where the script's text names it.
+    /// Runs a command and appends its reply, in RESP2, to `reply`. An error is a reply, too. `listed` is the index of the
+    /// command in [`listed_commands`], if the script's text names the command.
     fn call(&mut self, listed: Option<usize>, words: &[&[u8]], reply: &mut Vec<u8>);
 
-    /// Carries out GET, which has the place `listed`, and tells whether it finds `value`, or how it failed: nearly every lock
-    /// script compares the reply of GET and drops it. `None`: nothing was done, and GET has to be called.
+    /// Runs GET, which has the index `listed`. Returns whether it finds `value`, or its error: nearly every lock script
+    /// compares the reply of GET and drops it. `None`: nothing was done, and GET must be called.
     fn holds(&mut self, _listed: Option<usize>, _key: &[u8], _value: &[u8]) -> Option<Result<bool, Vec<u8>>> {
         None
     }
 
-    /// Carries out GET and, if it finds the value, the change of the key. Tells whether the value was found, or how GET
-    /// failed. `None`: nothing was done, and both commands have to be called.
+    /// Runs GET and, if it finds the value, the change of the key. Returns whether the value was found, or the error of GET.
+    /// `None`: nothing was done, and both commands must be called.
     fn change_if_held(&mut self, _change: &Change<'_>) -> Option<Result<bool, Vec<u8>>> {
         None
     }
 }
 
-/// The names of the commands that native scripts may call, in upper case, in an order that stays.
+/// The names of the commands that native scripts may call, in upper case, in a fixed order.
 pub fn listed_commands() -> impl Iterator<Item = &'static str> {
     commands::names()
 }
 
-/// What ended a script early. What it has done by then stays done.
+/// The error that ended a script. The effects of its earlier calls stay.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Raised {
     /// The error, code first.
@@ -62,7 +62,7 @@ pub struct Raised {
 }
 
 impl Raised {
-    /// What Lua itself refuses.
+    /// An error of Lua itself.
     #[cold]
     fn lua(text: &str, line: u32) -> Box<Self> {
         Self { text: format!("ERR user_script:{line}: {text}").into_bytes(), line }.into()
@@ -75,7 +75,7 @@ impl Raised {
     }
 }
 
-/// A script that has been read. Kept, so that it is read once.
+/// A parsed script. It is cached.
 #[derive(Clone, Debug)]
 pub struct Program {
     script: Parsed,
@@ -85,25 +85,27 @@ pub struct Program {
 }
 
 impl Program {
-    /// Reads a script; `None` where it is not native.
+    /// Parses a script; `None` if it is not native.
     pub fn read(text: &[u8]) -> Option<Self> {
         let script = parse::parse(&lexer::tokens(text).ok()?)?;
         let bounds = bounds::bounds(&script)?;
         Some(Self { guarded: Guarded::read(&script), script, bounds })
     }
 
-    /// The commands that it calls by name, in upper case, each once. A server that lacks one of them must not run it.
+    /// The commands that it calls by name, in upper case, each once. A server without one of these commands must not run
+    /// the script.
     pub fn commands(&self) -> impl Iterator<Item = &'static str> {
         self.bounds.commands.iter().copied()
     }
 
-    /// True where these KEYS and ARGV keep it within its bounds. A call that does not fit has to be interpreted or refused.
+    /// Whether the script stays within its bounds with these KEYS and ARGV. Otherwise the call must be interpreted or
+    /// refused.
     #[inline]
     pub fn fits(&self, inputs: Inputs<'_>) -> bool {
         self.bounds.fit_any_inputs() || self.bounds.fit(inputs, LARGE_BYTES)
     }
 
-    /// Whether one of its commands is named by ARGV: PUBLISH or SPUBLISH, where it fits.
+    /// Whether ARGV names a command: PUBLISH or SPUBLISH, if [`Program::fits`].
     pub fn has_named_commands(&self) -> bool {
         !self.bounds.named_by.is_empty()
     }
@@ -114,8 +116,8 @@ impl Program {
         !self.bounds.is_open && self.bounds.undeclared.is_empty()
     }
 
-    /// Keys that the script names without declaring them: literals, or ARGV in the place of a key. `None` where it makes
-    /// keys as it runs, so that it may touch any.
+    /// Keys that the script uses without declaring them: literals, or arguments. `None` if it computes keys, so that it may
+    /// use any key.
     pub fn undeclared<'a>(&'a self, args: Words<'a>) -> Option<impl Iterator<Item = &'a [u8]>> {
         let keys = self.bounds.undeclared.iter().filter_map(move |key| match key {
             Undeclared::Argument(place) => args.get(usize::from(*place) - 1),
@@ -124,11 +126,11 @@ impl Program {
         (!self.bounds.is_open).then_some(keys)
     }
 
-    /// Runs a script that changes a key if that holds a value, as most lock scripts do, and answers. `None`, and nothing
-    /// has been done, where the script is another; call [`Program::run`] then. To be called only where [`Program::fits`].
+    /// Runs a script that changes a key if the key holds a value, as most lock scripts do, and writes the reply. `None`: the
+    /// script is of another kind, nothing was done, and the caller calls [`Program::run`]. Only if [`Program::fits`].
     ///
     /// # Errors
-    /// [`Raised`] where a call failed.
+    /// [`Raised`] if a call fails.
     #[inline]
     pub fn run_guarded(
         &self,
@@ -139,11 +141,11 @@ impl Program {
         self.guarded.as_ref()?.run(inputs, calls, reply)
     }
 
-    /// Evaluates the tree, and answers with what the script returns. To be called only where [`Program::fits`]. `texts` is a
-    /// buffer for the replies to its calls and for the texts it makes of them.
+    /// Evaluates the tree and writes the value that the script returns. Only if [`Program::fits`]. `texts` is a buffer for
+    /// the replies to its calls and for the strings that it makes.
     ///
     /// # Errors
-    /// [`Raised`] where a call failed, or Lua would have refused an operation.
+    /// [`Raised`] if a call fails, or an operation that Lua refuses.
     pub fn run(
         &self,
         inputs: &Inputs<'_>,

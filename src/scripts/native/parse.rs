@@ -1,8 +1,8 @@
-//! Lua's grammar, as far as native scripts go: tokens in, a tree out.
+//! The parser of native scripts: tokens in, a tree out.
 //!
-//! Owns    scopes: which local, function or library a name means. What it does not know it refuses, and never guesses.
-//! Bounds  at most [`DEPTH_MAX`] forms inside each other and [`SLOTS_MAX`] locals; linear in the tokens times the locals
-//!         in scope.
+//! Owns    scopes: which local, function or library a name means. A script with an unknown name or form is not native.
+//! Bounds  at most [`DEPTH_MAX`] nested blocks and expressions and [`SLOTS_MAX`] locals; linear in the tokens times the
+//!         locals in scope.
 //! Source  Lua 5.1 reference manual, sections 2.2 to 2.6; `lparser.c` of 5.1.5 for the line that an error names.
 
 use super::super::lexer::{Lexeme, Token};
@@ -10,10 +10,10 @@ use super::tree::{Block, Expression, Function, Line, Slot, Statement};
 
 /// The deepest nesting of blocks and expressions.
 pub(super) const DEPTH_MAX: usize = 60;
-/// The most locals of one script: as many as a function of Lua's may refer to outside itself.
+/// Locals of one script at most: a function in Lua may have as many upvalues.
 pub(super) const SLOTS_MAX: usize = 60;
 
-/// A script that is parsed.
+/// A parsed script.
 #[derive(Clone, Debug)]
 pub(super) struct Parsed {
     pub(super) body: Block,
@@ -21,7 +21,7 @@ pub(super) struct Parsed {
     pub(super) slots: usize,
 }
 
-/// Reads a whole script; `None` where it is not native, or not Lua.
+/// Parses a whole script; `None` if it is not native, or not Lua.
 pub(super) fn parse(lexemes: &[Lexeme<'_>]) -> Option<Parsed> {
     let mut parser = Parser {
         lexemes,
@@ -31,7 +31,7 @@ pub(super) fn parse(lexemes: &[Lexeme<'_>]) -> Option<Parsed> {
         slots: 0,
         depth: 0,
         height: 0,
-        waiting: 0,
+        pending: 0,
         outer: 0,
         loops: 0,
     };
@@ -47,13 +47,13 @@ pub(super) struct Parser<'a> {
     functions: Vec<Function>,
     pub(super) slots: usize,
     pub(super) depth: usize,
-    /// How high the tree of the expression is that was read last.
+    /// The height of the last expression's tree.
     pub(super) height: usize,
-    /// Values that are at hand until an operator, a call or a list takes them.
-    pub(super) waiting: usize,
-    /// How many names in scope belong to the function around the one that is read.
+    /// Values that wait for their operator, call or list.
+    pub(super) pending: usize,
+    /// The number of names in scope that belong to the enclosing function.
     pub(super) outer: usize,
-    /// How many loops are open in this function: `break` needs one.
+    /// The number of open loops in this function: `break` needs one.
     loops: usize,
 }
 
@@ -62,9 +62,9 @@ pub(super) struct Parser<'a> {
 pub(super) enum Meaning {
     /// `redis.call`, or `redis.pcall` where protected.
     Call { is_protected: bool },
-    /// A function of the script's own; none yet inside itself.
+    /// A function of the script; `None` inside its own body.
     Function(Option<u16>),
-    /// A local; whether it is one of a function around this one.
+    /// A local. `is_outer`: it belongs to the enclosing function.
     Local { slot: Slot, is_outer: bool },
 }
 
@@ -92,7 +92,7 @@ impl<'a> Parser<'a> {
         self.peek().is_none_or(|token| token.is_any(&["else", "elseif", "end", "until"]))
     }
 
-    /// Reads one statement; true for one that nothing may follow.
+    /// Parses one statement. True if no statement may follow it.
     fn statement(&mut self, into: &mut Vec<Statement>) -> Option<bool> {
         let Token::Mark(mark) = self.peek()? else {
             into.push(self.assignment_or_call()?);
@@ -129,7 +129,7 @@ impl<'a> Parser<'a> {
         Some(false)
     }
 
-    /// `local x = e`; `None` inside for what only gives a name to a function.
+    /// `local x = e`; the inner `None` if it only names a function.
     fn local(&mut self) -> Option<Option<Statement>> {
         self.expect("local")?;
         (self.scope.len() < SLOTS_MAX).then_some(())?;
@@ -175,7 +175,7 @@ impl<'a> Parser<'a> {
             let parameter = self.name()?;
             parameters.push(self.declare(parameter)?);
         }
-        // The name means the function in its body, too, but what calls itself is not native.
+        // The name means the function in its body, too, but a recursive script is not native.
         self.scope.push((name, Meaning::Function(None)));
         let body = self.block()?;
         self.expect("end")?;
@@ -243,7 +243,7 @@ impl<'a> Parser<'a> {
         Some(body)
     }
 
-    /// A step that is written as a number other than 0.
+    /// A literal step other than 0.
     fn step(&mut self) -> Option<f64> {
         let sign = if self.take("-") { -1.0 } else { 1.0 };
         let Some(Token::Number(digits)) = self.peek() else { return None };
@@ -255,7 +255,7 @@ impl<'a> Parser<'a> {
     fn assignment_or_call(&mut self) -> Option<Statement> {
         let Token::Name(name) = self.peek()? else { return None };
         if self.peek_at(1).is_some_and(|next| next.is("=")) {
-            // A local that names a function is not given another meaning, nor is a global.
+            // Assigning to a function or a global is not native.
             let Meaning::Local { slot, .. } = self.meaning(name)? else { return None };
             self.at += 2;
             return Some(Statement::Assign { slot, value: self.expression()? });

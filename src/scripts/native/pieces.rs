@@ -1,38 +1,38 @@
-//! Of how many pieces a native script joins its longest text: a piece is one of KEYS or ARGV, a number, a part of a reply, or
-//! a text that stands in the script.
+//! The number of pieces in the longest string that a native script joins. A piece is one of KEYS or ARGV, a number, a part
+//! of a reply, or a literal.
 //!
-//! Rule    a script whose texts grow from turn to turn of a loop is not native: each joint may double them.
-//! Bounds  a list counts as the longest element that is added to any, a function's parameter as one piece.
+//! Rule    a script is not native if a string grows with every iteration of a loop: each join may double it.
+//! Bounds  a list counts as the longest element added to any list, a function's parameter as one piece.
 
 use super::parse::Parsed;
 use super::tree::{Builtin, Expression, Slot, Statement};
 
-/// The pieces of the longest text that a script joins; `None` where a text grows in a loop.
+/// The pieces of the longest string that a script joins; `None` if a string grows in a loop.
 pub(super) fn most(script: &Parsed) -> Option<u64> {
     let slots = vec![1; script.slots];
-    let mut reader = Reader { slots, inserted: 1, results: Vec::new(), result: 0, most: 0 };
+    let mut counter = Counter { slots, inserted: 1, results: Vec::new(), result: 0, most: 0 };
     for function in &script.functions {
-        reader.block(&function.body)?;
-        let result = std::mem::take(&mut reader.result);
-        reader.results.push(result);
+        counter.block(&function.body)?;
+        let result = std::mem::take(&mut counter.result);
+        counter.results.push(result);
     }
-    reader.block(&script.body)?;
-    Some(reader.most)
+    counter.block(&script.body)?;
+    Some(counter.most)
 }
 
-struct Reader {
-    /// The pieces of what each local holds at most.
+struct Counter {
+    /// The maximum pieces of each local.
     slots: Vec<u64>,
     /// The pieces of the longest element of a list.
     inserted: u64,
-    /// The pieces of what each function returns, for parameters of one piece.
+    /// The maximum pieces of each function's result, for parameters of one piece.
     results: Vec<u64>,
-    /// The pieces of what is returned so far.
+    /// The maximum pieces returned so far.
     result: u64,
     most: u64,
 }
 
-impl Reader {
+impl Counter {
     fn block(&mut self, block: &[Statement]) -> Option<()> {
         for statement in block {
             match statement {
@@ -66,7 +66,7 @@ impl Reader {
         Some(())
     }
 
-    /// Reads a loop twice: a local that holds more the second time holds more with every turn.
+    /// Counts a loop twice: a local that has more pieces the second time grows with every iteration.
     fn repeated(&mut self, body: &[Statement]) -> Option<()> {
         self.block(body)?;
         let once = (self.slots.clone(), self.inserted);
@@ -79,7 +79,7 @@ impl Reader {
         *held = pieces.max(*held);
     }
 
-    /// The pieces of a value; those of all that it is made of are looked at as well.
+    /// The pieces of a value. Counts its operands, too.
     fn pieces(&mut self, value: &Expression) -> u64 {
         match value {
             Expression::And(operands)
@@ -107,7 +107,7 @@ impl Reader {
             }
             Expression::Invoke { function, args } => {
                 let longest = self.longest(&args.iter().collect::<Vec<_>>());
-                // What a function joins of longer arguments is longer by as much.
+                // The result grows in proportion to the arguments.
                 let result = self.results.get(usize::from(*function)).copied().unwrap_or(1);
                 self.made(result.saturating_mul(longest))
             }
@@ -123,7 +123,7 @@ impl Reader {
         }
     }
 
-    /// The pieces of the longest of these, one at least.
+    /// The maximum pieces of these values, at least one.
     fn longest(&mut self, values: &[&Expression]) -> u64 {
         values.iter().map(|value| self.pieces(value)).fold(1, u64::max)
     }

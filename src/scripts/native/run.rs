@@ -2,7 +2,8 @@
 //!
 //! Owns    the values of one run: its locals, and the texts and lists that they refer to.
 //! Knows   commands only through [`Calls`].
-//! Bounds  texts and lists go with the statement or the block that made them, unless a list or a local outside keeps them.
+//! Bounds  texts and lists are freed after the statement or block that made them, unless a list or an outer local refers to
+//!         them.
 //! Source  Lua 5.1 reference manual, chapter 2; Redis 7.0 `script_lua.c` for conversions.
 
 use smallvec::SmallVec;
@@ -20,20 +21,20 @@ pub(super) struct Run<'a> {
     pub(super) script: &'a Parsed,
     pub(super) inputs: &'a Inputs<'a>,
     pub(super) calls: &'a mut dyn Calls,
-    pub(super) slots: SmallVec<[Value<'a>; FEW_SLOTS]>,
-    /// The bytes of all texts: what the script has made, and the replies to its calls as they came.
+    pub(super) slots: SmallVec<[Value<'a>; INLINE_SLOTS]>,
+    /// The bytes of all strings that the script has made, and the encoded replies to its calls.
     pub(super) texts: &'a mut Vec<u8>,
     pub(super) lists: Vec<Vec<Value<'a>>>,
-    /// Bytes that the script has put together so far.
+    /// Bytes that the script has joined so far.
     pub(super) joined: usize,
-    /// What of texts and lists stays until the end.
+    /// The texts and lists up to here stay until the end.
     pub(super) kept: Mark,
 }
 
-/// Locals for which no memory is asked for.
-const FEW_SLOTS: usize = 12;
+/// Locals that need no allocation.
+const INLINE_SLOTS: usize = 12;
 
-/// How far texts and lists reach.
+/// The lengths of texts and lists at some time.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Mark {
     texts: usize,
@@ -61,7 +62,7 @@ impl<'a> Run<'a> {
                     self.release(opened);
                     return Ok(flow);
                 }
-                // What it returns may be a text of this block.
+                // The returned value may be a text of this block.
                 flow @ Flow::Return(_) => return Ok(flow),
             }
             if !matches!(statement, Statement::Local { .. }) {
@@ -188,7 +189,7 @@ impl<'a> Run<'a> {
         Ok(self.read_at(&mut { reply }, 0))
     }
 
-    /// Calls with words that lie outside the texts: the reply comes right behind those. Where it begins.
+    /// Calls with words that are not in `texts`. Returns where the reply begins.
     fn call_as_given(&mut self, call: &'a Call) -> usize {
         let reply = self.texts.len();
         let mut words: SmallVec<[&[u8]; 6]> = SmallVec::new();
@@ -205,7 +206,7 @@ impl<'a> Run<'a> {
         reply
     }
 
-    /// A word that the caller has given, or the script's text.
+    /// The word of an expression that is one of KEYS or ARGV, or a literal.
     pub(super) fn given(&self, word: &'a Expression) -> Option<&'a [u8]> {
         match word {
             Expression::Argument(place) => self.inputs.args.get(usize::from(*place) - 1),
@@ -215,7 +216,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Calls with words of which some are worked out first. Where the reply begins.
+    /// Calls with words of which some must be evaluated. Returns where the reply begins.
     fn call_with_values(&mut self, call: &'a Call) -> Result<usize, Box<Raised>> {
         let mut values: SmallVec<[Value<'a>; 6]> = SmallVec::new();
         for word in &call.words {
@@ -225,7 +226,7 @@ impl<'a> Run<'a> {
             }
         }
         let reply = self.texts.len();
-        // Texts have to lie still while the reply is written behind them, and numbers become text.
+        // Words are copied out of `texts`, because the reply is appended there. Numbers become text.
         let mut moved: SmallVec<[u8; 128]> = SmallVec::new();
         for value in &mut values {
             let start = moved.len();
@@ -250,7 +251,7 @@ impl<'a> Run<'a> {
         Ok(reply)
     }
 
-    /// The reply that has come there, as a value. Strings stay where they are.
+    /// The encoded reply at this position, as a value. Strings are not copied.
     fn read_at(&mut self, at: &mut usize, depth: usize) -> Value<'a> {
         let rest = self.texts.get(*at..).unwrap_or_default();
         let end = rest.iter().position(|byte| *byte == b'\r').unwrap_or(rest.len());
@@ -314,7 +315,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// `#` of a table; one with a nil inside ends where Lua's search for an end finds it.
+    /// `#` of a table. If it contains nil, the length is the border that Lua's binary search finds.
     pub(super) fn length(&self, table: Value<'a>) -> usize {
         let items = match table {
             Value::Arguments => return self.inputs.args.len(),
@@ -348,7 +349,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A number, or what a string spells.
+    /// A number, or the number that a string spells.
     pub(super) fn to_number(&self, value: Value<'a>) -> Option<f64> {
         match value {
             Value::Number(number) => Some(number),
@@ -369,14 +370,14 @@ impl<'a> Run<'a> {
         self.lists.truncate(mark.lists.max(self.kept.lists));
     }
 
-    /// A value is to outlive the block: what there is by now stays.
+    /// Keeps a value after its block, with all texts and lists so far.
     fn keep(&mut self, value: Value<'a>) {
         if !matches!(value, Value::Boolean(_) | Value::Given(_) | Value::Nil | Value::Number(_)) {
             self.kept = self.mark();
         }
     }
 
-    /// Answers with what the script has returned.
+    /// Writes the value that the script has returned.
     pub(super) fn write(&self, value: Value<'a>, reply: &mut Reply<'_>) {
         match value {
             Value::Boolean(true) => reply.integer(1),
@@ -396,8 +397,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Arrays inside arrays, in a reply.
+/// Maximum nesting of arrays in a reply.
 const DEPTH_MAX: usize = 8;
-/// Lua has room for so many values of one list on its stack.
+/// Values of one list that fit on Lua's stack.
 const UNPACKED_MAX: usize = 7_999;
 const UNFIT_WORD: &[u8] = b"-ERR Lua redis lib command arguments must be strings or integers\r\n";

@@ -1,13 +1,13 @@
 //! The tree of a native script: its statements and expressions, with names resolved.
 //!
-//! Owns    the forms that a native script may have; a script with another form is interpreted.
+//! Owns    the statements and expressions that a native script may contain. Any other script is interpreted.
 //! Rule    a local has a slot of its own for the whole script: there are no closures, and no function calls itself.
 
 use super::commands;
 
 /// The number of a line of the script's text, from 1.
 pub(super) type Line = u32;
-/// The place of a local among all locals of a script.
+/// The index of a local among all locals of a script.
 pub(super) type Slot = u16;
 
 /// Statements, one after the other.
@@ -59,8 +59,8 @@ pub(super) enum Expression {
     Compare { or_equal: bool, exchanged: bool, operands: Box<[Expression; 2]>, line: Line },
     /// `left .. right`
     Concatenate { operands: Box<[Expression; 2]>, line: Line },
-    /// `==`, or `~=` where not `same`.
-    /// `has_get`: the first operand is GET of a key, and both the key and the second operand are given.
+    /// `==`, or `~=` if not `same`. `has_get`: the first operand is GET of a key, and no step evaluates the key or the
+    /// second operand.
     Equal { same: bool, has_get: bool, operands: Box<[Expression; 2]> },
     /// `x.ok`, `x.err`
     Field { of: Box<Expression>, field: Field, line: Line },
@@ -76,7 +76,7 @@ pub(super) enum Expression {
     Length { of: Box<Expression>, line: Line },
     /// `{...}`
     List(Box<[Expression]>),
-    /// A local; errors say whether it belongs to the function itself.
+    /// A local. `is_outer`: it belongs to a function around this one, which errors call an upvalue.
     Local { slot: Slot, name: Box<str>, is_outer: bool },
     /// `-x`
     Negate { of: Box<Expression>, line: Line },
@@ -129,12 +129,12 @@ impl Field {
 }
 
 impl Expression {
-    /// Whether it is given, so that no step evaluates it: one of KEYS or of ARGV, or a string.
+    /// Whether it is one of KEYS, one of ARGV, or a literal string, so that no step evaluates it.
     pub(super) fn is_given(&self) -> bool {
         matches!(self, Self::Argument(_) | Self::Key(_) | Self::Text(_))
     }
 
-    /// Whether it is GET of a key that is given.
+    /// Whether it is GET of a key that [`Expression::is_given`].
     pub(super) fn is_get_as_given(&self) -> bool {
         let Self::Call(call) = self else { return false };
         let is_get = matches!(&*call.words, [Self::Text(name), _] if name.eq_ignore_ascii_case(b"GET"));
@@ -147,13 +147,13 @@ impl Expression {
 pub(super) struct Call {
     /// `pcall`: an error is a value.
     pub(super) is_protected: bool,
-    /// The command's place among those that are listed, where the text names it.
+    /// The command's index in the list, if the text names it.
     pub(super) listed: Option<usize>,
-    /// Whether all words are given.
+    /// Whether all words are [`Expression::is_given`].
     pub(super) is_given: bool,
     /// The name of the command and its arguments.
     pub(super) words: Box<[Expression]>,
-    /// Where its parenthesis stands.
+    /// The line of its parenthesis.
     pub(super) line: Line,
 }
 
@@ -179,7 +179,7 @@ impl Call {
 pub(super) struct Function {
     /// The slots of its parameters.
     pub(super) parameters: Box<[Slot]>,
-    /// What it does.
+    /// Its statements.
     pub(super) body: Block,
 }
 
@@ -190,7 +190,7 @@ pub(super) enum Builtin {
     ErrorReply,
     /// `math.floor`
     Floor,
-    /// `string.format`, with `%s` and nothing else; the pieces around them are texts among the arguments.
+    /// `string.format`, with `%s` only.
     Format,
     /// `math.max`
     Max,
@@ -209,7 +209,7 @@ pub(super) enum Builtin {
 }
 
 impl Builtin {
-    /// The function's name, the library's included; how few and how many arguments are read here.
+    /// The name with its library, the function, and its minimum and maximum number of arguments.
     pub(super) const ALL: [(&'static str, Self, usize, usize); 10] = [
         ("redis.error_reply", Self::ErrorReply, 1, 1),
         ("math.floor", Self::Floor, 1, 1),

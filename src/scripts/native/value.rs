@@ -1,31 +1,31 @@
-//! Lua's values as native scripts have them, and Lua's rules for numbers among them.
+//! Lua's values in native scripts, and Lua's rules for numbers.
 //!
-//! Owns    what equals what, what is less, what is a number, and the words in which Lua refuses the rest.
+//! Owns    the conversion of strings to numbers, and Lua's error texts for operands of a wrong type.
 //! Source  Lua 5.1 reference manual, sections 2.2 and 2.5; `lvm.c`, `ldebug.c` of 5.1.5.
 
 use super::tree::Expression;
 use crate::error::until_nul;
 use crate::number::double;
 
-/// A part of the texts that a run keeps.
+/// A range of the bytes in `Run::texts`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Span {
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
-/// A value of a script. Its kind is a whole word: a smaller one would have its copies made of pieces, which a processor is
-/// slow to read back.
+/// A value of a script. The tag is a whole word: with a smaller tag the compiler copies values in parts, and reading them
+/// back is slow.
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
 pub(super) enum Value<'a> {
     /// ARGV
     Arguments,
-    /// `true`, `false`; the latter is also what Redis' null becomes.
+    /// `true`, `false`; Redis' null becomes `false`.
     Boolean(bool),
     /// An error: a table with `err`.
     Failure(Span),
-    /// A string out of KEYS, ARGV or the script.
+    /// A string of KEYS, ARGV or the script.
     Given(&'a [u8]),
     /// KEYS
     Keys,
@@ -37,12 +37,12 @@ pub(super) enum Value<'a> {
     Number(f64),
     /// A status: a table with `ok`.
     Status(Span),
-    /// A string that was made, or read, as the script ran.
+    /// A string that the script has made, or that a call has returned.
     Text(Span),
 }
 
 impl Value<'_> {
-    /// What `type` calls it.
+    /// Its type, as Lua's `type` returns it.
     pub(super) const fn type_name(self) -> &'static str {
         match self {
             Self::Boolean(_) => "boolean",
@@ -53,13 +53,13 @@ impl Value<'_> {
         }
     }
 
-    /// False for nil and false alone.
+    /// Lua's truth: false only for `nil` and `false`.
     pub(super) const fn is_true(self) -> bool {
         !matches!(self, Self::Nil | Self::Boolean(false))
     }
 }
 
-/// The number that a string spells for Lua: as C's `strtod` reads it, with white space on both sides.
+/// The number that Lua reads from a string: C's `strtod`, with white space on both sides.
 pub(super) fn number(text: &[u8]) -> Option<f64> {
     let is_blank = |byte: &u8| matches!(*byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c);
     let text = until_nul(text);
@@ -100,14 +100,14 @@ fn hexadecimal(text: &str) -> Option<f64> {
     Some(magnitude * 2_f64.powi(exponent.saturating_sub(4 * fraction.len() as i32)))
 }
 
-/// A number as Redis hands it to the caller of a script, and Lua to a function that counts: what does not fit an integer
-/// is the least one.
+/// The integer that Redis replies for a number, and that Lua passes to functions like `string.sub`. Numbers out of range
+/// become the least integer.
 pub(super) fn whole(number: f64) -> i64 {
     const BOUND: f64 = 9_223_372_036_854_775_808.0;
     if (-BOUND..BOUND).contains(&number) { number as i64 } else { i64::MIN }
 }
 
-/// What Lua says of a value that an operation cannot have: `attempt to index local 'x' (a nil value)`.
+/// Lua's error text for an operand of a wrong type: `attempt to index local 'x' (a nil value)`.
 pub(super) fn unfit(operation: &str, expression: &Expression, value: Value<'_>) -> String {
     let kind = value.type_name();
     match expression {
@@ -130,7 +130,7 @@ pub(super) fn unfit(operation: &str, expression: &Expression, value: Value<'_>) 
     }
 }
 
-/// What Lua says of two values that have no order.
+/// Lua's error text for two values that have no order.
 pub(super) fn unordered(left: Value<'_>, right: Value<'_>) -> String {
     match (left.type_name(), right.type_name()) {
         (left, right) if left == right => format!("attempt to compare two {left} values"),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_an_integer_are_the_least_one() {
+    fn numbers_out_of_range_become_the_least_integer() {
         assert_eq!([whole(3.99), whole(-3.99), whole(1e300), whole(f64::NAN)], [3, -3, i64::MIN, i64::MIN]);
     }
 }

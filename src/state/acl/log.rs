@@ -1,7 +1,7 @@
 //! ACL LOG: denied commands and failed authentications, newest first.
 //!
 //! Owns    the entries and their numbers.
-//! Rule    the size of an entry is bounded. The same event within a minute is counted and not logged again.
+//! Rule    the size of an entry is bounded. A repeated event within a minute is counted and not logged again.
 //! Source  Redis 7.0 `acl.c`, `addACLLogEntry`; numbers and times of entries as Redis 7.2 has them.
 
 use std::collections::VecDeque;
@@ -85,7 +85,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    fn is_same_as(&self, other: &Self) -> bool {
+    fn is_repeated_by(&self, other: &Self) -> bool {
         self.reason == other.reason
             && self.context == other.context
             && other.updated.millis_since(self.updated) <= GROUPING_MS_MAX
@@ -94,9 +94,9 @@ impl Entry {
     }
 }
 
-/// Milliseconds within which the same event is one entry.
+/// Milliseconds within which a repeated event adds to its entry.
 const GROUPING_MS_MAX: u64 = 60_000;
-/// How many of the newest entries are searched for the same event.
+/// How many of the newest entries are searched for a repeated event.
 const GROUPING_ENTRIES_MAX: usize = 10;
 
 /// The entries.
@@ -113,7 +113,8 @@ impl Log {
     /// Notes an entry under the next number, and forgets the oldest beyond `len_max`.
     pub fn push(&self, entry: Entry, len_max: usize) {
         let mut log = self.0.lock();
-        let alike = log.entries.iter().take(GROUPING_ENTRIES_MAX).position(|known| known.is_same_as(&entry));
+        let alike =
+            log.entries.iter().take(GROUPING_ENTRIES_MAX).position(|known| known.is_repeated_by(&entry));
         let known = alike.and_then(|at| log.entries.remove(at));
         let entry = match known {
             Some(known) => Entry {
@@ -142,7 +143,7 @@ impl Log {
     }
 }
 
-/// What is kept of a name that a client has sent.
+/// The part of a client's name or key that an entry stores.
 pub fn kept(name: &[u8]) -> Bytes {
     Bytes::copy_from_slice(&name[..name.len().min(ACL_LOG_BYTES_MAX)])
 }
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_within_a_minute_is_one_entry_and_the_newest() {
+    fn a_repeated_event_within_a_minute_is_one_entry_and_the_newest() {
         let log = Log::default();
         for (object, at_ms) in [("a", 1), ("b", 2), ("a", 60_001), ("a", 120_002)] {
             log.push(entry(object, at_ms), 9);

@@ -132,7 +132,7 @@ impl Acl {
         self.accounts.read().values().cloned().collect()
     }
 
-    /// The account of that name, if the password is right. Takes the same time if there is no such user.
+    /// The account of that name, if the password is right. The password is hashed even if there is no such user.
     pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<Arc<Account>> {
         let digest = Digest::of(password);
         let account = self.find(name)?;
@@ -246,8 +246,7 @@ pub(super) fn changed(mut user: User, rules: &[Vec<u8>], terms: Terms<'_>) -> Re
 }
 
 pub(super) fn check_name(name: &[u8]) -> Result<(), SetError> {
-    let is_bad = name.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0 || *byte == 0x0b);
-    if is_bad { Err(SetError::Name) } else { Ok(()) }
+    if selector::has_space(name) { Err(SetError::Name) } else { Ok(()) }
 }
 
 #[cfg(test)]

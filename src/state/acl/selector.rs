@@ -233,7 +233,7 @@ impl Selector {
         }
     }
 
-    /// Whether it allows a channel or a pattern. A pattern is allowed only if the same pattern is in a rule.
+    /// Whether it allows a channel or a pattern. A pattern is allowed only if an identical pattern is in a rule.
     pub fn allows_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         match &self.channels {
             Patterns::All => true,
@@ -361,6 +361,7 @@ fn is_part_of(known: &[u8], name: &[u8]) -> bool {
     known.strip_prefix(name).is_some_and(|rest| rest.first().is_none_or(|byte| *byte == b'|'))
 }
 
-fn has_space(text: &[u8]) -> bool {
+/// Whether the text contains white space or a NUL.
+pub(super) fn has_space(text: &[u8]) -> bool {
     text.iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0 || *byte == 0x0b)
 }

@@ -46,7 +46,7 @@ fn asked(command: u16, first: &'static str) -> Asked<'static> {
 }
 
 #[test]
-fn a_user_reads_back_as_the_same_user() {
+fn a_described_user_is_read_back_unchanged() {
     for rules in [
         "on nopass ~* &* +@all",
         "on >a >b ~a* %R~b %W~c ~d resetchannels &x &y -@all +get +config|get",
@@ -63,7 +63,7 @@ fn a_user_reads_back_as_the_same_user() {
 }
 
 #[test]
-fn a_rule_replaces_what_it_decides_anew() {
+fn a_rule_replaces_the_rules_that_it_overrides() {
     for (rules, commands) in [
         ("+get +get", "-@all +get"),
         ("+get -get", "-@all -get"),
@@ -93,7 +93,7 @@ fn rules_for_commands_are_applied_in_order() {
 }
 
 #[test]
-fn whoever_may_do_everything_is_not_looked_at() {
+fn an_unlimited_user_is_not_checked() {
     let acl = acl();
     for (rules, is_unlimited) in [
         ("+@all ~* &*", true),
@@ -167,7 +167,7 @@ fn a_password_lets_in_its_user_while_that_is_on() {
         ("me", "two", true),
         ("me", "", false),
         ("me", "onetwo", false),
-        ("nobody", "one", false),
+        ("unknown", "one", false),
         ("default", "whatever", true),
     ] {
         let account = acl.authenticate(name.as_bytes(), password.as_bytes());
@@ -210,7 +210,7 @@ fn a_file_is_taken_as_a_whole_and_every_wrong_line_is_named() {
 }
 
 #[test]
-fn users_that_a_file_does_not_have_are_gone_and_the_others_stay_themselves() {
+fn users_missing_from_a_file_are_removed_and_the_others_keep_their_sessions() {
     let acl = acl();
     let (kept, gone) = (set(&acl, "kept", "on +@all ~* &*").unwrap(), set(&acl, "gone", "on").unwrap());
     let users = file::parse(b"user kept on\nuser new on\n", "f", TERMS).unwrap();

@@ -137,7 +137,7 @@ impl User {
         self.is_on && self.needs_none
     }
 
-    /// Whether it is on and has the password with that digest. Takes the same time whichever of its passwords that is.
+    /// Whether it is on and has the password with that digest. The time does not depend on which password it is.
     pub(super) fn admits(&self, digest: &Digest) -> Choice {
         let known = self.passwords.iter().map(|known| known.is(digest));
         let is_known = known.fold(Choice::from(0), |found, is_this| found | is_this);

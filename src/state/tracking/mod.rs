@@ -1,6 +1,6 @@
 //! CLIENT TRACKING: clients that cache values, and are sent an invalidation when a cached value may be out of date.
 //!
-//! Owns    what each client tracks, and how many keys are tracked. Which keys a client has read, the shards know.
+//! Owns    what each client tracks, and how many keys are tracked. The shards store which keys a client has read.
 //! Rule    invalidations enter the outboxes while the shards of the change are locked: a client cannot see a change
 //!         before its invalidation.
 //! Source  Redis 7.0 `tracking.c`.
@@ -60,7 +60,7 @@ pub enum Cause {
     /// It has expired.
     Expiry,
     /// It has not changed, but more keys are tracked than `tracking-table-max-keys`.
-    Room,
+    Limit,
 }
 
 /// All clients with CLIENT TRACKING on.
@@ -101,12 +101,12 @@ impl Tracking {
         }
     }
 
-    /// Calls `look` with the options of a client that has tracking on. `look` must not use the registry.
-    pub fn of<R>(&self, client: ClientId, look: impl FnOnce(&Tracker) -> R) -> Option<R> {
-        self.trackers.get(&client).map(|tracker| look(&tracker))
+    /// Calls `read` with the options of a client that has tracking on. `read` must not use the registry.
+    pub fn of<R>(&self, client: ClientId, read: impl FnOnce(&Tracker) -> R) -> Option<R> {
+        self.trackers.get(&client).map(|tracker| read(&tracker))
     }
 
-    /// Whether that client has tracking on in the default mode: it is told of keys that it has read.
+    /// Whether that client has tracking on in the default mode: it is sent invalidations of keys that it has read.
     pub fn reads(&self, client: ClientId) -> bool {
         self.of(client, |tracker| tracker.prefixes.is_none()).unwrap_or(false)
     }
@@ -150,11 +150,13 @@ impl Tracking {
         self.keys.fetch_sub(keys, Relaxed);
     }
 
-    /// Sends invalidations for what the client `author` has made `stale`. An invalidation of all keys goes to every
-    /// client: to the author each time, as in Redis, and to the others once, because only the author can have read
-    /// anything in between. `know` says whether the others have been sent it, and is updated.
-    pub fn invalidate(&self, clients: &Clients, stale: &[Stale], author: ClientId, know: &mut bool) {
-        self.concerned(stale, author, know, |tracker, key| tracker.tell_of(clients, key, author));
+    /// Sends invalidations of the values that the client `author` has made `stale`. An invalidation of all keys goes to
+    /// every client: to the author each time, as in Redis, and to the others once, because only the author can have read
+    /// keys in between. `all_informed` is whether the others have been sent it, and is updated.
+    pub fn invalidate(&self, clients: &Clients, stale: &[Stale], author: ClientId, all_informed: &mut bool) {
+        self.for_each_receiver(stale, author, all_informed, |tracker, key| {
+            tracker.invalidate(clients, key, author)
+        });
     }
 
     /// Like [`Tracking::invalidate`], but returns the invalidations for the author itself, to be sent later.
@@ -163,77 +165,82 @@ impl Tracking {
         clients: &Clients,
         stale: &[Stale],
         author: ClientId,
-        know: &mut bool,
+        all_informed: &mut bool,
     ) -> Vec<Notice> {
         let mut notices = Vec::new();
-        self.concerned(stale, author, know, |tracker, key| match tracker.client.id == author {
-            true => notices.push(Notice { tracker: Arc::clone(tracker), key: key.cloned() }),
-            false => tracker.tell_of(clients, key, author),
+        self.for_each_receiver(stale, author, all_informed, |tracker, key| {
+            match tracker.client.id == author {
+                true => notices.push(Notice { tracker: Arc::clone(tracker), key: key.cloned() }),
+                false => tracker.invalidate(clients, key, author),
+            }
         });
         notices
     }
 
-    /// Calls `tell` for each client that is to be sent an invalidation, in the order of `stale`.
-    fn concerned(
+    /// Calls `send` for each invalidation and its receiver, in the order of `stale`.
+    fn for_each_receiver(
         &self,
         stale: &[Stale],
         author: ClientId,
-        know: &mut bool,
-        mut tell: impl FnMut(&Arc<Tracker>, Option<&Bytes>),
+        all_informed: &mut bool,
+        mut send: impl FnMut(&Arc<Tracker>, Option<&Bytes>),
     ) {
         for stale in stale {
             match stale {
                 Stale::Key { readers, .. } if readers.is_empty() => {}
                 Stale::Key { key, readers, cause } => {
                     // A key dropped because of the limit has been subtracted before.
-                    self.forgotten(usize::from(*cause != Cause::Room));
+                    self.forgotten(usize::from(*cause != Cause::Limit));
                     let author = cause.author(author);
                     let trackers = readers.iter().filter_map(|reader| self.trackers.get(reader));
                     trackers
                         .filter(|tracker| tracker.prefixes.is_none() && tracker.wants(author))
-                        .for_each(|tracker| tell(&tracker, Some(key)));
+                        .for_each(|tracker| send(&tracker, Some(key)));
                 }
                 Stale::All { tracked } => {
                     self.forgotten(*tracked);
-                    if std::mem::replace(know, true) {
-                        self.trackers.get(&author).iter().for_each(|tracker| tell(tracker, None));
+                    if std::mem::replace(all_informed, true) {
+                        self.trackers.get(&author).iter().for_each(|tracker| send(tracker, None));
                     } else {
-                        self.trackers.iter().for_each(|tracker| tell(&tracker, None));
+                        self.trackers.iter().for_each(|tracker| send(&tracker, None));
                     }
                 }
             }
         }
     }
 
-    /// Sends invalidations to the clients with BCAST whose prefixes fit what is `stale`. A prefix in `young` applies only
-    /// from its index in `stale` on. One message per prefix and client, as in Redis, with the keys in order, each once.
+    /// Sends invalidations of the `stale` keys to the clients with BCAST whose prefixes match. A prefix in `new_prefixes`
+    /// applies only from its index in `stale` on. One message per prefix and client, as in Redis, with the keys in order,
+    /// each once.
     pub fn broadcast(
         &self,
         clients: &Clients,
         stale: &[Stale],
-        young: &BTreeMap<Bytes, usize>,
+        new_prefixes: &BTreeMap<Bytes, usize>,
         author: ClientId,
     ) {
         let prefixes = self.prefixes.read();
-        let mut concerned = BTreeMap::new();
+        let mut messages = BTreeMap::new();
         for (at, stale) in stale.iter().enumerate() {
             let Stale::Key { key, cause, .. } = stale else { continue };
-            if *cause == Cause::Room {
+            if *cause == Cause::Limit {
                 continue;
             }
             let author = cause.author(author);
             prefixes.of(key, |prefix, clients| {
-                if young.get(prefix).is_none_or(|since| at >= *since) {
+                if new_prefixes.get(prefix).is_none_or(|since| at >= *since) {
                     let (_, keys) =
-                        concerned.entry((prefix, author)).or_insert_with(|| (clients, BTreeSet::new()));
+                        messages.entry((prefix, author)).or_insert_with(|| (clients, BTreeSet::new()));
                     keys.insert(key);
                 }
             });
         }
-        for ((_, author), (receivers, keys)) in concerned {
+        for ((_, author), (receivers, keys)) in messages {
             let keys: Vec<&Bytes> = keys.into_iter().collect();
             let trackers = receivers.iter().filter_map(|client| self.trackers.get(client));
-            trackers.filter(|tracker| tracker.wants(author)).for_each(|tracker| tracker.tell(clients, &keys));
+            trackers
+                .filter(|tracker| tracker.wants(author))
+                .for_each(|tracker| tracker.invalidate_keys(clients, &keys));
         }
     }
 }
@@ -241,7 +248,7 @@ impl Tracking {
 impl Notice {
     /// Sends the invalidation, caused by `author`.
     pub fn send(&self, clients: &Clients, author: ClientId) {
-        self.tracker.tell_of(clients, self.key.as_ref(), author);
+        self.tracker.invalidate(clients, self.key.as_ref(), author);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Overlapping prefixes of one client are refused: the client would be told of the same key twice.
+//! Overlapping prefixes of one client are refused: the client would be sent a key twice.
 //!
 //! Rule    the check costs one sort and is linear apart from it.
 
@@ -71,7 +71,7 @@ fn first_of_several(new: &[&[u8]]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// The same, pair by pair as Redis does it.
+    /// Compares every pair, as Redis does.
     fn pair_by_pair<'a>(new: &[&'a [u8]], old: &'a BTreeSet<Bytes>) -> Option<Overlap<'a>> {
         new.iter().enumerate().find_map(|(at, prefix)| {
             let existing = old.iter().find(|other| overlap(prefix, other));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_overlap_is_found_as_by_looking_at_every_pair() {
+    fn the_overlap_found_is_the_one_that_comparing_every_pair_finds() {
         let names: [&[u8]; 7] = [b"", b"a", b"ab", b"abc", b"b", b"ba", b"bb"];
         let (mut found, mut none) = (0, 0);
         for choice in 0..7_usize.pow(4) {

@@ -16,9 +16,9 @@ pub struct Tracker {
     pub client: Arc<Client>,
     /// REDIRECT: the client that gets the invalidations.
     pub redirect: Option<ClientId>,
-    /// BCAST: the prefixes of keys it is told of, read or not. `None`: it is told of keys that it has read.
+    /// BCAST: the prefixes of keys whose changes it is sent, read or not. `None`: changes of keys that it has read.
     pub prefixes: Option<BTreeSet<Bytes>>,
-    /// NOLOOP: it is not told of its own changes.
+    /// NOLOOP: it is not sent invalidations of its own changes.
     pub no_loop: bool,
     /// Whether an invalidation was lost because the client of REDIRECT is gone.
     pub is_broken: AtomicBool,
@@ -55,18 +55,18 @@ const CHANNEL: &[u8] = b"__redis__:invalidate";
 impl Reads {
     /// Whether any read may be tracked, now or after a CLIENT CACHING.
     #[inline]
-    pub fn matter(self) -> bool {
+    pub fn may_be_tracked(self) -> bool {
         self.which > Which::Broadcast
     }
 
     /// Whether the connection has tracking on.
     #[inline]
-    pub fn are_told(self) -> bool {
+    pub fn is_on(self) -> bool {
         self.which != Which::None
     }
 
     /// Whether reads are tracked now.
-    pub fn are_remembered(self) -> bool {
+    pub fn are_tracked(self) -> bool {
         match self.which {
             Which::None | Which::Broadcast => false,
             Which::All => true,
@@ -91,20 +91,20 @@ enum Invalid<'a> {
 }
 
 impl Tracker {
-    /// Whether it is told of changes by `author`.
+    /// Whether it is sent invalidations of changes by `author`.
     pub(super) fn wants(&self, author: ClientId) -> bool {
         !self.no_loop || author != self.client.id
     }
 
     /// Invalidates these keys.
-    pub(super) fn tell(&self, clients: &Clients, keys: &[&Bytes]) {
+    pub(super) fn invalidate_keys(&self, clients: &Clients, keys: &[&Bytes]) {
         self.send(clients, Invalid::Keys(keys));
     }
 
     /// Invalidates one key, or all keys, because of a command of `author`.
-    pub(super) fn tell_of(&self, clients: &Clients, key: Option<&Bytes>, author: ClientId) {
+    pub(super) fn invalidate(&self, clients: &Clients, key: Option<&Bytes>, author: ClientId) {
         match key {
-            Some(key) => self.tell(clients, &[key]),
+            Some(key) => self.invalidate_keys(clients, &[key]),
             None => self.send(clients, Invalid::All(author)),
         }
     }
@@ -125,7 +125,7 @@ impl Tracker {
                 reply.push(2);
                 reply.bulk(b"invalidate");
             }
-            // RESP2 has no pushes: the message goes where the client has said that it listens.
+            // RESP2 has no pushes: the client subscribes to a channel instead.
             Protocol::Resp2 if client.is_subscribed() && self.redirect.is_some() => {
                 reply.push(3);
                 reply.bulk(b"message");
@@ -151,7 +151,7 @@ impl Tracker {
         }
     }
 
-    /// Tells the client that its REDIRECT is broken.
+    /// Notifies the client that its REDIRECT is broken.
     fn report_broken_redirect(&self, target: ClientId) {
         self.is_broken.store(true, Relaxed);
         if self.client.protocol() == Protocol::Resp3 {

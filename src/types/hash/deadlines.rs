@@ -1,7 +1,7 @@
 //! The deadlines of the fields of a hash.
 //!
 //! Owns    the deadlines by field and in order of time. Both share one copy of a field's name.
-//! Rule    fields that end in the same millisecond leave in the order of their names.
+//! Rule    fields that end in one millisecond are removed in the order of their names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -61,8 +61,8 @@ impl Indexed {
         self.fields.get_index(place).map(|(field, value)| (field.as_ref(), value.as_ref()))
     }
 
-    pub(super) fn iter(&self) -> Iter<'_> {
-        Iter { inner: self.fields.iter() }
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.fields.iter().map(|(field, value)| (field.as_ref(), value.as_ref()))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -71,20 +71,6 @@ impl Indexed {
 
     pub(super) fn heap_bytes(&self) -> usize {
         self.element_bytes + 2 * ALLOCATION_BYTES * self.len() + self.fields.capacity() * SLOT_BYTES
-    }
-}
-
-/// Fields and values in the order of their places.
-#[derive(Debug)]
-pub struct Iter<'h> {
-    inner: indexmap::map::Iter<'h, Box<[u8]>, Box<[u8]>>,
-}
-
-impl<'h> Iterator for Iter<'h> {
-    type Item = (&'h [u8], &'h [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.inner.next().map(|(field, value)| (field.as_ref(), value.as_ref()))
     }
 }
 

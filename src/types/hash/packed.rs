@@ -3,6 +3,8 @@
 //! Owns    one allocation, or none while there is no field.
 //! Rule    the caller ensures that no field or value has more than 255 bytes.
 
+use std::ops::Range;
+
 /// The fields of a small hash.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Packed {
@@ -10,21 +12,26 @@ pub(super) struct Packed {
     len: u16,
 }
 
-/// Where a field is.
+/// The bytes of one field.
 #[derive(Clone, Copy, Debug)]
-struct Spot {
+struct FieldRange {
     at: usize,
     field_len: usize,
     value_len: usize,
 }
 
-impl Spot {
-    fn value(self) -> std::ops::Range<usize> {
-        let from = self.at + HEAD_BYTES + self.field_len;
-        from..from + self.value_len
+impl FieldRange {
+    fn field(self) -> Range<usize> {
+        let start = self.at + HEAD_BYTES;
+        start..start + self.field_len
     }
 
-    fn all(self) -> std::ops::Range<usize> {
+    fn value(self) -> Range<usize> {
+        let start = self.field().end;
+        start..start + self.value_len
+    }
+
+    fn all(self) -> Range<usize> {
         self.at..self.value().end
     }
 }
@@ -45,22 +52,22 @@ impl Packed {
 
     /// Replaces the value of a field. Returns false if the field does not exist.
     pub(super) fn replace(&mut self, field: &[u8], value: &[u8]) -> bool {
-        let Some(spot) = self.find(field) else { return false };
-        let old = spot.value();
-        if value.len() == spot.value_len {
+        let Some(range) = self.find(field) else { return false };
+        let old = range.value();
+        if value.len() == range.value_len {
             self.bytes[old].copy_from_slice(value);
             return true;
         }
-        self.reserve(value.len().saturating_sub(spot.value_len));
+        self.reserve(value.len().saturating_sub(range.value_len));
         self.bytes.splice(old, value.iter().copied());
-        self.bytes[spot.at + 1] = value.len() as u8;
+        self.bytes[range.at + 1] = value.len() as u8;
         true
     }
 
     /// Removes a field. Returns false if it did not exist.
     pub(super) fn remove(&mut self, field: &[u8]) -> bool {
-        let Some(spot) = self.find(field) else { return false };
-        self.bytes.drain(spot.all());
+        let Some(range) = self.find(field) else { return false };
+        self.bytes.drain(range.all());
         self.len -= 1;
         true
     }
@@ -69,8 +76,8 @@ impl Packed {
         Some(&self.bytes[self.find(field)?.value()])
     }
 
-    pub(super) fn iter(&self) -> Iter<'_> {
-        Iter { rest: &self.bytes }
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.ranges().map(|range| (&self.bytes[range.field()], &self.bytes[range.value()]))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -81,46 +88,30 @@ impl Packed {
         self.bytes.capacity()
     }
 
-    fn find(&self, field: &[u8]) -> Option<Spot> {
+    fn find(&self, field: &[u8]) -> Option<FieldRange> {
+        self.ranges().find(|range| self.bytes[range.field()] == *field)
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = FieldRange> {
         let mut at = 0;
-        while let Some([field_len, value_len, rest @ ..]) = self.bytes.get(at..) {
-            let spot = Spot { at, field_len: usize::from(*field_len), value_len: usize::from(*value_len) };
-            if rest.get(..spot.field_len) == Some(field) {
-                return Some(spot);
-            }
-            at = spot.all().end;
-        }
-        None
+        std::iter::from_fn(move || {
+            let [field_len, value_len, ..] = self.bytes[at..] else { return None };
+            let range = FieldRange { at, field_len: field_len.into(), value_len: value_len.into() };
+            at = range.all().end;
+            Some(range)
+        })
     }
 
     /// Reserves `more` bytes in small steps, because doubling the block would waste what packing saves.
     fn reserve(&mut self, more: usize) {
         let need = self.bytes.len() + more;
         if need > self.bytes.capacity() {
-            self.bytes.reserve_exact(need.next_multiple_of(ROOM_STEP) - self.bytes.len());
+            self.bytes.reserve_exact(need.next_multiple_of(GROWTH_BYTES) - self.bytes.len());
         }
-    }
-}
-
-/// Fields and values in order of insertion.
-#[derive(Debug)]
-pub struct Iter<'h> {
-    rest: &'h [u8],
-}
-
-impl<'h> Iterator for Iter<'h> {
-    type Item = (&'h [u8], &'h [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let [field_len, value_len, rest @ ..] = self.rest else { return None };
-        let (field, rest) = rest.split_at_checked(usize::from(*field_len))?;
-        let (value, rest) = rest.split_at_checked(usize::from(*value_len))?;
-        self.rest = rest;
-        Some((field, value))
     }
 }
 
 /// Bytes of the two lengths.
 const HEAD_BYTES: usize = 2;
 /// Bytes by which the block grows.
-const ROOM_STEP: usize = 32;
+const GROWTH_BYTES: usize = 32;

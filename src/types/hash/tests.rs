@@ -70,7 +70,8 @@ proptest! {
     ) {
         let (mut hash, mut model) = (Hash::new(Seed::of(7)), Model::default());
         for (is_set, name, value_len) in steps {
-            let field = vec![name; if long_names { usize::from(name) * 2 } else { usize::from(name) % 3 + 1 }];
+            let length = if long_names { usize::from(name) * 2 } else { usize::from(name) % 3 + 1 };
+            let field = vec![name; length];
             if is_set {
                 let value = vec![name ^ 1; value_len];
                 prop_assert_eq!(hash.set(&field, &value), model.set(&field, &value));
@@ -84,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn a_walk_misses_no_field_that_stays(
+    fn a_scan_misses_no_field_that_stays(
         fields in 1..700_usize,
         count in 1..50_u64,
         churn in prop::collection::vec((any::<bool>(), 0..1_400_usize), 0..300),
@@ -186,7 +187,7 @@ mod scan {
     use super::*;
 
     #[test]
-    fn a_listpack_is_told_in_one_go_whatever_the_cursor() {
+    fn a_scan_of_a_listpack_is_one_step_whatever_the_cursor() {
         let hash = filled(512);
         let mut seen = 0;
         assert_eq!(hash.scan(77, 1, |_, _| seen += 1), 0);
@@ -194,7 +195,7 @@ mod scan {
     }
 
     #[test]
-    fn a_table_is_told_in_parts() {
+    fn a_scan_of_a_table_has_several_steps() {
         let hash = filled(513);
         let (mut cursor, mut seen, mut rounds) = (0, 0, 0);
         loop {
@@ -260,7 +261,7 @@ mod size {
     }
 
     #[test]
-    fn a_table_that_has_emptied_gives_its_room_back() {
+    fn a_table_that_has_emptied_frees_its_memory() {
         let mut hash = filled(10_000);
         let full = hash.heap_bytes();
         assert!((300_000..2_000_000).contains(&full), "{full}");

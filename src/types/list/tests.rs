@@ -3,7 +3,9 @@
 use super::*;
 
 fn list(words: &[&str]) -> List {
-    words.iter().map(|word| word.as_bytes()).collect()
+    let mut list = List::new();
+    words.iter().for_each(|word| list.push(End::Tail, word.as_bytes()));
+    list
 }
 
 fn words(list: &List) -> Vec<String> {
@@ -11,7 +13,7 @@ fn words(list: &List) -> Vec<String> {
 }
 
 #[test]
-fn elements_are_removed_from_the_end_that_was_named() {
+fn elements_are_removed_from_the_given_end() {
     let full = list(&["a", "b", "a", "c", "a"]);
     for (end, limit, count, left) in [
         (End::Head, 1, 1, vec!["b", "a", "c", "a"]),
@@ -56,7 +58,7 @@ fn a_range_beyond_the_list_is_cut_to_it() {
 }
 
 #[test]
-fn a_list_that_was_long_gives_its_memory_back() {
+fn a_list_that_was_long_frees_its_memory() {
     let mut list = List::new();
     for _ in 0..10_000 {
         list.push(End::Tail, b"element");
@@ -70,7 +72,7 @@ fn a_list_that_was_long_gives_its_memory_back() {
 
 /// Random edits, each done to a list and to a vector.
 #[test]
-fn every_edit_does_what_it_does_to_a_vector() {
+fn every_edit_has_the_effect_of_a_vector() {
     for seed in 1..=50_u64 {
         let mut state = seed;
         let mut random = |below: usize| {
@@ -111,7 +113,7 @@ fn every_edit_does_what_it_does_to_a_vector() {
                 }
             }
             assert!(list.iter().eq(model.iter().map(Vec::as_slice)), "seed {seed}");
-            let long: usize = list.elements.iter().map(heap).sum();
+            let long: usize = list.elements.iter().map(Element::heap_bytes).sum();
             assert_eq!(list.long_bytes, long, "seed {seed}");
         }
     }

@@ -17,7 +17,7 @@ fn set(members: &[&[u8]]) -> Set {
 }
 
 #[test]
-fn integers_are_sorted_until_another_word_comes() {
+fn integers_are_sorted_until_another_member_comes() {
     let mut set = set(&[b"30", b"-1", b"7", b"30"]);
     assert_eq!((texts(&set), set.encoding()), (vec!["-1".into(), "7".into(), "30".into()], "intset"));
     for no_integer in ["07", "+7", "", "7 ", "9223372036854775808"] {
@@ -42,7 +42,7 @@ fn too_many_integers_become_a_table() {
 }
 
 #[test]
-fn two_sets_are_equal_however_they_are_kept() {
+fn sets_are_equal_whatever_their_representation() {
     let mut once_words = set(&[b"1", b"2", b"x"]);
     once_words.remove(b"x");
     let integers = set(&[b"2", b"1"]);
@@ -52,7 +52,7 @@ fn two_sets_are_equal_however_they_are_kept() {
 }
 
 #[test]
-fn a_set_that_was_large_gives_its_memory_back() {
+fn a_set_that_was_large_frees_its_memory() {
     let mut set = Set::new(Seed::of(7));
     for index in 0..10_000 {
         set.insert(format!("member {index}").as_bytes());
@@ -65,7 +65,7 @@ fn a_set_that_was_large_gives_its_memory_back() {
 }
 
 #[test]
-fn a_walk_misses_no_member_that_stays() {
+fn a_scan_misses_no_member_that_stays() {
     for seed in 1..=40_u64 {
         let mut state = seed;
         let mut random = |below: usize| {
@@ -94,13 +94,13 @@ fn a_walk_misses_no_member_that_stays() {
     }
     let set = set(&[b"a", b"b"]);
     for cursor in [u64::MAX, 1 << 40, 3] {
-        assert_eq!(set.scan(cursor, u64::MAX, |_| {}), 0, "a cursor that no walk gave ends");
+        assert_eq!(set.scan(cursor, u64::MAX, |_| {}), 0, "a cursor that no scan returned ends");
     }
 }
 
 /// Random edits, each done to a set and to a tree; small sets, large ones, words and integers.
 #[test]
-fn every_edit_does_what_it_does_to_a_tree() {
+fn every_edit_has_the_effect_of_a_sorted_tree() {
     for seed in 1..=60_u64 {
         let mut state = seed;
         let mut random = |below: usize| {
@@ -129,10 +129,10 @@ fn every_edit_does_what_it_does_to_a_tree() {
         assert!(model.iter().all(|word| set.contains(word)), "seed {seed}");
         assert!(set.iter().all(|member| member.with_bytes(|bytes| model.contains(bytes))), "seed {seed}");
         let long: usize = set.iter().map(|member| member.with_bytes(|b| Element::new(b).heap_bytes())).sum();
-        match &set.kept {
-            Kept::Integers(integers) => assert!(integers.is_sorted()),
-            Kept::Few { long_bytes, .. } => assert_eq!(*long_bytes, long),
-            Kept::Many(hashed) => assert_eq!(hashed.long_bytes, long),
+        match &set.form {
+            Form::Integers(integers) => assert!(integers.is_sorted()),
+            Form::Listed { long_bytes, .. } => assert_eq!(*long_bytes, long),
+            Form::Indexed(hashed) => assert_eq!(hashed.long_bytes, long),
         }
     }
 }

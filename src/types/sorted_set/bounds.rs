@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// Whether the first entry stands before the second: by score, and by member where scores are equal. The two zeros are
+/// Whether the first entry comes before the second: by score, and by member if the scores are equal. The two zeros are
 /// equal, and no score is NaN.
 #[inline]
 pub(super) fn precedes(a_score: f64, a: &[u8], b_score: f64, b: &[u8]) -> bool {
@@ -27,12 +27,12 @@ pub struct ScoreRange {
 }
 
 impl ScoreRange {
-    /// Whether `score` lies below the range.
+    /// Whether `score` is below the range.
     pub(super) fn is_above(&self, score: f64) -> bool {
         if self.is_min_open { score <= self.min } else { score < self.min }
     }
 
-    /// Whether `score` does not lie above the range.
+    /// Whether `score` is not above the range.
     pub(super) fn reaches(&self, score: f64) -> bool {
         if self.is_max_open { score < self.max } else { score <= self.max }
     }
@@ -51,17 +51,17 @@ pub enum LexBound<'a> {
     Last,
 }
 
-/// A range of members, which means something where all scores are equal.
+/// A range of members, for sets in which all scores are equal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LexRange<'a> {
-    /// Where it begins.
+    /// The lower end.
     pub min: LexBound<'a>,
-    /// Where it ends.
+    /// The upper end.
     pub max: LexBound<'a>,
 }
 
 impl LexRange<'_> {
-    /// Whether it ends before it begins.
+    /// Whether the range is empty whatever the set.
     pub(super) fn is_void(&self) -> bool {
         match (self.min, self.max) {
             (LexBound::Closed(min), LexBound::Closed(max)) => min > max,
@@ -72,7 +72,7 @@ impl LexRange<'_> {
         }
     }
 
-    /// Whether `member` does not lie below the range.
+    /// Whether `member` is not below the range.
     pub(super) fn starts_by(&self, member: &[u8]) -> bool {
         match self.min {
             LexBound::First => true,
@@ -82,7 +82,7 @@ impl LexRange<'_> {
         }
     }
 
-    /// Whether `member` does not lie above the range.
+    /// Whether `member` is not above the range.
     pub(super) fn reaches(&self, member: &[u8]) -> bool {
         match self.max {
             LexBound::First => false,

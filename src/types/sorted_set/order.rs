@@ -1,10 +1,12 @@
 //! The order of a large sorted set: which slot has which rank.
 //!
-//! Rule    sorted chunks of bounded size, and a Fenwick tree over their lengths: finding a rank or the entry at a rank
-//!         is logarithmic, inserting moves at most one chunk's entries, and the tree is built anew only when the number
-//!         of chunks changes, which takes at least half a chunk's worth of changes.
+//! Rule    sorted chunks of bounded size, and a Fenwick tree over their lengths. A search by rank or by score takes
+//!         logarithmic time. An insertion moves the entries of one chunk at most. The tree is rebuilt when the number of
+//!         chunks changes, which takes dozens of insertions or removals.
 
-/// One entry: its score, and where its member is kept.
+use std::ops::Range;
+
+/// One entry: its score, and the slot of its member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
     /// The score.
@@ -13,9 +15,9 @@ pub(super) struct Item {
     pub(super) slot: u32,
 }
 
-/// Where an entry stands, until the next change.
+/// The position of an entry, valid until the next change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Place {
+pub(super) struct Position {
     pub(super) chunk: usize,
     pub(super) at: usize,
 }
@@ -23,23 +25,23 @@ pub(super) struct Place {
 /// Items in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Order {
-    /// None of them is empty.
+    /// No chunk is empty.
     chunks: Vec<Vec<Item>>,
-    /// Node `i`, from 1 on, holds the sum of the `i & -i` lengths that end with that of chunk `i - 1`; node 0 is unused.
+    /// The Fenwick tree. Node `i`, from 1 on, is the sum of `i & -i` chunk lengths, up to chunk `i - 1`.
     sums: Vec<usize>,
 }
 
 impl Order {
-    /// Chunks filled with `items`, which are in order.
+    /// The order of `items`, which are sorted.
     pub(super) fn new(items: &[Item]) -> Self {
         let mut order = Self { chunks: items.chunks(CHUNK_FILL).map(<[_]>::to_vec).collect(), sums: vec![] };
         order.sum_up();
         order
     }
 
-    /// Puts `item` at `place`, which [`Order::seek`] has found.
-    pub(super) fn insert(&mut self, place: Place, item: Item) {
-        let Place { chunk, at } = place;
+    /// Inserts `item` at `place`, which comes from [`Order::seek`].
+    pub(super) fn insert(&mut self, place: Position, item: Item) {
+        let Position { chunk, at } = place;
         let Some(items) = self.chunks.get_mut(chunk) else {
             self.chunks.push(vec![item]);
             return self.sum_up();
@@ -48,7 +50,7 @@ impl Order {
         if items.len() <= CHUNK_MAX {
             return self.shift(chunk, 1);
         }
-        // Entries that always come last, as times do, leave full chunks behind them.
+        // If every entry is added at the end, as with times, the chunks stay full.
         let is_last = at + 1 == items.len() && chunk + 1 == self.chunks.len();
         let items = &mut self.chunks[chunk];
         let half = items.split_off(if is_last { CHUNK_MAX } else { CHUNK_MAX / 2 });
@@ -56,9 +58,9 @@ impl Order {
         self.sum_up();
     }
 
-    /// Takes out the item at `place`.
-    pub(super) fn remove(&mut self, place: Place) {
-        let Place { chunk, at } = place;
+    /// Removes the item at `place`.
+    pub(super) fn remove(&mut self, place: Position) {
+        let Position { chunk, at } = place;
         self.chunks[chunk].remove(at);
         if self.chunks[chunk].is_empty() {
             self.chunks.remove(chunk);
@@ -78,23 +80,23 @@ impl Order {
         self.sum_up();
     }
 
-    /// The item at `place` has moved to another slot.
-    pub(super) fn set_slot(&mut self, place: Place, slot: u32) {
+    /// Sets the slot of the item at `place`.
+    pub(super) fn set_slot(&mut self, place: Position, slot: u32) {
         self.chunks[place.chunk][place.at].slot = slot;
     }
 
-    /// Where the first item stands for which `is_before` does not hold; it holds for all before it and none behind.
-    pub(super) fn seek(&self, is_before: impl Fn(&Item) -> bool) -> Place {
+    /// The position of the first item for which `is_before` is false. It is true for all earlier items and no later one.
+    pub(super) fn seek(&self, is_before: impl Fn(&Item) -> bool) -> Position {
         let firsts = self.chunks.partition_point(|items| items.first().is_some_and(&is_before));
         let chunk = firsts.saturating_sub(1);
         match self.chunks.get(chunk).map(|items| (items.len(), items.partition_point(is_before))) {
-            Some((len, at)) if at == len && firsts < self.chunks.len() => Place { chunk: firsts, at: 0 },
-            found => Place { chunk, at: found.map_or(0, |(_, at)| at) },
+            Some((len, at)) if at == len && firsts < self.chunks.len() => Position { chunk: firsts, at: 0 },
+            found => Position { chunk, at: found.map_or(0, |(_, at)| at) },
         }
     }
 
-    /// Items before `place`.
-    pub(super) fn rank(&self, place: Place) -> usize {
+    /// The number of items before `place`.
+    pub(super) fn rank(&self, place: Position) -> usize {
         let (mut node, mut sum) = (place.chunk, place.at);
         while node > 0 {
             sum += self.sums[node];
@@ -103,8 +105,8 @@ impl Order {
         sum
     }
 
-    /// Where the item of that rank stands; behind the last item when there are not so many.
-    pub(super) fn at(&self, rank: usize) -> Place {
+    /// The position of the item with this rank; the end if there are fewer items.
+    pub(super) fn at(&self, rank: usize) -> Position {
         let (mut node, mut left) = (0, rank);
         let mut step = self.chunks.len().checked_ilog2().map_or(0, |bits| 1 << bits);
         while step > 0 {
@@ -116,41 +118,33 @@ impl Order {
             }
             step >>= 1;
         }
-        Place { chunk: node, at: left }
+        Position { chunk: node, at: left }
+    }
+
+    /// The items of these ranks, all of which exist.
+    pub(super) fn range(&self, ranks: Range<usize>) -> impl DoubleEndedIterator<Item = &Item> {
+        let (front, back) = (self.at(ranks.start), self.at(ranks.end));
+        (front.chunk..=back.chunk).flat_map(move |chunk| {
+            let items = self.chunks.get(chunk).map_or(&[][..], Vec::as_slice);
+            let start = if chunk == front.chunk { front.at } else { 0 };
+            let end = if chunk == back.chunk { back.at } else { items.len() };
+            &items[start..end]
+        })
     }
 
     /// The item at `place`, if there is one.
-    pub(super) fn get(&self, place: Place) -> Option<&Item> {
+    #[cfg(test)]
+    pub(super) fn get(&self, place: Position) -> Option<&Item> {
         self.chunks.get(place.chunk)?.get(place.at)
     }
 
-    /// The place behind `place`, as long as there is an item.
-    pub(super) fn next(&self, place: Place) -> Place {
-        let Place { chunk, at } = place;
-        match self.chunks.get(chunk) {
-            Some(items) if at + 1 < items.len() => Place { chunk, at: at + 1 },
-            _ => Place { chunk: chunk + 1, at: 0 },
-        }
-    }
-
-    /// The place before `place`; there is one.
-    pub(super) fn previous(&self, place: Place) -> Place {
-        match place {
-            Place { chunk, at: 0 } => {
-                let chunk = chunk.saturating_sub(1);
-                Place { chunk, at: self.chunks.get(chunk).map_or(0, |items| items.len().saturating_sub(1)) }
-            }
-            Place { chunk, at } => Place { chunk, at: at - 1 },
-        }
-    }
-
-    /// Bytes on the heap, about.
+    /// Approximate bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         let chunk = size_of::<Vec<Item>>() + size_of::<usize>() + CHUNK_MAX * size_of::<Item>();
         self.chunks.capacity() * chunk
     }
 
-    /// The chunk at `chunk` has become longer by one, or shorter.
+    /// Adds `by` to the length of a chunk in the tree.
     fn shift(&mut self, chunk: usize, by: isize) {
         let mut node = chunk + 1;
         while let Some(sum) = self.sums.get_mut(node) {
@@ -171,26 +165,26 @@ impl Order {
         }
     }
 
-    /// Panics if the order contradicts itself.
+    /// Panics if an invariant is broken.
     #[cfg(test)]
     pub(super) fn assert_laws(&self, len: usize) {
         assert!(self.chunks.iter().all(|items| (1..=CHUNK_MAX).contains(&items.len())));
         let mut rank = 0;
         for (chunk, items) in self.chunks.iter().enumerate() {
-            assert_eq!(self.rank(Place { chunk, at: 0 }), rank);
-            assert_eq!(self.at(rank), Place { chunk, at: 0 });
-            assert_eq!(self.at(rank + items.len() - 1), Place { chunk, at: items.len() - 1 });
+            assert_eq!(self.rank(Position { chunk, at: 0 }), rank);
+            assert_eq!(self.at(rank), Position { chunk, at: 0 });
+            assert_eq!(self.at(rank + items.len() - 1), Position { chunk, at: items.len() - 1 });
             rank += items.len();
         }
         assert_eq!(rank, len);
     }
 }
 
-/// Items of a chunk at most.
+/// Maximum number of items in a chunk.
 const CHUNK_MAX: usize = 256;
-/// Items of each chunk of an order that is made at once: there is room for some more.
+/// Items of each chunk of a new order, with capacity for more.
 const CHUNK_FILL: usize = 192;
-/// Two neighbours with fewer items than this become one.
+/// Two neighbouring chunks with fewer items than this are joined.
 const CHUNK_MIN: usize = 64;
 
 const _: () = assert!(2 * CHUNK_MIN <= CHUNK_MAX && CHUNK_FILL <= CHUNK_MAX);

@@ -1,15 +1,17 @@
 //! A large sorted set: members in an index map, and their order.
 //!
-//! Rule    the slots of the index map are dense: when a member leaves, the last one takes its slot.
+//! Rule    the slots of the index map are dense: when a member is removed, the last one takes its slot.
+
+use std::ops::Range;
 
 use ahash::RandomState;
 use indexmap::IndexMap;
 
 use super::bounds::precedes;
-use super::order::{Item, Order, Place};
+use super::order::{Item, Order, Position};
 use crate::types::Seed;
 
-/// A large sorted set: fewer than 2^32 members, as many as a request can bring in a lifetime of the server's memory.
+/// The members and scores of a large sorted set: fewer than 2^32 members.
 #[derive(Clone, Debug)]
 pub(super) struct Ranked {
     members: IndexMap<Box<[u8]>, f64, RandomState>,
@@ -19,7 +21,7 @@ pub(super) struct Ranked {
 }
 
 impl Ranked {
-    /// What `entries`, which are in order, hold.
+    /// A set of `entries`, which are in order.
     pub(super) fn new<'a>(entries: impl Iterator<Item = (&'a [u8], f64)>, seed: Seed) -> Self {
         let mut members: IndexMap<Box<[u8]>, f64, RandomState> = IndexMap::with_hasher(seed.hasher());
         members.extend(entries.map(|(member, score)| (Box::from(member), score)));
@@ -29,7 +31,7 @@ impl Ranked {
         Self { members, order: Order::new(&items), member_bytes }
     }
 
-    /// Adds `member`, or gives it another score; returns the score before.
+    /// Adds `member`, or changes its score. Returns its previous score.
     pub(super) fn insert(&mut self, member: &[u8], score: f64) -> Option<f64> {
         let found = self.members.get_full(member).map(|(slot, _, score)| (slot, *score));
         let slot = match found {
@@ -49,11 +51,11 @@ impl Ranked {
         found.map(|(_, old)| old)
     }
 
-    /// Takes out `member`; returns its slot and its score.
-    pub(super) fn remove(&mut self, member: &[u8]) -> Option<(usize, f64)> {
-        let (slot, score) = self.place_of(member)?;
+    /// Removes `member`. Returns its score.
+    pub(super) fn remove(&mut self, member: &[u8]) -> Option<f64> {
+        let (slot, score) = self.members.get_full(member).map(|(slot, _, score)| (slot, *score))?;
         self.order.remove(self.place(score, member));
-        // Found while every slot still says the truth, since equal scores are told apart by what stands there.
+        // Looked up before the swap: entries with equal scores are compared by the members in their slots.
         let moved = self.members.last().filter(|_| slot + 1 < self.members.len());
         let moved = moved.map(|(last, score)| self.place(*score, last));
         self.members.swap_remove_index(slot);
@@ -61,12 +63,7 @@ impl Ranked {
             self.order.set_slot(place, slot as u32);
         }
         self.member_bytes -= member.len();
-        Some((slot, score))
-    }
-
-    /// The slot of `member`, and its score.
-    pub(super) fn place_of(&self, member: &[u8]) -> Option<(usize, f64)> {
-        self.members.get_full(member).map(|(slot, _, score)| (slot, *score))
+        Some(score)
     }
 
     /// The score of `member`.
@@ -74,39 +71,37 @@ impl Ranked {
         self.members.get(member).copied()
     }
 
-    /// How many members stand before `member`, and its score.
+    /// The number of members before `member`, and its score.
     pub(super) fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
         let score = self.score(member)?;
         Some((self.order.rank(self.place(score, member)), score))
     }
 
-    /// How many entries there are for which `is_before` holds: none of them stands behind one for which it does not.
+    /// The number of entries for which `is_before` is true. They come before all other entries.
     pub(super) fn count_before(&self, is_before: impl Fn(&[u8], f64) -> bool) -> usize {
         self.order.rank(self.order.seek(|item| is_before(self.member(item), item.score)))
     }
 
-    /// The entries from rank `from` up to `to`, both at most the length.
-    pub(super) fn range(&self, from: usize, to: usize) -> Entries<'_> {
-        Entries { set: self, front: self.order.at(from), back: self.order.at(to), left: to - from }
+    /// The entries of these ranks, all of which exist.
+    pub(super) fn range(&self, ranks: Range<usize>) -> impl DoubleEndedIterator<Item = (&[u8], f64)> {
+        self.order.range(ranks).map(|item| (self.member(item), item.score))
     }
 
-    /// The entry in that slot, below the length.
+    /// The entry in a slot.
     pub(super) fn slot(&self, slot: usize) -> Option<(&[u8], f64)> {
         self.members.get_index(slot).map(|(member, score)| (&**member, *score))
     }
 
-    /// How many members there are.
     pub(super) fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Bytes on the heap, about.
     pub(super) fn heap_bytes(&self) -> usize {
         self.members.capacity() * SLOT_BYTES + self.member_bytes + self.order.heap_bytes()
     }
 
-    /// Where the entry stands, or would stand.
-    fn place(&self, score: f64, member: &[u8]) -> Place {
+    /// The position of an entry, or where it would be inserted.
+    fn place(&self, score: f64, member: &[u8]) -> Position {
         self.order.seek(|item| precedes(item.score, self.member(item), score, member))
     }
 
@@ -114,7 +109,7 @@ impl Ranked {
         self.members.get_index(item.slot as usize).map_or(&[], |(member, _)| member)
     }
 
-    /// Panics if the set contradicts itself.
+    /// Panics if an invariant is broken.
     #[cfg(test)]
     pub(super) fn assert_laws(&self) {
         self.order.assert_laws(self.len());
@@ -126,41 +121,5 @@ impl Ranked {
     }
 }
 
-/// Entries that stand together, read from either end.
-#[derive(Clone, Debug)]
-pub(super) struct Entries<'a> {
-    set: &'a Ranked,
-    front: Place,
-    /// Behind the last entry.
-    back: Place,
-    left: usize,
-}
-
-impl<'a> Entries<'a> {
-    fn entry(&self, place: Place) -> Option<(&'a [u8], f64)> {
-        let item = self.set.order.get(place)?;
-        Some((self.set.member(item), item.score))
-    }
-}
-
-impl<'a> Iterator for Entries<'a> {
-    type Item = (&'a [u8], f64);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        let place = self.front;
-        self.front = self.set.order.next(place);
-        self.entry(place)
-    }
-}
-
-impl DoubleEndedIterator for Entries<'_> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
-        self.back = self.set.order.previous(self.back);
-        self.entry(self.back)
-    }
-}
-
-/// What a slot of the index map takes: hash, member and score, and its place in the hash table.
+/// Bytes of a slot of the index map: hash, member, score, and the index in the hash table.
 const SLOT_BYTES: usize = size_of::<(u64, Box<[u8]>, f64)>() + 10;

@@ -1,4 +1,4 @@
-//! The laws of a sorted set, against a model that does the same slowly.
+//! The laws of a sorted set, compared with a simple model.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The same set, kept as simply as can be.
+/// A simple model of the set.
 #[derive(Debug, Default)]
 struct Model(BTreeMap<Vec<u8>, f64>);
 
@@ -79,7 +79,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn it_does_what_the_simple_set_does(
+    fn it_behaves_like_the_model(
         small in steps(40, 300),
         large in steps(3_000, 3_000),
         ranges in proptest::collection::vec((-9_i8..9, any::<bool>(), -9_i8..9, any::<bool>()), 20),
@@ -94,7 +94,8 @@ proptest! {
                 let (min, max) = (f64::from(*min) / 4.0, f64::from(*max) / 4.0);
                 let range = ScoreRange { min, is_min_open: *is_min_open, max, is_max_open: *is_max_open };
                 let inside = |_: &[u8], score| {
-                    (score > min || score == min && !is_min_open) && (score < max || score == max && !is_max_open)
+                    (score > min || score == min && !is_min_open)
+                        && (score < max || score == max && !is_max_open)
                 };
                 assert_eq!(set.ranks_by_score(&range).collect::<Vec<_>>(), model.ranks(inside));
             }
@@ -105,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn ranges_by_member_are_those_of_the_simple_set(
+    fn ranges_by_member_are_those_of_the_model(
         members in proptest::collection::btree_set(0..2_000_u16, 0..600),
         bounds in proptest::collection::vec((0..2_000_u16, any::<bool>(), 0..2_000_u16, any::<bool>()), 20),
     ) {
@@ -209,7 +210,7 @@ fn a_scan_visits_every_member_that_stays() {
         if cursor == 0 {
             break;
         }
-        // Every third member goes while the walk is under way, some seen and some not; others come.
+        // Every third member goes during the scan, some seen and some not; others come.
         set.remove(&name(round * 3));
         set.insert(&name(30_000 + round), 0.5);
         round += 1;

@@ -1,5 +1,4 @@
-//! Hashes under keys, with two kinds of deadlines: against a map that knows what is there at every moment, and against
-//! a replay of what the journal heard.
+//! Hashes with deadlines of keys and of fields, compared with a model that is a map, and with a replay of the journal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,13 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::prelude::*;
 
-use super::*;
-use crate::clock::LockTime;
+use crate::clock::{Deadline, LockTime};
 use crate::keyspace::edit::tests::{Log, keyspace, now};
 use crate::keyspace::{Due, Entry, Keyspace, Layout, Lease, ShardSet, View};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
-use crate::types::Shape;
+use crate::types::{Hash, Shape};
 
 fn at(millis: u64) -> Deadline {
     Deadline::at(LockTime::from_millis(millis))
@@ -143,7 +141,7 @@ fn agree(view: &mut View<'_>, model: &Model) {
     let mut names = Vec::new();
     view.for_each_key(|name| names.push(name[0]));
     names.sort_unstable();
-    assert_eq!(names, model.keys().copied().collect::<Vec<_>>(), "the keys that a walk shows");
+    assert_eq!(names, model.keys().copied().collect::<Vec<_>>(), "the keys that a scan returns");
     for (name, key) in model {
         let mut found = BTreeMap::new();
         let hash = view.read_as::<Hash>(std::slice::from_ref(name)).unwrap().unwrap();
@@ -161,7 +159,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn every_call_sees_what_lives_and_the_journal_makes_it_again(
+    fn every_call_sees_the_living_fields_and_a_replay_restores_them(
         steps in prop::collection::vec(step(), 1..60),
         looks in any::<bool>(),
     ) {
@@ -221,7 +219,7 @@ fn many_fields_that_end_at_once_leave_in_bounded_parts() {
 }
 
 #[test]
-fn whoever_looks_sees_none_of_the_fields_that_have_ended_however_many() {
+fn no_reader_sees_a_field_that_has_ended_however_many_have_ended() {
     let keyspace = keyspace(None);
     call(&keyspace, 1, |view| {
         let mut hash = view.open::<Hash>(b"h").unwrap();
@@ -238,7 +236,7 @@ fn whoever_looks_sees_none_of_the_fields_that_have_ended_however_many() {
 }
 
 #[test]
-fn a_field_that_ends_sooner_than_anything_else_rings_the_ticker() {
+fn a_field_with_the_earliest_deadline_wakes_the_ticker() {
     let rings = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&rings);
     let layout = Layout { shards: 1, databases: 1, seed: 7, journal: None };

@@ -1,0 +1,170 @@
+//! The changes that commands make to objects, each recorded as one edit of the journal.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::Editor;
+use crate::clock::Deadline;
+use crate::journal::{Edit, HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit};
+use crate::types::list::End;
+use crate::types::stream::{StreamId, Trim};
+use crate::types::{Element, Hash, List, Set, Shape, SortedSet, Stream};
+
+impl Editor<'_, Hash> {
+    /// Sets a field and removes its deadline. Returns true if the field is new.
+    pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
+        if self.get().deadline(field).is_some() {
+            self.set_deadline(field, None);
+        }
+        self.update(field, value)
+    }
+
+    /// Sets a field, which keeps its deadline. Returns true if the field is new.
+    pub fn update(&mut self, field: &[u8], value: &[u8]) -> bool {
+        self.change(
+            |hash| hash.set(field, value),
+            || Edit::Hash(HashEdit::Set(Bytes::copy_from_slice(field), Bytes::copy_from_slice(value))),
+        )
+    }
+
+    /// Removes a field. Returns false if it did not exist.
+    pub fn remove(&mut self, field: &[u8]) -> bool {
+        let removed = self.try_change(
+            |hash| hash.remove(field).then_some(()),
+            |()| Edit::Hash(HashEdit::Remove(Bytes::copy_from_slice(field))),
+        );
+        removed.is_some()
+    }
+
+    /// Sets or removes the deadline of a field that exists.
+    pub fn set_deadline(&mut self, field: &[u8], deadline: Option<Deadline>) {
+        self.change(
+            |hash| hash.set_deadline(field, deadline),
+            || Edit::Hash(HashEdit::Deadline(Bytes::copy_from_slice(field), deadline)),
+        );
+    }
+}
+
+impl Editor<'_, List> {
+    /// Adds an element at an end.
+    pub fn push(&mut self, end: End, element: &[u8]) {
+        let effect = || Edit::List(ListEdit::Push { end, element: Bytes::copy_from_slice(element) });
+        self.change(|list| list.push(end, element), effect);
+    }
+
+    /// Removes the element at an end, if there is one.
+    pub fn pop(&mut self, end: End) -> Option<Element> {
+        self.try_change(|list| list.pop(end), |_| Edit::List(ListEdit::Drop { end, count: 1 }))
+    }
+
+    /// Removes `count` elements at an end, or all.
+    pub fn drop_from(&mut self, end: End, count: usize) {
+        if count > 0 {
+            self.change(|list| list.drop_from(end, count), || Edit::List(ListEdit::Drop { end, count }));
+        }
+    }
+
+    /// Keeps the elements from `start` up to `end` and removes the others.
+    pub fn keep(&mut self, start: usize, end: usize) {
+        if start > 0 || end < self.get().len() {
+            self.change(|list| list.keep(start, end), || Edit::List(ListEdit::Keep { start, end }));
+        }
+    }
+
+    /// Replaces the element at `index`. Returns false if there is none.
+    pub fn set(&mut self, index: usize, element: &[u8]) -> bool {
+        let effect = |(): &()| Edit::List(ListEdit::Set { index, element: Bytes::copy_from_slice(element) });
+        self.try_change(|list| list.set(index, element).then_some(()), effect).is_some()
+    }
+
+    /// Inserts an element before the one at `index`, or at the tail if there is none.
+    pub fn insert(&mut self, index: usize, element: &[u8]) {
+        let effect = || Edit::List(ListEdit::Insert { index, element: Bytes::copy_from_slice(element) });
+        self.change(|list| list.insert(index, element), effect);
+    }
+
+    /// Removes up to `limit` elements equal to `element`, from `end` on. Returns their number.
+    pub fn remove(&mut self, element: &[u8], end: End, limit: usize) -> usize {
+        let effect = |count: &usize| {
+            Edit::List(ListEdit::Remove { element: Bytes::copy_from_slice(element), end, count: *count })
+        };
+        let remove = |list: &mut List| Some(list.remove(element, end, limit)).filter(|count| *count > 0);
+        self.try_change(remove, effect).unwrap_or(0)
+    }
+}
+
+impl Editor<'_, Set> {
+    /// Adds a member. Returns false if it existed.
+    pub fn insert(&mut self, member: &[u8]) -> bool {
+        let effect = |(): &()| Edit::Set(SetEdit::Insert(Bytes::copy_from_slice(member)));
+        self.try_change(|set| set.insert(member).then_some(()), effect).is_some()
+    }
+
+    /// Removes a member. Returns false if it did not exist.
+    pub fn remove(&mut self, member: &[u8]) -> bool {
+        let effect = |(): &()| Edit::Set(SetEdit::Remove(Bytes::copy_from_slice(member)));
+        self.try_change(|set| set.remove(member).then_some(()), effect).is_some()
+    }
+
+    /// Removes and returns the member at a place; see [`Set::take_at`].
+    ///
+    /// # Panics
+    /// The place is not below the length.
+    pub fn take_at(&mut self, place: usize) -> Element {
+        let effect = |member: &Element| Edit::Set(SetEdit::Remove(Bytes::copy_from_slice(member)));
+        self.try_change(|set| Some(set.take_at(place)), effect).expect("the place is below the set's length")
+    }
+}
+
+impl Editor<'_, SortedSet> {
+    /// Adds a member, or changes its score.
+    pub fn insert(&mut self, member: &[u8], score: f64) {
+        let effect = || {
+            let member = Bytes::copy_from_slice(member);
+            Edit::SortedSet(SortedSetEdit::Insert { member, score })
+        };
+        self.change(|set| set.insert(member, score), effect);
+    }
+
+    /// Removes a member. Returns its score, if it existed.
+    pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
+        let effect = |_: &f64| Edit::SortedSet(SortedSetEdit::Remove(Bytes::copy_from_slice(member)));
+        self.try_change(|set| set.remove(member), effect)
+    }
+
+    /// Removes the members of these ranks, all of which exist.
+    pub fn remove_range(&mut self, ranks: Range<usize>) {
+        if ranks.is_empty() {
+            return;
+        }
+        let Range { start: from, end: to } = ranks;
+        self.change(
+            |set| set.remove_range(from..to),
+            || Edit::SortedSet(SortedSetEdit::RemoveRange { from, to }),
+        );
+    }
+}
+
+impl Editor<'_, Stream> {
+    /// Adds an entry with an id above all others; `words` are fields and values in turn.
+    pub fn append(&mut self, id: StreamId, words: &[&[u8]]) {
+        let effect = || {
+            let words = words.iter().map(|word| Bytes::copy_from_slice(word)).collect();
+            Edit::Stream(StreamEdit::Append { id, words })
+        };
+        self.change(|stream| stream.append(id, words), effect);
+    }
+
+    /// Deletes an entry. Returns false if it does not exist.
+    pub fn delete(&mut self, id: StreamId) -> bool {
+        let effect = |(): &()| Edit::Stream(StreamEdit::Delete(id));
+        self.try_change(|stream| stream.delete(id).then_some(()), effect).is_some()
+    }
+
+    /// Removes entries from the front. Returns their number.
+    pub fn trim(&mut self, trim: Trim) -> usize {
+        let effect = |_: &usize| Edit::Stream(StreamEdit::Trim(trim));
+        self.try_change(|stream| Some(stream.trim(trim)).filter(|gone| *gone > 0), effect).unwrap_or(0)
+    }
+}
