@@ -331,7 +331,9 @@ fn is_full(processor: &RequestProcessor) -> bool {
 /// Whether more is to be read from the peer.
 fn wants_input(processor: &RequestProcessor) -> bool {
     // While a call waits, only reading shows that the peer has closed. The requests read meanwhile stay in the input.
-    let waits = processor.is_held() && processor.input.len() < READ_BYTES;
+    // A request for the script thread, or one that a pause or a long call holds up, is executed although its peer may
+    // have sent its last byte: the end of the stream is read behind it.
+    let waits = processor.state == State::Waiting && processor.input.len() < READ_BYTES;
     !is_full(processor) && (waits || (processor.state == State::Open && !processor.has_more))
 }
 
