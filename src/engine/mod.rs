@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::clock::{LockTime, Now};
 use crate::commands::row::{Flags, Group};
-use crate::commands::{self, Args, Call, Command, EXEC, Outcome, Shared, Source, table};
+use crate::commands::{self, Args, Call, Command, EXEC, Keys, Outcome, Shared, Source, table};
 use crate::error::Refusal;
 use crate::keyspace::{Due, View};
 use crate::limits::REPLY_BYTES_MAX;
@@ -181,6 +181,10 @@ impl Engine {
         if out.len() >= REPLY_BYTES_MAX {
             return too_long(session, out, start);
         }
+        if matches!(flow, Flow::Again(_) | Flow::Offload) {
+            // The request comes again, and CLIENT REPLY SKIP is about its reply.
+            return flow;
+        }
         if session.replies != Replies::On {
             mute(session, out, start);
         } else if session.reads.is_on() && flow == Flow::Next {
@@ -299,8 +303,9 @@ impl Engine {
             return Ok(Admitted::Hold(until));
         }
         if let Some(since) = self.shared.running.since()
-            && !flags.has(Flags::BUSY)
+            && (!flags.has(Flags::BUSY) || command.keys != Keys::Nowhere)
         {
+            // WATCH needs a shard that the script holds.
             return self.while_busy(command, since);
         }
         Ok(Admitted::Run(command))

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::clock::{Deadline, LockTime};
 use crate::types::list::End;
 use crate::types::stream::{StreamId, Trim};
-use crate::types::{Hash, List, Object, Seed, Set, SortedSet, Stream, Typed};
+use crate::types::{Hash, List, Object, Seed, Set, Shape, SortedSet, Stream, Typed};
 
 /// One change inside of an object.
 #[derive(Clone, Debug, PartialEq)]

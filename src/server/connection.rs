@@ -331,7 +331,7 @@ fn is_full(processor: &RequestProcessor) -> bool {
 /// Whether more is to be read from the peer.
 fn wants_input(processor: &RequestProcessor) -> bool {
     // While a call waits, only reading shows that the peer has closed. The requests read meanwhile stay in the input.
-    let waits = processor.is_held() && processor.input.len() < READ_BYTES;
+    let waits = processor.ends_with_its_peer() && processor.input.len() < READ_BYTES;
     !is_full(processor) && (waits || (processor.state == State::Open && !processor.has_more))
 }
 

@@ -209,6 +209,16 @@ impl RequestProcessor {
         }
     }
 
+    /// Whether a request waits that is not executed once its peer has closed: a blocked one, or one that CLIENT PAUSE holds
+    /// up. A peer that has sent its last byte still gets the reply to a request that waits for a script.
+    pub(super) fn ends_with_its_peer(&self) -> bool {
+        match self.state {
+            State::Waiting => true,
+            State::Held(_) => self.context.engine.is_paused(),
+            State::Open | State::Offload(_) | State::Closing => false,
+        }
+    }
+
     /// Whether a request waits: for a moment, an event or the script thread.
     pub(super) fn is_held(&self) -> bool {
         matches!(self.state, State::Held(_) | State::Offload(_) | State::Waiting)

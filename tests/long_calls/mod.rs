@@ -111,6 +111,34 @@ async fn server() -> Server {
 }
 
 #[tokio::test]
+async fn client_reply_skip_is_about_a_script_that_goes_to_the_script_thread() {
+    let server = server().await;
+    let mut client = Client::of(&server);
+    client.say(&["CLIENT", "REPLY", "SKIP"]).await;
+    client.say(&["EVAL", INTERPRETED, "1", "n"]).await;
+    assert_eq!(client.ask(&["PING"]).await, "+PONG");
+}
+
+#[tokio::test]
+async fn a_client_that_sends_no_more_is_answered_behind_a_script() {
+    let server = server().await;
+    let (mut client, mut runner, mut other) = (Client::of(&server), Client::of(&server), Client::of(&server));
+    client.say(&["EVAL", INTERPRETED, "1", "n"]).await;
+    client.say(&["INCR", "n"]).await;
+    client.0.get_mut().shutdown().await.unwrap();
+    let received = (client.line().await, client.line().await, client.line().await);
+    assert_eq!(received, (":1".to_owned(), ":2".to_owned(), String::new()));
+    // A request that the script of another client holds up.
+    runner.run_for_ever(&server, "").await;
+    let mut client = Client::of(&server);
+    client.say(&["INCR", "n"]).await;
+    client.0.get_mut().shutdown().await.unwrap();
+    assert!(client.has_no_answer().await);
+    assert_eq!(other.kill().await, "+OK");
+    assert_eq!((client.line().await, client.line().await), (":3".to_owned(), String::new()));
+}
+
+#[tokio::test]
 async fn a_script_that_never_ends_is_ended_by_a_neighbour() {
     let server = server().await;
     let (mut runner, mut other) = (Client::of(&server), Client::of(&server));
@@ -141,6 +169,7 @@ async fn a_command_on_locked_keys_waits_and_then_gets_busy() {
     assert_eq!(answer, BUSY_SCRIPT);
     assert_eq!(other.ask(&["PING"]).await, BUSY_SCRIPT);
     assert_eq!(other.ask(&["EVAL", "return 1", "0"]).await, BUSY_SCRIPT);
+    assert_eq!(other.ask(&["WATCH", "k"]).await, BUSY_SCRIPT, "its shard is locked by the script");
     assert_eq!(other.kill().await, "+OK");
     assert!(runner.line().await.contains("Script killed by user"));
     assert_eq!(other.ask(&["EVAL", "return 1", "0"]).await, ":1");

@@ -84,9 +84,15 @@ fn secrets(command: &Command, request: Request<'_>) -> std::ops::Range<usize> {
     if command.name == "auth" {
         return 1..request.len();
     }
-    let auth = request.words().position(|word| word.eq_ignore_ascii_case(b"AUTH"));
-    let first = auth.map_or(request.len(), |at| at.saturating_add(1));
-    first..first.saturating_add(2)
+    // The options of HELLO, in order: a name that SETNAME gives may be `AUTH`.
+    let mut at = 1;
+    while let Some(option) = request.get(at) {
+        if option.eq_ignore_ascii_case(b"AUTH") {
+            return at + 1..at + 3;
+        }
+        at += if option.eq_ignore_ascii_case(b"SETNAME") { 2 } else { 1 };
+    }
+    0..0
 }
 
 /// Appends a word in double quotes: Redis' `sdscatrepr`.
