@@ -26,7 +26,41 @@ pub struct Row {
     /// Its subcommands, if its first argument names one.
     pub subcommands: &'static [Row],
     /// Carries it out.
-    pub run: fn(&mut Call<'_, '_>) -> Result<Outcome, Refusal>,
+    pub run: Run,
+}
+
+/// The function that carries out a command.
+pub type Run = fn(&mut Call<'_, '_>) -> Result<Outcome, Refusal>;
+
+impl Row {
+    /// A command without flags, arguments and subcommands.
+    pub const fn new(group: Group, name: &'static str, since: &'static str, run: Run) -> Self {
+        Self { name, summary: "", since, group, flags: Flags::NONE, args: &[], subcommands: &[], run }
+    }
+
+    /// Says what the command does.
+    #[must_use]
+    pub const fn summary(self, summary: &'static str) -> Self {
+        Self { summary, ..self }
+    }
+
+    /// Replaces the flags.
+    #[must_use]
+    pub const fn flags(self, flags: Flags) -> Self {
+        Self { flags, ..self }
+    }
+
+    /// Replaces the arguments.
+    #[must_use]
+    pub const fn args(self, args: &'static [Arg]) -> Self {
+        Self { args, ..self }
+    }
+
+    /// Replaces the subcommands.
+    #[must_use]
+    pub const fn subcommands(self, subcommands: &'static [Row]) -> Self {
+        Self { subcommands, ..self }
+    }
 }
 
 /// The group of a command in the documentation.

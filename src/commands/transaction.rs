@@ -54,21 +54,14 @@ pub(super) const ROWS: &[Row] = &[
 /// The name of EXEC, which the engine executes itself.
 pub(crate) const EXEC: &str = "EXEC";
 
-const ROW: Row = Row {
-    name: "",
-    summary: "",
-    since: "",
-    group: Group::Transactions,
-    flags: Flags::NOSCRIPT
+const ROW: Row = Row::new(Group::Transactions, "", "", multi).summary("").flags(
+    Flags::NOSCRIPT
         .with(Flags::LOADING)
         .with(Flags::STALE)
         .with(Flags::FAST)
         .with(Flags::BUSY)
         .with(Flags::UNQUEUED),
-    args: &[],
-    subcommands: &[],
-    run: multi,
-};
+);
 
 fn multi(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if call.session.transaction.is_some() {

@@ -16,16 +16,10 @@ use crate::error::Refusal;
 use crate::state::acl::selector::Selector;
 use crate::state::acl::{DEFAULT, Denied, SetError};
 
-pub(in crate::commands) const ROWS: &[Row] = &[Row {
-    name: "ACL",
-    summary: "A container for commands about users and what they may do.",
-    since: "6.0.0",
-    group: Group::Server,
-    flags: Flags::NONE,
-    args: &[],
-    subcommands: SUBCOMMANDS,
-    run: crate::commands::container,
-}];
+pub(in crate::commands) const ROWS: &[Row] =
+    &[Row::new(Group::Server, "ACL", "6.0.0", crate::commands::container)
+        .summary("A container for commands about users and what they may do.")
+        .subcommands(SUBCOMMANDS)];
 
 const SUBCOMMANDS: &[Row] = &[
     Row {
@@ -106,16 +100,7 @@ const SUBCOMMANDS: &[Row] = &[
     },
 ];
 
-const ROW: Row = Row {
-    name: "",
-    summary: "",
-    since: "6.0.0",
-    group: Group::Server,
-    flags: OPEN.with(Flags::ADMIN),
-    args: &[],
-    subcommands: &[],
-    run: users,
-};
+const ROW: Row = Row::new(Group::Server, "", "6.0.0", users).summary("").flags(OPEN.with(Flags::ADMIN));
 
 const OPEN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 

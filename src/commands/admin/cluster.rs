@@ -36,16 +36,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
 ];
 
-const SUBCOMMAND: Row = Row {
-    name: "",
-    summary: "",
-    since: "3.0.0",
-    group: Group::Cluster,
-    flags: Flags::STALE,
-    args: &[],
-    subcommands: &[],
-    run: refuse,
-};
+const SUBCOMMAND: Row = Row::new(Group::Cluster, "", "3.0.0", refuse).summary("").flags(Flags::STALE);
 
 fn refuse(_: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Err(Refusal::said("ERR This instance has cluster support disabled"))

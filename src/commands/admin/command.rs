@@ -76,16 +76,9 @@ pub(in crate::commands) const ROWS: &[Row] = &[Row {
     ..SUBCOMMAND
 }];
 
-const SUBCOMMAND: Row = Row {
-    name: "",
-    summary: "",
-    since: "",
-    group: Group::Server,
-    flags: Flags::LOADING.with(Flags::STALE).with(Flags::LINEAR),
-    args: &[],
-    subcommands: &[],
-    run: all,
-};
+const SUBCOMMAND: Row = Row::new(Group::Server, "", "", all)
+    .summary("")
+    .flags(Flags::LOADING.with(Flags::STALE).with(Flags::LINEAR));
 
 /// No command with keys is shorter than two words.
 const GETKEYS: &[Arg] = &[text("command"), text("arg").many()];

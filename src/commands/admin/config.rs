@@ -12,14 +12,9 @@ use crate::state::settings::{SettingError, Settings, shown};
 use crate::state::settings_fixed::FIXED;
 use crate::types::glob;
 
-pub(in crate::commands) const ROWS: &[Row] = &[Row {
-    name: "CONFIG",
-    summary: "A container for commands about the server's settings.",
-    since: "2.0.0",
-    group: Group::Server,
-    flags: Flags::NONE,
-    args: &[],
-    subcommands: &[
+pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Server, "CONFIG", "2.0.0", crate::commands::container)
+.summary("A container for commands about the server's settings.")
+.subcommands(&[
         Row {
             name: "GET",
             summary: "Returns the settings whose names fit the patterns, with their values.",
@@ -52,20 +47,11 @@ pub(in crate::commands) const ROWS: &[Row] = &[Row {
             ..SUBCOMMAND
         },
         help::row(Group::Server),
-    ],
-    run: crate::commands::container,
-}];
+    ])];
 
-const SUBCOMMAND: Row = Row {
-    name: "",
-    summary: "",
-    since: "2.0.0",
-    group: Group::Server,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
-    args: &[],
-    subcommands: &[],
-    run: crate::commands::container,
-};
+const SUBCOMMAND: Row = Row::new(Group::Server, "", "2.0.0", crate::commands::container)
+    .summary("")
+    .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE));
 
 fn get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let patterns: Vec<_> = call.args.rest().collect();

@@ -8,16 +8,10 @@ use crate::error::Refusal;
 use crate::number::double;
 use crate::state::clients::Client;
 
-pub(in crate::commands) const ROWS: &[Row] = &[Row {
-    name: "DEBUG",
-    summary: "Helps to test: see DEBUG HELP. Only where enable-debug-command allows it.",
-    since: "1.0.0",
-    group: Group::Server,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::PROTECTED),
-    args: &[text("subcommand"), text("arg").maybe().many()],
-    subcommands: &[],
-    run: debug,
-}];
+pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Server, "DEBUG", "1.0.0", debug)
+    .summary("Helps to test: see DEBUG HELP. Only where enable-debug-command allows it.")
+    .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::PROTECTED))
+    .args(&[text("subcommand"), text("arg").maybe().many()])];
 
 const HELP: &[&str] = &[
     "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",

@@ -96,16 +96,9 @@ const SLOWLOG: &[Row] = &[
 
 const SLOWLOG_FLAGS: Flags = Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE);
 
-const ROW: Row = Row {
-    name: "",
-    summary: "",
-    since: "2.8.13",
-    group: Group::Server,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
-    args: &[],
-    subcommands: &[],
-    run: crate::commands::container,
-};
+const ROW: Row = Row::new(Group::Server, "", "2.8.13", crate::commands::container)
+    .summary("")
+    .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE));
 
 fn latest(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;

@@ -166,16 +166,7 @@ const MEMORY: &[Row] = &[
     Row { since: "4.0.0", ..help::row(Group::Server) },
 ];
 
-const ROW: Row = Row {
-    name: "",
-    summary: "",
-    since: "",
-    group: Group::Server,
-    flags: Flags::NONE,
-    args: &[],
-    subcommands: &[],
-    run: crate::commands::container,
-};
+const ROW: Row = Row::new(Group::Server, "", "", crate::commands::container).summary("");
 
 fn time(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;

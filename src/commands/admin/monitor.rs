@@ -14,16 +14,9 @@ use crate::error::Refusal;
 use crate::resp::Request;
 use crate::state::session::Session;
 
-pub(in crate::commands) const ROWS: &[Row] = &[Row {
-    name: "MONITOR",
-    summary: "Shows every command of every client from now on, passwords excepted.",
-    since: "1.0.0",
-    group: Group::Server,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
-    args: &[],
-    subcommands: &[],
-    run: monitor,
-}];
+pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Server, "MONITOR", "1.0.0", monitor)
+    .summary("Shows every command of every client from now on, passwords excepted.")
+    .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE))];
 
 fn monitor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if call.session.is_nested {

@@ -165,16 +165,9 @@ const SUBCOMMANDS: &[Row] = &[
     },
 ];
 
-const ROW: Row = Row {
-    name: "",
-    summary: "",
-    since: "",
-    group: Group::Connection,
-    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
-    args: &[],
-    subcommands: &[],
-    run: id,
-};
+const ROW: Row = Row::new(Group::Connection, "", "", id)
+    .summary("")
+    .flags(Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE));
 
 const ADMIN: Flags =
     Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::DANGEROUS);

@@ -94,16 +94,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     },
 ];
 
-const ROW: Row = Row {
-    name: "",
-    summary: "",
-    since: "",
-    group: Group::Connection,
-    flags: Flags::NONE,
-    args: &[],
-    subcommands: &[],
-    run: ping,
-};
+const ROW: Row = Row::new(Group::Connection, "", "", ping).summary("");
 
 /// The flags of commands that are allowed before authentication.
 const EARLY: Flags = Flags::NOSCRIPT

@@ -13,96 +13,42 @@ use crate::keyspace::Editor;
 use crate::types::Hash;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "HEXPIRE",
-        summary: "Lets fields of a hash live so many seconds from now (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), integer("seconds"), CONDITION.maybe(), FIELDS],
-        subcommands: &[],
-        run: hexpire,
-    },
-    Row {
-        name: "HEXPIREAT",
-        summary: "Lets fields of a hash live until that second of Unix time (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), unix_time("unix-time-seconds"), CONDITION.maybe(), FIELDS],
-        subcommands: &[],
-        run: hexpireat,
-    },
-    Row {
-        name: "HEXPIRETIME",
-        summary: "Returns the second of Unix time in which fields of a hash end (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), FIELDS],
-        subcommands: &[],
-        run: hexpiretime,
-    },
-    Row {
-        name: "HPERSIST",
-        summary: "Lets fields of a hash live for ever (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), FIELDS],
-        subcommands: &[],
-        run: hpersist,
-    },
-    Row {
-        name: "HPEXPIRE",
-        summary: "Lets fields of a hash live so many milliseconds from now (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), integer("milliseconds"), CONDITION.maybe(), FIELDS],
-        subcommands: &[],
-        run: hpexpire,
-    },
-    Row {
-        name: "HPEXPIREAT",
-        summary: "Lets fields of a hash live until that millisecond of Unix time (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), unix_time("unix-time-milliseconds"), CONDITION.maybe(), FIELDS],
-        subcommands: &[],
-        run: hpexpireat,
-    },
-    Row {
-        name: "HPEXPIRETIME",
-        summary: "Returns the millisecond of Unix time in which fields of a hash end (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), FIELDS],
-        subcommands: &[],
-        run: hpexpiretime,
-    },
-    Row {
-        name: "HPTTL",
-        summary: "Returns how many milliseconds fields of a hash still have (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), FIELDS],
-        subcommands: &[],
-        run: hpttl,
-    },
-    Row {
-        name: "HTTL",
-        summary: "Returns how many seconds fields of a hash still have (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), FIELDS],
-        subcommands: &[],
-        run: httl,
-    },
+    Row::new(Group::Hash, "HEXPIRE", "9.0.0", hexpire)
+        .summary("Lets fields of a hash live so many seconds from now (Valkey 9.0).")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), integer("seconds"), CONDITION.maybe(), FIELDS]),
+    Row::new(Group::Hash, "HEXPIREAT", "9.0.0", hexpireat)
+        .summary("Lets fields of a hash live until that second of Unix time (Valkey 9.0).")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), unix_time("unix-time-seconds"), CONDITION.maybe(), FIELDS]),
+    Row::new(Group::Hash, "HEXPIRETIME", "9.0.0", hexpiretime)
+        .summary("Returns the second of Unix time in which fields of a hash end (Valkey 9.0).")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), FIELDS]),
+    Row::new(Group::Hash, "HPERSIST", "9.0.0", hpersist)
+        .summary("Lets fields of a hash live for ever (Valkey 9.0).")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), FIELDS]),
+    Row::new(Group::Hash, "HPEXPIRE", "9.0.0", hpexpire)
+        .summary("Lets fields of a hash live so many milliseconds from now (Valkey 9.0).")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), integer("milliseconds"), CONDITION.maybe(), FIELDS]),
+    Row::new(Group::Hash, "HPEXPIREAT", "9.0.0", hpexpireat)
+        .summary("Lets fields of a hash live until that millisecond of Unix time (Valkey 9.0).")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), unix_time("unix-time-milliseconds"), CONDITION.maybe(), FIELDS]),
+    Row::new(Group::Hash, "HPEXPIRETIME", "9.0.0", hpexpiretime)
+        .summary("Returns the millisecond of Unix time in which fields of a hash end (Valkey 9.0).")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), FIELDS]),
+    Row::new(Group::Hash, "HPTTL", "9.0.0", hpttl)
+        .summary("Returns how many milliseconds fields of a hash still have (Valkey 9.0).")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), FIELDS]),
+    Row::new(Group::Hash, "HTTL", "9.0.0", httl)
+        .summary("Returns how many seconds fields of a hash still have (Valkey 9.0).")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), FIELDS]),
 ];
 
 const CONDITION: Arg =

@@ -10,51 +10,25 @@ use crate::error::Refusal;
 use crate::types::glob;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "DBSIZE",
-        summary: "Returns the number of keys in the database.",
-        since: "1.0.0",
-        group: Group::Server,
-        flags: Flags::READONLY.with(Flags::FAST).with(Flags::SUMS),
-        args: &[],
-        subcommands: &[],
-        run: dbsize,
-    },
-    Row {
-        name: "KEYS",
-        summary: "Returns all keys that fit a pattern.",
-        since: "1.0.0",
-        group: Group::Generic,
-        flags: Flags::READONLY.with(Flags::ALL_SHARDS).with(Flags::DANGEROUS),
-        args: &[pattern("pattern")],
-        subcommands: &[],
-        run: keys,
-    },
-    Row {
-        name: "RANDOMKEY",
-        summary: "Returns a key of the database, any of them.",
-        since: "1.0.0",
-        group: Group::Generic,
-        flags: Flags::READONLY.with(Flags::ALL_SHARDS),
-        args: &[],
-        subcommands: &[],
-        run: random_key,
-    },
-    Row {
-        name: "SCAN",
-        summary: "Returns some keys of the database, and where to go on.",
-        since: "2.8.0",
-        group: Group::Generic,
-        flags: Flags::READONLY.with(Flags::SUMS),
-        args: &[
+    Row::new(Group::Server, "DBSIZE", "1.0.0", dbsize)
+        .summary("Returns the number of keys in the database.")
+        .flags(Flags::READONLY.with(Flags::FAST).with(Flags::SUMS)),
+    Row::new(Group::Generic, "KEYS", "1.0.0", keys)
+        .summary("Returns all keys that fit a pattern.")
+        .flags(Flags::READONLY.with(Flags::ALL_SHARDS).with(Flags::DANGEROUS))
+        .args(&[pattern("pattern")]),
+    Row::new(Group::Generic, "RANDOMKEY", "1.0.0", random_key)
+        .summary("Returns a key of the database, any of them.")
+        .flags(Flags::READONLY.with(Flags::ALL_SHARDS)),
+    Row::new(Group::Generic, "SCAN", "2.8.0", scan)
+        .summary("Returns some keys of the database, and where to go on.")
+        .flags(Flags::READONLY.with(Flags::SUMS))
+        .args(&[
             integer("cursor"),
             pattern("pattern").after("MATCH").maybe(),
             integer("count").after("COUNT").maybe(),
             text("type").after("TYPE").maybe(),
-        ],
-        subcommands: &[],
-        run: scan,
-    },
+        ]),
 ];
 
 /// Keys that SCAN visits under one lock of a shard.

@@ -23,86 +23,38 @@ use crate::types::list::End;
 use crate::types::{List, SortedSet};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "BLMOVE",
-        summary: "Moves an element from one end of a list to an end of another and returns it; waits until there is one.",
-        since: "6.2.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::NOSCRIPT).with(Flags::BLOCKING),
-        args: &[key("source"), key("destination"), FROM, TO, TIMEOUT],
-        subcommands: &[],
-        run: blmove,
-    },
-    Row {
-        name: "BLMPOP",
-        summary: "Removes elements from the first list that is there and returns them; waits until there is one.",
-        since: "7.0.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::BLOCKING),
-        args: &[TIMEOUT, key_count(), key("key").many(), WHERE, integer("count").after("COUNT").maybe()],
-        subcommands: &[],
-        run: blmpop,
-    },
-    Row {
-        name: "BLPOP",
-        summary: "Removes the first element of the first list that is there and returns it; waits until there is one.",
-        since: "2.0.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING),
-        args: &[key("key").many(), TIMEOUT],
-        subcommands: &[],
-        run: blpop,
-    },
-    Row {
-        name: "BRPOP",
-        summary: "Removes the last element of the first list that is there and returns it; waits until there is one.",
-        since: "2.0.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING),
-        args: &[key("key").many(), TIMEOUT],
-        subcommands: &[],
-        run: brpop,
-    },
-    Row {
-        name: "BRPOPLPUSH",
-        summary: "Moves the last element of a list to the head of another and returns it; waits until there is one.",
-        since: "2.2.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::NOSCRIPT).with(Flags::BLOCKING),
-        args: &[key("source"), key("destination"), TIMEOUT],
-        subcommands: &[],
-        run: brpoplpush,
-    },
-    Row {
-        name: "BZMPOP",
-        summary: "Removes members from the first sorted set that is there and returns them; waits until there is one.",
-        since: "7.0.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::BLOCKING),
-        args: &[TIMEOUT, key_count(), key("key").many(), MIN_MAX, integer("count").after("COUNT").maybe()],
-        subcommands: &[],
-        run: bzmpop,
-    },
-    Row {
-        name: "BZPOPMAX",
-        summary: "Removes and returns the member with the highest score; waits until one of the sorted sets is there.",
-        since: "5.0.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST),
-        args: &[key("key").many(), TIMEOUT],
-        subcommands: &[],
-        run: bzpopmax,
-    },
-    Row {
-        name: "BZPOPMIN",
-        summary: "Removes and returns the member with the lowest score; waits until one of the sorted sets is there.",
-        since: "5.0.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST),
-        args: &[key("key").many(), TIMEOUT],
-        subcommands: &[],
-        run: bzpopmin,
-    },
+    Row::new(Group::List, "BLMOVE", "6.2.0", blmove)
+.summary("Moves an element from one end of a list to an end of another and returns it; waits until there is one.")
+.flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::NOSCRIPT).with(Flags::BLOCKING))
+.args(&[key("source"), key("destination"), FROM, TO, TIMEOUT]),
+    Row::new(Group::List, "BLMPOP", "7.0.0", blmpop)
+.summary("Removes elements from the first list that is there and returns them; waits until there is one.")
+.flags(Flags::WRITE.with(Flags::BLOCKING))
+.args(&[TIMEOUT, key_count(), key("key").many(), WHERE, integer("count").after("COUNT").maybe()]),
+    Row::new(Group::List, "BLPOP", "2.0.0", blpop)
+.summary("Removes the first element of the first list that is there and returns it; waits until there is one.")
+.flags(Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING))
+.args(&[key("key").many(), TIMEOUT]),
+    Row::new(Group::List, "BRPOP", "2.0.0", brpop)
+.summary("Removes the last element of the first list that is there and returns it; waits until there is one.")
+.flags(Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING))
+.args(&[key("key").many(), TIMEOUT]),
+    Row::new(Group::List, "BRPOPLPUSH", "2.2.0", brpoplpush)
+.summary("Moves the last element of a list to the head of another and returns it; waits until there is one.")
+.flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::NOSCRIPT).with(Flags::BLOCKING))
+.args(&[key("source"), key("destination"), TIMEOUT]),
+    Row::new(Group::SortedSet, "BZMPOP", "7.0.0", bzmpop)
+.summary("Removes members from the first sorted set that is there and returns them; waits until there is one.")
+.flags(Flags::WRITE.with(Flags::BLOCKING))
+.args(&[TIMEOUT, key_count(), key("key").many(), MIN_MAX, integer("count").after("COUNT").maybe()]),
+    Row::new(Group::SortedSet, "BZPOPMAX", "5.0.0", bzpopmax)
+.summary("Removes and returns the member with the highest score; waits until one of the sorted sets is there.")
+.flags(Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST))
+.args(&[key("key").many(), TIMEOUT]),
+    Row::new(Group::SortedSet, "BZPOPMIN", "5.0.0", bzpopmin)
+.summary("Removes and returns the member with the lowest score; waits until one of the sorted sets is there.")
+.flags(Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST))
+.args(&[key("key").many(), TIMEOUT]),
 ];
 
 const MIN_MAX: Arg = one_of("where", &[token("min", "MIN"), token("max", "MAX")]);

@@ -15,36 +15,18 @@ use crate::types::list::End;
 use crate::types::{Element, List};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "LMOVE",
-        summary: "Removes an element from one end of a list, adds it at an end of another and returns it.",
-        since: "6.2.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
-        args: &[key("source"), key("destination"), FROM, TO],
-        subcommands: &[],
-        run: lmove,
-    },
-    Row {
-        name: "LMPOP",
-        summary: "Removes elements from the first list that is there and returns them.",
-        since: "7.0.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::LINEAR),
-        args: &[key_count(), key("key").many(), WHERE, integer("count").after("COUNT").maybe()],
-        subcommands: &[],
-        run: lmpop,
-    },
-    Row {
-        name: "RPOPLPUSH",
-        summary: "Removes the last element of a list, adds it at the head of another and returns it.",
-        since: "1.2.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
-        args: &[key("source"), key("destination")],
-        subcommands: &[],
-        run: rpoplpush,
-    },
+    Row::new(Group::List, "LMOVE", "6.2.0", lmove)
+        .summary("Removes an element from one end of a list, adds it at an end of another and returns it.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[key("source"), key("destination"), FROM, TO]),
+    Row::new(Group::List, "LMPOP", "7.0.0", lmpop)
+        .summary("Removes elements from the first list that is there and returns them.")
+        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .args(&[key_count(), key("key").many(), WHERE, integer("count").after("COUNT").maybe()]),
+    Row::new(Group::List, "RPOPLPUSH", "1.2.0", rpoplpush)
+        .summary("Removes the last element of a list, adds it at the head of another and returns it.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[key("source"), key("destination")]),
 ];
 
 const ENDS: &[Arg] = &[token("left", "LEFT"), token("right", "RIGHT")];

@@ -128,16 +128,7 @@ const SUBCOMMANDS: &[Row] = &[
     },
 ];
 
-const ROW: Row = Row {
-    name: "",
-    summary: "",
-    since: "2.0.0",
-    group: Group::PubSub,
-    flags: Flags::NONE,
-    args: &[],
-    subcommands: &[],
-    run: numpat,
-};
+const ROW: Row = Row::new(Group::PubSub, "", "2.0.0", numpat).summary("");
 
 const ASKING: Row =
     Row { since: "2.8.0", flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE), ..ROW };

@@ -23,103 +23,47 @@ const LOOKS: Flags = Flags::NOSCRIPT;
 /// Libraries come and go while nothing runs, and so with every shard held.
 const CHANGES: Flags = Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::ALL_SHARDS);
 
-pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "FCALL",
-        summary: "Calls a function.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: CALLS,
-        args: &[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
-        subcommands: &[],
-        run: fcall,
-    },
-    Row {
-        name: "FCALL_RO",
-        summary: "Calls a function that only reads.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: CALLS.with(Flags::READONLY),
-        args: &[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
-        subcommands: &[],
-        run: fcall,
-    },
-    Row {
-        name: "FUNCTION",
-        summary: "Manages libraries of functions.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: Flags::NONE,
-        args: &[],
-        subcommands: SUBCOMMANDS,
-        run: crate::commands::container,
-    },
-];
+pub(in crate::commands) const ROWS: &[Row] =
+    &[
+        Row::new(Group::Scripting, "FCALL", "7.0.0", fcall)
+            .summary("Calls a function.")
+            .flags(CALLS)
+            .args(&[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()]),
+        Row::new(Group::Scripting, "FCALL_RO", "7.0.0", fcall)
+            .summary("Calls a function that only reads.")
+            .flags(CALLS.with(Flags::READONLY))
+            .args(&[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()]),
+        Row::new(Group::Scripting, "FUNCTION", "7.0.0", crate::commands::container)
+            .summary("Manages libraries of functions.")
+            .subcommands(SUBCOMMANDS),
+    ];
 
 const SUBCOMMANDS: &[Row] = &[
-    Row {
-        name: "LOAD",
-        summary: "Loads a library; answers its name.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: CHANGES.with(Flags::DENYOOM).with(Flags::OFFLOAD),
-        args: &[token("replace", "REPLACE").maybe(), text("function-code")],
-        subcommands: &[],
-        run: load,
-    },
-    Row {
-        name: "LIST",
-        summary: "Describes the libraries and their functions.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: LOOKS,
-        args: &[
+    Row::new(Group::Scripting, "LOAD", "7.0.0", load)
+        .summary("Loads a library; answers its name.")
+        .flags(CHANGES.with(Flags::DENYOOM).with(Flags::OFFLOAD))
+        .args(&[token("replace", "REPLACE").maybe(), text("function-code")]),
+    Row::new(Group::Scripting, "LIST", "7.0.0", list)
+        .summary("Describes the libraries and their functions.")
+        .flags(LOOKS)
+        .args(&[
             pattern("library-name-pattern").after("LIBRARYNAME").maybe(),
             token("withcode", "WITHCODE").maybe(),
-        ],
-        subcommands: &[],
-        run: list,
-    },
-    Row {
-        name: "DELETE",
-        summary: "Forgets a library.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: CHANGES,
-        args: &[text("library-name")],
-        subcommands: &[],
-        run: delete,
-    },
-    Row {
-        name: "FLUSH",
-        summary: "Forgets all libraries.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: CHANGES,
-        args: &[one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]).maybe()],
-        subcommands: &[],
-        run: flush,
-    },
-    Row {
-        name: "STATS",
-        summary: "Tells which function runs, and how many there are.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: LOOKS.with(Flags::BUSY),
-        args: &[],
-        subcommands: &[],
-        run: stats,
-    },
-    Row {
-        name: "KILL",
-        summary: "Ends a function that runs too long.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: LOOKS.with(Flags::BUSY),
-        args: &[],
-        subcommands: &[],
-        run: kill,
-    },
+        ]),
+    Row::new(Group::Scripting, "DELETE", "7.0.0", delete)
+        .summary("Forgets a library.")
+        .flags(CHANGES)
+        .args(&[text("library-name")]),
+    Row::new(Group::Scripting, "FLUSH", "7.0.0", flush)
+        .summary("Forgets all libraries.")
+        .flags(CHANGES)
+        .args(&[one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]).maybe()]),
+    Row::new(Group::Scripting, "STATS", "7.0.0", stats)
+        .summary("Tells which function runs, and how many there are.")
+        .flags(LOOKS.with(Flags::BUSY)),
+    Row::new(Group::Scripting, "KILL", "7.0.0", kill)
+        .summary("Ends a function that runs too long.")
+        .flags(LOOKS.with(Flags::BUSY)),
     Row { since: "7.0.0", ..help::row(Group::Scripting) },
 ];
 

@@ -35,100 +35,45 @@ use crate::state::running::Unkillable;
 const SCRIPT: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE);
 const ADMIN: Flags = Flags::NOSCRIPT;
 
-pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "EVAL",
-        summary: "Runs a Lua script.",
-        since: "2.6.0",
-        group: Group::Scripting,
-        flags: SCRIPT,
-        args: &[text("script"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
-        subcommands: &[],
-        run: eval,
-    },
-    Row {
-        name: "EVALSHA",
-        summary: "Runs a loaded Lua script by its SHA1.",
-        since: "2.6.0",
-        group: Group::Scripting,
-        flags: SCRIPT,
-        args: &[text("sha1"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
-        subcommands: &[],
-        run: evalsha,
-    },
-    Row {
-        name: "EVAL_RO",
-        summary: "Runs a Lua script that only reads.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: SCRIPT.with(Flags::READONLY),
-        args: &[text("script"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
-        subcommands: &[],
-        run: eval,
-    },
-    Row {
-        name: "EVALSHA_RO",
-        summary: "Runs a loaded Lua script that only reads, by its SHA1.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: SCRIPT.with(Flags::READONLY),
-        args: &[text("sha1"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
-        subcommands: &[],
-        run: evalsha,
-    },
-    Row {
-        name: "SCRIPT",
-        summary: "Manages the scripts that have been loaded.",
-        since: "2.6.0",
-        group: Group::Scripting,
-        flags: Flags::NONE,
-        args: &[],
-        subcommands: SUBCOMMANDS,
-        run: crate::commands::container,
-    },
-];
+pub(in crate::commands) const ROWS: &[Row] =
+    &[
+        Row::new(Group::Scripting, "EVAL", "2.6.0", eval)
+            .summary("Runs a Lua script.")
+            .flags(SCRIPT)
+            .args(&[text("script"), key_count(), key("key").maybe().many(), text("arg").maybe().many()]),
+        Row::new(Group::Scripting, "EVALSHA", "2.6.0", evalsha)
+            .summary("Runs a loaded Lua script by its SHA1.")
+            .flags(SCRIPT)
+            .args(&[text("sha1"), key_count(), key("key").maybe().many(), text("arg").maybe().many()]),
+        Row::new(Group::Scripting, "EVAL_RO", "7.0.0", eval)
+            .summary("Runs a Lua script that only reads.")
+            .flags(SCRIPT.with(Flags::READONLY))
+            .args(&[text("script"), key_count(), key("key").maybe().many(), text("arg").maybe().many()]),
+        Row::new(Group::Scripting, "EVALSHA_RO", "7.0.0", evalsha)
+            .summary("Runs a loaded Lua script that only reads, by its SHA1.")
+            .flags(SCRIPT.with(Flags::READONLY))
+            .args(&[text("sha1"), key_count(), key("key").maybe().many(), text("arg").maybe().many()]),
+        Row::new(Group::Scripting, "SCRIPT", "2.6.0", crate::commands::container)
+            .summary("Manages the scripts that have been loaded.")
+            .subcommands(SUBCOMMANDS),
+    ];
 
 const SUBCOMMANDS: &[Row] = &[
-    Row {
-        name: "LOAD",
-        summary: "Loads a script without running it; answers its SHA1.",
-        since: "2.6.0",
-        group: Group::Scripting,
-        flags: ADMIN.with(Flags::STALE).with(Flags::ALL_SHARDS),
-        args: &[text("script")],
-        subcommands: &[],
-        run: load,
-    },
-    Row {
-        name: "EXISTS",
-        summary: "Tells of each SHA1 whether its script is loaded.",
-        since: "2.6.0",
-        group: Group::Scripting,
-        flags: ADMIN,
-        args: &[text("sha1").many()],
-        subcommands: &[],
-        run: exists,
-    },
-    Row {
-        name: "FLUSH",
-        summary: "Forgets all loaded scripts.",
-        since: "2.6.0",
-        group: Group::Scripting,
-        flags: ADMIN.with(Flags::ALL_SHARDS),
-        args: &[one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]).maybe()],
-        subcommands: &[],
-        run: flush,
-    },
-    Row {
-        name: "KILL",
-        summary: "Ends a script that runs too long.",
-        since: "2.6.0",
-        group: Group::Scripting,
-        flags: ADMIN.with(Flags::BUSY),
-        args: &[],
-        subcommands: &[],
-        run: kill,
-    },
+    Row::new(Group::Scripting, "LOAD", "2.6.0", load)
+        .summary("Loads a script without running it; answers its SHA1.")
+        .flags(ADMIN.with(Flags::STALE).with(Flags::ALL_SHARDS))
+        .args(&[text("script")]),
+    Row::new(Group::Scripting, "EXISTS", "2.6.0", exists)
+        .summary("Tells of each SHA1 whether its script is loaded.")
+        .flags(ADMIN)
+        .args(&[text("sha1").many()]),
+    Row::new(Group::Scripting, "FLUSH", "2.6.0", flush)
+        .summary("Forgets all loaded scripts.")
+        .flags(ADMIN.with(Flags::ALL_SHARDS))
+        .args(&[one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]).maybe()]),
+    Row::new(Group::Scripting, "KILL", "2.6.0", kill)
+        .summary("Ends a script that runs too long.")
+        .flags(ADMIN.with(Flags::BUSY)),
     help::row(Group::Scripting),
 ];
 

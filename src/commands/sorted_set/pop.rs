@@ -14,57 +14,33 @@ use crate::resp::Reply;
 use crate::types::{Shape, SortedSet};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "ZMPOP",
-        summary: "Removes members with the lowest or highest scores from the first sorted set that exists.",
-        since: "7.0.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::LINEAR),
-        args: &[
+    Row::new(Group::SortedSet, "ZMPOP", "7.0.0", zmpop)
+        .summary("Removes members with the lowest or highest scores from the first sorted set that exists.")
+        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .args(&[
             key_count(),
             key("key").many(),
             one_of("where", &[token("min", "MIN"), token("max", "MAX")]),
             integer("count").after("COUNT").maybe(),
-        ],
-        subcommands: &[],
-        run: zmpop,
-    },
-    Row {
-        name: "ZPOPMAX",
-        summary: "Removes members with the highest scores from a sorted set and returns them.",
-        since: "5.0.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), integer("count").maybe()],
-        subcommands: &[],
-        run: zpopmax,
-    },
-    Row {
-        name: "ZPOPMIN",
-        summary: "Removes members with the lowest scores from a sorted set and returns them.",
-        since: "5.0.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), integer("count").maybe()],
-        subcommands: &[],
-        run: zpopmin,
-    },
-    Row {
-        name: "ZSCAN",
-        summary: "Returns some members of a sorted set with their scores and the next cursor.",
-        since: "2.8.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[
+        ]),
+    Row::new(Group::SortedSet, "ZPOPMAX", "5.0.0", zpopmax)
+        .summary("Removes members with the highest scores from a sorted set and returns them.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), integer("count").maybe()]),
+    Row::new(Group::SortedSet, "ZPOPMIN", "5.0.0", zpopmin)
+        .summary("Removes members with the lowest scores from a sorted set and returns them.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), integer("count").maybe()]),
+    Row::new(Group::SortedSet, "ZSCAN", "2.8.0", zscan)
+        .summary("Returns some members of a sorted set with their scores and the next cursor.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[
             key("key"),
             integer("cursor"),
             pattern("pattern").after("MATCH").maybe(),
             integer("count").after("COUNT").maybe(),
             token("noscores", "NOSCORES").maybe(),
-        ],
-        subcommands: &[],
-        run: zscan,
-    },
+        ]),
 ];
 
 /// The end that members are removed from.

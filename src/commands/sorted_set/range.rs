@@ -16,33 +16,18 @@ use crate::types::sorted_set::{LexBound, LexRange, ScoreRange};
 use crate::types::{Shape, SortedSet};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "ZCOUNT",
-        summary: "Returns the number of members of a sorted set with scores in a range.",
-        since: "2.0.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), double("min"), double("max")],
-        subcommands: &[],
-        run: zcount,
-    },
-    Row {
-        name: "ZLEXCOUNT",
-        summary: "Returns the number of members of a sorted set from one to another.",
-        since: "2.8.9",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), text("min"), text("max")],
-        subcommands: &[],
-        run: zlexcount,
-    },
-    Row {
-        name: "ZRANGE",
-        summary: "Returns members of a sorted set in a range of ranks, scores or members.",
-        since: "1.2.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[
+    Row::new(Group::SortedSet, "ZCOUNT", "2.0.0", zcount)
+        .summary("Returns the number of members of a sorted set with scores in a range.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), double("min"), double("max")]),
+    Row::new(Group::SortedSet, "ZLEXCOUNT", "2.8.9", zlexcount)
+        .summary("Returns the number of members of a sorted set from one to another.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), text("min"), text("max")]),
+    Row::new(Group::SortedSet, "ZRANGE", "1.2.0", zrange)
+        .summary("Returns members of a sorted set in a range of ranks, scores or members.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[
             key("key"),
             text("start"),
             text("stop"),
@@ -50,43 +35,25 @@ pub(in crate::commands) const ROWS: &[Row] = &[
             token("rev", "REV").maybe(),
             LIMIT.maybe(),
             token("withscores", "WITHSCORES").maybe(),
-        ],
-        subcommands: &[],
-        run: zrange,
-    },
-    Row {
-        name: "ZRANGEBYLEX",
-        summary: "Returns members of a sorted set from one to another.",
-        since: "2.8.9",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[key("key"), text("min"), text("max"), LIMIT.maybe()],
-        subcommands: &[],
-        run: zrangebylex,
-    },
-    Row {
-        name: "ZRANGEBYSCORE",
-        summary: "Returns members of a sorted set with scores in a range.",
-        since: "1.0.5",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[
+        ]),
+    Row::new(Group::SortedSet, "ZRANGEBYLEX", "2.8.9", zrangebylex)
+        .summary("Returns members of a sorted set from one to another.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[key("key"), text("min"), text("max"), LIMIT.maybe()]),
+    Row::new(Group::SortedSet, "ZRANGEBYSCORE", "1.0.5", zrangebyscore)
+        .summary("Returns members of a sorted set with scores in a range.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[
             key("key"),
             double("min"),
             double("max"),
             token("withscores", "WITHSCORES").maybe(),
             LIMIT.maybe(),
-        ],
-        subcommands: &[],
-        run: zrangebyscore,
-    },
-    Row {
-        name: "ZRANGESTORE",
-        summary: "Stores members of a sorted set in a range as another sorted set.",
-        since: "6.2.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::LINEAR),
-        args: &[
+        ]),
+    Row::new(Group::SortedSet, "ZRANGESTORE", "6.2.0", zrangestore)
+        .summary("Stores members of a sorted set in a range as another sorted set.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::LINEAR))
+        .args(&[
             key("dst"),
             key("src"),
             text("min"),
@@ -94,76 +61,37 @@ pub(in crate::commands) const ROWS: &[Row] = &[
             one_of("sortby", &[token("byscore", "BYSCORE"), token("bylex", "BYLEX")]).maybe(),
             token("rev", "REV").maybe(),
             LIMIT.maybe(),
-        ],
-        subcommands: &[],
-        run: zrangestore,
-    },
-    Row {
-        name: "ZREMRANGEBYLEX",
-        summary: "Takes members away from a sorted set, from one to another.",
-        since: "2.8.9",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::LINEAR),
-        args: &[key("key"), text("min"), text("max")],
-        subcommands: &[],
-        run: zremrangebylex,
-    },
-    Row {
-        name: "ZREMRANGEBYRANK",
-        summary: "Takes members in a range of ranks away from a sorted set.",
-        since: "2.0.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::LINEAR),
-        args: &[key("key"), integer("start"), integer("stop")],
-        subcommands: &[],
-        run: zremrangebyrank,
-    },
-    Row {
-        name: "ZREMRANGEBYSCORE",
-        summary: "Takes members with scores in a range away from a sorted set.",
-        since: "1.2.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::LINEAR),
-        args: &[key("key"), double("min"), double("max")],
-        subcommands: &[],
-        run: zremrangebyscore,
-    },
-    Row {
-        name: "ZREVRANGE",
-        summary: "Returns members of a sorted set in a range of ranks, highest scores first.",
-        since: "1.2.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[key("key"), integer("start"), integer("stop"), token("withscores", "WITHSCORES").maybe()],
-        subcommands: &[],
-        run: zrevrange,
-    },
-    Row {
-        name: "ZREVRANGEBYLEX",
-        summary: "Returns members of a sorted set from one to another, last first.",
-        since: "2.8.9",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[key("key"), text("max"), text("min"), LIMIT.maybe()],
-        subcommands: &[],
-        run: zrevrangebylex,
-    },
-    Row {
-        name: "ZREVRANGEBYSCORE",
-        summary: "Returns members of a sorted set with scores in a range, highest first.",
-        since: "2.2.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[
+        ]),
+    Row::new(Group::SortedSet, "ZREMRANGEBYLEX", "2.8.9", zremrangebylex)
+        .summary("Takes members away from a sorted set, from one to another.")
+        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .args(&[key("key"), text("min"), text("max")]),
+    Row::new(Group::SortedSet, "ZREMRANGEBYRANK", "2.0.0", zremrangebyrank)
+        .summary("Takes members in a range of ranks away from a sorted set.")
+        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .args(&[key("key"), integer("start"), integer("stop")]),
+    Row::new(Group::SortedSet, "ZREMRANGEBYSCORE", "1.2.0", zremrangebyscore)
+        .summary("Takes members with scores in a range away from a sorted set.")
+        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .args(&[key("key"), double("min"), double("max")]),
+    Row::new(Group::SortedSet, "ZREVRANGE", "1.2.0", zrevrange)
+        .summary("Returns members of a sorted set in a range of ranks, highest scores first.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[key("key"), integer("start"), integer("stop"), token("withscores", "WITHSCORES").maybe()]),
+    Row::new(Group::SortedSet, "ZREVRANGEBYLEX", "2.8.9", zrevrangebylex)
+        .summary("Returns members of a sorted set from one to another, last first.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[key("key"), text("max"), text("min"), LIMIT.maybe()]),
+    Row::new(Group::SortedSet, "ZREVRANGEBYSCORE", "2.2.0", zrevrangebyscore)
+        .summary("Returns members of a sorted set with scores in a range, highest first.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[
             key("key"),
             double("max"),
             double("min"),
             token("withscores", "WITHSCORES").maybe(),
             LIMIT.maybe(),
-        ],
-        subcommands: &[],
-        run: zrevrangebyscore,
-    },
+        ]),
 ];
 
 const LIMIT: Arg = block("limit", &[integer("offset"), integer("count")]).after("LIMIT");

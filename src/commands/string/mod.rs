@@ -13,136 +13,60 @@ use crate::error::Refusal;
 use crate::keyspace::{Entry, Lease, Occupied};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "DELEX",
-        summary: "Deletes a key, if it holds that string or does not (Redis 8.4).",
-        since: "8.4.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), COMPARISON.maybe()],
-        subcommands: &[],
-        run: delex,
-    },
-    Row {
-        name: "DELIFEQ",
-        summary: "Deletes a key if it holds that string (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), text("value")],
-        subcommands: &[],
-        run: delifeq,
-    },
-    Row {
-        name: "GET",
-        summary: "Returns the string value of a key.",
-        since: "1.0.0",
-        group: Group::String,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: get,
-    },
-    Row {
-        name: "GETDEL",
-        summary: "Returns the string value of a key and deletes the key.",
-        since: "6.2.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: getdel,
-    },
-    Row {
-        name: "GETEX",
-        summary: "Returns the string value of a key and sets or takes away its time to live.",
-        since: "6.2.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), NEW_LEASE.maybe()],
-        subcommands: &[],
-        run: getex,
-    },
-    Row {
-        name: "GETSET",
-        summary: "Sets the string value of a key and returns the one before.",
-        since: "1.0.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), text("value")],
-        subcommands: &[],
-        run: getset,
-    },
-    Row {
-        name: "MGET",
-        summary: "Returns the string values of keys, all of one instant.",
-        since: "1.0.0",
-        group: Group::String,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key").many()],
-        subcommands: &[],
-        run: mget,
-    },
-    Row {
-        name: "MSET",
-        summary: "Sets the string values of keys, all in one instant.",
-        since: "1.0.1",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
-        args: &[PAIR.many()],
-        subcommands: &[],
-        run: mset,
-    },
-    Row {
-        name: "MSETNX",
-        summary: "Sets the string values of keys, all in one instant, if none of them is there.",
-        since: "1.0.1",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
-        args: &[PAIR.many()],
-        subcommands: &[],
-        run: msetnx,
-    },
-    Row {
-        name: "PSETEX",
-        summary: "Sets the string value of a key that lives so many milliseconds.",
-        since: "2.6.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
-        args: &[key("key"), integer("milliseconds"), text("value")],
-        subcommands: &[],
-        run: psetex,
-    },
-    Row {
-        name: "SET",
-        summary: "Sets the string value of a key, if the conditions hold; creates the key if it is not there.",
-        since: "1.0.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
-        args: &[key("key"), text("value"), CONDITION.maybe(), token("get", "GET").maybe(), LEASE.maybe()],
-        subcommands: &[],
-        run: set,
-    },
-    Row {
-        name: "SETEX",
-        summary: "Sets the string value of a key that lives so many seconds.",
-        since: "2.0.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
-        args: &[key("key"), integer("seconds"), text("value")],
-        subcommands: &[],
-        run: setex,
-    },
-    Row {
-        name: "SETNX",
-        summary: "Sets the string value of a key if the key is not there.",
-        since: "1.0.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), text("value")],
-        subcommands: &[],
-        run: setnx,
-    },
+    Row::new(Group::String, "DELEX", "8.4.0", delex)
+        .summary("Deletes a key, if it holds that string or does not (Redis 8.4).")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), COMPARISON.maybe()]),
+    Row::new(Group::String, "DELIFEQ", "9.0.0", delifeq)
+        .summary("Deletes a key if it holds that string (Valkey 9.0).")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), text("value")]),
+    Row::new(Group::String, "GET", "1.0.0", get)
+        .summary("Returns the string value of a key.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::String, "GETDEL", "6.2.0", getdel)
+        .summary("Returns the string value of a key and deletes the key.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::String, "GETEX", "6.2.0", getex)
+        .summary("Returns the string value of a key and sets or takes away its time to live.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), NEW_LEASE.maybe()]),
+    Row::new(Group::String, "GETSET", "1.0.0", getset)
+        .summary("Sets the string value of a key and returns the one before.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), text("value")]),
+    Row::new(Group::String, "MGET", "1.0.0", mget)
+        .summary("Returns the string values of keys, all of one instant.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key").many()]),
+    Row::new(Group::String, "MSET", "1.0.1", mset)
+        .summary("Sets the string values of keys, all in one instant.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[PAIR.many()]),
+    Row::new(Group::String, "MSETNX", "1.0.1", msetnx)
+        .summary("Sets the string values of keys, all in one instant, if none of them is there.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[PAIR.many()]),
+    Row::new(Group::String, "PSETEX", "2.6.0", psetex)
+        .summary("Sets the string value of a key that lives so many milliseconds.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[key("key"), integer("milliseconds"), text("value")]),
+    Row::new(Group::String, "SET", "1.0.0", set)
+        .summary(
+            "Sets the string value of a key, if the conditions hold; creates the key if it is not there.",
+        )
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[key("key"), text("value"), CONDITION.maybe(), token("get", "GET").maybe(), LEASE.maybe()]),
+    Row::new(Group::String, "SETEX", "2.0.0", setex)
+        .summary("Sets the string value of a key that lives so many seconds.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[key("key"), integer("seconds"), text("value")]),
+    Row::new(Group::String, "SETNX", "1.0.0", setnx)
+        .summary("Sets the string value of a key if the key is not there.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), text("value")]),
 ];
 
 const PAIR: Arg = block("data", &[key("key"), text("value")]);
