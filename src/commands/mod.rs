@@ -44,7 +44,6 @@ pub(crate) use transaction::{EXEC, discard_all};
 use std::sync::Arc;
 
 use crate::clock::Now;
-use crate::error::Refusal;
 use crate::keyspace::{View, Waiter};
 use crate::resp::{Reply, Request};
 use crate::state::session::Session;
@@ -126,8 +125,3 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     admin::ROWS,
     admin::debug::ROWS,
 ];
-
-/// The function of a container: its arity refuses a request without a subcommand before this is called.
-fn container(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    Err(Refusal::Arity(call.command.name.as_str().into()))
-}

@@ -38,6 +38,22 @@ impl Row {
         Self { name, summary: "", since, group, flags: Flags::NONE, args: &[], subcommands: &[], run }
     }
 
+    /// A command that does nothing without a subcommand.
+    pub const fn container(
+        group: Group,
+        name: &'static str,
+        since: &'static str,
+        subcommands: &'static [Self],
+    ) -> Self {
+        Self { subcommands, ..Self::new(group, name, since, refuse_arity) }
+    }
+
+    /// Replaces the version of Redis that first had the command.
+    #[must_use]
+    pub const fn since(self, since: &'static str) -> Self {
+        Self { since, ..self }
+    }
+
     /// Says what the command does.
     #[must_use]
     pub const fn summary(self, summary: &'static str) -> Self {
@@ -61,6 +77,11 @@ impl Row {
     pub const fn subcommands(self, subcommands: &'static [Row]) -> Self {
         Self { subcommands, ..self }
     }
+}
+
+/// The function of a container, which its arity keeps from being called.
+fn refuse_arity(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    Err(Refusal::Arity(call.command.name.as_str().into()))
 }
 
 /// The group of a command in the documentation.

@@ -16,122 +16,66 @@ use crate::state::channels::Kind;
 use crate::state::session::{Replies, Session};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "PSUBSCRIBE",
-        summary: "Subscribes to all channels that match the patterns.",
-        flags: LISTENING,
-        args: &[channel_pattern("pattern").many()],
-        run: |call| subscribe(call, Kind::Pattern),
-        ..ROW
-    },
-    Row {
-        name: "PUBLISH",
-        summary: "Sends a message to the subscribers of a channel; returns their number.",
-        flags: PUBLISHING,
-        args: &[channel("channel"), text("message")],
-        run: publish,
-        ..ROW
-    },
-    Row {
-        name: "PUBSUB",
-        summary: "A container for commands about subscriptions.",
-        since: "2.8.0",
-        flags: Flags::NONE,
-        subcommands: SUBCOMMANDS,
-        ..ROW
-    },
-    Row {
-        name: "PUNSUBSCRIBE",
-        summary: "Unsubscribes from the patterns, or from all.",
-        flags: LISTENING,
-        args: &[pattern("pattern").maybe().many()],
-        run: |call| unsubscribe(call, Kind::Pattern),
-        ..ROW
-    },
-    Row {
-        name: "SPUBLISH",
-        summary: "Sends a message to the subscribers of a shard channel; returns their number.",
-        since: "7.0.0",
-        flags: PUBLISHING,
-        args: &[channel("shardchannel"), text("message")],
-        run: publish_to_shard,
-        ..ROW
-    },
-    Row {
-        name: "SSUBSCRIBE",
-        summary: "Subscribes to shard channels.",
-        since: "7.0.0",
-        flags: LISTENING,
-        args: &[channel("shardchannel").many()],
-        run: |call| subscribe(call, Kind::Shard),
-        ..ROW
-    },
-    Row {
-        name: "SUBSCRIBE",
-        summary: "Subscribes to channels.",
-        flags: LISTENING,
-        args: &[channel("channel").many()],
-        run: |call| subscribe(call, Kind::Channel),
-        ..ROW
-    },
-    Row {
-        name: "SUNSUBSCRIBE",
-        summary: "Unsubscribes from the shard channels, or from all.",
-        since: "7.0.0",
-        flags: LISTENING,
-        args: &[text("shardchannel").maybe().many()],
-        run: |call| unsubscribe(call, Kind::Shard),
-        ..ROW
-    },
-    Row {
-        name: "UNSUBSCRIBE",
-        summary: "Unsubscribes from the channels, or from all.",
-        flags: LISTENING,
-        args: &[text("channel").maybe().many()],
-        run: |call| unsubscribe(call, Kind::Channel),
-        ..ROW
-    },
+    Row::new(Group::PubSub, "PSUBSCRIBE", "2.0.0", |call| subscribe(call, Kind::Pattern))
+        .summary("Subscribes to all channels that match the patterns.")
+        .flags(LISTENING)
+        .args(&[channel_pattern("pattern").many()]),
+    Row::new(Group::PubSub, "PUBLISH", "2.0.0", publish)
+        .summary("Sends a message to the subscribers of a channel; returns their number.")
+        .flags(PUBLISHING)
+        .args(&[channel("channel"), text("message")]),
+    Row::container(Group::PubSub, "PUBSUB", "2.8.0", SUBCOMMANDS)
+        .summary("A container for commands about subscriptions."),
+    Row::new(Group::PubSub, "PUNSUBSCRIBE", "2.0.0", |call| unsubscribe(call, Kind::Pattern))
+        .summary("Unsubscribes from the patterns, or from all.")
+        .flags(LISTENING)
+        .args(&[pattern("pattern").maybe().many()]),
+    Row::new(Group::PubSub, "SPUBLISH", "7.0.0", publish_to_shard)
+        .summary("Sends a message to the subscribers of a shard channel; returns their number.")
+        .flags(PUBLISHING)
+        .args(&[channel("shardchannel"), text("message")]),
+    Row::new(Group::PubSub, "SSUBSCRIBE", "7.0.0", |call| subscribe(call, Kind::Shard))
+        .summary("Subscribes to shard channels.")
+        .flags(LISTENING)
+        .args(&[channel("shardchannel").many()]),
+    Row::new(Group::PubSub, "SUBSCRIBE", "2.0.0", |call| subscribe(call, Kind::Channel))
+        .summary("Subscribes to channels.")
+        .flags(LISTENING)
+        .args(&[channel("channel").many()]),
+    Row::new(Group::PubSub, "SUNSUBSCRIBE", "7.0.0", |call| unsubscribe(call, Kind::Shard))
+        .summary("Unsubscribes from the shard channels, or from all.")
+        .flags(LISTENING)
+        .args(&[text("shardchannel").maybe().many()]),
+    Row::new(Group::PubSub, "UNSUBSCRIBE", "2.0.0", |call| unsubscribe(call, Kind::Channel))
+        .summary("Unsubscribes from the channels, or from all.")
+        .flags(LISTENING)
+        .args(&[text("channel").maybe().many()]),
 ];
 
 const SUBCOMMANDS: &[Row] = &[
-    Row {
-        name: "CHANNELS",
-        summary: "Lists the channels that have subscribers.",
-        args: &[pattern("pattern").maybe()],
-        run: |call| channels(call, Kind::Channel),
-        ..ASKING
-    },
-    Row { since: "6.2.0", ..help::row(Group::PubSub) },
-    Row { name: "NUMPAT", summary: "Counts the patterns that have subscribers.", run: numpat, ..ASKING },
-    Row {
-        name: "NUMSUB",
-        summary: "Counts the subscribers of each channel, without those of patterns.",
-        args: &[text("channel").maybe().many()],
-        run: |call| numsub(call, Kind::Channel),
-        ..ASKING
-    },
-    Row {
-        name: "SHARDCHANNELS",
-        summary: "Lists the shard channels that have subscribers.",
-        since: "7.0.0",
-        args: &[pattern("pattern").maybe()],
-        run: |call| channels(call, Kind::Shard),
-        ..ASKING
-    },
-    Row {
-        name: "SHARDNUMSUB",
-        summary: "Counts the subscribers of each shard channel.",
-        since: "7.0.0",
-        args: &[text("shardchannel").maybe().many()],
-        run: |call| numsub(call, Kind::Shard),
-        ..ASKING
-    },
+    Row::new(Group::PubSub, "CHANNELS", "2.8.0", |call| channels(call, Kind::Channel))
+        .summary("Lists the channels that have subscribers.")
+        .flags(ASKING)
+        .args(&[pattern("pattern").maybe()]),
+    help::row(Group::PubSub).since("6.2.0"),
+    Row::new(Group::PubSub, "NUMPAT", "2.8.0", numpat)
+        .summary("Counts the patterns that have subscribers.")
+        .flags(ASKING),
+    Row::new(Group::PubSub, "NUMSUB", "2.8.0", |call| numsub(call, Kind::Channel))
+        .summary("Counts the subscribers of each channel, without those of patterns.")
+        .flags(ASKING)
+        .args(&[text("channel").maybe().many()]),
+    Row::new(Group::PubSub, "SHARDCHANNELS", "7.0.0", |call| channels(call, Kind::Shard))
+        .summary("Lists the shard channels that have subscribers.")
+        .flags(ASKING)
+        .args(&[pattern("pattern").maybe()]),
+    Row::new(Group::PubSub, "SHARDNUMSUB", "7.0.0", |call| numsub(call, Kind::Shard))
+        .summary("Counts the subscribers of each shard channel.")
+        .flags(ASKING)
+        .args(&[text("shardchannel").maybe().many()]),
 ];
 
-const ROW: Row = Row::new(Group::PubSub, "", "2.0.0", numpat).summary("");
-
-const ASKING: Row =
-    Row { since: "2.8.0", flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE), ..ROW };
+const ASKING: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE);
 
 const PUBLISHING: Flags =
     Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::REPLICATED);

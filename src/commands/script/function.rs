@@ -33,9 +33,8 @@ pub(in crate::commands) const ROWS: &[Row] =
             .summary("Calls a function that only reads.")
             .flags(CALLS.with(Flags::READONLY))
             .args(&[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()]),
-        Row::new(Group::Scripting, "FUNCTION", "7.0.0", crate::commands::container)
-            .summary("Manages libraries of functions.")
-            .subcommands(SUBCOMMANDS),
+        Row::container(Group::Scripting, "FUNCTION", "7.0.0", SUBCOMMANDS)
+            .summary("Manages libraries of functions."),
     ];
 
 const SUBCOMMANDS: &[Row] = &[
@@ -64,7 +63,7 @@ const SUBCOMMANDS: &[Row] = &[
     Row::new(Group::Scripting, "KILL", "7.0.0", kill)
         .summary("Ends a function that runs too long.")
         .flags(LOOKS.with(Flags::BUSY)),
-    Row { since: "7.0.0", ..help::row(Group::Scripting) },
+    help::row(Group::Scripting).since("7.0.0"),
 ];
 
 /// The keys and arguments of a function, and the request that calls it.

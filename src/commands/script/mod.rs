@@ -53,9 +53,8 @@ pub(in crate::commands) const ROWS: &[Row] =
             .summary("Runs a loaded Lua script that only reads, by its SHA1.")
             .flags(SCRIPT.with(Flags::READONLY))
             .args(&[text("sha1"), key_count(), key("key").maybe().many(), text("arg").maybe().many()]),
-        Row::new(Group::Scripting, "SCRIPT", "2.6.0", crate::commands::container)
-            .summary("Manages the scripts that have been loaded.")
-            .subcommands(SUBCOMMANDS),
+        Row::container(Group::Scripting, "SCRIPT", "2.6.0", SUBCOMMANDS)
+            .summary("Manages the scripts that have been loaded."),
     ];
 
 const SUBCOMMANDS: &[Row] = &[
