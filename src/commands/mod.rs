@@ -28,7 +28,7 @@ mod string;
 pub mod table;
 mod transaction;
 
-pub(crate) use admin::acl_check::{check, check_again};
+pub(crate) use admin::acl_check::{check, check_in_exec};
 pub(crate) use admin::debug::check_protected;
 pub(crate) use admin::monitor::{Source, show};
 pub(crate) use admin::pause::may_write;

@@ -303,7 +303,7 @@ impl Shared {
     }
 
     /// Records the duration of a call in the command's statistics, the slow log and the latency monitor.
-    pub fn took(&self, client: &Client, command: &Command, request: Request<'_>, micros: u64) {
+    pub fn record_duration(&self, client: &Client, command: &Command, request: Request<'_>, micros: u64) {
         let stats = &self.stats[usize::from(command.index)];
         stats.add_timed(micros);
         let unix_secs = || self.clock.wall_micros() / 1_000_000;
@@ -393,7 +393,7 @@ mod tests {
         Shared::new(Keyspace::new(layout, || {}), Settings::default(), Arc::new(StillClock), 1)
     }
 
-    fn took(shared: &Shared, line: &[u8], micros: u64) {
+    fn record_duration(shared: &Shared, line: &[u8], micros: u64) {
         let trust = crate::resp::RequestLimits {
             bulk_bytes_max: 1 << 20,
             request_bytes_max: 1 << 20,
@@ -406,14 +406,14 @@ mod tests {
         let command = found.subcommand(request.word(1)).unwrap_or(found);
         let since = LockTime::from_millis(5);
         let client = Client::new(1, "127.0.0.1:9".to_owned(), String::new(), false, since);
-        shared.took(&client, command, request, micros);
+        shared.record_duration(&client, command, request, micros);
     }
 
     #[test]
     fn a_slow_call_is_remembered_without_its_password() {
         let shared = shared();
-        took(&shared, b"GET k\r\n", 9_999);
-        took(&shared, b"CONFIG SET timeout 7 RequirePass secret\r\n", 10_000);
+        record_duration(&shared, b"GET k\r\n", 9_999);
+        record_duration(&shared, b"CONFIG SET timeout 7 RequirePass secret\r\n", 10_000);
         let calls = shared.slowlog.newest(9);
         assert_eq!(calls.len(), 1, "10 ms are slow, less is not");
         assert_eq!(calls[0].words, ["CONFIG", "SET", "timeout", "7", "RequirePass", "(redacted)"]);
@@ -423,12 +423,12 @@ mod tests {
     #[test]
     fn spikes_are_watched_once_somebody_says_how_long_is_long() {
         let shared = shared();
-        took(&shared, b"KEYS *\r\n", 50_000);
+        record_duration(&shared, b"KEYS *\r\n", 50_000);
         assert!(shared.latency.events().is_empty(), "nobody has said so yet");
         shared.settings.set("latency-monitor-threshold", "20").unwrap();
-        took(&shared, b"KEYS *\r\n", 19_999);
-        took(&shared, b"KEYS *\r\n", 50_000);
-        took(&shared, b"GET k\r\n", 20_000);
+        record_duration(&shared, b"KEYS *\r\n", 19_999);
+        record_duration(&shared, b"KEYS *\r\n", 50_000);
+        record_duration(&shared, b"GET k\r\n", 20_000);
         let seen: Vec<_> =
             shared.latency.events().iter().map(|(name, event)| (*name, event.longest_millis)).collect();
         assert_eq!(seen, [("command", 50), ("fast-command", 20)]);

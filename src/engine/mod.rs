@@ -161,7 +161,7 @@ impl Engine {
                 batch.commands -= 1;
                 return Flow::Again(until);
             }
-            Ok(Admitted::Later) => return self.later(session, batch),
+            Ok(Admitted::RetryLater) => return self.retry_later(session, batch),
             // The connection is closed without a reply, as in Redis: earlier requests are not answered either.
             Err((_, None)) if unknown::is_http(request.word(0)) => {
                 self.warn_of_http(session);
@@ -184,7 +184,7 @@ impl Engine {
         if session.replies != Replies::On {
             mute(session, out, start);
         } else if session.reads.are_told() && flow == Flow::Next {
-            tell(session, out);
+            collect_own_messages(session, out);
         }
         flow
     }
@@ -346,7 +346,7 @@ impl Engine {
             return Err((commands::busy(is_function), Some(command)));
         }
         let talks_only = matches!(command.row.group, Group::Connection | Group::PubSub);
-        Ok(if talks_only { Admitted::Run(command) } else { Admitted::Later })
+        Ok(if talks_only { Admitted::Run(command) } else { Admitted::RetryLater })
     }
 
     #[inline]
@@ -398,7 +398,7 @@ impl Engine {
         let reach = command.reach(request, &mut keys);
         let mut view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
         // A view is used where it was made: to move it would cost every request.
-        let Some(view) = &mut view else { return self.later(session, batch) };
+        let Some(view) = &mut view else { return self.retry_later(session, batch) };
         let is_long = command.row.flags.has(Flags::OFFLOAD) || self.is_large(command, request, view);
         if is_long {
             if !session.may_block {
@@ -410,7 +410,7 @@ impl Engine {
         view.on_behalf_of(session.client.id);
         let result = self.perform(session, command, request, view, batch, out);
         let flow = match result {
-            Err(Refusal::Occupied) => self.later(session, batch),
+            Err(Refusal::Occupied) => self.retry_later(session, batch),
             Ok(Outcome::Replied) | Err(_) => Flow::Next,
             Ok(Outcome::Close) => Flow::Close,
             Ok(Outcome::Park { wait, waiter }) => {
@@ -484,7 +484,7 @@ impl Engine {
         batch.run.1 += 1;
         if let Some(started) = started {
             let micros = shared.clock.micros().saturating_sub(started);
-            shared.took(&session.client, command, request, micros);
+            shared.record_duration(&session.client, command, request, micros);
             session.worked(micros.saturating_mul(1000));
             if micros >= 1000 {
                 batch.now = shared.clock.now();
@@ -515,7 +515,7 @@ impl Engine {
 
     /// A long call holds shards that the request needs: the session is woken when the call is over.
     #[cold]
-    fn later(&self, session: &Session, batch: &mut Batch) -> Flow {
+    fn retry_later(&self, session: &Session, batch: &mut Batch) -> Flow {
         batch.commands -= 1;
         let now = self.shared.clock.now().lock;
         let is_waiting = self.shared.keyspace.long_call.wait(&session.client);
@@ -567,7 +567,7 @@ type Refused = (Refusal, Option<&'static Command>);
 enum Admitted {
     Run(&'static Command),
     Hold(LockTime),
-    Later,
+    RetryLater,
 }
 
 /// Whether the command could need memory. A queued request needs some; EXEC needs what its requests need.
@@ -583,7 +583,7 @@ fn may_grow(session: &Session, command: &Command) -> bool {
 /// Sends a client the invalidations that its own request has caused, directly after the reply. With BCAST it gets them
 /// after the last request of the batch, as in Redis.
 #[cold]
-fn tell(session: &Session, out: &mut Vec<u8>) {
+fn collect_own_messages(session: &Session, out: &mut Vec<u8>) {
     if session.client.has_messages() {
         match session.reads.matter() {
             true => session.client.collect(out),

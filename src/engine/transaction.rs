@@ -112,7 +112,7 @@ impl Engine {
         let view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
         let Some(mut view) = view else {
             (session.watching, session.transaction) = (watching, Some(transaction));
-            return self.later(session, batch);
+            return self.retry_later(session, batch);
         };
         if is_long {
             view.announce_long_call();
@@ -174,7 +174,7 @@ impl Engine {
         flow: Flow,
     ) -> Flow {
         if !session.account.is_unlimited()
-            && let Err(refusal) = commands::check_again(session, &self.shared, command, request)
+            && let Err(refusal) = commands::check_in_exec(session, &self.shared, command, request)
         {
             self.refuse(session, &refusal, out);
             return flow;

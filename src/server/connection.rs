@@ -98,7 +98,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Processing::Offloaded(_) => {
                 // A test that moves a manual clock does not wait for a long call.
                 if self.io.context.engine.shared().keyspace.long_call.is_on() {
-                    self.io.settle();
+                    self.io.finish_clock_step();
                 }
                 return Poll::Pending;
             }
@@ -304,14 +304,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
                 processor.release_buffers();
             }
         }
-        self.settle();
+        self.finish_clock_step();
     }
 
     /// Everything that the current step of a manual clock causes on this connection is done.
-    fn settle(&self) {
+    fn finish_clock_step(&self) {
         if self.context.is_manual() {
             self.client.settled.store(self.clock_step, SeqCst);
-            self.context.connection_settled();
+            self.context.clock_step_done();
         }
     }
 }

@@ -34,7 +34,7 @@ struct Inner {
     /// Counts the steps of a manual clock; see [`ServerContext::clock_step`].
     clock_step: AtomicU64,
     /// Notified whenever a connection has done everything that a step of a manual clock causes.
-    settled: Notify,
+    clock_step_done: Notify,
     /// Notified when the ticker is needed earlier than it planned.
     ticker: Arc<Notify>,
     /// Counts how often a connection was woken for its outbox.
@@ -80,7 +80,7 @@ impl ServerContext {
         let inner = Inner {
             clock,
             clock_step: AtomicU64::new(0),
-            settled: Notify::new(),
+            clock_step_done: Notify::new(),
             ticker,
             wakeups: Arc::default(),
             script_thread: Arc::new(Semaphore::new(1)),
@@ -127,15 +127,15 @@ impl ServerContext {
     }
 
     /// A connection has done everything that the last step of a manual clock causes.
-    pub(super) fn connection_settled(&self) {
+    pub(super) fn clock_step_done(&self) {
         if self.is_manual() {
-            self.inner.settled.notify_waiters();
+            self.inner.clock_step_done.notify_waiters();
         }
     }
 
     /// Wakes every connection, and waits until each has written what it has to write, or cannot because its client does
     /// not read.
-    pub(super) async fn settle(&self) {
+    pub(super) async fn wait_for_clock_step(&self) {
         let step = self.inner.clock_step.fetch_add(1, SeqCst) + 1;
         let clients = self.engine.shared().registries.clients.all();
         for client in &clients {
@@ -143,15 +143,15 @@ impl ServerContext {
         }
         for client in clients {
             loop {
-                let settled = self.inner.settled.notified();
-                tokio::pin!(settled);
+                let done = self.inner.clock_step_done.notified();
+                tokio::pin!(done);
                 // Registered before the check, so that no notification is missed.
-                settled.as_mut().enable();
+                done.as_mut().enable();
                 let is_gone = self.engine.shared().registries.clients.get(client.id).is_none();
                 if is_gone || client.settled.load(SeqCst) >= step {
                     break;
                 }
-                settled.await;
+                done.await;
             }
         }
     }

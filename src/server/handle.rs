@@ -283,7 +283,7 @@ impl Clock<'_> {
     pub async fn advance(&self, by: Duration) {
         let AnyClock::Manual(clock) = self.context.clock() else { panic!("a server with a manual clock") };
         // Requests written to an in-process stream before this call are processed at the old time.
-        self.context.settle().await;
+        self.context.wait_for_clock_step().await;
         let target = self.now() + u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         loop {
             // The next moment at which something is due, at most the target.
@@ -296,9 +296,9 @@ impl Clock<'_> {
             }
             clock.set(next);
             self.tick();
-            self.context.settle().await;
+            self.context.wait_for_clock_step().await;
         }
-        self.context.settle().await;
+        self.context.wait_for_clock_step().await;
     }
 
     /// Like [`Clock::advance`], for callers without a runtime.

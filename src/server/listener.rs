@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::connection::Connection;
 use super::context::ServerContext;
-use super::spare_descriptor::{SpareDescriptor, is_of_the_peer};
+use super::spare_descriptor::{SpareDescriptor, is_peer_error};
 use super::tls::Tls;
 use super::unix::SocketFile;
 use super::worker::Workers;
@@ -65,7 +65,7 @@ impl Listener {
                     spare.accept_succeeded();
                     self.admit(accepted, &context, &workers);
                 }
-                Err(error) if is_of_the_peer(&error) => tokio::task::yield_now().await,
+                Err(error) if is_peer_error(&error) => tokio::task::yield_now().await,
                 Err(error) => self.cannot_accept(&error, &mut spare, &context).await,
             }
         }

@@ -218,7 +218,7 @@ impl RequestProcessor {
 impl Drop for RequestProcessor {
     fn drop(&mut self) {
         self.context.engine.disconnect(&mut self.session);
-        self.context.connection_settled();
+        self.context.clock_step_done();
     }
 }
 

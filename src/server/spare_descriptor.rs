@@ -62,7 +62,7 @@ fn open() -> Option<File> {
 }
 
 /// Whether an accept failed because of that one peer, which is gone.
-pub(super) fn is_of_the_peer(error: &io::Error) -> bool {
+pub(super) fn is_peer_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted, TimedOut};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted | TimedOut)
 }

@@ -106,7 +106,7 @@ fn sleep(call: &mut Call<'_, '_>, value: &[u8]) -> Result<Outcome, Refusal> {
     let until = call.now.lock + micros.div_ceil(1000);
     call.shared.pause.freeze(until);
     // The engine measures this call, which ends at once. The statistics get the time that clients wait.
-    call.shared.took(&call.session.client, call.command, call.args.request(), micros);
+    call.shared.record_duration(&call.session.client, call.command, call.args.request(), micros);
 
     let wait = call.session.new_wait(Some(until), b"+OK\r\n".to_vec());
     Ok(Outcome::Park { wait, waiter: None })

@@ -121,7 +121,7 @@ fn set_deadlines(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> 
     let deadline = deadline(unit, value.integer()?, call.now, command)?;
 
     let Some(mut hash) = call.view.find::<Hash>(name)? else {
-        return none_of_them(call, count);
+        return answer_no_fields(call, count);
     };
     let (mut is_set, mut is_ended) = (false, false);
     call.reply.array(count);
@@ -175,7 +175,7 @@ fn announce(hash: &mut Editor<'_, Hash>, is_set: bool, is_ended: bool) {
     }
 }
 
-fn none_of_them(call: &mut Call<'_, '_>, count: usize) -> Result<Outcome, Refusal> {
+fn answer_no_fields(call: &mut Call<'_, '_>, count: usize) -> Result<Outcome, Refusal> {
     call.reply.array(count);
     for _ in 0..count {
         call.reply.integer(NO_FIELD);
@@ -191,7 +191,7 @@ fn hpersist(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let count = take_count(&mut call.args)?;
 
     let Some(mut hash) = call.view.find::<Hash>(name)? else {
-        return none_of_them(call, count);
+        return answer_no_fields(call, count);
     };
     let mut is_changed = false;
     call.reply.array(count);
@@ -213,23 +213,23 @@ fn hpersist(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn httl(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, |now, deadline| nearest_second(now.millis_until(deadline)))
+    answer_deadlines(call, |now, deadline| nearest_second(now.millis_until(deadline)))
 }
 
 fn hpttl(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, Now::millis_until)
+    answer_deadlines(call, Now::millis_until)
 }
 
 fn hexpiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, |now, deadline| nearest_second(now.wall_ms_of(deadline)))
+    answer_deadlines(call, |now, deadline| nearest_second(now.wall_ms_of(deadline)))
 }
 
 fn hpexpiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, Now::wall_ms_of)
+    answer_deadlines(call, Now::wall_ms_of)
 }
 
-/// Answers the result of `say` for the deadline of each field.
-fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcome, Refusal> {
+/// Answers the result of `convert` for the deadline of each field.
+fn answer_deadlines(call: &mut Call<'_, '_>, convert: fn(Now, Deadline) -> i64) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     if !call.args.take("FIELDS") {
         return Err(Refusal::Syntax);
@@ -240,14 +240,14 @@ fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcom
     }
 
     let Some(hash) = call.view.read_as::<Hash>(name)? else {
-        return none_of_them(call, count);
+        return answer_no_fields(call, count);
     };
     call.reply.array(count);
     for field in call.args.rest() {
         call.reply.integer(match (hash.contains(field), hash.deadline(field)) {
             (false, _) => NO_FIELD,
             (true, None) => NO_DEADLINE,
-            (true, Some(deadline)) => say(call.now, deadline),
+            (true, Some(deadline)) => convert(call.now, deadline),
         });
     }
     Ok(Outcome::Replied)

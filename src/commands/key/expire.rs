@@ -147,23 +147,23 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
 }
 
 fn ttl(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, |now, deadline| nearest_second(now.millis_until(deadline)))
+    answer_deadline(call, |now, deadline| nearest_second(now.millis_until(deadline)))
 }
 
 fn pttl(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, Now::millis_until)
+    answer_deadline(call, Now::millis_until)
 }
 
 fn expiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, |now, deadline| nearest_second(now.wall_ms_of(deadline)))
+    answer_deadline(call, |now, deadline| nearest_second(now.wall_ms_of(deadline)))
 }
 
 fn pexpiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, Now::wall_ms_of)
+    answer_deadline(call, Now::wall_ms_of)
 }
 
-/// Answers the result of `say` for the deadline of the key; -1 if it has none, -2 if the key does not exist.
-fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcome, Refusal> {
+/// Answers the result of `convert` for the deadline of the key; -1 if it has none, -2 if the key does not exist.
+fn answer_deadline(call: &mut Call<'_, '_>, convert: fn(Now, Deadline) -> i64) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
     let deadline = call.view.peek(name).map(|found| found.deadline());
@@ -171,7 +171,7 @@ fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcom
     call.reply.integer(match deadline {
         None => -2,
         Some(None) => -1,
-        Some(Some(deadline)) => say(call.now, deadline),
+        Some(Some(deadline)) => convert(call.now, deadline),
     });
     Ok(Outcome::Replied)
 }

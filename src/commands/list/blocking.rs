@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::clock::LockTime;
-use crate::commands::list::moves::{Ends, FROM, Harvest, TO, WHERE, pop_named, shift};
+use crate::commands::list::moves::{FROM, MoveEnds, MultiPopArgs, TO, WHERE, move_element, pop_named};
 use crate::commands::list::pop_one;
 use crate::commands::row::{Arg, Flags, Group, Row, double, integer, key, key_count, one_of, token};
 use crate::commands::sorted_set::pop as sorted;
@@ -63,47 +63,47 @@ const TIMEOUT: Arg = double("timeout");
 
 /// What a call takes from a key.
 #[derive(Clone, Debug)]
-enum Want {
+enum Pop {
     /// Elements, with the key's name, in an array.
-    Many(End, usize),
+    Elements(End, usize),
     /// One element, with the key's name.
-    One(End),
+    Element(End),
     /// Members and their scores, with the key's name, in an array.
-    Scored(sorted::End, usize),
+    Members(sorted::End, usize),
     /// One member and its score, with the key's name.
-    ScoredOne(sorted::End),
+    Member(sorted::End),
     /// An element, for another list.
-    Shifted(Ends, Bytes),
+    Move(MoveEnds, Bytes),
 }
 
-impl Want {
+impl Pop {
     /// Takes the elements and answers. Returns false, without a reply, if the key has none.
-    fn take(&self, view: &mut View<'_>, name: &[u8], reply: &mut Reply<'_>) -> Result<bool, Refusal> {
+    fn run(&self, view: &mut View<'_>, name: &[u8], reply: &mut Reply<'_>) -> Result<bool, Refusal> {
         match self {
-            Self::Many(end, count) => pop_named(view, name, *end, *count, reply),
-            Self::One(end) => {
+            Self::Elements(end, count) => pop_named(view, name, *end, *count, reply),
+            Self::Element(end) => {
                 let Some(list) = view.find::<List>(name)? else { return Ok(false) };
                 reply.array(2);
                 reply.bulk(name);
                 pop_one(list, *end, reply);
                 Ok(true)
             }
-            Self::Scored(end, count) => sorted::pop(view, name, *end, *count, |len, entries| {
+            Self::Members(end, count) => sorted::pop(view, name, *end, *count, |len, entries| {
                 sorted::answer_popped(reply, name, len, entries);
             }),
-            Self::ScoredOne(end) => sorted::pop(view, name, *end, 1, |_, entries| {
+            Self::Member(end) => sorted::pop(view, name, *end, 1, |_, entries| {
                 reply.array(3);
                 reply.bulk(name);
                 sorted::answer_flat(reply, entries);
             }),
-            Self::Shifted(ends, destination) => shift(view, name, destination, *ends, reply),
+            Self::Move(ends, destination) => move_element(view, name, destination, *ends, reply),
         }
     }
 
     /// Keys that the call changes besides the one it waits for.
-    fn also(&self) -> Vec<Bytes> {
+    fn keys_also_changed(&self) -> Vec<Bytes> {
         match self {
-            Self::Shifted(_, destination) => vec![destination.clone()],
+            Self::Move(_, destination) => vec![destination.clone()],
             _ => Vec::new(),
         }
     }
@@ -113,23 +113,23 @@ impl Want {
 #[derive(Debug)]
 struct Waiting {
     client: Arc<Client>,
-    want: Want,
+    pop: Pop,
 }
 
 impl Serve for Waiting {
     fn is_ready(&self, view: &mut View<'_>, key: &[u8]) -> bool {
-        match self.want {
-            Want::Many(..) | Want::One(_) | Want::Shifted(..) => {
+        match self.pop {
+            Pop::Elements(..) | Pop::Element(_) | Pop::Move(..) => {
                 matches!(view.find::<List>(key), Ok(Some(_)))
             }
-            Want::Scored(..) | Want::ScoredOne(_) => matches!(view.find::<SortedSet>(key), Ok(Some(_))),
+            Pop::Members(..) | Pop::Member(_) => matches!(view.find::<SortedSet>(key), Ok(Some(_))),
         }
     }
 
     fn serve(&self, view: &mut View<'_>, key: &[u8]) {
         let mut answer = Vec::new();
         let mut reply = Reply::new(&mut answer, self.client.protocol());
-        match self.want.take(view, key, &mut reply) {
+        match self.pop.run(view, key, &mut reply) {
             Ok(true) => {}
             Ok(false) => reply.null_array(),
             // The destination has another type: this call ends with an error, and the next call gets the element.
@@ -140,76 +140,76 @@ impl Serve for Waiting {
 }
 
 fn blpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    one(call, Want::One(End::Head))
+    pop_any(call, Pop::Element(End::Head))
 }
 
 fn brpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    one(call, Want::One(End::Tail))
+    pop_any(call, Pop::Element(End::Tail))
 }
 
 fn bzpopmin(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    one(call, Want::ScoredOne(sorted::End::Min))
+    pop_any(call, Pop::Member(sorted::End::Min))
 }
 
 fn bzpopmax(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    one(call, Want::ScoredOne(sorted::End::Max))
+    pop_any(call, Pop::Member(sorted::End::Max))
 }
 
 /// The arguments of BLPOP, BRPOP, BZPOPMIN and BZPOPMAX.
-fn one(call: &mut Call<'_, '_>, want: Want) -> Result<Outcome, Refusal> {
+fn pop_any(call: &mut Call<'_, '_>, pop: Pop) -> Result<Outcome, Refusal> {
     let names: Vec<&[u8]> = call.args.rest_to(call.args.len().saturating_sub(1)).collect();
     let until = timeout(call.args.word()?, call)?;
 
-    take_or_wait(call, &names, until, want)
+    pop_or_wait(call, &names, until, pop)
 }
 
 fn blmove(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (source, destination) = (call.args.word()?, call.args.word()?);
-    let ends = Ends::take(&mut call.args)?;
+    let ends = MoveEnds::take(&mut call.args)?;
     let until = timeout(call.args.word()?, call)?;
 
-    take_or_wait(call, &[source], until, Want::Shifted(ends, Bytes::copy_from_slice(destination)))
+    pop_or_wait(call, &[source], until, Pop::Move(ends, Bytes::copy_from_slice(destination)))
 }
 
 fn brpoplpush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (source, destination) = (call.args.word()?, call.args.word()?);
     let until = timeout(call.args.word()?, call)?;
 
-    take_or_wait(call, &[source], until, Want::Shifted(Ends::OLD, Bytes::copy_from_slice(destination)))
+    pop_or_wait(call, &[source], until, Pop::Move(MoveEnds::RPOPLPUSH, Bytes::copy_from_slice(destination)))
 }
 
 fn blmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let time = call.args.word()?;
-    let Harvest { names, end, count } = Harvest::take(&mut call.args)?;
+    let MultiPopArgs { names, end, count } = MultiPopArgs::take(&mut call.args)?;
     let until = timeout(time, call)?;
 
-    take_or_wait(call, &names, until, Want::Many(end, count))
+    pop_or_wait(call, &names, until, Pop::Elements(end, count))
 }
 
 fn bzmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let time = call.args.word()?;
-    let (names, end, count) = sorted::harvest(&mut call.args)?;
+    let (names, end, count) = sorted::multi_pop_args(&mut call.args)?;
     let names: Vec<&[u8]> = names.collect();
     let until = timeout(time, call)?;
 
-    take_or_wait(call, &names, until, Want::Scored(end, count))
+    pop_or_wait(call, &names, until, Pop::Members(end, count))
 }
 
 /// Takes elements from the first key that has any, or parks the call.
-fn take_or_wait(
+fn pop_or_wait(
     call: &mut Call<'_, '_>,
     names: &[&[u8]],
     until: Option<LockTime>,
-    want: Want,
+    pop: Pop,
 ) -> Result<Outcome, Refusal> {
     for name in names {
-        if want.take(call.view, name, &mut call.reply)? {
+        if pop.run(call.view, name, &mut call.reply)? {
             return Ok(Outcome::Replied);
         }
     }
     if call.session.is_nested {
-        match want {
-            Want::Shifted(..) => call.reply.null(),
+        match pop {
+            Pop::Move(..) => call.reply.null(),
             _ => call.reply.null_array(),
         }
         return Ok(Outcome::Replied);
@@ -222,8 +222,8 @@ fn take_or_wait(
     let wait = call.session.new_wait_for(call.view.database(), keys, until, answer);
     let waiter = Waiter {
         wait: Arc::clone(&wait),
-        also: want.also(),
-        serve: Box::new(Waiting { client: Arc::clone(&call.session.client), want }),
+        also: pop.keys_also_changed(),
+        serve: Box::new(Waiting { client: Arc::clone(&call.session.client), pop }),
     };
     Ok(Outcome::Park { wait, waiter: Some(Arc::new(waiter)) })
 }

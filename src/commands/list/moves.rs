@@ -36,14 +36,14 @@ pub(in crate::commands) const WHERE: Arg = one_of("where", ENDS);
 
 /// The end that an element is taken from and the end that it is added to.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::commands) struct Ends {
+pub(in crate::commands) struct MoveEnds {
     pub(in crate::commands) from: End,
     pub(in crate::commands) to: End,
 }
 
-impl Ends {
+impl MoveEnds {
     /// The ends of RPOPLPUSH.
-    pub(in crate::commands) const OLD: Self = Self { from: End::Tail, to: End::Head };
+    pub(in crate::commands) const RPOPLPUSH: Self = Self { from: End::Tail, to: End::Head };
 
     /// Reads the ends of LMOVE.
     pub(in crate::commands) fn take(args: &mut Args<'_>) -> Result<Self, Refusal> {
@@ -54,11 +54,11 @@ impl Ends {
 /// Moves an element and answers it. Source and destination may be the same list.
 ///
 /// Returns false, without a reply, if the source does not exist.
-pub(in crate::commands) fn shift(
+pub(in crate::commands) fn move_element(
     view: &mut View<'_>,
     source: &[u8],
     destination: &[u8],
-    ends: Ends,
+    ends: MoveEnds,
     reply: &mut Reply<'_>,
 ) -> Result<bool, Refusal> {
     let Some(list) = view.find::<List>(source)? else { return Ok(false) };
@@ -93,24 +93,24 @@ fn end(args: &mut Args<'_>) -> Result<End, Refusal> {
 
 fn lmove(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (source, destination) = (call.args.word()?, call.args.word()?);
-    let ends = Ends::take(&mut call.args)?;
+    let ends = MoveEnds::take(&mut call.args)?;
 
-    shift_or_null(call, source, destination, ends)
+    move_or_null(call, source, destination, ends)
 }
 
 fn rpoplpush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (source, destination) = (call.args.word()?, call.args.word()?);
 
-    shift_or_null(call, source, destination, Ends::OLD)
+    move_or_null(call, source, destination, MoveEnds::RPOPLPUSH)
 }
 
-fn shift_or_null(
+fn move_or_null(
     call: &mut Call<'_, '_>,
     source: &[u8],
     destination: &[u8],
-    ends: Ends,
+    ends: MoveEnds,
 ) -> Result<Outcome, Refusal> {
-    if !shift(call.view, source, destination, ends, &mut call.reply)? {
+    if !move_element(call.view, source, destination, ends, &mut call.reply)? {
         call.reply.null();
     }
     Ok(Outcome::Replied)
@@ -118,14 +118,14 @@ fn shift_or_null(
 
 /// The arguments of LMPOP: elements from an end of the first list that exists.
 #[derive(Debug)]
-pub(in crate::commands) struct Harvest<'a> {
+pub(in crate::commands) struct MultiPopArgs<'a> {
     pub(in crate::commands) names: SmallVec<[&'a [u8]; 8]>,
     pub(in crate::commands) end: End,
     /// Maximum number of elements; at least 1.
     pub(in crate::commands) count: usize,
 }
 
-impl<'a> Harvest<'a> {
+impl<'a> MultiPopArgs<'a> {
     /// Reads the arguments of LMPOP.
     pub(in crate::commands) fn take(args: &mut Args<'a>) -> Result<Self, Refusal> {
         let count_of_names = at_least_one(args.word()?, "ERR numkeys should be greater than 0")?;
@@ -164,7 +164,7 @@ pub(in crate::commands) fn at_least_one(word: &[u8], otherwise: &'static str) ->
 }
 
 fn lmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let Harvest { names, end, count } = Harvest::take(&mut call.args)?;
+    let MultiPopArgs { names, end, count } = MultiPopArgs::take(&mut call.args)?;
 
     for name in names {
         if pop_named(call.view, name, end, count, &mut call.reply)? {

@@ -49,7 +49,7 @@ impl Script {
     }
 
     /// Whether `text` is its text.
-    pub(in crate::commands) fn is(&self, text: &[u8]) -> bool {
+    pub(in crate::commands) fn has_text(&self, text: &[u8]) -> bool {
         *self.text == *text
     }
 
@@ -60,11 +60,11 @@ impl Script {
 
     /// Whether its first line says what it does, and not that it writes nothing.
     pub(in crate::commands) fn may_write(&self) -> bool {
-        self.says_it_writes() == Some(true)
+        self.declared_writes() == Some(true)
     }
 
     /// Whether it may write, if its first line says what it does.
-    pub(in crate::commands) fn says_it_writes(&self) -> Option<bool> {
+    pub(in crate::commands) fn declared_writes(&self) -> Option<bool> {
         Header { flags: self.flags, body: self.body }.may_write()
     }
 
@@ -91,20 +91,20 @@ pub struct ScriptCache {
     /// The scripts by a hash of their text, which costs EVAL a tenth of a SHA-1. Of two with equal hashes one is missing.
     texts: DashMap<u64, Arc<Script>, RandomState>,
     /// Scripts that only EVAL brought, the oldest first.
-    passing: Mutex<VecDeque<Sha>>,
+    evictable: Mutex<VecDeque<Sha>>,
     bytes: AtomicUsize,
 }
 
 /// How many scripts EVAL may leave behind: as many as in Redis 7.4, which bounds them too.
-const PASSING_SCRIPTS_MAX: usize = 500;
+const EVICTABLE_SCRIPTS_MAX: usize = 500;
 
 impl ScriptCache {
     /// An empty cache. A random `seed` keeps clients from sending scripts whose hashes collide.
     pub fn new(seed: u64) -> Self {
         let hasher = RandomState::with_seeds(seed, !seed, seed.rotate_left(32), seed.rotate_left(16));
-        let (passing, bytes) = Default::default();
+        let (evictable, bytes) = Default::default();
         let (scripts, texts) = (DashMap::with_hasher(hasher.clone()), DashMap::with_hasher(hasher));
-        Self { scripts, texts, passing, bytes }
+        Self { scripts, texts, evictable, bytes }
     }
 
     /// The script of that SHA-1.
@@ -116,7 +116,7 @@ impl ScriptCache {
     pub(in crate::commands) fn of_text(&self, text: &[u8]) -> Option<Arc<Script>> {
         // The guard is dropped before the other map is locked: `flush` locks the maps in the opposite order.
         let known = self.texts.get(&self.hash(text)).map(|script| Arc::clone(&script));
-        known.filter(|script| script.is(text)).or_else(|| self.get(&digest(text)))
+        known.filter(|script| script.has_text(text)).or_else(|| self.get(&digest(text)))
     }
 
     /// The script of that SHA-1, whose digits a client sent in either letter case.
@@ -127,32 +127,32 @@ impl ScriptCache {
     }
 
     /// Keeps a script for good.
-    pub(in crate::commands) fn keep(&self, script: &Arc<Script>) {
-        self.passing.lock().retain(|passing| *passing != script.sha);
-        self.enter(script);
+    pub(in crate::commands) fn insert_permanent(&self, script: &Arc<Script>) {
+        self.evictable.lock().retain(|evictable| *evictable != script.sha);
+        self.insert(script);
     }
 
     /// Keeps a script that EVAL brought, until too many newer ones have come.
-    pub(in crate::commands) fn pass(&self, script: &Arc<Script>) {
-        if !self.enter(script) {
+    pub(in crate::commands) fn insert_evictable(&self, script: &Arc<Script>) {
+        if !self.insert(script) {
             return;
         }
-        let mut passing = self.passing.lock();
-        passing.push_back(script.sha);
-        if passing.len() > PASSING_SCRIPTS_MAX
-            && let Some(oldest) = passing.pop_front()
+        let mut evictable = self.evictable.lock();
+        evictable.push_back(script.sha);
+        if evictable.len() > EVICTABLE_SCRIPTS_MAX
+            && let Some(oldest) = evictable.pop_front()
         {
-            self.scripts.remove(&oldest).iter().for_each(|(_, script)| self.left(script));
+            self.scripts.remove(&oldest).iter().for_each(|(_, script)| self.uncount(script));
         }
     }
 
     /// Forgets all scripts.
     pub fn flush(&self) {
         self.scripts.retain(|_, script| {
-            self.left(script);
+            self.uncount(script);
             false
         });
-        self.passing.lock().clear();
+        self.evictable.lock().clear();
     }
 
     /// How many scripts there are, and the bytes of their texts.
@@ -166,16 +166,16 @@ impl ScriptCache {
     }
 
     /// Adds a script. True when it was not there yet.
-    fn enter(&self, script: &Arc<Script>) -> bool {
+    fn insert(&self, script: &Arc<Script>) -> bool {
         self.bytes.fetch_add(script.text.len(), Relaxed);
         let known = self.scripts.insert(script.sha, Arc::clone(script));
-        known.iter().for_each(|known| self.left(known));
+        known.iter().for_each(|known| self.uncount(known));
         self.texts.insert(self.hash(&script.text), Arc::clone(script));
         known.is_none()
     }
 
     /// Takes a script that has been removed from the counters and the other map.
-    fn left(&self, script: &Script) {
+    fn uncount(&self, script: &Script) {
         self.bytes.fetch_sub(script.text.len(), Relaxed);
         self.texts.remove_if(&self.hash(&script.text), |_, known| known.sha == script.sha);
     }
@@ -197,19 +197,19 @@ mod tests {
         let cache = ScriptCache::new(7);
         let read = |text: String| Arc::new(Script::read(text.as_bytes()).unwrap());
         let kept = read(format!("{RELEASE} 0"));
-        cache.keep(&kept);
-        for n in 0..2 * PASSING_SCRIPTS_MAX {
-            cache.pass(&read(format!("{RELEASE} 0 -- {n}")));
+        cache.insert_permanent(&kept);
+        for n in 0..2 * EVICTABLE_SCRIPTS_MAX {
+            cache.insert_evictable(&read(format!("{RELEASE} 0 -- {n}")));
         }
         assert!(
             cache.texts.len() <= cache.scripts.len(),
             "a script that was removed is not found by its text"
         );
         let len = |n: usize| format!("{RELEASE} 0 -- {n}").len();
-        let bytes: usize = (PASSING_SCRIPTS_MAX..2 * PASSING_SCRIPTS_MAX).map(len).sum();
-        assert_eq!(cache.size(), (PASSING_SCRIPTS_MAX + 1, bytes + RELEASE.len() + 2));
+        let bytes: usize = (EVICTABLE_SCRIPTS_MAX..2 * EVICTABLE_SCRIPTS_MAX).map(len).sum();
+        assert_eq!(cache.size(), (EVICTABLE_SCRIPTS_MAX + 1, bytes + RELEASE.len() + 2));
         assert!(cache.find(kept.hex().as_bytes()).is_some());
-        for text in [format!("{RELEASE} 0"), format!("{RELEASE} 0 -- {}", 2 * PASSING_SCRIPTS_MAX - 1)] {
+        for text in [format!("{RELEASE} 0"), format!("{RELEASE} 0 -- {}", 2 * EVICTABLE_SCRIPTS_MAX - 1)] {
             assert_eq!(cache.of_text(text.as_bytes()).unwrap().sha, digest(text.as_bytes()));
         }
         assert!(cache.of_text(format!("{RELEASE} 0 -- 0").as_bytes()).is_none(), "the oldest has left");
@@ -222,7 +222,7 @@ mod tests {
     fn a_script_is_found_by_forty_digits_in_either_case() {
         let cache = ScriptCache::new(7);
         let text = "return 'what everybody knows'";
-        cache.keep(&Arc::new(Script::read(text.as_bytes()).unwrap()));
+        cache.insert_permanent(&Arc::new(Script::read(text.as_bytes()).unwrap()));
         let digits = "8e13ba5e1b5e1c0d";
         assert!(cache.find(digits.as_bytes()).is_none());
         let digits = str::from_utf8(&digest(text.as_bytes())).unwrap().to_owned();

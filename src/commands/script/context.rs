@@ -210,7 +210,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
     }
 
     fn check_rights(&mut self, command: &'static Command, request: Request<'_>) -> Result<(), Refusal> {
-        acl_check::check_inside(self.session, self.shared, command, request)
+        acl_check::check_in_script(self.session, self.shared, command, request)
     }
 
     /// The server's settings.

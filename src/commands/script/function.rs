@@ -92,10 +92,10 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if call.session.is_short_of_memory && !only_reads && !may_grow {
         return Err(Refusal::OutOfMemory);
     }
-    let mut inside = ScriptContext::new(call.view, call.session, call.shared, only_reads);
-    inside.may_grow |= may_grow;
+    let mut context = ScriptContext::new(call.view, call.session, call.shared, only_reads);
+    context.may_grow |= may_grow;
     let invocation = Invocation { library: callable.library.id, name: &function.name, inputs, request };
-    inside.run(|inside| call.shared.interpreter.call(invocation, inside, &mut call.reply))
+    context.run(|context| call.shared.interpreter.call(invocation, context, &mut call.reply))
 }
 
 fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -113,9 +113,9 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if !replaces && shared.libraries.has(&header.name) {
         return Err(Refusal::said(format!("ERR Library '{}' already exists", header.name)));
     }
-    let mut inside = ScriptContext::new(call.view, call.session, shared, true);
-    let loaded = shared.interpreter.load(&text[header.body..], &mut inside);
-    inside.end();
+    let mut context = ScriptContext::new(call.view, call.session, shared, true);
+    let loaded = shared.interpreter.load(&text[header.body..], &mut context);
+    context.end();
     let loaded = loaded?;
     let entered = if loaded.functions.is_empty() {
         Err(Refusal::said("ERR No functions registered"))

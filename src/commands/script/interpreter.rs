@@ -101,12 +101,12 @@ mod with_lua {
         pub(in crate::commands) fn run(
             &self,
             run: Run<'_>,
-            inside: &mut ScriptContext<'_, '_>,
+            context: &mut ScriptContext<'_, '_>,
             reply: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
-            let mut interpreter = self.ready(inside.settings())?;
-            let watchdog = inside.watch(None);
-            let result = interpreter.run(source(run.script), run.inputs, inside, watchdog, reply);
+            let mut interpreter = self.ready(context.settings())?;
+            let watchdog = context.watch(None);
+            let result = interpreter.run(source(run.script), run.inputs, context, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }
 
@@ -117,9 +117,9 @@ mod with_lua {
         pub(in crate::commands) fn load(
             &self,
             body: &[u8],
-            inside: &mut ScriptContext<'_, '_>,
+            context: &mut ScriptContext<'_, '_>,
         ) -> Result<Loaded, Refusal> {
-            self.ready(inside.settings())?.load(body, inside).map_err(Refusal::Quoted)
+            self.ready(context.settings())?.load(body, context).map_err(Refusal::Quoted)
         }
 
         /// Forgets libraries.
@@ -136,14 +136,14 @@ mod with_lua {
         pub(in crate::commands) fn call(
             &self,
             call: Invocation<'_>,
-            inside: &mut ScriptContext<'_, '_>,
+            context: &mut ScriptContext<'_, '_>,
             reply: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
-            let mut interpreter = self.ready(inside.settings())?;
+            let mut interpreter = self.ready(context.settings())?;
             let name = call.name;
             let command = OwnedRequest::beginning(call.request, WORDS_SHOWN, WORD_BYTES_SHOWN);
-            let watchdog = inside.watch(Some(Function { name: name.to_owned(), command }));
-            let result = interpreter.call(call.library, name, call.inputs, inside, watchdog, reply);
+            let watchdog = context.watch(Some(Function { name: name.to_owned(), command }));
+            let result = interpreter.call(call.library, name, call.inputs, context, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }
 

@@ -142,7 +142,7 @@ fn run(
         if script.program.is_none() {
             call.shared.interpreter.check(script, &call.shared.settings)?;
         }
-        call.shared.scripts.pass(script);
+        call.shared.scripts.insert_evictable(script);
     }
     let is_read = call.command.row.flags.has(Flags::READONLY);
     if is_read && script.may_write() {
@@ -152,13 +152,12 @@ fn run(
         return Err(Refusal::OutOfMemory);
     }
     let only_reads = script.flags.no_writes || is_read;
-    let mut inside = ScriptContext::new(call.view, call.session, call.shared, only_reads);
-    inside.may_grow |= script.flags.allow_oom;
-    inside.run(|inside| match program {
-        Some(program) => {
-            run_natively(program, &inputs, inside, &mut call.reply).map_err(|raised| refusal(script, &raised))
-        }
-        None => call.shared.interpreter.run(Run { script, inputs }, inside, &mut call.reply),
+    let mut context = ScriptContext::new(call.view, call.session, call.shared, only_reads);
+    context.may_grow |= script.flags.allow_oom;
+    context.run(|context| match program {
+        Some(program) => run_natively(program, &inputs, context, &mut call.reply)
+            .map_err(|raised| refusal(script, &raised)),
+        None => call.shared.interpreter.run(Run { script, inputs }, context, &mut call.reply),
     })
 }
 
@@ -180,21 +179,21 @@ fn native<'s>(
     if !program.names_no_other_keys() {
         lock_undeclared(call, program, inputs)?;
     }
-    let is_large = script.scans_values && scans_much(call, program, inputs);
+    let is_large = script.scans_values && scans_large_values(call, program, inputs);
     Ok((!is_large).then_some(program))
 }
 
 /// Locks the shards of all keys of a native script that uses undeclared ones.
 fn lock_undeclared(call: &mut Call<'_, '_>, program: &Program, inputs: Inputs<'_>) -> Result<(), Refusal> {
-    let Some(undeclared) = program.undeclared(inputs.args) else { return widen(call, ShardSet::All) };
+    let Some(undeclared) = program.undeclared(inputs.args) else { return lock_more(call, ShardSet::All) };
     let keys: SmallVec<[&[u8]; 8]> = inputs.keys.iter().chain(undeclared).collect();
-    widen(call, ShardSet::Keys(&keys))
+    lock_more(call, ShardSet::Keys(&keys))
 }
 
 /// Whether a native script that goes through values would go through a large one, or tell many listeners. It is interpreted
 /// then, so that others can end it; without an interpreter it runs natively, on the script thread.
 #[cold]
-fn scans_much(call: &mut Call<'_, '_>, program: &Program, inputs: Inputs<'_>) -> bool {
+fn scans_large_values(call: &mut Call<'_, '_>, program: &Program, inputs: Inputs<'_>) -> bool {
     let is_large = has_many_patterns(call.shared) || {
         call.shared.keyspace.largest_bytes() > LARGE_BYTES
             && match program.undeclared(inputs.args) {
@@ -232,7 +231,7 @@ pub(crate) fn runs_natively(shared: &Shared, command: &Command, request: Request
 ///
 /// # Errors
 /// [`Refusal::Occupied`] while a long call holds it.
-fn widen(call: &mut Call<'_, '_>, reach: ShardSet<'_>) -> Result<(), Refusal> {
+fn lock_more(call: &mut Call<'_, '_>, reach: ShardSet<'_>) -> Result<(), Refusal> {
     let is_locked = call.view.holds_all() || call.view.relock(reach);
     is_locked.then_some(()).ok_or(Refusal::Occupied)
 }
@@ -243,17 +242,17 @@ const SCRATCH_BYTES_KEPT: usize = 4096;
 fn run_natively(
     program: &Program,
     inputs: &Inputs<'_>,
-    inside: &mut ScriptContext<'_, '_>,
+    context: &mut ScriptContext<'_, '_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Raised> {
-    if let Some(result) = program.run_guarded(inputs, inside, reply) {
+    if let Some(result) = program.run_guarded(inputs, context, reply) {
         return result;
     }
-    let mut texts = inside.take_scratch();
-    let result = program.run(inputs, inside, &mut texts, reply);
+    let mut texts = context.take_scratch();
+    let result = program.run(inputs, context, &mut texts, reply);
     texts.clear();
     texts.shrink_to(SCRATCH_BYTES_KEPT);
-    inside.keep_scratch(texts);
+    context.keep_scratch(texts);
     result
 }
 
@@ -280,7 +279,7 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             script
         }
     };
-    call.shared.scripts.keep(&script);
+    call.shared.scripts.insert_permanent(&script);
 
     call.reply.bulk(script.hex().as_bytes());
     Ok(Outcome::Replied)

@@ -171,7 +171,7 @@ fn positive(word: &[u8], what: &'static str) -> Result<usize, Refusal> {
 }
 
 /// Reads the arguments of ZMPOP: its keys, the end, and the maximum number of members.
-pub(in crate::commands) fn harvest<'a>(
+pub(in crate::commands) fn multi_pop_args<'a>(
     args: &mut Args<'a>,
 ) -> Result<(impl Iterator<Item = &'a [u8]> + use<'a>, End, usize), Refusal> {
     let count = positive(args.word()?, "numkeys")?;
@@ -189,7 +189,7 @@ pub(in crate::commands) fn harvest<'a>(
 }
 
 fn zmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let (names, end, limit) = harvest(&mut call.args)?;
+    let (names, end, limit) = multi_pop_args(&mut call.args)?;
 
     let (view, reply) = (&mut *call.view, &mut call.reply);
     for name in names {

@@ -168,7 +168,7 @@ fn lex_bound(word: &[u8]) -> Result<LexBound<'_>, Refusal> {
 
 /// The arguments of ZRANGE and similar commands.
 #[derive(Clone, Copy, Debug)]
-struct Ask<'a> {
+struct RangeArgs<'a> {
     span: Span<'a>,
     is_reverse: bool,
     with_scores: bool,
@@ -178,7 +178,7 @@ struct Ask<'a> {
     limit: i64,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> RangeArgs<'a> {
     /// Reads all words behind the key. An argument that is `None` is read from the options.
     fn take(
         args: &mut Args<'a>,
@@ -267,18 +267,18 @@ fn answer_range(
     is_reverse: Option<bool>,
 ) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
-    let ask = Ask::take(&mut call.args, by, is_reverse, true)?;
+    let range = RangeArgs::take(&mut call.args, by, is_reverse, true)?;
 
     let Some(set) = call.view.read_as::<SortedSet>(name)? else {
         call.reply.array(0);
         return Ok(Outcome::Replied);
     };
-    let ranks = ask.ranks(set);
+    let ranks = range.ranks(set);
     let (count, entries) = (ranks.len(), set.range(ranks));
-    if ask.is_reverse {
-        answer_entries(&mut call.reply, count, entries.rev(), ask.with_scores);
+    if range.is_reverse {
+        answer_entries(&mut call.reply, count, entries.rev(), range.with_scores);
     } else {
-        answer_entries(&mut call.reply, count, entries, ask.with_scores);
+        answer_entries(&mut call.reply, count, entries, range.with_scores);
     }
     Ok(Outcome::Replied)
 }
@@ -353,11 +353,11 @@ fn remove_range(call: &mut Call<'_, '_>, by: By, event: &'static str) -> Result<
 fn zrangestore(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let target = call.args.word()?;
     let source = call.args.word()?;
-    let ask = Ask::take(&mut call.args, None, None, false)?;
+    let range = RangeArgs::take(&mut call.args, None, None, false)?;
 
     let mut stored = SortedSet::new(call.view.seed());
     if let Some(set) = call.view.read_as::<SortedSet>(source)? {
-        for (member, score) in set.range(ask.ranks(set)) {
+        for (member, score) in set.range(range.ranks(set)) {
             stored.insert(member, score);
         }
     }

@@ -152,7 +152,7 @@ struct SetOptions<'a> {
 fn set_options<'a>(args: &mut Args<'a>) -> Result<SetOptions<'a>, Refusal> {
     const GET: u64 = args::option(b"GET");
     let mut options =
-        SetOptions { condition: Condition::Always, returns_old: false, lease: LeaseOption::Unsaid };
+        SetOptions { condition: Condition::Always, returns_old: false, lease: LeaseOption::Absent };
     while !args.is_empty() {
         let option = args.option()?;
         let is_known = options.condition.take(option, args)? || options.lease.take(option, args)?;
@@ -171,7 +171,7 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let lease = match options.lease {
         LeaseOption::Keep => Lease::Keep,
         LeaseOption::Persist => return Err(Refusal::Syntax),
-        LeaseOption::Unsaid => Lease::Never,
+        LeaseOption::Absent => Lease::Never,
         LeaseOption::Until(unit, number) => Lease::Until(expiry::lease(unit, number, call.now, "set")?),
     };
 
@@ -278,7 +278,7 @@ fn getdel(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn getex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
-    let mut option = LeaseOption::Unsaid;
+    let mut option = LeaseOption::Absent;
     while !call.args.is_empty() {
         let name = call.args.option()?;
         if !option.take(name, &mut call.args)? || option == LeaseOption::Keep {
@@ -291,7 +291,7 @@ fn getex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Ok(Outcome::Replied);
     }
     match option {
-        LeaseOption::Keep | LeaseOption::Unsaid => {}
+        LeaseOption::Keep | LeaseOption::Absent => {}
         LeaseOption::Persist => {
             expiry::persist(call.view, name);
         }
