@@ -1,7 +1,7 @@
 //! The directives of redis.conf that do not apply to redlatch.
 //!
-//! Rule    a known name is accepted, and listed once in the log, so that a configuration made for Redis starts; a name
-//!         that Redis does not know either is a typing error, and refused.
+//! Rule    a known name is accepted, and listed once in the log, so that a configuration made for Redis starts; a
+//!         name that Redis does not know either is a typing error, and refused.
 //! Source  the names that Redis 7.0 answers to `CONFIG GET *`, and those that redis.conf alone can have.
 
 /// Whether Redis 7 has a directive of that name, in lower case.

@@ -25,8 +25,8 @@ const INCLUDE_DEPTH_MAX: usize = 16;
 /// Adds to `found` the directives of a file and of the files that it includes, in order.
 ///
 /// # Errors
-/// When a file cannot be read, its quotes do not match, or files include each other without end. The directives before
-/// the error have been added.
+/// A file cannot be read, its quotes do not match, or files include each other without end. The directives before the
+/// error have been added.
 pub(super) fn load(path: &Path, found: &mut Vec<Directive>) -> Result<(), Fault> {
     load_into(path, 0, found)
 }
@@ -106,7 +106,7 @@ mod tests {
         prop_oneof![4 => scraps, 1 => vec(any::<u8>(), 0..60)].boxed()
     }
 
-    /// What was read, written out with every byte of every word escaped, reads as the same again.
+    /// Directives that are written with every byte of every word escaped are read as equal directives.
     fn reads_as_it_is_written(text: &[u8]) {
         // Other files are not the matter, and there are some that never end.
         if text.to_ascii_lowercase().windows(7).any(|word| word == b"include") {
@@ -125,10 +125,10 @@ mod tests {
             })
             .collect();
         let again = parse(written.as_bytes(), "test").expect("what was written with care");
-        let told = |found: Vec<Directive>| -> Vec<_> {
+        let without_origin = |found: Vec<Directive>| -> Vec<_> {
             found.into_iter().map(|directive| (directive.name, directive.words)).collect()
         };
-        assert_eq!(told(again), told(found));
+        assert_eq!(without_origin(again), without_origin(found));
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! The flags: one for each row of the settings table, and redis-server's habits around them.
+//! The flags: one for each row of the settings table, in the syntax of redis-server.
 //!
-//! Owns    [`Action`], what the arguments ask for, and the clap command that help, man page and completions come from.
+//! Owns    [`Action`], what the arguments ask for, and the clap command that help, man page and completions come
+//!         from.
 //! Rule    an argument that starts with `--` opens a directive, and what follows up to the next one are its words; an
 //!         argument of several words is split first, so that one argument may be a whole command line.
 //! Source  Redis 7.0 `server.c`, main.
@@ -16,7 +17,7 @@ use crate::commands::VERSION;
 use crate::state::settings::{Kind, Setting};
 use crate::state::settings_table::ROWS;
 
-/// What the arguments ask for.
+/// The action that the arguments ask for.
 #[derive(Debug)]
 pub(super) enum Action {
     /// Ask a running server whether it is alive: the address, if one is given, and which servers to trust.

@@ -98,9 +98,9 @@ pub(super) enum LeaseOption<'a> {
     Keep,
     /// PERSIST.
     Persist,
-    /// No option was given.
+    /// There is no option.
     Absent,
-    /// EX, PX, EXAT or PXAT, and the number behind it.
+    /// EX, PX, EXAT or PXAT, and the number after it.
     Until(Unit, &'a [u8]),
 }
 

@@ -1,6 +1,6 @@
 //! Transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
-//! Knows   nothing of how EXEC runs: the engine executes it, with all shards of the transaction locked.
+//! Knows   nothing of the execution of EXEC: the engine does it, with all shards of the transaction locked.
 //! Source  Redis 7.0 `multi.c`.
 
 use bytes::Bytes;

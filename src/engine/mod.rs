@@ -29,19 +29,18 @@ pub struct Engine {
     shared: Arc<Shared>,
 }
 
-/// What the connection does after a request.
+/// The next step of a connection after a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Flow {
-    /// It goes on with the next request.
+    /// It processes the next request.
     Next,
-    /// It sends its output, then closes.
+    /// It writes its output, then closes.
     Close,
-    /// It sends the same request again at this time, or earlier when it is woken: CLIENT PAUSE, or a long call.
+    /// It repeats this request at this time, or earlier when it is woken: CLIENT PAUSE, or a long call.
     Again(LockTime),
-    /// It sends the same request again on the script thread, with [`Session::may_block`] set. Only a session without it
-    /// gets this.
+    /// It repeats this request on the script thread, with [`Session::may_block`] set.
     Offload,
-    /// It waits until [`Engine::resume`] returns [`Flow::Next`]: a command of this session waits.
+    /// A command of this session waits. The connection waits until [`Engine::resume`] returns [`Flow::Next`].
     Wait,
 }
 
@@ -50,20 +49,20 @@ pub enum Flow {
 pub struct Batch {
     now: Now,
     commands: u32,
-    /// The index of the last command, and how often it was executed in a row. Its counter is updated when another command
-    /// follows or the batch ends, because a counter that all threads write for every command is slow.
+    /// The index of the last command, and how often it was executed in a row. Its counter is updated when another
+    /// command follows or the batch ends, because a counter that all threads write for every command is slow.
     run: (u16, u64),
 }
 
-/// Milliseconds after which a request that met a long call is retried, if its session is not woken before.
-const LATER_MS: u64 = 100;
-/// Milliseconds between two looks of the tick at whether CLIENT PAUSE has ended.
+/// Milliseconds after which a request that met a long call is retried, if its session is not woken earlier.
+const RETRY_MS: u64 = 100;
+/// Milliseconds between two checks of the tick whether CLIENT PAUSE has ended.
 const PAUSED_TICK_MS: u64 = 100;
 /// Commands after which a batch reads the clock again.
 const COMMANDS_PER_READING: u32 = 64;
 
 impl Engine {
-    /// An engine over that state.
+    /// Creates an engine for this state.
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
     }
@@ -226,8 +225,8 @@ impl Engine {
         calls.chain(self.shared.pause.holds(|| true, now)).filter(|until| *until > now).min()
     }
 
-    /// Asks idle connections to release their buffers, and closes clients that were idle for longer than `timeout` or have
-    /// exceeded their soft output limit for too long.
+    /// Asks idle connections to release their buffers, and closes clients that were idle for longer than `timeout` or
+    /// have exceeded their soft output limit for too long.
     pub fn sweep(&self) {
         let now = self.shared.clock.now().lock;
         let mut client_bytes = 0_u64;
@@ -244,12 +243,12 @@ impl Engine {
         self.shared.metrics.client_bytes.store(client_bytes, Relaxed);
     }
 
-    /// Does expiry work that is due, a bounded amount of it.
+    /// Removes expired keys, a bounded number in one call.
     pub fn tick(&self) -> Due {
         let shared = &self.shared;
         let now = shared.clock.now();
         shared.metrics.rates.sample(now.lock.as_millis(), || shared.metrics.traffic());
-        // During DEBUG SLEEP nothing is removed, as in Redis. Expired keys are invisible all the same.
+        // During DEBUG SLEEP nothing is removed, as in Redis. Commands do not see expired keys in any case.
         if let Some(until) = shared.pause.is_frozen(now.lock) {
             return Due::Next(Some(until));
         }
@@ -263,9 +262,9 @@ impl Engine {
         shared.keyspace.tick(now, shared.events(), &shared.registries)
     }
 
-    /// The checks before a command: authentication, name, arity, permissions, memory, subscriptions, pause. The order is
-    /// that of Redis, except that authentication comes first as in Valkey 9, so that unauthenticated clients cannot find
-    /// out which commands exist.
+    /// The checks before a command: authentication, name, arity, permissions, memory, subscriptions, pause. The order
+    /// is that of Redis, except that authentication comes first as in Valkey 9, so that unauthenticated clients
+    /// cannot find out which commands exist.
     #[inline]
     fn admit(&self, session: &mut Session, request: Request<'_>, now: Now) -> Result<Admitted, Refused> {
         let name = request.word(0);
@@ -306,7 +305,7 @@ impl Engine {
         Ok(Admitted::Run(command))
     }
 
-    /// The gates of commands that MULTI or a setting may forbid.
+    /// The checks of commands that MULTI or a setting may forbid.
     #[cold]
     fn admit_special(&self, session: &Session, command: &Command) -> Result<(), Refusal> {
         if session.transaction.is_some() && command.row.flags.has(Flags::NO_MULTI) {
@@ -336,7 +335,8 @@ impl Engine {
         }
     }
 
-    /// A command arrives while a long script runs: it is retried later, or refused with BUSY after `busy-reply-threshold`.
+    /// A command arrives while a long script runs: it is retried later, or refused with BUSY after
+    /// `busy-reply-threshold`.
     #[cold]
     fn while_busy(&self, command: &'static Command, since: LockTime) -> Result<Admitted, Refused> {
         let shared = &*self.shared;
@@ -397,7 +397,7 @@ impl Engine {
         let mut keys = SmallVec::new();
         let reach = command.reach(request, &mut keys);
         let mut view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
-        // A view is used where it was made: to move it would cost every request.
+        // The view is used in place, because moving it would cost every request.
         let Some(view) = &mut view else { return self.retry_later(session, batch) };
         let is_long = command.row.flags.has(Flags::OFFLOAD) || self.is_large(command, request, view);
         if is_long {
@@ -414,7 +414,7 @@ impl Engine {
             Ok(Outcome::Replied) | Err(_) => Flow::Next,
             Ok(Outcome::Close) => Flow::Close,
             Ok(Outcome::Park { wait, waiter }) => {
-                // Before the shards are unlocked, so that a write that ends the wait finds it.
+                // The shards are still locked, so that the write that ends the wait finds it.
                 if let Some(waiter) = &waiter {
                     view.park(waiter);
                 }
@@ -450,7 +450,7 @@ impl Engine {
         session.client.last_command.store(command.index, Relaxed);
         if batch.run.0 != command.index {
             is_timed |= shared.stats[usize::from(command.index)].is_untimed();
-            // The command may be one that shows the counters.
+            // The command may report the counters.
             self.count(std::mem::replace(&mut batch.run, (command.index, 0)));
             session.called.flush(&shared.stats);
         }
@@ -470,7 +470,7 @@ impl Engine {
             command,
         });
         if matches!(result, Ok(Outcome::Offload) | Err(Refusal::Occupied)) {
-            // The request comes again. A script that was shown to monitors is not shown again.
+            // The request is repeated. A script that was shown to monitors is not shown again.
             session.is_shown = is_script && shared.monitors.is_any();
             out.truncate(mark);
             return result;
@@ -499,7 +499,7 @@ impl Engine {
             self.refuse(session, refusal, out);
         }
         match result {
-            // The common case, without moving the whole outcome.
+            // The common case does not move the whole outcome.
             Ok(Outcome::Replied) => Ok(Outcome::Replied),
             result => result,
         }
@@ -513,16 +513,16 @@ impl Engine {
         self.shared.metrics.error_codes.add(&String::from_utf8_lossy(text.trim_ascii_end()));
     }
 
-    /// A long call holds shards that the request needs: the session is woken when the call is over.
+    /// A long call holds shards that the request needs. The session is woken when that call ends.
     #[cold]
     fn retry_later(&self, session: &Session, batch: &mut Batch) -> Flow {
         batch.commands -= 1;
         let now = self.shared.clock.now().lock;
         let is_waiting = self.shared.keyspace.long_call.wait(&session.client);
-        Flow::Again(if is_waiting { now + LATER_MS } else { now })
+        Flow::Again(if is_waiting { now + RETRY_MS } else { now })
     }
 
-    /// Clients that may not log in can cause this, so that it is said every ten seconds at most.
+    /// Logged every ten seconds at most, because unauthenticated clients can cause it.
     #[cold]
     fn log_drop(&self, session: &Session, reason: &'static str) {
         if let Some(times) = self.shared.drops_seen.happened(self.shared.clock.now().lock) {
@@ -531,7 +531,7 @@ impl Engine {
         }
     }
 
-    /// A web page may have made a browser send this.
+    /// Logs HTTP requests, which a web page can make a browser send.
     #[cold]
     fn warn_of_http(&self, session: &Session) {
         if let Some(times) = self.shared.http_seen.happened(self.shared.clock.now().lock) {
@@ -570,7 +570,8 @@ enum Admitted {
     RetryLater,
 }
 
-/// Whether the command could need memory. A queued request needs some; EXEC needs what its requests need.
+/// Whether the command could need memory. A queued request needs memory, and so does EXEC if a request inside it
+/// does.
 #[cold]
 fn may_grow(session: &Session, command: &Command) -> bool {
     match &session.transaction {
@@ -580,7 +581,7 @@ fn may_grow(session: &Session, command: &Command) -> bool {
     }
 }
 
-/// Sends a client the invalidations that its own request has caused, directly after the reply. With BCAST it gets them
+/// Appends the invalidations that the client's own request has caused to its reply. With BCAST the client gets them
 /// after the last request of the batch, as in Redis.
 #[cold]
 fn collect_own_messages(session: &Session, out: &mut Vec<u8>) {

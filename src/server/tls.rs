@@ -1,8 +1,8 @@
 //! TLS: the server's certificates, the clients' certificates, and the handshake.
 //!
 //! Owns    the certificates in use, and the stream under a connection that came through `tls-port`.
-//! Rule    a handshake is part of its connection: it counts as a client, can be killed, and takes [`HANDSHAKE_MAX`] at
-//!         most. Unusable settings leave the certificates in use as they are.
+//! Rule    a handshake is part of its connection: it counts as a client, can be killed, and takes [`HANDSHAKE_MAX`]
+//!         at most. Unusable settings leave the certificates in use as they are.
 //! Source  the settings' meaning: Redis 7.0 `tls.c`. Nothing below TLS 1.2 is spoken, whatever `tls-protocols` says.
 
 use std::fmt;
@@ -41,7 +41,8 @@ impl Tls {
         Ok(Self(RwLock::new(acceptor(read)?)))
     }
 
-    /// Reads the settings and their files again, for new connections. On an error everything stays as it was.
+    /// Reads the settings and their files again, for new connections. After an error the old certificates stay in
+    /// use.
     ///
     /// # Errors
     /// As [`Tls::open`].
@@ -64,7 +65,8 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// A stream inside TLS. Dropping it sends `close_notify`, so that the peer can tell the end from a truncation attack.
+/// A stream inside TLS. Dropping it sends `close_notify`, so that the peer can distinguish the end from a truncation
+/// attack.
 pub(super) struct ServerStream<S: AsyncRead + AsyncWrite + Unpin>(Stage<S>);
 
 enum Stage<S> {
@@ -169,7 +171,7 @@ fn versions(words: &str) -> Result<Vec<&'static SupportedProtocolVersion>, Strin
     named.collect()
 }
 
-/// The verifier of client certificates; `None` when they are not asked for.
+/// The verifier of client certificates; `None` if clients need not show one.
 fn clients(read: &dyn Fn(&'static str) -> String) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
     let auth = read("tls-auth-clients");
     if auth == "no" {

@@ -1,7 +1,7 @@
 //! ACL: users and their permissions.
 //!
-//! Rule    all rules of a request apply to a user, or none, and to all its sessions at once. Sessions that lose their user,
-//!         or a channel that they are subscribed to, are ended.
+//! Rule    all rules of a request apply to a user, or none, and to all its sessions at once. Sessions that lose their
+//!         user, or a channel that they are subscribed to, are ended.
 //! Source  Redis 7.0 `acl.c`; rules for commands are shown as Redis 7.2 and Valkey show them.
 
 use crate::commands::admin::acl_categories;
@@ -33,7 +33,7 @@ const SUBCOMMANDS: &[Row] = &[
         .flags(ADMIN)
         .args(&[text("username"), text("command"), text("arg").maybe().many()]),
     Row::new(Group::Server, "GENPASS", "6.0.0", acl_log::genpass)
-        .summary("Returns a password nobody can guess, of so many bits.")
+        .summary("Returns a random password of so many bits.")
         .flags(OPEN)
         .args(&[integer("bits").maybe()]),
     Row::new(Group::Server, "GETUSER", "6.0.0", getuser)

@@ -3,7 +3,10 @@
 //! Rule    every reply is derived from rows and from `key_specs`.
 //! Source  Redis 7.0 `server.c`: shapes of the replies, names and order of flags and categories.
 
-#![allow(clippy::arithmetic_side_effects, reason = "of rows, which are our own, and places in a request")]
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "numbers come from our own rows, and from positions in a bounded request"
+)]
 
 use crate::commands::admin::acl_categories::categories;
 use crate::commands::admin::acl_check;

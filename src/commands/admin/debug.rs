@@ -18,7 +18,7 @@ const HELP: &[&str] = &[
     "ERROR <string>",
     "    Answers with an error of that text.",
     "SET-ACTIVE-EXPIRE <0|1>",
-    "    Whether keys leave on their own when their time is up, or only when somebody looks.",
+    "    Whether expired keys are removed on time, or only when a command reads them.",
     "SLEEP <seconds>",
     "    Stops the server for so long; fractions count.",
     "HELP",
@@ -60,7 +60,7 @@ pub(crate) fn check_protected(shared: &Shared, client: &Client) -> Result<(), Re
     ))
 }
 
-/// True if the client is on the same machine: it uses a Unix socket, runs in this process, or has a loopback address.
+/// True if the client is on this machine: it uses a Unix socket, runs in this process, or has a loopback address.
 fn is_local(client: &Client) -> bool {
     let is_loopback = client.peer.starts_with("127.") || client.peer.starts_with("[::1]");
     client.is_unix || client.peer.is_empty() || is_loopback

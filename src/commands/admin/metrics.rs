@@ -60,7 +60,7 @@ pub(in crate::commands) struct Snapshot<'s> {
     pub(in crate::commands) longest_buffers: [u64; 2],
     /// Commands, bytes received, bytes sent.
     pub(in crate::commands) traffic: [u64; 3],
-    /// The same per second.
+    /// This figure, per second.
     pub(in crate::commands) rates: [f64; 3],
 }
 

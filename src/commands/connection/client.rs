@@ -30,7 +30,7 @@ const SUBCOMMANDS: &[Row] = &[
         .summary("Returns the name of the connection.")
         .flags(FLAGS),
     Row::new(Group::Connection, "GETREDIR", "6.0.0", tracking::get_redirect)
-        .summary("Returns the number of the client that is told in place of this one.")
+        .summary("Returns the id of the client that gets the invalidations of this one.")
         .flags(FLAGS),
     help::row(Group::Connection),
     Row::new(Group::Connection, "ID", "5.0.0", id)
@@ -72,13 +72,11 @@ const SUBCOMMANDS: &[Row] = &[
         .flags(FLAGS)
         .args(&[text("connection-name")]),
     Row::new(Group::Connection, "TRACKING", "6.0.0", tracking::tracking)
-        .summary(
-            "Says whether the connection keeps copies of values and is to be told when they are out of date.",
-        )
+        .summary("Turns invalidations for the values that the connection reads on or off.")
         .flags(FLAGS)
         .args(tracking::TRACKING),
     Row::new(Group::Connection, "TRACKINGINFO", "6.2.0", tracking::tracking_info)
-        .summary("Tells what the connection is told of changes.")
+        .summary("Returns how the connection tracks its reads.")
         .flags(FLAGS),
     Row::new(Group::Connection, "UNBLOCK", "5.0.0", unblock)
         .summary("Ends the wait of another connection's call.")

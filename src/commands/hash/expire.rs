@@ -1,4 +1,5 @@
-//! Deadlines of hash fields: HEXPIRE and its variants set them, HTTL and its variants read them, HPERSIST removes them.
+//! Deadlines of hash fields: HEXPIRE and its variants set them, HTTL and its variants read them, HPERSIST removes
+//! them.
 //!
 //! Rule    a field whose new deadline has passed is removed at once, and the key with its last field.
 //! Source  Valkey 9.1 `t_hash.c`, `hexpireGenericCommand`: Redis 7.0 does not have these commands.
@@ -68,7 +69,7 @@ const CHANGED: i64 = 1;
 /// Reply for a field that was removed because its new deadline has passed.
 const ENDED: i64 = 2;
 
-/// The number of words behind FIELDS, if FIELDS is present and not the last word.
+/// The number of words after FIELDS, if FIELDS is present and not the last word.
 fn words_behind_fields(args: &Args<'_>) -> Option<usize> {
     let mut look = *args;
     while look.len() > 1 {
@@ -228,7 +229,7 @@ fn hpexpiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     answer_deadlines(call, Now::wall_ms_of)
 }
 
-/// Answers the result of `convert` for the deadline of each field.
+/// Answers the deadline of each field, as `convert` returns it.
 fn answer_deadlines(call: &mut Call<'_, '_>, convert: fn(Now, Deadline) -> i64) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     if !call.args.take("FIELDS") {

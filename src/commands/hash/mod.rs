@@ -51,7 +51,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key"), text("field").many()]),
     Row::new(Group::Hash, "HMSET", "2.0.0", hmset)
-        .summary("Sets fields of a hash; HSET does the same and tells how many are new.")
+        .summary("Sets fields of a hash. HSET also returns how many are new.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), PAIR.many()]),
     Row::new(Group::Hash, "HSET", "2.0.0", hset)

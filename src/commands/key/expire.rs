@@ -162,7 +162,7 @@ fn pexpiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     answer_deadline(call, Now::wall_ms_of)
 }
 
-/// Answers the result of `convert` for the deadline of the key; -1 if it has none, -2 if the key does not exist.
+/// Answers the deadline of the key, as `convert` returns it; -1 if it has none, -2 if the key does not exist.
 fn answer_deadline(call: &mut Call<'_, '_>, convert: fn(Now, Deadline) -> i64) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 

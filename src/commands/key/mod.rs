@@ -210,7 +210,7 @@ impl Content {
         Ok(Self { value, deadline: found.deadline() })
     }
 
-    /// Stores the content under a key and replaces whatever the key held.
+    /// Stores the content under a key. The previous value of the key, of any type, is removed.
     fn put_anew(self, call: &mut Call<'_, '_>, name: &[u8]) {
         call.view.remove(name);
         if let Entry::Vacant(place) = call.view.entry(name) {

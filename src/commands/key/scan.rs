@@ -18,7 +18,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY.with(Flags::ALL_SHARDS).with(Flags::DANGEROUS))
         .args(&[pattern("pattern")]),
     Row::new(Group::Generic, "RANDOMKEY", "1.0.0", random_key)
-        .summary("Returns a key of the database, any of them.")
+        .summary("Returns a random key of the database.")
         .flags(Flags::READONLY.with(Flags::ALL_SHARDS)),
     Row::new(Group::Generic, "SCAN", "2.8.0", scan)
         .summary("Returns some keys of the database, and where to go on.")
@@ -59,7 +59,7 @@ fn keys(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn random_key(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let entropy = call.shared.random();
 
-    // CLIENT PAUSE keeps expired keys: one of them is answered if there are no others.
+    // CLIENT PAUSE keeps expired keys. RANDOMKEY answers an expired key then if there are no others.
     let accepts_ended = call.shared.pause.holds(|| true, call.now.lock).is_some();
     match call.view.random_key(entropy, accepts_ended) {
         Some(name) => call.reply.bulk(&name),
@@ -81,7 +81,7 @@ fn scan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let mut found = Found::default();
     let mut left = options.count;
-    // An empty shard takes a step, too; the number of shards bounds these steps.
+    // An empty shard takes one step. The number of shards bounds these steps.
     while left > 0 {
         let keys = left.min(KEYS_PER_LOCK);
         let mut seen = 0_u64;

@@ -1,7 +1,7 @@
 //! Commands that wait for a list or sorted set: BLPOP, BRPOP, BLMOVE, BRPOPLPUSH, BLMPOP; BZPOPMIN, BZPOPMAX, BZMPOP.
 //!
 //! Rule    a call that finds elements takes them as the command without blocking does. Otherwise it is parked on its
-//!         keys; the write that adds elements to one of them serves parked calls, the oldest first.
+//!         keys; the write that adds elements to one of these keys serves parked calls, the oldest first.
 //! Source  Redis 7.0 `t_list.c`, `blocked.c`; `timeout.c`: `getTimeoutFromObjectOrReply`.
 
 use std::sync::Arc;
@@ -61,23 +61,23 @@ const MIN_MAX: Arg = one_of("where", &[token("min", "MIN"), token("max", "MAX")]
 /// Seconds; zero waits without a limit.
 const TIMEOUT: Arg = double("timeout");
 
-/// What a call takes from a key.
+/// The elements that a blocking call pops, and the form of its reply.
 #[derive(Clone, Debug)]
 enum Pop {
-    /// Elements, with the key's name, in an array.
+    /// Up to so many elements of a list, in an array after the key's name.
     Elements(End, usize),
-    /// One element, with the key's name.
+    /// One element of a list, after the key's name.
     Element(End),
-    /// Members and their scores, with the key's name, in an array.
+    /// Up to so many members of a sorted set with their scores, in an array after the key's name.
     Members(sorted::End, usize),
-    /// One member and its score, with the key's name.
+    /// One member of a sorted set with its score, after the key's name.
     Member(sorted::End),
-    /// An element, for another list.
+    /// One element, which is moved to another list.
     Move(MoveEnds, Bytes),
 }
 
 impl Pop {
-    /// Takes the elements and answers. Returns false, without a reply, if the key has none.
+    /// Pops the elements and answers. Returns false, without a reply, if the key has none.
     fn run(&self, view: &mut View<'_>, name: &[u8], reply: &mut Reply<'_>) -> Result<bool, Refusal> {
         match self {
             Self::Elements(end, count) => pop_named(view, name, *end, *count, reply),
@@ -100,7 +100,7 @@ impl Pop {
         }
     }
 
-    /// Keys that the call changes besides the one it waits for.
+    /// Keys that the call changes, other than the key it waits for.
     fn keys_also_changed(&self) -> Vec<Bytes> {
         match self {
             Self::Move(_, destination) => vec![destination.clone()],
@@ -132,7 +132,7 @@ impl Serve for Waiting {
         match self.pop.run(view, key, &mut reply) {
             Ok(true) => {}
             Ok(false) => reply.null_array(),
-            // The destination has another type: this call ends with an error, and the next call gets the element.
+            // The destination has another type. This call ends with an error, and the next call gets the element.
             Err(refusal) => reply.error_bytes(&refusal.line()),
         }
         self.client.answer(&answer);
@@ -195,7 +195,7 @@ fn bzmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     pop_or_wait(call, &names, until, Pop::Members(end, count))
 }
 
-/// Takes elements from the first key that has any, or parks the call.
+/// Pops from the first key that has elements, or parks the call.
 fn pop_or_wait(
     call: &mut Call<'_, '_>,
     names: &[&[u8]],
@@ -228,7 +228,7 @@ fn pop_or_wait(
     Ok(Outcome::Park { wait, waiter: Some(Arc::new(waiter)) })
 }
 
-/// The end of a wait of this many seconds; `None`: no limit.
+/// The end of a wait of `seconds`; `None` waits without a limit.
 fn timeout(seconds: &[u8], call: &Call<'_, '_>) -> Result<Option<LockTime>, Refusal> {
     let seconds = parse(seconds);
     let seconds = seconds.ok_or_else(|| Refusal::said("ERR timeout is not a float or out of range"))?;
@@ -241,5 +241,5 @@ fn timeout(seconds: &[u8], call: &Call<'_, '_>) -> Result<Option<LockTime>, Refu
     }
 }
 
-/// Timeouts from here on do not fit 64 bits.
+/// The first number of milliseconds that does not fit a signed 64-bit integer.
 const MILLIS_END: f64 = 9_223_372_036_854_775_808.0;

@@ -51,7 +51,7 @@ impl MoveEnds {
     }
 }
 
-/// Moves an element and answers it. Source and destination may be the same list.
+/// Moves an element and answers it. Source and destination may be one list.
 ///
 /// Returns false, without a reply, if the source does not exist.
 pub(in crate::commands) fn move_element(
@@ -116,7 +116,7 @@ fn move_or_null(
     Ok(Outcome::Replied)
 }
 
-/// The arguments of LMPOP: elements from an end of the first list that exists.
+/// The arguments of LMPOP and BLMPOP.
 #[derive(Debug)]
 pub(in crate::commands) struct MultiPopArgs<'a> {
     pub(in crate::commands) names: SmallVec<[&'a [u8]; 8]>,
@@ -129,7 +129,7 @@ impl<'a> MultiPopArgs<'a> {
     /// Reads the arguments of LMPOP.
     pub(in crate::commands) fn take(args: &mut Args<'a>) -> Result<Self, Refusal> {
         let count_of_names = at_least_one(args.word()?, "ERR numkeys should be greater than 0")?;
-        // The word behind the names must exist: it is the end.
+        // The word after the names must exist: it is the end.
         let names = args.rest_to(count_of_names).collect();
         let end = end(args)?;
         let count = match args.take("COUNT") {

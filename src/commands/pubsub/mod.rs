@@ -102,7 +102,7 @@ fn subscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
         let own = call.session.subscriptions.of_mut(kind);
         let name = Bytes::copy_from_slice(name);
         let is_new = own.insert(name.clone());
-        // Messages may follow as soon as the channel knows the client.
+        // The confirmation precedes the registration: messages may follow at once.
         confirm(call, kind, words(kind).0, Some(&name));
         if is_new {
             call.shared.registries.channels.subscribe(kind, &name, &call.session.client);
@@ -130,7 +130,7 @@ fn unsubscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> 
     Ok(Outcome::Replied)
 }
 
-/// Tells the client what it has joined or left, and to how much it is subscribed now.
+/// Confirms the beginning or the end of a subscription, with the number of subscriptions that are left.
 fn confirm(call: &mut Call<'_, '_>, kind: Kind, what: &[u8], name: Option<&[u8]>) {
     call.session.client.show_subscriptions(&call.session.subscriptions);
     let count = call.session.subscriptions.counted_with(kind);
@@ -145,7 +145,7 @@ fn confirm(call: &mut Call<'_, '_>, kind: Kind, what: &[u8], name: Option<&[u8]>
     };
     match call.session.replies {
         Replies::On => write(&mut call.reply),
-        // A confirmation is a push: CLIENT REPLY does not hold it back.
+        // A confirmation is a push: CLIENT REPLY does not mute it.
         Replies::Off | Replies::Skip | Replies::SkipNext => {
             let mut push = Vec::new();
             write(&mut Reply::new(&mut push, call.session.protocol));
@@ -156,8 +156,8 @@ fn confirm(call: &mut Call<'_, '_>, kind: Kind, what: &[u8], name: Option<&[u8]>
 
 /// Writes the messages in the outbox before the reply.
 fn catch_up(call: &mut Call<'_, '_>) {
-    // A muted session's replies are removed from its output, and the messages would be, too. The reply of EXEC or of a
-    // script is an array that messages must not interrupt.
+    // The replies of a muted session are removed from its output, and messages among them would be lost. The reply of
+    // EXEC or of a script is an array that messages must not interrupt.
     let may_interrupt = call.session.replies == Replies::On && !call.session.is_nested;
     if may_interrupt && call.session.client.has_messages() {
         let mut messages = Vec::new();
@@ -187,7 +187,7 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Whether so many patterns are listened to that messages are published on the script thread.
+/// Whether there are so many patterns that messages are published on the script thread.
 pub(crate) fn has_many_patterns(shared: &Shared) -> bool {
     shared.registries.channels.patterns() * ITEM_BYTES > LARGE_BYTES
 }

@@ -1,7 +1,7 @@
 //! Scripts that clients have loaded, by the SHA-1 of their text.
 //!
 //! Owns    the cache. A script is parsed, or compiled if it is not native, once, before it enters.
-//! Bounds  of the scripts that only EVAL brought, the oldest leave when there are too many.
+//! Bounds  scripts that came by EVAL alone are evicted, the oldest first, when there are too many.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(in crate::commands) struct Script {
     pub(in crate::commands) program: Option<Program>,
     /// The flags that its first line sets.
     pub(in crate::commands) flags: ScriptFlags,
-    /// Whether its native form calls commands that go through whole values, or tells listeners.
+    /// Whether its native form calls commands that scan whole values or send messages.
     pub(in crate::commands) scans_values: bool,
     text: Box<[u8]>,
     body: usize,
@@ -37,7 +37,7 @@ impl Script {
     /// Parses a script; it is not compiled.
     ///
     /// # Errors
-    /// For a first line that begins with `#!` and goes on wrongly.
+    /// The first line begins with `#!` and is malformed.
     pub(in crate::commands) fn read(text: &[u8]) -> Result<Self, Refusal> {
         let Header { flags, body } = header(text).map_err(Refusal::Quoted)?;
         let sha = digest(text);
@@ -58,24 +58,24 @@ impl Script {
         std::str::from_utf8(&self.sha).unwrap_or_default()
     }
 
-    /// Whether its first line says what it does, and not that it writes nothing.
+    /// Whether its first line declares flags without `no-writes`.
     pub(in crate::commands) fn may_write(&self) -> bool {
         self.declared_writes() == Some(true)
     }
 
-    /// Whether it may write, if its first line says what it does.
+    /// Whether it may write, if its first line declares flags.
     pub(in crate::commands) fn declared_writes(&self) -> Option<bool> {
         Header { flags: self.flags, body: self.body }.may_write()
     }
 
-    /// What is Lua of its text.
+    /// The Lua code: its text without the first line, if that begins with `#!`.
     #[cfg(feature = "lua")]
     pub(in crate::commands) fn body(&self) -> &[u8] {
         &self.text[self.body..]
     }
 }
 
-/// Whether a script calls commands that go through whole values, or tells listeners.
+/// Whether a script calls commands that scan whole values or send messages.
 fn scans_values(program: &Program) -> bool {
     let scans = |command: &'static str| {
         let found = table().find(command.as_bytes());
@@ -88,14 +88,15 @@ fn scans_values(program: &Program) -> bool {
 #[derive(Debug)]
 pub struct ScriptCache {
     scripts: DashMap<Sha, Arc<Script>, RandomState>,
-    /// The scripts by a hash of their text, which costs EVAL a tenth of a SHA-1. Of two with equal hashes one is missing.
+    /// The scripts by a hash of their text, which costs EVAL a tenth of a SHA-1. Of two scripts with equal hashes one
+    /// is missing.
     texts: DashMap<u64, Arc<Script>, RandomState>,
-    /// Scripts that only EVAL brought, the oldest first.
+    /// Scripts that came by EVAL alone, the oldest first.
     evictable: Mutex<VecDeque<Sha>>,
     bytes: AtomicUsize,
 }
 
-/// How many scripts EVAL may leave behind: as many as in Redis 7.4, which bounds them too.
+/// Maximum number of scripts that came by EVAL alone, as in Redis 7.4.
 const EVICTABLE_SCRIPTS_MAX: usize = 500;
 
 impl ScriptCache {
@@ -126,13 +127,13 @@ impl ScriptCache {
         self.get(&sha)
     }
 
-    /// Keeps a script for good.
+    /// Adds a script that stays until SCRIPT FLUSH.
     pub(in crate::commands) fn insert_permanent(&self, script: &Arc<Script>) {
         self.evictable.lock().retain(|evictable| *evictable != script.sha);
         self.insert(script);
     }
 
-    /// Keeps a script that EVAL brought, until too many newer ones have come.
+    /// Adds a script that came by EVAL. It is evicted when there are too many newer ones.
     pub(in crate::commands) fn insert_evictable(&self, script: &Arc<Script>) {
         if !self.insert(script) {
             return;
@@ -165,7 +166,7 @@ impl ScriptCache {
         self.bytes.load(Relaxed)
     }
 
-    /// Adds a script. True when it was not there yet.
+    /// Adds a script. Returns true if it is new.
     fn insert(&self, script: &Arc<Script>) -> bool {
         self.bytes.fetch_add(script.text.len(), Relaxed);
         let known = self.scripts.insert(script.sha, Arc::clone(script));
@@ -174,7 +175,7 @@ impl ScriptCache {
         known.is_none()
     }
 
-    /// Takes a script that has been removed from the counters and the other map.
+    /// Removes a script, which has left the cache, from the counters and from the other map.
     fn uncount(&self, script: &Script) {
         self.bytes.fetch_sub(script.text.len(), Relaxed);
         self.texts.remove_if(&self.hash(&script.text), |_, known| known.sha == script.sha);
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn a_script_is_found_by_forty_digits_in_either_case() {
         let cache = ScriptCache::new(7);
-        let text = "return 'what everybody knows'";
+        let text = "return 'known'";
         cache.insert_permanent(&Arc::new(Script::read(text.as_bytes()).unwrap()));
         let digits = "8e13ba5e1b5e1c0d";
         assert!(cache.find(digits.as_bytes()).is_none());

@@ -1,6 +1,6 @@
 //! Functions: FUNCTION, FCALL and FCALL_RO.
 //!
-//! Owns    how a library is loaded and how a function is found; what runs it is the interpreter.
+//! Owns    how a library is loaded and how a function is found. The interpreter runs it.
 //! Locks   every shard before the interpreter, as for interpreted scripts.
 //! Source  Redis 7.0 `functions.c`. There is no DUMP and no RESTORE: libraries come as text.
 
@@ -20,7 +20,7 @@ use crate::types::glob;
 
 const CALLS: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::OFFLOAD);
 const LOOKS: Flags = Flags::NOSCRIPT;
-/// Libraries come and go while nothing runs, and so with every shard held.
+/// Libraries change while every shard is locked, so that no function runs.
 const CHANGES: Flags = Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::ALL_SHARDS);
 
 pub(in crate::commands) const ROWS: &[Row] =
@@ -77,7 +77,7 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let called = called(&mut call.args);
     if called.is_ok() {
-        // With every shard locked, nobody removes its library.
+        // While every shard is locked, no other client can remove the library.
         call.view.lock_all_for_long();
     }
     let callable = call.shared.libraries.function(name);
@@ -219,11 +219,11 @@ fn stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let (libraries, functions) = call.shared.libraries.counts();
-    // To a server with one thread a short call is over before anybody can ask.
+    // On a server with one thread a short call ends before another client can ask.
     let since = call.shared.running.since();
     let running = since.and_then(|since| Some((since, call.shared.running.script()?)));
     if running.as_ref().is_some_and(|(_, script)| script.function.is_none()) {
-        // Of a script that is no function there is nothing to tell.
+        // A script that is not a function is not reported.
         return Err(busy(false));
     }
 

@@ -1,9 +1,9 @@
 //! Scripts: EVAL, EVALSHA, their read-only forms, and SCRIPT.
 //!
-//! Owns    how a script is found, where it runs, and how it answers: natively where it arrives, or on the script thread by
-//!         the interpreter, with the same result. `scripts` states the rule.
-//! Locks   before the first call the shards of all keys of a native script, those that its text names included; every shard
-//!         for a native script that makes keys as it runs, and for an interpreted one.
+//! Owns    how a script is found and where it runs: natively on the thread of its connection, or by the interpreter
+//!         on the script thread. `scripts` states the rule.
+//! Locks   a native script locks the shards of all its keys, including keys in its text, before its first call. A
+//!         native script that computes keys, and every interpreted script, locks every shard.
 //! Source  Redis 7.0 `eval.c`, `script.c`; error texts of `redis.call` from `script_lua.c`.
 
 pub(in crate::commands) mod cache;
@@ -76,10 +76,10 @@ const SUBCOMMANDS: &[Row] = &[
     help::row(Group::Scripting),
 ];
 
-/// KEYS and ARGV: the next `count` words, and those behind them.
+/// KEYS and ARGV: the next `count` words, and the words after them.
 ///
 /// # Errors
-/// Where there are fewer, or none can be.
+/// There are fewer words, or the count is negative.
 pub(in crate::commands) fn counted<'a>(args: &mut Args<'a>, count: i64) -> Result<Inputs<'a>, Refusal> {
     if count > args.len() as i64 {
         return Err(Refusal::said("ERR Number of keys can't be greater than number of args"));
@@ -106,7 +106,7 @@ fn eval(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let sha = call.args.word()?;
-    // A word of another length than a SHA-1 is refused before the words behind it are parsed.
+    // A word that is not as long as a SHA-1 is refused before the words after it are parsed.
     if sha.len() != SHA_DIGITS {
         return Err(Refusal::NoScript);
     }
@@ -116,11 +116,11 @@ fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     run(call, &script, inputs, Cached::Yes)
 }
 
-/// Whether the cache has a script.
+/// Whether the cache holds a script.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Cached {
     Yes,
-    /// It has not; a script that is not native has to be compiled, too.
+    /// It does not. A script that is not native must be compiled first.
     NotYet,
 }
 
@@ -161,8 +161,8 @@ fn run(
     })
 }
 
-/// The native form of a script, if it is native, stays within its bounds with these KEYS and ARGV, and goes through no large
-/// value. The shards of its keys are locked then.
+/// The native form of a script, if it stays within its bounds with these KEYS and ARGV, and scans no large value. The
+/// shards of its keys are locked if it is returned.
 ///
 /// # Errors
 /// [`Refusal::Occupied`] while a long call holds one of these shards.
@@ -183,15 +183,16 @@ fn native<'s>(
     Ok((!is_large).then_some(program))
 }
 
-/// Locks the shards of all keys of a native script that uses undeclared ones.
+/// Locks the shards of all keys of a native script that uses undeclared keys.
 fn lock_undeclared(call: &mut Call<'_, '_>, program: &Program, inputs: Inputs<'_>) -> Result<(), Refusal> {
     let Some(undeclared) = program.undeclared(inputs.args) else { return lock_more(call, ShardSet::All) };
     let keys: SmallVec<[&[u8]; 8]> = inputs.keys.iter().chain(undeclared).collect();
     lock_more(call, ShardSet::Keys(&keys))
 }
 
-/// Whether a native script that goes through values would go through a large one, or tell many listeners. It is interpreted
-/// then, so that others can end it; without an interpreter it runs natively, on the script thread.
+/// Whether a native script that scans values would scan a large value, or send a message to many patterns. Such a
+/// script is interpreted, so that SCRIPT KILL can end it. Without an interpreter it runs natively on the script
+/// thread.
 #[cold]
 fn scans_large_values(call: &mut Call<'_, '_>, program: &Program, inputs: Inputs<'_>) -> bool {
     let is_large = has_many_patterns(call.shared) || {
@@ -208,8 +209,8 @@ fn scans_large_values(call: &mut Call<'_, '_>, program: &Program, inputs: Inputs
     is_large && (cfg!(feature = "lua") || call.session.may_leave())
 }
 
-/// Whether a request that EXEC holds runs a script natively. A script that is not cached counts as interpreted, and so does a
-/// script that goes through values while there is a large one under any key.
+/// Whether a request inside EXEC runs a script natively. A script that is not cached counts as interpreted. So does a
+/// script that scans values while any key has a large value.
 pub(crate) fn runs_natively(shared: &Shared, command: &Command, request: Request<'_>) -> bool {
     let mut args = Args::new(request, command.name_words);
     let Ok(text) = args.word() else { return true };
@@ -227,10 +228,10 @@ pub(crate) fn runs_natively(shared: &Shared, command: &Command, request: Request
     }
 }
 
-/// Locks the shards that `reach` needs, unless all are locked already, as inside EXEC.
+/// Locks further shards, unless all are locked already, as inside EXEC.
 ///
 /// # Errors
-/// [`Refusal::Occupied`] while a long call holds it.
+/// [`Refusal::Occupied`] while a long call holds one of these shards.
 fn lock_more(call: &mut Call<'_, '_>, reach: ShardSet<'_>) -> Result<(), Refusal> {
     let is_locked = call.view.holds_all() || call.view.relock(reach);
     is_locked.then_some(()).ok_or(Refusal::Occupied)
@@ -313,7 +314,7 @@ fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Ends the script that runs, if it is of that kind and has not written yet: SCRIPT KILL, FUNCTION KILL.
+/// Ends the running script or function, if it has not written yet: SCRIPT KILL, FUNCTION KILL.
 pub(in crate::commands) fn end_running(shared: &Shared, is_function: bool) -> Result<(), Refusal> {
     shared.running.kill(is_function).map_err(|why| match why {
         Unkillable::NoneRuns => Refusal::said("NOTBUSY No scripts in execution right now."),

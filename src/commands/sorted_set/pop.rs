@@ -125,7 +125,7 @@ fn pop_some(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
     let was_there = pop(view, name, end, count.unwrap_or(1), |len, entries| match count {
         Some(_) => answer_entries(reply, len, entries, true),
         None => {
-            // One member and its score are a flat array in RESP3, too.
+            // One member and its score are a flat array, also in RESP3.
             reply.array(2);
             answer_flat(reply, entries);
         }
@@ -136,7 +136,7 @@ fn pop_some(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Answers a key and the members removed from it. Each member is an array with its score, in RESP2, too.
+/// Answers a key and the members removed from it. Each member is an array with its score, also in RESP2.
 pub(in crate::commands) fn answer_popped(
     reply: &mut Reply<'_>,
     name: &[u8],
@@ -153,7 +153,7 @@ pub(in crate::commands) fn answer_popped(
     }
 }
 
-/// Writes members and scores as a flat sequence; the header of the reply is written before.
+/// Writes members and scores as a flat sequence. The caller has written the header of the reply.
 pub(in crate::commands) fn answer_flat(
     reply: &mut Reply<'_>,
     entries: &mut dyn Iterator<Item = (&[u8], f64)>,

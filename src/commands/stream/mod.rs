@@ -16,7 +16,7 @@ use crate::types::{Shape, Stream};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Stream, "XADD", "5.0.0", xadd)
-        .summary("Adds an entry to a stream, and trims the stream if it is told to.")
+        .summary("Adds an entry to a stream, and trims the stream if options ask for it.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[
             key("key"),
@@ -81,7 +81,7 @@ impl NewId {
         }
     }
 
-    /// The id of the new entry, which comes behind `last`.
+    /// The id of the new entry, which is higher than `last`.
     fn resolve(self, last: StreamId, now: WallTime) -> Result<StreamId, Refusal> {
         if last == StreamId::MAX {
             return Err(Refusal::said(
@@ -110,12 +110,12 @@ impl NewId {
     }
 }
 
-/// The options of XADD, which stand before the id, and of XTRIM.
+/// The options of XADD, which precede the id, and of XTRIM.
 #[derive(Debug, Default)]
 struct AddOptions {
     only_present: bool,
     trim: Option<Trim>,
-    /// True if `~` was given. It allows LIMIT; the trim itself is exact all the same.
+    /// True if `~` was given, which allows LIMIT. The trim is exact in any case.
     is_approximate: bool,
     id: Option<NewId>,
 }

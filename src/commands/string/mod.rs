@@ -46,7 +46,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .args(&[PAIR.many()]),
     Row::new(Group::String, "MSETNX", "1.0.1", msetnx)
-        .summary("Sets the string values of keys, all in one instant, if none of them is there.")
+        .summary("Sets the string values of keys, all at one instant, if no key exists.")
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .args(&[PAIR.many()]),
     Row::new(Group::String, "PSETEX", "2.6.0", psetex)

@@ -79,7 +79,7 @@ fn incrbyfloat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let increment = call.args.word()?;
 
     let entry = call.view.entry(name);
-    // Redis checks the value before the increment; both errors are the same.
+    // Redis checks the value before the increment. Both errors have one text.
     let old = entry.string()?.map_or(Some(0.0), parse).ok_or(Refusal::NotAFloat)?;
     let new = old + parse(increment).ok_or(Refusal::NotAFloat)?;
     if !new.is_finite() {
