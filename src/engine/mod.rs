@@ -44,7 +44,7 @@ pub enum Flow {
     Wait,
 }
 
-/// A batch of requests, of one session or several, that shares one reading of the clock until a command takes long.
+/// A batch of requests of one session. It shares one reading of the clock until a command takes long.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
     now: Now,
@@ -104,27 +104,16 @@ impl Engine {
         Batch { now: self.shared.clock.now(), commands: 0, run: (0, 0) }
     }
 
-    /// Ends a batch of one session and updates the counters.
-    pub fn end_batch(&self, session: &mut Session, batch: Batch) {
-        self.leave_batch(session, &batch);
-        self.record_batch(batch);
-    }
-
-    /// A session has no more requests in a batch of several sessions.
+    /// Ends a batch and updates the counters.
     #[inline]
-    pub fn leave_batch(&self, session: &mut Session, batch: &Batch) {
+    pub fn end_batch(&self, session: &mut Session, batch: Batch) {
         session.called.flush(&self.shared.stats);
         session.client.last_active_ms.store(batch.now.lock.as_millis(), Relaxed);
-    }
-
-    /// Ends a batch that all its sessions have left, and updates the counters.
-    #[inline]
-    pub fn record_batch(&self, batch: Batch) {
         self.shared.metrics.commands.add(u64::from(batch.commands));
         self.count(batch.run);
     }
 
-    /// How large the requests of this session may be.
+    /// The size limits of requests of this session.
     pub fn trust(&self, session: &Session) -> RequestLimits {
         let (settings, acl) = (&self.shared.settings, &self.shared.acl);
         RequestLimits {

@@ -27,7 +27,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
 /// How long a handshake may take, from the accepted connection on.
-pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// The certificates in use.
 pub(super) struct Tls(RwLock<TlsAcceptor>);

@@ -1,6 +1,6 @@
 //! ACL: users and their permissions.
 //!
-//! Rule    all rules of a request apply to a user, or none, and to all its sessions at once. Sessions that lose their
+//! Rule    a request applies all its rules or none, and to all sessions of the user at once. Sessions that lose their
 //!         user, or a channel that they are subscribed to, are ended.
 //! Source  Redis 7.0 `acl.c`; rules for commands are shown as Redis 7.2 and Valkey show them.
 

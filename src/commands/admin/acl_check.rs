@@ -77,7 +77,7 @@ pub(in crate::commands) fn may_send(user: &User, words: &[&[u8]]) -> bool {
     user.check(&asked(command, Request::listed(words))).is_ok()
 }
 
-/// How the `index`-th key of `request` is used, as flags of COMMAND GETKEYSANDFLAGS.
+/// The flags of COMMAND GETKEYSANDFLAGS for the `index`-th key of `request`.
 pub(in crate::commands) fn uses(
     command: &Command,
     index: usize,

@@ -150,7 +150,7 @@ const GRAPH_COLUMNS: usize = 80;
 /// Lines of a graph above its legend.
 const GRAPH_LINES: u64 = 4;
 
-/// The spikes as columns, the newest at the right. The age of each in seconds stands below it, read downwards.
+/// The spikes as columns, the newest at the right. Below each column is its age in seconds, written downwards.
 fn drawn(name: &str, event: &Event, now_secs: u64) -> String {
     let spikes: Vec<_> = event.spikes.iter().rev().take(GRAPH_COLUMNS).rev().collect();
     let high = spikes.iter().map(|spike| spike.millis).max().unwrap_or(0);

@@ -1,6 +1,6 @@
-//! CLIENT: a connection's facts about itself and others.
+//! CLIENT: facts about connections, and how to name, pause and end them.
 //!
-//! Source  Redis 7.0 `networking.c`; SETINFO and NO-TOUCH of Redis 7.2, which clients send and bear the refusal of.
+//! Source  Redis 7.0 `networking.c`; SETINFO and NO-TOUCH of Redis 7.2, which clients send at the start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -96,7 +96,7 @@ fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result
         let name = call.args.request().word(0);
         acl_check::note(call.session, call.shared, (Reason::Auth, context), name, user);
         if let Some(times) = call.shared.failed_logins_seen.happened(call.now.lock) {
-            // Without the name: what was given for it may be a password.
+            // The name is not logged, because it may be a password by mistake.
             let (client, peer) = (call.session.client.id, &call.session.client.peer);
             tracing::debug!(client, peer, times, "A login has failed; ACL LOG has its name");
         }
@@ -171,7 +171,7 @@ fn ping(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
 
     match message {
-        // A RESP2 subscriber cannot tell replies from messages, so this reply has the form of a message.
+        // A RESP2 subscriber cannot distinguish replies from messages, so this reply has the form of a message.
         _ if call.session.is_subscriber() => call.reply.bulks(&[b"pong", message.unwrap_or_default()]),
         Some(message) => call.reply.bulk(message),
         None => call.reply.status("PONG"),

@@ -126,7 +126,7 @@ pub(in crate::commands) struct MultiPopArgs<'a> {
 }
 
 impl<'a> MultiPopArgs<'a> {
-    /// Reads the arguments of LMPOP.
+    /// Reads the arguments that follow the name or the timeout.
     pub(in crate::commands) fn take(args: &mut Args<'a>) -> Result<Self, Refusal> {
         let count_of_names = at_least_one(args.word()?, "ERR numkeys should be greater than 0")?;
         // The word after the names must exist: it is the end.
@@ -158,7 +158,7 @@ pub(in crate::commands) fn pop_named(
     Ok(true)
 }
 
-pub(in crate::commands) fn at_least_one(word: &[u8], otherwise: &'static str) -> Result<usize, Refusal> {
+fn at_least_one(word: &[u8], otherwise: &'static str) -> Result<usize, Refusal> {
     let number = number::integer(word).and_then(|number| usize::try_from(number).ok());
     number.filter(|number| *number > 0).ok_or_else(|| Refusal::said(otherwise))
 }

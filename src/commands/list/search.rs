@@ -118,7 +118,7 @@ fn search(args: &mut Args<'_>) -> Result<Search, Refusal> {
 const RANK_IS_ZERO: &str = "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... \
                             or use negative to start from the end of the list";
 
-/// A limit; zero means none.
+/// A limit; zero means no limit.
 fn no_less_than_zero(word: &[u8], otherwise: &'static str) -> Result<usize, Refusal> {
     let limit = number::integer(word).and_then(|limit| usize::try_from(limit).ok());
     match limit {

@@ -1,4 +1,4 @@
-//! Sets by their members: SADD, SREM, SISMEMBER and their kind.
+//! Sets by their members: SADD, SREM, SISMEMBER and similar.
 //!
 //! Source  Redis 7.0 `t_set.c`.
 

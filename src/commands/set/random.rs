@@ -152,7 +152,7 @@ fn count(args: &mut Args<'_>) -> Result<i64, Refusal> {
     }
 }
 
-/// The request asks for more than one reply may hold.
+/// The refusal of a request whose reply would be too large.
 fn too_much() -> Refusal {
     Refusal::said("ERR value is out of range")
 }
@@ -201,5 +201,5 @@ fn sscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 const REPEATED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of the protocol around each member of a reply.
 const BULK_BYTES: usize = 6;
-/// Members are looked up by place if less than one of this many is wanted.
+/// Members are looked up by place if less than one in this many is wanted.
 const SPARSE: usize = 8;

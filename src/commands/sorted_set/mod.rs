@@ -136,7 +136,7 @@ fn zadd(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn zincrby(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
-    // Redis reads the options of ZADD here, too. Behind an option too few words are left.
+    // As in Redis, ZINCRBY accepts the options of ZADD. After an option, too few words are left.
     if ["NX", "XX", "CH", "INCR", "GT", "LT"].into_iter().any(|option| call.args.take(option)) {
         return Err(Refusal::Syntax);
     }

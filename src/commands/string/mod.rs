@@ -116,7 +116,7 @@ impl Condition<'_> {
 impl<'a> Condition<'a> {
     /// Reads `option` and its value if it is a condition. Returns false if it is another option.
     ///
-    /// NX and XX may be repeated, as in Redis; a comparison may not, as in Valkey.
+    /// As in Redis, NX and XX may be repeated. As in Valkey, a comparison may not.
     fn take(&mut self, option: u64, args: &mut Args<'a>) -> Result<bool, Refusal> {
         const NX: u64 = args::option(b"NX");
         const XX: u64 = args::option(b"XX");
