@@ -39,7 +39,7 @@ pub(super) fn specifications(keys: Keys) -> Vec<Specification> {
             (first..=last as usize).map(|begin| Specification::Range { begin, last: 0, step: 1 }).collect()
         }
         Keys::Range { first, last, step } => {
-            let last = if last < 0 { last } else { last - first as i32 };
+            let last = if last < 0 { last } else { last.saturating_sub(first as i32) };
             vec![Specification::Range { begin: first, last, step }]
         }
     }

@@ -189,7 +189,7 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 /// Whether there are so many patterns that messages are published on the script thread.
 pub(crate) fn has_many_patterns(shared: &Shared) -> bool {
-    shared.registries.channels.patterns() * ITEM_BYTES > LARGE_BYTES
+    shared.registries.channels.patterns().saturating_mul(ITEM_BYTES) > LARGE_BYTES
 }
 
 fn publish_to_shard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
