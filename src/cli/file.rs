@@ -96,7 +96,7 @@ mod tests {
         Ok(found)
     }
 
-    /// Lines of words in quotes and without, and whatever else a file may hold.
+    /// Lines of words with and without quotes, and random bytes.
     fn texts() -> BoxedStrategy<Vec<u8>> {
         const SCRAPS: &[&str] = &[
             "port", "save", "user", " ", "\t", "\n", "\r\n", "#", "\"", "'", "\\", "\\x41", "\\xg", "\\n",
@@ -107,8 +107,8 @@ mod tests {
     }
 
     /// Directives that are written with every byte of every word escaped are read as equal directives.
-    fn reads_as_it_is_written(text: &[u8]) {
-        // Other files are not the matter, and there are some that never end.
+    fn are_read_back(text: &[u8]) {
+        // Included files are not tested here, and some device files never end.
         if text.to_ascii_lowercase().windows(7).any(|word| word == b"include") {
             return;
         }
@@ -124,7 +124,7 @@ mod tests {
                 format!("{} {}\n", quoted(&directive.name), words.join(" "))
             })
             .collect();
-        let again = parse(written.as_bytes(), "test").expect("what was written with care");
+        let again = parse(written.as_bytes(), "test").expect("escaped directives are well-formed");
         let without_origin = |found: Vec<Directive>| -> Vec<_> {
             found.into_iter().map(|directive| (directive.name, directive.words)).collect()
         };
@@ -132,8 +132,8 @@ mod tests {
     }
 
     #[test]
-    fn any_text_reads_as_it_is_written() {
-        driver::fuzz("settings", 2_000, texts(), reads_as_it_is_written);
+    fn directives_are_read_back_as_they_are_written() {
+        driver::fuzz("settings", 2_000, texts(), are_read_back);
     }
 
     fn names_and_words(text: &str) -> Vec<(String, Vec<String>)> {

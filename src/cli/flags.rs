@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_is_one_that_clap_accepts() {
+    fn clap_accepts_the_command() {
         command().debug_assert();
     }
 
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn several_words_and_empty_ones_belong_to_the_flag_before_them() {
+    fn several_words_and_empty_words_belong_to_the_flag_before_them() {
         let request = served(&["--save", "", "--bind", "127.0.0.1", "::1", "--requirepass=two words"]);
         let expected = [("save", ""), ("bind", "127.0.0.1 ::1"), ("requirepass", "two words")];
         assert_eq!(pairs(&request), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_with_one_dash_is_refused_with_the_one_that_was_meant() {
+    fn the_refusal_of_a_flag_with_one_dash_names_the_flag_with_two() {
         let refused = serve(&["-port".to_owned(), "7000".to_owned()]).unwrap_err();
         assert!(refused.contains("'-port'") && refused.contains("--port"), "{refused}");
     }

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_says_where_and_how_to_get_in() {
+    fn a_url_names_the_address_and_the_login() {
         for (url, address, user, password) in [
             ("redis://", "127.0.0.1:6379", "", ""),
             ("redis://host", "host:6379", "", ""),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_address_it_is_the_server_of_this_environment() {
+    fn without_a_url_the_environment_names_the_server() {
         let target = |variables: &[(&str, &str)]| {
             let read = |name: &str| {
                 variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_apply_is_listed_once() {
+    fn directives_without_a_meaning_are_listed_once() {
         let all =
             vec![directive("save", &[""]), directive("port", &["7000"]), directive("save", &["60", "1"])];
         let configuration = check(all).unwrap();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn an_error_names_its_source() {
         for (name, words, said) in [
             ("nosuch", &["1"][..], "unknown setting 'nosuch' (test); redlatch --help lists them all"),
             ("databases", &[], "databases: a value is missing (test)"),

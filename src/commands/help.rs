@@ -1,4 +1,4 @@
-//! HELP of every command with subcommands: derived from its row.
+//! HELP of every container, derived from its row.
 
 use crate::commands::row::{Flags, Group, Row, usage};
 use crate::commands::{Call, Command, Outcome, table};

@@ -343,7 +343,7 @@ mod tests {
     use crate::commands::row::Group;
 
     #[test]
-    fn every_name_is_found_in_any_case_and_is_the_only_one() {
+    fn every_name_is_unique_and_found_in_any_letter_case() {
         for command in table().commands() {
             assert!(std::ptr::eq(table().find(command.name.as_bytes()).unwrap(), command));
             assert!(
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_says_what_it_does_and_does_not_both_read_only_and_write() {
+    fn every_row_has_a_summary_and_is_not_both_read_only_and_write() {
         for command in table().all() {
             let row = command.row;
             assert!(row.summary.ends_with('.'), "{}: its summary is no sentence", command.name);

@@ -604,7 +604,7 @@ mod tests {
     use crate::keyspace::{Keyspace, Layout};
     use crate::state::settings::Settings;
 
-    /// Between two readings 3 microseconds pass.
+    /// A clock that advances by 3 microseconds with each reading.
     #[derive(Default)]
     struct SteppingClock(AtomicU64);
 
@@ -631,7 +631,7 @@ mod tests {
         (Engine::new(Arc::new(shared)), clock)
     }
 
-    /// A session sends these requests, one in a batch, over and over again.
+    /// A session sends these requests `times` times, each in a batch of its own.
     fn send(engine: &Engine, id: u64, requests: &[&[&[u8]]], times: usize) {
         let client = Client::new(id, String::new(), String::new(), false, LockTime::from_millis(1));
         let (mut session, mut out) = (engine.connect(client), Vec::new());

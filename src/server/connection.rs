@@ -357,7 +357,7 @@ mod tests {
     use super::*;
     use crate::server::{Builder, Server, listener};
 
-    /// A peer that reads everything at once and sends a request `left` times; then it closes, or stays silent.
+    /// A peer that reads everything at once and sends a request `left` times. Then it closes or stays silent.
     struct Peer {
         request: &'static [u8],
         left: usize,
@@ -408,7 +408,7 @@ mod tests {
         Connection::new(peer, context, session, permit)
     }
 
-    /// Polls a connection to `peer` so many times: whether it has ended, and how many replies its peer has then.
+    /// Polls a connection to `peer` `times` times. Returns whether it has ended, and the number of replies received.
     async fn poll(peer: Peer, times: usize) -> (bool, usize) {
         let server = Builder::default().start().await.unwrap();
         let received = Arc::clone(&peer.received);
@@ -424,13 +424,13 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_never_pauses_lets_others_run() {
         let peer = || Peer { left: usize::MAX, ..Peer::default() };
-        // What the last round has read is processed in the next poll.
+        // Requests of the last round are processed in the next poll.
         assert_eq!(poll(peer(), 1).await, (false, ROUNDS_PER_POLL - 1));
         assert_eq!(poll(peer(), 2).await, (false, 2 * ROUNDS_PER_POLL - 1));
     }
 
     #[tokio::test]
-    async fn a_client_that_waits_has_its_reply_in_the_poll_of_its_request() {
+    async fn a_reply_is_written_in_the_poll_that_reads_the_request() {
         let peer = Peer { left: 1, ..Peer::default() };
         assert_eq!(poll(peer, 1).await, (false, 1));
     }

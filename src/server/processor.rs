@@ -302,7 +302,7 @@ mod tests {
         processor.input.extend_from_slice(&echo);
         processor.process();
         assert_eq!(processor.output, b"+OK\r\n");
-        assert!(matches!(processor.state, State::Offload(_)), "to write a file may take long");
+        assert!(matches!(processor.state, State::Offload(_)), "writing a file may take long");
         processor.process_offloaded();
         let expected = "+OK\r\n-ERR The server is running without a config file\r\n+OK\r\n$1\r\nv\r\n\
                         -ERR Protocol error: invalid bulk length\r\n";

@@ -67,7 +67,7 @@ mod tests {
     use crate::server::Builder;
 
     #[tokio::test]
-    async fn shutdown_ends_a_server_whose_clock_stands_still() {
+    async fn shutdown_ends_a_server_with_a_manual_clock() {
         let start = WallTime::from_millis(1_700_000_000_000);
         let server = Builder::default().manual_clock(start).start().await.unwrap();
         let (mut one, mut other) = (server.stream(), server.stream());

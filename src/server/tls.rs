@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_that_are_no_handshake_are_never_read_as_requests() {
+    async fn bytes_that_are_not_a_handshake_are_never_read_as_requests() {
         let (ours, mut theirs) = tokio::io::duplex(1024);
         let mut stream = tls().accept(ours);
         theirs.write_all(b"*1\r\n$4\r\nPING\r\n").await.unwrap();

@@ -8,7 +8,7 @@ use crate::commands::Shared;
 use crate::state::acl::Account;
 use crate::state::channels::Kind;
 
-/// Ends the user's sessions that are subscribed to a channel which the user may no longer use.
+/// Ends the sessions of a user that are subscribed to a channel which the user may no longer use.
 ///
 /// The session of client `own` is spared, because its reply is not sent yet. Returns true if it was among these
 /// sessions.

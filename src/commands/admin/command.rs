@@ -386,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_is_in_one_of_the_two_speeds_and_described() {
+    fn every_command_is_fast_or_slow_and_has_a_description() {
         for command in table().all() {
             let categories = categories(command);
             assert!(categories.contains(&"fast") != categories.contains(&"slow"), "{}", command.name);

@@ -269,7 +269,7 @@ mod tests {
     use crate::state::latency::Spike;
 
     #[test]
-    fn a_graph_stands_a_column_on_every_spike() {
+    fn a_graph_has_one_column_for_each_spike() {
         let spikes = [(90, 2), (95, 8)].map(|(unix_secs, millis)| Spike { unix_secs, millis });
         let event = Event { spikes: spikes.into(), longest_millis: 9 };
         let graph = drawn("command", &event, 155);

@@ -60,7 +60,7 @@ pub(in crate::commands) struct Snapshot<'s> {
     pub(in crate::commands) longest_buffers: [u64; 2],
     /// Commands, bytes received, bytes sent.
     pub(in crate::commands) traffic: [u64; 3],
-    /// This figure, per second.
+    /// The figures of `traffic`, per second.
     pub(in crate::commands) rates: [f64; 3],
 }
 
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_read_as_people_read_them() {
+    fn bytes_are_written_with_a_unit() {
         let seen = [0, 1023, 1024, 965_704, 1 << 20, u64::MAX].map(human);
         assert_eq!(seen, ["0B", "1023B", "1.00K", "943.07K", "1.00M", "16384.00P"]);
     }

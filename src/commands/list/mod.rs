@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indices_select_what_they_do_in_redis() {
+    fn indices_select_ranges_as_in_redis() {
         for (start, stop, len, selected) in [
             (0, -1, 5, (0, 5)),
             (1, 2, 5, (1, 3)),

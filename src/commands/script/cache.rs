@@ -194,7 +194,7 @@ mod tests {
         "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return";
 
     #[test]
-    fn scripts_that_only_eval_brought_are_bounded() {
+    fn scripts_that_came_by_eval_alone_are_bounded() {
         let cache = ScriptCache::new(7);
         let read = |text: String| Arc::new(Script::read(text.as_bytes()).unwrap());
         let kept = read(format!("{RELEASE} 0"));
@@ -213,7 +213,10 @@ mod tests {
         for text in [format!("{RELEASE} 0"), format!("{RELEASE} 0 -- {}", 2 * EVICTABLE_SCRIPTS_MAX - 1)] {
             assert_eq!(cache.of_text(text.as_bytes()).unwrap().sha, digest(text.as_bytes()));
         }
-        assert!(cache.of_text(format!("{RELEASE} 0 -- 0").as_bytes()).is_none(), "the oldest has left");
+        assert!(
+            cache.of_text(format!("{RELEASE} 0 -- 0").as_bytes()).is_none(),
+            "the oldest script is evicted"
+        );
         cache.flush();
         assert!(cache.texts.is_empty());
         assert_eq!(cache.size(), (0, 0));

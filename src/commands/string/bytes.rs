@@ -124,7 +124,7 @@ mod tests {
     use super::part;
 
     #[test]
-    fn a_part_is_cut_to_what_is_there() {
+    fn getrange_is_cut_to_the_length_of_the_value() {
         let part = |start, end| part(b"hello", start, end);
         assert_eq!(part(0, -1), b"hello");
         assert_eq!(part(-3, -2), b"ll");
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_parts() {
+    fn an_empty_value_has_no_range() {
         for (start, end) in [(0, 0), (0, -1), (-1, -1), (i64::MIN, i64::MAX)] {
             assert_eq!(part(b"", start, end), b"");
         }
