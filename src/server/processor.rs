@@ -304,6 +304,10 @@ mod tests {
         assert_eq!(processor.output, b"+OK\r\n");
         assert!(matches!(processor.state, State::Offload(_)), "writing a file may take long");
         processor.process_offloaded();
+        // On a busy machine the batch ends early.
+        while processor.has_more {
+            processor.process();
+        }
         let expected = "+OK\r\n-ERR The server is running without a config file\r\n+OK\r\n$1\r\nv\r\n\
                         -ERR Protocol error: invalid bulk length\r\n";
         assert_eq!(String::from_utf8_lossy(&processor.output), expected);

@@ -25,11 +25,11 @@ const SUBCOMMANDS: &[Row] = &[
         .flags(OPEN)
         .args(&[text("category").maybe()]),
     Row::new(Group::Server, "DELUSER", "6.0.0", deluser)
-        .summary("Removes users and ends their connections; says how many there were.")
+        .summary("Removes users and ends their connections; returns the number of users.")
         .flags(ADMIN)
         .args(&[text("username").many()]),
     Row::new(Group::Server, "DRYRUN", "7.0.0", dryrun)
-        .summary("Tells whether a user may send a command, without carrying it out.")
+        .summary("Returns whether a user may send a command, without executing it.")
         .flags(ADMIN)
         .args(&[text("username"), text("command"), text("arg").maybe().many()]),
     Row::new(Group::Server, "GENPASS", "6.0.0", acl_log::genpass)
@@ -37,7 +37,7 @@ const SUBCOMMANDS: &[Row] = &[
         .flags(OPEN)
         .args(&[integer("bits").maybe()]),
     Row::new(Group::Server, "GETUSER", "6.0.0", getuser)
-        .summary("Returns what a user may do.")
+        .summary("Returns the permissions of a user.")
         .flags(ADMIN)
         .args(&[text("username")]),
     help::row(Group::Server).since("6.0.0"),
@@ -45,17 +45,17 @@ const SUBCOMMANDS: &[Row] = &[
         .summary("Returns all users as lines of an ACL file.")
         .flags(ADMIN),
     Row::new(Group::Server, "LOAD", "6.0.0", acl_file::load)
-        .summary("Takes the users of the ACL file in place of all there are, or none if a line is wrong.")
+        .summary("Replaces all users by those of the ACL file, or changes nothing if a line is wrong.")
         .flags(ADMIN.with(Flags::OFFLOAD)),
     Row::new(Group::Server, "LOG", "6.0.0", acl_log::log)
-        .summary("Returns what was denied of late, or forgets it.")
+        .summary("Returns the latest denials, or clears them.")
         .flags(ADMIN)
         .args(&[one_of("operation", &[integer("count"), token("reset", "RESET")]).maybe()]),
     Row::new(Group::Server, "SAVE", "6.0.0", acl_file::save)
         .summary("Writes all users to the ACL file.")
         .flags(ADMIN.with(Flags::OFFLOAD)),
     Row::new(Group::Server, "SETUSER", "6.0.0", setuser)
-        .summary("Makes or changes a user by rules, all or none.")
+        .summary("Creates or changes a user; applies all rules or none.")
         .flags(ADMIN)
         .args(&[text("username"), text("rule").maybe().many()]),
     Row::new(Group::Server, "USERS", "6.0.0", users).summary("Returns the names of all users.").flags(ADMIN),

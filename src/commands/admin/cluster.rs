@@ -7,29 +7,8 @@ use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row::container(
-        Group::Cluster,
-        "CLUSTER",
-        "3.0.0",
-        &[
-            Row::new(Group::Cluster, "INFO", "3.0.0", refuse)
-                .summary("Refused: there is no cluster.")
-                .flags(Flags::STALE),
-            Row::new(Group::Cluster, "MYID", "3.0.0", refuse)
-                .summary("Refused: there is no cluster.")
-                .flags(Flags::STALE),
-            Row::new(Group::Cluster, "NODES", "3.0.0", refuse)
-                .summary("Refused: there is no cluster.")
-                .flags(Flags::STALE),
-            Row::new(Group::Cluster, "SHARDS", "7.0.0", refuse)
-                .summary("Refused: there is no cluster.")
-                .flags(Flags::STALE),
-            Row::new(Group::Cluster, "SLOTS", "3.0.0", refuse)
-                .summary("Refused: there is no cluster.")
-                .flags(Flags::STALE),
-        ],
-    )
-    .summary("A container for commands about a cluster, all refused: there is none."),
+    Row::container(Group::Cluster, "CLUSTER", "3.0.0", SUBCOMMANDS)
+        .summary("A container for commands about a cluster, all refused: there is none."),
     Row::new(Group::Cluster, "READONLY", "3.0.0", refuse)
         .summary("Refused: it is for replicas of a cluster.")
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST)),
@@ -37,6 +16,18 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .summary("Refused: it is for replicas of a cluster.")
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST)),
 ];
+
+const SUBCOMMANDS: &[Row] = &[
+    refused("INFO", "3.0.0"),
+    refused("MYID", "3.0.0"),
+    refused("NODES", "3.0.0"),
+    refused("SHARDS", "7.0.0"),
+    refused("SLOTS", "3.0.0"),
+];
+
+const fn refused(name: &'static str, since: &'static str) -> Row {
+    Row::new(Group::Cluster, name, since, refuse).summary("Refused: there is no cluster.").flags(Flags::STALE)
+}
 
 fn refuse(_: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Err(Refusal::said("ERR This instance has cluster support disabled"))

@@ -43,7 +43,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Server, "COMMAND"
             .flags(FLAGS)
             .args(&[text("command-name").maybe().many()]),
         Row::new(Group::Server, "LIST", "7.0.0", list)
-            .summary("Returns the names of all commands, or of those that a filter lets through.")
+            .summary("Returns the names of all commands, or of those that match a filter.")
             .flags(FLAGS)
             .args(&[FILTER.maybe()]),
         help::row(Group::Server),

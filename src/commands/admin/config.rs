@@ -12,31 +12,28 @@ use crate::state::settings::{SettingError, Settings, shown};
 use crate::state::settings_fixed::FIXED;
 use crate::types::glob;
 
-pub(in crate::commands) const ROWS: &[Row] = &[Row::container(
-    Group::Server,
-    "CONFIG",
-    "2.0.0",
-    &[
-        Row::new(Group::Server, "GET", "2.0.0", get)
-            .summary("Returns the settings whose names fit the patterns, with their values.")
-            .flags(FLAGS)
-            .args(&[pattern("parameter").many()]),
-        Row::new(Group::Server, "SET", "2.0.0", set)
-            .summary("Sets one or more settings, all or none.")
-            .flags(FLAGS)
-            .args(&[block("data", &[text("parameter"), text("value")]).many()]),
-        Row::new(Group::Server, "RESETSTAT", "2.0.0", reset_statistics)
-            .summary("Starts the statistics of INFO again at zero.")
-            .flags(FLAGS.with(Flags::SUMS)),
-        Row::new(Group::Server, "REWRITE", "2.8.0", rewrite)
-            .summary(
-                "Writes the settings, and users, to the configuration file that the server was started with.",
-            )
-            .flags(FLAGS.with(Flags::OFFLOAD)),
-        help::row(Group::Server),
-    ],
-)
-.summary("A container for commands about the server's settings.")];
+pub(in crate::commands) const ROWS: &[Row] = &[Row::container(Group::Server, "CONFIG", "2.0.0", SUBCOMMANDS)
+    .summary("A container for commands about the server's settings.")];
+
+const SUBCOMMANDS: &[Row] = &[
+    Row::new(Group::Server, "GET", "2.0.0", get)
+        .summary("Returns the settings whose names match the patterns, with their values.")
+        .flags(FLAGS)
+        .args(&[pattern("parameter").many()]),
+    Row::new(Group::Server, "SET", "2.0.0", set)
+        .summary("Sets one or more settings, all or none.")
+        .flags(FLAGS)
+        .args(&[block("data", &[text("parameter"), text("value")]).many()]),
+    Row::new(Group::Server, "RESETSTAT", "2.0.0", reset_statistics)
+        .summary("Starts the statistics of INFO again at zero.")
+        .flags(FLAGS.with(Flags::SUMS)),
+    Row::new(Group::Server, "REWRITE", "2.8.0", rewrite)
+        .summary(
+            "Writes the settings, and users, to the configuration file that the server was started with.",
+        )
+        .flags(FLAGS.with(Flags::OFFLOAD)),
+    help::row(Group::Server),
+];
 
 const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 

@@ -9,7 +9,7 @@ use crate::number::double;
 use crate::state::clients::Client;
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Server, "DEBUG", "1.0.0", debug)
-    .summary("Helps to test: see DEBUG HELP. Only where enable-debug-command allows it.")
+    .summary("Commands for tests: see DEBUG HELP. Needs the setting enable-debug-command.")
     .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::PROTECTED))
     .args(&[text("subcommand"), text("arg").maybe().many()])];
 

@@ -19,14 +19,14 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 ];
 
 const LATENCY: &[Row] = &[
-    Row::new(Group::Server, "DOCTOR", "2.8.13", doctor).summary("Says in words what took long.").flags(FLAGS),
+    Row::new(Group::Server, "DOCTOR", "2.8.13", doctor).summary("Reports in words which events took long.").flags(FLAGS),
     Row::new(Group::Server, "GRAPH", "2.8.13", graph)
         .summary("Draws the spikes of an event.")
         .flags(FLAGS)
         .args(&[text("event")]),
     Row::new(Group::Server, "HISTOGRAM", "7.0.0", histogram)
         .summary(
-            "Returns how often commands took how long. Fast commands are sampled: one call in 61 is timed.",
+            "Returns histograms of the durations of commands. Fast commands are sampled: one call in 61 is timed.",
         )
         .flags(FLAGS)
         .args(&[text("command").maybe().many()]),
@@ -38,7 +38,7 @@ const LATENCY: &[Row] = &[
         .summary("Returns the latest spike of every event.")
         .flags(FLAGS),
     Row::new(Group::Server, "RESET", "2.8.13", reset)
-        .summary("Forgets the spikes of some or all events.")
+        .summary("Deletes the spikes of some or all events.")
         .flags(FLAGS)
         .args(&[text("event").maybe().many()]),
     help::row(Group::Server).since("2.8.13"),

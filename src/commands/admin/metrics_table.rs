@@ -258,7 +258,7 @@ const STATS: &[Metric] = &[
     zero("dump_payload_sanitizations"),
     counter(
         "acl_access_denied_auth",
-        "Failed authentications, and commands refused for want of one.",
+        "Failed authentications, and commands refused without authentication.",
         |seen| show(seen.shared.metrics.denied_auth.get()),
     ),
     counter("acl_access_denied_cmd", "Commands refused because the user may not send them.", |seen| {

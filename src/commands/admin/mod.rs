@@ -39,7 +39,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
             Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::DANGEROUS),
         ),
     Row::new(Group::Generic, "WAIT", "3.0.0", wait)
-        .summary("Waits for replicas, of which there are none, until the timeout; 0: for ever.")
+        .summary("Waits for replicas, of which there are none, until the timeout; 0: without a limit.")
         .flags(Flags::NOSCRIPT)
         .args(&[integer("numreplicas"), integer("timeout")]),
     Row::new(Group::Generic, "WAITAOF", "7.2.0", wait_aof)
@@ -47,7 +47,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::BLOCKING)
         .args(&[integer("numlocal"), integer("numreplicas"), integer("timeout")]),
     Row::new(Group::Server, "SHUTDOWN", "1.0.0", shutdown)
-        .summary("Ends the server. Nothing is saved, whatever is asked for.")
+        .summary("Ends the server. Nothing is saved.")
         .flags(
             Flags::ADMIN
                 .with(Flags::NOSCRIPT)
@@ -64,33 +64,30 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         ]),
     Row::container(Group::Server, "MEMORY", "4.0.0", MEMORY)
         .summary("A container for commands about memory."),
-    Row::container(
-        Group::Server,
-        "MODULE",
-        "4.0.0",
-        &[
-            Row::new(Group::Server, "LIST", "4.0.0", module_list)
-                .summary("Returns the loaded modules: none.")
-                .flags(Flags::ADMIN.with(Flags::NOSCRIPT)),
-            help::row(Group::Server),
-        ],
-    )
-    .summary("A container for commands about modules, of which there are none."),
+    Row::container(Group::Server, "MODULE", "4.0.0", MODULE)
+        .summary("A container for commands about modules, of which there are none."),
     Row::new(Group::Server, "LASTSAVE", "1.0.0", last_save)
         .summary("Returns the Unix second in which the server started: nothing is saved later.")
         .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST).with(Flags::DANGEROUS)),
 ];
 
+const MODULE: &[Row] = &[
+    Row::new(Group::Server, "LIST", "4.0.0", module_list)
+        .summary("Returns the loaded modules: none.")
+        .flags(Flags::ADMIN.with(Flags::NOSCRIPT)),
+    help::row(Group::Server),
+];
+
 const MEMORY: &[Row] = &[
     Row::new(Group::Server, "DOCTOR", "4.0.0", memory_doctor)
-        .summary("Says whether anything is wrong with memory.")
+        .summary("Reports problems with memory.")
         .flags(Flags::SUMS),
     Row::new(Group::Server, "MALLOC-STATS", "4.0.0", memory_malloc_stats)
         .summary("Returns the allocator's own report, if it has one."),
     Row::new(Group::Server, "PURGE", "4.0.0", memory_purge)
         .summary("Does nothing: freed memory goes back on its own."),
     Row::new(Group::Server, "STATS", "4.0.0", memory_stats)
-        .summary("Returns what the server's memory is used for.")
+        .summary("Returns the use of the server's memory.")
         .flags(Flags::SUMS),
     Row::new(Group::Server, "USAGE", "4.0.0", memory_usage)
         .summary("Returns the bytes that a key and its value take.")

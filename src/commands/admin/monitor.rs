@@ -16,7 +16,7 @@ use crate::resp::Request;
 use crate::state::session::Session;
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Server, "MONITOR", "1.0.0", monitor)
-    .summary("Shows every command of every client from now on, passwords excepted.")
+    .summary("Shows every command of every client from now on, without passwords.")
     .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE))];
 
 fn monitor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

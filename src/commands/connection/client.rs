@@ -19,11 +19,11 @@ use crate::state::session::{Replies, Session};
 
 pub(in crate::commands) const ROWS: &[Row] =
     &[Row::container(Group::Connection, "CLIENT", "2.4.0", SUBCOMMANDS)
-        .summary("Asks about connections, names and ends them.")];
+        .summary("A container for commands about connections.")];
 
 const SUBCOMMANDS: &[Row] = &[
     Row::new(Group::Connection, "CACHING", "6.0.0", tracking::caching)
-        .summary("Says of the next command whether its keys are remembered.")
+        .summary("Sets whether the keys of the next command are tracked.")
         .flags(FLAGS)
         .args(&[one_of("mode", &[token("yes", "YES"), token("no", "NO")])]),
     Row::new(Group::Connection, "GETNAME", "2.6.9", get_name)
@@ -33,34 +33,34 @@ const SUBCOMMANDS: &[Row] = &[
         .summary("Returns the id of the client that gets the invalidations of this one.")
         .flags(FLAGS),
     help::row(Group::Connection),
-    Row::new(Group::Connection, "ID", "5.0.0", id)
-        .summary("Returns the number of the connection.")
-        .flags(FLAGS),
+    Row::new(Group::Connection, "ID", "5.0.0", id).summary("Returns the id of the connection.").flags(FLAGS),
     Row::new(Group::Connection, "INFO", "6.2.0", client_list::info)
-        .summary("Tells about the connection.")
+        .summary("Describes the connection.")
         .flags(FLAGS),
     Row::new(Group::Connection, "KILL", "2.4.0", kill)
-        .summary("Ends the connections that fit.")
+        .summary("Ends the connections that match the filters.")
         .flags(ADMIN)
         .args(&[KILL]),
     Row::new(Group::Connection, "LIST", "2.4.0", client_list::list)
-        .summary("Tells about all connections, or some.")
+        .summary("Describes all or some connections.")
         .flags(ADMIN)
         .args(&[TYPE.maybe(), integer("client-id").many().after("ID").maybe()]),
     Row::new(Group::Connection, "NO-EVICT", "7.0.0", no_evict)
-        .summary("Marks the connection as one that is not to be evicted.")
+        .summary(
+            "Sets whether the connection is protected from eviction. Connections are never evicted here.",
+        )
         .flags(ADMIN)
         .args(&[SWITCH]),
     Row::new(Group::Connection, "NO-TOUCH", "7.2.0", no_touch)
-        .summary("Says whether commands of the connection count as use of their keys.")
+        .summary("Sets whether commands of the connection mark their keys as used.")
         .flags(FLAGS.with(Flags::BUSY))
         .args(&[SWITCH]),
     Row::new(Group::Connection, "PAUSE", "2.9.50", pause)
-        .summary("Holds back all commands, or those that may write, for so many milliseconds.")
+        .summary("Delays all commands, or those that may write, for so many milliseconds.")
         .flags(ADMIN)
         .args(&[integer("timeout"), one_of("mode", &[token("write", "WRITE"), token("all", "ALL")]).maybe()]),
     Row::new(Group::Connection, "REPLY", "3.2.0", reply)
-        .summary("Says whether the connection wants answers.")
+        .summary("Sets whether the connection gets replies.")
         .flags(FLAGS)
         .args(&[one_of("on-off-skip", &[token("on", "ON"), token("off", "OFF"), token("skip", "SKIP")])]),
     Row::new(Group::Connection, "SETINFO", "7.2.0", set_info)
@@ -79,14 +79,14 @@ const SUBCOMMANDS: &[Row] = &[
         .summary("Returns how the connection tracks its reads.")
         .flags(FLAGS),
     Row::new(Group::Connection, "UNBLOCK", "5.0.0", unblock)
-        .summary("Ends the wait of another connection's call.")
+        .summary("Ends the wait of a call of another connection.")
         .flags(ADMIN)
         .args(&[
             integer("client-id"),
             one_of("timeout-error", &[token("timeout", "TIMEOUT"), token("error", "ERROR")]).maybe(),
         ]),
     Row::new(Group::Connection, "UNPAUSE", "6.2.0", unpause)
-        .summary("Lets everything go on that a pause holds back.")
+        .summary("Ends CLIENT PAUSE.")
         .flags(ADMIN.with(Flags::UNPAUSED)),
 ];
 

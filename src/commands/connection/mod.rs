@@ -47,7 +47,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::FAST.with(Flags::SUBSCRIBED))
         .args(&[text("message").maybe()]),
     Row::new(Group::Connection, "QUIT", "1.0.0", quit)
-        .summary("Closes the connection once it has answered.")
+        .summary("Closes the connection after the reply.")
         .flags(EARLY.with(Flags::SUBSCRIBED).with(Flags::UNQUEUED))
         .args(&[text("ignored").maybe().many()]),
     Row::new(Group::Connection, "RESET", "6.2.0", reset)

@@ -15,11 +15,11 @@ use crate::types::Hash;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Hash, "HEXPIRE", "9.0.0", hexpire)
-        .summary("Lets fields of a hash live so many seconds from now (Valkey 9.0).")
+        .summary("Sets the leases of fields of a hash, in seconds from now (Valkey 9.0).")
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key"), integer("seconds"), CONDITION.maybe(), FIELDS]),
     Row::new(Group::Hash, "HEXPIREAT", "9.0.0", hexpireat)
-        .summary("Lets fields of a hash live until that second of Unix time (Valkey 9.0).")
+        .summary("Sets the end of the leases of fields of a hash, in seconds of Unix time (Valkey 9.0).")
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key"), unix_time("unix-time-seconds"), CONDITION.maybe(), FIELDS]),
     Row::new(Group::Hash, "HEXPIRETIME", "9.0.0", hexpiretime)
@@ -27,15 +27,15 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key"), FIELDS]),
     Row::new(Group::Hash, "HPERSIST", "9.0.0", hpersist)
-        .summary("Lets fields of a hash live for ever (Valkey 9.0).")
+        .summary("Removes the leases of fields of a hash (Valkey 9.0).")
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key"), FIELDS]),
     Row::new(Group::Hash, "HPEXPIRE", "9.0.0", hpexpire)
-        .summary("Lets fields of a hash live so many milliseconds from now (Valkey 9.0).")
+        .summary("Sets the leases of fields of a hash, in milliseconds from now (Valkey 9.0).")
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key"), integer("milliseconds"), CONDITION.maybe(), FIELDS]),
     Row::new(Group::Hash, "HPEXPIREAT", "9.0.0", hpexpireat)
-        .summary("Lets fields of a hash live until that millisecond of Unix time (Valkey 9.0).")
+        .summary("Sets the end of the leases of fields of a hash, in milliseconds of Unix time (Valkey 9.0).")
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key"), unix_time("unix-time-milliseconds"), CONDITION.maybe(), FIELDS]),
     Row::new(Group::Hash, "HPEXPIRETIME", "9.0.0", hpexpiretime)
@@ -43,11 +43,11 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key"), FIELDS]),
     Row::new(Group::Hash, "HPTTL", "9.0.0", hpttl)
-        .summary("Returns how many milliseconds fields of a hash still have (Valkey 9.0).")
+        .summary("Returns the rest of the leases of fields of a hash, in milliseconds (Valkey 9.0).")
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key"), FIELDS]),
     Row::new(Group::Hash, "HTTL", "9.0.0", httl)
-        .summary("Returns how many seconds fields of a hash still have (Valkey 9.0).")
+        .summary("Returns the rest of the leases of fields of a hash, in seconds (Valkey 9.0).")
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key"), FIELDS]),
 ];

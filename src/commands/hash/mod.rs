@@ -19,7 +19,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key"), text("field").many()]),
     Row::new(Group::Hash, "HEXISTS", "2.0.0", hexists)
-        .summary("Tells whether a hash has a field.")
+        .summary("Returns whether a hash has a field.")
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key"), text("field")]),
     Row::new(Group::Hash, "HGET", "2.0.0", hget)
@@ -31,11 +31,11 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY.with(Flags::LINEAR))
         .args(&[key("key")]),
     Row::new(Group::Hash, "HINCRBY", "2.0.0", hincrby)
-        .summary("Adds to the integer that a field of a hash holds; a field that is not there holds 0.")
+        .summary("Adds to the integer that a field of a hash holds; a missing field counts as 0.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), text("field"), integer("increment")]),
     Row::new(Group::Hash, "HINCRBYFLOAT", "2.6.0", hincrbyfloat)
-        .summary("Adds to the number that a field of a hash holds; a field that is not there holds 0.")
+        .summary("Adds to the number that a field of a hash holds; a missing field counts as 0.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), text("field"), double("increment")]),
     Row::new(Group::Hash, "HKEYS", "2.0.0", hkeys)
@@ -55,11 +55,11 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), PAIR.many()]),
     Row::new(Group::Hash, "HSET", "2.0.0", hset)
-        .summary("Sets fields of a hash, and creates it if it is not there.")
+        .summary("Sets fields of a hash; creates the hash if it does not exist.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), PAIR.many()]),
     Row::new(Group::Hash, "HSETNX", "2.0.0", hsetnx)
-        .summary("Sets a field of a hash if the field is not there.")
+        .summary("Sets a field of a hash if the field does not exist.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), text("field"), text("value")]),
     Row::new(Group::Hash, "HSTRLEN", "3.2.0", hstrlen)

@@ -12,11 +12,11 @@ use crate::number;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Generic, "EXPIRE", "1.0.0", expire)
-        .summary("Lets a key live so many seconds from now.")
+        .summary("Sets the lease of a key, in seconds from now.")
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key"), integer("seconds"), CONDITION.maybe()]),
     Row::new(Group::Generic, "EXPIREAT", "1.2.0", expireat)
-        .summary("Lets a key live until that second of Unix time.")
+        .summary("Sets the end of the lease of a key, in seconds of Unix time.")
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key"), unix_time("unix-time-seconds"), CONDITION.maybe()]),
     Row::new(Group::Generic, "EXPIRETIME", "7.0.0", expiretime)
@@ -24,15 +24,15 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key")]),
     Row::new(Group::Generic, "PERSIST", "2.2.0", persist)
-        .summary("Lets a key live for ever.")
+        .summary("Removes the lease of a key.")
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key")]),
     Row::new(Group::Generic, "PEXPIRE", "2.6.0", pexpire)
-        .summary("Lets a key live so many milliseconds from now.")
+        .summary("Sets the lease of a key, in milliseconds from now.")
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key"), integer("milliseconds"), CONDITION.maybe()]),
     Row::new(Group::Generic, "PEXPIREAT", "2.6.0", pexpireat)
-        .summary("Lets a key live until that millisecond of Unix time.")
+        .summary("Sets the end of the lease of a key, in milliseconds of Unix time.")
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key"), unix_time("unix-time-milliseconds"), CONDITION.maybe()]),
     Row::new(Group::Generic, "PEXPIRETIME", "7.0.0", pexpiretime)
@@ -40,11 +40,11 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key")]),
     Row::new(Group::Generic, "PTTL", "2.6.0", pttl)
-        .summary("Returns how many milliseconds a key still has.")
+        .summary("Returns the rest of the lease of a key, in milliseconds.")
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key")]),
     Row::new(Group::Generic, "TTL", "1.0.0", ttl)
-        .summary("Returns how many seconds a key still has.")
+        .summary("Returns the rest of the lease of a key, in seconds.")
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key")]),
 ];

@@ -16,7 +16,7 @@ use crate::types::Object;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Generic, "COPY", "6.2.0", copy)
-        .summary("Copies a key with its time to live to another key.")
+        .summary("Copies a key with its lease to another key.")
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .args(&[
             key("source"),
@@ -29,7 +29,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::WRITE)
         .args(&[key("key").many()]),
     Row::new(Group::Generic, "EXISTS", "1.0.0", exists)
-        .summary("Counts the keys that are there; a key that is named twice counts twice.")
+        .summary("Returns the number of keys that exist; a key that is named twice counts twice.")
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key").many()]),
     Row::new(Group::Generic, "MOVE", "1.0.0", move_key)
@@ -37,23 +37,23 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key"), integer("db")]),
     Row::new(Group::Generic, "RENAME", "1.0.0", rename)
-        .summary("Gives a key another name and replaces what was there.")
+        .summary("Renames a key and replaces the key of the new name.")
         .flags(Flags::WRITE)
         .args(&[key("key"), key("newkey")]),
     Row::new(Group::Generic, "RENAMENX", "1.0.0", renamenx)
-        .summary("Gives a key another name, if nothing is there.")
+        .summary("Renames a key, if no key has the new name.")
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key"), key("newkey")]),
     Row::new(Group::Generic, "TOUCH", "3.2.1", touch)
-        .summary("Counts the keys that are there; they count as used.")
+        .summary("Returns the number of keys that exist, and marks them as used.")
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key").many()]),
     Row::new(Group::Generic, "TYPE", "1.0.0", type_of)
-        .summary("Returns the type of what a key holds.")
+        .summary("Returns the type of the value of a key.")
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key")]),
     Row::new(Group::Generic, "UNLINK", "4.0.0", del)
-        .summary("Deletes keys; here it is DEL.")
+        .summary("Deletes keys, like DEL.")
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key").many()]),
 ];

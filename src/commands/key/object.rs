@@ -8,9 +8,9 @@ use crate::error::Refusal;
 use crate::keyspace::{Form, Occupied};
 use crate::number;
 
-pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Generic, "OBJECT", "2.2.3", help)
-    .summary("A container for commands about the representation of a value.")
-    .subcommands(SUBCOMMANDS)];
+pub(in crate::commands) const ROWS: &[Row] =
+    &[Row::container(Group::Generic, "OBJECT", "2.2.3", SUBCOMMANDS)
+        .summary("A container for commands about the representation of a value.")];
 
 const SUBCOMMANDS: &[Row] = &[
     Row::new(Group::Generic, "ENCODING", "2.2.3", encoding)

@@ -14,14 +14,14 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .summary("Returns the number of keys in the database.")
         .flags(Flags::READONLY.with(Flags::FAST).with(Flags::SUMS)),
     Row::new(Group::Generic, "KEYS", "1.0.0", keys)
-        .summary("Returns all keys that fit a pattern.")
+        .summary("Returns all keys that match a pattern.")
         .flags(Flags::READONLY.with(Flags::ALL_SHARDS).with(Flags::DANGEROUS))
         .args(&[pattern("pattern")]),
     Row::new(Group::Generic, "RANDOMKEY", "1.0.0", random_key)
         .summary("Returns a random key of the database.")
         .flags(Flags::READONLY.with(Flags::ALL_SHARDS)),
     Row::new(Group::Generic, "SCAN", "2.8.0", scan)
-        .summary("Returns some keys of the database, and where to go on.")
+        .summary("Returns some keys of the database and the next cursor.")
         .flags(Flags::READONLY.with(Flags::SUMS))
         .args(&[
             integer("cursor"),

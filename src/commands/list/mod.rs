@@ -30,12 +30,12 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .args(&[key("key"), integer("count").maybe()]),
     Row::new(Group::List, "LPUSH", "1.0.0", lpush)
         .summary(
-            "Adds elements at the head of a list, one after the other; creates the list if it is not there.",
+            "Adds elements at the head of a list, one after the other; creates the list if it does not exist.",
         )
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), text("element").many()]),
     Row::new(Group::List, "LPUSHX", "2.2.0", lpushx)
-        .summary("Adds elements at the head of a list that is there.")
+        .summary("Adds elements at the head of an existing list.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), text("element").many()]),
     Row::new(Group::List, "LRANGE", "1.0.0", lrange)
@@ -43,11 +43,11 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY.with(Flags::LINEAR))
         .args(&[key("key"), integer("start"), integer("stop")]),
     Row::new(Group::List, "LSET", "1.0.0", lset)
-        .summary("Puts an element of a list in place of another, by its index.")
+        .summary("Replaces an element of a list, by its index.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::LINEAR))
         .args(&[key("key"), integer("index"), text("element")]),
     Row::new(Group::List, "LTRIM", "1.0.0", ltrim)
-        .summary("Removes all elements of a list but those from one index to another.")
+        .summary("Removes all elements of a list outside a range of indices.")
         .flags(Flags::WRITE.with(Flags::LINEAR))
         .args(&[key("key"), integer("start"), integer("stop")]),
     Row::new(Group::List, "RPOP", "1.0.0", rpop)
@@ -55,11 +55,11 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key"), integer("count").maybe()]),
     Row::new(Group::List, "RPUSH", "1.0.0", rpush)
-        .summary("Adds elements at the tail of a list; creates the list if it is not there.")
+        .summary("Adds elements at the tail of a list; creates the list if it does not exist.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), text("element").many()]),
     Row::new(Group::List, "RPUSHX", "2.2.0", rpushx)
-        .summary("Adds elements at the tail of a list that is there.")
+        .summary("Adds elements at the tail of an existing list.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), text("element").many()]),
 ];

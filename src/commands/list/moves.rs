@@ -20,7 +20,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .args(&[key("source"), key("destination"), FROM, TO]),
     Row::new(Group::List, "LMPOP", "7.0.0", lmpop)
-        .summary("Removes elements from the first list that is there and returns them.")
+        .summary("Removes elements from the first list that exists and returns them.")
         .flags(Flags::WRITE.with(Flags::LINEAR))
         .args(&[key_count(), key("key").many(), WHERE, integer("count").after("COUNT").maybe()]),
     Row::new(Group::List, "RPOPLPUSH", "1.2.0", rpoplpush)

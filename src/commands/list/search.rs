@@ -12,7 +12,7 @@ use crate::types::list::End;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::List, "LINSERT", "2.2.0", linsert)
-        .summary("Puts an element before or after another in a list.")
+        .summary("Inserts an element before or after another in a list.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::LINEAR))
         .args(&[key("key"), WHERE, text("pivot"), text("element")]),
     Row::new(Group::List, "LPOS", "6.0.6", lpos)

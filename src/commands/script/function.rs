@@ -5,7 +5,7 @@
 //! Source  Redis 7.0 `functions.c`. There is no DUMP and no RESTORE: libraries come as text.
 
 use crate::commands::help;
-use crate::commands::row::{Flags, Group, Row, key, key_count, one_of, pattern, text, token};
+use crate::commands::row::{Arg, Flags, Group, Row, key, key_count, one_of, pattern, text, token};
 use crate::commands::script::context::ScriptContext;
 use crate::commands::script::interpreter::Invocation;
 use crate::commands::script::library::Library;
@@ -23,23 +23,21 @@ const LOOKS: Flags = Flags::NOSCRIPT;
 /// Libraries change while every shard is locked, so that no function runs.
 const CHANGES: Flags = Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::ALL_SHARDS);
 
-pub(in crate::commands) const ROWS: &[Row] =
-    &[
-        Row::new(Group::Scripting, "FCALL", "7.0.0", fcall)
-            .summary("Calls a function.")
-            .flags(CALLS)
-            .args(&[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()]),
-        Row::new(Group::Scripting, "FCALL_RO", "7.0.0", fcall)
-            .summary("Calls a function that only reads.")
-            .flags(CALLS.with(Flags::READONLY))
-            .args(&[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()]),
-        Row::container(Group::Scripting, "FUNCTION", "7.0.0", SUBCOMMANDS)
-            .summary("Manages libraries of functions."),
-    ];
+const CALL: &[Arg] = &[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()];
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row::new(Group::Scripting, "FCALL", "7.0.0", fcall).summary("Calls a function.").flags(CALLS).args(CALL),
+    Row::new(Group::Scripting, "FCALL_RO", "7.0.0", fcall)
+        .summary("Calls a function that only reads.")
+        .flags(CALLS.with(Flags::READONLY))
+        .args(CALL),
+    Row::container(Group::Scripting, "FUNCTION", "7.0.0", SUBCOMMANDS)
+        .summary("Manages libraries of functions."),
+];
 
 const SUBCOMMANDS: &[Row] = &[
     Row::new(Group::Scripting, "LOAD", "7.0.0", load)
-        .summary("Loads a library; answers its name.")
+        .summary("Loads a library and returns its name.")
         .flags(CHANGES.with(Flags::DENYOOM).with(Flags::OFFLOAD))
         .args(&[token("replace", "REPLACE").maybe(), text("function-code")]),
     Row::new(Group::Scripting, "LIST", "7.0.0", list)
@@ -50,15 +48,15 @@ const SUBCOMMANDS: &[Row] = &[
             token("withcode", "WITHCODE").maybe(),
         ]),
     Row::new(Group::Scripting, "DELETE", "7.0.0", delete)
-        .summary("Forgets a library.")
+        .summary("Deletes a library.")
         .flags(CHANGES)
         .args(&[text("library-name")]),
     Row::new(Group::Scripting, "FLUSH", "7.0.0", flush)
-        .summary("Forgets all libraries.")
+        .summary("Deletes all libraries.")
         .flags(CHANGES)
         .args(&[one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]).maybe()]),
     Row::new(Group::Scripting, "STATS", "7.0.0", stats)
-        .summary("Tells which function runs, and how many there are.")
+        .summary("Returns the running function, and the number of functions.")
         .flags(LOOKS.with(Flags::BUSY)),
     Row::new(Group::Scripting, "KILL", "7.0.0", kill)
         .summary("Ends a function that runs too long.")

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::commands::help;
-use crate::commands::row::{Flags, Group, Row, key, key_count, one_of, text, token};
+use crate::commands::row::{Arg, Flags, Group, Row, key, key_count, one_of, text, token};
 use crate::commands::script::cache::Script;
 use crate::commands::script::context::ScriptContext;
 use crate::commands::script::interpreter::Run;
@@ -35,39 +35,41 @@ use crate::state::running::Unkillable;
 const SCRIPT: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE);
 const ADMIN: Flags = Flags::NOSCRIPT;
 
-pub(in crate::commands) const ROWS: &[Row] =
-    &[
-        Row::new(Group::Scripting, "EVAL", "2.6.0", eval)
-            .summary("Runs a Lua script.")
-            .flags(SCRIPT)
-            .args(&[text("script"), key_count(), key("key").maybe().many(), text("arg").maybe().many()]),
-        Row::new(Group::Scripting, "EVALSHA", "2.6.0", evalsha)
-            .summary("Runs a loaded Lua script by its SHA1.")
-            .flags(SCRIPT)
-            .args(&[text("sha1"), key_count(), key("key").maybe().many(), text("arg").maybe().many()]),
-        Row::new(Group::Scripting, "EVAL_RO", "7.0.0", eval)
-            .summary("Runs a Lua script that only reads.")
-            .flags(SCRIPT.with(Flags::READONLY))
-            .args(&[text("script"), key_count(), key("key").maybe().many(), text("arg").maybe().many()]),
-        Row::new(Group::Scripting, "EVALSHA_RO", "7.0.0", evalsha)
-            .summary("Runs a loaded Lua script that only reads, by its SHA1.")
-            .flags(SCRIPT.with(Flags::READONLY))
-            .args(&[text("sha1"), key_count(), key("key").maybe().many(), text("arg").maybe().many()]),
-        Row::container(Group::Scripting, "SCRIPT", "2.6.0", SUBCOMMANDS)
-            .summary("Manages the scripts that have been loaded."),
-    ];
+const BY_TEXT: &[Arg] = &[text("script"), key_count(), key("key").maybe().many(), text("arg").maybe().many()];
+const BY_SHA1: &[Arg] = &[text("sha1"), key_count(), key("key").maybe().many(), text("arg").maybe().many()];
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row::new(Group::Scripting, "EVAL", "2.6.0", eval)
+        .summary("Runs a Lua script.")
+        .flags(SCRIPT)
+        .args(BY_TEXT),
+    Row::new(Group::Scripting, "EVALSHA", "2.6.0", evalsha)
+        .summary("Runs a loaded Lua script by its SHA1.")
+        .flags(SCRIPT)
+        .args(BY_SHA1),
+    Row::new(Group::Scripting, "EVAL_RO", "7.0.0", eval)
+        .summary("Runs a Lua script that only reads.")
+        .flags(SCRIPT.with(Flags::READONLY))
+        .args(BY_TEXT),
+    Row::new(Group::Scripting, "EVALSHA_RO", "7.0.0", evalsha)
+        .summary("Runs a loaded Lua script that only reads, by its SHA1.")
+        .flags(SCRIPT.with(Flags::READONLY))
+        .args(BY_SHA1),
+    Row::container(Group::Scripting, "SCRIPT", "2.6.0", SUBCOMMANDS)
+        .summary("Manages the scripts that have been loaded."),
+];
 
 const SUBCOMMANDS: &[Row] = &[
     Row::new(Group::Scripting, "LOAD", "2.6.0", load)
-        .summary("Loads a script without running it; answers its SHA1.")
+        .summary("Loads a script without running it and returns its SHA1.")
         .flags(ADMIN.with(Flags::STALE).with(Flags::ALL_SHARDS))
         .args(&[text("script")]),
     Row::new(Group::Scripting, "EXISTS", "2.6.0", exists)
-        .summary("Tells of each SHA1 whether its script is loaded.")
+        .summary("Returns for each SHA1 whether its script is loaded.")
         .flags(ADMIN)
         .args(&[text("sha1").many()]),
     Row::new(Group::Scripting, "FLUSH", "2.6.0", flush)
-        .summary("Forgets all loaded scripts.")
+        .summary("Deletes all loaded scripts.")
         .flags(ADMIN.with(Flags::ALL_SHARDS))
         .args(&[one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]).maybe()]),
     Row::new(Group::Scripting, "KILL", "2.6.0", kill)

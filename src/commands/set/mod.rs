@@ -12,7 +12,7 @@ use crate::types::{Set, Shape};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Set, "SADD", "1.0.0", sadd)
-        .summary("Adds members to a set; creates the set if it is not there.")
+        .summary("Adds members to a set; creates the set if it does not exist.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), text("member").many()]),
     Row::new(Group::Set, "SCARD", "1.0.0", scard)
@@ -20,7 +20,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key")]),
     Row::new(Group::Set, "SISMEMBER", "1.0.0", sismember)
-        .summary("Tells whether a set has a member.")
+        .summary("Returns whether a set has a member.")
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key"), text("member")]),
     Row::new(Group::Set, "SMEMBERS", "1.0.0", smembers)
@@ -28,7 +28,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY.with(Flags::LINEAR))
         .args(&[key("key")]),
     Row::new(Group::Set, "SMISMEMBER", "6.2.0", smismember)
-        .summary("Tells of each of several words whether a set has it as a member.")
+        .summary("Returns for each of several words whether it is a member of a set.")
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key"), text("member").many()]),
     Row::new(Group::Set, "SMOVE", "1.0.0", smove)

@@ -29,7 +29,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key")]),
     Row::new(Group::SortedSet, "ZINCRBY", "1.2.0", zincrby)
-        .summary("Adds to the score of a member of a sorted set; a member that is not there starts from 0.")
+        .summary("Adds to the score of a member of a sorted set; a missing member counts as 0.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), double("increment"), text("member")]),
     Row::new(Group::SortedSet, "ZMSCORE", "6.2.0", zmscore)
@@ -37,15 +37,15 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key"), text("member").many()]),
     Row::new(Group::SortedSet, "ZRANK", "2.0.0", zrank)
-        .summary("Returns how many members of a sorted set stand before a member.")
+        .summary("Returns the rank of a member of a sorted set, lowest score first.")
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key"), text("member"), token("withscore", "WITHSCORE").maybe()]),
     Row::new(Group::SortedSet, "ZREM", "1.2.0", zrem)
-        .summary("Takes members away from a sorted set.")
+        .summary("Removes members of a sorted set.")
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key"), text("member").many()]),
     Row::new(Group::SortedSet, "ZREVRANK", "2.0.0", zrevrank)
-        .summary("Returns how many members of a sorted set stand behind a member.")
+        .summary("Returns the rank of a member of a sorted set, highest score first.")
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key"), text("member"), token("withscore", "WITHSCORE").maybe()]),
     Row::new(Group::SortedSet, "ZSCORE", "1.2.0", zscore)

@@ -63,15 +63,15 @@ pub(in crate::commands) const ROWS: &[Row] = &[
             LIMIT.maybe(),
         ]),
     Row::new(Group::SortedSet, "ZREMRANGEBYLEX", "2.8.9", zremrangebylex)
-        .summary("Takes members away from a sorted set, from one to another.")
+        .summary("Removes members of a sorted set in a range of members.")
         .flags(Flags::WRITE.with(Flags::LINEAR))
         .args(&[key("key"), text("min"), text("max")]),
     Row::new(Group::SortedSet, "ZREMRANGEBYRANK", "2.0.0", zremrangebyrank)
-        .summary("Takes members in a range of ranks away from a sorted set.")
+        .summary("Removes members of a sorted set in a range of ranks.")
         .flags(Flags::WRITE.with(Flags::LINEAR))
         .args(&[key("key"), integer("start"), integer("stop")]),
     Row::new(Group::SortedSet, "ZREMRANGEBYSCORE", "1.2.0", zremrangebyscore)
-        .summary("Takes members with scores in a range away from a sorted set.")
+        .summary("Removes members of a sorted set with scores in a range.")
         .flags(Flags::WRITE.with(Flags::LINEAR))
         .args(&[key("key"), double("min"), double("max")]),
     Row::new(Group::SortedSet, "ZREVRANGE", "1.2.0", zrevrange)

@@ -42,7 +42,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY.with(Flags::LINEAR))
         .args(&[key("key"), text("end"), text("start"), integer("count").after("COUNT").maybe()]),
     Row::new(Group::Stream, "XTRIM", "5.0.0", xtrim)
-        .summary("Takes the oldest entries away from a stream.")
+        .summary("Removes the oldest entries of a stream.")
         .flags(Flags::WRITE.with(Flags::LINEAR))
         .args(&[key("key"), TRIM]),
 ];

@@ -9,7 +9,7 @@ use crate::keyspace::{Entry, Lease};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::String, "APPEND", "2.0.0", append)
-        .summary("Adds bytes at the end of a string; creates the key if it is not there.")
+        .summary("Adds bytes at the end of a string; creates the key if it does not exist.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST).with(Flags::LINEAR))
         .args(&[key("key"), text("value")]),
     Row::new(Group::String, "GETRANGE", "2.4.0", getrange)
@@ -17,7 +17,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::READONLY)
         .args(&[key("key"), integer("start"), integer("end")]),
     Row::new(Group::String, "SETRANGE", "2.2.0", setrange)
-        .summary("Writes bytes into a string from an offset on; creates the key if it is not there.")
+        .summary("Writes bytes into a string from an offset on; creates the key if it does not exist.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::LINEAR))
         .args(&[key("key"), integer("offset"), text("value")]),
     Row::new(Group::String, "STRLEN", "2.2.0", strlen)

@@ -30,19 +30,19 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key")]),
     Row::new(Group::String, "GETEX", "6.2.0", getex)
-        .summary("Returns the string value of a key and sets or takes away its time to live.")
+        .summary("Returns the string value of a key and sets or removes its lease.")
         .flags(Flags::WRITE.with(Flags::FAST))
         .args(&[key("key"), NEW_LEASE.maybe()]),
     Row::new(Group::String, "GETSET", "1.0.0", getset)
-        .summary("Sets the string value of a key and returns the one before.")
+        .summary("Sets the string value of a key and returns the old value.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), text("value")]),
     Row::new(Group::String, "MGET", "1.0.0", mget)
-        .summary("Returns the string values of keys, all of one instant.")
+        .summary("Returns the string values of keys, all at one instant.")
         .flags(Flags::READONLY.with(Flags::FAST))
         .args(&[key("key").many()]),
     Row::new(Group::String, "MSET", "1.0.1", mset)
-        .summary("Sets the string values of keys, all in one instant.")
+        .summary("Sets the string values of keys, all at one instant.")
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .args(&[PAIR.many()]),
     Row::new(Group::String, "MSETNX", "1.0.1", msetnx)
@@ -50,21 +50,21 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .args(&[PAIR.many()]),
     Row::new(Group::String, "PSETEX", "2.6.0", psetex)
-        .summary("Sets the string value of a key that lives so many milliseconds.")
+        .summary("Sets the string value of a key, with a lease in milliseconds.")
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .args(&[key("key"), integer("milliseconds"), text("value")]),
     Row::new(Group::String, "SET", "1.0.0", set)
         .summary(
-            "Sets the string value of a key, if the conditions hold; creates the key if it is not there.",
+            "Sets the string value of a key, if the conditions hold; creates the key if it does not exist.",
         )
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .args(&[key("key"), text("value"), CONDITION.maybe(), token("get", "GET").maybe(), LEASE.maybe()]),
     Row::new(Group::String, "SETEX", "2.0.0", setex)
-        .summary("Sets the string value of a key that lives so many seconds.")
+        .summary("Sets the string value of a key, with a lease in seconds.")
         .flags(Flags::WRITE.with(Flags::DENYOOM))
         .args(&[key("key"), integer("seconds"), text("value")]),
     Row::new(Group::String, "SETNX", "1.0.0", setnx)
-        .summary("Sets the string value of a key if the key is not there.")
+        .summary("Sets the string value of a key if the key does not exist.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), text("value")]),
 ];

@@ -12,23 +12,23 @@ use crate::number::double::parse;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::String, "DECR", "1.0.0", decr)
-        .summary("Subtracts one from the integer that a key holds; a key that is not there holds 0.")
+        .summary("Subtracts one from the integer that a key holds; a missing key counts as 0.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key")]),
     Row::new(Group::String, "DECRBY", "1.0.0", decrby)
-        .summary("Subtracts from the integer that a key holds; a key that is not there holds 0.")
+        .summary("Subtracts from the integer that a key holds; a missing key counts as 0.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), integer("decrement")]),
     Row::new(Group::String, "INCR", "1.0.0", incr)
-        .summary("Adds one to the integer that a key holds; a key that is not there holds 0.")
+        .summary("Adds one to the integer that a key holds; a missing key counts as 0.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key")]),
     Row::new(Group::String, "INCRBY", "1.0.0", incrby)
-        .summary("Adds to the integer that a key holds; a key that is not there holds 0.")
+        .summary("Adds to the integer that a key holds; a missing key counts as 0.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), integer("increment")]),
     Row::new(Group::String, "INCRBYFLOAT", "2.6.0", incrbyfloat)
-        .summary("Adds to the number that a key holds; a key that is not there holds 0.")
+        .summary("Adds to the number that a key holds; a missing key counts as 0.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
         .args(&[key("key"), double("increment")]),
 ];
