@@ -59,7 +59,7 @@ mod readme {
         assert!(text.contains(&format!("]({})", race::PLOT)), "README.md shows the picture");
         let clients = crate::clients::table::clients().len();
         assert!(
-            text.contains(&format!("[{clients} of them](docs/clients.md)")),
+            text.contains(&format!("[{clients} clients](docs/clients.md)")),
             "there are {clients} clients"
         );
     }
@@ -160,7 +160,7 @@ fn keep(file: &str, old: &str, new: String) {
 
 /// The commands by chapter, each with its arguments.
 fn commands() -> String {
-    const CHAPTERS: [(Group, &str); 12] = [
+    const CHAPTERS: [(Group, &str); 13] = [
         (Group::String, "Strings"),
         (Group::Hash, "Hashes"),
         (Group::List, "Lists"),
@@ -173,6 +173,7 @@ fn commands() -> String {
         (Group::PubSub, "Channels"),
         (Group::Connection, "Connection"),
         (Group::Server, "Server"),
+        (Group::Cluster, "Cluster"),
     ];
     let mut text = String::new();
     let mut listed = 0;

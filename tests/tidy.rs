@@ -420,9 +420,9 @@ fn the_map_in_the_library_shows_every_module_on_its_layer() {
 fn every_test_that_the_chapter_on_security_names_is_there() {
     let chapter = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/security.md"))
         .expect("the chapter on security");
-    let (_, ladder) = chapter.split_once("## The ladder").expect("the ladder of known attacks");
-    let (ladder, _) = ladder.split_once("\n## Reporting").expect("what follows the ladder");
-    let rows = ladder.lines().filter(|line| line.starts_with("| ") && !line.ends_with("| test |"));
+    let (_, known) = chapter.split_once("## Known attacks").expect("the table of known attacks");
+    let (known, _) = known.split_once("\n## Reporting").expect("the chapter on reporting");
+    let rows = known.lines().filter(|line| line.starts_with("| ") && !line.ends_with("| test |"));
     let sources = sources();
     let is_test = |name: &str| {
         let head = format!("fn {name}(");

@@ -8,14 +8,14 @@ use std::io;
 
 use rlimit::Resource;
 
-/// Descriptors that are not for clients: listeners, log, runtimes. Redis keeps back as many.
+/// Descriptors that are not for clients: listeners, log, runtimes. Redis reserves as many.
 const RESERVED: u64 = 32;
 
-/// Raises the process' limit of open files so that `clients` can be served, as far as the system allows; returns how many
-/// clients can be served.
+/// Raises the process' limit of open files so that `clients` can be served, as far as the system allows; returns how
+/// many clients can be served.
 ///
 /// # Errors
-/// When the system does not tell what the limit is.
+/// The system does not report the limit.
 pub(super) fn raise_limit(clients: u64) -> io::Result<u64> {
     let wanted = clients.saturating_add(RESERVED);
     let (soft, hard) = Resource::NOFILE.get()?;

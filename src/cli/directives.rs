@@ -1,7 +1,7 @@
 //! The directives of redis.conf that do not apply to redlatch.
 //!
-//! Rule    a known name is accepted, and listed once in the log, so that a configuration made for Redis starts; a name
-//!         that Redis does not know either is a typing error, and refused.
+//! Rule    a known name is accepted and listed once in the log, so that a server starts with a configuration for Redis. A
+//!         name that Redis does not know is a typing error and refused.
 //! Source  the names that Redis 7.0 answers to `CONFIG GET *`, and those that redis.conf alone can have.
 
 /// Whether Redis 7 has a directive of that name, in lower case.
@@ -9,12 +9,12 @@ pub(super) fn is_of_redis(name: &str) -> bool {
     OF_REDIS.split_ascii_whitespace().any(|known| known == name)
 }
 
-/// Whether leaving the directive out leaves a server less protected than its operator may think.
+/// Whether a server that ignores the directive is less protected than its operator expects.
 pub(super) fn is_protection(name: &str) -> bool {
     matches!(name, "rename-command" | "tls-ciphers" | "tls-ciphersuites")
 }
 
-/// One name after the other, separated by white space.
+/// The names, separated by white space.
 const OF_REDIS: &str = "
     active-defrag-cycle-max active-defrag-cycle-min
     active-defrag-ignore-bytes active-defrag-max-scan-fields active-defrag-threshold-lower
@@ -23,8 +23,8 @@ const OF_REDIS: &str = "
     aof-use-rdb-preamble aof_rewrite_cpulist appenddirname appendfilename appendfsync appendonly
     auto-aof-rewrite-min-size auto-aof-rewrite-percentage bgsave_cpulist bind-source-addr bio_cpulist
     cluster-allow-pubsubshard-when-down cluster-allow-reads-when-down cluster-allow-replica-migration
-    cluster-log_ready-bus-port cluster-log_ready-hostname cluster-log_ready-ip cluster-log_ready-port
-    cluster-log_ready-tls-port cluster-config-file cluster-enabled cluster-link-sendbuf-limit
+    cluster-announce-bus-port cluster-announce-hostname cluster-announce-ip cluster-announce-port
+    cluster-announce-tls-port cluster-config-file cluster-enabled cluster-link-sendbuf-limit
     cluster-migration-barrier cluster-node-timeout cluster-port cluster-preferred-endpoint-type
     cluster-replica-no-failover cluster-replica-validity-factor cluster-require-full-coverage
     cluster-slave-no-failover cluster-slave-validity-factor crash-log-enabled crash-memcheck-enabled
@@ -41,11 +41,11 @@ const OF_REDIS: &str = "
     rdb-save-incremental-fsync rdbchecksum rdbcompression rename-command repl-backlog-size
     repl-backlog-ttl repl-disable-tcp-nodelay repl-diskless-load repl-diskless-sync
     repl-diskless-sync-delay repl-diskless-sync-max-replicas repl-ping-replica-period
-    repl-ping-slave-period repl-timeout replica-log_ready-ip replica-log_ready-port replica-announced
+    repl-ping-slave-period repl-timeout replica-announce-ip replica-announce-port replica-announced
     replica-ignore-disk-write-errors replica-ignore-maxmemory replica-lazy-flush replica-priority
     replica-read-only replica-serve-stale-data replicaof sanitize-dump-payload save sentinel
     server_cpulist set-max-intset-entries set-proc-title shutdown-on-sigint shutdown-on-sigterm
-    shutdown-timeout slave-log_ready-ip slave-log_ready-port slave-ignore-maxmemory slave-lazy-flush
+    shutdown-timeout slave-announce-ip slave-announce-port slave-ignore-maxmemory slave-lazy-flush
     slave-priority slave-read-only slave-serve-stale-data slaveof socket-mark-id
     stop-writes-on-bgsave-error stream-node-max-bytes stream-node-max-entries supervised syslog-enabled
     syslog-facility syslog-ident tcp-backlog tls-ciphers tls-ciphersuites tls-client-cert-file
@@ -68,10 +68,11 @@ mod tests {
     }
 
     #[test]
-    fn what_redis_knows_is_known_and_nothing_else() {
-        for name in
-            ["save", "appendonly", "maxmemory-policy", "daemonize", "enable-debug-assert", "tls-ciphers"]
-        {
+    fn only_directives_of_redis_are_known() {
+        for name in [
+            "save", "appendonly", "maxmemory-policy", "daemonize", "enable-debug-assert",
+            "replica-announce-ip",
+        ] {
             assert!(is_of_redis(name), "{name}");
         }
         for name in ["", "sav", "save appendonly", "no-such-directive"] {

@@ -25,8 +25,8 @@ const INCLUDE_DEPTH_MAX: usize = 16;
 /// Adds to `found` the directives of a file and of the files that it includes, in order.
 ///
 /// # Errors
-/// When a file cannot be read, its quotes do not match, or files include each other without end. The directives before
-/// the error have been added.
+/// A file cannot be read, its quotes do not match, or files include each other without end. The directives before the
+/// error have been added.
 pub(super) fn load(path: &Path, found: &mut Vec<Directive>) -> Result<(), Fault> {
     load_into(path, 0, found)
 }
@@ -96,7 +96,7 @@ mod tests {
         Ok(found)
     }
 
-    /// Lines of words in quotes and without, and whatever else a file may hold.
+    /// Lines of words with and without quotes, and random bytes.
     fn texts() -> BoxedStrategy<Vec<u8>> {
         const SCRAPS: &[&str] = &[
             "port", "save", "user", " ", "\t", "\n", "\r\n", "#", "\"", "'", "\\", "\\x41", "\\xg", "\\n",
@@ -106,9 +106,9 @@ mod tests {
         prop_oneof![4 => scraps, 1 => vec(any::<u8>(), 0..60)].boxed()
     }
 
-    /// What was read, written out with every byte of every word escaped, reads as the same again.
-    fn reads_as_it_is_written(text: &[u8]) {
-        // Other files are not the matter, and there are some that never end.
+    /// Directives that are written with every byte of every word escaped are read as equal directives.
+    fn are_read_back(text: &[u8]) {
+        // Included files are not tested here, and some device files never end.
         if text.to_ascii_lowercase().windows(7).any(|word| word == b"include") {
             return;
         }
@@ -124,16 +124,16 @@ mod tests {
                 format!("{} {}\n", quoted(&directive.name), words.join(" "))
             })
             .collect();
-        let again = parse(written.as_bytes(), "test").expect("what was written with care");
-        let told = |found: Vec<Directive>| -> Vec<_> {
+        let again = parse(written.as_bytes(), "test").expect("escaped directives are well-formed");
+        let without_origin = |found: Vec<Directive>| -> Vec<_> {
             found.into_iter().map(|directive| (directive.name, directive.words)).collect()
         };
-        assert_eq!(told(again), told(found));
+        assert_eq!(without_origin(again), without_origin(found));
     }
 
     #[test]
-    fn any_text_reads_as_it_is_written() {
-        driver::fuzz("settings", 2_000, texts(), reads_as_it_is_written);
+    fn directives_are_read_back_as_they_are_written() {
+        driver::fuzz("settings", 2_000, texts(), are_read_back);
     }
 
     fn names_and_words(text: &str) -> Vec<(String, Vec<String>)> {

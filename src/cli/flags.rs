@@ -1,6 +1,7 @@
-//! The flags: one for each row of the settings table, and redis-server's habits around them.
+//! The flags: one for each row of the settings table, in the syntax of redis-server.
 //!
-//! Owns    [`Action`], what the arguments ask for, and the clap command that help, man page and completions come from.
+//! Owns    [`Action`], what the arguments ask for, and the clap command that help, man page and completions come
+//!         from.
 //! Rule    an argument that starts with `--` opens a directive, and what follows up to the next one are its words; an
 //!         argument of several words is split first, so that one argument may be a whole command line.
 //! Source  Redis 7.0 `server.c`, main.
@@ -16,7 +17,7 @@ use crate::commands::VERSION;
 use crate::state::settings::{Kind, Setting};
 use crate::state::settings_table::ROWS;
 
-/// What the arguments ask for.
+/// The action that the arguments ask for.
 #[derive(Debug)]
 pub(super) enum Action {
     /// Ask a running server whether it is alive: the address, if one is given, and which servers to trust.
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_is_one_that_clap_accepts() {
+    fn clap_accepts_the_command() {
         command().debug_assert();
     }
 
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn several_words_and_empty_ones_belong_to_the_flag_before_them() {
+    fn several_words_and_empty_words_belong_to_the_flag_before_them() {
         let request = served(&["--save", "", "--bind", "127.0.0.1", "::1", "--requirepass=two words"]);
         let expected = [("save", ""), ("bind", "127.0.0.1 ::1"), ("requirepass", "two words")];
         assert_eq!(pairs(&request), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_with_one_dash_is_refused_with_the_one_that_was_meant() {
+    fn the_refusal_of_a_flag_with_one_dash_names_the_flag_with_two() {
         let refused = serve(&["-port".to_owned(), "7000".to_owned()]).unwrap_err();
         assert!(refused.contains("'-port'") && refused.contains("--port"), "{refused}");
     }

@@ -1,6 +1,6 @@
 //! `redlatch health`: whether a server is alive, for container health checks.
 //!
-//! Rule    a server that answers BUSY is alive: it runs a script, and to restart it would lose every lock.
+//! Rule    a server that answers BUSY is alive. It runs a script, and a restart would lose every lock.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -34,11 +34,11 @@ enum Transport {
 }
 
 /// Asks the server at `url` for a PONG; without a URL, the server that the environment of this process would start.
-/// Returns what there is to say about a healthy server, which is nothing if it answers PONG.
+/// Returns the text to print for a healthy server: empty if it answers PONG.
 ///
 /// # Errors
-/// When it cannot be reached or trusted, takes more than [`STEP_MAX`] for a step, or answers anything that does not
-/// show a server at work.
+/// The server cannot be reached or trusted, takes more than [`STEP_MAX`] for a step, or gives an answer that does not
+/// show a working server.
 pub(super) fn check(url: Option<&str>, trust: Trust) -> Result<String, Fault> {
     let (target, trust) = match url {
         Some(url) => (parse(url)?, trust),
@@ -67,8 +67,8 @@ pub(super) fn check(url: Option<&str>, trust: Trust) -> Result<String, Fault> {
     }
 }
 
-/// Whether a refusal shows a server at work: one that runs a long script, or, where it is a Redis, one that cannot save.
-/// LOADING does not: no lock can be had yet.
+/// Whether an error reply shows a working server: a server that runs a long script, or a Redis that cannot save.
+/// LOADING does not, because locks cannot be taken yet.
 fn is_alive(answer: &str) -> bool {
     matches!(answer.split(' ').next(), Some("-BUSY" | "-MISCONF"))
 }
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_busy_server_is_alive_and_one_that_lets_nobody_in_is_not() {
+    fn a_busy_server_is_alive_and_one_that_refuses_the_login_is_not() {
         for (answer, expected) in [
             ("-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", true),
             ("-MISCONF Redis is configured to save RDB snapshots", true),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_says_where_and_how_to_get_in() {
+    fn a_url_names_the_address_and_the_login() {
         for (url, address, user, password) in [
             ("redis://", "127.0.0.1:6379", "", ""),
             ("redis://host", "host:6379", "", ""),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_address_it_is_the_server_of_this_environment() {
+    fn without_a_url_the_environment_names_the_server() {
         let target = |variables: &[(&str, &str)]| {
             let read = |name: &str| {
                 variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())

@@ -11,10 +11,11 @@ use tracing_subscriber::{fmt, reload};
 
 use super::Fault;
 
-/// Changes what is logged to another value of the setting `loglevel`.
+/// Applies another value of the setting `loglevel`.
 pub(super) type Level = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Opens the log of this process: `level` as in the setting `loglevel`, `path` a file or empty for the standard output.
+/// Opens the log of this process: `level` as in the setting `loglevel`, `path` a file or empty for the standard
+/// output.
 ///
 /// # Errors
 /// When the file cannot be opened.

@@ -2,7 +2,8 @@
 //!
 //! Owns    the flags (one for each row of the settings table), the configuration file, the log, the process' end.
 //! Knows   the server through its builder and its handle; nothing of commands or keys.
-//! Rule    an error at the start is one sentence on the error stream and a line of the log, and the process exits with 1.
+//! Rule    an error at the start is one sentence on the error stream and a line of the log, and the process exits
+//!         with 1.
 
 mod descriptors;
 mod directives;
@@ -27,7 +28,7 @@ pub fn main() -> ExitCode {
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(fault) => {
-            // If the error stream is closed, the exit code still tells of the error.
+            // If the error stream is closed, the exit code still reports the error.
             let _ = writeln!(std::io::stderr(), "redlatch: {fault}");
             ExitCode::FAILURE
         }

@@ -71,9 +71,7 @@ mod rustls_client {
             }
             Some(file) => builder.with_root_certificates(authorities(file)?),
             None => {
-                return Err(unfit(
-                    "name the trusted authorities by --cacert FILE, or trust any server by --insecure",
-                ));
+                return Err(unfit("to trust the server, use --cacert FILE or --insecure"));
             }
         };
         let config = match &trust.identity {

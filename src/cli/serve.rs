@@ -21,7 +21,7 @@ const ALLOCATOR: &str = if cfg!(target_env = "musl") { "mimalloc" } else { "libc
 /// Serves until a signal or SHUTDOWN ends it.
 ///
 /// # Errors
-/// Whatever keeps the server from starting.
+/// The reason why the server does not start.
 pub(super) fn serve(program: &str, configuration: Configuration, level: log::Level) -> Result<(), Fault> {
     let settings = Settings::default();
     let mut builder = configured(&configuration, &settings)?;
@@ -61,7 +61,7 @@ pub(super) fn serve(program: &str, configuration: Configuration, level: log::Lev
 /// The server that the configuration describes. Stores its settings in `settings`, too.
 ///
 /// # Errors
-/// A value that does not fit, or a server that nobody could connect to.
+/// A value is not allowed, or the server has no address to connect to.
 fn configured(configuration: &Configuration, settings: &Settings) -> Result<Builder, Fault> {
     let mut builder = Builder::new().allocator(ALLOCATOR);
     for (name, value) in &configuration.settings {
@@ -79,7 +79,7 @@ fn configured(configuration: &Configuration, settings: &Settings) -> Result<Buil
     let has_port = ["port", "tls-port"].iter().any(|name| settings.text(name) != "0");
     if !has_port && settings.text("unixsocket").is_empty() {
         let expected = "must be above 0, or auto, where neither tls-port nor unixsocket is set";
-        return Err(format!("port '0': {expected}: nobody could connect"));
+        return Err(format!("port '0': {expected}: no client could connect"));
     }
     Ok(builder)
 }
@@ -114,7 +114,8 @@ impl Signals {
     }
 }
 
-/// Raises the limit of open files for `maxclients`. Returns how many clients it allows; the log says so if it is fewer.
+/// Raises the limit of open files for `maxclients`. Returns how many clients it allows; the log says so if it is
+/// fewer.
 fn client_limit(settings: &Settings) -> Result<u64, Fault> {
     let wanted = settings.integer("maxclients") as u64;
     let fit = descriptors::raise_limit(wanted).map_err(|error| format!("maxclients: {error}"))?;

@@ -1,4 +1,4 @@
-//! Where settings come from, and which source wins.
+//! The sources of settings, and their precedence.
 //!
 //! Rule    default < file < standard input < environment < flags; within one source the last word wins.
 
@@ -48,7 +48,7 @@ impl Sources {
         Self { directives, fault: read.err(), file: request.file.clone() }
     }
 
-    /// The value that wins for a setting, not yet checked; empty: none.
+    /// The value with the highest precedence, not yet checked; empty if there is none.
     pub(super) fn value(&self, name: &str) -> String {
         let last = self.directives.iter().rev().find(|directive| directive.name == name);
         last.map(|directive| directive.words.join(" ")).unwrap_or_default()
@@ -57,7 +57,7 @@ impl Sources {
     /// The settings that the directives make.
     ///
     /// # Errors
-    /// A source that could not be read, a name that nobody knows, a value that does not fit.
+    /// A source cannot be read, a name is unknown, or a value is not allowed.
     pub(super) fn check(self) -> Result<Configuration, Fault> {
         match self.fault {
             Some(fault) => Err(fault),
@@ -124,8 +124,8 @@ fn check(directives: Vec<Directive>) -> Result<Configuration, Fault> {
         if words.is_empty() {
             return Err(format!("{name}: a value is missing ({origin})"));
         }
-        // Several addresses may follow `bind`, and a class its limits; elsewhere a forgotten quote would change the value
-        // silently.
+        // Several addresses may follow `bind`, and a class its limits; elsewhere a forgotten quote would change the
+        // value silently.
         if words.len() > 1 && !matches!(row.name, "bind" | "client-output-buffer-limit") {
             return Err(format!("{name} '{}': must be one value ({origin})", words.join(" ")));
         }
@@ -140,7 +140,8 @@ fn check(directives: Vec<Directive>) -> Result<Configuration, Fault> {
 }
 
 impl Configuration {
-    /// Redis reads a relative `aclfile` from the directory `dir`. Nothing else that redlatch reads is in that directory.
+    /// Redis reads a relative `aclfile` from the directory `dir`. Nothing else that redlatch reads is in that
+    /// directory.
     fn find_acl_file_in(&mut self, directory: &str) {
         let files = self.settings.iter_mut().filter(|(name, _)| *name == "aclfile");
         let Some((_, file)) = files.last() else { return };
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_apply_is_listed_once() {
+    fn directives_without_a_meaning_are_listed_once() {
         let all =
             vec![directive("save", &[""]), directive("port", &["7000"]), directive("save", &["60", "1"])];
         let configuration = check(all).unwrap();
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn an_error_names_its_source() {
         for (name, words, said) in [
             ("nosuch", &["1"][..], "unknown setting 'nosuch' (test); redlatch --help lists them all"),
             ("databases", &[], "databases: a value is missing (test)"),

@@ -4,22 +4,22 @@
 
 #![allow(
     clippy::arithmetic_side_effects,
-    reason = "places in a request, which is bounded, on the path of every command"
+    reason = "positions in a bounded request, on the path of every command"
 )]
 
 use crate::error::Refusal;
 use crate::number;
 use crate::resp::{Request, Words};
 
-/// The words of a request that were not read yet.
+/// The unread words of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     request: Request<'a>,
     at: usize,
 }
 
-/// The name of an option as one number, made of its length and its letters in upper case, so that one comparison
-/// identifies it. Zero if the name has more than seven letters, since no option does.
+/// The name of an option as one number: its length and its letters in upper case. One comparison identifies the
+/// option. Zero if the name has more than seven letters, which no option has.
 #[inline]
 pub(super) const fn option(name: &[u8]) -> u64 {
     if name.len() > 7 {
@@ -34,7 +34,7 @@ pub(super) const fn option(name: &[u8]) -> u64 {
 }
 
 impl<'a> Args<'a> {
-    /// The words behind the first `at` words of `request`.
+    /// The words after the first `at` words of `request`.
     pub fn new(request: Request<'a>, at: usize) -> Self {
         Self { request, at }
     }
@@ -42,7 +42,7 @@ impl<'a> Args<'a> {
     /// The next word.
     ///
     /// # Errors
-    /// [`Refusal::Syntax`] if there is none: the arity allows requests without this option's value.
+    /// [`Refusal::Syntax`] if there is none: the arity also allows requests that lack the value of an option.
     #[inline]
     pub fn word(&mut self) -> Result<&'a [u8], Refusal> {
         self.maybe_word().ok_or(Refusal::Syntax)
@@ -108,7 +108,7 @@ impl<'a> Args<'a> {
         self.rest_to(self.len())
     }
 
-    /// Reads the next `count` words, or all that are left.
+    /// Reads the next `count` words, or all remaining words if there are fewer.
     #[inline]
     pub fn part(&mut self, count: usize) -> Words<'a> {
         let from = self.at;

@@ -98,9 +98,9 @@ pub(super) enum LeaseOption<'a> {
     Keep,
     /// PERSIST.
     Persist,
-    /// No option was given.
-    Unsaid,
-    /// EX, PX, EXAT or PXAT, and the number behind it.
+    /// There is no option.
+    Absent,
+    /// EX, PX, EXAT or PXAT, and the number after it.
     Until(Unit, &'a [u8]),
 }
 
@@ -128,7 +128,7 @@ impl<'a> LeaseOption<'a> {
             _ => return Ok(false),
         };
         match (*self, new) {
-            (Self::Unsaid, _) => {}
+            (Self::Absent, _) => {}
             (Self::Until(old, _), Self::Until(new, _)) if old == new => {}
             (old, new) if old == new => {}
             _ => return Err(Refusal::Syntax),

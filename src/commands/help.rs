@@ -1,4 +1,4 @@
-//! HELP of every command with subcommands: derived from its row.
+//! HELP of every container, derived from its row.
 
 use crate::commands::row::{Flags, Group, Row, usage};
 use crate::commands::{Call, Command, Outcome, table};
@@ -6,16 +6,9 @@ use crate::error::Refusal;
 
 /// The row of a HELP subcommand. Most came with Redis 5.
 pub(super) const fn row(group: Group) -> Row {
-    Row {
-        name: "HELP",
-        summary: "Lists the subcommands and what they do.",
-        since: "5.0.0",
-        group,
-        flags: Flags::LOADING.with(Flags::STALE),
-        args: &[],
-        subcommands: &[],
-        run: help,
-    }
+    Row::new(group, "HELP", "5.0.0", help)
+        .summary("Lists the subcommands and what they do.")
+        .flags(Flags::LOADING.with(Flags::STALE))
 }
 
 fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

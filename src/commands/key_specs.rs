@@ -1,5 +1,5 @@
-//! What COMMAND INFO reports of a command beyond its row: how it uses each key, hints for proxies, and the ACL categories
-//! that follow from neither its group nor its flags.
+//! Facts of COMMAND INFO that are not in the row of a command: how it uses each key, hints for proxies, and ACL
+//! categories that follow from neither its group nor its flags.
 //!
 //! Rule    for a command that is not listed here, [`access`] and [`category`] follow from its row.
 //! Source  replies of Redis 7.0, and of Valkey 9.1 for the commands that only it has.
@@ -20,7 +20,7 @@ pub(super) fn access(command: &Command, index: usize) -> &'static [&'static str]
     }
 }
 
-/// Where keys that are used in the same way begin, and how the others follow.
+/// The positions of keys that a command uses in one way.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Specification {
     /// The last key is `last` words behind the first, or counted from the end if negative.
@@ -34,7 +34,7 @@ pub(super) fn specifications(keys: Keys) -> Vec<Specification> {
     match keys {
         Keys::Nowhere => Vec::new(),
         Keys::Counted { count } => vec![Specification::Counted { begin: count }],
-        // RENAME, COPY: two keys side by side are used in different ways.
+        // RENAME, COPY: two adjacent keys are used in different ways.
         Keys::Range { first, last, step: 1 } if last > first as i32 => {
             (first..=last as usize).map(|begin| Specification::Range { begin, last: 0, step: 1 }).collect()
         }
@@ -50,7 +50,7 @@ pub(super) fn notes(command: &Command) -> Option<&'static str> {
     find(NOTES, &command.name).copied()
 }
 
-/// The places of the words that choose the server in a cluster: keys, or names of shard channels.
+/// The positions of the words that choose the server in a cluster: keys, or names of shard channels.
 pub(super) fn routed_by(command: &Command) -> Keys {
     find(CHANNELS, &command.name).copied().unwrap_or(command.keys)
 }

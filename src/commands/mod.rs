@@ -4,7 +4,7 @@
 //! Knows   the keyspace through a view, the server's state, scripts; nothing of sockets or threads.
 //! Rule    a handler parses, then acts, then answers. It has no effect before all arguments are parsed.
 
-// Numbers from clients are computed with here.
+// Arithmetic here works on numbers that clients choose.
 #![warn(clippy::arithmetic_side_effects)]
 
 mod admin;
@@ -28,7 +28,7 @@ mod string;
 pub mod table;
 mod transaction;
 
-pub(crate) use admin::acl_check::{check, check_again};
+pub(crate) use admin::acl_check::{check, check_in_exec};
 pub(crate) use admin::debug::check_protected;
 pub(crate) use admin::monitor::{Source, show};
 pub(crate) use admin::pause::may_write;
@@ -44,28 +44,27 @@ pub(crate) use transaction::{EXEC, discard_all};
 use std::sync::Arc;
 
 use crate::clock::Now;
-use crate::error::Refusal;
 use crate::keyspace::{View, Waiter};
 use crate::resp::{Reply, Request};
 use crate::state::session::Session;
 use crate::state::wait::Wait;
 
-/// One command that is being executed.
+/// A command during its execution.
 #[derive(Debug)]
 pub struct Call<'a, 'k> {
     /// The shards that the command has locked.
     pub view: &'a mut View<'k>,
-    /// The words behind the name.
+    /// The words after the name.
     pub args: Args<'a>,
     /// The reply.
     pub reply: Reply<'a>,
-    /// The instant of the command.
+    /// The time at which the command takes effect.
     pub now: Now,
-    /// The connection's own state.
+    /// The state of the connection.
     pub session: &'a mut Session,
     /// The server's state.
     pub shared: &'k Shared,
-    /// The command itself.
+    /// The row of the command, with its derived facts.
     pub command: &'static Command,
 }
 
@@ -76,14 +75,14 @@ pub enum Outcome {
     Replied,
     /// The reply is complete, and the connection closes once it is sent.
     Close,
-    /// The call waits, and so do the session's next requests.
+    /// The call waits. The next requests of the session wait behind it.
     Park {
-        /// Until when it waits, and for which keys.
+        /// The end of the wait, and its keys.
         wait: Arc<Wait>,
-        /// What it does when one of its keys has what it needs; `None`: it waits for its timeout alone.
+        /// Serves the call when one of its keys is ready; `None` waits for the timeout alone.
         waiter: Option<Arc<Waiter>>,
     },
-    /// The call had no effect: it may take long and must run on the script thread.
+    /// The call had no effect. It may take long and is repeated on the script thread.
     Offload,
 }
 
@@ -126,8 +125,3 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     admin::ROWS,
     admin::debug::ROWS,
 ];
-
-/// The function of a container: its arity refuses a request without a subcommand before this is called.
-fn container(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    Err(Refusal::Arity(call.command.name.as_str().into()))
-}

@@ -1,32 +1,90 @@
 //! The grammar of the command table.
 //!
-//! Owns    [`Row`] and [`Arg`]: what a command is called, takes and does. Arity, key positions, ACL categories and the
-//!         replies of COMMAND follow from them.
+//! Owns    [`Row`] and [`Arg`]: the name, the arguments and the function of a command. Arity, key positions, ACL
+//!         categories and the replies of COMMAND are derived from them.
 
-#![allow(clippy::arithmetic_side_effects, reason = "of rows, which are our own, and places in a request")]
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "numbers come from our own rows, and from positions in a bounded request"
+)]
 
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 
-/// A command: what it is called, what it takes, and the function that carries it out.
+/// A command: its name, its arguments, and the function that executes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// Its name, upper case; of a subcommand the second word alone.
+    /// Upper-case name. The name of a subcommand is its second word alone.
     pub name: &'static str,
-    /// What it does, in one sentence.
+    /// Its effect, in one sentence.
     pub summary: &'static str,
     /// The version of Redis (or of the server named in the summary) that first had it.
     pub since: &'static str,
     /// The group in the documentation.
     pub group: Group,
-    /// What it may do, and when it may be sent.
+    /// Its effects on the keyspace, and the states in which it is allowed.
     pub flags: Flags,
-    /// What follows its name.
+    /// Its arguments.
     pub args: &'static [Arg],
     /// Its subcommands, if its first argument names one.
     pub subcommands: &'static [Row],
-    /// Carries it out.
-    pub run: fn(&mut Call<'_, '_>) -> Result<Outcome, Refusal>,
+    /// Executes the command.
+    pub run: Run,
+}
+
+/// The function that executes a command.
+pub type Run = fn(&mut Call<'_, '_>) -> Result<Outcome, Refusal>;
+
+impl Row {
+    /// A command without flags, arguments and subcommands.
+    pub const fn new(group: Group, name: &'static str, since: &'static str, run: Run) -> Self {
+        Self { name, summary: "", since, group, flags: Flags::NONE, args: &[], subcommands: &[], run }
+    }
+
+    /// A command that does nothing without a subcommand.
+    pub const fn container(
+        group: Group,
+        name: &'static str,
+        since: &'static str,
+        subcommands: &'static [Self],
+    ) -> Self {
+        Self { subcommands, ..Self::new(group, name, since, refuse_arity) }
+    }
+
+    /// Replaces the version that first had the command.
+    #[must_use]
+    pub const fn since(self, since: &'static str) -> Self {
+        Self { since, ..self }
+    }
+
+    /// Sets the summary.
+    #[must_use]
+    pub const fn summary(self, summary: &'static str) -> Self {
+        Self { summary, ..self }
+    }
+
+    /// Replaces the flags.
+    #[must_use]
+    pub const fn flags(self, flags: Flags) -> Self {
+        Self { flags, ..self }
+    }
+
+    /// Replaces the arguments.
+    #[must_use]
+    pub const fn args(self, args: &'static [Arg]) -> Self {
+        Self { args, ..self }
+    }
+
+    /// Replaces the subcommands.
+    #[must_use]
+    pub const fn subcommands(self, subcommands: &'static [Row]) -> Self {
+        Self { subcommands, ..self }
+    }
+}
+
+/// The function of a container, which its arity keeps from being called.
+fn refuse_arity(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    Err(Refusal::Arity(call.command.name.as_str().into()))
 }
 
 /// The group of a command in the documentation.
@@ -120,11 +178,10 @@ impl Flags {
     pub const PUBSUB: Self = Self(1 << 14);
     /// In the ACL category `dangerous`.
     pub const DANGEROUS: Self = Self(1 << 15);
-    /// Not held back by CLIENT PAUSE.
+    /// Not delayed by CLIENT PAUSE.
     pub const UNPAUSED: Self = Self(1 << 16);
-    /// Takes time that grows with its data: its run is measured, and the clock is read again if the run was long.
+    /// Takes time that grows with its data. Each call is timed, and the clock is read again after a long one.
     pub const LINEAR: Self = Self(1 << 17);
-
     /// Executed at once after MULTI, not queued.
     pub const UNQUEUED: Self = Self(1 << 18);
     /// Executed while a script runs for too long; other commands are refused with BUSY.
@@ -137,7 +194,6 @@ impl Flags {
     pub const NO_MULTI: Self = Self(1 << 21);
     /// Changes no key, but Redis would replicate it: counts as a write where only reads are allowed.
     pub const REPLICATED: Self = Self(1 << 22);
-
     /// May always take long: executed on the script thread.
     pub const OFFLOAD: Self = Self(1 << 23);
 
@@ -164,7 +220,7 @@ pub struct Arg {
     pub name: &'static str,
     /// Its kind.
     pub kind: Kind,
-    /// The word that goes before it.
+    /// The fixed word before it.
     pub token: Option<&'static str>,
     /// Whether it may be left out.
     pub is_optional: bool,
@@ -285,7 +341,7 @@ impl Arg {
         Self { token: Some(word), ..self }
     }
 
-    /// Minimum number of words, if it is given.
+    /// Minimum number of words of the argument, if it is present.
     pub(super) fn width(&self) -> usize {
         let own = match self.kind {
             Kind::Token => 0,
@@ -337,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_written_as_documents_write_them() {
+    fn usage_follows_the_notation_of_the_documentation() {
         const LEASE: Arg = one_of("lease", &[integer("seconds").after("EX"), token("keepttl", "KEEPTTL")]);
         let args = [key("key").many(), LEASE.maybe(), token("now", "NOW").maybe()];
         assert_eq!(usage(&args), " <key> [<key> ...] [EX <seconds> | KEEPTTL] [NOW]");

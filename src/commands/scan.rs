@@ -17,7 +17,7 @@ pub(super) struct ScanOptions<'a> {
 }
 
 impl<'a> ScanOptions<'a> {
-    /// Reads all remaining words. `own` reads an option that only one command has, and returns whether it did.
+    /// Reads all remaining words. `own` reads an option that only one command has. It returns false for another word.
     ///
     /// # Errors
     /// [`Refusal::Syntax`], [`Refusal::NotAnInteger`].
@@ -49,7 +49,7 @@ impl<'a> ScanOptions<'a> {
 /// Reads the cursor.
 ///
 /// # Errors
-/// The word is no cursor.
+/// The word is not a cursor.
 pub(super) fn cursor(args: &mut Args<'_>) -> Result<u64, Refusal> {
     read_cursor(args.word()?).ok_or_else(|| Refusal::said("ERR invalid cursor"))
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::read_cursor;
 
     #[test]
-    fn a_cursor_is_what_strtoul_takes_and_nothing_else() {
+    fn a_cursor_is_read_as_by_strtoul() {
         for (text, value) in [
             ("", Some(0)),
             ("0", Some(0)),

@@ -25,7 +25,7 @@ use crate::state::settings::{Events, Settings};
 use crate::state::settings_file;
 use crate::state::slowlog::{SlowCall, Slowlog, shortened};
 
-/// The version of Redis whose replies these are: what clients ask about before they use a command.
+/// The version of Redis whose replies these are. Clients read it before they use a command.
 pub const VERSION: &str = "7.0.15";
 
 /// The state that all commands of one server share.
@@ -42,7 +42,7 @@ pub struct Shared {
     pub stats: Vec<CommandStats>,
     /// Scripts that have been loaded.
     pub scripts: ScriptCache,
-    /// What runs the scripts that are not native.
+    /// Runs the scripts that are not native.
     pub interpreter: Interpreter,
     /// The interpreted script that runs.
     pub running: Arc<Running>,
@@ -58,21 +58,21 @@ pub struct Shared {
     pub monitors: Monitors,
     /// Limits the log lines about connections that sent HTTP.
     pub http_seen: LogLimiter,
-    /// Failed logins, as the log tells of them.
+    /// Limits the log lines about failed logins.
     pub failed_logins_seen: LogLimiter,
-    /// Connections that the server has ended, as the log tells of them.
+    /// Limits the log lines about connections that the server has ended.
     pub drops_seen: LogLimiter,
     /// CLIENT PAUSE.
     pub pause: Pause,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// When the server started.
     pub started: LockTime,
     /// Identifies this run of the server: forty hexadecimal digits.
     pub run_id: String,
-    /// The TCP port, once there is one.
+    /// The TCP port; 0 until it is bound.
     pub port: AtomicU64,
-    /// The port for TLS, once there is one.
+    /// The TLS port; 0 until it is bound.
     pub tls_port: AtomicU64,
     /// Set by SHUTDOWN.
     pub is_stopping: AtomicBool,
@@ -85,7 +85,7 @@ pub struct Shared {
     entropy: AtomicU64,
 }
 
-/// CLIENT PAUSE, which holds back all commands or writes, and DEBUG SLEEP, which holds back all.
+/// CLIENT PAUSE, which delays all commands or only writes, and DEBUG SLEEP, which delays all commands.
 #[derive(Debug, Default)]
 pub struct Pause {
     frozen_until_ms: AtomicU64,
@@ -94,14 +94,14 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Holds back all commands, or those that may write, until `until`. A current pause is never shortened or narrowed.
+    /// Delays all commands, or those that may write, until `until`. A current pause is never shortened or narrowed.
     pub fn begin(&self, until: LockTime, writes_only: bool, now: LockTime) {
         let was_all = self.is_on(now) && !self.writes_only.load(Relaxed);
         self.writes_only.store(writes_only && !was_all, Relaxed);
         self.until_ms.fetch_max(until.as_millis(), Relaxed);
     }
 
-    /// Holds back everything until `until`, as if the server slept.
+    /// Delays everything until `until`, as if the server slept.
     pub fn freeze(&self, until: LockTime) {
         self.frozen_until_ms.fetch_max(until.as_millis(), Relaxed);
     }
@@ -118,7 +118,8 @@ impl Pause {
         self.until_ms.store(0, Relaxed);
     }
 
-    /// The moment until which a command is held back, if it is. `may_write` is called only if that matters.
+    /// The moment until which a command is delayed, if it is. `may_write` is called only if a pause of writes is
+    /// active.
     #[inline]
     pub fn holds(&self, may_write: impl FnOnce() -> bool, now: LockTime) -> Option<LockTime> {
         if let Some(until) = self.is_frozen(now) {
@@ -200,7 +201,8 @@ impl Shared {
         self.config_file.as_ref().map(|file| file.name())
     }
 
-    /// Writes the settings to the configuration file, if there is one, and the users, unless they have their own file.
+    /// Writes the settings to the configuration file, if there is one, and the users, unless they have their own
+    /// file.
     ///
     /// # Errors
     /// The error of the system. The file is unchanged.
@@ -271,7 +273,7 @@ impl Shared {
 
     /// Sets the function that SHUTDOWN calls. Only the first call has an effect.
     pub fn on_stop(&self, hook: impl Fn() + Send + Sync + 'static) {
-        // One state has one shell.
+        // A state belongs to one server, which sets the hook once.
         let _ = self.stop_hook.set(Box::new(hook));
     }
 
@@ -284,7 +286,7 @@ impl Shared {
         }
     }
 
-    /// Bytes in use beside the keyspace, as of the last sweep over the clients.
+    /// Bytes in use outside the keyspace, as of the last sweep over the clients.
     pub fn other_bytes(&self) -> u64 {
         self.metrics.client_bytes.load(Relaxed).saturating_add(self.scripts.bytes() as u64)
     }
@@ -303,7 +305,7 @@ impl Shared {
     }
 
     /// Records the duration of a call in the command's statistics, the slow log and the latency monitor.
-    pub fn took(&self, client: &Client, command: &Command, request: Request<'_>, micros: u64) {
+    pub fn record_duration(&self, client: &Client, command: &Command, request: Request<'_>, micros: u64) {
         let stats = &self.stats[usize::from(command.index)];
         stats.add_timed(micros);
         let unix_secs = || self.clock.wall_micros() / 1_000_000;
@@ -393,7 +395,7 @@ mod tests {
         Shared::new(Keyspace::new(layout, || {}), Settings::default(), Arc::new(StillClock), 1)
     }
 
-    fn took(shared: &Shared, line: &[u8], micros: u64) {
+    fn record_duration(shared: &Shared, line: &[u8], micros: u64) {
         let trust = crate::resp::RequestLimits {
             bulk_bytes_max: 1 << 20,
             request_bytes_max: 1 << 20,
@@ -406,14 +408,14 @@ mod tests {
         let command = found.subcommand(request.word(1)).unwrap_or(found);
         let since = LockTime::from_millis(5);
         let client = Client::new(1, "127.0.0.1:9".to_owned(), String::new(), false, since);
-        shared.took(&client, command, request, micros);
+        shared.record_duration(&client, command, request, micros);
     }
 
     #[test]
     fn a_slow_call_is_remembered_without_its_password() {
         let shared = shared();
-        took(&shared, b"GET k\r\n", 9_999);
-        took(&shared, b"CONFIG SET timeout 7 RequirePass secret\r\n", 10_000);
+        record_duration(&shared, b"GET k\r\n", 9_999);
+        record_duration(&shared, b"CONFIG SET timeout 7 RequirePass secret\r\n", 10_000);
         let calls = shared.slowlog.newest(9);
         assert_eq!(calls.len(), 1, "10 ms are slow, less is not");
         assert_eq!(calls[0].words, ["CONFIG", "SET", "timeout", "7", "RequirePass", "(redacted)"]);
@@ -421,21 +423,21 @@ mod tests {
     }
 
     #[test]
-    fn spikes_are_watched_once_somebody_says_how_long_is_long() {
+    fn spikes_are_recorded_once_the_threshold_is_set() {
         let shared = shared();
-        took(&shared, b"KEYS *\r\n", 50_000);
-        assert!(shared.latency.events().is_empty(), "nobody has said so yet");
+        record_duration(&shared, b"KEYS *\r\n", 50_000);
+        assert!(shared.latency.events().is_empty(), "the threshold is not set yet");
         shared.settings.set("latency-monitor-threshold", "20").unwrap();
-        took(&shared, b"KEYS *\r\n", 19_999);
-        took(&shared, b"KEYS *\r\n", 50_000);
-        took(&shared, b"GET k\r\n", 20_000);
+        record_duration(&shared, b"KEYS *\r\n", 19_999);
+        record_duration(&shared, b"KEYS *\r\n", 50_000);
+        record_duration(&shared, b"GET k\r\n", 20_000);
         let seen: Vec<_> =
             shared.latency.events().iter().map(|(name, event)| (*name, event.longest_millis)).collect();
         assert_eq!(seen, [("command", 50), ("fast-command", 20)]);
     }
 
     #[test]
-    fn a_frozen_server_holds_back_everything_until_the_moment_named() {
+    fn a_frozen_server_delays_everything_until_the_given_time() {
         let (pause, at) = (Pause::default(), LockTime::from_millis);
         pause.begin(at(30), true, at(5));
         pause.freeze(at(20));

@@ -1,9 +1,12 @@
-//! The command table: all rows, what is derived from each, and the lookup by name.
+//! The command table: all rows, the facts derived from each row, and the lookup by name.
 //!
-//! Owns    [`Command`], a row and what is derived from it, and [`Table`], the lookup.
+//! Owns    [`Command`], a row with its derived facts, and [`Table`], the lookup.
 //! Rule    a lookup does not allocate, ignores letter case and takes one or two probes.
 
-#![allow(clippy::arithmetic_side_effects, reason = "of rows, which are our own, and places in a request")]
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "numbers come from our own rows, and from positions in a bounded request"
+)]
 
 use std::iter::StepBy;
 use std::ops::Range;
@@ -14,12 +17,12 @@ use crate::commands::{FAMILIES, Request};
 use crate::keyspace::ShardSet;
 use crate::scripts::native::listed_commands;
 
-/// A row and what is derived from it.
+/// A row with its derived facts.
 #[derive(Debug)]
 pub struct Command {
     /// The row.
     pub row: &'static Row,
-    /// Lower-case name; of a subcommand `container|name`.
+    /// Lower-case name; `container|name` for a subcommand.
     pub name: String,
     /// The number of words of a request, name included; if negative, the minimum.
     pub arity: i32,
@@ -27,9 +30,9 @@ pub struct Command {
     pub keys: Keys,
     /// Its place in the table and in [`crate::commands::Shared::stats`].
     pub index: u16,
-    /// Whether its runs are measured.
+    /// Whether each call is timed.
     pub is_measured: bool,
-    /// Its place among the commands, for [`Table::find_from`]; of a subcommand that of its container.
+    /// Its place among the commands, for [`Table::find_from`]. A subcommand has the place of its container.
     pub place: u16,
     /// Words of its name: one, or two for a subcommand.
     pub name_words: usize,
@@ -219,7 +222,7 @@ impl Command {
         }
     }
 
-    /// The shards that `request` needs; `keys` is room for its keys.
+    /// The shards that `request` needs. `keys` is a buffer for its keys.
     #[inline]
     pub fn reach<'b, 'a>(
         &self,
@@ -237,7 +240,7 @@ impl Command {
             Keys::Range { first, .. } if self.keys.is_single() => {
                 request.get(first).map_or(ShardSet::Nothing, ShardSet::One)
             }
-            // A script may use keys that its request does not name: it locks their shards itself.
+            // A script locks the shards of keys that its request does not name itself.
             Keys::Counted { count } if request.get(count) == Some(b"1") => {
                 request.get(count + 1).map_or(ShardSet::Nothing, ShardSet::One)
             }
@@ -252,7 +255,7 @@ impl Command {
         }
     }
 
-    /// The places of the keys of `request`. An impossible count names no key: the command refuses it.
+    /// The positions of the keys of `request`. There are none if the count is impossible; the command refuses it.
     pub fn positions(&self, request: Request<'_>) -> Positions {
         self.positions_among(request.len(), |at| request.get(at))
     }
@@ -340,7 +343,7 @@ mod tests {
     use crate::commands::row::Group;
 
     #[test]
-    fn every_name_is_found_in_any_case_and_is_the_only_one() {
+    fn every_name_is_unique_and_found_in_any_letter_case() {
         for command in table().commands() {
             assert!(std::ptr::eq(table().find(command.name.as_bytes()).unwrap(), command));
             assert!(
@@ -355,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_says_what_it_does_and_does_not_both_read_only_and_write() {
+    fn every_row_has_a_summary_and_is_not_both_read_only_and_write() {
         for command in table().all() {
             let row = command.row;
             assert!(row.summary.ends_with('.'), "{}: its summary is no sentence", command.name);

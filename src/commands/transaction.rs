@@ -1,6 +1,6 @@
 //! Transactions: MULTI, EXEC, DISCARD, WATCH, UNWATCH.
 //!
-//! Knows   nothing of how EXEC runs: the engine executes it, with all shards of the transaction locked.
+//! Knows   nothing of the execution of EXEC: the engine does it, with all shards of the transaction locked.
 //! Source  Redis 7.0 `multi.c`.
 
 use bytes::Bytes;
@@ -11,64 +11,33 @@ use crate::error::Refusal;
 use crate::state::session::Session;
 
 pub(super) const ROWS: &[Row] = &[
-    Row {
-        name: "DISCARD",
-        summary: "Discards the requests since MULTI and the watched keys.",
-        since: "2.0.0",
-        run: discard,
-        ..ROW
-    },
-    Row {
-        name: EXEC,
-        summary: "Executes the requests since MULTI atomically, unless a watched key has changed.",
-        since: "1.2.0",
-        flags: ROW.flags.without(Flags::FAST).without(Flags::BUSY),
-        run: exec,
-        ..ROW
-    },
-    Row {
-        name: "MULTI",
-        summary: "Queues the requests that follow, for EXEC.",
-        since: "1.2.0",
-        run: multi,
-        ..ROW
-    },
-    Row {
-        name: "UNWATCH",
-        summary: "Ends the watch of all keys.",
-        since: "2.2.0",
-        flags: ROW.flags.without(Flags::UNQUEUED),
-        run: unwatch,
-        ..ROW
-    },
-    Row {
-        name: "WATCH",
-        summary: "Makes the next EXEC do nothing if one of the keys changes before it.",
-        since: "2.2.0",
-        args: &[key("key").many()],
-        run: watch,
-        ..ROW
-    },
+    Row::new(Group::Transactions, "DISCARD", "2.0.0", discard)
+        .summary("Discards the requests since MULTI and the watched keys.")
+        .flags(FLAGS),
+    Row::new(Group::Transactions, EXEC, "1.2.0", exec)
+        .summary("Executes the requests since MULTI atomically, unless a watched key has changed.")
+        .flags(FLAGS.without(Flags::FAST).without(Flags::BUSY)),
+    Row::new(Group::Transactions, "MULTI", "1.2.0", multi)
+        .summary("Queues the requests that follow, for EXEC.")
+        .flags(FLAGS),
+    Row::new(Group::Transactions, "UNWATCH", "2.2.0", unwatch)
+        .summary("Ends the watch of all keys.")
+        .flags(FLAGS.without(Flags::UNQUEUED)),
+    Row::new(Group::Transactions, "WATCH", "2.2.0", watch)
+        .summary("Makes the next EXEC do nothing if one of the keys changes before it.")
+        .flags(FLAGS)
+        .args(&[key("key").many()]),
 ];
 
 /// The name of EXEC, which the engine executes itself.
 pub(crate) const EXEC: &str = "EXEC";
 
-const ROW: Row = Row {
-    name: "",
-    summary: "",
-    since: "",
-    group: Group::Transactions,
-    flags: Flags::NOSCRIPT
-        .with(Flags::LOADING)
-        .with(Flags::STALE)
-        .with(Flags::FAST)
-        .with(Flags::BUSY)
-        .with(Flags::UNQUEUED),
-    args: &[],
-    subcommands: &[],
-    run: multi,
-};
+const FLAGS: Flags = Flags::NOSCRIPT
+    .with(Flags::LOADING)
+    .with(Flags::STALE)
+    .with(Flags::FAST)
+    .with(Flags::BUSY)
+    .with(Flags::UNQUEUED);
 
 fn multi(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if call.session.transaction.is_some() {

@@ -29,41 +29,40 @@ pub struct Engine {
     shared: Arc<Shared>,
 }
 
-/// What the connection does after a request.
+/// The next step of a connection after a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Flow {
-    /// It goes on with the next request.
+    /// It processes the next request.
     Next,
-    /// It sends its output, then closes.
+    /// It writes its output, then closes.
     Close,
-    /// It sends the same request again at this time, or earlier when it is woken: CLIENT PAUSE, or a long call.
+    /// It repeats this request at this time, or earlier when it is woken: CLIENT PAUSE, or a long call.
     Again(LockTime),
-    /// It sends the same request again on the script thread, with [`Session::may_block`] set. Only a session without it
-    /// gets this.
+    /// It repeats this request on the script thread, with [`Session::may_block`] set.
     Offload,
-    /// It waits until [`Engine::resume`] returns [`Flow::Next`]: a command of this session waits.
+    /// A command of this session waits. The connection waits until [`Engine::resume`] returns [`Flow::Next`].
     Wait,
 }
 
-/// A batch of requests, of one session or several, that shares one reading of the clock until a command takes long.
+/// A batch of requests of one session. It shares one reading of the clock until a command takes long.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
     now: Now,
     commands: u32,
-    /// The index of the last command, and how often it was executed in a row. Its counter is updated when another command
-    /// follows or the batch ends, because a counter that all threads write for every command is slow.
+    /// The index of the last command, and how often it was executed in a row. Its counter is updated when another
+    /// command follows or the batch ends, because a counter that all threads write for every command is slow.
     run: (u16, u64),
 }
 
-/// Milliseconds after which a request that met a long call is retried, if its session is not woken before.
-const LATER_MS: u64 = 100;
-/// Milliseconds between two looks of the tick at whether CLIENT PAUSE has ended.
+/// Milliseconds after which a request that met a long call is retried, if its session is not woken earlier.
+const RETRY_MS: u64 = 100;
+/// Milliseconds between two checks of the tick whether CLIENT PAUSE has ended.
 const PAUSED_TICK_MS: u64 = 100;
 /// Commands after which a batch reads the clock again.
 const COMMANDS_PER_READING: u32 = 64;
 
 impl Engine {
-    /// An engine over that state.
+    /// Creates an engine for this state.
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
     }
@@ -105,27 +104,16 @@ impl Engine {
         Batch { now: self.shared.clock.now(), commands: 0, run: (0, 0) }
     }
 
-    /// Ends a batch of one session and updates the counters.
-    pub fn end_batch(&self, session: &mut Session, batch: Batch) {
-        self.leave_batch(session, &batch);
-        self.record_batch(batch);
-    }
-
-    /// A session has no more requests in a batch of several sessions.
+    /// Ends a batch and updates the counters.
     #[inline]
-    pub fn leave_batch(&self, session: &mut Session, batch: &Batch) {
+    pub fn end_batch(&self, session: &mut Session, batch: Batch) {
         session.called.flush(&self.shared.stats);
         session.client.last_active_ms.store(batch.now.lock.as_millis(), Relaxed);
-    }
-
-    /// Ends a batch that all its sessions have left, and updates the counters.
-    #[inline]
-    pub fn record_batch(&self, batch: Batch) {
         self.shared.metrics.commands.add(u64::from(batch.commands));
         self.count(batch.run);
     }
 
-    /// How large the requests of this session may be.
+    /// The size limits of requests of this session.
     pub fn trust(&self, session: &Session) -> RequestLimits {
         let (settings, acl) = (&self.shared.settings, &self.shared.acl);
         RequestLimits {
@@ -161,7 +149,7 @@ impl Engine {
                 batch.commands -= 1;
                 return Flow::Again(until);
             }
-            Ok(Admitted::Later) => return self.later(session, batch),
+            Ok(Admitted::RetryLater) => return self.retry_later(session, batch),
             // The connection is closed without a reply, as in Redis: earlier requests are not answered either.
             Err((_, None)) if unknown::is_http(request.word(0)) => {
                 self.warn_of_http(session);
@@ -188,7 +176,7 @@ impl Engine {
         if session.replies != Replies::On {
             mute(session, out, start);
         } else if session.reads.is_on() && flow == Flow::Next {
-            tell(session, out);
+            collect_own_messages(session, out);
         }
         flow
     }
@@ -230,8 +218,8 @@ impl Engine {
         calls.chain(self.shared.pause.holds(|| true, now)).filter(|until| *until > now).min()
     }
 
-    /// Asks idle connections to release their buffers, and closes clients that were idle for longer than `timeout` or have
-    /// exceeded their soft output limit for too long.
+    /// Asks idle connections to release their buffers, and closes clients that were idle for longer than `timeout` or
+    /// have exceeded their soft output limit for too long.
     pub fn sweep(&self) {
         let now = self.shared.clock.now().lock;
         let mut client_bytes = 0_u64;
@@ -248,12 +236,12 @@ impl Engine {
         self.shared.metrics.client_bytes.store(client_bytes, Relaxed);
     }
 
-    /// Does expiry work that is due, a bounded amount of it.
+    /// Removes expired keys, a bounded number in one call.
     pub fn tick(&self) -> Due {
         let shared = &self.shared;
         let now = shared.clock.now();
         shared.metrics.rates.sample(now.lock.as_millis(), || shared.metrics.traffic());
-        // During DEBUG SLEEP nothing is removed, as in Redis. Expired keys are invisible all the same.
+        // During DEBUG SLEEP nothing is removed, as in Redis. Commands do not see expired keys in any case.
         if let Some(until) = shared.pause.is_frozen(now.lock) {
             return Due::Next(Some(until));
         }
@@ -267,9 +255,9 @@ impl Engine {
         shared.keyspace.tick(now, shared.events(), &shared.registries)
     }
 
-    /// The checks before a command: authentication, name, arity, permissions, memory, subscriptions, pause. The order is
-    /// that of Redis, except that authentication comes first as in Valkey 9, so that unauthenticated clients cannot find
-    /// out which commands exist.
+    /// The checks before a command: authentication, name, arity, permissions, memory, subscriptions, pause. The order
+    /// is that of Redis, except that authentication comes first as in Valkey 9, so that unauthenticated clients
+    /// cannot find out which commands exist.
     #[inline]
     fn admit(&self, session: &mut Session, request: Request<'_>, now: Now) -> Result<Admitted, Refused> {
         let name = request.word(0);
@@ -311,7 +299,7 @@ impl Engine {
         Ok(Admitted::Run(command))
     }
 
-    /// The gates of commands that MULTI or a setting may forbid.
+    /// The checks of commands that MULTI or a setting may forbid.
     #[cold]
     fn admit_special(&self, session: &Session, command: &Command) -> Result<(), Refusal> {
         if session.transaction.is_some() && command.row.flags.has(Flags::NO_MULTI) {
@@ -341,7 +329,8 @@ impl Engine {
         }
     }
 
-    /// A command arrives while a long script runs: it is retried later, or refused with BUSY after `busy-reply-threshold`.
+    /// A command arrives while a long script runs: it is retried later, or refused with BUSY after
+    /// `busy-reply-threshold`.
     #[cold]
     fn while_busy(&self, command: &'static Command, since: LockTime) -> Result<Admitted, Refused> {
         let shared = &*self.shared;
@@ -351,7 +340,7 @@ impl Engine {
             return Err((commands::busy(is_function), Some(command)));
         }
         let talks_only = matches!(command.row.group, Group::Connection | Group::PubSub);
-        Ok(if talks_only { Admitted::Run(command) } else { Admitted::Later })
+        Ok(if talks_only { Admitted::Run(command) } else { Admitted::RetryLater })
     }
 
     #[inline]
@@ -402,8 +391,8 @@ impl Engine {
         let mut keys = SmallVec::new();
         let reach = command.reach(request, &mut keys);
         let mut view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
-        // A view is used where it was made: to move it would cost every request.
-        let Some(view) = &mut view else { return self.later(session, batch) };
+        // The view is used in place, because moving it would cost every request.
+        let Some(view) = &mut view else { return self.retry_later(session, batch) };
         let is_long = command.row.flags.has(Flags::OFFLOAD) || self.is_large(command, request, view);
         if is_long {
             if !session.may_block {
@@ -415,11 +404,11 @@ impl Engine {
         view.on_behalf_of(session.client.id);
         let result = self.perform(session, command, request, view, batch, out);
         let flow = match result {
-            Err(Refusal::Occupied) => self.later(session, batch),
+            Err(Refusal::Occupied) => self.retry_later(session, batch),
             Ok(Outcome::Replied) | Err(_) => Flow::Next,
             Ok(Outcome::Close) => Flow::Close,
             Ok(Outcome::Park { wait, waiter }) => {
-                // Before the shards are unlocked, so that a write that ends the wait finds it.
+                // The shards are still locked, so that the write that ends the wait finds it.
                 if let Some(waiter) = &waiter {
                     view.park(waiter);
                 }
@@ -455,7 +444,7 @@ impl Engine {
         session.client.last_command.store(command.index, Relaxed);
         if batch.run.0 != command.index {
             is_timed |= shared.stats[usize::from(command.index)].is_untimed();
-            // The command may be one that shows the counters.
+            // The command may report the counters.
             self.count(std::mem::replace(&mut batch.run, (command.index, 0)));
             session.called.flush(&shared.stats);
         }
@@ -475,7 +464,7 @@ impl Engine {
             command,
         });
         if matches!(result, Ok(Outcome::Offload) | Err(Refusal::Occupied)) {
-            // The request comes again. A script that was shown to monitors is not shown again.
+            // The request is repeated. A script that was shown to monitors is not shown again.
             session.is_shown = is_script && shared.monitors.is_any();
             out.truncate(mark);
             return result;
@@ -489,7 +478,7 @@ impl Engine {
         batch.run.1 += 1;
         if let Some(started) = started {
             let micros = shared.clock.micros().saturating_sub(started);
-            shared.took(&session.client, command, request, micros);
+            shared.record_duration(&session.client, command, request, micros);
             session.add_nanos(micros.saturating_mul(1000));
             if micros >= 1000 {
                 batch.now = shared.clock.now();
@@ -504,7 +493,7 @@ impl Engine {
             self.refuse(session, refusal, out);
         }
         match result {
-            // The common case, without moving the whole outcome.
+            // The common case does not move the whole outcome.
             Ok(Outcome::Replied) => Ok(Outcome::Replied),
             result => result,
         }
@@ -518,16 +507,16 @@ impl Engine {
         self.shared.metrics.error_codes.add(&String::from_utf8_lossy(text.trim_ascii_end()));
     }
 
-    /// A long call holds shards that the request needs: the session is woken when the call is over.
+    /// A long call holds shards that the request needs. The session is woken when that call ends.
     #[cold]
-    fn later(&self, session: &Session, batch: &mut Batch) -> Flow {
+    fn retry_later(&self, session: &Session, batch: &mut Batch) -> Flow {
         batch.commands -= 1;
         let now = self.shared.clock.now().lock;
         let is_waiting = self.shared.keyspace.long_call.wait(&session.client);
-        Flow::Again(if is_waiting { now + LATER_MS } else { now })
+        Flow::Again(if is_waiting { now + RETRY_MS } else { now })
     }
 
-    /// Clients that may not log in can cause this, so that it is said every ten seconds at most.
+    /// Logged every ten seconds at most, because unauthenticated clients can cause it.
     #[cold]
     fn log_drop(&self, session: &Session, reason: &'static str) {
         if let Some(times) = self.shared.drops_seen.happened(self.shared.clock.now().lock) {
@@ -536,7 +525,7 @@ impl Engine {
         }
     }
 
-    /// A web page may have made a browser send this.
+    /// Logs HTTP requests, which a web page can make a browser send.
     #[cold]
     fn warn_of_http(&self, session: &Session) {
         if let Some(times) = self.shared.http_seen.happened(self.shared.clock.now().lock) {
@@ -572,10 +561,11 @@ type Refused = (Refusal, Option<&'static Command>);
 enum Admitted {
     Run(&'static Command),
     Hold(LockTime),
-    Later,
+    RetryLater,
 }
 
-/// Whether the command could need memory. A queued request needs some; EXEC needs what its requests need.
+/// Whether the command could need memory. A queued request needs memory, and so does EXEC if a request inside it
+/// does.
 #[cold]
 fn may_grow(session: &Session, command: &Command) -> bool {
     match &session.transaction {
@@ -585,10 +575,10 @@ fn may_grow(session: &Session, command: &Command) -> bool {
     }
 }
 
-/// Sends a client the invalidations that its own request has caused, directly after the reply. With BCAST it gets them
+/// Appends the invalidations that the client's own request has caused to its reply. With BCAST the client gets them
 /// after the last request of the batch, as in Redis.
 #[cold]
-fn tell(session: &Session, out: &mut Vec<u8>) {
+fn collect_own_messages(session: &Session, out: &mut Vec<u8>) {
     if session.client.has_messages() {
         match session.reads.may_be_tracked() {
             true => session.client.collect(out),
@@ -619,7 +609,7 @@ mod tests {
     use crate::keyspace::{Keyspace, Layout};
     use crate::state::settings::Settings;
 
-    /// Between two readings 3 microseconds pass.
+    /// A clock that advances by 3 microseconds with each reading.
     #[derive(Default)]
     struct SteppingClock(AtomicU64);
 
@@ -646,7 +636,7 @@ mod tests {
         (Engine::new(Arc::new(shared)), clock)
     }
 
-    /// A session sends these requests, one in a batch, over and over again.
+    /// A session sends these requests `times` times, each in a batch of its own.
     fn send(engine: &Engine, id: u64, requests: &[&[&[u8]]], times: usize) {
         let client = Client::new(id, String::new(), String::new(), false, LockTime::from_millis(1));
         let (mut session, mut out) = (engine.connect(client), Vec::new());

@@ -1,7 +1,7 @@
-//! Which requests run on the script thread, so that no worker is held by them.
+//! Which requests run on the script thread, so that they do not occupy a worker.
 //!
-//! Rule    a command whose values are large runs there, and so does EXEC that holds one, that is large itself, or that holds
-//!         a script which is interpreted. A value is large above [`LARGE_BYTES`].
+//! Rule    a command on large values runs there. EXEC runs there if it is large itself, or if a request inside it is
+//!         an interpreted script or a command on large values. A value is large above [`LARGE_BYTES`].
 
 use super::Engine;
 use super::transaction::Step;
@@ -14,13 +14,13 @@ use crate::resp::Request;
 use crate::state::transaction::Transaction;
 
 impl Engine {
-    /// Whether a request goes through large values. The view has locked the shards of its keys.
+    /// Whether a request scans large values. The view has locked the shards of its keys.
     #[inline]
     pub(super) fn is_large(&self, command: &Command, request: Request<'_>, view: &mut View<'_>) -> bool {
         command.is_measured && self.may_be_large(command, request) && is_found_large(command, request, view)
     }
 
-    /// Whether a command may go through large values. While all values are small it does not, and no key is looked up.
+    /// Whether a command may scan large values. No key is looked up while all values are small.
     fn may_be_large(&self, command: &Command, request: Request<'_>) -> bool {
         let has_keys = command.keys != Keys::Nowhere;
         visits_all_keys(command)
@@ -28,8 +28,8 @@ impl Engine {
             || (has_keys && self.shared.keyspace.bytes_of_keys_max(request.len()) > LARGE_BYTES)
     }
 
-    /// Whether EXEC runs on the script thread. Told before its shards are locked: what one request leaves under a key, the
-    /// next one may go through.
+    /// Whether EXEC runs on the script thread. Decided before its shards are locked, without a look at the keys: a
+    /// request may scan a value that an earlier request of the transaction stores.
     pub(super) fn is_offloaded(&self, transaction: &Transaction, steps: &[Step<'_>]) -> bool {
         let shared = &*self.shared;
         let is_offloaded = |(command, request): &Step<'_>| {
@@ -43,7 +43,7 @@ impl Engine {
     }
 }
 
-/// Whether a request goes through large values that are there.
+/// Whether the values that a request scans are large.
 fn is_found_large(command: &Command, request: Request<'_>, view: &mut View<'_>) -> bool {
     if visits_all_keys(command) {
         let keys = view.size(view.database()).map_or(0, |(keys, _)| keys as u64);
@@ -54,12 +54,12 @@ fn is_found_large(command: &Command, request: Request<'_>, view: &mut View<'_>) 
         || command.positions(request).map(bytes).fold(0, u64::saturating_add) > LARGE_BYTES
 }
 
-/// Whether a command goes through every key there is.
+/// Whether a command visits every key.
 fn visits_all_keys(command: &Command) -> bool {
     command.row.flags.has(Flags::ALL_SHARDS) && command.row.group != Group::Scripting
 }
 
-/// Bytes that a request fills with zeros, however little it brings.
+/// Bytes that a request fills with zeros. They do not depend on the length of the request.
 fn padded(command: &Command, request: Request<'_>) -> u64 {
     let offset = || request.get(2).and_then(integer).unwrap_or(0);
     if command.row.name == "SETRANGE" { offset().unsigned_abs() } else { 0 }

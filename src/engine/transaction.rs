@@ -1,7 +1,7 @@
 //! EXEC: the requests of a transaction, one after the other at one instant, with all their shards locked.
 //!
-//! Locks   the shards of all keys that its requests name, and of all watched keys: none of these keys changes between the
-//!         check of the watches and the last request.
+//! Locks   the shards of all keys that its requests name, and of all watched keys: none of these keys changes between
+//!         the check of the watches and the last request.
 //! Source  Redis 7.0 `multi.c`.
 
 use super::{Batch, Engine, Flow};
@@ -60,8 +60,8 @@ fn reach<'b, 'a: 'b>(
 }
 
 impl Engine {
-    /// A request was refused at a gate: the transaction under way is aborted. A refused EXEC discards it at once, and says
-    /// so even where there was no transaction.
+    /// Aborts the transaction, because a request was refused before its execution. A refused EXEC discards the
+    /// transaction at once. Its error says so even without a transaction, as in Redis.
     pub(super) fn abort(
         &self,
         session: &mut Session,
@@ -80,7 +80,7 @@ impl Engine {
         Refusal::said(format!("EXECABORT Transaction discarded because of: {reason}"))
     }
 
-    /// Carries out EXEC.
+    /// Executes EXEC.
     #[cold]
     pub(super) fn exec(
         &self,
@@ -112,7 +112,7 @@ impl Engine {
         let view = View::try_lock(&shared.keyspace, reach, session.database, batch.now, shared.events());
         let Some(mut view) = view else {
             (session.watching, session.transaction) = (watching, Some(transaction));
-            return self.later(session, batch);
+            return self.retry_later(session, batch);
         };
         if is_long {
             view.announce_long_call();
@@ -143,7 +143,7 @@ impl Engine {
         flow
     }
 
-    /// Carries out the requests of a transaction, and writes their answers.
+    /// Executes the requests of a transaction and appends their replies.
     fn execute_queued<'k>(
         &'k self,
         session: &mut Session,
@@ -162,8 +162,8 @@ impl Engine {
         flow
     }
 
-    /// Carries out one request of a transaction. No request of a transaction waits: a blocking command answers at once, as if
-    /// its timeout were over.
+    /// Executes one request of a transaction. A blocking command does not wait: it answers at once, as after its
+    /// timeout.
     fn step<'k>(
         &'k self,
         session: &mut Session,
@@ -174,13 +174,13 @@ impl Engine {
         flow: Flow,
     ) -> Flow {
         if !session.account.is_unlimited()
-            && let Err(refusal) = commands::check_again(session, &self.shared, command, request)
+            && let Err(refusal) = commands::check_in_exec(session, &self.shared, command, request)
         {
             self.refuse(session, &refusal, out);
             return flow;
         }
         let result = self.perform(session, command, request, view, batch, out);
-        // SELECT holds for the rest of the transaction, and after it; CONFIG SET and CLIENT TRACKING as well.
+        // SELECT, CONFIG SET and CLIENT TRACKING apply to the rest of the transaction.
         view.select(session.database);
         view.set_events(self.shared.events());
         match result {
@@ -193,7 +193,7 @@ impl Engine {
     }
 }
 
-/// A queued request and the command it names, which was looked up when the request came.
+/// A queued request and its command, which exists: it was looked up when the request was queued.
 pub(super) fn step(owned: &OwnedRequest) -> Option<Step<'_>> {
     let request = owned.request();
     let command = table().find(request.word(0))?;

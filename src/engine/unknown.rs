@@ -1,6 +1,6 @@
 //! The error texts for unknown commands and subcommands.
 //!
-//! Source  Redis 7.0 `rejectUnknownCommand`; texts are excerpts, so that an error stays short whatever was sent.
+//! Source  Redis 7.0 `rejectUnknownCommand`; texts are excerpts, so that an error is short for every request.
 
 use crate::error::{Refusal, until_nul};
 use crate::resp::Request;

@@ -15,8 +15,9 @@ pub(crate) struct SystemClock {
     wall_offset_ms: AtomicI64,
 }
 
-/// Milliseconds that the two clocks may differ before the wall clock counts as stepped. Less is reading jitter and the
-/// slow correction of a clock, and following it would make PXAT read back differently from one second to the next.
+/// Milliseconds that the two clocks may differ before the wall clock counts as stepped. Less is reading jitter and
+/// the slow correction of a clock, and following it would make PXAT read back differently from one second to the
+/// next.
 const STEP_MS: i64 = 50;
 
 impl SystemClock {
@@ -57,7 +58,7 @@ fn wall_micros() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
-/// A clock that moves only when it is told to.
+/// A clock that moves only through [`super::Clock::advance`].
 #[derive(Debug)]
 pub(crate) struct ManualClock {
     lock_ms: AtomicU64,

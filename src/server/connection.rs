@@ -1,10 +1,10 @@
-//! One connection, as one task: reads what its peer sends, has it processed, writes the replies.
+//! One connection, as one task: reads requests, has them processed, writes the replies.
 //!
 //! Owns    the stream, and the [`RequestProcessor`] while it is not on the script thread.
-//! Rule    a round is one read, the requests in it, and one write. A connection with more to do lets other tasks run after
-//!         [`ROUNDS_PER_POLL`].
-//! Rule    connections that a request has woken write before the request's own reply is written, if they are few: a client
-//!         that waits for a lock or a message has it one system call earlier.
+//! Rule    a round is one read, the requests in it, and one write. A connection with more to do lets other tasks run
+//!         after [`ROUNDS_PER_POLL`].
+//! Rule    if a request has woken a few connections, these write before the reply to the request is written. A client
+//!         that waits for a lock or a message gets it one system call earlier.
 //! Rule    nothing is read from a peer that has left [`UNREAD_REPLY_BYTES_MAX`] bytes of replies unread.
 
 use std::future::Future;
@@ -33,7 +33,8 @@ const OUTPUT_BYTES_KEPT: usize = 64 * 1024;
 /// Rounds after which a busy connection lets the other tasks of its thread run.
 const ROUNDS_PER_POLL: usize = 3;
 
-/// Connections woken by one batch that write before its replies are written. With more, the sender's reply would be late.
+/// Connections woken by one batch that write before its replies are written. With more, the sender's reply would be
+/// late.
 const WOKEN_FIRST_MAX: u64 = 8;
 
 /// One connection. As a future it resolves when the connection has ended.
@@ -42,11 +43,11 @@ pub(super) struct Connection<S> {
     processing: Processing,
     /// The request for the script thread, while another connection is on it.
     offload_permit: Option<Pin<Box<dyn Future<Output = OwnedSemaphorePermit> + Send>>>,
-    /// Dropped last: the place is free once everything else of the connection is released.
+    /// Dropped last: the place is free after all other resources of the connection.
     _permit: ConnectionPermit,
 }
 
-/// Where the requests of a connection are processed.
+/// The thread on which the requests of a connection are processed.
 enum Processing {
     Here(Box<RequestProcessor>),
     /// On the script thread, until the task is done.
@@ -55,14 +56,14 @@ enum Processing {
     Lost,
 }
 
-/// What stays with the connection while its processor is on the script thread.
+/// The parts of a connection that stay while its processor is on the script thread.
 struct ConnectionIo<S> {
     stream: S,
     context: ServerContext,
     client: Arc<Client>,
-    /// The timer of the wait that the connection is in, and its deadline.
+    /// The deadline of the current wait, and its timer.
     sleep: Option<(LockTime, Pin<Box<Sleep>>)>,
-    /// The outbox wakes this task.
+    /// True once the outbox wakes this task.
     is_watched: bool,
     /// The batch has been processed, and its replies are written once the woken connections have written.
     has_yielded: bool,
@@ -85,8 +86,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Self { io, processing, offload_permit: None, _permit: permit }
     }
 
-    /// One round. `Ready(Ok)` asks for another round, `Ready(Err)` ends the connection, and after `Pending` the task will be
-    /// woken.
+    /// One round. `Ready(Ok)` asks for another round, `Ready(Err)` ends the connection, and after `Pending` the task
+    /// will be woken.
     fn poll_round(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Processing::Offloaded(task) = &mut self.processing
             && let Poll::Ready(processor) = Pin::new(task).poll(cx)
@@ -96,9 +97,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let processor = match &mut self.processing {
             Processing::Here(processor) => processor,
             Processing::Offloaded(_) => {
-                // A test that moves a manual clock does not wait for a long call.
+                // A step of a manual clock does not wait for a long call.
                 if self.io.context.engine.shared().keyspace.long_call.is_on() {
-                    self.io.settle();
+                    self.io.finish_clock_step();
                 }
                 return Poll::Pending;
             }
@@ -174,7 +175,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
-    /// Reads once into the input buffer, unless requests or replies are piling up. `Ready` when something was read.
+    /// Reads once into the input buffer, unless there is a backlog of requests or replies. `Ready` if bytes were
+    /// read.
     fn poll_receive(
         &mut self,
         processor: &mut RequestProcessor,
@@ -195,14 +197,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
             processor.read_bytes = READ_BYTES;
         }
         if received < processor.input.len() {
-            // Part of a request counts as activity, too.
+            // Part of a request also counts as activity.
             let now = self.context.clock().now().lock;
             self.client.last_active_ms.store(now.as_millis(), Relaxed);
         }
         Ok(Poll::Ready(()))
     }
 
-    /// Writes the output; `Pending` when the peer does not read.
+    /// Writes the output. `Pending` if the peer does not read.
     fn poll_flush(&mut self, processor: &mut RequestProcessor, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while processor.written < processor.output.len() {
             let unsent = &processor.output[processor.written..];
@@ -225,7 +227,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// Writes replies and messages. `Ready` when another round may find something to do.
+    /// Writes replies and messages. `Ready` if another round may find work.
     fn poll_reply(
         &mut self,
         processor: &mut RequestProcessor,
@@ -235,8 +237,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
         if self.client.is_cut() {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        // Messages for a slow reader stay in the outbox, whose size is bounded. The reply of a blocked call also stays
-        // there, with everything behind it, until the engine takes it out.
+        // Messages for a slow reader stay in the outbox, whose size is bounded. The reply of a blocked call also
+        // stays there, with everything behind it, until the engine takes it out.
         if self.client.has_messages() && processor.unread() < OUTPUT_BYTES_BATCH {
             self.client.collect(&mut processor.output);
         }
@@ -292,8 +294,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
         is_over
     }
 
-    /// The connection has nothing to do until it is woken: releases what unusually large requests needed, and all buffers
-    /// when the connection has been idle for long.
+    /// Prepares the connection for a wait: releases the memory of unusually large requests, and all buffers of a
+    /// connection that has been idle for long.
     fn pause(&self, processor: &mut RequestProcessor) {
         if processor.input.is_empty() {
             processor.decoder.trim();
@@ -304,20 +306,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
                 processor.release_buffers();
             }
         }
-        self.settle();
+        self.finish_clock_step();
     }
 
-    /// Everything that the current step of a manual clock causes on this connection is done.
-    fn settle(&self) {
+    /// Reports that this connection has done all work of the current step of a manual clock.
+    fn finish_clock_step(&self) {
         if self.context.is_manual() {
             self.client.settled.store(self.clock_step, SeqCst);
-            self.context.connection_settled();
+            self.context.clock_step_done();
         }
     }
 }
 
-/// Makes room for the next read: for the rest of a bulk string, but never for much more than the peer has already sent,
-/// because announcing a length costs a peer nothing.
+/// Reserves memory for the next read: for the rest of a bulk string, but at most about as much as the peer has
+/// already sent, because announcing a length costs the peer nothing.
 fn reserve_input(processor: &mut RequestProcessor) {
     let wanted = processor.decoder.wanted(&processor.input);
     processor.input.reserve(processor.read_bytes.max(wanted.min(processor.input.len())));
@@ -328,14 +330,15 @@ fn is_full(processor: &RequestProcessor) -> bool {
     processor.unread() >= UNREAD_REPLY_BYTES_MAX
 }
 
-/// Whether more is to be read from the peer.
+/// Whether the connection reads from the peer.
 fn wants_input(processor: &RequestProcessor) -> bool {
-    // While a call waits, only reading shows that the peer has closed. The requests read meanwhile stay in the input.
+    // While a call waits, only a read shows that the peer has closed. Requests that arrive in this time stay in the
+    // input.
     let waits = processor.ends_with_its_peer() && processor.input.len() < READ_BYTES;
     !is_full(processor) && (waits || (processor.state == State::Open && !processor.has_more))
 }
 
-/// Drops what has been written once that is most of the output, which a slow reader never lets run empty.
+/// Drops the written part of the output once it is the larger part. The output of a slow reader never becomes empty.
 fn drop_written(processor: &mut RequestProcessor) {
     if processor.written > OUTPUT_BYTES_KEPT && processor.written > processor.output.len() / 2 {
         processor.output.drain(..processor.written);
@@ -354,7 +357,7 @@ mod tests {
     use super::*;
     use crate::server::{Builder, Server, listener};
 
-    /// A peer that reads everything at once and sends a request `left` times; then it closes, or stays silent.
+    /// A peer that reads everything at once and sends a request `left` times. Then it closes or stays silent.
     struct Peer {
         request: &'static [u8],
         left: usize,
@@ -405,7 +408,7 @@ mod tests {
         Connection::new(peer, context, session, permit)
     }
 
-    /// Polls a connection to `peer` so many times: whether it has ended, and how many replies its peer has then.
+    /// Polls a connection to `peer` `times` times. Returns whether it has ended, and the number of replies received.
     async fn poll(peer: Peer, times: usize) -> (bool, usize) {
         let server = Builder::default().start().await.unwrap();
         let received = Arc::clone(&peer.received);
@@ -421,13 +424,13 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_never_pauses_lets_others_run() {
         let peer = || Peer { left: usize::MAX, ..Peer::default() };
-        // What the last round has read is processed in the next poll.
+        // Requests of the last round are processed in the next poll.
         assert_eq!(poll(peer(), 1).await, (false, ROUNDS_PER_POLL - 1));
         assert_eq!(poll(peer(), 2).await, (false, 2 * ROUNDS_PER_POLL - 1));
     }
 
     #[tokio::test]
-    async fn a_client_that_waits_has_its_reply_in_the_poll_of_its_request() {
+    async fn a_reply_is_written_in_the_poll_that_reads_the_request() {
         let peer = Peer { left: 1, ..Peer::default() };
         assert_eq!(poll(peer, 1).await, (false, 1));
     }

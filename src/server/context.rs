@@ -1,4 +1,4 @@
-//! What all connections of one server share: the engine, the clock, the limits, the end.
+//! The state that all connections of one server share: engine, clock, limits, shutdown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -33,9 +33,9 @@ struct Inner {
     clock: AnyClock,
     /// Counts the steps of a manual clock; see [`ServerContext::clock_step`].
     clock_step: AtomicU64,
-    /// Notified whenever a connection has done everything that a step of a manual clock causes.
-    settled: Notify,
-    /// Notified when the ticker is needed earlier than it planned.
+    /// Notified whenever a connection has done all work of a step of a manual clock.
+    clock_step_done: Notify,
+    /// Notified if the ticker must run before the time it sleeps until.
     ticker: Arc<Notify>,
     /// Counts how often a connection was woken for its outbox.
     wakeups: Arc<AtomicU64>,
@@ -80,7 +80,7 @@ impl ServerContext {
         let inner = Inner {
             clock,
             clock_step: AtomicU64::new(0),
-            settled: Notify::new(),
+            clock_step_done: Notify::new(),
             ticker,
             wakeups: Arc::default(),
             script_thread: Arc::new(Semaphore::new(1)),
@@ -100,8 +100,8 @@ impl ServerContext {
         matches!(self.inner.clock, AnyClock::Manual(_))
     }
 
-    /// A place among the `maxclients` connections, taken before anything is spent on the peer. `None` when all are taken
-    /// or the server has ended.
+    /// A place among the `maxclients` connections, taken before memory is spent on the peer. `None` if all places are
+    /// taken or the server has ended.
     pub(super) fn connection_permit(&self) -> Option<ConnectionPermit> {
         let most = self.engine.shared().settings.integer("maxclients") as u64;
         let connections = &self.inner.connections;
@@ -113,7 +113,7 @@ impl ServerContext {
         (!self.has_stopped()).then_some(permit)
     }
 
-    /// A connection is rejected: counted, and logged at a limited rate.
+    /// Counts a rejected connection, and logs it at a limited rate.
     pub(super) fn reject(&self, reason: &'static str) {
         self.engine.shared().metrics.rejected_connections.add(1);
         if let Some(times) = self.inner.rejections.happened(self.clock().now().lock) {
@@ -126,16 +126,16 @@ impl ServerContext {
         if self.is_manual() { self.inner.clock_step.load(SeqCst) } else { 0 }
     }
 
-    /// A connection has done everything that the last step of a manual clock causes.
-    pub(super) fn connection_settled(&self) {
+    /// Reports that a connection has done all work of the last step of a manual clock.
+    pub(super) fn clock_step_done(&self) {
         if self.is_manual() {
-            self.inner.settled.notify_waiters();
+            self.inner.clock_step_done.notify_waiters();
         }
     }
 
-    /// Wakes every connection, and waits until each has written what it has to write, or cannot because its client does
-    /// not read.
-    pub(super) async fn settle(&self) {
+    /// Begins a step of a manual clock: wakes every connection, and waits until each has written all its output, or
+    /// cannot write because its client does not read.
+    pub(super) async fn wait_for_clock_step(&self) {
         let step = self.inner.clock_step.fetch_add(1, SeqCst) + 1;
         let clients = self.engine.shared().registries.clients.all();
         for client in &clients {
@@ -143,20 +143,20 @@ impl ServerContext {
         }
         for client in clients {
             loop {
-                let settled = self.inner.settled.notified();
-                tokio::pin!(settled);
+                let done = self.inner.clock_step_done.notified();
+                tokio::pin!(done);
                 // Registered before the check, so that no notification is missed.
-                settled.as_mut().enable();
+                done.as_mut().enable();
                 let is_gone = self.engine.shared().registries.clients.get(client.id).is_none();
                 if is_gone || client.settled.load(SeqCst) >= step {
                     break;
                 }
-                settled.await;
+                done.await;
             }
         }
     }
 
-    /// Resolves when the caller may use the script thread; callers are served in order.
+    /// Resolves when the caller may use the script thread. Callers are served in order.
     pub(super) fn offload_permit(&self) -> impl Future<Output = OwnedSemaphorePermit> + Send + use<> {
         let script_thread = Arc::clone(&self.inner.script_thread);
         async move { script_thread.acquire_owned().await.expect("this semaphore is never closed") }
@@ -167,7 +167,7 @@ impl ServerContext {
         &self.inner.wakeups
     }
 
-    /// Notified when the ticker is needed earlier than it planned.
+    /// Notified if the ticker must run before the time it sleeps until.
     pub(super) fn ticker(&self) -> &Notify {
         &self.inner.ticker
     }

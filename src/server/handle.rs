@@ -44,7 +44,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server on 127.0.0.1 and a free port, unless told otherwise.
+    /// Configures a server. Default: 127.0.0.1 and a free port.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -102,8 +102,8 @@ impl Server {
         }
     }
 
-    /// Reads the files of certificates and keys again, as SIGHUP does; new connections use them. Without a TLS port there is
-    /// nothing to do.
+    /// Reads the files of certificates and keys again, as SIGHUP does; new connections use them. Without a TLS port
+    /// there is nothing to do.
     ///
     /// # Errors
     /// Which setting cannot be used, and why. The certificates in use stay.
@@ -131,8 +131,8 @@ impl Server {
     pub fn stream(&self) -> DuplexStream {
         const BUFFER_BYTES: usize = 64 * 1024;
         let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
-        // The client is registered before the caller can write, so that moving the clock waits for what has been written.
-        // A stream beyond `maxclients` is closed at once.
+        // The client is registered before the caller can write, so that moving the clock waits for what has been
+        // written. A stream beyond `maxclients` is closed at once.
         if let Some(permit) = self.context.connection_permit() {
             let session = listener::enter(&self.context, String::new(), String::new(), false);
             self.workers.spawn(|| Ok(Connection::new(ours, self.context.clone(), session, permit)));
@@ -155,7 +155,7 @@ impl Server {
         Clock { context: &self.context }
     }
 
-    /// Ends the server: it accepts no more connections, and those there are close once their replies are sent.
+    /// Ends the server: it accepts no more connections, and open connections close once their replies are sent.
     pub fn stop(&self) {
         self.context.stop();
     }
@@ -170,7 +170,8 @@ impl Server {
         self.context.finished().await;
     }
 
-    /// Waits until the server has been ended and its threads are done. Only for servers that have threads of their own.
+    /// Waits until the server has been ended and its threads are done. Only for servers that have threads of their
+    /// own.
     pub fn join(self) {
         if let Some(threads) = &self.threads {
             threads.join();
@@ -243,12 +244,12 @@ impl Keys<'_> {
         })
     }
 
-    /// How many keys there are. A key whose lease has ended counts until its memory is released.
+    /// The number of keys. A key whose lease has ended counts until its memory is released.
     pub fn len(&self) -> usize {
         self.context.engine.shared().keyspace.size(self.database).0
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -275,18 +276,18 @@ impl Clock<'_> {
         self.context.clock().now().lock
     }
 
-    /// Moves a manual clock forward, from deadline to deadline, so that everything due in between happens in order. Returns
-    /// when every reply and message that this causes has been sent to the clients that read.
+    /// Moves a manual clock forward, from deadline to deadline, so that all due work is done in order. Returns when
+    /// every reply and message that this causes has been sent to the clients that read.
     ///
     /// # Panics
     /// When the server was not built with [`Builder::manual_clock`].
     pub async fn advance(&self, by: Duration) {
         let AnyClock::Manual(clock) = self.context.clock() else { panic!("a server with a manual clock") };
         // Requests written to an in-process stream before this call are processed at the old time.
-        self.context.settle().await;
+        self.context.wait_for_clock_step().await;
         let target = self.now() + u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         loop {
-            // The next moment at which something is due, at most the target.
+            // The next time at which work is due, at most the target.
             let next = match self.tick() {
                 Some(next) => next.max(self.now() + 1).min(target),
                 None => target,
@@ -296,9 +297,9 @@ impl Clock<'_> {
             }
             clock.set(next);
             self.tick();
-            self.context.settle().await;
+            self.context.wait_for_clock_step().await;
         }
-        self.context.settle().await;
+        self.context.wait_for_clock_step().await;
     }
 
     /// Like [`Clock::advance`], for callers without a runtime.
@@ -319,7 +320,7 @@ impl Clock<'_> {
         clock.step_wall(millis);
     }
 
-    /// Does all that is due; returns the next moment at which something is.
+    /// Does all due work. Returns the next time at which work is due.
     fn tick(&self) -> Option<LockTime> {
         self.context.engine.sweep();
         let next = loop {

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::connection::Connection;
 use super::context::ServerContext;
-use super::spare_descriptor::{SpareDescriptor, is_of_the_peer};
+use super::spare_descriptor::{SpareDescriptor, is_peer_error};
 use super::tls::Tls;
 use super::unix::SocketFile;
 use super::worker::Workers;
@@ -25,7 +25,7 @@ pub(super) const BACKLOG: i32 = 1024;
 /// A TCP socket that listens on `address`; port 0 takes a free one.
 ///
 /// # Errors
-/// When the address does not belong to this machine or the port is in use.
+/// The address does not belong to this machine, or the port is in use.
 pub(super) fn tcp(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // Allows a port with old connections in TIME_WAIT, but not one with another listener.
@@ -65,7 +65,7 @@ impl Listener {
                     spare.accept_succeeded();
                     self.admit(accepted, &context, &workers);
                 }
-                Err(error) if is_of_the_peer(&error) => tokio::task::yield_now().await,
+                Err(error) if is_peer_error(&error) => tokio::task::yield_now().await,
                 Err(error) => self.cannot_accept(&error, &mut spare, &context).await,
             }
         }
@@ -120,8 +120,8 @@ impl Listener {
         }
     }
 
-    /// Tells a peer why it is rejected, except on a TLS port, where that would take a handshake. Best effort: a new socket
-    /// takes one line at once, unless the peer is gone.
+    /// Sends the reason to a rejected peer, except on a TLS port, where that would take a handshake. A new socket
+    /// takes one line without blocking. Errors are ignored, because the peer may be gone.
     fn refuse(&self, accepted: Accepted, why: &str) {
         let _ = match (self, accepted) {
             (Self::Tcp(_, Some(_)), _) => Ok(()),
@@ -130,7 +130,7 @@ impl Listener {
         };
     }
 
-    /// Accepting has failed. The next connection in the backlog is rejected, if the spare descriptor allows it.
+    /// Handles a failed accept: rejects the next connection in the backlog, if the spare descriptor allows it.
     async fn cannot_accept(&self, error: &io::Error, spare: &mut SpareDescriptor, context: &ServerContext) {
         context.reject("the process is out of descriptors or memory");
         let mut has_rejected = false;
@@ -151,7 +151,7 @@ impl Listener {
 }
 
 impl Accepted {
-    /// Whether protected mode denies this peer: it is on another machine, and no password is set.
+    /// Whether protected mode denies this peer: the peer is on another machine, and no password is set.
     fn is_denied(&self, context: &ServerContext) -> bool {
         let shared = context.engine.shared();
         let is_local = match self {
@@ -180,7 +180,8 @@ from the outside.\r\n";
 /// Unanswered keepalive probes after which a peer counts as gone, as in Redis.
 const PROBES: u32 = 3;
 
-/// Small replies leave at once, and a vanished peer is noticed. A connection without these options still works.
+/// Sets TCP_NODELAY, so that small replies leave at once, and keepalive, so that a vanished peer is noticed. Errors
+/// are ignored, because a connection works without these options.
 fn set_options<S: std::os::fd::AsFd>(stream: &S, context: &ServerContext) {
     let socket = SockRef::from(stream);
     let _ = socket.set_tcp_nodelay(true);
@@ -193,7 +194,7 @@ fn set_options<S: std::os::fd::AsFd>(stream: &S, context: &ServerContext) {
     }
 }
 
-/// The session of a new connection. From here on the client is registered, and moving a manual clock waits for it.
+/// Registers the client of a new connection. From now on a step of a manual clock waits for it.
 pub(super) fn enter(context: &ServerContext, peer: String, local: String, is_unix: bool) -> Session {
     let shared = context.engine.shared();
     let since = context.clock().now().lock;
@@ -206,7 +207,7 @@ pub(super) fn enter(context: &ServerContext, peer: String, local: String, is_uni
     session
 }
 
-/// The addresses that the words of `bind` name; a leading `-` allows one to be missing.
+/// The addresses in the setting `bind`. A leading `-` marks an address that may be missing.
 pub(super) fn addresses(bind: &str) -> Result<Vec<(IpAddr, bool)>, String> {
     bind.split_whitespace()
         .map(|word| {

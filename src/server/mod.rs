@@ -72,8 +72,8 @@ pub enum StartError {
 
 /// The configuration of a server. Made by [`Server::builder`], checked once, at the start.
 ///
-/// Every setting of the command line can be given by [`Builder::set`]; the defaults differ in one point: the port is a
-/// free one.
+/// [`Builder::set`] accepts every setting of the command line. The defaults differ in one point: the port is a free
+/// one.
 pub struct Builder {
     settings: Vec<(String, String)>,
     users: Vec<stored_files::UserLine>,
@@ -138,8 +138,8 @@ impl Builder {
         files.set("tls-port", "auto").set("tls-auth-clients", "no")
     }
 
-    /// Requires clients of the TLS port to show a certificate from one of the authorities in this PEM file. Call it after
-    /// [`Builder::tls`]. Default: no client certificates.
+    /// Requires clients of the TLS port to show a certificate from one of the authorities in this PEM file. Call it
+    /// after [`Builder::tls`]. Default: no client certificates.
     #[must_use]
     pub fn tls_clients(self, authorities: impl Into<String>) -> Self {
         self.set("tls-ca-cert-file", authorities).set("tls-auth-clients", "yes")
@@ -151,8 +151,9 @@ impl Builder {
         self.set("requirepass", password)
     }
 
-    /// A user, by rules as those of ACL SETUSER: `["on", ">secret", "~lock:*", "+@all"]`. Default: the user `default`,
-    /// which may do everything, with [`Builder::password`] if there is one. Naming `default` here resets it first.
+    /// A user, by rules as those of ACL SETUSER: `["on", ">secret", "~lock:*", "+@all"]`. Default: the user
+    /// `default`, which may do everything, with [`Builder::password`] if there is one. Naming `default` here resets
+    /// it first.
     #[must_use]
     pub fn user<R: Into<String>>(
         mut self,
@@ -221,7 +222,7 @@ impl Builder {
         self.start_on_threads(1)
     }
 
-    /// Starts the server on `threads` threads of its own, each with a runtime that connections are dealt out to.
+    /// Starts the server on `threads` threads of its own, each with a runtime. Connections are assigned in turn.
     ///
     /// # Errors
     /// As [`Builder::start`].
@@ -229,7 +230,7 @@ impl Builder {
         self.start_among(None, threads.max(1))
     }
 
-    /// Starts the server in the caller's runtime and on `threads` threads beside it. With 0, the process stays
+    /// Starts the server in the caller's runtime and on `threads` additional threads. With 0, the process stays
     /// single-threaded, and its system calls on sockets are cheaper.
     ///
     /// # Errors
@@ -426,7 +427,7 @@ fn check_certificates(settings: &Settings, tls: Arc<Tls>) {
     });
 }
 
-/// Writes a file so that a reader sees nothing or all of it.
+/// Writes a file atomically: a reader sees the whole file or no file.
 fn write_whole(path: &std::path::Path, text: &str) -> io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(".new");
@@ -437,8 +438,8 @@ fn write_whole(path: &std::path::Path, text: &str) -> io::Result<()> {
 fn shards(settings: &Settings) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     match settings.integer("shards") as usize {
-        // When a million leases end in one second, a GET beside them has a 99th percentile of 0.4 ms. With four shards per
-        // core it is 1.4 ms; sixteen give no more, and take a byte more per lock.
+        // While a million leases end in one second, the 99th percentile of GET is 0.4 ms. With four shards per core
+        // it is 1.4 ms. Sixteen shards per core do not lower it, and take one more byte per lock.
         0 => (cores() * 8).next_power_of_two().min(crate::limits::SHARDS_MAX),
         shards => shards.next_power_of_two(),
     }

@@ -1,7 +1,7 @@
 //! A spare file descriptor, so that a server without free descriptors can still reject connections.
 //!
-//! Rule    a peer that cannot be served is told so, instead of waiting unseen in the backlog. Waiting for descriptors to be
-//!         freed costs next to nothing.
+//! Rule    a peer that cannot be served gets an error, instead of waiting in the backlog. While no descriptor is
+//!         free, the listener pauses between attempts.
 //! Source  `accept(2)`.
 
 use std::fs::File;
@@ -12,12 +12,12 @@ use std::time::Duration;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 /// The longest pause, however often accepting fails.
 const PAUSE_MAX: Duration = Duration::from_millis(320);
-/// The process, or the whole system, has no free descriptor: the same numbers on every Unix.
+/// The process, or the whole system, has no free descriptor. These numbers are equal on every Unix.
 const EMFILE: i32 = 24;
 const ENFILE: i32 = 23;
 
-/// A descriptor held in reserve by a listener. Released for a moment when all others are in use, it lets one connection be
-/// accepted and rejected.
+/// A descriptor held in reserve by a listener. Released for a moment when all others are in use, it lets one
+/// connection be accepted and rejected.
 #[derive(Debug)]
 pub(super) struct SpareDescriptor {
     file: Option<File>,
@@ -29,14 +29,14 @@ impl SpareDescriptor {
         Self { file: open(), pause: PAUSE_MIN }
     }
 
-    /// Releases the descriptor if accepting failed for want of one. True when the caller may accept one connection, to
-    /// reject it.
+    /// Releases the descriptor if accepting failed for lack of one. Returns true if the caller may accept one
+    /// connection and reject it.
     pub(super) fn release(&mut self, error: &io::Error) -> bool {
         matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) && self.file.take().is_some()
     }
 
-    /// Takes the descriptor back. Where that fails, or something else is wrong, waits, each time longer: accepting again
-    /// at once would only spin.
+    /// Takes the descriptor back. If that fails, or accepting failed for another reason, waits, each time longer,
+    /// because accepting again at once would spin.
     pub(super) async fn recover(&mut self, has_rejected: bool) {
         if self.file.is_none() {
             self.file = open();
@@ -48,7 +48,7 @@ impl SpareDescriptor {
         self.pause = (2 * self.pause).min(PAUSE_MAX);
     }
 
-    /// A connection was accepted: the next failure counts as the first again.
+    /// Resets the pause after a connection was accepted.
     pub(super) fn accept_succeeded(&mut self) {
         self.pause = PAUSE_MIN;
         if self.file.is_none() {
@@ -61,8 +61,8 @@ fn open() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
-/// Whether an accept failed because of that one peer, which is gone.
-pub(super) fn is_of_the_peer(error: &io::Error) -> bool {
+/// Whether an accept failed only because the peer is gone.
+pub(super) fn is_peer_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted, TimedOut};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted | TimedOut)
 }

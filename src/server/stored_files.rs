@@ -1,6 +1,7 @@
-//! The ACL file and the configuration file, as ACL LOAD, ACL SAVE and CONFIG REWRITE use them, and the users at the start.
+//! The ACL file and the configuration file, as ACL LOAD, ACL SAVE and CONFIG REWRITE use them, and the users at the
+//! start.
 //!
-//! Rule    a file is replaced as a whole: a new file is written beside it, synced, and renamed to its name.
+//! Rule    a file is replaced as a whole: a new file in its directory is written, synced, and renamed to its name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,7 +19,7 @@ pub(super) type UserLine = (String, Vec<String>);
 /// Creates the users of the configuration, or those of the ACL file.
 ///
 /// # Errors
-/// A rule is wrong, a user named twice, the file cannot be read, or there are users in both places.
+/// A rule is wrong, a user is defined twice, the file cannot be read, or there are users in both places.
 pub(super) fn install_users(shared: &Shared, lines: &[UserLine]) -> Result<(), StartError> {
     if shared.has_acl_file() && !lines.is_empty() {
         let text = "aclfile: users are in the ACL file or in the configuration, not in both";
@@ -44,7 +45,7 @@ pub(super) fn install_users(shared: &Shared, lines: &[UserLine]) -> Result<(), S
     Ok(())
 }
 
-/// The error's text, without the rule where that is a password.
+/// The text of the error. A rule that contains a password is left out.
 fn reason(error: &SetError) -> String {
     match error {
         SetError::Name | SetError::Users => "there are too many users".into(),
@@ -68,7 +69,8 @@ impl AclFile {
         Self { path: PathBuf::from(&name), name }
     }
 
-    /// Writes `text` to a new file at `draft`. It has the mode of the present file, or only its owner may read it.
+    /// Writes `text` to a new file at `draft`. The new file has the mode of the old file. Without an old file, only
+    /// its owner may read it.
     fn write_draft(&self, draft: &Path, text: &[u8]) -> io::Result<()> {
         let mode = fs::metadata(&self.path).map_or(0o600, |known| known.permissions().mode() & 0o777);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;

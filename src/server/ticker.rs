@@ -8,10 +8,11 @@ use crate::keyspace::Due;
 
 /// How often the wall clock is compared with the monotonic one.
 const WALL_CHECK: Duration = Duration::from_millis(500);
-/// How often idle clients are looked at, in milliseconds.
+/// Milliseconds between two sweeps over idle clients.
 const SWEEP_MS: u64 = 500;
 
-/// Runs until the server ends. With a manual clock it only waits for SHUTDOWN, because [`super::Clock::advance`] ticks.
+/// Runs until the server ends. With a manual clock it only waits for SHUTDOWN, because [`super::Clock::advance`]
+/// ticks.
 pub(super) async fn run(context: ServerContext) {
     let mut swept = context.clock().now().lock;
     loop {
@@ -43,7 +44,7 @@ pub(super) async fn run(context: ServerContext) {
     }
 }
 
-/// Does a batch of what is due. Returns how long nothing else is due; `None` when there is more to do now.
+/// Does a batch of due work. Returns the time until the next work is due; `None` if more is due now.
 fn pause(context: &ServerContext) -> Option<Duration> {
     if context.is_manual() {
         return Some(Duration::MAX);
@@ -66,7 +67,7 @@ mod tests {
     use crate::server::Builder;
 
     #[tokio::test]
-    async fn shutdown_ends_a_server_whose_clock_stands_still() {
+    async fn shutdown_ends_a_server_with_a_manual_clock() {
         let start = WallTime::from_millis(1_700_000_000_000);
         let server = Builder::default().manual_clock(start).start().await.unwrap();
         let (mut one, mut other) = (server.stream(), server.stream());

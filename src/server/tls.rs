@@ -1,8 +1,8 @@
 //! TLS: the server's certificates, the clients' certificates, and the handshake.
 //!
 //! Owns    the certificates in use, and the stream under a connection that came through `tls-port`.
-//! Rule    a handshake is part of its connection: it counts as a client, can be killed, and takes [`HANDSHAKE_MAX`] at
-//!         most. Unusable settings leave the certificates in use as they are.
+//! Rule    a handshake is part of its connection: it counts as a client, can be killed, and takes [`HANDSHAKE_MAX`]
+//!         at most. Unusable settings leave the certificates in use as they are.
 //! Source  the settings' meaning: Redis 7.0 `tls.c`. Nothing below TLS 1.2 is spoken, whatever `tls-protocols` says.
 
 use std::fmt;
@@ -27,7 +27,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
 /// How long a handshake may take, from the accepted connection on.
-pub(super) const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
 /// The certificates in use.
 pub(super) struct Tls(RwLock<TlsAcceptor>);
@@ -41,7 +41,8 @@ impl Tls {
         Ok(Self(RwLock::new(acceptor(read)?)))
     }
 
-    /// Reads the settings and their files again, for new connections. On an error everything stays as it was.
+    /// Reads the settings and their files again, for new connections. After an error the old certificates stay in
+    /// use.
     ///
     /// # Errors
     /// As [`Tls::open`].
@@ -64,7 +65,8 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// A stream inside TLS. Dropping it sends `close_notify`, so that the peer can tell the end from a truncation attack.
+/// A stream inside TLS. Dropping it sends `close_notify`, so that the peer can distinguish the end from a truncation
+/// attack.
 pub(super) struct ServerStream<S: AsyncRead + AsyncWrite + Unpin>(Stage<S>);
 
 enum Stage<S> {
@@ -169,7 +171,7 @@ fn versions(words: &str) -> Result<Vec<&'static SupportedProtocolVersion>, Strin
     named.collect()
 }
 
-/// The verifier of client certificates; `None` when they are not asked for.
+/// The verifier of client certificates; `None` if clients need not show one.
 fn clients(read: &dyn Fn(&'static str) -> String) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
     let auth = read("tls-auth-clients");
     if auth == "no" {
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_that_are_no_handshake_are_never_read_as_requests() {
+    async fn bytes_that_are_not_a_handshake_are_never_read_as_requests() {
         let (ours, mut theirs) = tokio::io::duplex(1024);
         let mut stream = tls().accept(ours);
         theirs.write_all(b"*1\r\n$4\r\nPING\r\n").await.unwrap();

@@ -1,8 +1,9 @@
 //! The Unix socket: binding it, its permissions, and its file.
 //!
 //! Owns    the socket's file, from the start of the server to its end.
-//! Rule    the file has its permissions before the socket listens, so that nobody can connect earlier: the race of
-//!         CVE-2023-45145. Only a socket without a listener is replaced, and only this server's own file is removed.
+//! Rule    the file has its permissions before the socket listens. So no client can connect before they are set,
+//!         which was the race of CVE-2023-45145. Only a socket without a listener is replaced, and only the file of
+//!         this server is removed.
 
 use std::fs::Permissions;
 use std::io;
@@ -25,12 +26,13 @@ pub(super) struct Bound {
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
-    /// Device and inode of the file. A later file at the same path may belong to another server.
+    /// Device and inode of the file. A later file at this path may belong to another server.
     identity: (u64, u64),
 }
 
 impl Bound {
-    /// Listens at `path`, replacing a socket without a listener. Without `permissions`, the umask of the process decides.
+    /// Listens at `path`, replacing a socket without a listener. Without `permissions`, the umask of the process
+    /// decides.
     ///
     /// # Errors
     /// When the path cannot be bound, is not a socket, or has another listener.
@@ -66,7 +68,7 @@ impl Drop for SocketFile {
 /// Parses the setting `unixsocketperm`; `None` leaves the permissions to the umask.
 ///
 /// # Errors
-/// When it is not an octal number up to 777.
+/// The text is not an octal number up to 777.
 pub(super) fn permissions(octal: &str) -> Result<Option<u32>, String> {
     // As in Redis, 0 means no permissions are set.
     let mode = if octal.is_empty() { Ok(0) } else { u32::from_str_radix(octal, 8) };
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_connect_before_the_permissions_are_set() {
+    fn no_client_can_connect_before_the_permissions_are_set() {
         for wanted in [0o700, 0o660, 0o777].repeat(30) {
             let path = free_path();
             let client = std::thread::spawn({

@@ -1,7 +1,9 @@
-//! The workers: the threads, each with a tokio runtime, that connections are dealt out to.
+//! The workers: threads that serve connections, each with a tokio runtime.
 //!
-//! Rule    a connection is one task and stays on its worker, so that connections of one worker wake each other without a
-//!         system call: their tasks run before the worker waits for sockets again.
+//! Rule    a connection is one task and stays on its worker. Connections of one worker wake each other without a
+//!         system call, because woken tasks run before the worker waits for sockets again. So one thread is the
+//!         default: a second thread raises throughput, but a hand-off between threads takes a system call and a
+//!         context switch.
 
 use std::future::Future;
 use std::io;
@@ -13,11 +15,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// How long the script thread stays after its last script: while a process has a second thread, every system call on a
-/// socket costs more.
+/// How long the script thread stays after its last script. Every system call on a socket costs more while a process
+/// has a second thread.
 const SCRIPT_THREAD_KEPT: Duration = Duration::from_millis(100);
 
-/// The runtimes that connections are dealt out to, in turn.
+/// The runtimes of the workers. New connections are assigned in turn.
 #[derive(Debug)]
 pub(super) struct Workers {
     runtimes: Vec<Handle>,
@@ -29,8 +31,8 @@ impl Workers {
         Self { runtimes: runtimes.to_vec(), next: AtomicUsize::new(0) }
     }
 
-    /// Spawns a connection on the next worker. `open` runs in the context of that worker's runtime, which sockets register
-    /// with; its error drops the connection.
+    /// Spawns a connection on the next worker. `open` runs in the context of that worker's runtime, because sockets
+    /// register with it. An error of `open` drops the connection.
     pub(super) fn spawn<C>(&self, open: impl FnOnce() -> io::Result<C>)
     where
         C: Future<Output = ()> + Send + 'static,
@@ -44,7 +46,7 @@ impl Workers {
     }
 }
 
-/// Threads that a server started for itself.
+/// The threads that a server has started.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads(Arc<Mutex<Vec<JoinHandle<()>>>>);
 
@@ -64,7 +66,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Waits until all of them have ended. A panic of one has been reported by the panic hook.
+    /// Waits until all threads have ended. The panic hook has reported their panics.
     pub(super) fn join(&self) {
         for thread in std::mem::take(&mut *self.0.lock()) {
             let _ = thread.join();
@@ -75,7 +77,7 @@ impl Threads {
 /// The runtime of one worker.
 ///
 /// # Errors
-/// When the system has no descriptor left for it.
+/// The system has no descriptor left for it.
 pub(crate) fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().thread_keep_alive(SCRIPT_THREAD_KEPT).enable_all().build()
 }

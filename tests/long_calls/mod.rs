@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redlatch::Server;
 use redlatch::WallTime;
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncWriteExt, DuplexStream};
 
 use crate::support::stream::StreamClient;
 

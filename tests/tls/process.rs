@@ -51,7 +51,7 @@ fn health_verifies_the_server_by_its_cacert() {
     let said = refusal(&health(&[&url, "--cacert", &stranger]).output().unwrap());
     assert!(said.contains("invalid peer certificate"), "{said}");
     let said = refusal(&health(&[&url]).output().unwrap());
-    assert!(said.contains("--cacert FILE") && said.contains("--insecure"), "{said}");
+    assert!(said.contains("--cacert FILE or --insecure"), "{said}");
     let plain = url.replace("rediss", "redis");
     refusal(&health(&[&plain]).output().unwrap());
 }

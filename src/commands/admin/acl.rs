@@ -1,7 +1,7 @@
 //! ACL: users and their permissions.
 //!
-//! Rule    all rules of a request apply to a user, or none, and to all its sessions at once. Sessions that lose their user,
-//!         or a channel that they are subscribed to, are ended.
+//! Rule    a request applies all its rules or none, and to all sessions of the user at once. Sessions that lose their
+//!         user, or a channel that they are subscribed to, are ended.
 //! Source  Redis 7.0 `acl.c`; rules for commands are shown as Redis 7.2 and Valkey show them.
 
 use crate::commands::admin::acl_categories;
@@ -16,106 +16,55 @@ use crate::error::Refusal;
 use crate::state::acl::selector::Selector;
 use crate::state::acl::{DEFAULT, Denied, SetError};
 
-pub(in crate::commands) const ROWS: &[Row] = &[Row {
-    name: "ACL",
-    summary: "A container for commands about users and what they may do.",
-    since: "6.0.0",
-    group: Group::Server,
-    flags: Flags::NONE,
-    args: &[],
-    subcommands: SUBCOMMANDS,
-    run: crate::commands::container,
-}];
+pub(in crate::commands) const ROWS: &[Row] = &[Row::container(Group::Server, "ACL", "6.0.0", SUBCOMMANDS)
+    .summary("A container for commands about users and what they may do.")];
 
 const SUBCOMMANDS: &[Row] = &[
-    Row {
-        name: "CAT",
-        summary: "Lists the categories of commands, or the commands of one.",
-        flags: OPEN,
-        args: &[text("category").maybe()],
-        run: cat,
-        ..ROW
-    },
-    Row {
-        name: "DELUSER",
-        summary: "Removes users and ends their connections; says how many there were.",
-        args: &[text("username").many()],
-        run: deluser,
-        ..ROW
-    },
-    Row {
-        name: "DRYRUN",
-        summary: "Tells whether a user may send a command, without carrying it out.",
-        since: "7.0.0",
-        args: &[text("username"), text("command"), text("arg").maybe().many()],
-        run: dryrun,
-        ..ROW
-    },
-    Row {
-        name: "GENPASS",
-        summary: "Returns a password nobody can guess, of so many bits.",
-        flags: OPEN,
-        args: &[integer("bits").maybe()],
-        run: acl_log::genpass,
-        ..ROW
-    },
-    Row {
-        name: "GETUSER",
-        summary: "Returns what a user may do.",
-        args: &[text("username")],
-        run: getuser,
-        ..ROW
-    },
-    Row { since: "6.0.0", ..help::row(Group::Server) },
-    Row { name: "LIST", summary: "Returns all users as lines of an ACL file.", run: list, ..ROW },
-    Row {
-        name: "LOAD",
-        summary: "Takes the users of the ACL file in place of all there are, or none if a line is wrong.",
-        flags: ROW.flags.with(Flags::OFFLOAD),
-        run: acl_file::load,
-        ..ROW
-    },
-    Row {
-        name: "LOG",
-        summary: "Returns what was denied of late, or forgets it.",
-        args: &[one_of("operation", &[integer("count"), token("reset", "RESET")]).maybe()],
-        run: acl_log::log,
-        ..ROW
-    },
-    Row {
-        name: "SAVE",
-        summary: "Writes all users to the ACL file.",
-        flags: ROW.flags.with(Flags::OFFLOAD),
-        run: acl_file::save,
-        ..ROW
-    },
-    Row {
-        name: "SETUSER",
-        summary: "Makes or changes a user by rules, all or none.",
-        args: &[text("username"), text("rule").maybe().many()],
-        run: setuser,
-        ..ROW
-    },
-    Row { name: "USERS", summary: "Returns the names of all users.", run: users, ..ROW },
-    Row {
-        name: "WHOAMI",
-        summary: "Returns the name of the connection's user.",
-        flags: OPEN,
-        run: whoami,
-        ..ROW
-    },
+    Row::new(Group::Server, "CAT", "6.0.0", cat)
+        .summary("Lists the categories of commands, or the commands of one.")
+        .flags(OPEN)
+        .args(&[text("category").maybe()]),
+    Row::new(Group::Server, "DELUSER", "6.0.0", deluser)
+        .summary("Removes users and ends their connections; returns the number of users.")
+        .flags(ADMIN)
+        .args(&[text("username").many()]),
+    Row::new(Group::Server, "DRYRUN", "7.0.0", dryrun)
+        .summary("Returns whether a user may send a command, without executing it.")
+        .flags(ADMIN)
+        .args(&[text("username"), text("command"), text("arg").maybe().many()]),
+    Row::new(Group::Server, "GENPASS", "6.0.0", acl_log::genpass)
+        .summary("Returns a random password of so many bits.")
+        .flags(OPEN)
+        .args(&[integer("bits").maybe()]),
+    Row::new(Group::Server, "GETUSER", "6.0.0", getuser)
+        .summary("Returns the permissions of a user.")
+        .flags(ADMIN)
+        .args(&[text("username")]),
+    help::row(Group::Server).since("6.0.0"),
+    Row::new(Group::Server, "LIST", "6.0.0", list)
+        .summary("Returns all users as lines of an ACL file.")
+        .flags(ADMIN),
+    Row::new(Group::Server, "LOAD", "6.0.0", acl_file::load)
+        .summary("Replaces all users by those of the ACL file, or changes nothing if a line is wrong.")
+        .flags(ADMIN.with(Flags::OFFLOAD)),
+    Row::new(Group::Server, "LOG", "6.0.0", acl_log::log)
+        .summary("Returns the latest denials, or clears them.")
+        .flags(ADMIN)
+        .args(&[one_of("operation", &[integer("count"), token("reset", "RESET")]).maybe()]),
+    Row::new(Group::Server, "SAVE", "6.0.0", acl_file::save)
+        .summary("Writes all users to the ACL file.")
+        .flags(ADMIN.with(Flags::OFFLOAD)),
+    Row::new(Group::Server, "SETUSER", "6.0.0", setuser)
+        .summary("Creates or changes a user; applies all rules or none.")
+        .flags(ADMIN)
+        .args(&[text("username"), text("rule").maybe().many()]),
+    Row::new(Group::Server, "USERS", "6.0.0", users).summary("Returns the names of all users.").flags(ADMIN),
+    Row::new(Group::Server, "WHOAMI", "6.0.0", whoami)
+        .summary("Returns the name of the connection's user.")
+        .flags(OPEN),
 ];
 
-const ROW: Row = Row {
-    name: "",
-    summary: "",
-    since: "6.0.0",
-    group: Group::Server,
-    flags: OPEN.with(Flags::ADMIN),
-    args: &[],
-    subcommands: &[],
-    run: users,
-};
+const ADMIN: Flags = OPEN.with(Flags::ADMIN);
 
 const OPEN: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 

@@ -14,7 +14,7 @@ pub(in crate::commands) const NAMES: [&str; 21] = [
     "scripting",
 ];
 
-/// The categories of a command, in the same order.
+/// The categories of a command, in that order.
 pub(in crate::commands) fn categories(command: &Command) -> Vec<&'static str> {
     NAMES.into_iter().filter(|name| is_in(command, name)).collect()
 }

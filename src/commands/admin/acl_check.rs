@@ -77,7 +77,7 @@ pub(in crate::commands) fn may_send(user: &User, words: &[&[u8]]) -> bool {
     user.check(&asked(command, Request::listed(words))).is_ok()
 }
 
-/// How the `index`-th key of `request` is used, as flags of COMMAND GETKEYSANDFLAGS.
+/// The flags of COMMAND GETKEYSANDFLAGS for the `index`-th key of `request`.
 pub(in crate::commands) fn uses(
     command: &Command,
     index: usize,
@@ -119,7 +119,7 @@ pub(crate) fn check(
 ) -> Result<(), Refusal> {
     session.client.last_command.store(command.index, Relaxed);
     let context = if session.transaction.is_some() { Context::Transaction } else { Context::Request };
-    look(session, shared, command, request, context).map_err(|denied| {
+    check_and_log(session, shared, command, request, context).map_err(|denied| {
         Refusal::said(match denied {
             Denied::Command => {
                 let name = &command.name;
@@ -142,13 +142,13 @@ pub(crate) fn check(
 /// # Errors
 /// NOPERM, with Redis' text.
 #[cold]
-pub(crate) fn check_again(
+pub(crate) fn check_in_exec(
     session: &Session,
     shared: &Shared,
     command: &'static Command,
     request: Request<'_>,
 ) -> Result<(), Refusal> {
-    look(session, shared, command, request, Context::Transaction).map_err(|denied| {
+    check_and_log(session, shared, command, request, Context::Transaction).map_err(|denied| {
         let reason = match denied {
             Denied::Command => "no permission to execute the command or subcommand",
             Denied::Key(_) => "no permission to touch the specified keys",
@@ -166,13 +166,13 @@ pub(crate) fn check_again(
 /// # Errors
 /// The error of `redis.call`.
 #[cold]
-pub(in crate::commands) fn check_inside(
+pub(in crate::commands) fn check_in_script(
     session: &Session,
     shared: &Shared,
     command: &'static Command,
     request: Request<'_>,
 ) -> Result<(), Refusal> {
-    look(session, shared, command, request, Context::Script).map_err(|denied| {
+    check_and_log(session, shared, command, request, Context::Script).map_err(|denied| {
         Refusal::said(match denied {
             Denied::Command => "ERR The user executing the script can't run this command or subcommand",
             Denied::Key(_) => {
@@ -186,7 +186,7 @@ pub(in crate::commands) fn check_inside(
     })
 }
 
-fn look(
+fn check_and_log(
     session: &Session,
     shared: &Shared,
     command: &'static Command,

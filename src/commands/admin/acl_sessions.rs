@@ -8,9 +8,10 @@ use crate::commands::Shared;
 use crate::state::acl::Account;
 use crate::state::channels::Kind;
 
-/// Ends the user's sessions that are subscribed to a channel which the user may no longer use.
+/// Ends the sessions of a user that are subscribed to a channel which the user may no longer use.
 ///
-/// The session of client `own`, which is still to be answered, is spared: true if it is one of them.
+/// The session of client `own` is spared, because its reply is not sent yet. Returns true if it was among these
+/// sessions.
 pub(in crate::commands) fn end_listeners(shared: &Shared, account: &Arc<Account>, own: u64) -> bool {
     let user = account.user();
     let mut is_own = false;
@@ -29,7 +30,8 @@ pub(in crate::commands) fn end_listeners(shared: &Shared, account: &Arc<Account>
 
 /// Ends the sessions of these users.
 ///
-/// The session of client `own`, which is still to be answered, is spared: true if it is one of them.
+/// The session of client `own` is spared, because its reply is not sent yet. Returns true if it was among these
+/// sessions.
 pub(in crate::commands) fn end_sessions(shared: &Shared, gone: &[Arc<Account>], own: u64) -> bool {
     let mut is_own = false;
     if gone.is_empty() {

@@ -7,45 +7,27 @@ use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "CLUSTER",
-        summary: "A container for commands about a cluster, all refused: there is none.",
-        since: "3.0.0",
-        flags: Flags::NONE,
-        subcommands: &[
-            Row { name: "INFO", summary: "Refused: there is no cluster.", ..SUBCOMMAND },
-            Row { name: "MYID", summary: "Refused: there is no cluster.", ..SUBCOMMAND },
-            Row { name: "NODES", summary: "Refused: there is no cluster.", ..SUBCOMMAND },
-            Row { name: "SHARDS", summary: "Refused: there is no cluster.", since: "7.0.0", ..SUBCOMMAND },
-            Row { name: "SLOTS", summary: "Refused: there is no cluster.", ..SUBCOMMAND },
-        ],
-        run: crate::commands::container,
-        ..SUBCOMMAND
-    },
-    Row {
-        name: "READONLY",
-        summary: "Refused: it is for replicas of a cluster.",
-        flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
-        ..SUBCOMMAND
-    },
-    Row {
-        name: "READWRITE",
-        summary: "Refused: it is for replicas of a cluster.",
-        flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
-        ..SUBCOMMAND
-    },
+    Row::container(Group::Cluster, "CLUSTER", "3.0.0", SUBCOMMANDS)
+        .summary("A container for commands about a cluster, all refused: there is none."),
+    Row::new(Group::Cluster, "READONLY", "3.0.0", refuse)
+        .summary("Refused: it is for replicas of a cluster.")
+        .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST)),
+    Row::new(Group::Cluster, "READWRITE", "3.0.0", refuse)
+        .summary("Refused: it is for replicas of a cluster.")
+        .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST)),
 ];
 
-const SUBCOMMAND: Row = Row {
-    name: "",
-    summary: "",
-    since: "3.0.0",
-    group: Group::Cluster,
-    flags: Flags::STALE,
-    args: &[],
-    subcommands: &[],
-    run: refuse,
-};
+const SUBCOMMANDS: &[Row] = &[
+    refused("INFO", "3.0.0"),
+    refused("MYID", "3.0.0"),
+    refused("NODES", "3.0.0"),
+    refused("SHARDS", "7.0.0"),
+    refused("SLOTS", "3.0.0"),
+];
+
+const fn refused(name: &'static str, since: &'static str) -> Row {
+    Row::new(Group::Cluster, name, since, refuse).summary("Refused: there is no cluster.").flags(Flags::STALE)
+}
 
 fn refuse(_: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Err(Refusal::said("ERR This instance has cluster support disabled"))

@@ -3,7 +3,10 @@
 //! Rule    every reply is derived from rows and from `key_specs`.
 //! Source  Redis 7.0 `server.c`: shapes of the replies, names and order of flags and categories.
 
-#![allow(clippy::arithmetic_side_effects, reason = "of rows, which are our own, and places in a request")]
+#![allow(
+    clippy::arithmetic_side_effects,
+    reason = "numbers come from our own rows, and from positions in a bounded request"
+)]
 
 use crate::commands::admin::acl_categories::categories;
 use crate::commands::admin::acl_check;
@@ -16,76 +19,37 @@ use crate::error::Refusal;
 use crate::resp::{Reply, Request};
 use crate::types::glob;
 
-pub(in crate::commands) const ROWS: &[Row] = &[Row {
-    name: "COMMAND",
-    summary: "Returns details about all commands.",
-    since: "2.8.13",
-    args: &[],
-    subcommands: &[
-        Row {
-            name: "COUNT",
-            summary: "Returns how many commands there are.",
-            since: "2.8.13",
-            args: &[],
-            run: count,
-            ..SUBCOMMAND
-        },
-        Row {
-            name: "DOCS",
-            summary: "Returns the documents of some or all commands.",
-            since: "7.0.0",
-            args: &[text("command-name").maybe().many()],
-            run: docs,
-            ..SUBCOMMAND
-        },
-        Row {
-            name: "GETKEYS",
-            summary: "Returns the keys of a whole command.",
-            since: "2.8.13",
-            args: GETKEYS,
-            run: get_keys,
-            ..SUBCOMMAND
-        },
-        Row {
-            name: "GETKEYSANDFLAGS",
-            summary: "Returns the keys of a whole command, and how it uses them.",
-            since: "7.0.0",
-            args: GETKEYS,
-            run: get_keys_and_flags,
-            ..SUBCOMMAND
-        },
-        Row {
-            name: "INFO",
-            summary: "Returns details about some or all commands.",
-            since: "2.8.13",
-            args: &[text("command-name").maybe().many()],
-            run: info,
-            ..SUBCOMMAND
-        },
-        Row {
-            name: "LIST",
-            summary: "Returns the names of all commands, or of those that a filter lets through.",
-            since: "7.0.0",
-            args: &[FILTER.maybe()],
-            run: list,
-            ..SUBCOMMAND
-        },
+pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Server, "COMMAND", "2.8.13", all)
+    .summary("Returns details about all commands.")
+    .flags(FLAGS)
+    .subcommands(&[
+        Row::new(Group::Server, "COUNT", "2.8.13", count)
+            .summary("Returns how many commands there are.")
+            .flags(FLAGS),
+        Row::new(Group::Server, "DOCS", "7.0.0", docs)
+            .summary("Returns the documents of some or all commands.")
+            .flags(FLAGS)
+            .args(&[text("command-name").maybe().many()]),
+        Row::new(Group::Server, "GETKEYS", "2.8.13", get_keys)
+            .summary("Returns the keys of a whole command.")
+            .flags(FLAGS)
+            .args(GETKEYS),
+        Row::new(Group::Server, "GETKEYSANDFLAGS", "7.0.0", get_keys_and_flags)
+            .summary("Returns the keys of a whole command, and how it uses them.")
+            .flags(FLAGS)
+            .args(GETKEYS),
+        Row::new(Group::Server, "INFO", "2.8.13", info)
+            .summary("Returns details about some or all commands.")
+            .flags(FLAGS)
+            .args(&[text("command-name").maybe().many()]),
+        Row::new(Group::Server, "LIST", "7.0.0", list)
+            .summary("Returns the names of all commands, or of those that match a filter.")
+            .flags(FLAGS)
+            .args(&[FILTER.maybe()]),
         help::row(Group::Server),
-    ],
-    run: all,
-    ..SUBCOMMAND
-}];
+    ])];
 
-const SUBCOMMAND: Row = Row {
-    name: "",
-    summary: "",
-    since: "",
-    group: Group::Server,
-    flags: Flags::LOADING.with(Flags::STALE).with(Flags::LINEAR),
-    args: &[],
-    subcommands: &[],
-    run: all,
-};
+const FLAGS: Flags = Flags::LOADING.with(Flags::STALE).with(Flags::LINEAR);
 
 /// No command with keys is shorter than two words.
 const GETKEYS: &[Arg] = &[text("command"), text("arg").many()];
@@ -422,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_is_in_one_of_the_two_speeds_and_described() {
+    fn every_command_is_fast_or_slow_and_has_a_description() {
         for command in table().all() {
             let categories = categories(command);
             assert!(categories.contains(&"fast") != categories.contains(&"slow"), "{}", command.name);

@@ -12,60 +12,30 @@ use crate::state::settings::{SettingError, Settings, shown};
 use crate::state::settings_fixed::FIXED;
 use crate::types::glob;
 
-pub(in crate::commands) const ROWS: &[Row] = &[Row {
-    name: "CONFIG",
-    summary: "A container for commands about the server's settings.",
-    since: "2.0.0",
-    group: Group::Server,
-    flags: Flags::NONE,
-    args: &[],
-    subcommands: &[
-        Row {
-            name: "GET",
-            summary: "Returns the settings whose names fit the patterns, with their values.",
-            args: &[pattern("parameter").many()],
-            run: get,
-            ..SUBCOMMAND
-        },
-        Row {
-            name: "SET",
-            summary: "Sets one or more settings, all or none.",
-            args: &[block("data", &[text("parameter"), text("value")]).many()],
-            run: set,
-            ..SUBCOMMAND
-        },
-        Row {
-            name: "RESETSTAT",
-            summary: "Starts the statistics of INFO again at zero.",
-            args: &[],
-            run: reset_statistics,
-            flags: SUBCOMMAND.flags.with(Flags::SUMS),
-            ..SUBCOMMAND
-        },
-        Row {
-            name: "REWRITE",
-            summary: "Writes the settings, and users, to the configuration file that the server was started with.",
-            since: "2.8.0",
-            args: &[],
-            flags: SUBCOMMAND.flags.with(Flags::OFFLOAD),
-            run: rewrite,
-            ..SUBCOMMAND
-        },
-        help::row(Group::Server),
-    ],
-    run: crate::commands::container,
-}];
+pub(in crate::commands) const ROWS: &[Row] = &[Row::container(Group::Server, "CONFIG", "2.0.0", SUBCOMMANDS)
+    .summary("A container for commands about the server's settings.")];
 
-const SUBCOMMAND: Row = Row {
-    name: "",
-    summary: "",
-    since: "2.0.0",
-    group: Group::Server,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
-    args: &[],
-    subcommands: &[],
-    run: crate::commands::container,
-};
+const SUBCOMMANDS: &[Row] = &[
+    Row::new(Group::Server, "GET", "2.0.0", get)
+        .summary("Returns the settings whose names match the patterns, with their values.")
+        .flags(FLAGS)
+        .args(&[pattern("parameter").many()]),
+    Row::new(Group::Server, "SET", "2.0.0", set)
+        .summary("Sets one or more settings, all or none.")
+        .flags(FLAGS)
+        .args(&[block("data", &[text("parameter"), text("value")]).many()]),
+    Row::new(Group::Server, "RESETSTAT", "2.0.0", reset_statistics)
+        .summary("Starts the statistics of INFO again at zero.")
+        .flags(FLAGS.with(Flags::SUMS)),
+    Row::new(Group::Server, "REWRITE", "2.8.0", rewrite)
+        .summary(
+            "Writes the settings, and users, to the configuration file that the server was started with.",
+        )
+        .flags(FLAGS.with(Flags::OFFLOAD)),
+    help::row(Group::Server),
+];
+
+const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
 fn get(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let patterns: Vec<_> = call.args.rest().collect();

@@ -8,23 +8,17 @@ use crate::error::Refusal;
 use crate::number::double;
 use crate::state::clients::Client;
 
-pub(in crate::commands) const ROWS: &[Row] = &[Row {
-    name: "DEBUG",
-    summary: "Helps to test: see DEBUG HELP. Only where enable-debug-command allows it.",
-    since: "1.0.0",
-    group: Group::Server,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::PROTECTED),
-    args: &[text("subcommand"), text("arg").maybe().many()],
-    subcommands: &[],
-    run: debug,
-}];
+pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Server, "DEBUG", "1.0.0", debug)
+    .summary("Commands for tests: see DEBUG HELP. Needs the setting enable-debug-command.")
+    .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::PROTECTED))
+    .args(&[text("subcommand"), text("arg").maybe().many()])];
 
 const HELP: &[&str] = &[
     "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "ERROR <string>",
     "    Answers with an error of that text.",
     "SET-ACTIVE-EXPIRE <0|1>",
-    "    Whether keys leave on their own when their time is up, or only when somebody looks.",
+    "    Whether expired keys are removed on time, or only when a command reads them.",
     "SLEEP <seconds>",
     "    Stops the server for so long; fractions count.",
     "HELP",
@@ -66,7 +60,7 @@ pub(crate) fn check_protected(shared: &Shared, client: &Client) -> Result<(), Re
     ))
 }
 
-/// True if the client is on the same machine: it uses a Unix socket, runs in this process, or has a loopback address.
+/// True if the client is on this machine: it uses a Unix socket, runs in this process, or has a loopback address.
 fn is_local(client: &Client) -> bool {
     let is_loopback = client.peer.starts_with("127.") || client.peer.starts_with("[::1]");
     client.is_unix || client.peer.is_empty() || is_loopback
@@ -112,7 +106,7 @@ fn sleep(call: &mut Call<'_, '_>, value: &[u8]) -> Result<Outcome, Refusal> {
     let until = call.now.lock + micros.div_ceil(1000);
     call.shared.pause.freeze(until);
     // The engine measures this call, which ends at once. The statistics get the time that clients wait.
-    call.shared.took(&call.session.client, call.command, call.args.request(), micros);
+    call.shared.record_duration(&call.session.client, call.command, call.args.request(), micros);
 
     let wait = call.session.new_wait(Some(until), b"+OK\r\n".to_vec());
     Ok(Outcome::Park { wait, waiter: None })

@@ -11,16 +11,10 @@ use crate::commands::row::{Flags, Group, Row, text};
 use crate::commands::{Call, Outcome, Shared, table};
 use crate::error::Refusal;
 
-pub(in crate::commands) const ROWS: &[Row] = &[Row {
-    name: "INFO",
-    summary: "Returns facts and statistics about the server, by section.",
-    since: "1.0.0",
-    group: Group::Server,
-    flags: Flags::LOADING.with(Flags::STALE).with(Flags::DANGEROUS).with(Flags::LINEAR).with(Flags::SUMS),
-    args: &[text("section").maybe().many()],
-    subcommands: &[],
-    run: info,
-}];
+pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Server, "INFO", "1.0.0", info)
+    .summary("Returns facts and statistics about the server, by section.")
+    .flags(Flags::LOADING.with(Flags::STALE).with(Flags::DANGEROUS).with(Flags::LINEAR).with(Flags::SUMS))
+    .args(&[text("section").maybe().many()])];
 
 fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut asked: Vec<&[u8]> = call.args.rest().collect();

@@ -12,100 +12,55 @@ use crate::number;
 use crate::state::latency::Event;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "LATENCY",
-        summary: "A container for commands about what took long.",
-        since: "2.8.13",
-        flags: Flags::NONE,
-        subcommands: LATENCY,
-        ..ROW
-    },
-    Row {
-        name: "SLOWLOG",
-        summary: "A container for commands about the slow log.",
-        since: "2.2.12",
-        flags: Flags::NONE,
-        subcommands: SLOWLOG,
-        ..ROW
-    },
+    Row::container(Group::Server, "LATENCY", "2.8.13", LATENCY)
+        .summary("A container for commands about what took long."),
+    Row::container(Group::Server, "SLOWLOG", "2.2.12", SLOWLOG)
+        .summary("A container for commands about the slow log."),
 ];
 
 const LATENCY: &[Row] = &[
-    Row { name: "DOCTOR", summary: "Says in words what took long.", run: doctor, ..ROW },
-    Row {
-        name: "GRAPH",
-        summary: "Draws the spikes of an event.",
-        args: &[text("event")],
-        run: graph,
-        ..ROW
-    },
-    Row {
-        name: "HISTOGRAM",
-        summary: "Returns how often commands took how long. Fast commands are sampled: one call in 61 is timed.",
-        since: "7.0.0",
-        args: &[text("command").maybe().many()],
-        run: histogram,
-        ..ROW
-    },
-    Row {
-        name: "HISTORY",
-        summary: "Returns the spikes of an event, oldest first.",
-        args: &[text("event")],
-        run: history,
-        ..ROW
-    },
-    Row { name: "LATEST", summary: "Returns the latest spike of every event.", run: latest, ..ROW },
-    Row {
-        name: "RESET",
-        summary: "Forgets the spikes of some or all events.",
-        args: &[text("event").maybe().many()],
-        run: reset,
-        ..ROW
-    },
-    Row { since: "2.8.13", ..help::row(Group::Server) },
+    Row::new(Group::Server, "DOCTOR", "2.8.13", doctor).summary("Reports in words which events took long.").flags(FLAGS),
+    Row::new(Group::Server, "GRAPH", "2.8.13", graph)
+        .summary("Draws the spikes of an event.")
+        .flags(FLAGS)
+        .args(&[text("event")]),
+    Row::new(Group::Server, "HISTOGRAM", "7.0.0", histogram)
+        .summary(
+            "Returns histograms of the durations of commands. Fast commands are sampled: one call in 61 is timed.",
+        )
+        .flags(FLAGS)
+        .args(&[text("command").maybe().many()]),
+    Row::new(Group::Server, "HISTORY", "2.8.13", history)
+        .summary("Returns the spikes of an event, oldest first.")
+        .flags(FLAGS)
+        .args(&[text("event")]),
+    Row::new(Group::Server, "LATEST", "2.8.13", latest)
+        .summary("Returns the latest spike of every event.")
+        .flags(FLAGS),
+    Row::new(Group::Server, "RESET", "2.8.13", reset)
+        .summary("Deletes the spikes of some or all events.")
+        .flags(FLAGS)
+        .args(&[text("event").maybe().many()]),
+    help::row(Group::Server).since("2.8.13"),
 ];
 
 const SLOWLOG: &[Row] = &[
-    Row {
-        name: "GET",
-        summary: "Returns the newest entries of the slow log: ten, or as many as asked for, -1 for all.",
-        since: "2.2.12",
-        flags: SLOWLOG_FLAGS,
-        args: &[integer("count").maybe()],
-        run: slowlog_get,
-        ..ROW
-    },
-    Row {
-        name: "LEN",
-        summary: "Returns how many entries the slow log has.",
-        since: "2.2.12",
-        flags: SLOWLOG_FLAGS,
-        run: slowlog_len,
-        ..ROW
-    },
-    Row {
-        name: "RESET",
-        summary: "Empties the slow log.",
-        since: "2.2.12",
-        flags: SLOWLOG_FLAGS,
-        run: slowlog_reset,
-        ..ROW
-    },
-    Row { since: "6.2.0", ..help::row(Group::Server) },
+    Row::new(Group::Server, "GET", "2.2.12", slowlog_get)
+        .summary("Returns the newest entries of the slow log: ten, or as many as asked for, -1 for all.")
+        .flags(SLOWLOG_FLAGS)
+        .args(&[integer("count").maybe()]),
+    Row::new(Group::Server, "LEN", "2.2.12", slowlog_len)
+        .summary("Returns how many entries the slow log has.")
+        .flags(SLOWLOG_FLAGS),
+    Row::new(Group::Server, "RESET", "2.2.12", slowlog_reset)
+        .summary("Empties the slow log.")
+        .flags(SLOWLOG_FLAGS),
+    help::row(Group::Server).since("6.2.0"),
 ];
 
 const SLOWLOG_FLAGS: Flags = Flags::ADMIN.with(Flags::LOADING).with(Flags::STALE);
 
-const ROW: Row = Row {
-    name: "",
-    summary: "",
-    since: "2.8.13",
-    group: Group::Server,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
-    args: &[],
-    subcommands: &[],
-    run: crate::commands::container,
-};
+const FLAGS: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 
 fn latest(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
@@ -195,7 +150,7 @@ const GRAPH_COLUMNS: usize = 80;
 /// Lines of a graph above its legend.
 const GRAPH_LINES: u64 = 4;
 
-/// The spikes as columns, the newest at the right. The age of each in seconds stands below it, read downwards.
+/// The spikes as columns, the newest at the right. Below each column is its age in seconds, written downwards.
 fn drawn(name: &str, event: &Event, now_secs: u64) -> String {
     let spikes: Vec<_> = event.spikes.iter().rev().take(GRAPH_COLUMNS).rev().collect();
     let high = spikes.iter().map(|spike| spike.millis).max().unwrap_or(0);
@@ -314,7 +269,7 @@ mod tests {
     use crate::state::latency::Spike;
 
     #[test]
-    fn a_graph_stands_a_column_on_every_spike() {
+    fn a_graph_has_one_column_for_each_spike() {
         let spikes = [(90, 2), (95, 8)].map(|(unix_secs, millis)| Spike { unix_secs, millis });
         let event = Event { spikes: spikes.into(), longest_millis: 9 };
         let graph = drawn("command", &event, 155);

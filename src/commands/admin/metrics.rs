@@ -1,7 +1,7 @@
 //! The metrics table's types: INFO and the Prometheus text are loops over the table.
 //!
 //! Owns    [`Metric`], a row, and [`Snapshot`], the values that rows read. The rows are in `metrics_table`.
-//! Rule    all rows of one reply read the same snapshot of clients, shards and process.
+//! Rule    all rows of one reply read one snapshot of clients, shards and process.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::state::clients::Client;
 /// One metric.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::commands) struct Metric {
-    /// Its name: Redis' where Redis has it.
+    /// Its name, as in INFO of Redis if Redis has it.
     pub(in crate::commands) name: &'static str,
     /// How it changes.
     pub(in crate::commands) kind: Kind,
@@ -52,7 +52,7 @@ pub(in crate::commands) struct Snapshot<'s> {
     pub(in crate::commands) peak_bytes: u64,
     /// Resident bytes of the process.
     pub(in crate::commands) resident_bytes: u64,
-    /// Clients whose call is parked or whose request is held back by a pause.
+    /// Clients whose call is parked, or whose request a pause delays.
     pub(in crate::commands) held: usize,
     /// Clients whose parked call has a time limit.
     pub(in crate::commands) waiting: usize,
@@ -60,7 +60,7 @@ pub(in crate::commands) struct Snapshot<'s> {
     pub(in crate::commands) longest_buffers: [u64; 2],
     /// Commands, bytes received, bytes sent.
     pub(in crate::commands) traffic: [u64; 3],
-    /// The same per second.
+    /// The figures of `traffic`, per second.
     pub(in crate::commands) rates: [f64; 3],
 }
 
@@ -156,7 +156,7 @@ pub(in crate::commands) fn secs(micros: u64) -> String {
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
-/// Bytes as people read them: `943.07K`.
+/// Bytes with a unit: `943.07K`.
 pub(in crate::commands) fn human(bytes: u64) -> String {
     const UNITS: [char; 5] = ['K', 'M', 'G', 'T', 'P'];
     if bytes < 1024 {
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_read_as_people_read_them() {
+    fn bytes_are_written_with_a_unit() {
         let seen = [0, 1023, 1024, 965_704, 1 << 20, u64::MAX].map(human);
         assert_eq!(seen, ["0B", "1023B", "1.00K", "943.07K", "1.00M", "16384.00P"]);
     }

@@ -81,7 +81,7 @@ const CLIENTS: &[Metric] = &[
         show(seen.longest_buffers[1])
     }),
     gauge("blocked_clients", "Clients whose call waits, or is held back.", |seen| show(seen.held)),
-    gauge("tracking_clients", "Clients that are told when a copy is out of date.", |seen| {
+    gauge("tracking_clients", "Clients that get invalidations of copies.", |seen| {
         show(seen.shared.registries.tracking.len())
     }),
     gauge("clients_in_timeout_table", "Clients whose call waits for a limited time.", |seen| {
@@ -94,7 +94,7 @@ const MEMORY: &[Metric] = &[
     fact("used_memory_human", |seen| human(seen.used_bytes)),
     gauge("used_memory_rss", "Bytes that the process has in RAM.", |seen| show(seen.resident_bytes)),
     fact("used_memory_rss_human", |seen| human(seen.resident_bytes)),
-    gauge("used_memory_peak", "Most bytes that were used, as far as anybody looked.", |seen| {
+    gauge("used_memory_peak", "Most bytes that were in use whenever this figure was read.", |seen| {
         show(seen.peak_bytes)
     }),
     fact("used_memory_peak_human", |seen| human(seen.peak_bytes)),
@@ -227,13 +227,13 @@ const STATS: &[Metric] = &[
     ),
     counter("keyspace_hits", "Reads that found their key.", |seen| show(seen.counts.hits)),
     counter("keyspace_misses", "Reads that did not.", |seen| show(seen.counts.misses)),
-    gauge("pubsub_channels", "Channels that somebody listens to.", |seen| {
+    gauge("pubsub_channels", "Channels with subscribers.", |seen| {
         show(seen.shared.registries.channels.count(Listening::Channel))
     }),
-    gauge("pubsub_patterns", "Patterns that somebody listens to.", |seen| {
+    gauge("pubsub_patterns", "Patterns with subscribers.", |seen| {
         show(seen.shared.registries.channels.count(Listening::Pattern))
     }),
-    gauge("pubsubshard_channels", "Shard channels that somebody listens to.", |seen| {
+    gauge("pubsubshard_channels", "Shard channels with subscribers.", |seen| {
         show(seen.shared.registries.channels.count(Listening::Shard))
     }),
     zero("latest_fork_usec"),
@@ -250,7 +250,7 @@ const STATS: &[Metric] = &[
         show(seen.counts.tracked_keys)
     }),
     gauge("tracking_total_items", "Copies that clients keep.", |seen| show(seen.counts.copies)),
-    gauge("tracking_total_prefixes", "Prefixes of keys whose changes a client is told.", |seen| {
+    gauge("tracking_total_prefixes", "Prefixes of keys whose changes clients track.", |seen| {
         show(seen.shared.registries.tracking.prefix_count())
     }),
     zero("unexpected_error_replies"),
@@ -258,7 +258,7 @@ const STATS: &[Metric] = &[
     zero("dump_payload_sanitizations"),
     counter(
         "acl_access_denied_auth",
-        "Failed authentications, and commands refused for want of one.",
+        "Failed authentications, and commands refused without authentication.",
         |seen| show(seen.shared.metrics.denied_auth.get()),
     ),
     counter("acl_access_denied_cmd", "Commands refused because the user may not send them.", |seen| {

@@ -30,152 +30,71 @@ use crate::number;
 use crate::resp::Reply;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "TIME",
-        summary: "Returns the server's wall clock: Unix seconds, and microseconds of this second.",
-        since: "2.6.0",
-        flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
-        run: time,
-        ..ROW
-    },
-    Row {
-        name: "ROLE",
-        summary: "Returns the role in replication: always master, without replicas.",
-        since: "2.8.12",
-        flags: Flags::NOSCRIPT
-            .with(Flags::LOADING)
-            .with(Flags::STALE)
-            .with(Flags::FAST)
-            .with(Flags::DANGEROUS),
-        run: role,
-        ..ROW
-    },
-    Row {
-        name: "WAIT",
-        summary: "Waits for replicas, of which there are none, until the timeout; 0: for ever.",
-        since: "3.0.0",
-        group: Group::Generic,
-        flags: Flags::NOSCRIPT,
-        args: &[integer("numreplicas"), integer("timeout")],
-        run: wait,
-        ..ROW
-    },
-    Row {
-        name: "WAITAOF",
-        summary: "Waits for the append-only files of replicas, of which there are none, until the timeout.",
-        since: "7.2.0",
-        group: Group::Generic,
-        flags: Flags::BLOCKING,
-        args: &[integer("numlocal"), integer("numreplicas"), integer("timeout")],
-        run: wait_aof,
-        ..ROW
-    },
-    Row {
-        name: "SHUTDOWN",
-        summary: "Ends the server. Nothing is saved, whatever is asked for.",
-        since: "1.0.0",
-        flags: Flags::ADMIN
-            .with(Flags::NOSCRIPT)
-            .with(Flags::LOADING)
-            .with(Flags::STALE)
-            .with(Flags::BUSY)
-            .with(Flags::NO_MULTI),
-        args: &[
+    Row::new(Group::Server, "TIME", "2.6.0", time)
+        .summary("Returns the server's wall clock: Unix seconds, and microseconds of this second.")
+        .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST)),
+    Row::new(Group::Server, "ROLE", "2.8.12", role)
+        .summary("Returns the role in replication: always master, without replicas.")
+        .flags(
+            Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::DANGEROUS),
+        ),
+    Row::new(Group::Generic, "WAIT", "3.0.0", wait)
+        .summary("Waits for replicas, of which there are none, until the timeout; 0: without a limit.")
+        .flags(Flags::NOSCRIPT)
+        .args(&[integer("numreplicas"), integer("timeout")]),
+    Row::new(Group::Generic, "WAITAOF", "7.2.0", wait_aof)
+        .summary("Waits for the append-only files of replicas, of which there are none, until the timeout.")
+        .flags(Flags::BLOCKING)
+        .args(&[integer("numlocal"), integer("numreplicas"), integer("timeout")]),
+    Row::new(Group::Server, "SHUTDOWN", "1.0.0", shutdown)
+        .summary("Ends the server. Nothing is saved.")
+        .flags(
+            Flags::ADMIN
+                .with(Flags::NOSCRIPT)
+                .with(Flags::LOADING)
+                .with(Flags::STALE)
+                .with(Flags::BUSY)
+                .with(Flags::NO_MULTI),
+        )
+        .args(&[
             one_of("save-selector", &[token("nosave", "NOSAVE"), token("save", "SAVE")]).maybe(),
             token("now", "NOW").maybe(),
             token("force", "FORCE").maybe(),
             token("abort", "ABORT").maybe(),
-        ],
-        run: shutdown,
-        ..ROW
-    },
-    Row {
-        name: "MEMORY",
-        summary: "A container for commands about memory.",
-        since: "4.0.0",
-        subcommands: MEMORY,
-        ..ROW
-    },
-    Row {
-        name: "MODULE",
-        summary: "A container for commands about modules, of which there are none.",
-        since: "4.0.0",
-        subcommands: &[
-            Row {
-                name: "LIST",
-                summary: "Returns the loaded modules: none.",
-                since: "4.0.0",
-                flags: Flags::ADMIN.with(Flags::NOSCRIPT),
-                run: module_list,
-                ..ROW
-            },
-            help::row(Group::Server),
-        ],
-        ..ROW
-    },
-    Row {
-        name: "LASTSAVE",
-        summary: "Returns the Unix second in which the server started: nothing is saved later.",
-        since: "1.0.0",
-        flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST).with(Flags::DANGEROUS),
-        run: last_save,
-        ..ROW
-    },
+        ]),
+    Row::container(Group::Server, "MEMORY", "4.0.0", MEMORY)
+        .summary("A container for commands about memory."),
+    Row::container(Group::Server, "MODULE", "4.0.0", MODULE)
+        .summary("A container for commands about modules, of which there are none."),
+    Row::new(Group::Server, "LASTSAVE", "1.0.0", last_save)
+        .summary("Returns the Unix second in which the server started: nothing is saved later.")
+        .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST).with(Flags::DANGEROUS)),
+];
+
+const MODULE: &[Row] = &[
+    Row::new(Group::Server, "LIST", "4.0.0", module_list)
+        .summary("Returns the loaded modules: none.")
+        .flags(Flags::ADMIN.with(Flags::NOSCRIPT)),
+    help::row(Group::Server),
 ];
 
 const MEMORY: &[Row] = &[
-    Row {
-        name: "DOCTOR",
-        summary: "Says whether anything is wrong with memory.",
-        since: "4.0.0",
-        run: memory_doctor,
-        flags: ROW.flags.with(Flags::SUMS),
-        ..ROW
-    },
-    Row {
-        name: "MALLOC-STATS",
-        summary: "Returns the allocator's own report, if it has one.",
-        since: "4.0.0",
-        run: memory_malloc_stats,
-        ..ROW
-    },
-    Row {
-        name: "PURGE",
-        summary: "Does nothing: freed memory goes back on its own.",
-        since: "4.0.0",
-        run: memory_purge,
-        ..ROW
-    },
-    Row {
-        name: "STATS",
-        summary: "Returns what the server's memory is used for.",
-        since: "4.0.0",
-        run: memory_stats,
-        flags: ROW.flags.with(Flags::SUMS),
-        ..ROW
-    },
-    Row {
-        name: "USAGE",
-        summary: "Returns the bytes that a key and its value take.",
-        since: "4.0.0",
-        flags: Flags::READONLY,
-        args: &[key("key"), integer("count").after("SAMPLES").maybe()],
-        run: memory_usage,
-        ..ROW
-    },
-    Row { since: "4.0.0", ..help::row(Group::Server) },
+    Row::new(Group::Server, "DOCTOR", "4.0.0", memory_doctor)
+        .summary("Reports problems with memory.")
+        .flags(Flags::SUMS),
+    Row::new(Group::Server, "MALLOC-STATS", "4.0.0", memory_malloc_stats)
+        .summary("Returns the allocator's own report, if it has one."),
+    Row::new(Group::Server, "PURGE", "4.0.0", memory_purge)
+        .summary("Does nothing: freed memory goes back on its own."),
+    Row::new(Group::Server, "STATS", "4.0.0", memory_stats)
+        .summary("Returns the use of the server's memory.")
+        .flags(Flags::SUMS),
+    Row::new(Group::Server, "USAGE", "4.0.0", memory_usage)
+        .summary("Returns the bytes that a key and its value take.")
+        .flags(Flags::READONLY)
+        .args(&[key("key"), integer("count").after("SAMPLES").maybe()]),
+    help::row(Group::Server).since("4.0.0"),
 ];
-
-const ROW: Row = Row {
-    name: "",
-    summary: "",
-    since: "",
-    group: Group::Server,
-    flags: Flags::NONE,
-    args: &[],
-    subcommands: &[],
-    run: crate::commands::container,
-};
 
 fn time(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;

@@ -1,7 +1,8 @@
 //! MONITOR: every command that the server executes, as a line to each client that asked for it.
 //!
-//! Rule    a command is shown after it was executed, a script before the commands that it calls. Commands for operators
-//!         are never shown, and passwords are redacted. Where nobody monitors, a command costs one load and one branch.
+//! Rule    a command is shown after it was executed, a script before the commands that it calls. Commands for
+//!         operators are never shown, and passwords are redacted. Without monitors, a command costs one load and one
+//!         branch.
 //! Locks   lines enter the outboxes while the shards are locked, so that all monitors see one order.
 //! Source  Redis 7.0 `replication.c`: `replicationFeedMonitors`; `server.c`: `call`.
 
@@ -14,16 +15,9 @@ use crate::error::Refusal;
 use crate::resp::Request;
 use crate::state::session::Session;
 
-pub(in crate::commands) const ROWS: &[Row] = &[Row {
-    name: "MONITOR",
-    summary: "Shows every command of every client from now on, passwords excepted.",
-    since: "1.0.0",
-    group: Group::Server,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
-    args: &[],
-    subcommands: &[],
-    run: monitor,
-}];
+pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Server, "MONITOR", "1.0.0", monitor)
+    .summary("Shows every command of every client from now on, without passwords.")
+    .flags(Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE))];
 
 fn monitor(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if call.session.is_nested {

@@ -1,4 +1,4 @@
-//! Which requests may write: CLIENT PAUSE WRITE holds them back.
+//! Which requests may write: CLIENT PAUSE WRITE delays them.
 //!
 //! Source  Redis 7.0 `processCommand`: `is_may_replicate_command`, and `scriptFlagsToCmdFlags`.
 
@@ -17,10 +17,10 @@ pub(crate) fn may_write(shared: &Shared, command: &Command, request: Request<'_>
         return flags.has(Flags::WRITE.with(Flags::REPLICATED));
     }
     let script = request.get(1).unwrap_or_default();
-    let said = match command.row.name {
+    let declared = match command.row.name {
         "EVAL" | "EVAL_RO" => header(script).ok().and_then(|header| header.may_write()),
-        "EVALSHA" | "EVALSHA_RO" => shared.scripts.find(script).and_then(|script| script.says_it_writes()),
+        "EVALSHA" | "EVALSHA_RO" => shared.scripts.find(script).and_then(|script| script.declared_writes()),
         _ => shared.libraries.function(script).map(|callable| !callable.function().only_reads()),
     };
-    said.unwrap_or(!flags.has(Flags::READONLY))
+    declared.unwrap_or(!flags.has(Flags::READONLY))
 }

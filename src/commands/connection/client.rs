@@ -1,6 +1,6 @@
-//! CLIENT: a connection's facts about itself and others.
+//! CLIENT: facts about connections, and how to name, pause and end them.
 //!
-//! Source  Redis 7.0 `networking.c`; SETINFO and NO-TOUCH of Redis 7.2, which clients send and bear the refusal of.
+//! Source  Redis 7.0 `networking.c`; SETINFO and NO-TOUCH of Redis 7.2, which clients send at the start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,164 +17,80 @@ use crate::state::acl::Account;
 use crate::state::clients::{Client, ClientId};
 use crate::state::session::{Replies, Session};
 
-pub(in crate::commands) const ROWS: &[Row] = &[Row {
-    name: "CLIENT",
-    summary: "Asks about connections, names and ends them.",
-    since: "2.4.0",
-    flags: Flags::NONE,
-    subcommands: SUBCOMMANDS,
-    ..ROW
-}];
+pub(in crate::commands) const ROWS: &[Row] =
+    &[Row::container(Group::Connection, "CLIENT", "2.4.0", SUBCOMMANDS)
+        .summary("A container for commands about connections.")];
 
 const SUBCOMMANDS: &[Row] = &[
-    Row {
-        name: "CACHING",
-        summary: "Says of the next command whether its keys are remembered.",
-        since: "6.0.0",
-        args: &[one_of("mode", &[token("yes", "YES"), token("no", "NO")])],
-        run: tracking::caching,
-        ..ROW
-    },
-    Row {
-        name: "GETNAME",
-        summary: "Returns the name of the connection.",
-        since: "2.6.9",
-        run: get_name,
-        ..ROW
-    },
-    Row {
-        name: "GETREDIR",
-        summary: "Returns the number of the client that is told in place of this one.",
-        since: "6.0.0",
-        run: tracking::get_redirect,
-        ..ROW
-    },
+    Row::new(Group::Connection, "CACHING", "6.0.0", tracking::caching)
+        .summary("Sets whether the keys of the next command are tracked.")
+        .flags(FLAGS)
+        .args(&[one_of("mode", &[token("yes", "YES"), token("no", "NO")])]),
+    Row::new(Group::Connection, "GETNAME", "2.6.9", get_name)
+        .summary("Returns the name of the connection.")
+        .flags(FLAGS),
+    Row::new(Group::Connection, "GETREDIR", "6.0.0", tracking::get_redirect)
+        .summary("Returns the id of the client that gets the invalidations of this one.")
+        .flags(FLAGS),
     help::row(Group::Connection),
-    Row { name: "ID", summary: "Returns the number of the connection.", since: "5.0.0", run: id, ..ROW },
-    Row {
-        name: "INFO",
-        summary: "Tells about the connection.",
-        since: "6.2.0",
-        run: client_list::info,
-        ..ROW
-    },
-    Row {
-        name: "KILL",
-        summary: "Ends the connections that fit.",
-        since: "2.4.0",
-        flags: ADMIN,
-        args: &[KILL],
-        run: kill,
-        ..ROW
-    },
-    Row {
-        name: "LIST",
-        summary: "Tells about all connections, or some.",
-        since: "2.4.0",
-        flags: ADMIN,
-        args: &[TYPE.maybe(), integer("client-id").many().after("ID").maybe()],
-        run: client_list::list,
-        ..ROW
-    },
-    Row {
-        name: "NO-EVICT",
-        summary: "Marks the connection as one that is not to be evicted.",
-        since: "7.0.0",
-        flags: ADMIN,
-        args: &[SWITCH],
-        run: no_evict,
-        ..ROW
-    },
-    Row {
-        name: "NO-TOUCH",
-        summary: "Says whether commands of the connection count as use of their keys.",
-        since: "7.2.0",
-        args: &[SWITCH],
-        flags: ROW.flags.with(Flags::BUSY),
-        run: no_touch,
-        ..ROW
-    },
-    Row {
-        name: "PAUSE",
-        summary: "Holds back all commands, or those that may write, for so many milliseconds.",
-        since: "2.9.50",
-        flags: ADMIN,
-        args: &[integer("timeout"), one_of("mode", &[token("write", "WRITE"), token("all", "ALL")]).maybe()],
-        run: pause,
-        ..ROW
-    },
-    Row {
-        name: "REPLY",
-        summary: "Says whether the connection wants answers.",
-        since: "3.2.0",
-        args: &[one_of("on-off-skip", &[token("on", "ON"), token("off", "OFF"), token("skip", "SKIP")])],
-        run: reply,
-        ..ROW
-    },
-    Row {
-        name: "SETINFO",
-        summary: "Names the library behind the connection.",
-        since: "7.2.0",
-        args: &[one_of("attr", &[text("libname").after("LIB-NAME"), text("libver").after("LIB-VER")])],
-        flags: ROW.flags.with(Flags::BUSY),
-        run: set_info,
-        ..ROW
-    },
-    Row {
-        name: "SETNAME",
-        summary: "Names the connection.",
-        since: "2.6.9",
-        args: &[text("connection-name")],
-        run: set_name,
-        ..ROW
-    },
-    Row {
-        name: "TRACKING",
-        summary: "Says whether the connection keeps copies of values and is to be told when they are out of date.",
-        since: "6.0.0",
-        args: tracking::TRACKING,
-        run: tracking::tracking,
-        ..ROW
-    },
-    Row {
-        name: "TRACKINGINFO",
-        summary: "Tells what the connection is told of changes.",
-        since: "6.2.0",
-        run: tracking::tracking_info,
-        ..ROW
-    },
-    Row {
-        name: "UNBLOCK",
-        summary: "Ends the wait of another connection's call.",
-        since: "5.0.0",
-        flags: ADMIN,
-        args: &[
+    Row::new(Group::Connection, "ID", "5.0.0", id).summary("Returns the id of the connection.").flags(FLAGS),
+    Row::new(Group::Connection, "INFO", "6.2.0", client_list::info)
+        .summary("Describes the connection.")
+        .flags(FLAGS),
+    Row::new(Group::Connection, "KILL", "2.4.0", kill)
+        .summary("Ends the connections that match the filters.")
+        .flags(ADMIN)
+        .args(&[KILL]),
+    Row::new(Group::Connection, "LIST", "2.4.0", client_list::list)
+        .summary("Describes all or some connections.")
+        .flags(ADMIN)
+        .args(&[TYPE.maybe(), integer("client-id").many().after("ID").maybe()]),
+    Row::new(Group::Connection, "NO-EVICT", "7.0.0", no_evict)
+        .summary(
+            "Sets whether the connection is protected from eviction. Connections are never evicted here.",
+        )
+        .flags(ADMIN)
+        .args(&[SWITCH]),
+    Row::new(Group::Connection, "NO-TOUCH", "7.2.0", no_touch)
+        .summary("Sets whether commands of the connection mark their keys as used.")
+        .flags(FLAGS.with(Flags::BUSY))
+        .args(&[SWITCH]),
+    Row::new(Group::Connection, "PAUSE", "2.9.50", pause)
+        .summary("Delays all commands, or those that may write, for so many milliseconds.")
+        .flags(ADMIN)
+        .args(&[integer("timeout"), one_of("mode", &[token("write", "WRITE"), token("all", "ALL")]).maybe()]),
+    Row::new(Group::Connection, "REPLY", "3.2.0", reply)
+        .summary("Sets whether the connection gets replies.")
+        .flags(FLAGS)
+        .args(&[one_of("on-off-skip", &[token("on", "ON"), token("off", "OFF"), token("skip", "SKIP")])]),
+    Row::new(Group::Connection, "SETINFO", "7.2.0", set_info)
+        .summary("Names the library behind the connection.")
+        .flags(FLAGS.with(Flags::BUSY))
+        .args(&[one_of("attr", &[text("libname").after("LIB-NAME"), text("libver").after("LIB-VER")])]),
+    Row::new(Group::Connection, "SETNAME", "2.6.9", set_name)
+        .summary("Names the connection.")
+        .flags(FLAGS)
+        .args(&[text("connection-name")]),
+    Row::new(Group::Connection, "TRACKING", "6.0.0", tracking::tracking)
+        .summary("Turns invalidations for the values that the connection reads on or off.")
+        .flags(FLAGS)
+        .args(tracking::TRACKING),
+    Row::new(Group::Connection, "TRACKINGINFO", "6.2.0", tracking::tracking_info)
+        .summary("Returns how the connection tracks its reads.")
+        .flags(FLAGS),
+    Row::new(Group::Connection, "UNBLOCK", "5.0.0", unblock)
+        .summary("Ends the wait of a call of another connection.")
+        .flags(ADMIN)
+        .args(&[
             integer("client-id"),
             one_of("timeout-error", &[token("timeout", "TIMEOUT"), token("error", "ERROR")]).maybe(),
-        ],
-        run: unblock,
-        ..ROW
-    },
-    Row {
-        name: "UNPAUSE",
-        summary: "Lets everything go on that a pause holds back.",
-        since: "6.2.0",
-        flags: ADMIN.with(Flags::UNPAUSED),
-        run: unpause,
-        ..ROW
-    },
+        ]),
+    Row::new(Group::Connection, "UNPAUSE", "6.2.0", unpause)
+        .summary("Ends CLIENT PAUSE.")
+        .flags(ADMIN.with(Flags::UNPAUSED)),
 ];
 
-const ROW: Row = Row {
-    name: "",
-    summary: "",
-    since: "",
-    group: Group::Connection,
-    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
-    args: &[],
-    subcommands: &[],
-    run: id,
-};
+const FLAGS: Flags = Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE);
 
 const ADMIN: Flags =
     Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::DANGEROUS);

@@ -1,8 +1,7 @@
 //! CLIENT INFO and CLIENT LIST: one line about each client.
 //!
-//! Rule    qbuf is bytes received and not yet parsed, omem bytes of replies and messages not yet sent, tot-mem both and what
-//!         a connection costs. There are no fixed output buffers: rbs, rbp and obl are 0.
-//!
+//! Rule    qbuf is bytes received and not yet parsed. omem is bytes of replies and messages not yet sent. tot-mem is both
+//!         and the fixed memory of a connection. There are no fixed output buffers: rbs, rbp and obl are 0.
 //! Source  Redis 7.0 `catClientInfoString`; `watch`, `lib-name` and `lib-ver` of later versions.
 
 use std::fmt::Write as _;

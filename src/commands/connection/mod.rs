@@ -22,30 +22,18 @@ use crate::state::acl::log::{Context, Reason};
 use crate::state::session::{Replies, Session};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "AUTH",
-        summary: "Authenticates the connection.",
-        since: "1.0.0",
-        flags: EARLY.with(Flags::SECRET),
-        args: &[text("username").maybe(), text("password")],
-        run: auth,
-        ..ROW
-    },
-    Row {
-        name: "ECHO",
-        summary: "Returns the message.",
-        since: "1.0.0",
-        flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
-        args: &[text("message")],
-        run: echo,
-        ..ROW
-    },
-    Row {
-        name: "HELLO",
-        summary: "Sets the protocol; may authenticate and name the connection.",
-        since: "6.0.0",
-        flags: EARLY.with(Flags::SECRET),
-        args: &[block(
+    Row::new(Group::Connection, "AUTH", "1.0.0", auth)
+        .summary("Authenticates the connection.")
+        .flags(EARLY.with(Flags::SECRET))
+        .args(&[text("username").maybe(), text("password")]),
+    Row::new(Group::Connection, "ECHO", "1.0.0", echo)
+        .summary("Returns the message.")
+        .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
+        .args(&[text("message")]),
+    Row::new(Group::Connection, "HELLO", "6.0.0", hello)
+        .summary("Sets the protocol; may authenticate and name the connection.")
+        .flags(EARLY.with(Flags::SECRET))
+        .args(&[block(
             "arguments",
             &[
                 integer("protover"),
@@ -53,57 +41,23 @@ pub(in crate::commands) const ROWS: &[Row] = &[
                 text("clientname").after("SETNAME").maybe(),
             ],
         )
-        .maybe()],
-        run: hello,
-        ..ROW
-    },
-    Row {
-        name: "PING",
-        summary: "Returns PONG, or the message.",
-        since: "1.0.0",
-        flags: Flags::FAST.with(Flags::SUBSCRIBED),
-        args: &[text("message").maybe()],
-        run: ping,
-        ..ROW
-    },
-    Row {
-        name: "QUIT",
-        summary: "Closes the connection once it has answered.",
-        since: "1.0.0",
-        flags: EARLY.with(Flags::SUBSCRIBED).with(Flags::UNQUEUED),
-        args: &[text("ignored").maybe().many()],
-        run: quit,
-        ..ROW
-    },
-    Row {
-        name: "RESET",
-        summary: "Resets the connection to its initial state.",
-        since: "6.2.0",
-        flags: EARLY.with(Flags::SUBSCRIBED).with(Flags::UNQUEUED),
-        run: reset,
-        ..ROW
-    },
-    Row {
-        name: "SELECT",
-        summary: "Changes the database.",
-        since: "1.0.0",
-        flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
-        args: &[integer("index")],
-        run: select,
-        ..ROW
-    },
+        .maybe()]),
+    Row::new(Group::Connection, "PING", "1.0.0", ping)
+        .summary("Returns PONG, or the message.")
+        .flags(Flags::FAST.with(Flags::SUBSCRIBED))
+        .args(&[text("message").maybe()]),
+    Row::new(Group::Connection, "QUIT", "1.0.0", quit)
+        .summary("Closes the connection after the reply.")
+        .flags(EARLY.with(Flags::SUBSCRIBED).with(Flags::UNQUEUED))
+        .args(&[text("ignored").maybe().many()]),
+    Row::new(Group::Connection, "RESET", "6.2.0", reset)
+        .summary("Resets the connection to its initial state.")
+        .flags(EARLY.with(Flags::SUBSCRIBED).with(Flags::UNQUEUED)),
+    Row::new(Group::Connection, "SELECT", "1.0.0", select)
+        .summary("Changes the database.")
+        .flags(Flags::LOADING.with(Flags::STALE).with(Flags::FAST))
+        .args(&[integer("index")]),
 ];
-
-const ROW: Row = Row {
-    name: "",
-    summary: "",
-    since: "",
-    group: Group::Connection,
-    flags: Flags::NONE,
-    args: &[],
-    subcommands: &[],
-    run: ping,
-};
 
 /// The flags of commands that are allowed before authentication.
 const EARLY: Flags = Flags::NOSCRIPT
@@ -142,7 +96,7 @@ fn authenticate(call: &mut Call<'_, '_>, user: &[u8], password: &[u8]) -> Result
         let name = call.args.request().word(0);
         acl_check::note(call.session, call.shared, (Reason::Auth, context), name, user);
         if let Some(times) = call.shared.failed_logins_seen.happened(call.now.lock) {
-            // Without the name: what was given for it may be a password.
+            // The name is not logged, because it may be a password by mistake.
             let (client, peer) = (call.session.client.id, &call.session.client.peer);
             tracing::debug!(client, peer, times, "A login has failed; ACL LOG has its name");
         }
@@ -217,7 +171,7 @@ fn ping(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     }
 
     match message {
-        // A RESP2 subscriber cannot tell replies from messages, so this reply has the form of a message.
+        // A RESP2 subscriber cannot distinguish replies from messages, so this reply has the form of a message.
         _ if call.session.is_subscriber() => call.reply.bulks(&[b"pong", message.unwrap_or_default()]),
         Some(message) => call.reply.bulk(message),
         None => call.reply.status("PONG"),

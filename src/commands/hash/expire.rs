@@ -1,4 +1,5 @@
-//! Deadlines of hash fields: HEXPIRE and its variants set them, HTTL and its variants read them, HPERSIST removes them.
+//! Deadlines of hash fields: HEXPIRE and its variants set them, HTTL and its variants read them, HPERSIST removes
+//! them.
 //!
 //! Rule    a field whose new deadline has passed is removed at once, and the key with its last field.
 //! Source  Valkey 9.1 `t_hash.c`, `hexpireGenericCommand`: Redis 7.0 does not have these commands.
@@ -13,96 +14,42 @@ use crate::keyspace::Editor;
 use crate::types::Hash;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "HEXPIRE",
-        summary: "Lets fields of a hash live so many seconds from now (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), integer("seconds"), CONDITION.maybe(), FIELDS],
-        subcommands: &[],
-        run: hexpire,
-    },
-    Row {
-        name: "HEXPIREAT",
-        summary: "Lets fields of a hash live until that second of Unix time (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), unix_time("unix-time-seconds"), CONDITION.maybe(), FIELDS],
-        subcommands: &[],
-        run: hexpireat,
-    },
-    Row {
-        name: "HEXPIRETIME",
-        summary: "Returns the second of Unix time in which fields of a hash end (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), FIELDS],
-        subcommands: &[],
-        run: hexpiretime,
-    },
-    Row {
-        name: "HPERSIST",
-        summary: "Lets fields of a hash live for ever (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), FIELDS],
-        subcommands: &[],
-        run: hpersist,
-    },
-    Row {
-        name: "HPEXPIRE",
-        summary: "Lets fields of a hash live so many milliseconds from now (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), integer("milliseconds"), CONDITION.maybe(), FIELDS],
-        subcommands: &[],
-        run: hpexpire,
-    },
-    Row {
-        name: "HPEXPIREAT",
-        summary: "Lets fields of a hash live until that millisecond of Unix time (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), unix_time("unix-time-milliseconds"), CONDITION.maybe(), FIELDS],
-        subcommands: &[],
-        run: hpexpireat,
-    },
-    Row {
-        name: "HPEXPIRETIME",
-        summary: "Returns the millisecond of Unix time in which fields of a hash end (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), FIELDS],
-        subcommands: &[],
-        run: hpexpiretime,
-    },
-    Row {
-        name: "HPTTL",
-        summary: "Returns how many milliseconds fields of a hash still have (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), FIELDS],
-        subcommands: &[],
-        run: hpttl,
-    },
-    Row {
-        name: "HTTL",
-        summary: "Returns how many seconds fields of a hash still have (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), FIELDS],
-        subcommands: &[],
-        run: httl,
-    },
+    Row::new(Group::Hash, "HEXPIRE", "9.0.0", hexpire)
+        .summary("Sets the leases of fields of a hash, in seconds from now (Valkey 9.0).")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), integer("seconds"), CONDITION.maybe(), FIELDS]),
+    Row::new(Group::Hash, "HEXPIREAT", "9.0.0", hexpireat)
+        .summary("Sets the end of the leases of fields of a hash, in seconds of Unix time (Valkey 9.0).")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), unix_time("unix-time-seconds"), CONDITION.maybe(), FIELDS]),
+    Row::new(Group::Hash, "HEXPIRETIME", "9.0.0", hexpiretime)
+        .summary("Returns the second of Unix time in which fields of a hash end (Valkey 9.0).")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), FIELDS]),
+    Row::new(Group::Hash, "HPERSIST", "9.0.0", hpersist)
+        .summary("Removes the leases of fields of a hash (Valkey 9.0).")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), FIELDS]),
+    Row::new(Group::Hash, "HPEXPIRE", "9.0.0", hpexpire)
+        .summary("Sets the leases of fields of a hash, in milliseconds from now (Valkey 9.0).")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), integer("milliseconds"), CONDITION.maybe(), FIELDS]),
+    Row::new(Group::Hash, "HPEXPIREAT", "9.0.0", hpexpireat)
+        .summary("Sets the end of the leases of fields of a hash, in milliseconds of Unix time (Valkey 9.0).")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), unix_time("unix-time-milliseconds"), CONDITION.maybe(), FIELDS]),
+    Row::new(Group::Hash, "HPEXPIRETIME", "9.0.0", hpexpiretime)
+        .summary("Returns the millisecond of Unix time in which fields of a hash end (Valkey 9.0).")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), FIELDS]),
+    Row::new(Group::Hash, "HPTTL", "9.0.0", hpttl)
+        .summary("Returns the rest of the leases of fields of a hash, in milliseconds (Valkey 9.0).")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), FIELDS]),
+    Row::new(Group::Hash, "HTTL", "9.0.0", httl)
+        .summary("Returns the rest of the leases of fields of a hash, in seconds (Valkey 9.0).")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), FIELDS]),
 ];
 
 const CONDITION: Arg =
@@ -122,7 +69,7 @@ const CHANGED: i64 = 1;
 /// Reply for a field that was removed because its new deadline has passed.
 const ENDED: i64 = 2;
 
-/// The number of words behind FIELDS, if FIELDS is present and not the last word.
+/// The number of words after FIELDS, if FIELDS is present and not the last word.
 fn words_behind_fields(args: &Args<'_>) -> Option<usize> {
     let mut look = *args;
     while look.len() > 1 {
@@ -175,7 +122,7 @@ fn set_deadlines(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> 
     let deadline = deadline(unit, value.integer()?, call.now, command)?;
 
     let Some(mut hash) = call.view.find::<Hash>(name)? else {
-        return none_of_them(call, count);
+        return answer_no_fields(call, count);
     };
     let (mut is_set, mut is_ended) = (false, false);
     call.reply.array(count);
@@ -229,7 +176,7 @@ fn announce(hash: &mut Editor<'_, Hash>, is_set: bool, is_ended: bool) {
     }
 }
 
-fn none_of_them(call: &mut Call<'_, '_>, count: usize) -> Result<Outcome, Refusal> {
+fn answer_no_fields(call: &mut Call<'_, '_>, count: usize) -> Result<Outcome, Refusal> {
     call.reply.array(count);
     for _ in 0..count {
         call.reply.integer(NO_FIELD);
@@ -245,7 +192,7 @@ fn hpersist(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let count = take_count(&mut call.args)?;
 
     let Some(mut hash) = call.view.find::<Hash>(name)? else {
-        return none_of_them(call, count);
+        return answer_no_fields(call, count);
     };
     let mut is_changed = false;
     call.reply.array(count);
@@ -267,23 +214,23 @@ fn hpersist(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 fn httl(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, |now, deadline| nearest_second(now.millis_until(deadline)))
+    answer_deadlines(call, |now, deadline| nearest_second(now.millis_until(deadline)))
 }
 
 fn hpttl(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, Now::millis_until)
+    answer_deadlines(call, Now::millis_until)
 }
 
 fn hexpiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, |now, deadline| nearest_second(now.wall_ms_of(deadline)))
+    answer_deadlines(call, |now, deadline| nearest_second(now.wall_ms_of(deadline)))
 }
 
 fn hpexpiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, Now::wall_ms_of)
+    answer_deadlines(call, Now::wall_ms_of)
 }
 
-/// Answers the result of `say` for the deadline of each field.
-fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcome, Refusal> {
+/// Answers the deadline of each field, as `convert` returns it.
+fn answer_deadlines(call: &mut Call<'_, '_>, convert: fn(Now, Deadline) -> i64) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     if !call.args.take("FIELDS") {
         return Err(Refusal::Syntax);
@@ -294,14 +241,14 @@ fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcom
     }
 
     let Some(hash) = call.view.read_as::<Hash>(name)? else {
-        return none_of_them(call, count);
+        return answer_no_fields(call, count);
     };
     call.reply.array(count);
     for field in call.args.rest() {
         call.reply.integer(match (hash.contains(field), hash.deadline(field)) {
             (false, _) => NO_FIELD,
             (true, None) => NO_DEADLINE,
-            (true, Some(deadline)) => say(call.now, deadline),
+            (true, Some(deadline)) => convert(call.now, deadline),
         });
     }
     Ok(Outcome::Replied)

@@ -14,146 +14,62 @@ use crate::number::double::parse;
 use crate::types::{Hash, Shape};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "HDEL",
-        summary: "Removes fields of a hash.",
-        since: "2.0.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), text("field").many()],
-        subcommands: &[],
-        run: hdel,
-    },
-    Row {
-        name: "HEXISTS",
-        summary: "Tells whether a hash has a field.",
-        since: "2.0.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), text("field")],
-        subcommands: &[],
-        run: hexists,
-    },
-    Row {
-        name: "HGET",
-        summary: "Returns the value of a field of a hash.",
-        since: "2.0.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), text("field")],
-        subcommands: &[],
-        run: hget,
-    },
-    Row {
-        name: "HGETALL",
-        summary: "Returns the fields and values of a hash.",
-        since: "2.0.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[key("key")],
-        subcommands: &[],
-        run: hgetall,
-    },
-    Row {
-        name: "HINCRBY",
-        summary: "Adds to the integer that a field of a hash holds; a field that is not there holds 0.",
-        since: "2.0.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), text("field"), integer("increment")],
-        subcommands: &[],
-        run: hincrby,
-    },
-    Row {
-        name: "HINCRBYFLOAT",
-        summary: "Adds to the number that a field of a hash holds; a field that is not there holds 0.",
-        since: "2.6.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), text("field"), double("increment")],
-        subcommands: &[],
-        run: hincrbyfloat,
-    },
-    Row {
-        name: "HKEYS",
-        summary: "Returns the fields of a hash.",
-        since: "2.0.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[key("key")],
-        subcommands: &[],
-        run: hkeys,
-    },
-    Row {
-        name: "HLEN",
-        summary: "Returns the number of fields of a hash.",
-        since: "2.0.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: hlen,
-    },
-    Row {
-        name: "HMGET",
-        summary: "Returns the values of fields of a hash.",
-        since: "2.0.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), text("field").many()],
-        subcommands: &[],
-        run: hmget,
-    },
-    Row {
-        name: "HMSET",
-        summary: "Sets fields of a hash; HSET does the same and tells how many are new.",
-        since: "2.0.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), PAIR.many()],
-        subcommands: &[],
-        run: hmset,
-    },
-    Row {
-        name: "HSET",
-        summary: "Sets fields of a hash, and creates it if it is not there.",
-        since: "2.0.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), PAIR.many()],
-        subcommands: &[],
-        run: hset,
-    },
-    Row {
-        name: "HSETNX",
-        summary: "Sets a field of a hash if the field is not there.",
-        since: "2.0.0",
-        group: Group::Hash,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), text("field"), text("value")],
-        subcommands: &[],
-        run: hsetnx,
-    },
-    Row {
-        name: "HSTRLEN",
-        summary: "Returns the length of the value of a field of a hash.",
-        since: "3.2.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), text("field")],
-        subcommands: &[],
-        run: hstrlen,
-    },
-    Row {
-        name: "HVALS",
-        summary: "Returns the values of a hash.",
-        since: "2.0.0",
-        group: Group::Hash,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[key("key")],
-        subcommands: &[],
-        run: hvals,
-    },
+    Row::new(Group::Hash, "HDEL", "2.0.0", hdel)
+        .summary("Removes fields of a hash.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), text("field").many()]),
+    Row::new(Group::Hash, "HEXISTS", "2.0.0", hexists)
+        .summary("Returns whether a hash has a field.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), text("field")]),
+    Row::new(Group::Hash, "HGET", "2.0.0", hget)
+        .summary("Returns the value of a field of a hash.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), text("field")]),
+    Row::new(Group::Hash, "HGETALL", "2.0.0", hgetall)
+        .summary("Returns the fields and values of a hash.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[key("key")]),
+    Row::new(Group::Hash, "HINCRBY", "2.0.0", hincrby)
+        .summary("Adds to the integer that a field of a hash holds; a missing field counts as 0.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), text("field"), integer("increment")]),
+    Row::new(Group::Hash, "HINCRBYFLOAT", "2.6.0", hincrbyfloat)
+        .summary("Adds to the number that a field of a hash holds; a missing field counts as 0.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), text("field"), double("increment")]),
+    Row::new(Group::Hash, "HKEYS", "2.0.0", hkeys)
+        .summary("Returns the fields of a hash.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[key("key")]),
+    Row::new(Group::Hash, "HLEN", "2.0.0", hlen)
+        .summary("Returns the number of fields of a hash.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::Hash, "HMGET", "2.0.0", hmget)
+        .summary("Returns the values of fields of a hash.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), text("field").many()]),
+    Row::new(Group::Hash, "HMSET", "2.0.0", hmset)
+        .summary("Sets fields of a hash. HSET also returns how many are new.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), PAIR.many()]),
+    Row::new(Group::Hash, "HSET", "2.0.0", hset)
+        .summary("Sets fields of a hash; creates the hash if it does not exist.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), PAIR.many()]),
+    Row::new(Group::Hash, "HSETNX", "2.0.0", hsetnx)
+        .summary("Sets a field of a hash if the field does not exist.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), text("field"), text("value")]),
+    Row::new(Group::Hash, "HSTRLEN", "3.2.0", hstrlen)
+        .summary("Returns the length of the value of a field of a hash.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), text("field")]),
+    Row::new(Group::Hash, "HVALS", "2.0.0", hvals)
+        .summary("Returns the values of a hash.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[key("key")]),
 ];
 
 const PAIR: Arg = block("data", &[text("field"), text("value")]);

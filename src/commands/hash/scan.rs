@@ -8,22 +8,16 @@ use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 use crate::types::Hash;
 
-pub(in crate::commands) const ROWS: &[Row] = &[Row {
-    name: "HSCAN",
-    summary: "Returns some fields and values of a hash and the next cursor.",
-    since: "2.8.0",
-    group: Group::Hash,
-    flags: Flags::READONLY.with(Flags::LINEAR),
-    args: &[
+pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Hash, "HSCAN", "2.8.0", hscan)
+    .summary("Returns some fields and values of a hash and the next cursor.")
+    .flags(Flags::READONLY.with(Flags::LINEAR))
+    .args(&[
         key("key"),
         integer("cursor"),
         pattern("pattern").after("MATCH").maybe(),
         integer("count").after("COUNT").maybe(),
         token("novalues", "NOVALUES").maybe(),
-    ],
-    subcommands: &[],
-    run: hscan,
-}];
+    ])];
 
 fn hscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;

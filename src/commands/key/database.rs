@@ -9,36 +9,18 @@ use crate::error::Refusal;
 use crate::number::integer as parse;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "FLUSHALL",
-        summary: "Deletes every key of every database.",
-        since: "1.0.0",
-        group: Group::Server,
-        flags: Flags::WRITE.with(Flags::ALL_SHARDS).with(Flags::DANGEROUS),
-        args: &[FLUSH_TYPE.maybe()],
-        subcommands: &[],
-        run: flushall,
-    },
-    Row {
-        name: "FLUSHDB",
-        summary: "Deletes every key of the database.",
-        since: "1.0.0",
-        group: Group::Server,
-        flags: Flags::WRITE.with(Flags::ALL_SHARDS).with(Flags::DANGEROUS),
-        args: &[FLUSH_TYPE.maybe()],
-        subcommands: &[],
-        run: flushdb,
-    },
-    Row {
-        name: "SWAPDB",
-        summary: "Exchanges two databases for all clients at once.",
-        since: "4.0.0",
-        group: Group::Server,
-        flags: Flags::WRITE.with(Flags::FAST).with(Flags::ALL_SHARDS).with(Flags::DANGEROUS),
-        args: &[integer("index1"), integer("index2")],
-        subcommands: &[],
-        run: swapdb,
-    },
+    Row::new(Group::Server, "FLUSHALL", "1.0.0", flushall)
+        .summary("Deletes every key of every database.")
+        .flags(Flags::WRITE.with(Flags::ALL_SHARDS).with(Flags::DANGEROUS))
+        .args(&[FLUSH_TYPE.maybe()]),
+    Row::new(Group::Server, "FLUSHDB", "1.0.0", flushdb)
+        .summary("Deletes every key of the database.")
+        .flags(Flags::WRITE.with(Flags::ALL_SHARDS).with(Flags::DANGEROUS))
+        .args(&[FLUSH_TYPE.maybe()]),
+    Row::new(Group::Server, "SWAPDB", "4.0.0", swapdb)
+        .summary("Exchanges two databases for all clients at once.")
+        .flags(Flags::WRITE.with(Flags::FAST).with(Flags::ALL_SHARDS).with(Flags::DANGEROUS))
+        .args(&[integer("index1"), integer("index2")]),
 ];
 
 const FLUSH_TYPE: Arg = one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]);

@@ -11,96 +11,42 @@ use crate::keyspace::Entry;
 use crate::number;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "EXPIRE",
-        summary: "Lets a key live so many seconds from now.",
-        since: "1.0.0",
-        group: Group::Generic,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), integer("seconds"), CONDITION.maybe()],
-        subcommands: &[],
-        run: expire,
-    },
-    Row {
-        name: "EXPIREAT",
-        summary: "Lets a key live until that second of Unix time.",
-        since: "1.2.0",
-        group: Group::Generic,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), unix_time("unix-time-seconds"), CONDITION.maybe()],
-        subcommands: &[],
-        run: expireat,
-    },
-    Row {
-        name: "EXPIRETIME",
-        summary: "Returns the second of Unix time in which a key ends.",
-        since: "7.0.0",
-        group: Group::Generic,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: expiretime,
-    },
-    Row {
-        name: "PERSIST",
-        summary: "Lets a key live for ever.",
-        since: "2.2.0",
-        group: Group::Generic,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: persist,
-    },
-    Row {
-        name: "PEXPIRE",
-        summary: "Lets a key live so many milliseconds from now.",
-        since: "2.6.0",
-        group: Group::Generic,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), integer("milliseconds"), CONDITION.maybe()],
-        subcommands: &[],
-        run: pexpire,
-    },
-    Row {
-        name: "PEXPIREAT",
-        summary: "Lets a key live until that millisecond of Unix time.",
-        since: "2.6.0",
-        group: Group::Generic,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), unix_time("unix-time-milliseconds"), CONDITION.maybe()],
-        subcommands: &[],
-        run: pexpireat,
-    },
-    Row {
-        name: "PEXPIRETIME",
-        summary: "Returns the millisecond of Unix time in which a key ends.",
-        since: "7.0.0",
-        group: Group::Generic,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: pexpiretime,
-    },
-    Row {
-        name: "PTTL",
-        summary: "Returns how many milliseconds a key still has.",
-        since: "2.6.0",
-        group: Group::Generic,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: pttl,
-    },
-    Row {
-        name: "TTL",
-        summary: "Returns how many seconds a key still has.",
-        since: "1.0.0",
-        group: Group::Generic,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: ttl,
-    },
+    Row::new(Group::Generic, "EXPIRE", "1.0.0", expire)
+        .summary("Sets the lease of a key, in seconds from now.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), integer("seconds"), CONDITION.maybe()]),
+    Row::new(Group::Generic, "EXPIREAT", "1.2.0", expireat)
+        .summary("Sets the end of the lease of a key, in seconds of Unix time.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), unix_time("unix-time-seconds"), CONDITION.maybe()]),
+    Row::new(Group::Generic, "EXPIRETIME", "7.0.0", expiretime)
+        .summary("Returns the second of Unix time in which a key ends.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::Generic, "PERSIST", "2.2.0", persist)
+        .summary("Removes the lease of a key.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::Generic, "PEXPIRE", "2.6.0", pexpire)
+        .summary("Sets the lease of a key, in milliseconds from now.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), integer("milliseconds"), CONDITION.maybe()]),
+    Row::new(Group::Generic, "PEXPIREAT", "2.6.0", pexpireat)
+        .summary("Sets the end of the lease of a key, in milliseconds of Unix time.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), unix_time("unix-time-milliseconds"), CONDITION.maybe()]),
+    Row::new(Group::Generic, "PEXPIRETIME", "7.0.0", pexpiretime)
+        .summary("Returns the millisecond of Unix time in which a key ends.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::Generic, "PTTL", "2.6.0", pttl)
+        .summary("Returns the rest of the lease of a key, in milliseconds.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::Generic, "TTL", "1.0.0", ttl)
+        .summary("Returns the rest of the lease of a key, in seconds.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key")]),
 ];
 
 const CONDITION: Arg =
@@ -201,23 +147,23 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
 }
 
 fn ttl(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, |now, deadline| nearest_second(now.millis_until(deadline)))
+    answer_deadline(call, |now, deadline| nearest_second(now.millis_until(deadline)))
 }
 
 fn pttl(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, Now::millis_until)
+    answer_deadline(call, Now::millis_until)
 }
 
 fn expiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, |now, deadline| nearest_second(now.wall_ms_of(deadline)))
+    answer_deadline(call, |now, deadline| nearest_second(now.wall_ms_of(deadline)))
 }
 
 fn pexpiretime(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    tell(call, Now::wall_ms_of)
+    answer_deadline(call, Now::wall_ms_of)
 }
 
-/// Answers the result of `say` for the deadline of the key; -1 if it has none, -2 if the key does not exist.
-fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcome, Refusal> {
+/// Answers the deadline of the key, as `convert` returns it; -1 if it has none, -2 if the key does not exist.
+fn answer_deadline(call: &mut Call<'_, '_>, convert: fn(Now, Deadline) -> i64) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
     let deadline = call.view.peek(name).map(|found| found.deadline());
@@ -225,7 +171,7 @@ fn tell(call: &mut Call<'_, '_>, say: fn(Now, Deadline) -> i64) -> Result<Outcom
     call.reply.integer(match deadline {
         None => -2,
         Some(None) => -1,
-        Some(Some(deadline)) => say(call.now, deadline),
+        Some(Some(deadline)) => convert(call.now, deadline),
     });
     Ok(Outcome::Replied)
 }

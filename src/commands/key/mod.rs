@@ -15,101 +15,47 @@ use crate::keyspace::{Entry, Form, Lease, Occupied};
 use crate::types::Object;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "COPY",
-        summary: "Copies a key with its time to live to another key.",
-        since: "6.2.0",
-        group: Group::Generic,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
-        args: &[
+    Row::new(Group::Generic, "COPY", "6.2.0", copy)
+        .summary("Copies a key with its lease to another key.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[
             key("source"),
             key("destination"),
             integer("destination-db").after("DB").maybe(),
             token("replace", "REPLACE").maybe(),
-        ],
-        subcommands: &[],
-        run: copy,
-    },
-    Row {
-        name: "DEL",
-        summary: "Deletes keys.",
-        since: "1.0.0",
-        group: Group::Generic,
-        flags: Flags::WRITE,
-        args: &[key("key").many()],
-        subcommands: &[],
-        run: del,
-    },
-    Row {
-        name: "EXISTS",
-        summary: "Counts the keys that are there; a key that is named twice counts twice.",
-        since: "1.0.0",
-        group: Group::Generic,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key").many()],
-        subcommands: &[],
-        run: exists,
-    },
-    Row {
-        name: "MOVE",
-        summary: "Moves a key to another database, unless that has the key.",
-        since: "1.0.0",
-        group: Group::Generic,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), integer("db")],
-        subcommands: &[],
-        run: move_key,
-    },
-    Row {
-        name: "RENAME",
-        summary: "Gives a key another name and replaces what was there.",
-        since: "1.0.0",
-        group: Group::Generic,
-        flags: Flags::WRITE,
-        args: &[key("key"), key("newkey")],
-        subcommands: &[],
-        run: rename,
-    },
-    Row {
-        name: "RENAMENX",
-        summary: "Gives a key another name, if nothing is there.",
-        since: "1.0.0",
-        group: Group::Generic,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), key("newkey")],
-        subcommands: &[],
-        run: renamenx,
-    },
-    Row {
-        name: "TOUCH",
-        summary: "Counts the keys that are there; they count as used.",
-        since: "3.2.1",
-        group: Group::Generic,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key").many()],
-        subcommands: &[],
-        run: touch,
-    },
-    Row {
-        name: "TYPE",
-        summary: "Returns the type of what a key holds.",
-        since: "1.0.0",
-        group: Group::Generic,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: type_of,
-    },
-    Row {
-        name: "UNLINK",
-        summary: "Deletes keys; here it is DEL.",
-        since: "4.0.0",
-        group: Group::Generic,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key").many()],
-        subcommands: &[],
-        run: del,
-    },
+        ]),
+    Row::new(Group::Generic, "DEL", "1.0.0", del)
+        .summary("Deletes keys.")
+        .flags(Flags::WRITE)
+        .args(&[key("key").many()]),
+    Row::new(Group::Generic, "EXISTS", "1.0.0", exists)
+        .summary("Returns the number of keys that exist; a key that is named twice counts twice.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key").many()]),
+    Row::new(Group::Generic, "MOVE", "1.0.0", move_key)
+        .summary("Moves a key to another database, unless that has the key.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), integer("db")]),
+    Row::new(Group::Generic, "RENAME", "1.0.0", rename)
+        .summary("Renames a key and replaces the key of the new name.")
+        .flags(Flags::WRITE)
+        .args(&[key("key"), key("newkey")]),
+    Row::new(Group::Generic, "RENAMENX", "1.0.0", renamenx)
+        .summary("Renames a key, if no key has the new name.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), key("newkey")]),
+    Row::new(Group::Generic, "TOUCH", "3.2.1", touch)
+        .summary("Returns the number of keys that exist, and marks them as used.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key").many()]),
+    Row::new(Group::Generic, "TYPE", "1.0.0", type_of)
+        .summary("Returns the type of the value of a key.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::Generic, "UNLINK", "4.0.0", del)
+        .summary("Deletes keys, like DEL.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key").many()]),
 ];
 
 fn del(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -264,7 +210,7 @@ impl Content {
         Ok(Self { value, deadline: found.deadline() })
     }
 
-    /// Stores the content under a key and replaces whatever the key held.
+    /// Stores the content under a key. The previous value of the key, of any type, is removed.
     fn put_anew(self, call: &mut Call<'_, '_>, name: &[u8]) {
         call.view.remove(name);
         if let Entry::Vacant(place) = call.view.entry(name) {

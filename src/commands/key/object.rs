@@ -8,68 +8,30 @@ use crate::error::Refusal;
 use crate::keyspace::{Form, Occupied};
 use crate::number;
 
-pub(in crate::commands) const ROWS: &[Row] = &[Row {
-    name: "OBJECT",
-    summary: "A container for commands about the representation of a value.",
-    since: "2.2.3",
-    group: Group::Generic,
-    flags: Flags::NONE,
-    args: &[],
-    subcommands: SUBCOMMANDS,
-    run: help,
-}];
+pub(in crate::commands) const ROWS: &[Row] =
+    &[Row::container(Group::Generic, "OBJECT", "2.2.3", SUBCOMMANDS)
+        .summary("A container for commands about the representation of a value.")];
 
 const SUBCOMMANDS: &[Row] = &[
-    Row {
-        name: "ENCODING",
-        summary: "Returns the name of the form in which Redis would keep the value.",
-        since: "2.2.3",
-        group: Group::Generic,
-        flags: Flags::READONLY,
-        args: &[key("key")],
-        subcommands: &[],
-        run: encoding,
-    },
-    Row {
-        name: "FREQ",
-        summary: "Returns how often a key is used: refused, since no policy asks for it.",
-        since: "4.0.0",
-        group: Group::Generic,
-        flags: Flags::READONLY,
-        args: &[key("key")],
-        subcommands: &[],
-        run: freq,
-    },
-    Row {
-        name: "HELP",
-        summary: "Lists the subcommands.",
-        since: "6.2.0",
-        group: Group::Generic,
-        flags: Flags::LOADING.with(Flags::STALE),
-        args: &[],
-        subcommands: &[],
-        run: help,
-    },
-    Row {
-        name: "IDLETIME",
-        summary: "Returns the seconds since a key was last used.",
-        since: "2.2.3",
-        group: Group::Generic,
-        flags: Flags::READONLY,
-        args: &[key("key")],
-        subcommands: &[],
-        run: idle_time,
-    },
-    Row {
-        name: "REFCOUNT",
-        summary: "Returns the reference count of a value: 1, or the maximum for a small integer.",
-        since: "2.2.3",
-        group: Group::Generic,
-        flags: Flags::READONLY,
-        args: &[key("key")],
-        subcommands: &[],
-        run: refcount,
-    },
+    Row::new(Group::Generic, "ENCODING", "2.2.3", encoding)
+        .summary("Returns the name of the form in which Redis would keep the value.")
+        .flags(Flags::READONLY)
+        .args(&[key("key")]),
+    Row::new(Group::Generic, "FREQ", "4.0.0", freq)
+        .summary("Returns how often a key is used: refused, since no policy asks for it.")
+        .flags(Flags::READONLY)
+        .args(&[key("key")]),
+    Row::new(Group::Generic, "HELP", "6.2.0", help)
+        .summary("Lists the subcommands.")
+        .flags(Flags::LOADING.with(Flags::STALE)),
+    Row::new(Group::Generic, "IDLETIME", "2.2.3", idle_time)
+        .summary("Returns the seconds since a key was last used.")
+        .flags(Flags::READONLY)
+        .args(&[key("key")]),
+    Row::new(Group::Generic, "REFCOUNT", "2.2.3", refcount)
+        .summary("Returns the reference count of a value: 1, or the maximum for a small integer.")
+        .flags(Flags::READONLY)
+        .args(&[key("key")]),
 ];
 
 /// Length in bytes up to which Redis stores a string together with its header.

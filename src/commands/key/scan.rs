@@ -10,51 +10,25 @@ use crate::error::Refusal;
 use crate::types::glob;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "DBSIZE",
-        summary: "Returns the number of keys in the database.",
-        since: "1.0.0",
-        group: Group::Server,
-        flags: Flags::READONLY.with(Flags::FAST).with(Flags::SUMS),
-        args: &[],
-        subcommands: &[],
-        run: dbsize,
-    },
-    Row {
-        name: "KEYS",
-        summary: "Returns all keys that fit a pattern.",
-        since: "1.0.0",
-        group: Group::Generic,
-        flags: Flags::READONLY.with(Flags::ALL_SHARDS).with(Flags::DANGEROUS),
-        args: &[pattern("pattern")],
-        subcommands: &[],
-        run: keys,
-    },
-    Row {
-        name: "RANDOMKEY",
-        summary: "Returns a key of the database, any of them.",
-        since: "1.0.0",
-        group: Group::Generic,
-        flags: Flags::READONLY.with(Flags::ALL_SHARDS),
-        args: &[],
-        subcommands: &[],
-        run: random_key,
-    },
-    Row {
-        name: "SCAN",
-        summary: "Returns some keys of the database, and where to go on.",
-        since: "2.8.0",
-        group: Group::Generic,
-        flags: Flags::READONLY.with(Flags::SUMS),
-        args: &[
+    Row::new(Group::Server, "DBSIZE", "1.0.0", dbsize)
+        .summary("Returns the number of keys in the database.")
+        .flags(Flags::READONLY.with(Flags::FAST).with(Flags::SUMS)),
+    Row::new(Group::Generic, "KEYS", "1.0.0", keys)
+        .summary("Returns all keys that match a pattern.")
+        .flags(Flags::READONLY.with(Flags::ALL_SHARDS).with(Flags::DANGEROUS))
+        .args(&[pattern("pattern")]),
+    Row::new(Group::Generic, "RANDOMKEY", "1.0.0", random_key)
+        .summary("Returns a random key of the database.")
+        .flags(Flags::READONLY.with(Flags::ALL_SHARDS)),
+    Row::new(Group::Generic, "SCAN", "2.8.0", scan)
+        .summary("Returns some keys of the database and the next cursor.")
+        .flags(Flags::READONLY.with(Flags::SUMS))
+        .args(&[
             integer("cursor"),
             pattern("pattern").after("MATCH").maybe(),
             integer("count").after("COUNT").maybe(),
             text("type").after("TYPE").maybe(),
-        ],
-        subcommands: &[],
-        run: scan,
-    },
+        ]),
 ];
 
 /// Keys that SCAN visits under one lock of a shard.
@@ -85,7 +59,7 @@ fn keys(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn random_key(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let entropy = call.shared.random();
 
-    // CLIENT PAUSE keeps expired keys: one of them is answered if there are no others.
+    // CLIENT PAUSE keeps expired keys. RANDOMKEY answers an expired key then if there are no others.
     let accepts_ended = call.shared.pause.holds(|| true, call.now.lock).is_some();
     match call.view.random_key(entropy, accepts_ended) {
         Some(name) => call.reply.bulk(&name),
@@ -107,7 +81,7 @@ fn scan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let mut found = Found::default();
     let mut left = options.count;
-    // An empty shard takes a step, too; the number of shards bounds these steps.
+    // An empty shard takes one step. The number of shards bounds these steps.
     while left > 0 {
         let keys = left.min(KEYS_PER_LOCK);
         let mut seen = 0_u64;

@@ -1,7 +1,7 @@
 //! Commands that wait for a list or sorted set: BLPOP, BRPOP, BLMOVE, BRPOPLPUSH, BLMPOP; BZPOPMIN, BZPOPMAX, BZMPOP.
 //!
 //! Rule    a call that finds elements takes them as the command without blocking does. Otherwise it is parked on its
-//!         keys; the write that adds elements to one of them serves parked calls, the oldest first.
+//!         keys; the write that adds elements to one of these keys serves parked calls, the oldest first.
 //! Source  Redis 7.0 `t_list.c`, `blocked.c`; `timeout.c`: `getTimeoutFromObjectOrReply`.
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::clock::LockTime;
-use crate::commands::list::moves::{Ends, FROM, Harvest, TO, WHERE, pop_named, shift};
+use crate::commands::list::moves::{FROM, MoveEnds, MultiPopArgs, TO, WHERE, move_element, pop_named};
 use crate::commands::list::pop_one;
 use crate::commands::row::{Arg, Flags, Group, Row, double, integer, key, key_count, one_of, token};
 use crate::commands::sorted_set::pop as sorted;
@@ -23,135 +23,87 @@ use crate::types::list::End;
 use crate::types::{List, SortedSet};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "BLMOVE",
-        summary: "Moves an element from one end of a list to an end of another and returns it; waits until there is one.",
-        since: "6.2.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::NOSCRIPT).with(Flags::BLOCKING),
-        args: &[key("source"), key("destination"), FROM, TO, TIMEOUT],
-        subcommands: &[],
-        run: blmove,
-    },
-    Row {
-        name: "BLMPOP",
-        summary: "Removes elements from the first list that is there and returns them; waits until there is one.",
-        since: "7.0.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::BLOCKING),
-        args: &[TIMEOUT, key_count(), key("key").many(), WHERE, integer("count").after("COUNT").maybe()],
-        subcommands: &[],
-        run: blmpop,
-    },
-    Row {
-        name: "BLPOP",
-        summary: "Removes the first element of the first list that is there and returns it; waits until there is one.",
-        since: "2.0.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING),
-        args: &[key("key").many(), TIMEOUT],
-        subcommands: &[],
-        run: blpop,
-    },
-    Row {
-        name: "BRPOP",
-        summary: "Removes the last element of the first list that is there and returns it; waits until there is one.",
-        since: "2.0.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING),
-        args: &[key("key").many(), TIMEOUT],
-        subcommands: &[],
-        run: brpop,
-    },
-    Row {
-        name: "BRPOPLPUSH",
-        summary: "Moves the last element of a list to the head of another and returns it; waits until there is one.",
-        since: "2.2.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::NOSCRIPT).with(Flags::BLOCKING),
-        args: &[key("source"), key("destination"), TIMEOUT],
-        subcommands: &[],
-        run: brpoplpush,
-    },
-    Row {
-        name: "BZMPOP",
-        summary: "Removes members from the first sorted set that is there and returns them; waits until there is one.",
-        since: "7.0.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::BLOCKING),
-        args: &[TIMEOUT, key_count(), key("key").many(), MIN_MAX, integer("count").after("COUNT").maybe()],
-        subcommands: &[],
-        run: bzmpop,
-    },
-    Row {
-        name: "BZPOPMAX",
-        summary: "Removes and returns the member with the highest score; waits until one of the sorted sets is there.",
-        since: "5.0.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST),
-        args: &[key("key").many(), TIMEOUT],
-        subcommands: &[],
-        run: bzpopmax,
-    },
-    Row {
-        name: "BZPOPMIN",
-        summary: "Removes and returns the member with the lowest score; waits until one of the sorted sets is there.",
-        since: "5.0.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST),
-        args: &[key("key").many(), TIMEOUT],
-        subcommands: &[],
-        run: bzpopmin,
-    },
+    Row::new(Group::List, "BLMOVE", "6.2.0", blmove)
+.summary("Moves an element from one end of a list to an end of another and returns it; waits until there is one.")
+.flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::NOSCRIPT).with(Flags::BLOCKING))
+.args(&[key("source"), key("destination"), FROM, TO, TIMEOUT]),
+    Row::new(Group::List, "BLMPOP", "7.0.0", blmpop)
+.summary("Removes elements from the first list that exists and returns them; waits until there is one.")
+.flags(Flags::WRITE.with(Flags::BLOCKING))
+.args(&[TIMEOUT, key_count(), key("key").many(), WHERE, integer("count").after("COUNT").maybe()]),
+    Row::new(Group::List, "BLPOP", "2.0.0", blpop)
+.summary("Removes the first element of the first list that exists and returns it; waits until there is one.")
+.flags(Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING))
+.args(&[key("key").many(), TIMEOUT]),
+    Row::new(Group::List, "BRPOP", "2.0.0", brpop)
+.summary("Removes the last element of the first list that exists and returns it; waits until there is one.")
+.flags(Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING))
+.args(&[key("key").many(), TIMEOUT]),
+    Row::new(Group::List, "BRPOPLPUSH", "2.2.0", brpoplpush)
+.summary("Moves the last element of a list to the head of another and returns it; waits until there is one.")
+.flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::NOSCRIPT).with(Flags::BLOCKING))
+.args(&[key("source"), key("destination"), TIMEOUT]),
+    Row::new(Group::SortedSet, "BZMPOP", "7.0.0", bzmpop)
+.summary("Removes members from the first sorted set that exists and returns them; waits until there is one.")
+.flags(Flags::WRITE.with(Flags::BLOCKING))
+.args(&[TIMEOUT, key_count(), key("key").many(), MIN_MAX, integer("count").after("COUNT").maybe()]),
+    Row::new(Group::SortedSet, "BZPOPMAX", "5.0.0", bzpopmax)
+.summary("Removes and returns the member with the highest score; waits until one of the sorted sets exists.")
+.flags(Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST))
+.args(&[key("key").many(), TIMEOUT]),
+    Row::new(Group::SortedSet, "BZPOPMIN", "5.0.0", bzpopmin)
+.summary("Removes and returns the member with the lowest score; waits until one of the sorted sets exists.")
+.flags(Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST))
+.args(&[key("key").many(), TIMEOUT]),
 ];
 
 const MIN_MAX: Arg = one_of("where", &[token("min", "MIN"), token("max", "MAX")]);
 /// Seconds; zero waits without a limit.
 const TIMEOUT: Arg = double("timeout");
 
-/// What a call takes from a key.
+/// The elements that a blocking call pops, and the form of its reply.
 #[derive(Clone, Debug)]
-enum Want {
-    /// Elements, with the key's name, in an array.
-    Many(End, usize),
-    /// One element, with the key's name.
-    One(End),
-    /// Members and their scores, with the key's name, in an array.
-    Scored(sorted::End, usize),
-    /// One member and its score, with the key's name.
-    ScoredOne(sorted::End),
-    /// An element, for another list.
-    Shifted(Ends, Bytes),
+enum Pop {
+    /// Up to so many elements of a list, in an array after the key's name.
+    Elements(End, usize),
+    /// One element of a list, after the key's name.
+    Element(End),
+    /// Up to so many members of a sorted set with their scores, in an array after the key's name.
+    Members(sorted::End, usize),
+    /// One member of a sorted set with its score, after the key's name.
+    Member(sorted::End),
+    /// One element, which is moved to another list.
+    Move(MoveEnds, Bytes),
 }
 
-impl Want {
-    /// Takes the elements and answers. Returns false, without a reply, if the key has none.
-    fn take(&self, view: &mut View<'_>, name: &[u8], reply: &mut Reply<'_>) -> Result<bool, Refusal> {
+impl Pop {
+    /// Pops the elements and answers. Returns false, without a reply, if the key has none.
+    fn run(&self, view: &mut View<'_>, name: &[u8], reply: &mut Reply<'_>) -> Result<bool, Refusal> {
         match self {
-            Self::Many(end, count) => pop_named(view, name, *end, *count, reply),
-            Self::One(end) => {
+            Self::Elements(end, count) => pop_named(view, name, *end, *count, reply),
+            Self::Element(end) => {
                 let Some(list) = view.find::<List>(name)? else { return Ok(false) };
                 reply.array(2);
                 reply.bulk(name);
                 pop_one(list, *end, reply);
                 Ok(true)
             }
-            Self::Scored(end, count) => sorted::pop(view, name, *end, *count, |len, entries| {
+            Self::Members(end, count) => sorted::pop(view, name, *end, *count, |len, entries| {
                 sorted::answer_popped(reply, name, len, entries);
             }),
-            Self::ScoredOne(end) => sorted::pop(view, name, *end, 1, |_, entries| {
+            Self::Member(end) => sorted::pop(view, name, *end, 1, |_, entries| {
                 reply.array(3);
                 reply.bulk(name);
                 sorted::answer_flat(reply, entries);
             }),
-            Self::Shifted(ends, destination) => shift(view, name, destination, *ends, reply),
+            Self::Move(ends, destination) => move_element(view, name, destination, *ends, reply),
         }
     }
 
-    /// Keys that the call changes besides the one it waits for.
-    fn also(&self) -> Vec<Bytes> {
+    /// Keys that the call changes, other than the key it waits for.
+    fn keys_also_changed(&self) -> Vec<Bytes> {
         match self {
-            Self::Shifted(_, destination) => vec![destination.clone()],
+            Self::Move(_, destination) => vec![destination.clone()],
             _ => Vec::new(),
         }
     }
@@ -161,26 +113,26 @@ impl Want {
 #[derive(Debug)]
 struct Waiting {
     client: Arc<Client>,
-    want: Want,
+    pop: Pop,
 }
 
 impl Serve for Waiting {
     fn is_ready(&self, view: &mut View<'_>, key: &[u8]) -> bool {
-        match self.want {
-            Want::Many(..) | Want::One(_) | Want::Shifted(..) => {
+        match self.pop {
+            Pop::Elements(..) | Pop::Element(_) | Pop::Move(..) => {
                 matches!(view.find::<List>(key), Ok(Some(_)))
             }
-            Want::Scored(..) | Want::ScoredOne(_) => matches!(view.find::<SortedSet>(key), Ok(Some(_))),
+            Pop::Members(..) | Pop::Member(_) => matches!(view.find::<SortedSet>(key), Ok(Some(_))),
         }
     }
 
     fn serve(&self, view: &mut View<'_>, key: &[u8]) {
         let mut answer = Vec::new();
         let mut reply = Reply::new(&mut answer, self.client.protocol());
-        match self.want.take(view, key, &mut reply) {
+        match self.pop.run(view, key, &mut reply) {
             Ok(true) => {}
             Ok(false) => reply.null_array(),
-            // The destination has another type: this call ends with an error, and the next call gets the element.
+            // The destination has another type. This call ends with an error, and the next call gets the element.
             Err(refusal) => reply.error_bytes(&refusal.line()),
         }
         self.client.answer(&answer);
@@ -188,76 +140,76 @@ impl Serve for Waiting {
 }
 
 fn blpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    one(call, Want::One(End::Head))
+    pop_any(call, Pop::Element(End::Head))
 }
 
 fn brpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    one(call, Want::One(End::Tail))
+    pop_any(call, Pop::Element(End::Tail))
 }
 
 fn bzpopmin(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    one(call, Want::ScoredOne(sorted::End::Min))
+    pop_any(call, Pop::Member(sorted::End::Min))
 }
 
 fn bzpopmax(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    one(call, Want::ScoredOne(sorted::End::Max))
+    pop_any(call, Pop::Member(sorted::End::Max))
 }
 
 /// The arguments of BLPOP, BRPOP, BZPOPMIN and BZPOPMAX.
-fn one(call: &mut Call<'_, '_>, want: Want) -> Result<Outcome, Refusal> {
+fn pop_any(call: &mut Call<'_, '_>, pop: Pop) -> Result<Outcome, Refusal> {
     let names: Vec<&[u8]> = call.args.rest_to(call.args.len().saturating_sub(1)).collect();
     let until = timeout(call.args.word()?, call)?;
 
-    take_or_wait(call, &names, until, want)
+    pop_or_wait(call, &names, until, pop)
 }
 
 fn blmove(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (source, destination) = (call.args.word()?, call.args.word()?);
-    let ends = Ends::take(&mut call.args)?;
+    let ends = MoveEnds::take(&mut call.args)?;
     let until = timeout(call.args.word()?, call)?;
 
-    take_or_wait(call, &[source], until, Want::Shifted(ends, Bytes::copy_from_slice(destination)))
+    pop_or_wait(call, &[source], until, Pop::Move(ends, Bytes::copy_from_slice(destination)))
 }
 
 fn brpoplpush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (source, destination) = (call.args.word()?, call.args.word()?);
     let until = timeout(call.args.word()?, call)?;
 
-    take_or_wait(call, &[source], until, Want::Shifted(Ends::OLD, Bytes::copy_from_slice(destination)))
+    pop_or_wait(call, &[source], until, Pop::Move(MoveEnds::RPOPLPUSH, Bytes::copy_from_slice(destination)))
 }
 
 fn blmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let time = call.args.word()?;
-    let Harvest { names, end, count } = Harvest::take(&mut call.args)?;
+    let MultiPopArgs { names, end, count } = MultiPopArgs::take(&mut call.args)?;
     let until = timeout(time, call)?;
 
-    take_or_wait(call, &names, until, Want::Many(end, count))
+    pop_or_wait(call, &names, until, Pop::Elements(end, count))
 }
 
 fn bzmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let time = call.args.word()?;
-    let (names, end, count) = sorted::harvest(&mut call.args)?;
+    let (names, end, count) = sorted::multi_pop_args(&mut call.args)?;
     let names: Vec<&[u8]> = names.collect();
     let until = timeout(time, call)?;
 
-    take_or_wait(call, &names, until, Want::Scored(end, count))
+    pop_or_wait(call, &names, until, Pop::Members(end, count))
 }
 
-/// Takes elements from the first key that has any, or parks the call.
-fn take_or_wait(
+/// Pops from the first key that has elements, or parks the call.
+fn pop_or_wait(
     call: &mut Call<'_, '_>,
     names: &[&[u8]],
     until: Option<LockTime>,
-    want: Want,
+    pop: Pop,
 ) -> Result<Outcome, Refusal> {
     for name in names {
-        if want.take(call.view, name, &mut call.reply)? {
+        if pop.run(call.view, name, &mut call.reply)? {
             return Ok(Outcome::Replied);
         }
     }
     if call.session.is_nested {
-        match want {
-            Want::Shifted(..) => call.reply.null(),
+        match pop {
+            Pop::Move(..) => call.reply.null(),
             _ => call.reply.null_array(),
         }
         return Ok(Outcome::Replied);
@@ -270,13 +222,13 @@ fn take_or_wait(
     let wait = call.session.new_wait_for(call.view.database(), keys, until, answer);
     let waiter = Waiter {
         wait: Arc::clone(&wait),
-        also: want.also(),
-        serve: Box::new(Waiting { client: Arc::clone(&call.session.client), want }),
+        also: pop.keys_also_changed(),
+        serve: Box::new(Waiting { client: Arc::clone(&call.session.client), pop }),
     };
     Ok(Outcome::Park { wait, waiter: Some(Arc::new(waiter)) })
 }
 
-/// The end of a wait of this many seconds; `None`: no limit.
+/// The end of a wait of `seconds`; `None` waits without a limit.
 fn timeout(seconds: &[u8], call: &Call<'_, '_>) -> Result<Option<LockTime>, Refusal> {
     let seconds = parse(seconds);
     let seconds = seconds.ok_or_else(|| Refusal::said("ERR timeout is not a float or out of range"))?;
@@ -289,5 +241,5 @@ fn timeout(seconds: &[u8], call: &Call<'_, '_>) -> Result<Option<LockTime>, Refu
     }
 }
 
-/// Timeouts from here on do not fit 64 bits.
+/// The first number of milliseconds that does not fit a signed 64-bit integer.
 const MILLIS_END: f64 = 9_223_372_036_854_775_808.0;

@@ -16,116 +16,52 @@ use crate::types::list::End;
 use crate::types::{List, Shape};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "LINDEX",
-        summary: "Returns an element of a list by its index.",
-        since: "1.0.0",
-        group: Group::List,
-        flags: Flags::READONLY,
-        args: &[key("key"), integer("index")],
-        subcommands: &[],
-        run: lindex,
-    },
-    Row {
-        name: "LLEN",
-        summary: "Returns how many elements a list has.",
-        since: "1.0.0",
-        group: Group::List,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: llen,
-    },
-    Row {
-        name: "LPOP",
-        summary: "Removes the first elements of a list and returns them.",
-        since: "1.0.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), integer("count").maybe()],
-        subcommands: &[],
-        run: lpop,
-    },
-    Row {
-        name: "LPUSH",
-        summary: "Adds elements at the head of a list, one after the other; creates the list if it is not there.",
-        since: "1.0.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), text("element").many()],
-        subcommands: &[],
-        run: lpush,
-    },
-    Row {
-        name: "LPUSHX",
-        summary: "Adds elements at the head of a list that is there.",
-        since: "2.2.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), text("element").many()],
-        subcommands: &[],
-        run: lpushx,
-    },
-    Row {
-        name: "LRANGE",
-        summary: "Returns the elements of a list from one index to another.",
-        since: "1.0.0",
-        group: Group::List,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[key("key"), integer("start"), integer("stop")],
-        subcommands: &[],
-        run: lrange,
-    },
-    Row {
-        name: "LSET",
-        summary: "Puts an element of a list in place of another, by its index.",
-        since: "1.0.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::LINEAR),
-        args: &[key("key"), integer("index"), text("element")],
-        subcommands: &[],
-        run: lset,
-    },
-    Row {
-        name: "LTRIM",
-        summary: "Removes all elements of a list but those from one index to another.",
-        since: "1.0.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::LINEAR),
-        args: &[key("key"), integer("start"), integer("stop")],
-        subcommands: &[],
-        run: ltrim,
-    },
-    Row {
-        name: "RPOP",
-        summary: "Removes the last elements of a list and returns them, the last one first.",
-        since: "1.0.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), integer("count").maybe()],
-        subcommands: &[],
-        run: rpop,
-    },
-    Row {
-        name: "RPUSH",
-        summary: "Adds elements at the tail of a list; creates the list if it is not there.",
-        since: "1.0.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), text("element").many()],
-        subcommands: &[],
-        run: rpush,
-    },
-    Row {
-        name: "RPUSHX",
-        summary: "Adds elements at the tail of a list that is there.",
-        since: "2.2.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), text("element").many()],
-        subcommands: &[],
-        run: rpushx,
-    },
+    Row::new(Group::List, "LINDEX", "1.0.0", lindex)
+        .summary("Returns an element of a list by its index.")
+        .flags(Flags::READONLY)
+        .args(&[key("key"), integer("index")]),
+    Row::new(Group::List, "LLEN", "1.0.0", llen)
+        .summary("Returns how many elements a list has.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::List, "LPOP", "1.0.0", lpop)
+        .summary("Removes the first elements of a list and returns them.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), integer("count").maybe()]),
+    Row::new(Group::List, "LPUSH", "1.0.0", lpush)
+        .summary(
+            "Adds elements at the head of a list, one after the other; creates the list if it does not exist.",
+        )
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), text("element").many()]),
+    Row::new(Group::List, "LPUSHX", "2.2.0", lpushx)
+        .summary("Adds elements at the head of an existing list.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), text("element").many()]),
+    Row::new(Group::List, "LRANGE", "1.0.0", lrange)
+        .summary("Returns the elements of a list from one index to another.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[key("key"), integer("start"), integer("stop")]),
+    Row::new(Group::List, "LSET", "1.0.0", lset)
+        .summary("Replaces an element of a list, by its index.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::LINEAR))
+        .args(&[key("key"), integer("index"), text("element")]),
+    Row::new(Group::List, "LTRIM", "1.0.0", ltrim)
+        .summary("Removes all elements of a list outside a range of indices.")
+        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .args(&[key("key"), integer("start"), integer("stop")]),
+    Row::new(Group::List, "RPOP", "1.0.0", rpop)
+        .summary("Removes the last elements of a list and returns them, the last one first.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), integer("count").maybe()]),
+    Row::new(Group::List, "RPUSH", "1.0.0", rpush)
+        .summary("Adds elements at the tail of a list; creates the list if it does not exist.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), text("element").many()]),
+    Row::new(Group::List, "RPUSHX", "2.2.0", rpushx)
+        .summary("Adds elements at the tail of an existing list.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), text("element").many()]),
 ];
 
 fn lpush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -347,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn indices_select_what_they_do_in_redis() {
+    fn indices_select_ranges_as_in_redis() {
         for (start, stop, len, selected) in [
             (0, -1, 5, (0, 5)),
             (1, 2, 5, (1, 3)),

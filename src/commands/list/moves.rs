@@ -15,36 +15,18 @@ use crate::types::list::End;
 use crate::types::{Element, List};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "LMOVE",
-        summary: "Removes an element from one end of a list, adds it at an end of another and returns it.",
-        since: "6.2.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
-        args: &[key("source"), key("destination"), FROM, TO],
-        subcommands: &[],
-        run: lmove,
-    },
-    Row {
-        name: "LMPOP",
-        summary: "Removes elements from the first list that is there and returns them.",
-        since: "7.0.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::LINEAR),
-        args: &[key_count(), key("key").many(), WHERE, integer("count").after("COUNT").maybe()],
-        subcommands: &[],
-        run: lmpop,
-    },
-    Row {
-        name: "RPOPLPUSH",
-        summary: "Removes the last element of a list, adds it at the head of another and returns it.",
-        since: "1.2.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
-        args: &[key("source"), key("destination")],
-        subcommands: &[],
-        run: rpoplpush,
-    },
+    Row::new(Group::List, "LMOVE", "6.2.0", lmove)
+        .summary("Removes an element from one end of a list, adds it at an end of another and returns it.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[key("source"), key("destination"), FROM, TO]),
+    Row::new(Group::List, "LMPOP", "7.0.0", lmpop)
+        .summary("Removes elements from the first list that exists and returns them.")
+        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .args(&[key_count(), key("key").many(), WHERE, integer("count").after("COUNT").maybe()]),
+    Row::new(Group::List, "RPOPLPUSH", "1.2.0", rpoplpush)
+        .summary("Removes the last element of a list, adds it at the head of another and returns it.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[key("source"), key("destination")]),
 ];
 
 const ENDS: &[Arg] = &[token("left", "LEFT"), token("right", "RIGHT")];
@@ -54,14 +36,14 @@ pub(in crate::commands) const WHERE: Arg = one_of("where", ENDS);
 
 /// The end that an element is taken from and the end that it is added to.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::commands) struct Ends {
+pub(in crate::commands) struct MoveEnds {
     pub(in crate::commands) from: End,
     pub(in crate::commands) to: End,
 }
 
-impl Ends {
+impl MoveEnds {
     /// The ends of RPOPLPUSH.
-    pub(in crate::commands) const OLD: Self = Self { from: End::Tail, to: End::Head };
+    pub(in crate::commands) const RPOPLPUSH: Self = Self { from: End::Tail, to: End::Head };
 
     /// Reads the ends of LMOVE.
     pub(in crate::commands) fn take(args: &mut Args<'_>) -> Result<Self, Refusal> {
@@ -69,14 +51,14 @@ impl Ends {
     }
 }
 
-/// Moves an element and answers it. Source and destination may be the same list.
+/// Moves an element and answers it. Source and destination may be one list.
 ///
 /// Returns false, without a reply, if the source does not exist.
-pub(in crate::commands) fn shift(
+pub(in crate::commands) fn move_element(
     view: &mut View<'_>,
     source: &[u8],
     destination: &[u8],
-    ends: Ends,
+    ends: MoveEnds,
     reply: &mut Reply<'_>,
 ) -> Result<bool, Refusal> {
     let Some(list) = view.find::<List>(source)? else { return Ok(false) };
@@ -111,43 +93,43 @@ fn end(args: &mut Args<'_>) -> Result<End, Refusal> {
 
 fn lmove(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (source, destination) = (call.args.word()?, call.args.word()?);
-    let ends = Ends::take(&mut call.args)?;
+    let ends = MoveEnds::take(&mut call.args)?;
 
-    shift_or_null(call, source, destination, ends)
+    move_or_null(call, source, destination, ends)
 }
 
 fn rpoplpush(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let (source, destination) = (call.args.word()?, call.args.word()?);
 
-    shift_or_null(call, source, destination, Ends::OLD)
+    move_or_null(call, source, destination, MoveEnds::RPOPLPUSH)
 }
 
-fn shift_or_null(
+fn move_or_null(
     call: &mut Call<'_, '_>,
     source: &[u8],
     destination: &[u8],
-    ends: Ends,
+    ends: MoveEnds,
 ) -> Result<Outcome, Refusal> {
-    if !shift(call.view, source, destination, ends, &mut call.reply)? {
+    if !move_element(call.view, source, destination, ends, &mut call.reply)? {
         call.reply.null();
     }
     Ok(Outcome::Replied)
 }
 
-/// The arguments of LMPOP: elements from an end of the first list that exists.
+/// The arguments of LMPOP and BLMPOP.
 #[derive(Debug)]
-pub(in crate::commands) struct Harvest<'a> {
+pub(in crate::commands) struct MultiPopArgs<'a> {
     pub(in crate::commands) names: SmallVec<[&'a [u8]; 8]>,
     pub(in crate::commands) end: End,
     /// Maximum number of elements; at least 1.
     pub(in crate::commands) count: usize,
 }
 
-impl<'a> Harvest<'a> {
-    /// Reads the arguments of LMPOP.
+impl<'a> MultiPopArgs<'a> {
+    /// Reads the arguments that follow the name or the timeout.
     pub(in crate::commands) fn take(args: &mut Args<'a>) -> Result<Self, Refusal> {
         let count_of_names = at_least_one(args.word()?, "ERR numkeys should be greater than 0")?;
-        // The word behind the names must exist: it is the end.
+        // The word after the names must exist: it is the end.
         let names = args.rest_to(count_of_names).collect();
         let end = end(args)?;
         let count = match args.take("COUNT") {
@@ -176,13 +158,13 @@ pub(in crate::commands) fn pop_named(
     Ok(true)
 }
 
-pub(in crate::commands) fn at_least_one(word: &[u8], otherwise: &'static str) -> Result<usize, Refusal> {
+fn at_least_one(word: &[u8], otherwise: &'static str) -> Result<usize, Refusal> {
     let number = number::integer(word).and_then(|number| usize::try_from(number).ok());
     number.filter(|number| *number > 0).ok_or_else(|| Refusal::said(otherwise))
 }
 
 fn lmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let Harvest { names, end, count } = Harvest::take(&mut call.args)?;
+    let MultiPopArgs { names, end, count } = MultiPopArgs::take(&mut call.args)?;
 
     for name in names {
         if pop_named(call.view, name, end, count, &mut call.reply)? {

@@ -11,42 +11,24 @@ use crate::types::Shape;
 use crate::types::list::End;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "LINSERT",
-        summary: "Puts an element before or after another in a list.",
-        since: "2.2.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::LINEAR),
-        args: &[key("key"), WHERE, text("pivot"), text("element")],
-        subcommands: &[],
-        run: linsert,
-    },
-    Row {
-        name: "LPOS",
-        summary: "Returns the indices of elements of a list that are equal to another.",
-        since: "6.0.6",
-        group: Group::List,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[
+    Row::new(Group::List, "LINSERT", "2.2.0", linsert)
+        .summary("Inserts an element before or after another in a list.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::LINEAR))
+        .args(&[key("key"), WHERE, text("pivot"), text("element")]),
+    Row::new(Group::List, "LPOS", "6.0.6", lpos)
+        .summary("Returns the indices of elements of a list that are equal to another.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[
             key("key"),
             text("element"),
             integer("rank").after("RANK").maybe(),
             integer("num-matches").after("COUNT").maybe(),
             integer("len").after("MAXLEN").maybe(),
-        ],
-        subcommands: &[],
-        run: lpos,
-    },
-    Row {
-        name: "LREM",
-        summary: "Removes elements of a list that are equal to another.",
-        since: "1.0.0",
-        group: Group::List,
-        flags: Flags::WRITE.with(Flags::LINEAR),
-        args: &[key("key"), integer("count"), text("element")],
-        subcommands: &[],
-        run: lrem,
-    },
+        ]),
+    Row::new(Group::List, "LREM", "1.0.0", lrem)
+        .summary("Removes elements of a list that are equal to another.")
+        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .args(&[key("key"), integer("count"), text("element")]),
 ];
 
 const WHERE: Arg = one_of("where", &[token("before", "BEFORE"), token("after", "AFTER")]);
@@ -136,7 +118,7 @@ fn search(args: &mut Args<'_>) -> Result<Search, Refusal> {
 const RANK_IS_ZERO: &str = "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... \
                             or use negative to start from the end of the list";
 
-/// A limit; zero means none.
+/// A limit; zero means no limit.
 fn no_less_than_zero(word: &[u8], otherwise: &'static str) -> Result<usize, Refusal> {
     let limit = number::integer(word).and_then(|limit| usize::try_from(limit).ok());
     match limit {

@@ -16,131 +16,66 @@ use crate::state::channels::Kind;
 use crate::state::session::{Replies, Session};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "PSUBSCRIBE",
-        summary: "Subscribes to all channels that match the patterns.",
-        flags: LISTENING,
-        args: &[channel_pattern("pattern").many()],
-        run: |call| subscribe(call, Kind::Pattern),
-        ..ROW
-    },
-    Row {
-        name: "PUBLISH",
-        summary: "Sends a message to the subscribers of a channel; returns their number.",
-        flags: PUBLISHING,
-        args: &[channel("channel"), text("message")],
-        run: publish,
-        ..ROW
-    },
-    Row {
-        name: "PUBSUB",
-        summary: "A container for commands about subscriptions.",
-        since: "2.8.0",
-        flags: Flags::NONE,
-        subcommands: SUBCOMMANDS,
-        ..ROW
-    },
-    Row {
-        name: "PUNSUBSCRIBE",
-        summary: "Unsubscribes from the patterns, or from all.",
-        flags: LISTENING,
-        args: &[pattern("pattern").maybe().many()],
-        run: |call| unsubscribe(call, Kind::Pattern),
-        ..ROW
-    },
-    Row {
-        name: "SPUBLISH",
-        summary: "Sends a message to the subscribers of a shard channel; returns their number.",
-        since: "7.0.0",
-        flags: PUBLISHING,
-        args: &[channel("shardchannel"), text("message")],
-        run: publish_to_shard,
-        ..ROW
-    },
-    Row {
-        name: "SSUBSCRIBE",
-        summary: "Subscribes to shard channels.",
-        since: "7.0.0",
-        flags: LISTENING,
-        args: &[channel("shardchannel").many()],
-        run: |call| subscribe(call, Kind::Shard),
-        ..ROW
-    },
-    Row {
-        name: "SUBSCRIBE",
-        summary: "Subscribes to channels.",
-        flags: LISTENING,
-        args: &[channel("channel").many()],
-        run: |call| subscribe(call, Kind::Channel),
-        ..ROW
-    },
-    Row {
-        name: "SUNSUBSCRIBE",
-        summary: "Unsubscribes from the shard channels, or from all.",
-        since: "7.0.0",
-        flags: LISTENING,
-        args: &[text("shardchannel").maybe().many()],
-        run: |call| unsubscribe(call, Kind::Shard),
-        ..ROW
-    },
-    Row {
-        name: "UNSUBSCRIBE",
-        summary: "Unsubscribes from the channels, or from all.",
-        flags: LISTENING,
-        args: &[text("channel").maybe().many()],
-        run: |call| unsubscribe(call, Kind::Channel),
-        ..ROW
-    },
+    Row::new(Group::PubSub, "PSUBSCRIBE", "2.0.0", |call| subscribe(call, Kind::Pattern))
+        .summary("Subscribes to all channels that match the patterns.")
+        .flags(LISTENING)
+        .args(&[channel_pattern("pattern").many()]),
+    Row::new(Group::PubSub, "PUBLISH", "2.0.0", publish)
+        .summary("Sends a message to the subscribers of a channel; returns their number.")
+        .flags(PUBLISHING)
+        .args(&[channel("channel"), text("message")]),
+    Row::container(Group::PubSub, "PUBSUB", "2.8.0", SUBCOMMANDS)
+        .summary("A container for commands about subscriptions."),
+    Row::new(Group::PubSub, "PUNSUBSCRIBE", "2.0.0", |call| unsubscribe(call, Kind::Pattern))
+        .summary("Unsubscribes from the patterns, or from all.")
+        .flags(LISTENING)
+        .args(&[pattern("pattern").maybe().many()]),
+    Row::new(Group::PubSub, "SPUBLISH", "7.0.0", publish_to_shard)
+        .summary("Sends a message to the subscribers of a shard channel; returns their number.")
+        .flags(PUBLISHING)
+        .args(&[channel("shardchannel"), text("message")]),
+    Row::new(Group::PubSub, "SSUBSCRIBE", "7.0.0", |call| subscribe(call, Kind::Shard))
+        .summary("Subscribes to shard channels.")
+        .flags(LISTENING)
+        .args(&[channel("shardchannel").many()]),
+    Row::new(Group::PubSub, "SUBSCRIBE", "2.0.0", |call| subscribe(call, Kind::Channel))
+        .summary("Subscribes to channels.")
+        .flags(LISTENING)
+        .args(&[channel("channel").many()]),
+    Row::new(Group::PubSub, "SUNSUBSCRIBE", "7.0.0", |call| unsubscribe(call, Kind::Shard))
+        .summary("Unsubscribes from the shard channels, or from all.")
+        .flags(LISTENING)
+        .args(&[text("shardchannel").maybe().many()]),
+    Row::new(Group::PubSub, "UNSUBSCRIBE", "2.0.0", |call| unsubscribe(call, Kind::Channel))
+        .summary("Unsubscribes from the channels, or from all.")
+        .flags(LISTENING)
+        .args(&[text("channel").maybe().many()]),
 ];
 
 const SUBCOMMANDS: &[Row] = &[
-    Row {
-        name: "CHANNELS",
-        summary: "Lists the channels that have subscribers.",
-        args: &[pattern("pattern").maybe()],
-        run: |call| channels(call, Kind::Channel),
-        ..ASKING
-    },
-    Row { since: "6.2.0", ..help::row(Group::PubSub) },
-    Row { name: "NUMPAT", summary: "Counts the patterns that have subscribers.", run: numpat, ..ASKING },
-    Row {
-        name: "NUMSUB",
-        summary: "Counts the subscribers of each channel, without those of patterns.",
-        args: &[text("channel").maybe().many()],
-        run: |call| numsub(call, Kind::Channel),
-        ..ASKING
-    },
-    Row {
-        name: "SHARDCHANNELS",
-        summary: "Lists the shard channels that have subscribers.",
-        since: "7.0.0",
-        args: &[pattern("pattern").maybe()],
-        run: |call| channels(call, Kind::Shard),
-        ..ASKING
-    },
-    Row {
-        name: "SHARDNUMSUB",
-        summary: "Counts the subscribers of each shard channel.",
-        since: "7.0.0",
-        args: &[text("shardchannel").maybe().many()],
-        run: |call| numsub(call, Kind::Shard),
-        ..ASKING
-    },
+    Row::new(Group::PubSub, "CHANNELS", "2.8.0", |call| channels(call, Kind::Channel))
+        .summary("Lists the channels that have subscribers.")
+        .flags(ASKING)
+        .args(&[pattern("pattern").maybe()]),
+    help::row(Group::PubSub).since("6.2.0"),
+    Row::new(Group::PubSub, "NUMPAT", "2.8.0", numpat)
+        .summary("Counts the patterns that have subscribers.")
+        .flags(ASKING),
+    Row::new(Group::PubSub, "NUMSUB", "2.8.0", |call| numsub(call, Kind::Channel))
+        .summary("Counts the subscribers of each channel, without those of patterns.")
+        .flags(ASKING)
+        .args(&[text("channel").maybe().many()]),
+    Row::new(Group::PubSub, "SHARDCHANNELS", "7.0.0", |call| channels(call, Kind::Shard))
+        .summary("Lists the shard channels that have subscribers.")
+        .flags(ASKING)
+        .args(&[pattern("pattern").maybe()]),
+    Row::new(Group::PubSub, "SHARDNUMSUB", "7.0.0", |call| numsub(call, Kind::Shard))
+        .summary("Counts the subscribers of each shard channel.")
+        .flags(ASKING)
+        .args(&[text("shardchannel").maybe().many()]),
 ];
 
-const ROW: Row = Row {
-    name: "",
-    summary: "",
-    since: "2.0.0",
-    group: Group::PubSub,
-    flags: Flags::NONE,
-    args: &[],
-    subcommands: &[],
-    run: numpat,
-};
-
-const ASKING: Row =
-    Row { since: "2.8.0", flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE), ..ROW };
+const ASKING: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE);
 
 const PUBLISHING: Flags =
     Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::REPLICATED);
@@ -167,7 +102,7 @@ fn subscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> {
         let own = call.session.subscriptions.of_mut(kind);
         let name = Bytes::copy_from_slice(name);
         let is_new = own.insert(name.clone());
-        // Messages may follow as soon as the channel knows the client.
+        // The confirmation precedes the registration: messages may follow at once.
         confirm(call, kind, words(kind).0, Some(&name));
         if is_new {
             call.shared.registries.channels.subscribe(kind, &name, &call.session.client);
@@ -195,7 +130,7 @@ fn unsubscribe(call: &mut Call<'_, '_>, kind: Kind) -> Result<Outcome, Refusal> 
     Ok(Outcome::Replied)
 }
 
-/// Tells the client what it has joined or left, and to how much it is subscribed now.
+/// Confirms the beginning or the end of a subscription, with the number of subscriptions that are left.
 fn confirm(call: &mut Call<'_, '_>, kind: Kind, what: &[u8], name: Option<&[u8]>) {
     call.session.client.show_subscriptions(&call.session.subscriptions);
     let count = call.session.subscriptions.counted_with(kind);
@@ -210,7 +145,7 @@ fn confirm(call: &mut Call<'_, '_>, kind: Kind, what: &[u8], name: Option<&[u8]>
     };
     match call.session.replies {
         Replies::On => write(&mut call.reply),
-        // A confirmation is a push: CLIENT REPLY does not hold it back.
+        // A confirmation is a push: CLIENT REPLY does not mute it.
         Replies::Off | Replies::Skip | Replies::SkipNext => {
             let mut push = Vec::new();
             write(&mut Reply::new(&mut push, call.session.protocol));
@@ -221,8 +156,8 @@ fn confirm(call: &mut Call<'_, '_>, kind: Kind, what: &[u8], name: Option<&[u8]>
 
 /// Writes the messages in the outbox before the reply.
 fn catch_up(call: &mut Call<'_, '_>) {
-    // A muted session's replies are removed from its output, and the messages would be, too. The reply of EXEC or of a
-    // script is an array that messages must not interrupt.
+    // The replies of a muted session are removed from its output, and messages among them would be lost. The reply of
+    // EXEC or of a script is an array that messages must not interrupt.
     let may_interrupt = call.session.replies == Replies::On && !call.session.is_nested;
     if may_interrupt && call.session.client.has_messages() {
         let mut messages = Vec::new();
@@ -252,7 +187,7 @@ fn publish(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Whether so many patterns are listened to that messages are published on the script thread.
+/// Whether there are so many patterns that messages are published on the script thread.
 pub(crate) fn has_many_patterns(shared: &Shared) -> bool {
     shared.registries.channels.patterns().saturating_mul(ITEM_BYTES) > LARGE_BYTES
 }

@@ -1,7 +1,7 @@
 //! Scripts that clients have loaded, by the SHA-1 of their text.
 //!
 //! Owns    the cache. A script is parsed, or compiled if it is not native, once, before it enters.
-//! Bounds  of the scripts that only EVAL brought, the oldest leave when there are too many.
+//! Bounds  scripts that came by EVAL alone are evicted, the oldest first, when there are too many.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(in crate::commands) struct Script {
     pub(in crate::commands) program: Option<Program>,
     /// The flags that its first line sets.
     pub(in crate::commands) flags: ScriptFlags,
-    /// Whether its native form calls commands that go through whole values, or tells listeners.
+    /// Whether its native form calls commands that scan whole values or send messages.
     pub(in crate::commands) scans_values: bool,
     text: Box<[u8]>,
     body: usize,
@@ -37,7 +37,7 @@ impl Script {
     /// Parses a script; it is not compiled.
     ///
     /// # Errors
-    /// For a first line that begins with `#!` and goes on wrongly.
+    /// The first line begins with `#!` and is malformed.
     pub(in crate::commands) fn read(text: &[u8]) -> Result<Self, Refusal> {
         let Header { flags, body } = header(text).map_err(Refusal::Quoted)?;
         let sha = digest(text);
@@ -49,7 +49,7 @@ impl Script {
     }
 
     /// Whether `text` is its text.
-    pub(in crate::commands) fn is(&self, text: &[u8]) -> bool {
+    pub(in crate::commands) fn has_text(&self, text: &[u8]) -> bool {
         *self.text == *text
     }
 
@@ -58,24 +58,24 @@ impl Script {
         std::str::from_utf8(&self.sha).unwrap_or_default()
     }
 
-    /// Whether its first line says what it does, and not that it writes nothing.
+    /// Whether its first line declares flags without `no-writes`.
     pub(in crate::commands) fn may_write(&self) -> bool {
-        self.says_it_writes() == Some(true)
+        self.declared_writes() == Some(true)
     }
 
-    /// Whether it may write, if its first line says what it does.
-    pub(in crate::commands) fn says_it_writes(&self) -> Option<bool> {
+    /// Whether it may write, if its first line declares flags.
+    pub(in crate::commands) fn declared_writes(&self) -> Option<bool> {
         Header { flags: self.flags, body: self.body }.may_write()
     }
 
-    /// What is Lua of its text.
+    /// The Lua code: its text without the first line, if that begins with `#!`.
     #[cfg(feature = "lua")]
     pub(in crate::commands) fn body(&self) -> &[u8] {
         &self.text[self.body..]
     }
 }
 
-/// Whether a script calls commands that go through whole values, or tells listeners.
+/// Whether a script calls commands that scan whole values or send messages.
 fn scans_values(program: &Program) -> bool {
     let scans = |command: &'static str| {
         let found = table().find(command.as_bytes());
@@ -88,23 +88,24 @@ fn scans_values(program: &Program) -> bool {
 #[derive(Debug)]
 pub struct ScriptCache {
     scripts: DashMap<Sha, Arc<Script>, RandomState>,
-    /// The scripts by a hash of their text, which costs EVAL a tenth of a SHA-1. Of two with equal hashes one is missing.
+    /// The scripts by a hash of their text, which costs EVAL a tenth of a SHA-1. Of two scripts with equal hashes one
+    /// is missing.
     texts: DashMap<u64, Arc<Script>, RandomState>,
-    /// Scripts that only EVAL brought, the oldest first.
-    passing: Mutex<VecDeque<Sha>>,
+    /// Scripts that came by EVAL alone, the oldest first.
+    evictable: Mutex<VecDeque<Sha>>,
     bytes: AtomicUsize,
 }
 
-/// How many scripts EVAL may leave behind: as many as in Redis 7.4, which bounds them too.
-const PASSING_SCRIPTS_MAX: usize = 500;
+/// Maximum number of scripts that came by EVAL alone, as in Redis 7.4.
+const EVICTABLE_SCRIPTS_MAX: usize = 500;
 
 impl ScriptCache {
     /// An empty cache. A random `seed` keeps clients from sending scripts whose hashes collide.
     pub fn new(seed: u64) -> Self {
         let hasher = RandomState::with_seeds(seed, !seed, seed.rotate_left(32), seed.rotate_left(16));
-        let (passing, bytes) = Default::default();
+        let (evictable, bytes) = Default::default();
         let (scripts, texts) = (DashMap::with_hasher(hasher.clone()), DashMap::with_hasher(hasher));
-        Self { scripts, texts, passing, bytes }
+        Self { scripts, texts, evictable, bytes }
     }
 
     /// The script of that SHA-1.
@@ -116,7 +117,7 @@ impl ScriptCache {
     pub(in crate::commands) fn of_text(&self, text: &[u8]) -> Option<Arc<Script>> {
         // The guard is dropped before the other map is locked: `flush` locks the maps in the opposite order.
         let known = self.texts.get(&self.hash(text)).map(|script| Arc::clone(&script));
-        known.filter(|script| script.is(text)).or_else(|| self.get(&digest(text)))
+        known.filter(|script| script.has_text(text)).or_else(|| self.get(&digest(text)))
     }
 
     /// The script of that SHA-1, whose digits a client sent in either letter case.
@@ -126,33 +127,33 @@ impl ScriptCache {
         self.get(&sha)
     }
 
-    /// Keeps a script for good.
-    pub(in crate::commands) fn keep(&self, script: &Arc<Script>) {
-        self.passing.lock().retain(|passing| *passing != script.sha);
-        self.enter(script);
+    /// Adds a script that stays until SCRIPT FLUSH.
+    pub(in crate::commands) fn insert_permanent(&self, script: &Arc<Script>) {
+        self.evictable.lock().retain(|evictable| *evictable != script.sha);
+        self.insert(script);
     }
 
-    /// Keeps a script that EVAL brought, until too many newer ones have come.
-    pub(in crate::commands) fn pass(&self, script: &Arc<Script>) {
-        if !self.enter(script) {
+    /// Adds a script that came by EVAL. It is evicted when there are too many newer ones.
+    pub(in crate::commands) fn insert_evictable(&self, script: &Arc<Script>) {
+        if !self.insert(script) {
             return;
         }
-        let mut passing = self.passing.lock();
-        passing.push_back(script.sha);
-        if passing.len() > PASSING_SCRIPTS_MAX
-            && let Some(oldest) = passing.pop_front()
+        let mut evictable = self.evictable.lock();
+        evictable.push_back(script.sha);
+        if evictable.len() > EVICTABLE_SCRIPTS_MAX
+            && let Some(oldest) = evictable.pop_front()
         {
-            self.scripts.remove(&oldest).iter().for_each(|(_, script)| self.left(script));
+            self.scripts.remove(&oldest).iter().for_each(|(_, script)| self.uncount(script));
         }
     }
 
     /// Forgets all scripts.
     pub fn flush(&self) {
         self.scripts.retain(|_, script| {
-            self.left(script);
+            self.uncount(script);
             false
         });
-        self.passing.lock().clear();
+        self.evictable.lock().clear();
     }
 
     /// How many scripts there are, and the bytes of their texts.
@@ -165,17 +166,17 @@ impl ScriptCache {
         self.bytes.load(Relaxed)
     }
 
-    /// Adds a script. True when it was not there yet.
-    fn enter(&self, script: &Arc<Script>) -> bool {
+    /// Adds a script. Returns true if it is new.
+    fn insert(&self, script: &Arc<Script>) -> bool {
         self.bytes.fetch_add(script.text.len(), Relaxed);
         let known = self.scripts.insert(script.sha, Arc::clone(script));
-        known.iter().for_each(|known| self.left(known));
+        known.iter().for_each(|known| self.uncount(known));
         self.texts.insert(self.hash(&script.text), Arc::clone(script));
         known.is_none()
     }
 
-    /// Takes a script that has been removed from the counters and the other map.
-    fn left(&self, script: &Script) {
+    /// Removes a script, which has left the cache, from the counters and from the other map.
+    fn uncount(&self, script: &Script) {
         self.bytes.fetch_sub(script.text.len(), Relaxed);
         self.texts.remove_if(&self.hash(&script.text), |_, known| known.sha == script.sha);
     }
@@ -193,26 +194,29 @@ mod tests {
         "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return";
 
     #[test]
-    fn scripts_that_only_eval_brought_are_bounded() {
+    fn scripts_that_came_by_eval_alone_are_bounded() {
         let cache = ScriptCache::new(7);
         let read = |text: String| Arc::new(Script::read(text.as_bytes()).unwrap());
         let kept = read(format!("{RELEASE} 0"));
-        cache.keep(&kept);
-        for n in 0..2 * PASSING_SCRIPTS_MAX {
-            cache.pass(&read(format!("{RELEASE} 0 -- {n}")));
+        cache.insert_permanent(&kept);
+        for n in 0..2 * EVICTABLE_SCRIPTS_MAX {
+            cache.insert_evictable(&read(format!("{RELEASE} 0 -- {n}")));
         }
         assert!(
             cache.texts.len() <= cache.scripts.len(),
             "a script that was removed is not found by its text"
         );
         let len = |n: usize| format!("{RELEASE} 0 -- {n}").len();
-        let bytes: usize = (PASSING_SCRIPTS_MAX..2 * PASSING_SCRIPTS_MAX).map(len).sum();
-        assert_eq!(cache.size(), (PASSING_SCRIPTS_MAX + 1, bytes + RELEASE.len() + 2));
+        let bytes: usize = (EVICTABLE_SCRIPTS_MAX..2 * EVICTABLE_SCRIPTS_MAX).map(len).sum();
+        assert_eq!(cache.size(), (EVICTABLE_SCRIPTS_MAX + 1, bytes + RELEASE.len() + 2));
         assert!(cache.find(kept.hex().as_bytes()).is_some());
-        for text in [format!("{RELEASE} 0"), format!("{RELEASE} 0 -- {}", 2 * PASSING_SCRIPTS_MAX - 1)] {
+        for text in [format!("{RELEASE} 0"), format!("{RELEASE} 0 -- {}", 2 * EVICTABLE_SCRIPTS_MAX - 1)] {
             assert_eq!(cache.of_text(text.as_bytes()).unwrap().sha, digest(text.as_bytes()));
         }
-        assert!(cache.of_text(format!("{RELEASE} 0 -- 0").as_bytes()).is_none(), "the oldest has left");
+        assert!(
+            cache.of_text(format!("{RELEASE} 0 -- 0").as_bytes()).is_none(),
+            "the oldest script is evicted"
+        );
         cache.flush();
         assert!(cache.texts.is_empty());
         assert_eq!(cache.size(), (0, 0));
@@ -221,8 +225,8 @@ mod tests {
     #[test]
     fn a_script_is_found_by_forty_digits_in_either_case() {
         let cache = ScriptCache::new(7);
-        let text = "return 'what everybody knows'";
-        cache.keep(&Arc::new(Script::read(text.as_bytes()).unwrap()));
+        let text = "return 'known'";
+        cache.insert_permanent(&Arc::new(Script::read(text.as_bytes()).unwrap()));
         let digits = "8e13ba5e1b5e1c0d";
         assert!(cache.find(digits.as_bytes()).is_none());
         let digits = str::from_utf8(&digest(text.as_bytes())).unwrap().to_owned();

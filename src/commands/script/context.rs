@@ -1,6 +1,6 @@
-//! What a script reaches of the server: `redis.call`, one command after the other at the same instant.
+//! The access of a script to the server: `redis.call`, one command after the other at one instant.
 //!
-//! Owns    the gates that a command passes when a script calls it.
+//! Owns    the checks before a command that a script calls.
 //! Source  Redis 7.0 `script.c`, `scriptCall`.
 
 #[cfg(feature = "lua")]
@@ -25,7 +25,7 @@ use crate::state::session::Session;
 #[cfg(feature = "lua")]
 use crate::state::settings::Settings;
 
-/// A script's view of the server.
+/// The state of a running script: keys, session, permissions.
 #[derive(Debug)]
 pub(in crate::commands) struct ScriptContext<'c, 'k> {
     view: &'c mut View<'k>,
@@ -33,19 +33,19 @@ pub(in crate::commands) struct ScriptContext<'c, 'k> {
     session: &'c mut Session,
     shared: &'k Shared,
     only_reads: bool,
-    /// Whether it may call commands that could need memory while memory is short: its flags say so, or it has written
-    /// already and has to come to its end.
+    /// Whether it may call commands that could need memory while memory is short: its flags allow it, or it has
+    /// written already and must not end halfway.
     pub(in crate::commands) may_grow: bool,
-    /// While it is interpreted: others may see it, and end it.
+    /// Present while the script is interpreted: INFO and FUNCTION STATS show it, and SCRIPT KILL can end it.
     watched: Option<Watched<'k>>,
-    /// The database selected by the caller, selected again when the script is over.
+    /// The database of the caller, which is selected again at the end of the script.
     database: u16,
     /// Whether the script itself is a part of EXEC.
     was_nested: bool,
 }
 
-/// An interpreted script that others may see and end. Dropped however the script ends: a server that believed it to run for
-/// ever would refuse all other clients.
+/// The registration of an interpreted script. It is dropped in every case, also after a panic: a server that still
+/// saw a running script would refuse all other clients.
 #[derive(Debug)]
 struct Watched<'k>(&'k Running);
 
@@ -56,7 +56,7 @@ impl Drop for Watched<'_> {
 }
 
 impl<'c, 'k> ScriptContext<'c, 'k> {
-    /// A script begins; where it `only_reads`, commands that write are refused to it.
+    /// Begins a script. With `only_reads`, commands that write are refused.
     pub(in crate::commands) fn new(
         view: &'c mut View<'k>,
         session: &'c mut Session,
@@ -79,17 +79,17 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         self.session.scratch = scratch;
     }
 
-    /// The script is over.
+    /// Ends the script.
     pub(in crate::commands) fn end(self) {
         self.session.database = self.database;
         self.session.is_nested = self.was_nested;
         self.view.select(self.database);
     }
 
-    /// Runs the script as `body` does, to its end.
+    /// Runs `body`, then ends the script.
     ///
     /// # Errors
-    /// What `body` refuses.
+    /// The error of `body`.
     #[inline]
     pub(in crate::commands) fn run(
         mut self,
@@ -100,7 +100,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         result.map(|()| Outcome::Replied)
     }
 
-    /// The script is interpreted: from here on others may see it and end it.
+    /// Registers the script, so that other clients can see it and end it.
     #[cfg(feature = "lua")]
     pub(in crate::commands) fn watch(&mut self, function: Option<Function>) -> Arc<dyn Watchdog> {
         let running = &self.shared.running;
@@ -110,8 +110,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         Arc::clone(running) as Arc<dyn Watchdog>
     }
 
-    /// Carries out one command and appends its answer, a refusal included. `known` is the command where the caller has
-    /// looked it up.
+    /// Executes one command and appends its reply or error. `known` is the command if the caller has looked it up.
     fn carry_out(
         &mut self,
         known: Option<&'static Command>,
@@ -166,7 +165,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         }
     }
 
-    /// The gates, in Redis' order.
+    /// The checks before a command, in Redis' order.
     fn admit(
         &mut self,
         known: Option<&'static Command>,
@@ -204,7 +203,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
             && !self.shared.monitors.is_any()
     }
 
-    /// Counts a refused command; returns the error that the script gets.
+    /// Counts a refused command. Returns the error for the script.
     #[cold]
     fn failed(&self, command: &Command, refusal: &Refusal) -> Vec<u8> {
         self.shared.stats[usize::from(command.index)].failed.add(1);
@@ -212,7 +211,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
     }
 
     fn check_rights(&mut self, command: &'static Command, request: Request<'_>) -> Result<(), Refusal> {
-        acl_check::check_inside(self.session, self.shared, command, request)
+        acl_check::check_in_script(self.session, self.shared, command, request)
     }
 
     /// The server's settings.
@@ -250,7 +249,7 @@ impl Calls for ScriptContext<'_, '_> {
         let listed = |place: usize| table().listed(change.commands[place]);
         let (get, changes) = (listed(0)?, listed(1)?);
         self.session.called.note(get.index, &self.shared.stats);
-        // The entry is changed in place: to move it out of the view costs as much as the change.
+        // The entry is changed in place, because moving it costs as much as changing it.
         let Entry::Occupied(found) = &mut self.view.counted(change.key) else { return Some(Ok(false)) };
         match is_held(found, change.value) {
             Ok(true) => {}
@@ -269,7 +268,7 @@ impl Calls for ScriptContext<'_, '_> {
     }
 }
 
-/// Does what GET does, and tells whether the key holds `value`. The key is likely to be deleted next.
+/// Reads the key as GET does. Returns true if its value is `value`.
 #[inline]
 fn is_held(found: &mut Occupied<'_>, value: &[u8]) -> Result<bool, Refusal> {
     found.touch();

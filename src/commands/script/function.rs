@@ -1,11 +1,11 @@
 //! Functions: FUNCTION, FCALL and FCALL_RO.
 //!
-//! Owns    how a library is loaded and how a function is found; what runs it is the interpreter.
+//! Owns    how a library is loaded and how a function is found. The interpreter runs it.
 //! Locks   every shard before the interpreter, as for interpreted scripts.
 //! Source  Redis 7.0 `functions.c`. There is no DUMP and no RESTORE: libraries come as text.
 
 use crate::commands::help;
-use crate::commands::row::{Flags, Group, Row, key, key_count, one_of, pattern, text, token};
+use crate::commands::row::{Arg, Flags, Group, Row, key, key_count, one_of, pattern, text, token};
 use crate::commands::script::context::ScriptContext;
 use crate::commands::script::interpreter::Invocation;
 use crate::commands::script::library::Library;
@@ -20,107 +20,48 @@ use crate::types::glob;
 
 const CALLS: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::OFFLOAD);
 const LOOKS: Flags = Flags::NOSCRIPT;
-/// Libraries come and go while nothing runs, and so with every shard held.
+/// Libraries change while every shard is locked, so that no function runs.
 const CHANGES: Flags = Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::ALL_SHARDS);
 
+const CALL: &[Arg] = &[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()];
+
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "FCALL",
-        summary: "Calls a function.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: CALLS,
-        args: &[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
-        subcommands: &[],
-        run: fcall,
-    },
-    Row {
-        name: "FCALL_RO",
-        summary: "Calls a function that only reads.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: CALLS.with(Flags::READONLY),
-        args: &[text("function"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
-        subcommands: &[],
-        run: fcall,
-    },
-    Row {
-        name: "FUNCTION",
-        summary: "Manages libraries of functions.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: Flags::NONE,
-        args: &[],
-        subcommands: SUBCOMMANDS,
-        run: crate::commands::container,
-    },
+    Row::new(Group::Scripting, "FCALL", "7.0.0", fcall).summary("Calls a function.").flags(CALLS).args(CALL),
+    Row::new(Group::Scripting, "FCALL_RO", "7.0.0", fcall)
+        .summary("Calls a function that only reads.")
+        .flags(CALLS.with(Flags::READONLY))
+        .args(CALL),
+    Row::container(Group::Scripting, "FUNCTION", "7.0.0", SUBCOMMANDS)
+        .summary("Manages libraries of functions."),
 ];
 
 const SUBCOMMANDS: &[Row] = &[
-    Row {
-        name: "LOAD",
-        summary: "Loads a library; answers its name.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: CHANGES.with(Flags::DENYOOM).with(Flags::OFFLOAD),
-        args: &[token("replace", "REPLACE").maybe(), text("function-code")],
-        subcommands: &[],
-        run: load,
-    },
-    Row {
-        name: "LIST",
-        summary: "Describes the libraries and their functions.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: LOOKS,
-        args: &[
+    Row::new(Group::Scripting, "LOAD", "7.0.0", load)
+        .summary("Loads a library and returns its name.")
+        .flags(CHANGES.with(Flags::DENYOOM).with(Flags::OFFLOAD))
+        .args(&[token("replace", "REPLACE").maybe(), text("function-code")]),
+    Row::new(Group::Scripting, "LIST", "7.0.0", list)
+        .summary("Describes the libraries and their functions.")
+        .flags(LOOKS)
+        .args(&[
             pattern("library-name-pattern").after("LIBRARYNAME").maybe(),
             token("withcode", "WITHCODE").maybe(),
-        ],
-        subcommands: &[],
-        run: list,
-    },
-    Row {
-        name: "DELETE",
-        summary: "Forgets a library.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: CHANGES,
-        args: &[text("library-name")],
-        subcommands: &[],
-        run: delete,
-    },
-    Row {
-        name: "FLUSH",
-        summary: "Forgets all libraries.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: CHANGES,
-        args: &[one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]).maybe()],
-        subcommands: &[],
-        run: flush,
-    },
-    Row {
-        name: "STATS",
-        summary: "Tells which function runs, and how many there are.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: LOOKS.with(Flags::BUSY),
-        args: &[],
-        subcommands: &[],
-        run: stats,
-    },
-    Row {
-        name: "KILL",
-        summary: "Ends a function that runs too long.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: LOOKS.with(Flags::BUSY),
-        args: &[],
-        subcommands: &[],
-        run: kill,
-    },
-    Row { since: "7.0.0", ..help::row(Group::Scripting) },
+        ]),
+    Row::new(Group::Scripting, "DELETE", "7.0.0", delete)
+        .summary("Deletes a library.")
+        .flags(CHANGES)
+        .args(&[text("library-name")]),
+    Row::new(Group::Scripting, "FLUSH", "7.0.0", flush)
+        .summary("Deletes all libraries.")
+        .flags(CHANGES)
+        .args(&[one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]).maybe()]),
+    Row::new(Group::Scripting, "STATS", "7.0.0", stats)
+        .summary("Returns the running function, and the number of functions.")
+        .flags(LOOKS.with(Flags::BUSY)),
+    Row::new(Group::Scripting, "KILL", "7.0.0", kill)
+        .summary("Ends a function that runs too long.")
+        .flags(LOOKS.with(Flags::BUSY)),
+    help::row(Group::Scripting).since("7.0.0"),
 ];
 
 /// The keys and arguments of a function, and the request that calls it.
@@ -134,7 +75,7 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
     let called = called(&mut call.args);
     if called.is_ok() {
-        // With every shard locked, nobody removes its library.
+        // While every shard is locked, no other client can remove the library.
         call.view.lock_all_for_long();
     }
     let callable = call.shared.libraries.function(name);
@@ -149,10 +90,10 @@ fn fcall(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if call.session.is_short_of_memory && !only_reads && !may_grow {
         return Err(Refusal::OutOfMemory);
     }
-    let mut inside = ScriptContext::new(call.view, call.session, call.shared, only_reads);
-    inside.may_grow |= may_grow;
+    let mut context = ScriptContext::new(call.view, call.session, call.shared, only_reads);
+    context.may_grow |= may_grow;
     let invocation = Invocation { library: callable.library.id, name: &function.name, inputs, request };
-    inside.run(|inside| call.shared.interpreter.call(invocation, inside, &mut call.reply))
+    context.run(|context| call.shared.interpreter.call(invocation, context, &mut call.reply))
 }
 
 fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -170,9 +111,9 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if !replaces && shared.libraries.has(&header.name) {
         return Err(Refusal::said(format!("ERR Library '{}' already exists", header.name)));
     }
-    let mut inside = ScriptContext::new(call.view, call.session, shared, true);
-    let loaded = shared.interpreter.load(&text[header.body..], &mut inside);
-    inside.end();
+    let mut context = ScriptContext::new(call.view, call.session, shared, true);
+    let loaded = shared.interpreter.load(&text[header.body..], &mut context);
+    context.end();
     let loaded = loaded?;
     let entered = if loaded.functions.is_empty() {
         Err(Refusal::said("ERR No functions registered"))
@@ -276,11 +217,11 @@ fn stats(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let (libraries, functions) = call.shared.libraries.counts();
-    // To a server with one thread a short call is over before anybody can ask.
+    // On a server with one thread a short call ends before another client can ask.
     let since = call.shared.running.since();
     let running = since.and_then(|since| Some((since, call.shared.running.script()?)));
     if running.as_ref().is_some_and(|(_, script)| script.function.is_none()) {
-        // Of a script that is no function there is nothing to tell.
+        // A script that is not a function is not reported.
         return Err(busy(false));
     }
 

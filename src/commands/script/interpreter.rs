@@ -1,6 +1,6 @@
-//! The one interpreter of a server, for scripts that are not native; or, in a build without Lua, the refusal of such scripts.
+//! The interpreter of a server, for scripts that are not native. A build without Lua refuses such scripts here.
 //!
-//! Owns    the Lua state, made when the first such script comes: a server that sees none pays nothing.
+//! Owns    the Lua state, which is created for the first such script.
 //! Locks   every shard first, the interpreter second. A thread that holds all shards finds the interpreter free.
 
 use crate::commands::script::cache::Script;
@@ -10,7 +10,7 @@ use crate::resp::{Reply, Request};
 use crate::scripts::Inputs;
 use crate::state::settings::Settings;
 
-/// What a script is run on, and how.
+/// A script, and its arguments.
 #[cfg_attr(not(feature = "lua"), expect(dead_code, reason = "nothing runs without Lua"))]
 #[derive(Clone, Copy, Debug)]
 pub(in crate::commands) struct Run<'a> {
@@ -20,11 +20,11 @@ pub(in crate::commands) struct Run<'a> {
     pub(in crate::commands) inputs: Inputs<'a>,
 }
 
-/// What a function is called on, and how.
+/// A call of a function.
 #[cfg_attr(not(feature = "lua"), expect(dead_code, reason = "nothing runs without Lua"))]
 #[derive(Clone, Copy, Debug)]
 pub(in crate::commands) struct Invocation<'a> {
-    /// The interpreter's number of its library.
+    /// The id of its library in the interpreter.
     pub(in crate::commands) library: u32,
     /// Its name.
     pub(in crate::commands) name: &'a str,
@@ -59,7 +59,7 @@ mod with_lua {
     use crate::scripts::lua::{self, Host, Source};
     use crate::state::running::Function;
 
-    /// The interpreter, once it is needed.
+    /// The Lua state, once it is needed.
     #[derive(Debug, Default)]
     pub struct Interpreter(Mutex<Option<lua::Interpreter>>);
 
@@ -74,7 +74,7 @@ mod with_lua {
     }
 
     impl Interpreter {
-        /// Bytes that it holds; zero while a script runs.
+        /// Bytes that the Lua state holds; zero while a script runs.
         pub fn memory(&self) -> usize {
             self.0.try_lock().as_deref().and_then(Option::as_ref).map_or(0, lua::Interpreter::memory)
         }
@@ -86,10 +86,10 @@ mod with_lua {
             }
         }
 
-        /// Whether a script is one: it compiles.
+        /// Compiles a script.
         ///
         /// # Errors
-        /// Why it does not.
+        /// The message of the compiler.
         pub(in crate::commands) fn check(&self, script: &Script, settings: &Settings) -> Result<(), Refusal> {
             self.ready(settings)?.compile(source(script)).map_err(Refusal::Quoted)
         }
@@ -97,29 +97,29 @@ mod with_lua {
         /// Runs a script, and writes what it returns.
         ///
         /// # Errors
-        /// Why it ended early.
+        /// The error that ended it.
         pub(in crate::commands) fn run(
             &self,
             run: Run<'_>,
-            inside: &mut ScriptContext<'_, '_>,
+            context: &mut ScriptContext<'_, '_>,
             reply: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
-            let mut interpreter = self.ready(inside.settings())?;
-            let watchdog = inside.watch(None);
-            let result = interpreter.run(source(run.script), run.inputs, inside, watchdog, reply);
+            let mut interpreter = self.ready(context.settings())?;
+            let watchdog = context.watch(None);
+            let result = interpreter.run(source(run.script), run.inputs, context, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }
 
-        /// Runs a library, `body` of its text, and keeps what it registers.
+        /// Runs the code of a library and returns the functions that it registers.
         ///
         /// # Errors
-        /// Why it does not load.
+        /// The error that ended it.
         pub(in crate::commands) fn load(
             &self,
             body: &[u8],
-            inside: &mut ScriptContext<'_, '_>,
+            context: &mut ScriptContext<'_, '_>,
         ) -> Result<Loaded, Refusal> {
-            self.ready(inside.settings())?.load(body, inside).map_err(Refusal::Quoted)
+            self.ready(context.settings())?.load(body, context).map_err(Refusal::Quoted)
         }
 
         /// Forgets libraries.
@@ -132,18 +132,18 @@ mod with_lua {
         /// Calls a function, and writes what it returns.
         ///
         /// # Errors
-        /// Why it ended early.
+        /// The error that ended it.
         pub(in crate::commands) fn call(
             &self,
             call: Invocation<'_>,
-            inside: &mut ScriptContext<'_, '_>,
+            context: &mut ScriptContext<'_, '_>,
             reply: &mut Reply<'_>,
         ) -> Result<(), Refusal> {
-            let mut interpreter = self.ready(inside.settings())?;
+            let mut interpreter = self.ready(context.settings())?;
             let name = call.name;
             let command = OwnedRequest::beginning(call.request, WORDS_SHOWN, WORD_BYTES_SHOWN);
-            let watchdog = inside.watch(Some(Function { name: name.to_owned(), command }));
-            let result = interpreter.call(call.library, name, call.inputs, inside, watchdog, reply);
+            let watchdog = context.watch(Some(Function { name: name.to_owned(), command }));
+            let result = interpreter.call(call.library, name, call.inputs, context, watchdog, reply);
             result.map_err(Refusal::Quoted)
         }
 
@@ -212,7 +212,7 @@ mod without_lua {
         }
     }
 
-    /// One clear error for what would need an interpreter.
+    /// The error for a script that needs an interpreter.
     fn not_native(hex: &str) -> Refusal {
         Refusal::said(format!(
             "ERR this server was built without Lua and runs native scripts only, and not script {hex}: native are the \

@@ -1,7 +1,7 @@
 //! Libraries of functions that have been loaded, by name, and their functions, by theirs.
 //!
-//! Owns    their texts and what they have registered; the functions themselves are the interpreter's.
-//! Rule    a library's name is what it was written, a function's is the same in either letter case.
+//! Owns    the texts of the libraries and the list of their functions. The interpreter owns the functions.
+//! Rule    names of libraries are case-sensitive, names of functions are not.
 //! Source  Redis 7.0 `functions.c`.
 
 use std::collections::BTreeMap;
@@ -19,18 +19,18 @@ pub(in crate::commands) struct Library {
     pub(in crate::commands) name: String,
     /// The interpreter's number for it.
     pub(in crate::commands) id: u32,
-    /// What it has registered, in order.
+    /// The functions it has registered, in order.
     pub(in crate::commands) functions: Vec<Function>,
     /// All of its text.
     pub(in crate::commands) text: Box<[u8]>,
 }
 
-/// A function and the library that it is from.
+/// A function and its library.
 #[derive(Clone, Debug)]
 pub(in crate::commands) struct Callable {
     /// The library.
     pub(in crate::commands) library: Arc<Library>,
-    /// Which of its functions.
+    /// The index of the function in the library.
     place: usize,
 }
 
@@ -53,7 +53,7 @@ struct Registry {
 }
 
 impl Library {
-    /// A library out of its text and what came of running that.
+    /// A library that the interpreter has loaded.
     pub(in crate::commands) fn new(name: String, id: u32, functions: Vec<Function>, text: &[u8]) -> Self {
         Self { name, id, functions, text: text.into() }
     }
@@ -76,10 +76,10 @@ impl Libraries {
         self.0.lock().libraries.contains_key(name)
     }
 
-    /// Enters a library in the place of the one of the same name, if there is one; returns that.
+    /// Adds a library. Returns the library of that name that it replaces.
     ///
     /// # Errors
-    /// Where one of its functions is called like a function of another library; nothing has changed then.
+    /// Another library has a function of one of these names. Nothing has changed.
     pub(in crate::commands) fn enter(&self, library: Library) -> Result<Option<Arc<Library>>, Refusal> {
         let mut registry = self.0.lock();
         for function in &library.functions {
@@ -92,19 +92,19 @@ impl Libraries {
         let library = Arc::new(library);
         for (place, function) in library.functions.iter().enumerate() {
             let callable = Callable { library: Arc::clone(&library), place };
-            // Of two that differ by their letter case alone, the first can be called.
+            // Of two names that differ in letter case alone, the first can be called.
             registry.functions.entry(in_lower_case(function)).or_insert(callable);
         }
         registry.libraries.insert(library.name.clone(), library);
         Ok(old)
     }
 
-    /// Takes a library out.
+    /// Removes a library.
     pub(in crate::commands) fn remove(&self, name: &[u8]) -> Option<Arc<Library>> {
         self.0.lock().remove(std::str::from_utf8(name).ok()?)
     }
 
-    /// Takes all libraries out.
+    /// Removes all libraries.
     pub(in crate::commands) fn flush(&self) -> Vec<Arc<Library>> {
         let all = std::mem::take(&mut *self.0.lock());
         all.libraries.into_values().collect()

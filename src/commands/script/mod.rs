@@ -1,9 +1,9 @@
 //! Scripts: EVAL, EVALSHA, their read-only forms, and SCRIPT.
 //!
-//! Owns    how a script is found, where it runs, and how it answers: natively where it arrives, or on the script thread by
-//!         the interpreter, with the same result. `scripts` states the rule.
-//! Locks   before the first call the shards of all keys of a native script, those that its text names included; every shard
-//!         for a native script that makes keys as it runs, and for an interpreted one.
+//! Owns    how a script is found and where it runs: natively on the thread of its connection, or by the interpreter
+//!         on the script thread. `scripts` states the rule.
+//! Locks   a native script locks the shards of all its keys, including keys in its text, before its first call. A
+//!         native script that computes keys, and every interpreted script, locks every shard.
 //! Source  Redis 7.0 `eval.c`, `script.c`; error texts of `redis.call` from `script_lua.c`.
 
 pub(in crate::commands) mod cache;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::commands::help;
-use crate::commands::row::{Flags, Group, Row, key, key_count, one_of, text, token};
+use crate::commands::row::{Arg, Flags, Group, Row, key, key_count, one_of, text, token};
 use crate::commands::script::cache::Script;
 use crate::commands::script::context::ScriptContext;
 use crate::commands::script::interpreter::Run;
@@ -35,107 +35,53 @@ use crate::state::running::Unkillable;
 const SCRIPT: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE);
 const ADMIN: Flags = Flags::NOSCRIPT;
 
+const BY_TEXT: &[Arg] = &[text("script"), key_count(), key("key").maybe().many(), text("arg").maybe().many()];
+const BY_SHA1: &[Arg] = &[text("sha1"), key_count(), key("key").maybe().many(), text("arg").maybe().many()];
+
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "EVAL",
-        summary: "Runs a Lua script.",
-        since: "2.6.0",
-        group: Group::Scripting,
-        flags: SCRIPT,
-        args: &[text("script"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
-        subcommands: &[],
-        run: eval,
-    },
-    Row {
-        name: "EVALSHA",
-        summary: "Runs a loaded Lua script by its SHA1.",
-        since: "2.6.0",
-        group: Group::Scripting,
-        flags: SCRIPT,
-        args: &[text("sha1"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
-        subcommands: &[],
-        run: evalsha,
-    },
-    Row {
-        name: "EVAL_RO",
-        summary: "Runs a Lua script that only reads.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: SCRIPT.with(Flags::READONLY),
-        args: &[text("script"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
-        subcommands: &[],
-        run: eval,
-    },
-    Row {
-        name: "EVALSHA_RO",
-        summary: "Runs a loaded Lua script that only reads, by its SHA1.",
-        since: "7.0.0",
-        group: Group::Scripting,
-        flags: SCRIPT.with(Flags::READONLY),
-        args: &[text("sha1"), key_count(), key("key").maybe().many(), text("arg").maybe().many()],
-        subcommands: &[],
-        run: evalsha,
-    },
-    Row {
-        name: "SCRIPT",
-        summary: "Manages the scripts that have been loaded.",
-        since: "2.6.0",
-        group: Group::Scripting,
-        flags: Flags::NONE,
-        args: &[],
-        subcommands: SUBCOMMANDS,
-        run: crate::commands::container,
-    },
+    Row::new(Group::Scripting, "EVAL", "2.6.0", eval)
+        .summary("Runs a Lua script.")
+        .flags(SCRIPT)
+        .args(BY_TEXT),
+    Row::new(Group::Scripting, "EVALSHA", "2.6.0", evalsha)
+        .summary("Runs a loaded Lua script by its SHA1.")
+        .flags(SCRIPT)
+        .args(BY_SHA1),
+    Row::new(Group::Scripting, "EVAL_RO", "7.0.0", eval)
+        .summary("Runs a Lua script that only reads.")
+        .flags(SCRIPT.with(Flags::READONLY))
+        .args(BY_TEXT),
+    Row::new(Group::Scripting, "EVALSHA_RO", "7.0.0", evalsha)
+        .summary("Runs a loaded Lua script that only reads, by its SHA1.")
+        .flags(SCRIPT.with(Flags::READONLY))
+        .args(BY_SHA1),
+    Row::container(Group::Scripting, "SCRIPT", "2.6.0", SUBCOMMANDS)
+        .summary("Manages the scripts that have been loaded."),
 ];
 
 const SUBCOMMANDS: &[Row] = &[
-    Row {
-        name: "LOAD",
-        summary: "Loads a script without running it; answers its SHA1.",
-        since: "2.6.0",
-        group: Group::Scripting,
-        flags: ADMIN.with(Flags::STALE).with(Flags::ALL_SHARDS),
-        args: &[text("script")],
-        subcommands: &[],
-        run: load,
-    },
-    Row {
-        name: "EXISTS",
-        summary: "Tells of each SHA1 whether its script is loaded.",
-        since: "2.6.0",
-        group: Group::Scripting,
-        flags: ADMIN,
-        args: &[text("sha1").many()],
-        subcommands: &[],
-        run: exists,
-    },
-    Row {
-        name: "FLUSH",
-        summary: "Forgets all loaded scripts.",
-        since: "2.6.0",
-        group: Group::Scripting,
-        flags: ADMIN.with(Flags::ALL_SHARDS),
-        args: &[one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]).maybe()],
-        subcommands: &[],
-        run: flush,
-    },
-    Row {
-        name: "KILL",
-        summary: "Ends a script that runs too long.",
-        since: "2.6.0",
-        group: Group::Scripting,
-        flags: ADMIN.with(Flags::BUSY),
-        args: &[],
-        subcommands: &[],
-        run: kill,
-    },
+    Row::new(Group::Scripting, "LOAD", "2.6.0", load)
+        .summary("Loads a script without running it and returns its SHA1.")
+        .flags(ADMIN.with(Flags::STALE).with(Flags::ALL_SHARDS))
+        .args(&[text("script")]),
+    Row::new(Group::Scripting, "EXISTS", "2.6.0", exists)
+        .summary("Returns for each SHA1 whether its script is loaded.")
+        .flags(ADMIN)
+        .args(&[text("sha1").many()]),
+    Row::new(Group::Scripting, "FLUSH", "2.6.0", flush)
+        .summary("Deletes all loaded scripts.")
+        .flags(ADMIN.with(Flags::ALL_SHARDS))
+        .args(&[one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]).maybe()]),
+    Row::new(Group::Scripting, "KILL", "2.6.0", kill)
+        .summary("Ends a script that runs too long.")
+        .flags(ADMIN.with(Flags::BUSY)),
     help::row(Group::Scripting),
 ];
 
-/// KEYS and ARGV: the next `count` words, and those behind them.
+/// KEYS and ARGV: the next `count` words, and the words after them.
 ///
 /// # Errors
-/// Where there are fewer, or none can be.
+/// There are fewer words, or the count is negative.
 pub(in crate::commands) fn counted<'a>(args: &mut Args<'a>, count: i64) -> Result<Inputs<'a>, Refusal> {
     if count > args.len() as i64 {
         return Err(Refusal::said("ERR Number of keys can't be greater than number of args"));
@@ -162,7 +108,7 @@ fn eval(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let sha = call.args.word()?;
-    // A word of another length than a SHA-1 is refused before the words behind it are parsed.
+    // A word that is not as long as a SHA-1 is refused before the words after it are parsed.
     if sha.len() != SHA_DIGITS {
         return Err(Refusal::NoScript);
     }
@@ -172,11 +118,11 @@ fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     run(call, &script, inputs, Cached::Yes)
 }
 
-/// Whether the cache has a script.
+/// Whether the cache holds a script.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Cached {
     Yes,
-    /// It has not; a script that is not native has to be compiled, too.
+    /// It does not. A script that is not native must be compiled first.
     NotYet,
 }
 
@@ -198,7 +144,7 @@ fn run(
         if script.program.is_none() {
             call.shared.interpreter.check(script, &call.shared.settings)?;
         }
-        call.shared.scripts.pass(script);
+        call.shared.scripts.insert_evictable(script);
     }
     let is_read = call.command.row.flags.has(Flags::READONLY);
     if is_read && script.may_write() {
@@ -208,18 +154,17 @@ fn run(
         return Err(Refusal::OutOfMemory);
     }
     let only_reads = script.flags.no_writes || is_read;
-    let mut inside = ScriptContext::new(call.view, call.session, call.shared, only_reads);
-    inside.may_grow |= script.flags.allow_oom;
-    inside.run(|inside| match program {
-        Some(program) => {
-            run_natively(program, &inputs, inside, &mut call.reply).map_err(|raised| refusal(script, &raised))
-        }
-        None => call.shared.interpreter.run(Run { script, inputs }, inside, &mut call.reply),
+    let mut context = ScriptContext::new(call.view, call.session, call.shared, only_reads);
+    context.may_grow |= script.flags.allow_oom;
+    context.run(|context| match program {
+        Some(program) => run_natively(program, &inputs, context, &mut call.reply)
+            .map_err(|raised| refusal(script, &raised)),
+        None => call.shared.interpreter.run(Run { script, inputs }, context, &mut call.reply),
     })
 }
 
-/// The native form of a script, if it is native, stays within its bounds with these KEYS and ARGV, and goes through no large
-/// value. The shards of its keys are locked then.
+/// The native form of a script, if it stays within its bounds with these KEYS and ARGV, and scans no large value. The
+/// shards of its keys are locked if it is returned.
 ///
 /// # Errors
 /// [`Refusal::Occupied`] while a long call holds one of these shards.
@@ -236,21 +181,22 @@ fn native<'s>(
     if !program.names_no_other_keys() {
         lock_undeclared(call, program, inputs)?;
     }
-    let is_large = script.scans_values && scans_much(call, program, inputs);
+    let is_large = script.scans_values && scans_large_values(call, program, inputs);
     Ok((!is_large).then_some(program))
 }
 
-/// Locks the shards of all keys of a native script that uses undeclared ones.
+/// Locks the shards of all keys of a native script that uses undeclared keys.
 fn lock_undeclared(call: &mut Call<'_, '_>, program: &Program, inputs: Inputs<'_>) -> Result<(), Refusal> {
-    let Some(undeclared) = program.undeclared(inputs.args) else { return widen(call, ShardSet::All) };
+    let Some(undeclared) = program.undeclared(inputs.args) else { return lock_more(call, ShardSet::All) };
     let keys: SmallVec<[&[u8]; 8]> = inputs.keys.iter().chain(undeclared).collect();
-    widen(call, ShardSet::Keys(&keys))
+    lock_more(call, ShardSet::Keys(&keys))
 }
 
-/// Whether a native script that goes through values would go through a large one, or tell many listeners. It is interpreted
-/// then, so that others can end it; without an interpreter it runs natively, on the script thread.
+/// Whether a native script that scans values would scan a large value, or send a message to many patterns. Such a
+/// script is interpreted, so that SCRIPT KILL can end it. Without an interpreter it runs natively on the script
+/// thread.
 #[cold]
-fn scans_much(call: &mut Call<'_, '_>, program: &Program, inputs: Inputs<'_>) -> bool {
+fn scans_large_values(call: &mut Call<'_, '_>, program: &Program, inputs: Inputs<'_>) -> bool {
     let is_large = has_many_patterns(call.shared) || {
         call.shared.keyspace.largest_bytes() > LARGE_BYTES
             && match program.undeclared(inputs.args) {
@@ -265,8 +211,8 @@ fn scans_much(call: &mut Call<'_, '_>, program: &Program, inputs: Inputs<'_>) ->
     is_large && (cfg!(feature = "lua") || call.session.may_leave())
 }
 
-/// Whether a request that EXEC holds runs a script natively. A script that is not cached counts as interpreted, and so does a
-/// script that goes through values while there is a large one under any key.
+/// Whether a request inside EXEC runs a script natively. A script that is not cached counts as interpreted. So does a
+/// script that scans values while any key has a large value.
 pub(crate) fn runs_natively(shared: &Shared, command: &Command, request: Request<'_>) -> bool {
     let mut args = Args::new(request, command.name_words);
     let Ok(text) = args.word() else { return true };
@@ -284,11 +230,11 @@ pub(crate) fn runs_natively(shared: &Shared, command: &Command, request: Request
     }
 }
 
-/// Locks the shards that `reach` needs, unless all are locked already, as inside EXEC.
+/// Locks further shards, unless all are locked already, as inside EXEC.
 ///
 /// # Errors
-/// [`Refusal::Occupied`] while a long call holds it.
-fn widen(call: &mut Call<'_, '_>, reach: ShardSet<'_>) -> Result<(), Refusal> {
+/// [`Refusal::Occupied`] while a long call holds one of these shards.
+fn lock_more(call: &mut Call<'_, '_>, reach: ShardSet<'_>) -> Result<(), Refusal> {
     let is_locked = call.view.holds_all() || call.view.relock(reach);
     is_locked.then_some(()).ok_or(Refusal::Occupied)
 }
@@ -299,17 +245,17 @@ const SCRATCH_BYTES_KEPT: usize = 4096;
 fn run_natively(
     program: &Program,
     inputs: &Inputs<'_>,
-    inside: &mut ScriptContext<'_, '_>,
+    context: &mut ScriptContext<'_, '_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Raised> {
-    if let Some(result) = program.run_guarded(inputs, inside, reply) {
+    if let Some(result) = program.run_guarded(inputs, context, reply) {
         return result;
     }
-    let mut texts = inside.take_scratch();
-    let result = program.run(inputs, inside, &mut texts, reply);
+    let mut texts = context.take_scratch();
+    let result = program.run(inputs, context, &mut texts, reply);
     texts.clear();
     texts.shrink_to(SCRATCH_BYTES_KEPT);
-    inside.keep_scratch(texts);
+    context.keep_scratch(texts);
     result
 }
 
@@ -336,7 +282,7 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             script
         }
     };
-    call.shared.scripts.keep(&script);
+    call.shared.scripts.insert_permanent(&script);
 
     call.reply.bulk(script.hex().as_bytes());
     Ok(Outcome::Replied)
@@ -370,7 +316,7 @@ fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Ends the script that runs, if it is of that kind and has not written yet: SCRIPT KILL, FUNCTION KILL.
+/// Ends the running script or function, if it has not written yet: SCRIPT KILL, FUNCTION KILL.
 pub(in crate::commands) fn end_running(shared: &Shared, is_function: bool) -> Result<(), Refusal> {
     shared.running.kill(is_function).map_err(|why| match why {
         Unkillable::NoneRuns => Refusal::said("NOTBUSY No scripts in execution right now."),

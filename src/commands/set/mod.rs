@@ -1,4 +1,4 @@
-//! Sets by their members: SADD, SREM, SISMEMBER and their kind.
+//! Sets by their members: SADD, SREM, SISMEMBER and similar.
 //!
 //! Source  Redis 7.0 `t_set.c`.
 
@@ -11,76 +11,34 @@ use crate::resp::Reply;
 use crate::types::{Set, Shape};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "SADD",
-        summary: "Adds members to a set; creates the set if it is not there.",
-        since: "1.0.0",
-        group: Group::Set,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), text("member").many()],
-        subcommands: &[],
-        run: sadd,
-    },
-    Row {
-        name: "SCARD",
-        summary: "Returns how many members a set has.",
-        since: "1.0.0",
-        group: Group::Set,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: scard,
-    },
-    Row {
-        name: "SISMEMBER",
-        summary: "Tells whether a set has a member.",
-        since: "1.0.0",
-        group: Group::Set,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), text("member")],
-        subcommands: &[],
-        run: sismember,
-    },
-    Row {
-        name: "SMEMBERS",
-        summary: "Returns all members of a set.",
-        since: "1.0.0",
-        group: Group::Set,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[key("key")],
-        subcommands: &[],
-        run: smembers,
-    },
-    Row {
-        name: "SMISMEMBER",
-        summary: "Tells of each of several words whether a set has it as a member.",
-        since: "6.2.0",
-        group: Group::Set,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), text("member").many()],
-        subcommands: &[],
-        run: smismember,
-    },
-    Row {
-        name: "SMOVE",
-        summary: "Moves a member from one set to another.",
-        since: "1.0.0",
-        group: Group::Set,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("source"), key("destination"), text("member")],
-        subcommands: &[],
-        run: smove,
-    },
-    Row {
-        name: "SREM",
-        summary: "Removes members from a set.",
-        since: "1.0.0",
-        group: Group::Set,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), text("member").many()],
-        subcommands: &[],
-        run: srem,
-    },
+    Row::new(Group::Set, "SADD", "1.0.0", sadd)
+        .summary("Adds members to a set; creates the set if it does not exist.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), text("member").many()]),
+    Row::new(Group::Set, "SCARD", "1.0.0", scard)
+        .summary("Returns how many members a set has.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::Set, "SISMEMBER", "1.0.0", sismember)
+        .summary("Returns whether a set has a member.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), text("member")]),
+    Row::new(Group::Set, "SMEMBERS", "1.0.0", smembers)
+        .summary("Returns all members of a set.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[key("key")]),
+    Row::new(Group::Set, "SMISMEMBER", "6.2.0", smismember)
+        .summary("Returns for each of several words whether it is a member of a set.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), text("member").many()]),
+    Row::new(Group::Set, "SMOVE", "1.0.0", smove)
+        .summary("Moves a member from one set to another.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("source"), key("destination"), text("member")]),
+    Row::new(Group::Set, "SREM", "1.0.0", srem)
+        .summary("Removes members from a set.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), text("member").many()]),
 ];
 
 fn sadd(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -16,41 +16,23 @@ use crate::types::set::Member;
 use crate::types::{Set, Shape};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "SPOP",
-        summary: "Removes random members from a set and returns them.",
-        since: "1.0.0",
-        group: Group::Set,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), integer("count").maybe()],
-        subcommands: &[],
-        run: spop,
-    },
-    Row {
-        name: "SRANDMEMBER",
-        summary: "Returns random members of a set.",
-        since: "1.0.0",
-        group: Group::Set,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[key("key"), integer("count").maybe()],
-        subcommands: &[],
-        run: srandmember,
-    },
-    Row {
-        name: "SSCAN",
-        summary: "Returns some members of a set and the next cursor.",
-        since: "2.8.0",
-        group: Group::Set,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[
+    Row::new(Group::Set, "SPOP", "1.0.0", spop)
+        .summary("Removes random members from a set and returns them.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), integer("count").maybe()]),
+    Row::new(Group::Set, "SRANDMEMBER", "1.0.0", srandmember)
+        .summary("Returns random members of a set.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[key("key"), integer("count").maybe()]),
+    Row::new(Group::Set, "SSCAN", "2.8.0", sscan)
+        .summary("Returns some members of a set and the next cursor.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[
             key("key"),
             integer("cursor"),
             pattern("pattern").after("MATCH").maybe(),
             integer("count").after("COUNT").maybe(),
-        ],
-        subcommands: &[],
-        run: sscan,
-    },
+        ]),
 ];
 
 fn spop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -170,7 +152,7 @@ fn count(args: &mut Args<'_>) -> Result<i64, Refusal> {
     }
 }
 
-/// The request asks for more than one reply may hold.
+/// The refusal of a request whose reply would be too large.
 fn too_much() -> Refusal {
     Refusal::said("ERR value is out of range")
 }
@@ -219,5 +201,5 @@ fn sscan(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 const REPEATED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of the protocol around each member of a reply.
 const BULK_BYTES: usize = 6;
-/// Members are looked up by place if less than one of this many is wanted.
+/// Members are looked up by place if less than one in this many is wanted.
 const SPARSE: usize = 8;

@@ -13,93 +13,45 @@ use crate::number::double::parse;
 use crate::types::{Shape, SortedSet};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "ZADD",
-        summary: "Adds members to a sorted set or gives them other scores, if the conditions hold.",
-        since: "1.2.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[
+    Row::new(Group::SortedSet, "ZADD", "1.2.0", zadd)
+        .summary("Adds members to a sorted set or gives them other scores, if the conditions hold.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[
             key("key"),
             one_of("condition", &[token("nx", "NX"), token("xx", "XX")]).maybe(),
             one_of("comparison", &[token("gt", "GT"), token("lt", "LT")]).maybe(),
             token("change", "CH").maybe(),
             token("increment", "INCR").maybe(),
             PAIR.many(),
-        ],
-        subcommands: &[],
-        run: zadd,
-    },
-    Row {
-        name: "ZCARD",
-        summary: "Returns the number of members of a sorted set.",
-        since: "1.2.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: zcard,
-    },
-    Row {
-        name: "ZINCRBY",
-        summary: "Adds to the score of a member of a sorted set; a member that is not there starts from 0.",
-        since: "1.2.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), double("increment"), text("member")],
-        subcommands: &[],
-        run: zincrby,
-    },
-    Row {
-        name: "ZMSCORE",
-        summary: "Returns the scores of members of a sorted set.",
-        since: "6.2.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), text("member").many()],
-        subcommands: &[],
-        run: zmscore,
-    },
-    Row {
-        name: "ZRANK",
-        summary: "Returns how many members of a sorted set stand before a member.",
-        since: "2.0.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), text("member"), token("withscore", "WITHSCORE").maybe()],
-        subcommands: &[],
-        run: zrank,
-    },
-    Row {
-        name: "ZREM",
-        summary: "Takes members away from a sorted set.",
-        since: "1.2.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), text("member").many()],
-        subcommands: &[],
-        run: zrem,
-    },
-    Row {
-        name: "ZREVRANK",
-        summary: "Returns how many members of a sorted set stand behind a member.",
-        since: "2.0.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), text("member"), token("withscore", "WITHSCORE").maybe()],
-        subcommands: &[],
-        run: zrevrank,
-    },
-    Row {
-        name: "ZSCORE",
-        summary: "Returns the score of a member of a sorted set.",
-        since: "1.2.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), text("member")],
-        subcommands: &[],
-        run: zscore,
-    },
+        ]),
+    Row::new(Group::SortedSet, "ZCARD", "1.2.0", zcard)
+        .summary("Returns the number of members of a sorted set.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::SortedSet, "ZINCRBY", "1.2.0", zincrby)
+        .summary("Adds to the score of a member of a sorted set; a missing member counts as 0.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), double("increment"), text("member")]),
+    Row::new(Group::SortedSet, "ZMSCORE", "6.2.0", zmscore)
+        .summary("Returns the scores of members of a sorted set.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), text("member").many()]),
+    Row::new(Group::SortedSet, "ZRANK", "2.0.0", zrank)
+        .summary("Returns the rank of a member of a sorted set, lowest score first.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), text("member"), token("withscore", "WITHSCORE").maybe()]),
+    Row::new(Group::SortedSet, "ZREM", "1.2.0", zrem)
+        .summary("Removes members of a sorted set.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), text("member").many()]),
+    Row::new(Group::SortedSet, "ZREVRANK", "2.0.0", zrevrank)
+        .summary("Returns the rank of a member of a sorted set, highest score first.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), text("member"), token("withscore", "WITHSCORE").maybe()]),
+    Row::new(Group::SortedSet, "ZSCORE", "1.2.0", zscore)
+        .summary("Returns the score of a member of a sorted set.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), text("member")]),
 ];
 
 const PAIR: Arg = block("data", &[double("score"), text("member")]);
@@ -184,7 +136,7 @@ fn zadd(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn zincrby(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
-    // Redis reads the options of ZADD here, too. Behind an option too few words are left.
+    // As in Redis, ZINCRBY accepts the options of ZADD. After an option, too few words are left.
     if ["NX", "XX", "CH", "INCR", "GT", "LT"].into_iter().any(|option| call.args.take(option)) {
         return Err(Refusal::Syntax);
     }

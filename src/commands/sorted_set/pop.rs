@@ -14,57 +14,33 @@ use crate::resp::Reply;
 use crate::types::{Shape, SortedSet};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "ZMPOP",
-        summary: "Removes members with the lowest or highest scores from the first sorted set that exists.",
-        since: "7.0.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::LINEAR),
-        args: &[
+    Row::new(Group::SortedSet, "ZMPOP", "7.0.0", zmpop)
+        .summary("Removes members with the lowest or highest scores from the first sorted set that exists.")
+        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .args(&[
             key_count(),
             key("key").many(),
             one_of("where", &[token("min", "MIN"), token("max", "MAX")]),
             integer("count").after("COUNT").maybe(),
-        ],
-        subcommands: &[],
-        run: zmpop,
-    },
-    Row {
-        name: "ZPOPMAX",
-        summary: "Removes members with the highest scores from a sorted set and returns them.",
-        since: "5.0.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), integer("count").maybe()],
-        subcommands: &[],
-        run: zpopmax,
-    },
-    Row {
-        name: "ZPOPMIN",
-        summary: "Removes members with the lowest scores from a sorted set and returns them.",
-        since: "5.0.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), integer("count").maybe()],
-        subcommands: &[],
-        run: zpopmin,
-    },
-    Row {
-        name: "ZSCAN",
-        summary: "Returns some members of a sorted set with their scores and the next cursor.",
-        since: "2.8.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[
+        ]),
+    Row::new(Group::SortedSet, "ZPOPMAX", "5.0.0", zpopmax)
+        .summary("Removes members with the highest scores from a sorted set and returns them.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), integer("count").maybe()]),
+    Row::new(Group::SortedSet, "ZPOPMIN", "5.0.0", zpopmin)
+        .summary("Removes members with the lowest scores from a sorted set and returns them.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), integer("count").maybe()]),
+    Row::new(Group::SortedSet, "ZSCAN", "2.8.0", zscan)
+        .summary("Returns some members of a sorted set with their scores and the next cursor.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[
             key("key"),
             integer("cursor"),
             pattern("pattern").after("MATCH").maybe(),
             integer("count").after("COUNT").maybe(),
             token("noscores", "NOSCORES").maybe(),
-        ],
-        subcommands: &[],
-        run: zscan,
-    },
+        ]),
 ];
 
 /// The end that members are removed from.
@@ -149,7 +125,7 @@ fn pop_some(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
     let was_there = pop(view, name, end, count.unwrap_or(1), |len, entries| match count {
         Some(_) => answer_entries(reply, len, entries, true),
         None => {
-            // One member and its score are a flat array in RESP3, too.
+            // One member and its score are a flat array, also in RESP3.
             reply.array(2);
             answer_flat(reply, entries);
         }
@@ -160,7 +136,7 @@ fn pop_some(call: &mut Call<'_, '_>, end: End) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Answers a key and the members removed from it. Each member is an array with its score, in RESP2, too.
+/// Answers a key and the members removed from it. Each member is an array with its score, also in RESP2.
 pub(in crate::commands) fn answer_popped(
     reply: &mut Reply<'_>,
     name: &[u8],
@@ -177,7 +153,7 @@ pub(in crate::commands) fn answer_popped(
     }
 }
 
-/// Writes members and scores as a flat sequence; the header of the reply is written before.
+/// Writes members and scores as a flat sequence. The caller has written the header of the reply.
 pub(in crate::commands) fn answer_flat(
     reply: &mut Reply<'_>,
     entries: &mut dyn Iterator<Item = (&[u8], f64)>,
@@ -195,7 +171,7 @@ fn positive(word: &[u8], what: &'static str) -> Result<usize, Refusal> {
 }
 
 /// Reads the arguments of ZMPOP: its keys, the end, and the maximum number of members.
-pub(in crate::commands) fn harvest<'a>(
+pub(in crate::commands) fn multi_pop_args<'a>(
     args: &mut Args<'a>,
 ) -> Result<(impl Iterator<Item = &'a [u8]> + use<'a>, End, usize), Refusal> {
     let count = positive(args.word()?, "numkeys")?;
@@ -213,7 +189,7 @@ pub(in crate::commands) fn harvest<'a>(
 }
 
 fn zmpop(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    let (names, end, limit) = harvest(&mut call.args)?;
+    let (names, end, limit) = multi_pop_args(&mut call.args)?;
 
     let (view, reply) = (&mut *call.view, &mut call.reply);
     for name in names {

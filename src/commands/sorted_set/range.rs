@@ -16,33 +16,18 @@ use crate::types::sorted_set::{LexBound, LexRange, ScoreRange};
 use crate::types::{Shape, SortedSet};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "ZCOUNT",
-        summary: "Returns the number of members of a sorted set with scores in a range.",
-        since: "2.0.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), double("min"), double("max")],
-        subcommands: &[],
-        run: zcount,
-    },
-    Row {
-        name: "ZLEXCOUNT",
-        summary: "Returns the number of members of a sorted set from one to another.",
-        since: "2.8.9",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key"), text("min"), text("max")],
-        subcommands: &[],
-        run: zlexcount,
-    },
-    Row {
-        name: "ZRANGE",
-        summary: "Returns members of a sorted set in a range of ranks, scores or members.",
-        since: "1.2.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[
+    Row::new(Group::SortedSet, "ZCOUNT", "2.0.0", zcount)
+        .summary("Returns the number of members of a sorted set with scores in a range.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), double("min"), double("max")]),
+    Row::new(Group::SortedSet, "ZLEXCOUNT", "2.8.9", zlexcount)
+        .summary("Returns the number of members of a sorted set from one to another.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key"), text("min"), text("max")]),
+    Row::new(Group::SortedSet, "ZRANGE", "1.2.0", zrange)
+        .summary("Returns members of a sorted set in a range of ranks, scores or members.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[
             key("key"),
             text("start"),
             text("stop"),
@@ -50,43 +35,25 @@ pub(in crate::commands) const ROWS: &[Row] = &[
             token("rev", "REV").maybe(),
             LIMIT.maybe(),
             token("withscores", "WITHSCORES").maybe(),
-        ],
-        subcommands: &[],
-        run: zrange,
-    },
-    Row {
-        name: "ZRANGEBYLEX",
-        summary: "Returns members of a sorted set from one to another.",
-        since: "2.8.9",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[key("key"), text("min"), text("max"), LIMIT.maybe()],
-        subcommands: &[],
-        run: zrangebylex,
-    },
-    Row {
-        name: "ZRANGEBYSCORE",
-        summary: "Returns members of a sorted set with scores in a range.",
-        since: "1.0.5",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[
+        ]),
+    Row::new(Group::SortedSet, "ZRANGEBYLEX", "2.8.9", zrangebylex)
+        .summary("Returns members of a sorted set from one to another.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[key("key"), text("min"), text("max"), LIMIT.maybe()]),
+    Row::new(Group::SortedSet, "ZRANGEBYSCORE", "1.0.5", zrangebyscore)
+        .summary("Returns members of a sorted set with scores in a range.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[
             key("key"),
             double("min"),
             double("max"),
             token("withscores", "WITHSCORES").maybe(),
             LIMIT.maybe(),
-        ],
-        subcommands: &[],
-        run: zrangebyscore,
-    },
-    Row {
-        name: "ZRANGESTORE",
-        summary: "Stores members of a sorted set in a range as another sorted set.",
-        since: "6.2.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::LINEAR),
-        args: &[
+        ]),
+    Row::new(Group::SortedSet, "ZRANGESTORE", "6.2.0", zrangestore)
+        .summary("Stores members of a sorted set in a range as another sorted set.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::LINEAR))
+        .args(&[
             key("dst"),
             key("src"),
             text("min"),
@@ -94,76 +61,37 @@ pub(in crate::commands) const ROWS: &[Row] = &[
             one_of("sortby", &[token("byscore", "BYSCORE"), token("bylex", "BYLEX")]).maybe(),
             token("rev", "REV").maybe(),
             LIMIT.maybe(),
-        ],
-        subcommands: &[],
-        run: zrangestore,
-    },
-    Row {
-        name: "ZREMRANGEBYLEX",
-        summary: "Takes members away from a sorted set, from one to another.",
-        since: "2.8.9",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::LINEAR),
-        args: &[key("key"), text("min"), text("max")],
-        subcommands: &[],
-        run: zremrangebylex,
-    },
-    Row {
-        name: "ZREMRANGEBYRANK",
-        summary: "Takes members in a range of ranks away from a sorted set.",
-        since: "2.0.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::LINEAR),
-        args: &[key("key"), integer("start"), integer("stop")],
-        subcommands: &[],
-        run: zremrangebyrank,
-    },
-    Row {
-        name: "ZREMRANGEBYSCORE",
-        summary: "Takes members with scores in a range away from a sorted set.",
-        since: "1.2.0",
-        group: Group::SortedSet,
-        flags: Flags::WRITE.with(Flags::LINEAR),
-        args: &[key("key"), double("min"), double("max")],
-        subcommands: &[],
-        run: zremrangebyscore,
-    },
-    Row {
-        name: "ZREVRANGE",
-        summary: "Returns members of a sorted set in a range of ranks, highest scores first.",
-        since: "1.2.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[key("key"), integer("start"), integer("stop"), token("withscores", "WITHSCORES").maybe()],
-        subcommands: &[],
-        run: zrevrange,
-    },
-    Row {
-        name: "ZREVRANGEBYLEX",
-        summary: "Returns members of a sorted set from one to another, last first.",
-        since: "2.8.9",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[key("key"), text("max"), text("min"), LIMIT.maybe()],
-        subcommands: &[],
-        run: zrevrangebylex,
-    },
-    Row {
-        name: "ZREVRANGEBYSCORE",
-        summary: "Returns members of a sorted set with scores in a range, highest first.",
-        since: "2.2.0",
-        group: Group::SortedSet,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[
+        ]),
+    Row::new(Group::SortedSet, "ZREMRANGEBYLEX", "2.8.9", zremrangebylex)
+        .summary("Removes members of a sorted set in a range of members.")
+        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .args(&[key("key"), text("min"), text("max")]),
+    Row::new(Group::SortedSet, "ZREMRANGEBYRANK", "2.0.0", zremrangebyrank)
+        .summary("Removes members of a sorted set in a range of ranks.")
+        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .args(&[key("key"), integer("start"), integer("stop")]),
+    Row::new(Group::SortedSet, "ZREMRANGEBYSCORE", "1.2.0", zremrangebyscore)
+        .summary("Removes members of a sorted set with scores in a range.")
+        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .args(&[key("key"), double("min"), double("max")]),
+    Row::new(Group::SortedSet, "ZREVRANGE", "1.2.0", zrevrange)
+        .summary("Returns members of a sorted set in a range of ranks, highest scores first.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[key("key"), integer("start"), integer("stop"), token("withscores", "WITHSCORES").maybe()]),
+    Row::new(Group::SortedSet, "ZREVRANGEBYLEX", "2.8.9", zrevrangebylex)
+        .summary("Returns members of a sorted set from one to another, last first.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[key("key"), text("max"), text("min"), LIMIT.maybe()]),
+    Row::new(Group::SortedSet, "ZREVRANGEBYSCORE", "2.2.0", zrevrangebyscore)
+        .summary("Returns members of a sorted set with scores in a range, highest first.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[
             key("key"),
             double("max"),
             double("min"),
             token("withscores", "WITHSCORES").maybe(),
             LIMIT.maybe(),
-        ],
-        subcommands: &[],
-        run: zrevrangebyscore,
-    },
+        ]),
 ];
 
 const LIMIT: Arg = block("limit", &[integer("offset"), integer("count")]).after("LIMIT");
@@ -240,7 +168,7 @@ fn lex_bound(word: &[u8]) -> Result<LexBound<'_>, Refusal> {
 
 /// The arguments of ZRANGE and similar commands.
 #[derive(Clone, Copy, Debug)]
-struct Ask<'a> {
+struct RangeArgs<'a> {
     span: Span<'a>,
     is_reverse: bool,
     with_scores: bool,
@@ -250,7 +178,7 @@ struct Ask<'a> {
     limit: i64,
 }
 
-impl<'a> Ask<'a> {
+impl<'a> RangeArgs<'a> {
     /// Reads all words behind the key. An argument that is `None` is read from the options.
     fn take(
         args: &mut Args<'a>,
@@ -339,18 +267,18 @@ fn answer_range(
     is_reverse: Option<bool>,
 ) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
-    let ask = Ask::take(&mut call.args, by, is_reverse, true)?;
+    let range = RangeArgs::take(&mut call.args, by, is_reverse, true)?;
 
     let Some(set) = call.view.read_as::<SortedSet>(name)? else {
         call.reply.array(0);
         return Ok(Outcome::Replied);
     };
-    let ranks = ask.ranks(set);
+    let ranks = range.ranks(set);
     let (count, entries) = (ranks.len(), set.range(ranks));
-    if ask.is_reverse {
-        answer_entries(&mut call.reply, count, entries.rev(), ask.with_scores);
+    if range.is_reverse {
+        answer_entries(&mut call.reply, count, entries.rev(), range.with_scores);
     } else {
-        answer_entries(&mut call.reply, count, entries, ask.with_scores);
+        answer_entries(&mut call.reply, count, entries, range.with_scores);
     }
     Ok(Outcome::Replied)
 }
@@ -425,11 +353,11 @@ fn remove_range(call: &mut Call<'_, '_>, by: By, event: &'static str) -> Result<
 fn zrangestore(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let target = call.args.word()?;
     let source = call.args.word()?;
-    let ask = Ask::take(&mut call.args, None, None, false)?;
+    let range = RangeArgs::take(&mut call.args, None, None, false)?;
 
     let mut stored = SortedSet::new(call.view.seed());
     if let Some(set) = call.view.read_as::<SortedSet>(source)? {
-        for (member, score) in set.range(ask.ranks(set)) {
+        for (member, score) in set.range(range.ranks(set)) {
             stored.insert(member, score);
         }
     }
@@ -438,7 +366,7 @@ fn zrangestore(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 /// Stores a set under a key, whatever the key held, and answers its length. An empty set removes the key.
-pub(in crate::commands) fn store(call: &mut Call<'_, '_>, name: &[u8], set: SortedSet, event: &'static str) {
+fn store(call: &mut Call<'_, '_>, name: &[u8], set: SortedSet, event: &'static str) {
     call.reply.count(set.len());
     if !set.is_empty() {
         call.view.entry(name).put_object(set.into(), Lease::Never);

@@ -15,72 +15,36 @@ use crate::types::stream::{Keep, StreamId, TRIM_LIMIT, Trim};
 use crate::types::{Shape, Stream};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "XADD",
-        summary: "Adds an entry to a stream, and trims the stream if it is told to.",
-        since: "5.0.0",
-        group: Group::Stream,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[
+    Row::new(Group::Stream, "XADD", "5.0.0", xadd)
+        .summary("Adds an entry to a stream, and trims the stream if options ask for it.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[
             key("key"),
             token("nomkstream", "NOMKSTREAM").maybe(),
             TRIM.maybe(),
             one_of("id-selector", &[token("auto-id", "*"), text("id")]),
             block("data", &[text("field"), text("value")]).many(),
-        ],
-        subcommands: &[],
-        run: xadd,
-    },
-    Row {
-        name: "XDEL",
-        summary: "Deletes entries of a stream.",
-        since: "5.0.0",
-        group: Group::Stream,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), text("id").many()],
-        subcommands: &[],
-        run: xdel,
-    },
-    Row {
-        name: "XLEN",
-        summary: "Returns the number of entries of a stream.",
-        since: "5.0.0",
-        group: Group::Stream,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: xlen,
-    },
-    Row {
-        name: "XRANGE",
-        summary: "Returns the entries of a stream from one id to another.",
-        since: "5.0.0",
-        group: Group::Stream,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[key("key"), text("start"), text("end"), integer("count").after("COUNT").maybe()],
-        subcommands: &[],
-        run: xrange,
-    },
-    Row {
-        name: "XREVRANGE",
-        summary: "Returns the entries of a stream from one id to another, last first.",
-        since: "5.0.0",
-        group: Group::Stream,
-        flags: Flags::READONLY.with(Flags::LINEAR),
-        args: &[key("key"), text("end"), text("start"), integer("count").after("COUNT").maybe()],
-        subcommands: &[],
-        run: xrevrange,
-    },
-    Row {
-        name: "XTRIM",
-        summary: "Takes the oldest entries away from a stream.",
-        since: "5.0.0",
-        group: Group::Stream,
-        flags: Flags::WRITE.with(Flags::LINEAR),
-        args: &[key("key"), TRIM],
-        subcommands: &[],
-        run: xtrim,
-    },
+        ]),
+    Row::new(Group::Stream, "XDEL", "5.0.0", xdel)
+        .summary("Deletes entries of a stream.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), text("id").many()]),
+    Row::new(Group::Stream, "XLEN", "5.0.0", xlen)
+        .summary("Returns the number of entries of a stream.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::Stream, "XRANGE", "5.0.0", xrange)
+        .summary("Returns the entries of a stream from one id to another.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[key("key"), text("start"), text("end"), integer("count").after("COUNT").maybe()]),
+    Row::new(Group::Stream, "XREVRANGE", "5.0.0", xrevrange)
+        .summary("Returns the entries of a stream from one id to another, last first.")
+        .flags(Flags::READONLY.with(Flags::LINEAR))
+        .args(&[key("key"), text("end"), text("start"), integer("count").after("COUNT").maybe()]),
+    Row::new(Group::Stream, "XTRIM", "5.0.0", xtrim)
+        .summary("Removes the oldest entries of a stream.")
+        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .args(&[key("key"), TRIM]),
 ];
 
 const TRIM: Arg = block(
@@ -117,7 +81,7 @@ impl NewId {
         }
     }
 
-    /// The id of the new entry, which comes behind `last`.
+    /// The id of the new entry, which is higher than `last`.
     fn resolve(self, last: StreamId, now: WallTime) -> Result<StreamId, Refusal> {
         if last == StreamId::MAX {
             return Err(Refusal::said(
@@ -146,12 +110,12 @@ impl NewId {
     }
 }
 
-/// The options of XADD, which stand before the id, and of XTRIM.
+/// The options of XADD, which precede the id, and of XTRIM.
 #[derive(Debug, Default)]
 struct AddOptions {
     only_present: bool,
     trim: Option<Trim>,
-    /// True if `~` was given. It allows LIMIT; the trim itself is exact all the same.
+    /// True if `~` was given, which allows LIMIT. The trim is exact in any case.
     is_approximate: bool,
     id: Option<NewId>,
 }

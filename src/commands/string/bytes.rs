@@ -8,56 +8,26 @@ use crate::error::Refusal;
 use crate::keyspace::{Entry, Lease};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "APPEND",
-        summary: "Adds bytes at the end of a string; creates the key if it is not there.",
-        since: "2.0.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST).with(Flags::LINEAR),
-        args: &[key("key"), text("value")],
-        subcommands: &[],
-        run: append,
-    },
-    Row {
-        name: "GETRANGE",
-        summary: "Returns a part of a string.",
-        since: "2.4.0",
-        group: Group::String,
-        flags: Flags::READONLY,
-        args: &[key("key"), integer("start"), integer("end")],
-        subcommands: &[],
-        run: getrange,
-    },
-    Row {
-        name: "SETRANGE",
-        summary: "Writes bytes into a string from an offset on; creates the key if it is not there.",
-        since: "2.2.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::LINEAR),
-        args: &[key("key"), integer("offset"), text("value")],
-        subcommands: &[],
-        run: setrange,
-    },
-    Row {
-        name: "STRLEN",
-        summary: "Returns the length of a string.",
-        since: "2.2.0",
-        group: Group::String,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: strlen,
-    },
-    Row {
-        name: "SUBSTR",
-        summary: "Returns a part of a string: the old name of GETRANGE.",
-        since: "1.0.0",
-        group: Group::String,
-        flags: Flags::READONLY,
-        args: &[key("key"), integer("start"), integer("end")],
-        subcommands: &[],
-        run: getrange,
-    },
+    Row::new(Group::String, "APPEND", "2.0.0", append)
+        .summary("Adds bytes at the end of a string; creates the key if it does not exist.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST).with(Flags::LINEAR))
+        .args(&[key("key"), text("value")]),
+    Row::new(Group::String, "GETRANGE", "2.4.0", getrange)
+        .summary("Returns a part of a string.")
+        .flags(Flags::READONLY)
+        .args(&[key("key"), integer("start"), integer("end")]),
+    Row::new(Group::String, "SETRANGE", "2.2.0", setrange)
+        .summary("Writes bytes into a string from an offset on; creates the key if it does not exist.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::LINEAR))
+        .args(&[key("key"), integer("offset"), text("value")]),
+    Row::new(Group::String, "STRLEN", "2.2.0", strlen)
+        .summary("Returns the length of a string.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::String, "SUBSTR", "1.0.0", getrange)
+        .summary("Returns a part of a string: the old name of GETRANGE.")
+        .flags(Flags::READONLY)
+        .args(&[key("key"), integer("start"), integer("end")]),
 ];
 
 fn strlen(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -154,7 +124,7 @@ mod tests {
     use super::part;
 
     #[test]
-    fn a_part_is_cut_to_what_is_there() {
+    fn getrange_is_cut_to_the_length_of_the_value() {
         let part = |start, end| part(b"hello", start, end);
         assert_eq!(part(0, -1), b"hello");
         assert_eq!(part(-3, -2), b"ll");
@@ -167,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_parts() {
+    fn an_empty_value_has_no_range() {
         for (start, end) in [(0, 0), (0, -1), (-1, -1), (i64::MIN, i64::MAX)] {
             assert_eq!(part(b"", start, end), b"");
         }

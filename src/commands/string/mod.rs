@@ -13,136 +13,60 @@ use crate::error::Refusal;
 use crate::keyspace::{Entry, Lease, Occupied};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "DELEX",
-        summary: "Deletes a key, if it holds that string or does not (Redis 8.4).",
-        since: "8.4.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), COMPARISON.maybe()],
-        subcommands: &[],
-        run: delex,
-    },
-    Row {
-        name: "DELIFEQ",
-        summary: "Deletes a key if it holds that string (Valkey 9.0).",
-        since: "9.0.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), text("value")],
-        subcommands: &[],
-        run: delifeq,
-    },
-    Row {
-        name: "GET",
-        summary: "Returns the string value of a key.",
-        since: "1.0.0",
-        group: Group::String,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: get,
-    },
-    Row {
-        name: "GETDEL",
-        summary: "Returns the string value of a key and deletes the key.",
-        since: "6.2.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: getdel,
-    },
-    Row {
-        name: "GETEX",
-        summary: "Returns the string value of a key and sets or takes away its time to live.",
-        since: "6.2.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::FAST),
-        args: &[key("key"), NEW_LEASE.maybe()],
-        subcommands: &[],
-        run: getex,
-    },
-    Row {
-        name: "GETSET",
-        summary: "Sets the string value of a key and returns the one before.",
-        since: "1.0.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), text("value")],
-        subcommands: &[],
-        run: getset,
-    },
-    Row {
-        name: "MGET",
-        summary: "Returns the string values of keys, all of one instant.",
-        since: "1.0.0",
-        group: Group::String,
-        flags: Flags::READONLY.with(Flags::FAST),
-        args: &[key("key").many()],
-        subcommands: &[],
-        run: mget,
-    },
-    Row {
-        name: "MSET",
-        summary: "Sets the string values of keys, all in one instant.",
-        since: "1.0.1",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
-        args: &[PAIR.many()],
-        subcommands: &[],
-        run: mset,
-    },
-    Row {
-        name: "MSETNX",
-        summary: "Sets the string values of keys, all in one instant, if none of them is there.",
-        since: "1.0.1",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
-        args: &[PAIR.many()],
-        subcommands: &[],
-        run: msetnx,
-    },
-    Row {
-        name: "PSETEX",
-        summary: "Sets the string value of a key that lives so many milliseconds.",
-        since: "2.6.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
-        args: &[key("key"), integer("milliseconds"), text("value")],
-        subcommands: &[],
-        run: psetex,
-    },
-    Row {
-        name: "SET",
-        summary: "Sets the string value of a key, if the conditions hold; creates the key if it is not there.",
-        since: "1.0.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
-        args: &[key("key"), text("value"), CONDITION.maybe(), token("get", "GET").maybe(), LEASE.maybe()],
-        subcommands: &[],
-        run: set,
-    },
-    Row {
-        name: "SETEX",
-        summary: "Sets the string value of a key that lives so many seconds.",
-        since: "2.0.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM),
-        args: &[key("key"), integer("seconds"), text("value")],
-        subcommands: &[],
-        run: setex,
-    },
-    Row {
-        name: "SETNX",
-        summary: "Sets the string value of a key if the key is not there.",
-        since: "1.0.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), text("value")],
-        subcommands: &[],
-        run: setnx,
-    },
+    Row::new(Group::String, "DELEX", "8.4.0", delex)
+        .summary("Deletes a key, if it holds that string or does not (Redis 8.4).")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), COMPARISON.maybe()]),
+    Row::new(Group::String, "DELIFEQ", "9.0.0", delifeq)
+        .summary("Deletes a key if it holds that string (Valkey 9.0).")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), text("value")]),
+    Row::new(Group::String, "GET", "1.0.0", get)
+        .summary("Returns the string value of a key.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::String, "GETDEL", "6.2.0", getdel)
+        .summary("Returns the string value of a key and deletes the key.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::String, "GETEX", "6.2.0", getex)
+        .summary("Returns the string value of a key and sets or removes its lease.")
+        .flags(Flags::WRITE.with(Flags::FAST))
+        .args(&[key("key"), NEW_LEASE.maybe()]),
+    Row::new(Group::String, "GETSET", "1.0.0", getset)
+        .summary("Sets the string value of a key and returns the old value.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), text("value")]),
+    Row::new(Group::String, "MGET", "1.0.0", mget)
+        .summary("Returns the string values of keys, all at one instant.")
+        .flags(Flags::READONLY.with(Flags::FAST))
+        .args(&[key("key").many()]),
+    Row::new(Group::String, "MSET", "1.0.1", mset)
+        .summary("Sets the string values of keys, all at one instant.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[PAIR.many()]),
+    Row::new(Group::String, "MSETNX", "1.0.1", msetnx)
+        .summary("Sets the string values of keys, all at one instant, if no key exists.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[PAIR.many()]),
+    Row::new(Group::String, "PSETEX", "2.6.0", psetex)
+        .summary("Sets the string value of a key, with a lease in milliseconds.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[key("key"), integer("milliseconds"), text("value")]),
+    Row::new(Group::String, "SET", "1.0.0", set)
+        .summary(
+            "Sets the string value of a key, if the conditions hold; creates the key if it does not exist.",
+        )
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[key("key"), text("value"), CONDITION.maybe(), token("get", "GET").maybe(), LEASE.maybe()]),
+    Row::new(Group::String, "SETEX", "2.0.0", setex)
+        .summary("Sets the string value of a key, with a lease in seconds.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM))
+        .args(&[key("key"), integer("seconds"), text("value")]),
+    Row::new(Group::String, "SETNX", "1.0.0", setnx)
+        .summary("Sets the string value of a key if the key does not exist.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), text("value")]),
 ];
 
 const PAIR: Arg = block("data", &[key("key"), text("value")]);
@@ -192,7 +116,7 @@ impl Condition<'_> {
 impl<'a> Condition<'a> {
     /// Reads `option` and its value if it is a condition. Returns false if it is another option.
     ///
-    /// NX and XX may be repeated, as in Redis; a comparison may not, as in Valkey.
+    /// As in Redis, NX and XX may be repeated. As in Valkey, a comparison may not.
     fn take(&mut self, option: u64, args: &mut Args<'a>) -> Result<bool, Refusal> {
         const NX: u64 = args::option(b"NX");
         const XX: u64 = args::option(b"XX");
@@ -228,7 +152,7 @@ struct SetOptions<'a> {
 fn set_options<'a>(args: &mut Args<'a>) -> Result<SetOptions<'a>, Refusal> {
     const GET: u64 = args::option(b"GET");
     let mut options =
-        SetOptions { condition: Condition::Always, returns_old: false, lease: LeaseOption::Unsaid };
+        SetOptions { condition: Condition::Always, returns_old: false, lease: LeaseOption::Absent };
     while !args.is_empty() {
         let option = args.option()?;
         let is_known = options.condition.take(option, args)? || options.lease.take(option, args)?;
@@ -247,7 +171,7 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let lease = match options.lease {
         LeaseOption::Keep => Lease::Keep,
         LeaseOption::Persist => return Err(Refusal::Syntax),
-        LeaseOption::Unsaid => Lease::Never,
+        LeaseOption::Absent => Lease::Never,
         LeaseOption::Until(unit, number) => Lease::Until(expiry::lease(unit, number, call.now, "set")?),
     };
 
@@ -354,7 +278,7 @@ fn getdel(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn getex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
-    let mut option = LeaseOption::Unsaid;
+    let mut option = LeaseOption::Absent;
     while !call.args.is_empty() {
         let name = call.args.option()?;
         if !option.take(name, &mut call.args)? || option == LeaseOption::Keep {
@@ -367,7 +291,7 @@ fn getex(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Ok(Outcome::Replied);
     }
     match option {
-        LeaseOption::Keep | LeaseOption::Unsaid => {}
+        LeaseOption::Keep | LeaseOption::Absent => {}
         LeaseOption::Persist => {
             expiry::persist(call.view, name);
         }

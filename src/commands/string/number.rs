@@ -11,56 +11,26 @@ use crate::number;
 use crate::number::double::parse;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
-    Row {
-        name: "DECR",
-        summary: "Subtracts one from the integer that a key holds; a key that is not there holds 0.",
-        since: "1.0.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: decr,
-    },
-    Row {
-        name: "DECRBY",
-        summary: "Subtracts from the integer that a key holds; a key that is not there holds 0.",
-        since: "1.0.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), integer("decrement")],
-        subcommands: &[],
-        run: decrby,
-    },
-    Row {
-        name: "INCR",
-        summary: "Adds one to the integer that a key holds; a key that is not there holds 0.",
-        since: "1.0.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key")],
-        subcommands: &[],
-        run: incr,
-    },
-    Row {
-        name: "INCRBY",
-        summary: "Adds to the integer that a key holds; a key that is not there holds 0.",
-        since: "1.0.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), integer("increment")],
-        subcommands: &[],
-        run: incrby,
-    },
-    Row {
-        name: "INCRBYFLOAT",
-        summary: "Adds to the number that a key holds; a key that is not there holds 0.",
-        since: "2.6.0",
-        group: Group::String,
-        flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
-        args: &[key("key"), double("increment")],
-        subcommands: &[],
-        run: incrbyfloat,
-    },
+    Row::new(Group::String, "DECR", "1.0.0", decr)
+        .summary("Subtracts one from the integer that a key holds; a missing key counts as 0.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::String, "DECRBY", "1.0.0", decrby)
+        .summary("Subtracts from the integer that a key holds; a missing key counts as 0.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), integer("decrement")]),
+    Row::new(Group::String, "INCR", "1.0.0", incr)
+        .summary("Adds one to the integer that a key holds; a missing key counts as 0.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key")]),
+    Row::new(Group::String, "INCRBY", "1.0.0", incrby)
+        .summary("Adds to the integer that a key holds; a missing key counts as 0.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), integer("increment")]),
+    Row::new(Group::String, "INCRBYFLOAT", "2.6.0", incrbyfloat)
+        .summary("Adds to the number that a key holds; a missing key counts as 0.")
+        .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST))
+        .args(&[key("key"), double("increment")]),
 ];
 
 fn incr(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -109,7 +79,7 @@ fn incrbyfloat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let increment = call.args.word()?;
 
     let entry = call.view.entry(name);
-    // Redis checks the value before the increment; both errors are the same.
+    // Redis checks the value before the increment. Both errors have one text.
     let old = entry.string()?.map_or(Some(0.0), parse).ok_or(Refusal::NotAFloat)?;
     let new = old + parse(increment).ok_or(Refusal::NotAFloat)?;
     if !new.is_finite() {
