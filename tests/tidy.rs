@@ -241,8 +241,8 @@ fn sleepy(source: &Source) -> Vec<String> {
 /// Values passed between layers have a named type.
 fn untyped(source: &Source) -> Vec<String> {
     let lines =
-        source.code.lines().enumerate().filter(|(_, line)| line.contains("dyn Any") && says(line, "Any"));
-    lines.map(|(index, _)| format!("{}: `dyn Any`", index + 1)).collect()
+        source.code.lines().enumerate().filter(|(_, line)| line.contains("Arc<dyn Any") && says(line, "Any"));
+    lines.map(|(index, _)| format!("{}: `Arc<dyn Any>`", index + 1)).collect()
 }
 
 /// The manifest and both crate roots forbid `unsafe`; no attribute may try to lift that.

@@ -99,6 +99,9 @@ fn inputs<'a>(args: &mut Args<'a>) -> Result<Inputs<'a>, Refusal> {
 fn eval(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let text = call.args.word()?;
     let inputs = inputs(&mut call.args)?;
+    if is_for_script_thread(call, text) {
+        return Ok(Outcome::Offload);
+    }
 
     match call.shared.scripts.of_text(text) {
         Some(script) => run(call, &script, inputs, Cached::Yes),
@@ -118,7 +121,19 @@ fn evalsha(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     run(call, &script, inputs, Cached::Yes)
 }
 
-/// Whether the cache holds a script.
+/// Whether a text is so long that it is hashed and parsed on the script thread. There, other calls are told that this one is
+/// long.
+fn is_for_script_thread(call: &mut Call<'_, '_>, text: &[u8]) -> bool {
+    if text.len() as u64 <= LARGE_BYTES {
+        return false;
+    }
+    call.session.may_leave() || {
+        call.view.announce_long_call();
+        false
+    }
+}
+
+/// Whether the cache has a script.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Cached {
     Yes,
@@ -268,6 +283,9 @@ fn refusal(script: &Script, raised: &Raised) -> Refusal {
 fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let text = call.args.word()?;
     call.args.finish()?;
+    if is_for_script_thread(call, text) {
+        return Ok(Outcome::Offload);
+    }
 
     let script = match call.shared.scripts.get(&digest(text)) {
         Some(script) => script,

@@ -143,6 +143,11 @@ fn double(line: &[u8]) -> f64 {
     std::str::from_utf8(line).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN)
 }
 
+/// A number. mlua has whole numbers of Lua as integers.
+fn number_of(value: &Value) -> Option<f64> {
+    value.as_number().or_else(|| value.as_integer().map(|number| number as f64))
+}
+
 /// Writes what a script returned that speaks `spoken`: RESP2 or, after `redis.setresp(3)`, RESP3.
 ///
 /// # Errors
@@ -188,7 +193,7 @@ impl Writer<'_, '_> {
             self.reply.error_bytes(until_nul(&line.as_bytes()));
         } else if let Value::String(line) = table.raw_get("ok")? {
             self.reply.status_bytes(until_nul(&line.as_bytes()));
-        } else if let Some(number) = table.raw_get::<Value>("double")?.as_number() {
+        } else if let Some(number) = number_of(&table.raw_get("double")?) {
             self.reply.double(number);
         } else if let Value::Table(map) = table.raw_get("map")? {
             self.reply.map(self.entries(&map)?);

@@ -34,9 +34,9 @@ pub trait Commands {
 }
 
 /// Tells of a command, by its words, whether it may be sent.
-pub struct Limits(pub Box<Judge>);
+pub struct Limits(pub Box<MaySend>);
 
-type Judge = dyn Fn(&[&[u8]]) -> bool + Send;
+type MaySend = dyn Fn(&[&[u8]]) -> bool + Send;
 
 impl std::fmt::Debug for Limits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -214,16 +214,27 @@ fn helpers(lua: &Lua, budget: &Arc<Budget>, failure: &FailureSlot) -> mlua::Resu
 pub(super) const TEXT_BYTES_MAX: usize = 64 << 20;
 const NAME_BYTES_MAX: usize = 1024;
 
+/// Words `elseif` and `break` in a text that is compiled.
+const BRANCHES_MAX: usize = 5000;
+
+/// Whether compiling the text would take long: for each `elseif` and `break` the compiler goes through those before it.
+fn has_many_branches(text: &[u8]) -> bool {
+    let count = |word: &[u8]| text.windows(word.len()).filter(|part| *part == word).count();
+    text.len() > BRANCHES_MAX * "break".len() && count(b"elseif") + count(b"break") > BRANCHES_MAX
+}
+
 /// Compiles text into a function that sees `environment`. Bytecode is refused.
 ///
 /// # Errors
 /// Of the text, as Lua words them; or the stop of a script without memory.
 pub(super) fn compiled(lua: &Lua, environment: &Table, text: &[u8], name: &[u8]) -> mlua::Result<Function> {
-    if text.len() > TEXT_BYTES_MAX {
-        return Err(Error::SyntaxError {
-            message: "the text is too long".to_owned(),
-            incomplete_input: false,
-        });
+    let refusal = match () {
+        () if text.len() > TEXT_BYTES_MAX => Some("the text is too long"),
+        () if has_many_branches(text) => Some("the text has too many branches"),
+        () => None,
+    };
+    if let Some(why) = refusal {
+        return Err(Error::SyntaxError { message: why.to_owned(), incomplete_input: false });
     }
     // Bytecode begins with this byte. Behind a space it is part of a text, which makes no sense.
     let marked;

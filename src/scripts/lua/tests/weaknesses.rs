@@ -239,3 +239,19 @@ fn nothing_is_collected_while_a_text_is_compiled() {
                 end return 'kept'";
     assert_eq!(run(&mut interpreter, text).as_deref(), Ok("$4\r\nkept\r\n"));
 }
+
+/// For each `elseif` and `break` the compiler goes through those before it, and nobody can end it.
+#[test]
+fn a_text_with_many_branches_is_not_compiled() {
+    let mut interpreter = interpreter(MEMORY_BYTES_MAX);
+    for (start, branch, end) in
+        [("if x then ", "elseif x then ", "end"), ("repeat ", "if x then break end ", "until true")]
+    {
+        let text = |count: usize| format!("local x {start}{}{end} return 1", branch.repeat(count));
+        assert_eq!(run(&mut interpreter, &text(4000)).as_deref(), Ok(":1\r\n"));
+        let error = run(&mut interpreter, &text(100_000)).unwrap_err();
+        assert!(error.contains("the text has too many branches"), "{error}");
+        let text = format!("local f, why = loadstring(('{branch}'):rep(100000)) return why");
+        assert_eq!(run(&mut interpreter, &text).as_deref(), Ok("$30\r\nthe text has too many branches\r\n"));
+    }
+}
