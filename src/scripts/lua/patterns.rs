@@ -33,7 +33,7 @@ pub(super) enum Capture {
     Bytes { start: usize, end: usize },
     /// A place: `()`.
     Place(usize),
-    /// It has begun here and not ended: an error for whoever looks at it.
+    /// The capture began here and has not ended; to read it is an error.
     Open(usize),
 }
 

@@ -14,7 +14,7 @@ fn call(interpreter: &mut Interpreter, id: u32, name: &str) -> (Result<String, S
 }
 
 #[test]
-fn a_kept_function_or_coroutine_reaches_the_server_of_whoever_uses_it() {
+fn a_kept_function_or_coroutine_calls_the_server_of_its_caller() {
     let mut interpreter = interpreter(MEMORY_BYTES_MAX);
     let text = "local kept, routine
         redis.register_function('keep', function()
