@@ -146,8 +146,7 @@ async fn client_reply_skip_is_about_a_script_that_goes_to_the_script_thread() {
 #[tokio::test]
 async fn a_client_that_sends_no_more_is_answered_behind_a_script() {
     let server = server().await;
-    let (mut client, mut runner, mut other) =
-        (Client::of(&server), Client::of(&server), Client::of(&server));
+    let (mut client, mut runner, mut other) = (Client::of(&server), Client::of(&server), Client::of(&server));
     client.say(&["EVAL", INTERPRETED, "1", "n"]).await;
     client.say(&["INCR", "n"]).await;
     client.0.get_mut().shutdown().await.unwrap();

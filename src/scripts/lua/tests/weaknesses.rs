@@ -38,11 +38,12 @@ fn insert_refuses_positions_outside_the_list() {
     assert_eq!(ends(text).as_deref(), Ok("*5\r\n:0\r\n:1\r\n:2\r\n:3\r\n:4\r\n"));
 }
 
-/// A table of thirty values whose length Lua takes for two to the power of 29.
-const SPARSE: &str = "local t = {1} for i = 1, 29 do t[2^i] = 1 end";
+/// A table of thirty values whose length Lua takes for more than six hundred million.
+const SPARSE: &str = "local t = {1, 1, nil, 1} for i = 0, 27 do t[5 * 2^i] = 1 end";
 
 #[test]
 fn functions_on_tables_that_seem_long_can_be_ended() {
+    assert_eq!(ends(&format!("{SPARSE} return #t > 600000000")).as_deref(), Ok(":1\r\n"));
     for call in [
         "table.remove(t, 1)",
         "table.insert(t, 1, 1)",
@@ -99,7 +100,8 @@ fn bytecode_is_neither_made_nor_run() {
         let source = format!("local f, why = loadstring({text}) return {{type(f), why ~= nil}}");
         assert_eq!(ends(&source).as_deref(), Ok("*2\r\n$3\r\nnil\r\n:1\r\n"), "{text}");
         let source = format!(
-            "local n = 0 local f, why = load(function() n = n + 1 return ({text}):sub(n, n) end) return {{type(f), why ~= nil}}"
+            "local n = 0 local f, why = load(function() n = n + 1 return ({text}):sub(n, n) end) return \
+                {{type(f), why ~= nil}}"
         );
         assert_eq!(ends(&source).as_deref(), Ok("*2\r\n$3\r\nnil\r\n:1\r\n"), "{text}");
     }
@@ -141,7 +143,8 @@ fn nothing_is_pushed_beyond_the_stack() {
         "local function f() return pcall(f) end return select('#', f())",
         "local function f() return pcall(coroutine.wrap(f)) end return select('#', f())",
         "return select('#', pcall(unpack, {}, 1, 7949))",
-        "local f = coroutine.wrap(function(...) return coroutine.yield(...) end) return select('#', f(unpack({}, 1, 7900)))",
+        "local f = coroutine.wrap(function(...) return coroutine.yield(...) end) return select('#', \
+            f(unpack({}, 1, 7900)))",
         "return #cjson.decode(('['):rep(100) .. (']'):rep(100))",
     ] {
         let _ = ends(text);
@@ -196,7 +199,8 @@ fn metatables_and_libraries_cannot_be_changed() {
     ] {
         let text = format!("pcall(function() {attempt} end) return 1");
         assert_eq!(run(&mut interpreter, &text).as_deref(), Ok(":1\r\n"), "{attempt}");
-        let text = "return {('x'):rep(2), string.rep('y', 2), type(redis.call), tostring(pcall(function() return 'a' + 'b' end)), \
+        let text = "return {('x'):rep(2), string.rep('y', 2), type(redis.call), tostring(pcall(function() \
+            return 'a' + 'b' end)), \
                     tostring(rawget(string, 1)), type(cjson.null)}";
         let expected =
             "*6\r\n$2\r\nxx\r\n$2\r\nyy\r\n$8\r\nfunction\r\n$5\r\nfalse\r\n$3\r\nnil\r\n$8\r\nuserdata\r\n";
@@ -209,7 +213,8 @@ fn metatables_and_libraries_cannot_be_changed() {
 fn a_text_is_too_long_long_before_a_delimiter_is() {
     const { assert!(crate::scripts::lua::sandbox::TEXT_BYTES_MAX < i32::MAX as usize / 8) };
     let mut interpreter = interpreter(1 << 30);
-    let text = "local s = ('='):rep(2^26 + 1) local f, why = loadstring('return [' .. s .. '[x]' .. s .. ']') return {type(f), why}";
+    let text = "local s = ('='):rep(2^26 + 1) local f, why = loadstring('return [' .. s .. '[x]' .. s .. ']') \
+        return {type(f), why}";
     assert_eq!(
         run(&mut interpreter, text).as_deref(),
         Ok("*2\r\n$3\r\nnil\r\n$20\r\nthe text is too long\r\n")
@@ -223,7 +228,8 @@ fn a_text_is_too_long_long_before_a_delimiter_is() {
 #[test]
 fn nothing_is_collected_while_a_text_is_compiled() {
     let mut interpreter = interpreter(MEMORY_BYTES_MAX);
-    let text = "local body = {} for i = 1, 2000 do body[i] = 'local function f' .. i % 100 .. '() return \"' .. i .. 'x\" end' end \
+    let text = "local body = {} for i = 1, 2000 do body[i] = 'local function f' .. i % 100 .. '() return \"' .. \
+        i .. 'x\" end' end \
                 body = 'do ' .. table.concat(body, ' end do ') .. ' end' \
                 for round = 1, 20 do \
                     for i = 1, 200 do local garbage = ('x'):rep(i) .. round end \
