@@ -250,7 +250,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::limits::REPLY_BYTES_MAX;
+    use crate::limits::{LARGE_BYTES, REPLY_BYTES_MAX};
     use crate::server::{Builder, Server};
     use crate::state::clients::Client;
 
@@ -322,6 +322,18 @@ mod tests {
                         -ERR Protocol error: invalid bulk length\r\n";
         assert_eq!(String::from_utf8_lossy(&processor.output), expected);
         assert_eq!(processor.state, State::Closing);
+    }
+
+    #[tokio::test]
+    async fn a_long_text_of_a_native_script_is_read_on_the_script_thread() {
+        let (_server, mut processor) = processor().await;
+        let text = format!("return 1 --{}", "x".repeat(LARGE_BYTES as usize));
+        let request = format!("*3\r\n$4\r\nEVAL\r\n${}\r\n{text}\r\n$1\r\n0\r\n", text.len());
+        processor.input.extend_from_slice(request.as_bytes());
+        processor.process();
+        assert!(matches!(processor.state, State::Offload(_)));
+        processor.process_offloaded();
+        assert_eq!(processor.output, b":1\r\n");
     }
 
     #[tokio::test]
