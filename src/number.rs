@@ -30,10 +30,19 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     if negative { 0_i64.checked_sub_unsigned(magnitude) } else { i64::try_from(magnitude).ok() }
 }
 
-/// The shortest text that reads back as `value`, without an exponent: what INCRBYFLOAT answers and stores.
+/// The text that INCRBYFLOAT answers and stores: the shortest one that reads back as `value`, without an exponent, and with
+/// at most [`DECIMALS_MAX`] decimals.
 pub fn float_text(value: f64) -> String {
-    if value == 0.0 { "0".to_owned() } else { format!("{value}") }
+    let shortest = format!("{value}");
+    let decimals = shortest.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let rounded = format!("{value:.DECIMALS_MAX$}");
+    let text =
+        if decimals > DECIMALS_MAX { rounded.trim_end_matches('0').trim_end_matches('.') } else { &shortest };
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
+
+/// Decimals of a number that Redis writes: `%.17Lf` without the zeros at its end.
+const DECIMALS_MAX: usize = 17;
 
 /// An unsigned integer as C's `strtoul` reads it: a sign is accepted, and a negative number wraps around.
 pub fn wrapped(text: &[u8]) -> Option<u64> {
@@ -83,5 +92,8 @@ mod tests {
         assert_eq!(float_text(3.0e3), "3000");
         assert_eq!(float_text(-0.0), "0");
         assert_eq!(float_text(1e300).len(), 301);
+        assert_eq!(float_text(5e-324), "0");
+        assert_eq!(float_text(-1.5e-17), "-0.00000000000000002");
+        assert_eq!(float_text(0.1 + 0.2), "0.30000000000000004");
     }
 }
