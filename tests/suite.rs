@@ -5,6 +5,11 @@
 //!               is built for another scheduler.
 //! Skips         what needs a real server is ignored, with the reason; `.ci/run servers` runs it.
 
+#![allow(
+    clippy::module_inception,
+    reason = "a suite of one file holds its tests in a module named after its subject"
+)]
+
 #[cfg(feature = "server")]
 mod embedding;
 #[cfg(feature = "server")]

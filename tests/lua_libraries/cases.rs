@@ -325,7 +325,7 @@ pub(crate) fn basics(rng: &mut Rng) -> Case {
             rng.pick(&["function(found) return found end", "nil", "5", "type"])
         ),
         5 => format!("return pcall(pcall, function() {raised} end)"),
-        6 => format!("local t = {table} return rawget(t, {key})"),
+        6 => format!("local t = {table} return (rawget(t, {key}))"),
         7 => format!("local t = {table} return rawset(t, {key}, 9), rawget(t, {key})"),
         8 => format!("local key, value = next({table}, {key}) return key, value"),
         9 => format!("local t = {{}} for key, value in pairs({table}) do t[key] = value end return t"),

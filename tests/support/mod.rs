@@ -1,5 +1,7 @@
 //! Shared by several suites: engines and servers under test, replies, connections, randomness, certificates.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
 #[allow(dead_code, reason = "benches and the count of allocations use it")]
 pub(crate) mod bare;
 #[cfg(feature = "cli")]

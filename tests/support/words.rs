@@ -98,6 +98,19 @@ fn escape(bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, String> {
     Ok(1)
 }
 
+/// The number in a field of INFO.
+pub(crate) fn info_field(text: &str, field: &str) -> u64 {
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {field} in {text}"))
+}
+
+/// Resident memory of a process, in KiB.
+pub(crate) fn resident_kib(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("Linux has /proc");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the resident set");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
 #[cfg(test)]
 mod reading {
     #[test]
@@ -119,17 +132,4 @@ mod reading {
             assert!(super::words(text).is_err(), "{text}");
         }
     }
-}
-
-/// The number in a field of INFO.
-pub(crate) fn info_field(text: &str, field: &str) -> u64 {
-    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {field} in {text}"))
-}
-
-/// Resident memory of a process, in KiB.
-pub(crate) fn resident_kib(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("Linux has /proc");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the resident set");
-    line.trim().trim_end_matches(" kB").parse().expect("a number")
 }

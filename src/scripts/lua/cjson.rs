@@ -86,27 +86,27 @@ impl Encoder<'_, '_> {
 
     /// What a table is written as: an array, if all keys are places and not too many are missing.
     fn shape(&self, table: &Table) -> Result<Shape> {
-        const SPARSE_RATIO: usize = 2;
-        const SPARSE_SAFE: usize = 10;
-        let (mut items, mut last) = (0_usize, 0_usize);
+        const SPARSE_RATIO: i64 = 2;
+        const SPARSE_SAFE: i64 = 10;
+        let (mut items, mut last) = (0_i64, 0_i64);
         for pair in table.pairs::<Value, Value>() {
             self.call.charge(1)?;
             match pair?.0 {
+                // In lua-cjson a place that does not fit a C int becomes the least one.
                 Value::Integer(place) if place > 0 => {
-                    last = last.max(usize::try_from(place).unwrap_or(usize::MAX))
+                    if place > last {
+                        last = i32::try_from(place).unwrap_or(i32::MIN).into();
+                    }
                 }
                 _ => return Ok(Shape::Object),
             }
             items += 1;
         }
-        // In C, a place that does not fit makes the table no array.
-        if items == 0 || last > i32::MAX as usize {
-            return Ok(Shape::Object);
-        }
+        let Some(len) = usize::try_from(last).ok().filter(|len| *len > 0) else { return Ok(Shape::Object) };
         if last > items.saturating_mul(SPARSE_RATIO) && last > SPARSE_SAFE {
             return Err(self.call.error("Cannot serialise table: excessively sparse array"));
         }
-        Ok(Shape::Array(last))
+        Ok(Shape::Array(len))
     }
 
     fn key(&mut self, key: &Value) -> Result<()> {

@@ -50,6 +50,13 @@ local function check_integer(at, value, count)
     return number < 0 and -floor(-number) or floor(number)
 end
 
+-- What C makes of a number that it takes as an `int`.
+local function c_int(number)
+    if not (number > -2 ^ 63 and number < 2 ^ 63) then return 0 end
+    number = (number < 0 and -floor(-number) or floor(number)) % 2 ^ 32
+    return number >= 2 ^ 31 and number - 2 ^ 32 or number
+end
+
 -- Errors. `reveal` makes of what was raised the value that a script sees, and tells whether the script has to end.
 
 local function caught(value)
@@ -346,7 +353,12 @@ function string.gsub(...)
     local kind = type(replacement)
     if kind ~= 'function' and kind ~= 'table' then return replace_text(...) end
     subject, pattern = rust.texts(subject, pattern)
-    if limit == nil then limit = #subject + 1 else limit = check_integer(4, limit, 4) end
+    if limit == nil then
+        limit = #subject + 1
+    else
+        check_integer(4, limit, 4)
+        limit = c_int(tonumber(limit))
+    end
     local pieces, length, count, at, copied = {}, 0, 0, 0, 1
     local function replaced(from, to, next_at, first, ...)
         if not from then return true end

@@ -271,13 +271,19 @@ fn compile(call: &super::args::Call<'_>) -> mlua::Result<(Option<Function>, Opti
 /// `collectgarbage`: a script may collect and count, and not set the collector's pace.
 fn collector(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Function> {
     const PACE_PERCENT: f64 = 200.0;
+    const OPTIONS: &[&[u8]] =
+        &[b"collect", b"count", b"step", b"stop", b"restart", b"setpause", b"setstepmul"];
     let library = Library::new(lua, budget)?;
     library.add("collectgarbage", |call| {
         let option = if call.value(1).is_nil() { None } else { Some(call.string(1)?) };
-        call.integer_or(2, 0)?;
         let option = option.as_ref().map(|option| option.as_bytes());
+        let option = option.as_deref().unwrap_or(b"collect");
+        if !OPTIONS.contains(&option) {
+            return Err(call.bad(1, [b"invalid option '", option, b"'"].concat()));
+        }
+        call.integer_or(2, 0)?;
         let used = call.lua.used_memory();
-        match option.as_deref().unwrap_or(b"collect") {
+        match option {
             b"collect" => {
                 call.charge(used / 1024)?;
                 call.lua.gc_collect()?;
@@ -285,9 +291,8 @@ fn collector(lua: &Lua, budget: &Arc<Budget>) -> mlua::Result<Function> {
             }
             b"count" => Ok(Value::Number(used as f64 / 1024.0)),
             b"step" => Ok(Value::Boolean(false)),
-            b"stop" | b"restart" => Ok(Value::Number(0.0)),
             b"setpause" | b"setstepmul" => Ok(Value::Number(PACE_PERCENT)),
-            other => Err(call.bad(1, [b"invalid option '", other, b"'"].concat())),
+            _ => Ok(Value::Number(0.0)),
         }
     })?;
     library.table.raw_get("collectgarbage")
