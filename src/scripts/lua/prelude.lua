@@ -383,9 +383,15 @@ end
 
 -- Text that is compiled at run time. It sees the globals of the script.
 
+-- One value where the text compiles, two where it does not.
+local function compiled(compiled_function, why)
+    if compiled_function then return compiled_function end
+    return nil, why
+end
+
 local function loader(environment)
     local function loadstring(...)
-        return compile(environment, rust.chunk(...))
+        return compiled(compile(environment, rust.chunk(...)))
     end
     local function load(...)
         local reader, name = ...
@@ -406,7 +412,7 @@ local function loader(environment)
             length = length + 1
             pieces[length] = piece
         end
-        return compile(environment, raw_concat(pieces), name or '=(load)')
+        return compiled(compile(environment, raw_concat(pieces), name or '=(load)'))
     end
     return loadstring, load
 end
