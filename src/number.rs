@@ -31,7 +31,7 @@ pub fn integer(text: &[u8]) -> Option<i64> {
 }
 
 /// The text that INCRBYFLOAT answers and stores: the shortest one that reads back as `value`, without an exponent, and with
-/// at most [`DECIMALS_MAX`] decimals.
+/// at most 17 decimals.
 pub fn float_text(value: f64) -> String {
     let shortest = format!("{value}");
     let decimals = shortest.split_once('.').map_or(0, |(_, decimals)| decimals.len());
