@@ -66,6 +66,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> StreamClient<S> {
         }
     }
 
+    /// Waits for the next bytes. True if there are none, because the server has closed the stream.
+    pub(crate) async fn has_ended(&mut self) -> bool {
+        self.0.fill_buf().await.expect("a stream").is_empty()
+    }
+
     /// Whether no reply has arrived yet.
     pub(crate) async fn has_no_answer(&mut self) -> bool {
         tokio::select! {
