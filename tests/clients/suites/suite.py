@@ -14,8 +14,8 @@ SOURCES = pathlib.Path("sources")
 
 # Marked by its authors for a cluster, and for modules.
 MARKS = "not onlycluster and not redismod"
-# These look at what has nothing to do with locks: BITFIELD, MONITOR, SORT, consumer groups.
-NAMES = "not bitfield and not exec_no_unwatch and not reset_unwatch and not bloom and not sort and not stream"
+# These test commands that no lock needs: BITFIELD, SORT, consumer groups, unions and intersections of sets.
+NAMES = "not bitfield and not combin and not exec_no_unwatch and not reset_unwatch and not bloom and not sort and not stream"
 REDIS_PY = ["lock", "scripting", "pipeline"]
 WALRUS = ["lock", "rate_limit", "containers", "counter", "cache"]
 
