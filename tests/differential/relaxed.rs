@@ -29,7 +29,7 @@ const RELAXED: &[(Relaxed, &[&str])] = &[
     (Relaxed::Unordered, &["HGETALL", "HKEYS", "HVALS", "KEYS", "SMEMBERS"]),
     (Relaxed::Drawn, DRAWS),
     (Relaxed::Walked, &["HSCAN", "SCAN", "SSCAN", "ZSCAN"]),
-    (Relaxed::Timed(WITHIN_SECONDS), &["EXPIRETIME", "HEXPIRETIME", "HTTL", "TTL"]),
+    (Relaxed::Timed(WITHIN_SECONDS), &["EXPIRETIME", "HEXPIRETIME", "HTTL", "LASTSAVE", "TTL"]),
     (Relaxed::Timed(WITHIN_MILLIS), &["HPEXPIRETIME", "HPTTL", "PEXPIRETIME", "PTTL"]),
     (Relaxed::Own, &["HELLO"]),
 ];
