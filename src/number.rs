@@ -33,12 +33,12 @@ pub fn integer(text: &[u8]) -> Option<i64> {
 /// The text that INCRBYFLOAT answers and stores: the shortest one that reads back as `value`, without an exponent, and with
 /// at most 17 decimals.
 pub fn float_text(value: f64) -> String {
-    let shortest = format!("{value}");
-    let decimals = shortest.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-    let rounded = format!("{value:.DECIMALS_MAX$}");
-    let text =
-        if decimals > DECIMALS_MAX { rounded.trim_end_matches('0').trim_end_matches('.') } else { &shortest };
-    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+    let mut text = format!("{value}");
+    if text.split_once('.').is_some_and(|(_, decimals)| decimals.len() > DECIMALS_MAX) {
+        text = format!("{value:.DECIMALS_MAX$}");
+        text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+    }
+    if text == "-0" { "0".to_owned() } else { text }
 }
 
 /// Decimals of a number that Redis writes: `%.17Lf` without the zeros at its end.
