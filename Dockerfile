@@ -15,9 +15,9 @@ COPY . .
 # Packages and object files are kept between builds; the next stage gets the binary and the licences alone.
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/source/target \
-    cargo build --profile dist --locked --bin redlatch \
+    cargo build --release --locked --bin redlatch \
     && mkdir -p /image/usr/local/bin /image/usr/share/licenses/redlatch \
-    && cp target/dist/redlatch /image/usr/local/bin/ \
+    && cp target/release/redlatch /image/usr/local/bin/ \
     && ln -s redlatch /image/usr/local/bin/redis-server \
     && cp LICENSE-APACHE LICENSE-MIT /image/usr/share/licenses/redlatch/
 
