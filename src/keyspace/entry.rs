@@ -5,12 +5,14 @@
 use bytes::Bytes;
 
 use super::Changes;
+use super::grant::Grant;
 use super::observers::Observers;
 use super::shard::{EntryId, Form, Shard};
 use super::waiting::Queues;
 use crate::clock::Deadline;
 use crate::error::Refusal;
 use crate::journal::{Edit, Mutation};
+use crate::state::clients::ClientId;
 use crate::state::tracking::Cause;
 use crate::types::{Object, Typed};
 
@@ -136,6 +138,9 @@ impl<'v> Occupied<'v> {
 impl Occupied<'_> {
     /// Stores a string in place of the value.
     pub fn put(&mut self, value: &[u8], lease: Lease) {
+        let id = self.id;
+        let is_same = |shard: &Shard| shard.form(id) != Form::Object && shard.value(id) == value;
+        self.place.shard.keep_grant_if(id, is_same);
         self.discard_object();
         self.id = self.place.shard.set_value(self.id, self.place.hash, value);
         self.place.changes.grew_to(value.len());
@@ -145,6 +150,7 @@ impl Occupied<'_> {
 
     /// Stores an object in place of the value.
     pub fn put_object(&mut self, object: Object, lease: Lease) {
+        self.clear_grant();
         self.discard_object();
         self.place.changes.grew_to(object.shape().heap_bytes());
         self.id = self.place.shard.set_object(self.id, self.place.hash, object);
@@ -155,6 +161,7 @@ impl Occupied<'_> {
 
     /// Adds bytes at the end of the string; returns its length.
     pub fn append(&mut self, tail: &[u8]) -> usize {
+        self.clear_grant();
         self.id = self.place.shard.append(self.id, self.place.hash, tail);
         self.changed();
         let len = self.place.shard.value(self.id).len();
@@ -164,6 +171,7 @@ impl Occupied<'_> {
 
     /// Writes `bytes` into the string at `offset`, with zeros up to it if it was shorter; returns its length.
     pub fn overwrite(&mut self, offset: usize, bytes: &[u8]) -> usize {
+        self.clear_grant();
         let len = self.place.shard.value(self.id).len().max(offset + bytes.len());
         self.id = self.place.shard.resize(self.id, self.place.hash, len);
         self.place.shard.value_mut(self.id)[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -183,6 +191,19 @@ impl Occupied<'_> {
             deadline,
         });
         self.place.touched();
+    }
+
+    /// Makes the key a lock, granted to a client now. Its lease is what its deadline says.
+    ///
+    /// A later deadline counts as a renewal; another value, or the removal of the key, ends the grant.
+    #[inline]
+    pub fn grant(&mut self, token: u64, holder: ClientId, is_native: bool) {
+        self.place.shard.grant(self.id, token, holder, is_native);
+    }
+
+    /// Ends the grant, if there is one; the value stays.
+    pub fn clear_grant(&mut self) {
+        self.place.shard.keep_grant_if(self.id, |_| false);
     }
 
     /// Removes the key.
@@ -258,6 +279,11 @@ impl Occupied<'_> {
     /// The deadline of the key, if it has one.
     pub fn deadline(&self) -> Option<Deadline> {
         self.place.shard.deadline(self.id)
+    }
+
+    /// Who holds the lock, if the key is one.
+    pub fn granted(&self) -> Option<Grant> {
+        self.place.shard.granted(self.id)
     }
 
     /// The second of lock time of the last access.

@@ -35,6 +35,7 @@ mod arena;
 mod changes;
 mod edit;
 mod entry;
+mod grant;
 mod locked;
 mod long_call;
 mod memory;
@@ -69,6 +70,7 @@ use waiting::Queues;
 pub use changes::Changes;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
+pub use grant::Grant;
 pub use long_call::{LongCall, LongCallGuard};
 pub use shard::Form;
 use shard::Shard;
@@ -86,6 +88,8 @@ pub struct Keyspace {
     next_record: AtomicU64,
     /// The number of the next wait.
     waits: AtomicU64,
+    /// The fencing token of the latest grant.
+    last_token: AtomicU64,
     alarm: Alarm,
     memory: Memory,
     largest: Largest,
@@ -224,6 +228,7 @@ impl Keyspace {
             journal: layout.journal,
             next_record: AtomicU64::new(0),
             waits: AtomicU64::new(0),
+            last_token: AtomicU64::new(0),
             alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), wake: Box::new(wake) },
             memory: Memory::default(),
             largest: Largest::default(),
@@ -231,6 +236,17 @@ impl Keyspace {
             postponed: Mutex::new(Vec::new()),
             tick_from: AtomicUsize::new(0),
         }
+    }
+
+    /// The fencing token of the next grant: each is higher than all before, and the first is 1.
+    #[inline]
+    pub fn next_token(&self) -> u64 {
+        self.last_token.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// How many tokens have been given out.
+    pub fn tokens(&self) -> u64 {
+        self.last_token.load(Ordering::Relaxed)
     }
 
     /// The number of databases.

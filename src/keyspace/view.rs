@@ -17,7 +17,8 @@ use bytes::Bytes;
 
 use super::locked::{KeyHash, LockWait, Locked};
 use super::{
-    Changes, Counts, Editor, Entry, Keyspace, Lease, LongCallGuard, Occupied, ShardState, Vacant, Waiter,
+    Changes, Counts, Editor, Entry, Grant, Keyspace, Lease, LongCallGuard, Occupied, ShardState, Vacant,
+    Waiter,
 };
 use crate::clock::Now;
 use crate::error::Refusal;
@@ -337,6 +338,16 @@ impl<'k> View<'k> {
             vacant.missed();
         }
         entry
+    }
+
+    /// Who holds the lock under a key, if it is one. Counts neither as a hit nor as an access.
+    pub fn grant_of(&mut self, key: &[u8]) -> Option<Grant> {
+        self.entry(key).occupied()?.granted()
+    }
+
+    /// The fencing token of the next grant.
+    pub fn next_token(&self) -> u64 {
+        self.keyspace.next_token()
     }
 
     /// The object of this type under a key, for a command that only reads.
