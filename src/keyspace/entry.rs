@@ -8,7 +8,7 @@ use super::Changes;
 use super::grant::Grant;
 use super::observers::Observers;
 use super::shard::{EntryId, Form, Shard};
-use super::waiting::WaitQueues;
+use super::waiting::Queues;
 use crate::clock::Deadline;
 use crate::error::Refusal;
 use crate::journal::{Edit, Mutation};
@@ -54,7 +54,7 @@ pub struct Occupied<'v> {
 pub struct Vacant<'v> {
     pub(super) shard: &'v mut Shard,
     pub(super) observers: &'v mut Observers,
-    pub(super) parked: &'v mut WaitQueues,
+    pub(super) queues: &'v Queues,
     pub(super) changes: &'v mut Changes,
     pub(super) key: &'v [u8],
     pub(super) hash: u64,
@@ -216,6 +216,7 @@ impl Occupied<'_> {
         let object = self.place.shard.remove(self.id, self.place.hash);
         let (database, key) = (self.place.database, self.place.key);
         self.place.changes.discard(object);
+        self.place.lock_ended();
         let removed = || Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: false };
         self.place.changes.record(removed);
         self.place.touched();
@@ -225,7 +226,7 @@ impl Occupied<'_> {
     #[inline]
     pub(super) fn announce(&mut self) {
         let place = &mut self.place;
-        if !place.parked.is_empty() && place.shard.object(self.id).is_some() {
+        if !place.queues.values.is_empty() && place.shard.object(self.id).is_some() {
             place.changes.ready(place.database, Bytes::copy_from_slice(place.key));
         }
     }
@@ -351,6 +352,14 @@ impl<'v> Vacant<'v> {
     #[inline]
     pub(super) fn touched(&mut self) {
         self.changes.touched(self.observers, self.database, self.key, Cause::Change);
+    }
+
+    /// Notes that commands which wait for the lock of the key may have it now.
+    #[inline]
+    pub(super) fn lock_ended(&mut self) {
+        if !self.queues.locks.is_empty() {
+            self.changes.ready(self.database, Bytes::copy_from_slice(self.key));
+        }
     }
 
     /// Publishes the event of a read that has not found the key.
