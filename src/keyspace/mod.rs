@@ -72,8 +72,8 @@ pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
 pub use grant::Grant;
 pub use long_call::{LongCall, LongCallGuard};
-pub use shard::Form;
 use shard::Shard;
+pub use shard::{Form, LockCounts};
 pub use view::{EntryRef, ShardSet, View};
 pub use waiting::{Serve, Waiter};
 
@@ -159,6 +159,10 @@ pub struct Counts {
     pub tracked_keys: usize,
     /// Clients that have cached one of these keys, summed over the keys.
     pub copies: usize,
+    /// The counters of locks.
+    pub locks: LockCounts,
+    /// Commands in the queues of locks.
+    pub lock_waiters: usize,
 }
 
 impl Counts {
@@ -171,6 +175,8 @@ impl Counts {
             bytes: self.bytes + held.shard.used_bytes(),
             tracked_keys: self.tracked_keys + tracked_keys,
             copies: self.copies + copies,
+            locks: self.locks.with(held.shard.lock_counts()),
+            lock_waiters: self.lock_waiters + held.queues.locks.len(),
         }
     }
 }
@@ -178,6 +184,7 @@ impl Counts {
 impl ShardState {
     fn reset_counts(&mut self) {
         (self.hits, self.misses, self.expired) = (0, 0, 0);
+        self.shard.reset_lock_counts();
     }
 }
 

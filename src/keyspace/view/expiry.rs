@@ -61,6 +61,9 @@ impl ShardState {
             ended += 1;
         }
         if ended > 0 {
+            if self.shard.is_lock(id) {
+                self.shard.count_expired(ended as u64);
+            }
             changes.event(b'x', "hexpired", database, &key);
             changes.touched(&mut self.observers, database, &key, Cause::Expiry);
             if !self.queues.locks.is_empty() {
@@ -83,6 +86,9 @@ impl ShardState {
         changes.touched(&mut self.observers, database, key, Cause::Expiry);
         if !self.queues.locks.is_empty() {
             changes.ready(database, Bytes::copy_from_slice(key));
+        }
+        if self.shard.is_lock(id) {
+            self.shard.count_expired(1);
         }
         changes.discard(self.shard.remove(id, hash));
         self.expired += 1;
