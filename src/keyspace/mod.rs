@@ -74,7 +74,7 @@ pub use grant::Grant;
 pub use long_call::{LongCall, LongCallGuard};
 use shard::Shard;
 pub use shard::{Form, LockCounts};
-pub use view::{EntryRef, ShardSet, View};
+pub use view::{EntryRef, HeldLock, LockHolder, OWNER_BYTES_MAX, ShardSet, View};
 pub use waiting::{Serve, Waiter};
 
 /// Every key of one server.
