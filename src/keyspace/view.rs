@@ -8,6 +8,7 @@
 
 mod expiry;
 mod held;
+mod locks;
 mod observe;
 mod survey;
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::clock::{LockTime, Now};
 use super::SINCE;
+use crate::clock::{LockTime, Now};
 use crate::commands::admin::acl_check;
 use crate::commands::row::{Flags, Group, Row, integer, key, pattern, text};
 use crate::commands::scan::{ScanOptions, cursor};
