@@ -30,6 +30,10 @@ impl Journal for Log {
     }
 }
 
+/// The time of the engine's clock, which stands still: since 1970, and as a lock time.
+pub(crate) const WALL_MS: i64 = 1_700_001_000_000;
+const LOCK_MS: u64 = 1_000_000;
+
 /// An engine with two sessions: one calls scripts, the other is subscribed to every channel.
 pub(crate) struct ScriptRunner {
     engine: Engine,
@@ -44,7 +48,7 @@ impl ScriptRunner {
         let journal: Arc<dyn Journal> = log.clone();
         let layout = Layout { shards: 4, databases: 4, seed: 7, journal: Some(journal) };
         let keyspace = Keyspace::new(layout, || {});
-        let clock = StillClock::new(1_000_000, 1_700_000_000_000);
+        let clock = StillClock::new(LOCK_MS, WALL_MS - LOCK_MS as i64);
         let now = clock.now().lock;
         let engine = Engine::new(Arc::new(Shared::new(keyspace, Settings::default(), clock, 7)));
         let client = |id| Client::new(id, format!("127.0.0.1:{id}"), String::new(), false, now);
