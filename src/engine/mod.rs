@@ -89,7 +89,7 @@ impl Engine {
         }
         if let Some(parked) = &session.parked {
             parked.claim.take();
-            self.leave_queues(session);
+            self.end_wait(session, None);
         }
         commands::leave_all(session, &self.shared);
         self.shared.monitors.leave(session.client.id);
@@ -191,17 +191,21 @@ impl Engine {
             if !is_over || !parked.claim.take() {
                 return Flow::Wait;
             }
-            parked.time_out(out);
+            self.end_wait(session, Some(out));
+            return Flow::Next;
         }
-        self.leave_queues(session);
+        self.end_wait(session, None);
         Flow::Next
     }
 
-    /// Ends the wait of the session.
-    fn leave_queues(&self, session: &mut Session) {
+    /// Ends the wait of the session, whose claim has been taken. A wait that has timed out is answered in `timed_out`.
+    fn end_wait(&self, session: &mut Session, timed_out: Option<&mut Vec<u8>>) {
         session.client.end_wait();
-        if let Some(parked) = session.parked.take() {
-            self.shared.keyspace.unpark(parked.database, &parked.keys);
+        let Some(wait) = session.parked.take() else { return };
+        let shared = &self.shared;
+        let refusal = shared.keyspace.unpark(&wait, shared.clock.now(), shared.events(), &shared.registries);
+        if let Some(out) = timed_out {
+            wait.time_out(refusal, out);
         }
     }
 

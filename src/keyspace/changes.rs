@@ -138,6 +138,7 @@ impl Changes {
 
     /// Notes a key that may have what a command waits for.
     pub(super) fn ready(&mut self, database: u16, key: Bytes) {
+        self.is_dirty = true;
         self.effects().ready.push_back((database, key));
     }
 

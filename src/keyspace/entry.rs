@@ -5,12 +5,14 @@
 use bytes::Bytes;
 
 use super::Changes;
+use super::grant::Grant;
 use super::observers::Observers;
 use super::shard::{EntryId, Form, Shard};
-use super::waiting::WaitQueues;
+use super::waiting::Queues;
 use crate::clock::Deadline;
 use crate::error::Refusal;
 use crate::journal::{Edit, Mutation};
+use crate::state::clients::ClientId;
 use crate::state::tracking::Cause;
 use crate::types::{Object, Typed};
 
@@ -52,7 +54,7 @@ pub struct Occupied<'v> {
 pub struct Vacant<'v> {
     pub(super) shard: &'v mut Shard,
     pub(super) observers: &'v mut Observers,
-    pub(super) parked: &'v mut WaitQueues,
+    pub(super) queues: &'v Queues,
     pub(super) changes: &'v mut Changes,
     pub(super) key: &'v [u8],
     pub(super) hash: u64,
@@ -136,6 +138,9 @@ impl<'v> Occupied<'v> {
 impl Occupied<'_> {
     /// Stores a string in place of the value.
     pub fn put(&mut self, value: &[u8], lease: Lease) {
+        let id = self.id;
+        let is_same = |shard: &Shard| shard.form(id) != Form::Object && shard.value(id) == value;
+        self.place.shard.keep_grant_if(id, is_same);
         self.discard_object();
         self.id = self.place.shard.set_value(self.id, self.place.hash, value);
         self.place.changes.grew_to(value.len());
@@ -145,6 +150,7 @@ impl Occupied<'_> {
 
     /// Stores an object in place of the value.
     pub fn put_object(&mut self, object: Object, lease: Lease) {
+        self.clear_grant();
         self.discard_object();
         self.place.changes.grew_to(object.shape().heap_bytes());
         self.id = self.place.shard.set_object(self.id, self.place.hash, object);
@@ -155,6 +161,7 @@ impl Occupied<'_> {
 
     /// Adds bytes at the end of the string; returns its length.
     pub fn append(&mut self, tail: &[u8]) -> usize {
+        self.clear_grant();
         self.id = self.place.shard.append(self.id, self.place.hash, tail);
         self.changed();
         let len = self.place.shard.value(self.id).len();
@@ -164,6 +171,7 @@ impl Occupied<'_> {
 
     /// Writes `bytes` into the string at `offset`, with zeros up to it if it was shorter; returns its length.
     pub fn overwrite(&mut self, offset: usize, bytes: &[u8]) -> usize {
+        self.clear_grant();
         let len = self.place.shard.value(self.id).len().max(offset + bytes.len());
         self.id = self.place.shard.resize(self.id, self.place.hash, len);
         self.place.shard.value_mut(self.id)[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -185,6 +193,19 @@ impl Occupied<'_> {
         self.place.touched();
     }
 
+    /// Makes the key a lock, granted to a client now. Its lease is what its deadline says.
+    ///
+    /// A later deadline counts as a renewal; another value, or the removal of the key, ends the grant.
+    #[inline]
+    pub fn grant(&mut self, token: u64, holder: ClientId, is_native: bool) {
+        self.place.shard.grant(self.id, token, holder, is_native);
+    }
+
+    /// Ends the grant, if there is one; the value stays.
+    pub fn clear_grant(&mut self) {
+        self.place.shard.keep_grant_if(self.id, |_| false);
+    }
+
     /// Removes the key.
     pub fn remove(mut self) {
         self.remove_entry();
@@ -195,6 +216,7 @@ impl Occupied<'_> {
         let object = self.place.shard.remove(self.id, self.place.hash);
         let (database, key) = (self.place.database, self.place.key);
         self.place.changes.discard(object);
+        self.place.lock_ended();
         let removed = || Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: false };
         self.place.changes.record(removed);
         self.place.touched();
@@ -204,7 +226,7 @@ impl Occupied<'_> {
     #[inline]
     pub(super) fn announce(&mut self) {
         let place = &mut self.place;
-        if !place.parked.is_empty() && place.shard.object(self.id).is_some() {
+        if !place.queues.values.is_empty() && place.shard.object(self.id).is_some() {
             place.changes.ready(place.database, Bytes::copy_from_slice(place.key));
         }
     }
@@ -257,6 +279,11 @@ impl Occupied<'_> {
     /// The deadline of the key, if it has one.
     pub fn deadline(&self) -> Option<Deadline> {
         self.place.shard.deadline(self.id)
+    }
+
+    /// Who holds the lock, if the key is one.
+    pub fn granted(&self) -> Option<Grant> {
+        self.place.shard.granted(self.id)
     }
 
     /// The second of lock time of the last access.
@@ -325,6 +352,14 @@ impl<'v> Vacant<'v> {
     #[inline]
     pub(super) fn touched(&mut self) {
         self.changes.touched(self.observers, self.database, self.key, Cause::Change);
+    }
+
+    /// Notes that commands which wait for the lock of the key may have it now.
+    #[inline]
+    pub(super) fn lock_ended(&mut self) {
+        if !self.queues.locks.is_empty() {
+            self.changes.ready(self.database, Bytes::copy_from_slice(self.key));
+        }
     }
 
     /// Publishes the event of a read that has not found the key.

@@ -13,7 +13,7 @@ use super::clients::Client;
 use super::metrics::{CALLS_PER_SAMPLE, Tally};
 use super::tracking::Reads;
 use super::transaction::{Transaction, Watching};
-use super::wait::{Claim, Wait};
+use super::wait::{Claim, Wait, WaitFor};
 use crate::clock::LockTime;
 use crate::resp::Protocol;
 
@@ -122,19 +122,20 @@ impl Session {
 
     /// A command of this session that waits for its timeout alone; see [`Wait`].
     pub fn new_wait(&self, until: Option<LockTime>, answer: Vec<u8>) -> Arc<Wait> {
-        self.new_wait_for(0, Vec::new(), until, answer)
+        self.new_wait_for((0, WaitFor::Values), self.database, Vec::new(), until, answer)
     }
 
-    /// A command of this session that waits for any of some keys of a database.
+    /// A command of this session that waits for any of some keys of a database. `number` is its place among all waits.
     pub fn new_wait_for(
         &self,
+        (number, kind): (u64, WaitFor),
         database: u16,
         keys: Vec<Bytes>,
         until: Option<LockTime>,
         answer: Vec<u8>,
     ) -> Arc<Wait> {
         let is_muted = self.replies != Replies::On;
-        Arc::new(Wait { until, answer, is_muted, database, keys, claim: Claim::default() })
+        Arc::new(Wait { number, kind, until, answer, is_muted, database, keys, claim: Claim::default() })
     }
 
     /// Adds to the time used by the batch.

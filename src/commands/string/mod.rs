@@ -8,9 +8,10 @@ pub(in crate::commands) mod number;
 use crate::commands::args;
 use crate::commands::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
 use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
-use crate::commands::{Args, Call, Outcome};
+use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
 use crate::keyspace::{Entry, Lease, Occupied};
+use crate::state::session::Session;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::String, "DELEX", "8.4.0", delex)
@@ -185,7 +186,10 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         options.condition.holds(matches!(entry, Entry::Occupied(_)).then_some(b""))
     };
     if holds {
-        entry.put(value, lease);
+        let mut stored = entry.put(value, lease);
+        if options.condition == Condition::Absent {
+            grant(&mut stored, call.session, call.shared);
+        }
         announce(call, name, lease);
     }
 
@@ -195,6 +199,12 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         (false, false) => call.reply.null(),
     }
     Ok(Outcome::Replied)
+}
+
+/// A key that was stored because it did not exist is a lock, which the client holds.
+#[inline]
+fn grant(stored: &mut Occupied<'_>, session: &Session, shared: &Shared) {
+    stored.grant(shared.keyspace.next_token(), session.client.id, false);
 }
 
 /// Publishes the events of a key that was set.
@@ -224,7 +234,7 @@ fn setnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let is_new = match call.view.entry(name) {
         Entry::Occupied(_) => false,
         Entry::Vacant(place) => {
-            place.insert(value, Lease::Never);
+            grant(&mut place.insert(value, Lease::Never), call.session, call.shared);
             true
         }
     };
@@ -320,7 +330,10 @@ fn mget(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn mset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let pairs = pairs(call.args, "mset")?;
 
-    set_all(call, pairs);
+    for (name, value) in pairs {
+        call.view.entry(name).put(value, Lease::Never);
+        announce(call, name, Lease::Never);
+    }
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -331,7 +344,10 @@ fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let is_free = pairs.clone().all(|(name, _)| matches!(call.view.entry(name), Entry::Vacant(_)));
     if is_free {
-        set_all(call, pairs);
+        for (name, value) in pairs {
+            grant(&mut call.view.entry(name).put(value, Lease::Never), call.session, call.shared);
+            announce(call, name, Lease::Never);
+        }
     }
 
     call.reply.integer(i64::from(is_free));
@@ -339,13 +355,6 @@ fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 pub(in crate::commands) type Pair<'a> = (&'a [u8], &'a [u8]);
-
-fn set_all<'a>(call: &mut Call<'_, '_>, pairs: impl Iterator<Item = Pair<'a>>) {
-    for (name, value) in pairs {
-        call.view.entry(name).put(value, Lease::Never);
-        announce(call, name, Lease::Never);
-    }
-}
 
 /// Pairs of key and value, or of field and value.
 pub(in crate::commands) fn pairs<'a>(

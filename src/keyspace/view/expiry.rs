@@ -63,6 +63,9 @@ impl ShardState {
         if ended > 0 {
             changes.event(b'x', "hexpired", database, &key);
             changes.touched(&mut self.observers, database, &key, Cause::Expiry);
+            if !self.queues.locks.is_empty() {
+                changes.ready(database, key.clone());
+            }
         }
         if self.shard.object(id).is_some_and(|object| object.shape().is_empty()) {
             changes.event(b'g', "del", database, &key);
@@ -78,6 +81,9 @@ impl ShardState {
         changes.event(b'x', "expired", database, key);
         changes.record(|| Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: true });
         changes.touched(&mut self.observers, database, key, Cause::Expiry);
+        if !self.queues.locks.is_empty() {
+            changes.ready(database, Bytes::copy_from_slice(key));
+        }
         changes.discard(self.shard.remove(id, hash));
         self.expired += 1;
     }
