@@ -83,14 +83,28 @@ fn a_new_lease_renews_the_grant() {
         (&by_script, Some(4_000)),
         ("GETEX lock PX 3000", Some(3_000)),
         ("SET lock me XX PX 2000", Some(2_000)),
-        ("SET lock me", None),
         ("PEXPIRE lock 99999999999", Some(u32::MAX)),
-        ("PERSIST lock", None),
+        ("SET lock me", None),
     ]) {
         let reply = send(&mut bare, line);
         assert!(!reply.starts_with('-') && reply != ":0\r\n", "{line}: {reply}");
         let expected = Grant { renewals, lease_ms, ..first };
         assert_eq!(bare.grant("lock"), Some(expected), "{line}");
+    }
+}
+
+#[test]
+fn the_first_lease_of_a_lock_is_no_renewal() {
+    let mut bare = Bare::new();
+    send(&mut bare, "SETNX lock me");
+    for (renewals, (line, lease_ms)) in
+        [("PEXPIRE lock 20000", Some(20_000)), ("PEXPIRE lock 10000", Some(10_000)), ("PERSIST lock", None)]
+            .into_iter()
+            .enumerate()
+    {
+        send(&mut bare, line);
+        let grant = bare.grant("lock").expect("granted");
+        assert_eq!((usize::from(grant.renewals), grant.lease_ms), (renewals, lease_ms), "{line}");
     }
 }
 

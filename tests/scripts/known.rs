@@ -160,6 +160,27 @@ fn hold(runner: &mut ScriptRunner, rows: &[(&Known, Lock, String)], known: &Know
 }
 
 #[test]
+fn a_known_acquire_script_grants_the_lock_once_to_its_caller() {
+    let text = "return redis.call('exists',KEYS[1])<1 and redis.call('setex',KEYS[1],ARGV[2],ARGV[1])";
+    let mut runner = ScriptRunner::new();
+    let add = |runner: &mut ScriptRunner, text: &str, owner: &str| {
+        runner.send(&[b"EVAL", text.as_bytes(), b"1", b"k1", owner.as_bytes(), b"40"])
+    };
+    assert_eq!(add(&mut runner, text, "a"), b"+OK\r\n");
+    let first = runner.grant(b"k1").expect("granted");
+    assert_eq!((first.token, first.holder, first.lease_ms), (1, 1, Some(40_000)));
+    assert_eq!(add(&mut runner, text, "b"), b"$-1\r\n");
+    assert_eq!(runner.grant(b"k1"), Some(first), "a refusal changes nothing");
+    runner.send(&[b"DEL", b"k1"]);
+    assert_eq!(runner.grant(b"k1"), None);
+    add(&mut runner, text, "b");
+    assert_eq!(runner.grant(b"k1").map(|grant| grant.token), Some(2));
+    runner.send(&[b"DEL", b"k1"]);
+    add(&mut runner, &format!("{text} -- not known"), "b");
+    assert_eq!(runner.grant(b"k1"), None, "a key that an unknown script has stored is no lock");
+}
+
+#[test]
 fn every_row_is_in_one_form() {
     let mut seen = BTreeSet::new();
     for known in KNOWN {
@@ -220,6 +241,10 @@ fn an_acquire_script_leaves_the_owner_in_the_lock_for_its_lease() {
             let until = (WALL_MS + LEASE_MS).to_string();
             let has_lease = ttl_ms(&mut runner, &key) == LEASE_MS || held.contains(&until);
             assert!(has_lease, "{}: {} ms, {held}", known.client, ttl_ms(&mut runner, &key));
+            let grant = runner.grant(&key).unwrap_or_else(|| panic!("{}: has no grant", known.client));
+            assert_eq!((grant.holder, grant.renewals, grant.is_native), (1, 0, false), "{}", known.client);
+            let is_timed = ttl_ms(&mut runner, &key) == LEASE_MS;
+            assert_eq!(grant.lease_ms, is_timed.then_some(LEASE_MS as u32), "{}", known.client);
         }
         let mut other = Calling::new(known, lock, &text);
         for place in 0..other.keys.len() {
@@ -251,6 +276,8 @@ fn a_release_or_break_script_removes_the_hold() {
         let reply = call.run(&mut runner, text);
         for key in call.locks(known) {
             let held = contents(&mut runner, &key);
+            let is_there = ttl_ms(&mut runner, &key) != -2;
+            assert!(is_there || runner.grant(&key).is_none(), "{}", known.client);
             let is_lower = lock.kind == Kind::Permits && held.matches(OWNER).count() < 14;
             assert!(is_lower || !held.contains(OWNER), "{}: {reply}, {held}", known.client);
         }

@@ -9,12 +9,12 @@ use redlatch::internals::clock::Clock;
 use redlatch::internals::commands::Shared;
 use redlatch::internals::engine::{Engine, Flow};
 use redlatch::internals::journal::{Journal, Mutation};
-use redlatch::internals::keyspace::{Keyspace, Layout};
+use redlatch::internals::keyspace::{Grant, Keyspace, Layout, ShardSet, View};
 use redlatch::internals::resp::Decoder;
 use redlatch::internals::scripts::native::Program;
 use redlatch::internals::state::clients::Client;
 use redlatch::internals::state::session::Session;
-use redlatch::internals::state::settings::Settings;
+use redlatch::internals::state::settings::{Events, Settings};
 
 use crate::support::clock::StillClock;
 use crate::support::words::request;
@@ -74,6 +74,13 @@ impl ScriptRunner {
         assert_eq!(flow, Flow::Next);
         self.engine.end_batch(&mut self.session, batch);
         out
+    }
+
+    /// Who holds the lock under a key, if it is one.
+    pub(crate) fn grant(&self, key: &[u8]) -> Option<Grant> {
+        let shared = self.engine.shared();
+        let mut view = View::lock(&shared.keyspace, ShardSet::All, 0, shared.clock.now(), Events::default());
+        view.grant_of(key)
     }
 
     /// Bytes the interpreter holds: 0 until the first interpreted script.
