@@ -179,7 +179,7 @@ fn run(
         None => call.shared.interpreter.run(Run { script, inputs }, context, &mut call.reply),
     })?;
     if let Some(known) = script.known {
-        locks::note_acquired(call, known, inputs, mark);
+        locks::note(call, known, inputs, mark);
     }
     Ok(outcome)
 }
