@@ -18,6 +18,7 @@ use crate::limits::REPLY_BYTES_MAX;
 use crate::resp::{Reply, Request, RequestLimits};
 use crate::state::clients::Client;
 use crate::state::session::{Replies, Session};
+use crate::state::wait::WaitFor;
 
 mod offload;
 mod transaction;
@@ -91,6 +92,7 @@ impl Engine {
             parked.claim.take();
             self.end_wait(session, None);
         }
+        commands::end_lock_session(session, &self.shared);
         commands::leave_all(session, &self.shared);
         self.shared.monitors.leave(session.client.id);
         commands::discard_all(session, &self.shared);
@@ -203,6 +205,9 @@ impl Engine {
         session.client.end_wait();
         let Some(wait) = session.parked.take() else { return };
         let shared = &self.shared;
+        if wait.kind == WaitFor::Locks {
+            shared.lock_waits.leave(wait.number);
+        }
         let refusal = shared.keyspace.unpark(&wait, shared.clock.now(), shared.events(), &shared.registries);
         if let Some(out) = timed_out {
             wait.time_out(refusal, out);
@@ -406,6 +411,7 @@ impl Engine {
             view.announce_long_call();
         }
         view.on_behalf_of(session.client.id);
+        let mut lock_waiter = None;
         let result = self.perform(session, command, request, view, batch, out);
         let flow = match result {
             Err(Refusal::Occupied) => self.retry_later(session, batch),
@@ -418,6 +424,7 @@ impl Engine {
                 }
                 session.client.begin_wait(&wait);
                 session.parked = Some(wait);
+                lock_waiter = waiter.filter(|waiter| waiter.wait.kind == WaitFor::Locks);
                 Flow::Wait
             }
             Ok(Outcome::Offload) => {
@@ -426,6 +433,9 @@ impl Engine {
             }
         };
         view.finish(&shared.registries);
+        if let Some(waiter) = lock_waiter {
+            commands::refuse_circle(shared, &waiter);
+        }
         if is_long || (session.may_block && command.row.flags.has(Flags::SCRIPT)) {
             batch.now = shared.clock.now();
         }

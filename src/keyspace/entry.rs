@@ -138,9 +138,10 @@ impl<'v> Occupied<'v> {
 impl Occupied<'_> {
     /// Stores a string in place of the value.
     pub fn put(&mut self, value: &[u8], lease: Lease) {
-        let id = self.id;
-        let is_same = |shard: &Shard| shard.form(id) != Form::Object && shard.value(id) == value;
-        self.place.shard.keep_grant_if(id, is_same);
+        let is_same = self.form() != Form::Object && self.place.shard.value(self.id) == value;
+        if !is_same {
+            self.clear_grant();
+        }
         self.discard_object();
         self.id = self.place.shard.set_value(self.id, self.place.hash, value);
         self.place.changes.grew_to(value.len());
@@ -202,8 +203,21 @@ impl Occupied<'_> {
     }
 
     /// Ends the grant, if there is one; the value stays.
+    #[inline]
     pub fn clear_grant(&mut self) {
-        self.place.shard.keep_grant_if(self.id, |_| false);
+        if self.place.shard.is_granted(self.id) {
+            self.grant_ends();
+            self.place.shard.clear_grant(self.id);
+        }
+    }
+
+    /// Notes that the lock has ended, if a LOCK command has granted it.
+    #[inline]
+    fn grant_ends(&mut self) {
+        if self.place.shard.is_native(self.id) {
+            let reason = self.place.changes.end_reason;
+            self.place.changes.grant_ended(self.place.shard, self.id, reason);
+        }
     }
 
     /// Removes the key.
@@ -213,8 +227,11 @@ impl Occupied<'_> {
 
     /// Like [`Occupied::remove`], by reference. The entry must not be used afterwards.
     pub fn remove_entry(&mut self) {
+        self.grant_ends();
         let object = self.place.shard.remove(self.id, self.place.hash);
         let (database, key) = (self.place.database, self.place.key);
+        let reason = self.place.changes.end_reason;
+        self.place.changes.holders_ended(database, key, &object, reason);
         self.place.changes.discard(object);
         self.place.lock_ended();
         let removed = || Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: false };
@@ -317,6 +334,8 @@ impl Occupied<'_> {
 
     fn discard_object(&mut self) {
         let object = self.place.shard.take_object(self.id);
+        let (database, key, reason) = (self.place.database, self.place.key, self.place.changes.end_reason);
+        self.place.changes.holders_ended(database, key, &object, reason);
         self.place.changes.discard(object);
     }
 

@@ -56,6 +56,7 @@ use smallvec::SmallVec;
 use crate::clock::{LockTime, Now};
 use crate::journal::{Journal, Mutation};
 use crate::limits::{DATABASES_MAX, SHARDS_MAX};
+use crate::state::lock_sessions::SessionLock;
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::state::transaction::{Watch, Watching};
@@ -74,8 +75,9 @@ pub use grant::Grant;
 pub use long_call::{LongCall, LongCallGuard};
 pub use shard::Form;
 use shard::Shard;
+pub use shard::grants::GrantDetails;
 pub use view::{EntryRef, ShardSet, View};
-pub use waiting::{Serve, Waiter};
+pub use waiting::{Asker, Serve, Waiter};
 
 /// Every key of one server.
 pub struct Keyspace {
@@ -127,6 +129,8 @@ pub(crate) struct ShardState {
 enum Removal {
     /// Its command leaves the queues of its keys.
     Wait(Arc<Wait>),
+    /// A lock of its session ends, or its delay begins.
+    SessionLock(u16, Bytes, SessionLock),
     /// It no longer observes this key of a database.
     Watch(u16, Bytes, Arc<Watch>),
 }
@@ -319,6 +323,25 @@ impl Keyspace {
         refusal
     }
 
+    /// The connection of a session has ended: its lock ends now, or after its delay. While a long call holds the shard, that
+    /// is postponed to the next tick.
+    pub fn end_session_lock(
+        &self,
+        (database, key): (u16, Bytes),
+        lock: SessionLock,
+        now: Now,
+        events: Events,
+        registries: &Registries,
+    ) {
+        match View::try_lock(self, ShardSet::One(&key), database, now, events) {
+            Some(mut view) => {
+                view.end_session_lock(&key, &lock);
+                view.finish(registries);
+            }
+            None => self.postponed.lock().push(Removal::SessionLock(database, key, lock)),
+        }
+    }
+
     /// Ends the watch of these keys.
     pub fn unwatch(&self, watching: Watching) {
         for (database, key) in watching.keys {
@@ -339,6 +362,9 @@ impl Keyspace {
         let postponed = std::mem::take(&mut *self.postponed.lock());
         for removal in postponed {
             match removal {
+                Removal::SessionLock(database, key, lock) => {
+                    self.end_session_lock((database, key), lock, now, events, registries);
+                }
                 Removal::Wait(wait) => drop(self.unpark(&wait, now, events, registries)),
                 Removal::Watch(database, key, watch) => self.unwatch_key(database, key, watch),
             }

@@ -8,7 +8,7 @@
 //! The high bits of a key's hash choose the shard; a shard itself uses the low 32 bits only.
 
 mod deadlines;
-mod grants;
+pub(super) mod grants;
 mod objects;
 
 use slab::Slab;
@@ -212,7 +212,7 @@ impl Shard {
             self.wheel.clear();
             self.objects = Slab::new();
             self.counted = objects::Counted::default();
-            self.granted.held = 0;
+            self.granted.clear();
             return;
         }
         for id in keys.table.ids() {

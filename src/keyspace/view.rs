@@ -7,6 +7,7 @@
 //! Rule    the call that finds an expired key first removes it and emits its effects before anything else.
 
 mod expiry;
+mod locks;
 mod observe;
 mod survey;
 

@@ -16,7 +16,10 @@ use smallvec::SmallVec;
 
 use super::View;
 use super::observers::ByKey;
+use crate::clock::LockTime;
+use crate::state::clients::Client;
 use crate::state::wait::{Wait, WaitFor};
+use crate::types::lock::LockKind;
 
 /// How a waiting command is served when one of its keys may have what it waits for. Called by the write that changed the
 /// key, with all shards locked that the command needs.
@@ -31,6 +34,26 @@ pub trait Serve: fmt::Debug + Send + Sync {
     fn refusal(&self, _view: &mut View<'_>) -> Option<Vec<u8>> {
         None
     }
+
+    /// Who asks, if the command waits for a lock.
+    fn asker(&self) -> Option<Asker<'_>> {
+        None
+    }
+}
+
+/// A request for a lock that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'w> {
+    /// Under which name it asks.
+    pub owner: &'w Bytes,
+    /// The kind of lock that it asks for.
+    pub kind: LockKind,
+    /// How many permits it asks for.
+    pub permits: u32,
+    /// The client that waits.
+    pub client: &'w Arc<Client>,
+    /// Since when.
+    pub since: LockTime,
 }
 
 /// A command that waits for keys, as their queues hold it.

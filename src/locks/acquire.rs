@@ -8,10 +8,10 @@ use bytes::Bytes;
 
 use crate::clock::Deadline;
 use crate::error::Refusal;
-use crate::keyspace::{Entry, Lease, View};
+use crate::keyspace::{Entry, GrantDetails, Lease, View};
 use crate::state::clients::ClientId;
-use crate::types::Lock;
 use crate::types::lock::{Holder, LockKind};
+use crate::types::{Lock, Typed};
 
 /// A request for one lock, or for several.
 #[derive(Clone, Debug)]
@@ -120,6 +120,17 @@ pub fn attempt_all(
     Ok(Some(Granted { token }))
 }
 
+/// Whether a request that waits can be answered now: all its locks can be granted, or it must be refused.
+pub fn is_grantable(view: &mut View<'_>, keys: &[Bytes], request: &LockRequest, number: u64) -> bool {
+    keys.iter().all(|key| match current_of(view, key, request) {
+        Ok(Current::Mine(_)) => true,
+        Ok(Current::Open) => !others_wait(view, key, Some(number)),
+        Ok(Current::Held) => false,
+        // The error is its answer.
+        Err(_) => true,
+    })
+}
+
 /// Whether requests wait for the lock that came before this one.
 fn others_wait(view: &mut View<'_>, key: &[u8], number: Option<u64>) -> bool {
     view.lock_waiters(key).next().is_some_and(|first| number.is_none_or(|own| first.wait.number < own))
@@ -146,7 +157,7 @@ fn current_of(view: &mut View<'_>, key: &[u8], request: &LockRequest) -> Result<
             // A string that another command has set counts as a lock of this owner.
             None => Ok(Current::Mine(view.next_token())),
         },
-        Some(object) => match <Lock as crate::types::Typed>::of(object) {
+        Some(object) => match Lock::of(object) {
             Some(lock) => current_of_shared(lock, request),
             // A hash or another value that is the lock of an unchanged client.
             None if grant.is_some() => Ok(Current::Held),
@@ -186,7 +197,8 @@ fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, token: u64) -> 
     let deadline = request.term.deadline(view);
     if request.kind == LockKind::Exclusive {
         let lease = deadline.map_or(Lease::Never, Lease::Until);
-        view.hold_exclusive(key, request, token, lease);
+        let details = GrantDetails { session: request.term.session(), meta: request.meta.clone() };
+        view.hold_exclusive(key, &request.owner, lease, (token, request.client), details);
     } else {
         let now = view.now().lock;
         let held = view.holder_of(key, &request.owner);

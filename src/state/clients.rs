@@ -56,6 +56,8 @@ pub struct Client {
     pub queued_bytes: AtomicU64,
     /// The keys it watches, if it watches any.
     watching: Mutex<Option<Watched>>,
+    /// Whether it is told when somebody waits for a lock of it.
+    pub tells_contended: AtomicBool,
     /// Whether CLIENT NO-EVICT is on.
     pub no_evict: AtomicBool,
     /// Whether CLIENT NO-TOUCH is on.
@@ -167,6 +169,7 @@ impl Client {
             queued: AtomicU32::new(NO_TRANSACTION),
             queued_bytes: AtomicU64::new(0),
             watching: Mutex::new(None),
+            tells_contended: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             query_bytes: AtomicU64::new(0),

@@ -83,15 +83,24 @@ impl LockSessions {
         self.by_id.get(&id).map(|session| Arc::clone(&session))
     }
 
-    /// Moves a session to the connection of another client, or to none when its connection has ended.
-    pub fn attach(&self, session: &LockSession, client: Option<ClientId>) {
+    /// Moves a session to the connection of another client.
+    pub fn attach(&self, session: &LockSession, client: ClientId) {
+        session.state.lock().client = Some(client);
+    }
+
+    /// The connection of this client has ended. False if the session has moved to another connection before.
+    pub fn detach(&self, session: &LockSession, client: ClientId) -> bool {
         let mut state = session.state.lock();
-        state.client = client;
-        let is_over = client.is_none() && state.locks.is_empty();
+        if state.client != Some(client) {
+            return false;
+        }
+        state.client = None;
+        let is_over = state.locks.is_empty();
         drop(state);
         if is_over {
             self.by_id.remove(&session.id);
         }
+        true
     }
 
     /// A lock of a session has ended. A session without a connection ends with its last lock.
@@ -131,14 +140,16 @@ mod tests {
         let session = sessions.begin(7, 1);
         assert_eq!(session.name(), "0000000000000007");
         assert!(session.hold(0, key.clone(), lock(5)));
-        sessions.attach(&session, None);
+        assert!(!sessions.detach(&session, 2), "it belongs to another client");
+        assert!(sessions.detach(&session, 1));
         assert!(sessions.get(7).is_some(), "its lock outlives the connection");
         sessions.forget(7, 0, &key, 4);
         assert_eq!(session.locks(), [((0, key.clone()), lock(5))], "another grant of the key has ended");
         sessions.forget(7, 0, &key, 5);
         assert!(sessions.is_empty());
         let session = sessions.begin(8, 1);
-        sessions.attach(&session, None);
+        sessions.attach(&session, 3);
+        assert!(sessions.detach(&session, 3));
         assert!(sessions.is_empty() && !session.hold(0, key, lock(6)));
     }
 }

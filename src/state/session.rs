@@ -10,6 +10,7 @@ use bytes::Bytes;
 use super::acl::Account;
 use super::channels::Subscriptions;
 use super::clients::Client;
+use super::lock_sessions::LockSession;
 use super::metrics::{CALLS_PER_SAMPLE, Tally};
 use super::tracking::Reads;
 use super::transaction::{Transaction, Watching};
@@ -54,6 +55,8 @@ pub struct Session {
     pub reads: Reads,
     /// Index of its last command in the table: most clients repeat one command.
     pub last_row: u16,
+    /// The session of its locks, if it has begun one.
+    pub lock_session: Option<Arc<LockSession>>,
     /// A buffer for the replies that a script reads, kept from one script to the next.
     pub scratch: Vec<u8>,
     /// Commands called by its scripts since the batch began, not yet counted.
@@ -100,6 +103,7 @@ impl Session {
             subscriptions: Subscriptions::default(),
             reads: Reads::default(),
             last_row: u16::MAX,
+            lock_session: None,
             scratch: Vec::new(),
             called: Tally::default(),
             calls_until_sample: first_sample,

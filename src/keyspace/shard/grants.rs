@@ -3,17 +3,43 @@
 //! Owns    the grant of each entry, and how many entries have one.
 //! Rule    a grant lives as long as its entry and its value. A new deadline is a renewal; another value ends the grant.
 
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
 use super::{EntryId, Shard};
 use crate::clock::Deadline;
 use crate::keyspace::grant::{self, Grant, Latest, Packed};
 use crate::state::clients::ClientId;
+use crate::types::{Lock, Object};
 
 /// What a shard keeps about all of its grants.
 #[derive(Debug, Default)]
 pub(super) struct Granted {
     /// Entries with a grant, including expired ones that were not yet removed.
     pub(super) held: usize,
+    /// How many of them were granted by a LOCK command.
+    native: usize,
     latest: Latest,
+    /// By table and key. Few grants have details.
+    details: BTreeMap<(u16, Bytes), GrantDetails>,
+}
+
+/// What is known of a grant beside its record.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct GrantDetails {
+    /// The session that it belongs to, and the milliseconds that it outlives the connection of that session.
+    pub session: Option<(u64, u64)>,
+    /// What the owner says about itself, as fields and values in turn.
+    pub meta: Box<[Bytes]>,
+}
+
+impl Granted {
+    /// Every entry of the shard is gone.
+    pub(super) fn clear(&mut self) {
+        (self.held, self.native) = (0, 0);
+        self.details.clear();
+    }
 }
 
 impl Shard {
@@ -22,9 +48,21 @@ impl Shard {
     pub fn grant(&mut self, id: EntryId, token: u64, holder: ClientId, is_native: bool) {
         let lease_ms = grant::lease_ms(self.deadline(id), self.time);
         let grant = Grant { token, holder, since: self.time, lease_ms, renewals: 0, is_native };
-        self.granted.held += usize::from(!self.arena.is_granted(id.0));
+        self.uncount_grant(id);
+        self.granted.held += 1;
+        self.granted.native += usize::from(is_native);
         self.granted.latest.note(token, holder);
         self.arena.set_grant(id.0, Packed::of(&grant), is_native);
+    }
+
+    /// The grant of an entry belongs to another connection of its owner from now on.
+    pub fn set_holder(&mut self, id: EntryId, holder: ClientId) {
+        if let Some(grant) = self.granted(id) {
+            let grant = Grant { holder, is_native: true, ..grant };
+            self.granted.native += usize::from(!self.is_native(id));
+            self.granted.latest.note(grant.token, holder);
+            self.arena.set_grant(id.0, Packed::of(&grant), true);
+        }
     }
 
     /// An entry is no lock any more.
@@ -33,18 +71,58 @@ impl Shard {
         self.arena.clear_grant(id.0);
     }
 
-    /// Clears the grant of an entry, if it has one and `is_kept` does not hold.
+    /// Whether an entry is a lock.
     #[inline]
-    pub fn keep_grant_if(&mut self, id: EntryId, is_kept: impl FnOnce(&Self) -> bool) {
-        if self.arena.is_granted(id.0) && !is_kept(self) {
-            self.clear_grant(id);
-        }
+    pub fn is_granted(&self, id: EntryId) -> bool {
+        self.arena.is_granted(id.0)
     }
 
     /// The grant of an entry, if the entry is a lock.
     pub fn granted(&self, id: EntryId) -> Option<Grant> {
         let (packed, is_native) = self.arena.grant(id.0)?;
         Some(packed.widened(self.granted.latest, self.time, is_native))
+    }
+
+    /// Whether an entry is a lock that was granted by a LOCK command.
+    #[inline]
+    pub fn is_native(&self, id: EntryId) -> bool {
+        self.granted.native > 0 && self.arena.grant(id.0).is_some_and(|(_, is_native)| is_native)
+    }
+
+    /// The entries of a database that LOCK commands have granted.
+    pub fn natives(&self, db: u16) -> Vec<EntryId> {
+        if self.granted.native == 0 {
+            return Vec::new();
+        }
+        self.keys(db).table.ids().map(EntryId).filter(|id| self.is_native(*id)).collect()
+    }
+
+    /// The values of a database that are locks, each with its key.
+    pub fn locks_of(&self, db: u16) -> impl Iterator<Item = (&[u8], &Lock)> {
+        let has_objects = !self.objects.is_empty();
+        let ids = self.keys(db).table.ids().take_while(move |_| has_objects).map(EntryId);
+        ids.filter_map(|id| match self.object(id) {
+            Some(Object::Lock(lock)) => Some((self.key(id), lock)),
+            _ => None,
+        })
+    }
+
+    /// Sets what is known of a grant beside its record. It goes with the grant.
+    pub fn set_grant_details(&mut self, id: EntryId, details: GrantDetails) {
+        let place = (self.arena.table(id.0), Bytes::copy_from_slice(self.key(id)));
+        if details == GrantDetails::default() {
+            self.granted.details.remove(&place);
+        } else {
+            self.granted.details.insert(place, details);
+        }
+    }
+
+    /// What is known of a grant beside its record.
+    pub fn grant_details(&self, id: EntryId) -> Option<&GrantDetails> {
+        if self.granted.details.is_empty() {
+            return None;
+        }
+        self.granted.details.get(&(self.arena.table(id.0), Bytes::copy_from_slice(self.key(id))))
     }
 
     /// How many entries are locks, including expired ones that were not yet removed.
@@ -63,6 +141,16 @@ impl Shard {
     /// Counts one grant less if the entry has one: the entry or its grant goes.
     #[inline]
     pub(super) fn uncount_grant(&mut self, id: EntryId) {
-        self.granted.held -= usize::from(self.arena.is_granted(id.0));
+        if !self.arena.is_granted(id.0) {
+            return;
+        }
+        self.granted.held -= 1;
+        if self.is_native(id) {
+            self.granted.native -= 1;
+            if !self.granted.details.is_empty() {
+                let place = (self.arena.table(id.0), Bytes::copy_from_slice(self.key(id)));
+                self.granted.details.remove(&place);
+            }
+        }
     }
 }

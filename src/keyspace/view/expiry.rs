@@ -9,7 +9,9 @@ use crate::clock::LockTime;
 use crate::journal::{Edit, Mutation};
 use crate::keyspace::shard::EntryId;
 use crate::keyspace::{Changes, ShardState};
+use crate::state::ended_lock::EndReason;
 use crate::state::tracking::Cause;
+use crate::types::Object;
 
 impl View<'_> {
     /// Removes the entries and elements that are due in the locked shard. Every step of work takes one from `budget`; at
@@ -54,14 +56,22 @@ impl ShardState {
         }
         let (database, key) = (self.shard.db(id), Bytes::copy_from_slice(self.shard.key(id)));
         let mut ended = 0;
-        while ended < elements_max
-            && let Some(edit) = self.shard.object_mut(id).and_then(|object| Edit::of_due(object, now))
-        {
+        while ended < elements_max {
+            if let Some(Object::Lock(lock)) = self.shard.object(id)
+                && let Some(holder) = lock.due(now).and_then(|owner| lock.holder(owner))
+            {
+                changes.holder_ended(database, &key, holder, EndReason::Expired);
+            }
+            let Some(edit) = self.shard.object_mut(id).and_then(|object| Edit::of_due(object, now)) else {
+                break;
+            };
             changes.record(|| Mutation::Edit { database, key: key.clone(), edit });
             ended += 1;
         }
         if ended > 0 {
-            changes.event(b'x', "hexpired", database, &key);
+            if let Some(Object::Hash(_)) = self.shard.object(id) {
+                changes.event(b'x', "hexpired", database, &key);
+            }
             changes.touched(&mut self.observers, database, &key, Cause::Expiry);
             if !self.queues.locks.is_empty() {
                 changes.ready(database, key.clone());
@@ -83,6 +93,13 @@ impl ShardState {
         changes.touched(&mut self.observers, database, key, Cause::Expiry);
         if !self.queues.locks.is_empty() {
             changes.ready(database, Bytes::copy_from_slice(key));
+        }
+        if self.shard.is_native(id) {
+            changes.grant_ended(&self.shard, id, EndReason::Expired);
+        }
+        if let Some(Object::Lock(lock)) = self.shard.object(id) {
+            lock.holders()
+                .for_each(|(_, holder)| changes.holder_ended(database, key, holder, EndReason::Expired));
         }
         changes.discard(self.shard.remove(id, hash));
         self.expired += 1;

@@ -5,6 +5,7 @@
 use super::View;
 use crate::journal::Mutation;
 use crate::keyspace::ShardState;
+use crate::state::ended_lock::EndReason;
 
 impl View<'_> {
     /// Removes every key of a database. The view must have locked all shards.
@@ -28,6 +29,13 @@ impl View<'_> {
             let ShardState { shard, observers, queues, .. } = held;
             observers.touch_each(database, |key| shard.find(database, keyspace.hash(key), key).is_some());
             tracked += observers.forget_readers();
+            for id in shard.natives(database) {
+                changes.grant_ended(shard, id, EndReason::Deleted);
+            }
+            for (key, lock) in shard.locks_of(database) {
+                lock.holders()
+                    .for_each(|(_, holder)| changes.holder_ended(database, key, holder, EndReason::Deleted));
+            }
             shard.clear(database);
             // Commands that wait for a lock of the database may have it now.
             queues.locks.keys(database).for_each(|key| changes.ready(database, key.clone()));
