@@ -1,8 +1,8 @@
 //! Who holds which lock, and who waits for it: LOCK.TOKEN, LOCK.WHO, LOCK.LIST, LOCK.WAITERS, LOCK.GRAPH.
 //!
 //! Rule    a user sees the locks of the keys for which it may send LOCK.WHO.
-//! Locks   LOCK.LIST and LOCK.GRAPH lock one shard at a time: LOCK.LIST for at most [`KEYS_PER_LOCK`] keys. A client is looked
-//!         up while a shard is locked.
+//! Locks   LOCK.LIST and LOCK.GRAPH lock one shard at a time: LOCK.LIST for at most [`KEYS_PER_LOCK`] keys. A client is
+//!         looked up while a shard is locked.
 
 use std::sync::Arc;
 

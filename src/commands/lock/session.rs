@@ -88,7 +88,7 @@ pub(super) fn tell_contended(shared: &Shared, holder: ClientId, key: &[u8], toke
     push.push(3);
     push.bulk(b"lock-contended");
     push.bulk(key);
-    push.integer(super::wait::number(token));
+    push.integer(super::replies::number(token));
     client.deliver(&message);
 }
 
