@@ -350,6 +350,12 @@ impl<'k> View<'k> {
         self.entry(key).occupied()?.granted()
     }
 
+    /// The hash of a key in the selected database, for those who keep no keys.
+    #[inline]
+    pub fn key_hash(&self, key: &[u8]) -> u64 {
+        self.hash(key).wrapping_add(u64::from(self.database))
+    }
+
     /// The fencing token of the next grant.
     pub fn next_token(&self) -> u64 {
         self.keyspace.next_token()
