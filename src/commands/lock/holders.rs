@@ -193,15 +193,15 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let reader = Reader::of(call.session);
     let mut edges = Vec::new();
-    call.view.each_lock_queue(HOLDERS_SHOWN, &mut |name, held, waiters| {
-        if !reader.may_see(name) {
+    call.view.each_lock_queue(HOLDERS_SHOWN, |queue| {
+        if !reader.may_see(queue.key) {
             return;
         }
-        let holders = held.into_iter().flat_map(|held| held.holders);
+        let holders = queue.lock.into_iter().flat_map(|held| held.holders);
         let held_by: Arc<[Bytes]> = holders.filter_map(|holder| holder.owner).collect();
-        edges.extend(waiters.iter().filter_map(|waiter| {
+        edges.extend(queue.waiters.iter().filter_map(|waiter| {
             let (number, owner) = (waiter.wait.number, waiter.serve.asker()?.owner.clone());
-            Some(Edge { number, owner, waits_for: name.clone(), held_by: Arc::clone(&held_by) })
+            Some(Edge { number, owner, waits_for: queue.key.clone(), held_by: Arc::clone(&held_by) })
         }));
     })?;
     edges.sort_by(|a, b| (a.number, &a.waits_for).cmp(&(b.number, &b.waits_for)));
