@@ -24,7 +24,7 @@ pub struct HeldLock {
     pub kind: LockKind,
     /// Who holds it, first come first.
     pub holders: Vec<LockHolder>,
-    /// How many calls are in its queue.
+    /// How many wait for it: calls in its queue, and with [`HeldLock::add_pollers`] clients that poll it.
     pub waiters: usize,
     /// Since when the first of them waits.
     pub waits_since: Option<LockTime>,
@@ -89,7 +89,7 @@ impl View<'_> {
     }
 
     /// One step of a scan over the locks of the database; see [`View::scan`]. Visits the locks among the keys that `wants`
-    /// accepts, each with up to `holders_max` of its holders. Returns the next cursor and the number of keys looked at.
+    /// accepts, each with its [`View::key_hash`] and up to `holders_max` of its holders. Returns the next cursor and the number of keys looked at.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds the shard.
@@ -99,15 +99,16 @@ impl View<'_> {
         keys: u64,
         holders_max: usize,
         wants: &dyn Fn(&[u8]) -> bool,
-        visit: &mut dyn FnMut(&[u8], HeldLock),
+        visit: &mut dyn FnMut(&[u8], u64, HeldLock),
     ) -> Result<(u64, u64), Refusal> {
-        let mut seen = 0;
+        let (mut seen, keyspace, database) = (0, self.keyspace, u64::from(self.database));
         let cursor = self.scan_entries(cursor, keys, &mut |shard, queues, id, now| {
             seen += 1;
             if wants(shard.key(id))
                 && let Some(held) = HeldLock::of(shard, queues, id, now, holders_max)
             {
-                visit(shard.key(id), held);
+                let hash = keyspace.hash(shard.key(id)).wrapping_add(database);
+                visit(shard.key(id), hash, held);
             }
         })?;
         Ok((cursor, seen))
@@ -138,6 +139,12 @@ impl View<'_> {
 }
 
 impl HeldLock {
+    /// Counts clients that poll the lock, the first of them since `since`.
+    pub fn add_pollers(&mut self, count: usize, since: LockTime) {
+        self.waiters += count;
+        self.waits_since = Some(self.waits_since.map_or(since, |first| first.min(since)));
+    }
+
     /// The lock that an entry is; `None` if it is none. At most `holders_max` holders are shown.
     pub(super) fn of(
         shard: &Shard,
