@@ -89,7 +89,8 @@ impl View<'_> {
     }
 
     /// One step of a scan over the locks of the database; see [`View::scan`]. Visits the locks among the keys that `wants`
-    /// accepts, each with its [`View::key_hash`] and up to `holders_max` of its holders. Returns the next cursor and the number of keys looked at.
+    /// accepts, each with its [`View::key_hash`] and up to `holders_max` of its holders. Returns the next cursor and the
+    /// number of keys looked at.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds the shard.
