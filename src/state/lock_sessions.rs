@@ -28,9 +28,16 @@ struct State {
     locks: BTreeMap<(u16, Bytes), SessionLock>,
 }
 
+/// The number of a session as clients write it.
+pub fn name(id: u64) -> String {
+    format!("{id:016x}")
+}
+
 /// A lock of a session.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SessionLock {
+    /// The session.
+    pub session: u64,
     /// The owner under which it is held.
     pub owner: Bytes,
     /// Its fencing token.
@@ -40,11 +47,6 @@ pub struct SessionLock {
 }
 
 impl LockSession {
-    /// Its number as clients write it.
-    pub fn name(&self) -> String {
-        format!("{:016x}", self.id)
-    }
-
     /// Notes a lock that was granted to it. False if the connection of the session has ended.
     pub fn hold(&self, database: u16, key: Bytes, lock: SessionLock) -> bool {
         let mut state = self.state.lock();
@@ -136,9 +138,9 @@ mod tests {
     #[test]
     fn a_session_ends_with_its_connection_and_its_last_lock() {
         let (sessions, key) = (LockSessions::default(), Bytes::from_static(b"k"));
-        let lock = |token| SessionLock { owner: Bytes::from_static(b"me"), token, delay_ms: 9 };
+        let lock = |token| SessionLock { session: 7, owner: Bytes::from_static(b"me"), token, delay_ms: 9 };
         let session = sessions.begin(7, 1);
-        assert_eq!(session.name(), "0000000000000007");
+        assert_eq!(name(session.id), "0000000000000007");
         assert!(session.hold(0, key.clone(), lock(5)));
         assert!(!sessions.detach(&session, 2), "it belongs to another client");
         assert!(sessions.detach(&session, 1));

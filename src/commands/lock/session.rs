@@ -13,7 +13,7 @@ use crate::keyspace::View;
 use crate::locks::LockRequest;
 use crate::resp::{Protocol, Reply};
 use crate::state::clients::ClientId;
-use crate::state::lock_sessions::{LockSession, SessionLock};
+use crate::state::lock_sessions::{self, LockSession, SessionLock};
 use crate::state::session::Session;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,6 +44,7 @@ pub(super) fn own<'s>(session: &'s mut Session, shared: &Shared) -> &'s Arc<Lock
     session.lock_session.take_if(|own| own.client() != Some(client));
     session.lock_session.get_or_insert_with(|| {
         let id = shared.unguessable().iter().take(8).fold(0, |id, byte| id << 8 | u64::from(*byte));
+        session.client.lock_session.store(id, Relaxed);
         shared.registries.lock_sessions.begin(id, client)
     })
 }
@@ -57,7 +58,7 @@ pub(super) fn hold(
     token: u64,
 ) {
     let (Some(session), Some((_, delay_ms))) = (session, request.term.session()) else { return };
-    let lock = SessionLock { owner: request.owner.clone(), token, delay_ms };
+    let lock = SessionLock { session: session.id, owner: request.owner.clone(), token, delay_ms };
     for key in keys {
         if !session.hold(view.database(), key.clone(), lock.clone()) {
             view.end_session_lock(key, &lock);
@@ -95,7 +96,7 @@ pub(super) fn tell_contended(shared: &Shared, holder: ClientId, key: &[u8], toke
 fn id(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    let name = own(call.session, call.shared).name();
+    let name = lock_sessions::name(own(call.session, call.shared).id);
 
     call.reply.bulk(name.as_bytes());
     Ok(Outcome::Replied)
@@ -115,6 +116,9 @@ fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if let Some(own) = call.session.lock_session.take().filter(|own| own.id != found.id) {
         sessions.detach(&own, client);
     }
+    if let Some(former) = found.client().and_then(|former| call.shared.registries.clients.get(former)) {
+        former.lock_session.store(0, Relaxed);
+    }
     sessions.attach(&found, client);
     let selected = call.view.database();
     let mut count: usize = 0;
@@ -123,6 +127,7 @@ fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         count = count.saturating_add(usize::from(call.view.attach_session_lock(&key, &lock, client)));
     }
     call.view.select(selected);
+    call.session.client.lock_session.store(found.id, Relaxed);
     call.session.lock_session = Some(found);
 
     call.reply.count(count);
