@@ -15,7 +15,7 @@ use crate::commands::row::{Flags, Group, Row, integer, key, pattern, text};
 use crate::commands::scan::{ScanOptions, cursor};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
-use crate::keyspace::{Asker, HeldLock, LockHolder, Waiter};
+use crate::keyspace::{Asker, HeldLock, LockHolder, Shown, Waiter};
 use crate::resp::Reply;
 use crate::state::acl::User;
 use crate::state::clients::{Client, ClientId};
@@ -116,11 +116,8 @@ impl<'a> Wanted<'a> {
     }
 
     fn fits(&self, held: &HeldLock, now: LockTime) -> bool {
-        let mut holders = held.holders.iter();
-        let has_holder = holders.any(|holder| {
-            self.owner.is_none_or(|owner| holder.owner.as_deref() == Some(owner))
-                && holder.since.map_or(0, |since| now.millis_since(since)) >= self.held_ms
-        });
+        let held_ms = |holder: &LockHolder| holder.since.map_or(0, |since| now.millis_since(since));
+        let has_holder = held.holders.iter().any(|holder| held_ms(holder) >= self.held_ms);
         let waited = held.waits_since.map(|since| now.millis_since(since));
         has_holder && self.waited_ms.is_none_or(|wanted| waited.is_some_and(|waited| waited >= wanted))
     }
@@ -138,12 +135,13 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let is_wanted = |name: &[u8]| wanted.options.fits(name) && reader.may_see(name);
     let pollers = call.shared.registries.clients.pollers(call.now.lock);
     let (mut count, mut locks) = (0_usize, Vec::new());
+    let shown = wanted.owner.map_or(Shown::First(HOLDERS_SHOWN), Shown::Owner);
     let (mut cursor, mut left) = (wanted.cursor, wanted.options.count);
     // An empty shard takes one step. The number of shards bounds these steps.
     while left > 0 {
         let keys = left.min(KEYS_PER_LOCK);
         let (next, seen) =
-            call.view.scan_locks(cursor, keys, HOLDERS_SHOWN, &is_wanted, &mut |name, hash, mut held| {
+            call.view.scan_locks(cursor, keys, shown, &is_wanted, &mut |name, hash, mut held| {
                 if let Some((clients, since)) = pollers.get(&hash) {
                     held.add_pollers(*clients, *since);
                 }
