@@ -33,7 +33,7 @@ pub struct HeldLock {
 /// One holder of a lock.
 #[derive(Clone, Debug)]
 pub struct LockHolder {
-    /// Under which name it holds the lock, at most [`OWNER_BYTES_SHOWN`] of it; `None`: the value does not say.
+    /// Under which name it holds the lock, its first KiB; `None`: the value does not say.
     pub owner: Option<Bytes>,
     /// Its fencing token; `None`: the value was not stored as a lock.
     pub token: Option<u64>,
