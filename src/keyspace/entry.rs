@@ -202,6 +202,12 @@ impl Occupied<'_> {
         self.place.shard.grant(self.id, token, holder, is_native);
     }
 
+    /// Counts a request for this lock that was refused because the lock is held.
+    #[inline]
+    pub fn count_refused(&mut self) {
+        self.place.shard.count_refused();
+    }
+
     /// Ends the grant, if there is one; the value stays.
     #[inline]
     pub fn clear_grant(&mut self) {

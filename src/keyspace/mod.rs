@@ -73,10 +73,10 @@ pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
 pub use grant::Grant;
 pub use long_call::{LongCall, LongCallGuard};
-pub use shard::Form;
 use shard::Shard;
 pub use shard::grants::GrantDetails;
-pub use view::{EntryRef, ShardSet, View};
+pub use shard::{Form, LockCounts};
+pub use view::{EntryRef, HeldLock, LockHolder, OWNER_BYTES_MAX, ShardSet, View};
 pub use waiting::{Asker, Serve, Waiter};
 
 /// Every key of one server.
@@ -163,6 +163,10 @@ pub struct Counts {
     pub tracked_keys: usize,
     /// Clients that have cached one of these keys, summed over the keys.
     pub copies: usize,
+    /// The counters of locks.
+    pub locks: LockCounts,
+    /// Commands in the queues of locks.
+    pub lock_waiters: usize,
 }
 
 impl Counts {
@@ -175,6 +179,8 @@ impl Counts {
             bytes: self.bytes + held.shard.used_bytes(),
             tracked_keys: self.tracked_keys + tracked_keys,
             copies: self.copies + copies,
+            locks: self.locks.with(held.shard.lock_counts()),
+            lock_waiters: self.lock_waiters + held.queues.locks.len(),
         }
     }
 }
@@ -182,6 +188,7 @@ impl Counts {
 impl ShardState {
     fn reset_counts(&mut self) {
         (self.hits, self.misses, self.expired) = (0, 0, 0);
+        self.shard.reset_lock_counts();
     }
 }
 

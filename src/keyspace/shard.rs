@@ -13,6 +13,8 @@ mod objects;
 
 use slab::Slab;
 
+pub use grants::LockCounts;
+
 use super::arena::{Arena, EntryMeta, NO_DEADLINE, TABLES_MAX};
 use super::table::Table;
 use crate::clock::{Deadline, LockTime};
@@ -368,7 +370,7 @@ impl Shard {
         assert_eq!(object_bytes, self.object_bytes(), "bytes of objects");
         assert_eq!(total, self.arena.len(), "every entry is in one table");
         assert_eq!(objects, self.objects.len(), "every object has an entry");
-        assert_eq!(held, self.granted.held, "entries with a grant");
+        self.granted.assert_laws(held);
         assert_eq!(self.wheel.is_empty(), armed == 0, "timers iff deadlines");
         self.wheel.assert_laws(&self.arena, armed);
     }

@@ -7,6 +7,7 @@
 //! Rule    the call that finds an expired key first removes it and emits its effects before anything else.
 
 mod expiry;
+mod held;
 mod locks;
 mod observe;
 mod survey;
@@ -17,11 +18,13 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use super::locked::{KeyHash, LockWait, Locked};
+use super::shard::{EntryId, Shard};
+use super::waiting::Queues;
 use super::{
     Changes, Counts, Editor, Entry, Grant, Keyspace, Lease, LongCallGuard, Occupied, ShardState, Vacant,
     Waiter,
 };
-use crate::clock::Now;
+use crate::clock::{LockTime, Now};
 use crate::error::Refusal;
 use crate::journal::Mutation;
 use crate::limits::SHARDS_MAX;
@@ -32,6 +35,7 @@ use crate::state::settings::Events;
 use crate::state::wait::{Wait, WaitFor};
 use crate::types::{Seed, Typed};
 
+pub use held::{HeldLock, LockHolder, OWNER_BYTES_MAX};
 pub use survey::EntryRef;
 
 /// Which shards a call needs.
@@ -578,6 +582,16 @@ impl<'k> View<'k> {
         keys: u64,
         visit: &mut dyn FnMut(&[u8], &'static str),
     ) -> Result<u64, Refusal> {
+        self.scan_entries(cursor, keys, &mut |shard, _, id, _| visit(shard.key(id), shard.type_name(id)))
+    }
+
+    /// One step of a scan; see [`View::scan`]. `visit` also gets the queues of the shard and its time.
+    fn scan_entries(
+        &mut self,
+        cursor: u64,
+        keys: u64,
+        visit: &mut dyn FnMut(&Shard, &Queues, EntryId, LockTime),
+    ) -> Result<u64, Refusal> {
         let (keyspace, database) = (self.keyspace, self.database);
         let bits = keyspace.shards().trailing_zeros();
         let (index, mut inner) = (cursor as usize & (keyspace.shards() - 1), cursor >> bits);
@@ -592,7 +606,7 @@ impl<'k> View<'k> {
         for _ in 0..keys.max(1) {
             inner = shard.scan(database, inner, &mut |id| {
                 if !shard.has_ended(id, now) {
-                    visit(shard.key(id), shard.type_name(id));
+                    visit(shard, &held.queues, id, now);
                 }
             });
             if inner == 0 {

@@ -181,7 +181,8 @@ impl WaitQueues {
         here.map(|(_, key, _)| key)
     }
 
-    fn len(&self) -> usize {
+    /// How many entries all queues have together.
+    pub(super) fn len(&self) -> usize {
         self.queues.iter().map(|(.., queue)| queue.len()).sum()
     }
 }

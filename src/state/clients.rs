@@ -10,6 +10,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 
@@ -273,6 +274,12 @@ impl Client {
     /// Whether one of its requests waits, for any reason.
     pub fn is_blocked(&self) -> bool {
         self.is_held.load(Relaxed) || self.waits()
+    }
+
+    /// The first `count` keys that its command waits for.
+    pub fn waits_for(&self, count: usize) -> Vec<Bytes> {
+        let wait = self.wait.lock();
+        wait.as_ref().map_or_else(Vec::new, |wait| wait.keys.iter().take(count).cloned().collect())
     }
 
     /// Whether a command of this client waits for a key or for its timeout.

@@ -191,7 +191,8 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             grant(&mut stored, call.session, call.shared);
         }
         announce(call, name, lease);
-    } else if options.condition == Condition::Absent {
+    } else if let (Condition::Absent, Entry::Occupied(mut held)) = (options.condition, entry) {
+        held.count_refused();
         refused(call, name);
     }
 
@@ -241,7 +242,10 @@ fn setnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let value = call.args.word()?;
 
     let is_new = match call.view.entry(name) {
-        Entry::Occupied(_) => false,
+        Entry::Occupied(mut held) => {
+            held.count_refused();
+            false
+        }
         Entry::Vacant(place) => {
             grant(&mut place.insert(value, Lease::Never), call.session, call.shared);
             true

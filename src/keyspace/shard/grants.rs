@@ -16,13 +16,35 @@ use crate::types::{Lock, Object};
 /// What a shard keeps about all of its grants.
 #[derive(Debug, Default)]
 pub(super) struct Granted {
-    /// Entries with a grant, including expired ones that were not yet removed.
-    pub(super) held: usize,
-    /// How many of them were granted by a LOCK command.
-    native: usize,
     latest: Latest,
+    counts: LockCounts,
+    /// How many entries were granted by a LOCK command.
+    native: usize,
     /// By table and key. Few grants have details.
     details: BTreeMap<(u16, Bytes), GrantDetails>,
+}
+
+/// How many locks there are, and what has become of others.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LockCounts {
+    /// Keys that are locks, including expired ones that were not yet removed.
+    pub held: usize,
+    /// Locks, and holders of locks, removed because their lease had ended.
+    pub expired: u64,
+    /// Requests for a lock that was held.
+    pub refused: u64,
+}
+
+impl LockCounts {
+    /// The sum of both.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            held: self.held + other.held,
+            expired: self.expired + other.expired,
+            refused: self.refused + other.refused,
+        }
+    }
 }
 
 /// What is known of a grant beside its record.
@@ -37,8 +59,13 @@ pub struct GrantDetails {
 impl Granted {
     /// Every entry of the shard is gone.
     pub(super) fn clear(&mut self) {
-        (self.held, self.native) = (0, 0);
+        (self.counts.held, self.native) = (0, 0);
         self.details.clear();
+    }
+
+    /// Panics unless so many entries are locks.
+    pub(super) fn assert_laws(&self, held: usize) {
+        assert_eq!(held, self.counts.held, "entries with a grant");
     }
 }
 
@@ -49,7 +76,7 @@ impl Shard {
         let lease_ms = grant::lease_ms(self.deadline(id), self.time);
         let grant = Grant { token, holder, since: self.time, lease_ms, renewals: 0, is_native };
         self.uncount_grant(id);
-        self.granted.held += 1;
+        self.granted.counts.held += 1;
         self.granted.native += usize::from(is_native);
         self.granted.latest.note(token, holder);
         self.arena.set_grant(id.0, Packed::of(&grant), is_native);
@@ -125,9 +152,26 @@ impl Shard {
         self.granted.details.get(&(self.arena.table(id.0), Bytes::copy_from_slice(self.key(id))))
     }
 
-    /// How many entries are locks, including expired ones that were not yet removed.
-    pub fn locks(&self) -> usize {
-        self.granted.held
+    /// The counters of locks.
+    pub fn lock_counts(&self) -> LockCounts {
+        let counts = self.granted.counts;
+        LockCounts { held: counts.held + self.counted.locks, ..counts }
+    }
+
+    /// Counts a request for a lock that was held.
+    #[inline]
+    pub fn count_refused(&mut self) {
+        self.granted.counts.refused += 1;
+    }
+
+    /// Counts locks, or holders of locks, whose lease has ended.
+    pub fn count_expired(&mut self, count: u64) {
+        self.granted.counts.expired += count;
+    }
+
+    /// Resets the counters of what has happened.
+    pub fn reset_lock_counts(&mut self) {
+        self.granted.counts = LockCounts { held: self.granted.counts.held, ..LockCounts::default() };
     }
 
     /// An entry with a grant has got a new deadline.
@@ -144,7 +188,7 @@ impl Shard {
         if !self.arena.is_granted(id.0) {
             return;
         }
-        self.granted.held -= 1;
+        self.granted.counts.held -= 1;
         if self.is_native(id) {
             self.granted.native -= 1;
             if !self.granted.details.is_empty() {

@@ -69,8 +69,10 @@ impl ShardState {
             ended += 1;
         }
         if ended > 0 {
-            if let Some(Object::Hash(_)) = self.shard.object(id) {
-                changes.event(b'x', "hexpired", database, &key);
+            match self.shard.object(id) {
+                Some(Object::Hash(_)) => changes.event(b'x', "hexpired", database, &key),
+                Some(Object::Lock(_)) => self.shard.count_expired(ended as u64),
+                _ => {}
             }
             changes.touched(&mut self.observers, database, &key, Cause::Expiry);
             if !self.queues.locks.is_empty() {
@@ -101,6 +103,11 @@ impl ShardState {
             lock.holders()
                 .for_each(|(_, holder)| changes.holder_ended(database, key, holder, EndReason::Expired));
         }
+        let ended = match self.shard.object(id) {
+            Some(Object::Lock(lock)) => lock.holders().len(),
+            _ => usize::from(self.shard.is_granted(id)),
+        };
+        self.shard.count_expired(ended as u64);
         changes.discard(self.shard.remove(id, hash));
         self.expired += 1;
     }
