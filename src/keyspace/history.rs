@@ -140,6 +140,11 @@ impl History {
         self.len_max > 0
     }
 
+    /// Whether a lock was lost.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
     /// Adds the newest record.
     pub fn push(&mut self, ended: PastLock) {
         let records = if ended.is_lost() { &mut self.lost } else { &mut self.released };

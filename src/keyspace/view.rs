@@ -373,6 +373,16 @@ impl<'k> View<'k> {
     #[cold]
     pub fn note_late(&mut self, key: &[u8], owner: Option<&[u8]>, request: &'static str) {
         let (hash, place, author) = (self.hash(key), self.key_hash(key), self.changes.author);
+        if !self.locked.held(self.keyspace.shard_of(hash)).shard.history().has_lost() {
+            return;
+        }
+        let holds = |holder: &LockHolder| match owner {
+            Some(owner) => holder.owner.as_deref() == Some(owner),
+            None => holder.client == author,
+        };
+        if self.held_lock(key).is_some_and(|held| held.holders.iter().any(holds)) {
+            return;
+        }
         let history = self.locked.held(self.keyspace.shard_of(hash)).shard.history();
         history.note_late((place, key), (author, owner), (request, self.now.lock));
     }

@@ -139,7 +139,11 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
             expiry::set_or_delete(found, deadline, call.now);
             true
         }
-        _ => false,
+        Entry::Occupied(_) => false,
+        Entry::Vacant(_) => {
+            call.view.note_late(name, None, call.command.row.name);
+            false
+        }
     };
 
     call.reply.integer(i64::from(is_set));

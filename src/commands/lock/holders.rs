@@ -20,6 +20,7 @@ use crate::resp::Reply;
 use crate::state::acl::User;
 use crate::state::clients::{Client, ClientId};
 use crate::state::session::Session;
+use crate::types::lock::LockKind;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Lock, "LOCK.GRAPH", SINCE, graph)
@@ -162,7 +163,8 @@ fn waiters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let waiters: Vec<Arc<Waiter>> = call.view.lock_waiters(name).map(Arc::clone).collect();
 
     let askers: Vec<_> = waiters.iter().filter_map(|waiter| waiter.serve.asker()).collect();
-    call.reply.array(askers.len());
+    let pollers = call.shared.registries.clients.polling(call.view.key_hash(name), call.now.lock);
+    call.reply.array(askers.len().saturating_add(pollers.len()));
     for asker in askers {
         let waited = call.now.lock.millis_since(asker.since);
         let mut answer = Answer::new(&mut call.reply, call.shared, call.now);
@@ -174,6 +176,17 @@ fn waiters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         answer.field("how").bulk(b"queued");
         answer.field("kind").bulk(asker.kind.name().as_bytes());
         answer.field("permits").integer(asker.permits.into());
+    }
+    for (client, polls) in pollers {
+        let mut answer = Answer::new(&mut call.reply, call.shared, call.now);
+        answer.reply.map(6);
+        answer.field("owner").null();
+        answer.field("client");
+        answer.client(Some(&client));
+        answer.field("waited").integer(signed(call.now.lock.millis_since(polls.since)));
+        answer.field("how").bulk(b"polling");
+        answer.field("kind").bulk(LockKind::Exclusive.name().as_bytes());
+        answer.field("permits").integer(1);
     }
     Ok(Outcome::Replied)
 }
