@@ -191,8 +191,10 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             grant(&mut stored, call.session, call.shared);
         }
         announce(call, name, lease);
-    } else if let (Condition::Absent, Entry::Occupied(mut held)) = (options.condition, entry) {
-        held.count_refused();
+    } else if options.condition == Condition::Absent {
+        if let Entry::Occupied(mut held) = entry {
+            held.count_refused();
+        }
         refused(call, name);
     }
 
