@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::grant::Grant;
-use crate::clock::LockTime;
+use crate::clock::{Deadline, LockTime};
 use crate::state::clients::ClientId;
 use crate::state::ended_lock::EndReason;
 use crate::types::lock::Holder;
@@ -99,7 +99,7 @@ impl PastLock {
         }
     }
 
-    /// The end of a holder of a value of the type lock. Its place and time are not known yet.
+    /// The end of a holder of a value of the type lock, at the end of its lease. Its place is not known yet.
     pub fn of_holder(key: &[u8], owner: &[u8], holder: &Holder) -> Self {
         Self {
             hash: 0,
@@ -109,7 +109,7 @@ impl PastLock {
             holder: holder.client,
             author: 0,
             since: holder.since,
-            ended: holder.since,
+            ended: holder.deadline.map_or(holder.since, Deadline::time),
             lease_ms: holder.lease_ms,
             renewals: holder.renewals,
             reason: EndReason::Deleted,

@@ -192,7 +192,8 @@ impl<'k> View<'k> {
     #[inline]
     fn keep_past_locks(&mut self) {
         while let Some((database, key, past)) = self.changes.next_past() {
-            let (hash, ended) = (self.keyspace.hash(&key), self.now.lock);
+            let hash = self.keyspace.hash(&key);
+            let ended = if past.reason == EndReason::Expired { past.ended } else { self.now.lock };
             let shard = &mut self.locked.held(self.keyspace.shard_of(hash)).shard;
             shard.keep_past_lock(PastLock { hash: history::place(hash, database), ended, ..past });
         }

@@ -109,19 +109,26 @@ impl Teller<'_> {
 
     /// How earlier holders have lost or released the lock, the newest first.
     fn ends(&self, held: Option<&HeldLock>, past: &[PastLock]) -> Vec<String> {
-        let holder = held.and_then(|held| held.holders.first()).and_then(|holder| holder.owner.as_deref());
-        let current = holder.map(|owner| owner.escape_ascii().to_string());
-        let told = past.iter().enumerate().filter(|(_, ended)| {
-            self.you.is_none_or(|you| ended.owner.is_some_and(|owner| owner == Excerpt::of(you)))
-        });
-        let next = |at: usize| match at.checked_sub(1) {
-            Some(newer) => past[newer].owner.map(|owner| excerpt(&owner)),
-            None => current.clone(),
+        let is_told = |ended: &&PastLock| match self.you {
+            Some(you) => ended.owner == Some(Excerpt::of(you)),
+            None => true,
         };
-        told.take(SENTENCES_MAX).map(|(at, ended)| self.end(ended, next(at))).collect()
+        // The next holder is the one with the next token.
+        let mut grants: Vec<(u64, String)> = Vec::new();
+        for holder in held.iter().flat_map(|held| &held.holders) {
+            let owner = holder.owner.as_deref().map(Excerpt::of);
+            grants.extend(holder.token.zip(owner.as_ref().map(excerpt)));
+        }
+        grants.extend(past.iter().filter_map(|ended| Some((ended.token, excerpt(ended.owner.as_ref()?)))));
+        let next = |token: u64| grants.iter().filter(|grant| grant.0 > token).min().map(|(_, owner)| owner);
+        past.iter()
+            .filter(is_told)
+            .take(SENTENCES_MAX)
+            .map(|ended| self.end(ended, next(ended.token)))
+            .collect()
     }
 
-    fn end(&self, ended: &PastLock, next: Option<String>) -> String {
+    fn end(&self, ended: &PastLock, next: Option<&String>) -> String {
         let at = self.clock_to_millis(ended.ended);
         let owner = ended.owner.map_or_else(|| "its holder".to_owned(), |owner| excerpt(&owner));
         let is_yours = self.you.is_some();

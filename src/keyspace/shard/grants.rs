@@ -169,10 +169,12 @@ impl Shard {
         };
         // A holder that deletes its own lock releases it.
         let is_own = reason == EndReason::Deleted && author == grant.holder;
+        // The lease ends at the deadline, even if somebody looks later.
+        let expired = self.deadline(id).filter(|_| reason == EndReason::Expired);
         let past = PastLock {
             reason: if is_own { EndReason::Released } else { reason },
             author,
-            ended: self.time,
+            ended: expired.map_or(self.time, Deadline::time),
             ..PastLock::new(history::place(hash, self.db(id)), self.key(id), owner, &grant)
         };
         self.history.push(past);
