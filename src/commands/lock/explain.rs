@@ -113,19 +113,22 @@ impl Teller<'_> {
             Some(you) => ended.owner == Some(Excerpt::of(you)),
             None => true,
         };
-        // The next holder is the one with the next token.
-        let mut grants: Vec<(u64, String)> = Vec::new();
+        // The next holder is the first one whose grant is not older than that end.
+        let mut grants: Vec<(LockTime, u64, String)> = Vec::new();
         for holder in held.iter().flat_map(|held| &held.holders) {
-            let owner = holder.owner.as_deref().map(Excerpt::of);
-            grants.extend(holder.token.zip(owner.as_ref().map(excerpt)));
+            if let (Some(since), Some(token), Some(owner)) = (holder.since, holder.token, &holder.owner) {
+                grants.push((since, token, excerpt(&Excerpt::of(owner))));
+            }
         }
-        grants.extend(past.iter().filter_map(|ended| Some((ended.token, excerpt(ended.owner.as_ref()?)))));
-        let next = |token: u64| grants.iter().filter(|grant| grant.0 > token).min().map(|(_, owner)| owner);
-        past.iter()
-            .filter(is_told)
-            .take(SENTENCES_MAX)
-            .map(|ended| self.end(ended, next(ended.token)))
-            .collect()
+        for ended in past {
+            grants.extend(ended.owner.map(|owner| (ended.since, ended.token, excerpt(&owner))));
+        }
+        let next = |ended: &PastLock| {
+            let later = grants.iter().filter(|grant| grant.0 >= ended.ended && grant.1 > ended.token);
+            later.min().map(|(.., owner)| owner)
+        };
+        let told = past.iter().filter(is_told).take(SENTENCES_MAX);
+        told.map(|ended| self.end(ended, next(ended))).collect()
     }
 
     fn end(&self, ended: &PastLock, next: Option<&String>) -> String {
