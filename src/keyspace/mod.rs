@@ -350,8 +350,11 @@ impl Keyspace {
     ) {
         match View::try_lock(self, ShardSet::One(&key), database, now, events) {
             Some(mut view) => {
-                view.end_session_lock(&key, &lock);
+                let is_held = view.end_session_lock(&key, &lock);
                 view.finish(registries);
+                if !is_held {
+                    registries.lock_sessions.forget(lock.session, database, &key, lock.token);
+                }
             }
             None => self.postponed.lock().push(Removal::SessionLock(database, key, lock)),
         }
