@@ -109,10 +109,10 @@ fn man(name: Option<&String>) -> Result<Action, Fault> {
     Ok(Action::Print(String::from_utf8_lossy(&page).into_owned()))
 }
 
-/// The first line of what clap says, without its `error: `.
+/// The first paragraph of what clap says, without its `error: `.
 fn one_sentence(text: &str) -> Fault {
-    let line = text.lines().next().unwrap_or_default();
-    format!("{}; see redlatch --help", line.trim_start_matches("error: "))
+    let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    format!("{}; see redlatch --help", lines.join(" ").trim_start_matches("error: "))
 }
 
 fn serve(arguments: &[String]) -> Result<Request, Fault> {

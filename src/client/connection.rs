@@ -61,9 +61,12 @@ impl Connection {
         if !target.password.is_empty() {
             hello.extend([&b"AUTH"[..], user.as_bytes(), target.password.as_bytes()]);
         }
+        // An error reply is the same in both.
+        self.protocol = Protocol::Resp3;
         match self.call(&hello).await {
-            Ok(_) => self.protocol = Protocol::Resp3,
+            Ok(_) => {}
             Err(Error::Refused(text)) if is_unknown(&text) || text.starts_with("NOPROTO") => {
+                self.protocol = Protocol::Resp2;
                 self.authenticate(target).await?;
             }
             Err(error) => return Err(error),

@@ -21,7 +21,7 @@ pub enum Error {
     #[error("{0}")]
     Unreachable(String),
     /// The server is no redlatch, and plain Redis commands cannot do this.
-    #[error("the server has no LOCK commands, which {0} needs")]
+    #[error("{0} takes a server with LOCK commands, which this one lacks")]
     Unsupported(&'static str),
     /// The URL cannot be used.
     #[error("{0}")]
