@@ -22,6 +22,8 @@ mod lua_libraries;
 mod mutex;
 #[cfg(feature = "cli")]
 mod process;
+#[cfg(feature = "cli")]
+mod run;
 #[cfg(all(feature = "cli", feature = "lua"))]
 mod soak;
 #[cfg(all(feature = "cli", feature = "tls"))]
