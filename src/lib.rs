@@ -83,6 +83,7 @@
 //! 5  commands/             one folder per family: rows, parsing, behaviour
 //! 4  scripts/              native scripts; Lua for all others
 //! 3  keyspace/  journal/   shards (entries + wheel + waiting calls) each under a mutex; the ordered log of effects
+//! 3  locks/                who may have a lock, and who waits for whom
 //! 2  state/                session, clients, channels, tracking, settings, metrics, effects
 //! 1  resp/ wheel/ types/   pure data structures, independent of each other
 //! 0  clock limits error number sync   vocabulary of all layers
@@ -101,6 +102,7 @@ mod error;
 mod journal;
 mod keyspace;
 mod limits;
+mod locks;
 mod number;
 mod resp;
 mod scripts;
@@ -158,6 +160,9 @@ pub mod internals {
     }
     pub mod limits {
         pub use crate::limits::*;
+    }
+    pub mod locks {
+        pub use crate::locks::*;
     }
     pub mod number {
         pub use crate::number::*;

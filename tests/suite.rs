@@ -33,6 +33,8 @@ mod blocking;
 mod dependencies;
 mod differential;
 mod fuzz;
+#[cfg(feature = "lua")]
+mod grants;
 mod race;
 mod readme;
 mod scripts;

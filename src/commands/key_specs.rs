@@ -75,6 +75,7 @@ pub(super) fn category(command: &Command) -> Option<&'static str> {
         Group::Stream => Some("stream"),
         Group::String => Some("string"),
         Group::List => Some("list"),
+        Group::Lock => Some("lock"),
         Group::Set => Some("set"),
         Group::Transactions => Some("transaction"),
         Group::Cluster | Group::PubSub | Group::Server => None,

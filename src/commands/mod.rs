@@ -16,6 +16,7 @@ mod help;
 mod key;
 mod key_specs;
 mod list;
+mod lock;
 mod pubsub;
 pub mod row;
 mod scan;
@@ -35,6 +36,8 @@ pub(crate) use admin::pause::may_write;
 pub use admin::prometheus::prometheus;
 pub use args::Args;
 pub(crate) use connection::tracking::{end as end_tracking, remember};
+pub(crate) use lock::session::end as end_lock_session;
+pub(crate) use lock::wait::refuse_circle;
 pub(crate) use pubsub::{has_many_patterns, leave_all};
 pub(crate) use script::{busy, runs_natively};
 pub use shared::{Pause, Shared, VERSION};
@@ -100,6 +103,9 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     list::search::ROWS,
     list::moves::ROWS,
     list::blocking::ROWS,
+    lock::ROWS,
+    lock::holders::ROWS,
+    lock::session::ROWS,
     sorted_set::ROWS,
     sorted_set::range::ROWS,
     sorted_set::pop::ROWS,

@@ -100,6 +100,8 @@ pub enum Group {
     Hash,
     /// Lists.
     List,
+    /// Locks.
+    Lock,
     /// Channels.
     PubSub,
     /// Lua.
@@ -127,6 +129,7 @@ impl Group {
             Self::Generic => "generic",
             Self::Hash => "hash",
             Self::List => "list",
+            Self::Lock => "lock",
             Self::PubSub => "pubsub",
             Self::Scripting => "scripting",
             Self::Server => "server",

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
+use sha1::{Digest, Sha1};
+
 use crate::clock::{Clock, LockTime, Probe, Process};
 use crate::commands::row::Flags;
 use crate::commands::script::cache::ScriptCache;
@@ -11,6 +13,7 @@ use crate::commands::script::library::Libraries;
 use crate::commands::{Command, table};
 use crate::error::Refusal;
 use crate::keyspace::Keyspace;
+use crate::locks::LockWaits;
 use crate::resp::Request;
 use crate::state::acl::file::Store;
 use crate::state::acl::{self, Account, Acl, Terms};
@@ -48,6 +51,8 @@ pub struct Shared {
     pub running: Arc<Running>,
     /// Libraries of functions that have been loaded.
     pub libraries: Libraries,
+    /// Lock requests that wait.
+    pub lock_waits: LockWaits,
     /// The slow log.
     pub slowlog: Slowlog,
     /// The latency monitor.
@@ -82,6 +87,7 @@ pub struct Shared {
     acl_file: Option<Arc<dyn Store>>,
     config_file: Option<Arc<dyn Store>>,
     stop_hook: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    seed: u64,
     entropy: AtomicU64,
 }
 
@@ -153,6 +159,7 @@ impl Shared {
             interpreter: Interpreter::default(),
             running,
             libraries: Libraries::default(),
+            lock_waits: LockWaits::default(),
             slowlog: Slowlog::default(),
             latency: Latency::default(),
             acl,
@@ -172,10 +179,11 @@ impl Shared {
             acl_file: None,
             config_file: None,
             stop_hook: OnceLock::new(),
+            seed,
             entropy: AtomicU64::new(seed),
         };
-        let [a, b, c] = [shared.random(), shared.random(), shared.random()];
-        Self { run_id: format!("{a:016x}{b:016x}{:08x}", c as u32), ..shared }
+        let run_id = shared.unguessable().iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { run_id, ..shared }
     }
 
     /// Reads facts about the process from `probe`. Default: none.
@@ -326,6 +334,12 @@ impl Shared {
             };
             self.slowlog.push(call, self.settings.integer("slowlog-max-len").max(0) as usize);
         }
+    }
+
+    /// Twenty bytes that do not tell which ones come next, and do not reveal the seed.
+    pub fn unguessable(&self) -> [u8; 20] {
+        let words = [self.seed, self.random()].map(u64::to_le_bytes);
+        Sha1::digest(words.as_flattened()).into()
     }
 
     /// The next 64 bits of splitmix64, seeded by the server's seed.

@@ -18,6 +18,7 @@ use crate::limits::REPLY_BYTES_MAX;
 use crate::resp::{Reply, Request, RequestLimits};
 use crate::state::clients::Client;
 use crate::state::session::{Replies, Session};
+use crate::state::wait::WaitFor;
 
 mod offload;
 mod transaction;
@@ -89,8 +90,9 @@ impl Engine {
         }
         if let Some(parked) = &session.parked {
             parked.claim.take();
-            self.leave_queues(session);
+            self.end_wait(session, None);
         }
+        commands::end_lock_session(session, &self.shared);
         commands::leave_all(session, &self.shared);
         self.shared.monitors.leave(session.client.id);
         commands::discard_all(session, &self.shared);
@@ -191,17 +193,24 @@ impl Engine {
             if !is_over || !parked.claim.take() {
                 return Flow::Wait;
             }
-            parked.time_out(out);
+            self.end_wait(session, Some(out));
+            return Flow::Next;
         }
-        self.leave_queues(session);
+        self.end_wait(session, None);
         Flow::Next
     }
 
-    /// Ends the wait of the session.
-    fn leave_queues(&self, session: &mut Session) {
+    /// Ends the wait of the session, whose claim has been taken. A wait that has timed out is answered in `timed_out`.
+    fn end_wait(&self, session: &mut Session, timed_out: Option<&mut Vec<u8>>) {
         session.client.end_wait();
-        if let Some(parked) = session.parked.take() {
-            self.shared.keyspace.unpark(parked.database, &parked.keys);
+        let Some(wait) = session.parked.take() else { return };
+        let shared = &self.shared;
+        if wait.kind == WaitFor::Locks {
+            shared.lock_waits.leave(wait.number);
+        }
+        let refusal = shared.keyspace.unpark(&wait, shared.clock.now(), shared.events(), &shared.registries);
+        if let Some(out) = timed_out {
+            wait.time_out(refusal, out);
         }
     }
 
@@ -402,6 +411,7 @@ impl Engine {
             view.announce_long_call();
         }
         view.on_behalf_of(session.client.id);
+        let mut lock_waiter = None;
         let result = self.perform(session, command, request, view, batch, out);
         let flow = match result {
             Err(Refusal::Occupied) => self.retry_later(session, batch),
@@ -414,6 +424,7 @@ impl Engine {
                 }
                 session.client.begin_wait(&wait);
                 session.parked = Some(wait);
+                lock_waiter = waiter.filter(|waiter| waiter.wait.kind == WaitFor::Locks);
                 Flow::Wait
             }
             Ok(Outcome::Offload) => {
@@ -422,6 +433,9 @@ impl Engine {
             }
         };
         view.finish(&shared.registries);
+        if let Some(waiter) = lock_waiter {
+            commands::refuse_circle(shared, &waiter);
+        }
         if is_long || (session.may_block && command.row.flags.has(Flags::SCRIPT)) {
             batch.now = shared.clock.now();
         }

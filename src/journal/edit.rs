@@ -6,8 +6,9 @@ use bytes::Bytes;
 
 use crate::clock::{Deadline, LockTime};
 use crate::types::list::End;
+use crate::types::lock::{Holder, LockKind};
 use crate::types::stream::{StreamId, Trim};
-use crate::types::{Hash, List, Object, Seed, Set, Shape, SortedSet, Stream, Typed};
+use crate::types::{Hash, List, Lock, Object, Seed, Set, Shape, SortedSet, Stream, Typed};
 
 /// One change inside of an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +17,8 @@ pub enum Edit {
     Hash(HashEdit),
     /// Inside a list.
     List(ListEdit),
+    /// Inside a lock.
+    Lock(LockEdit),
     /// Inside a set.
     Set(SetEdit),
     /// Inside a sorted set.
@@ -29,6 +32,11 @@ impl Edit {
     pub fn of_due(object: &mut Object, now: LockTime) -> Option<Self> {
         match object {
             Object::Hash(hash) => Some(Self::Hash(HashEdit::Remove(hash.take_due(now)?.into()))),
+            Object::Lock(lock) => {
+                let owner = lock.due(now)?.clone();
+                lock.remove(&owner);
+                Some(Self::Lock(LockEdit::Remove(owner)))
+            }
             _ => None,
         }
     }
@@ -38,6 +46,7 @@ impl Edit {
         match self {
             Self::Hash(_) => Hash::new(seed).into(),
             Self::List(_) => List::new().into(),
+            Self::Lock(_) => Lock::new(seed).into(),
             Self::Set(_) => Set::new(seed).into(),
             Self::SortedSet(_) => SortedSet::new(seed).into(),
             Self::Stream(_) => Stream::new().into(),
@@ -49,6 +58,7 @@ impl Edit {
         match self {
             Self::Hash(edit) => change(object, |hash| edit.apply(hash)),
             Self::List(edit) => change(object, |list| edit.apply(list)),
+            Self::Lock(edit) => change(object, |lock| edit.apply(lock)),
             Self::Set(edit) => change(object, |set| edit.apply(set)),
             Self::SortedSet(edit) => change(object, |set| edit.apply(set)),
             Self::Stream(edit) => change(object, |stream| edit.apply(stream)),
@@ -143,6 +153,24 @@ impl ListEdit {
             Self::Set { index, element } => {
                 list.set(*index, element);
             }
+        }
+    }
+}
+
+/// One change of a lock.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LockEdit {
+    /// The owner holds it.
+    Put(LockKind, Bytes, Holder),
+    /// The owner does not hold it any more.
+    Remove(Bytes),
+}
+
+impl LockEdit {
+    fn apply(&self, lock: &mut Lock) {
+        match self {
+            Self::Put(kind, owner, holder) => lock.put(*kind, owner, holder.clone()),
+            Self::Remove(owner) => drop(lock.remove(owner)),
         }
     }
 }

@@ -13,7 +13,7 @@ mod edit;
 use crate::clock::Deadline;
 use crate::types::Object;
 
-pub use edit::{Edit, HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit};
+pub use edit::{Edit, HashEdit, ListEdit, LockEdit, SetEdit, SortedSetEdit, StreamEdit};
 
 /// One physical effect on the keyspace.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,8 @@
 //! The memory of the entries: header, key and value of one entry side by side in one range of bytes.
 //!
 //! Owns    the pages, each an array of slots of one size, and every byte of every entry.
-//! Knows   `wheel`, for the links of a timer; nothing of hashes or databases beyond a number it keeps.
+//! Knows   `wheel`, for the links of a timer, and the form of a grant; nothing of hashes or databases beyond a number it
+//!         keeps.
 //!
 //! An entry costs [`HEADER_BYTES`], its key, its value, and at most a few bytes up to the next slot size. An entry that
 //! is larger than the largest slot has a dedicated page, which grows as a vector does. The memory of a page is touched
@@ -10,6 +11,7 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::grant::Packed;
 use crate::wheel::{HEADS_FROM, Timer, Timers};
 
 /// The pages of one shard.
@@ -44,8 +46,10 @@ struct Header {
     timer_prev: U32,
     timer_next: U32,
     stamp: U32,
-    /// The table in the lower 12 bits; the highest two bits: the value's form.
+    /// The table in the lower 12 bits; [`GRANTED`] and [`NATIVE`]; the highest two bits: the value's form.
     tag: U16,
+    /// Who holds the lock, if the entry is [`GRANTED`].
+    grant: Packed,
     /// In a page of slots: the length of the key, the length of the value. In a dedicated page: the two halves of the
     /// length of the key; the value is the rest.
     lengths: [U16; 2],
@@ -89,6 +93,7 @@ impl Arena {
             timer_next: Timer::CUT.next.into(),
             stamp: meta.stamp.into(),
             tag: (meta.table & TABLE_BITS).into(),
+            grant: Packed::NONE,
             lengths: [U16::ZERO; 2],
         };
         header.set_lengths(page.class, key.len(), value.len());
@@ -170,6 +175,26 @@ impl Arena {
         self.header_mut(id).stamp = stamp.into();
     }
 
+    /// Makes the entry a lock that was granted so.
+    pub(super) fn set_grant(&mut self, id: u32, grant: Packed, is_native: bool) {
+        let header = self.header_mut(id);
+        let flags = if is_native { GRANTED | NATIVE } else { GRANTED };
+        header.tag = (header.tag.get() & !NATIVE | flags).into();
+        header.grant = grant;
+    }
+
+    /// The entry is no lock any more.
+    pub(super) fn clear_grant(&mut self, id: u32) {
+        let header = self.header_mut(id);
+        header.tag = (header.tag.get() & !(GRANTED | NATIVE)).into();
+    }
+
+    /// The grant of an entry, to be changed, if the entry is a lock.
+    pub(super) fn grant_mut(&mut self, id: u32) -> Option<&mut Packed> {
+        let header = self.header_mut(id);
+        (header.tag.get() & GRANTED != 0).then_some(&mut header.grant)
+    }
+
     /// Removes every entry and frees all memory.
     pub(super) fn clear(&mut self) {
         *self = Self::new();
@@ -204,6 +229,18 @@ impl Arena {
     /// The bits that [`Arena::set_form`] has set.
     pub(super) fn form(&self, id: u32) -> u8 {
         (self.header(id).tag.get() >> FORM_SHIFT) as u8
+    }
+
+    /// The grant of the entry and whether it is native, if the entry is a lock.
+    pub(super) fn grant(&self, id: u32) -> Option<(&Packed, bool)> {
+        let header = self.header(id);
+        let tag = header.tag.get();
+        (tag & GRANTED != 0).then_some((&header.grant, tag & NATIVE != 0))
+    }
+
+    /// Whether the entry is a lock.
+    pub(super) fn is_granted(&self, id: u32) -> bool {
+        self.header(id).tag.get() & GRANTED != 0
     }
 
     /// The number of the table the entry is in.
@@ -547,15 +584,19 @@ pub(super) const TABLES_MAX: usize = 1 << 12;
 pub(super) const HEADER_BYTES: usize = size_of::<Header>();
 
 const TABLE_BITS: u16 = TABLES_MAX as u16 - 1;
+/// The entry is a lock, and its header says who holds it.
+const GRANTED: u16 = 1 << 12;
+/// The lock was granted by a LOCK command.
+const NATIVE: u16 = 1 << 13;
 const FORM_SHIFT: u32 = 14;
 const SLOT_BITS: u32 = 10;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 const SLOTS_MAX: usize = 1 << SLOT_BITS;
 const PAGES_MAX: usize = (HEADS_FROM >> SLOT_BITS) as usize;
 const PAGE_BYTES: usize = 64 * 1024;
-const STRIDE_MIN: usize = 28;
+const STRIDE_MIN: usize = 48;
 const STRIDE_MAX: usize = 16 * 1024;
-const STRIDES_LEN: usize = 121;
+const STRIDES_LEN: usize = 111;
 const STRIDES: [u16; STRIDES_LEN] = strides();
 /// An entry keeps a slot of up to this size even if it has shrunk to less than half of the slot.
 const SHRINK_FROM: usize = 64;
@@ -567,7 +608,7 @@ const DEDICATED: u8 = u8::MAX;
 const NO_PAGE: u32 = u32::MAX;
 const NO_SLOT: u16 = u16::MAX;
 
-const _: () = assert!(HEADER_BYTES == 26, "every byte counts: a server may hold millions of locks");
+const _: () = assert!(HEADER_BYTES == 46, "every byte counts: a server may hold millions of locks");
 const _: () = assert!(STRIDE_MIN >= 2, "a free slot holds the number of the next");
 const _: () = assert!(STRIDES_LEN < DEDICATED as usize);
 const _: () = assert!(STRIDES[STRIDES_LEN - 1] as usize == STRIDE_MAX);

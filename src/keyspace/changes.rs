@@ -8,14 +8,17 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 
 use super::observers::Observers;
+use super::shard::{EntryId, Shard};
 use crate::clock::Deadline;
 use crate::journal::Mutation;
 use crate::state::channels::Channels;
 use crate::state::clients::ClientId;
+use crate::state::ended_lock::{EndReason, EndedLock};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::state::tracking::{Cause, Notice, Readers, Stale};
 use crate::types::Object;
+use crate::types::lock::Holder;
 
 /// The changes of a call so far. Small, because every call has one, and most calls have nothing to publish.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub struct Changes {
     pub(super) is_dirty: bool,
     /// The earliest deadline set, in milliseconds; `u64::MAX` for none.
     pub(super) earliest_ms: u64,
+    /// Why locks that the call removes have ended.
+    pub(super) end_reason: EndReason,
     /// Bytes of the largest value written by the call.
     pub(super) largest: usize,
     effects: Option<Box<Effects>>,
@@ -42,6 +47,8 @@ struct Effects {
     stale: Vec<Stale>,
     /// Invalidations of the first stale values, addressed before the call changed CLIENT TRACKING.
     addressed: Addressed,
+    /// Locks of LOCK commands that have ended.
+    ended: Vec<EndedLock>,
     /// Replaced and removed objects. They are dropped after the shards are unlocked.
     garbage: Vec<Object>,
 }
@@ -68,7 +75,15 @@ struct KeyEvent {
 impl Changes {
     #[inline]
     pub(super) fn new(is_recorded: bool, events: Events) -> Self {
-        Self { is_recorded, events, is_dirty: false, earliest_ms: u64::MAX, largest: 0, effects: None }
+        Self {
+            is_recorded,
+            events,
+            is_dirty: false,
+            earliest_ms: u64::MAX,
+            end_reason: EndReason::Deleted,
+            largest: 0,
+            effects: None,
+        }
     }
 
     #[cold]
@@ -138,6 +153,7 @@ impl Changes {
 
     /// Notes a key that may have what a command waits for.
     pub(super) fn ready(&mut self, database: u16, key: Bytes) {
+        self.is_dirty = true;
         self.effects().ready.push_back((database, key));
     }
 
@@ -148,6 +164,52 @@ impl Changes {
 
     pub(super) fn next_ready(&mut self) -> Option<(u16, Bytes)> {
         self.effects.as_mut()?.ready.pop_front()
+    }
+
+    /// A lock of a LOCK command has ended.
+    pub(super) fn lock_ended(&mut self, ended: EndedLock) {
+        self.effects().ended.push(ended);
+    }
+
+    /// An entry that is a lock of a LOCK command goes, or its grant does.
+    #[cold]
+    pub(super) fn grant_ended(&mut self, shard: &Shard, id: EntryId, reason: EndReason) {
+        let Some(grant) = shard.granted(id) else { return };
+        let session = shard.grant_details(id).and_then(|details| details.session);
+        self.lock_ended(EndedLock {
+            database: shard.db(id),
+            key: Bytes::copy_from_slice(shard.key(id)),
+            token: grant.token,
+            holder: grant.holder,
+            session: session.map(|(id, _)| id),
+            reason,
+        });
+    }
+
+    /// A holder does not hold a lock any more.
+    pub(super) fn holder_ended(&mut self, database: u16, key: &[u8], holder: &Holder, reason: EndReason) {
+        self.lock_ended(EndedLock {
+            database,
+            key: Bytes::copy_from_slice(key),
+            token: holder.token,
+            holder: holder.client,
+            session: holder.session.map(|(id, _)| id),
+            reason,
+        });
+    }
+
+    /// If the object is a lock: nobody holds it any more.
+    #[inline]
+    pub(super) fn holders_ended(
+        &mut self,
+        database: u16,
+        key: &[u8],
+        object: &Option<Object>,
+        reason: EndReason,
+    ) {
+        if let Some(Object::Lock(lock)) = object {
+            lock.holders().for_each(|(_, holder)| self.holder_ended(database, key, holder, reason));
+        }
     }
 
     /// A whole database was flushed: every cached value is invalidated. `tracked` keys were tracked until then.
@@ -174,6 +236,7 @@ impl Changes {
     pub(super) fn publish(&mut self, registries: &Registries, author: ClientId) {
         if let Some(effects) = &mut self.effects {
             effects.publish_events(self.events, &registries.channels);
+            effects.ended.drain(..).for_each(|ended| ended.publish(registries, author));
             if !effects.stale.is_empty() {
                 effects.send_invalidations(registries, author);
             }

@@ -5,12 +5,14 @@
 use bytes::Bytes;
 
 use super::Changes;
+use super::grant::Grant;
 use super::observers::Observers;
 use super::shard::{EntryId, Form, Shard};
-use super::waiting::WaitQueues;
+use super::waiting::Queues;
 use crate::clock::Deadline;
 use crate::error::Refusal;
 use crate::journal::{Edit, Mutation};
+use crate::state::clients::ClientId;
 use crate::state::tracking::Cause;
 use crate::types::{Object, Typed};
 
@@ -52,7 +54,7 @@ pub struct Occupied<'v> {
 pub struct Vacant<'v> {
     pub(super) shard: &'v mut Shard,
     pub(super) observers: &'v mut Observers,
-    pub(super) parked: &'v mut WaitQueues,
+    pub(super) queues: &'v Queues,
     pub(super) changes: &'v mut Changes,
     pub(super) key: &'v [u8],
     pub(super) hash: u64,
@@ -136,6 +138,10 @@ impl<'v> Occupied<'v> {
 impl Occupied<'_> {
     /// Stores a string in place of the value.
     pub fn put(&mut self, value: &[u8], lease: Lease) {
+        let is_same = self.form() != Form::Object && self.place.shard.value(self.id) == value;
+        if !is_same {
+            self.clear_grant();
+        }
         self.discard_object();
         self.id = self.place.shard.set_value(self.id, self.place.hash, value);
         self.place.changes.grew_to(value.len());
@@ -145,6 +151,7 @@ impl Occupied<'_> {
 
     /// Stores an object in place of the value.
     pub fn put_object(&mut self, object: Object, lease: Lease) {
+        self.clear_grant();
         self.discard_object();
         self.place.changes.grew_to(object.shape().heap_bytes());
         self.id = self.place.shard.set_object(self.id, self.place.hash, object);
@@ -155,6 +162,7 @@ impl Occupied<'_> {
 
     /// Adds bytes at the end of the string; returns its length.
     pub fn append(&mut self, tail: &[u8]) -> usize {
+        self.clear_grant();
         self.id = self.place.shard.append(self.id, self.place.hash, tail);
         self.changed();
         let len = self.place.shard.value(self.id).len();
@@ -164,6 +172,7 @@ impl Occupied<'_> {
 
     /// Writes `bytes` into the string at `offset`, with zeros up to it if it was shorter; returns its length.
     pub fn overwrite(&mut self, offset: usize, bytes: &[u8]) -> usize {
+        self.clear_grant();
         let len = self.place.shard.value(self.id).len().max(offset + bytes.len());
         self.id = self.place.shard.resize(self.id, self.place.hash, len);
         self.place.shard.value_mut(self.id)[offset..offset + bytes.len()].copy_from_slice(bytes);
@@ -185,6 +194,38 @@ impl Occupied<'_> {
         self.place.touched();
     }
 
+    /// Makes the key a lock, granted to a client now. Its lease is what its deadline says.
+    ///
+    /// A later deadline counts as a renewal; another value, or the removal of the key, ends the grant.
+    #[inline]
+    pub fn grant(&mut self, token: u64, holder: ClientId, is_native: bool) {
+        self.place.shard.grant(self.id, token, holder, is_native);
+    }
+
+    /// Counts a request for this lock that was refused because the lock is held.
+    #[inline]
+    pub fn count_refused(&mut self) {
+        self.place.shard.count_refused();
+    }
+
+    /// Ends the grant, if there is one; the value stays.
+    #[inline]
+    pub fn clear_grant(&mut self) {
+        if self.place.shard.is_granted(self.id) {
+            self.grant_ends();
+            self.place.shard.clear_grant(self.id);
+        }
+    }
+
+    /// Notes that the lock has ended, if a LOCK command has granted it.
+    #[inline]
+    fn grant_ends(&mut self) {
+        if self.place.shard.is_native(self.id) {
+            let reason = self.place.changes.end_reason;
+            self.place.changes.grant_ended(self.place.shard, self.id, reason);
+        }
+    }
+
     /// Removes the key.
     pub fn remove(mut self) {
         self.remove_entry();
@@ -192,9 +233,13 @@ impl Occupied<'_> {
 
     /// Like [`Occupied::remove`], by reference. The entry must not be used afterwards.
     pub fn remove_entry(&mut self) {
+        self.grant_ends();
         let object = self.place.shard.remove(self.id, self.place.hash);
         let (database, key) = (self.place.database, self.place.key);
+        let reason = self.place.changes.end_reason;
+        self.place.changes.holders_ended(database, key, &object, reason);
         self.place.changes.discard(object);
+        self.place.lock_ended();
         let removed = || Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: false };
         self.place.changes.record(removed);
         self.place.touched();
@@ -204,7 +249,7 @@ impl Occupied<'_> {
     #[inline]
     pub(super) fn announce(&mut self) {
         let place = &mut self.place;
-        if !place.parked.is_empty() && place.shard.object(self.id).is_some() {
+        if !place.queues.values.is_empty() && place.shard.object(self.id).is_some() {
             place.changes.ready(place.database, Bytes::copy_from_slice(place.key));
         }
     }
@@ -259,6 +304,11 @@ impl Occupied<'_> {
         self.place.shard.deadline(self.id)
     }
 
+    /// Who holds the lock, if the key is one.
+    pub fn granted(&self) -> Option<Grant> {
+        self.place.shard.granted(self.id)
+    }
+
     /// The second of lock time of the last access.
     pub fn last_used_secs(&self) -> u32 {
         self.place.shard.stamp(self.id)
@@ -290,6 +340,8 @@ impl Occupied<'_> {
 
     fn discard_object(&mut self) {
         let object = self.place.shard.take_object(self.id);
+        let (database, key, reason) = (self.place.database, self.place.key, self.place.changes.end_reason);
+        self.place.changes.holders_ended(database, key, &object, reason);
         self.place.changes.discard(object);
     }
 
@@ -325,6 +377,14 @@ impl<'v> Vacant<'v> {
     #[inline]
     pub(super) fn touched(&mut self) {
         self.changes.touched(self.observers, self.database, self.key, Cause::Change);
+    }
+
+    /// Notes that commands which wait for the lock of the key may have it now.
+    #[inline]
+    pub(super) fn lock_ended(&mut self) {
+        if !self.queues.locks.is_empty() {
+            self.changes.ready(self.database, Bytes::copy_from_slice(self.key));
+        }
     }
 
     /// Publishes the event of a read that has not found the key.

@@ -86,8 +86,8 @@ impl<'k> Locked<'k> {
     #[inline]
     fn with_other_shards(self, keyspace: &'k Keyspace, wait: LockWait) -> Option<Self> {
         let needs_others = match &self {
-            Self::One(_, held) => held.parked.need_other_shards(),
-            Self::Several(guards) => guards.iter().any(|(_, held)| held.parked.need_other_shards()),
+            Self::One(_, held) => held.queues.need_other_shards(),
+            Self::Several(guards) => guards.iter().any(|(_, held)| held.queues.need_other_shards()),
         };
         if needs_others { self.widened(keyspace, wait) } else { Some(self) }
     }
@@ -100,7 +100,7 @@ impl<'k> Locked<'k> {
             self.each(|index, held| {
                 own += 1;
                 union.insert(index);
-                union.extend(held.parked.other_shards());
+                union.extend(held.queues.other_shards());
             });
             if union.len() == own {
                 return Some(self);

@@ -35,6 +35,7 @@ mod arena;
 mod changes;
 mod edit;
 mod entry;
+mod grant;
 mod locked;
 mod long_call;
 mod memory;
@@ -50,28 +51,33 @@ use std::sync::atomic::Ordering;
 
 use ahash::RandomState;
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::clock::{LockTime, Now};
 use crate::journal::{Journal, Mutation};
 use crate::limits::{DATABASES_MAX, SHARDS_MAX};
+use crate::state::lock_sessions::SessionLock;
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::state::transaction::{Watch, Watching};
+use crate::state::wait::Wait;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, SpinWait};
 use crate::types::Seed;
 use locked::LockWait;
 use memory::{Largest, Memory};
 use observers::Observers;
-use waiting::WaitQueues;
+use waiting::Queues;
 
 pub use changes::Changes;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
+pub use grant::Grant;
 pub use long_call::{LongCall, LongCallGuard};
-pub use shard::Form;
 use shard::Shard;
-pub use view::{EntryRef, ShardSet, View};
-pub use waiting::{Serve, Waiter};
+pub use shard::grants::GrantDetails;
+pub use shard::{Form, LockCounts};
+pub use view::{EntryRef, HeldLock, LockHolder, OWNER_BYTES_MAX, ShardSet, View};
+pub use waiting::{Asker, Serve, Waiter};
 
 /// Every key of one server.
 pub struct Keyspace {
@@ -82,6 +88,10 @@ pub struct Keyspace {
     databases: u16,
     journal: Option<Arc<dyn Journal>>,
     next_record: AtomicU64,
+    /// The number of the next wait.
+    waits: AtomicU64,
+    /// The fencing token of the latest grant.
+    last_token: AtomicU64,
     alarm: Alarm,
     memory: Memory,
     largest: Largest,
@@ -106,7 +116,7 @@ struct Cell {
 pub(crate) struct ShardState {
     pub(crate) shard: Shard,
     observers: Observers,
-    parked: WaitQueues,
+    queues: Queues,
     /// Bytes in use, as last added to [`Memory`].
     reported_bytes: usize,
     hits: u64,
@@ -114,22 +124,15 @@ pub(crate) struct ShardState {
     expired: u64,
 }
 
-/// The removal of an entry from the wait queue of a key, or from its observers.
+/// What a connection takes out of the shards when a wait or a watch of it ends.
 #[derive(Debug)]
-struct Removal {
-    database: u16,
-    key: Bytes,
-    /// The watch to remove; `None`: every queue entry whose wait is over.
-    watch: Option<Arc<Watch>>,
-}
-
-impl ShardState {
-    fn remove(&mut self, removal: &Removal) {
-        match &removal.watch {
-            Some(watch) => self.observers.unwatch(removal.database, &removal.key, watch),
-            None => self.parked.leave(removal.database, &removal.key),
-        }
-    }
+enum Removal {
+    /// Its command leaves the queues of its keys.
+    Wait(Arc<Wait>),
+    /// A lock of its session ends, or its delay begins.
+    SessionLock(u16, Bytes, SessionLock),
+    /// It no longer observes this key of a database.
+    Watch(u16, Bytes, Arc<Watch>),
 }
 
 /// How a keyspace is laid out.
@@ -160,6 +163,10 @@ pub struct Counts {
     pub tracked_keys: usize,
     /// Clients that have cached one of these keys, summed over the keys.
     pub copies: usize,
+    /// The counters of locks.
+    pub locks: LockCounts,
+    /// Commands in the queues of locks.
+    pub lock_waiters: usize,
 }
 
 impl Counts {
@@ -172,6 +179,8 @@ impl Counts {
             bytes: self.bytes + held.shard.used_bytes(),
             tracked_keys: self.tracked_keys + tracked_keys,
             copies: self.copies + copies,
+            locks: self.locks.with(held.shard.lock_counts()),
+            lock_waiters: self.lock_waiters + held.queues.locks.len(),
         }
     }
 }
@@ -179,6 +188,7 @@ impl Counts {
 impl ShardState {
     fn reset_counts(&mut self) {
         (self.hits, self.misses, self.expired) = (0, 0, 0);
+        self.shard.reset_lock_counts();
     }
 }
 
@@ -214,9 +224,9 @@ impl Keyspace {
         let seed = Seed::of(layout.seed);
         let cell = || {
             let shard = Shard::new(usize::from(layout.databases), seed);
-            let (observers, parked) = Default::default();
+            let (observers, queues) = Default::default();
             let (reported_bytes, hits, misses, expired) = (0, 0, 0, 0);
-            let held = ShardState { shard, observers, parked, reported_bytes, hits, misses, expired };
+            let held = ShardState { shard, observers, queues, reported_bytes, hits, misses, expired };
             Cell { held: Mutex::new(held) }
         };
         let [a, b, c, d] = [1_u64, 2, 3, 4]
@@ -228,6 +238,8 @@ impl Keyspace {
             databases: layout.databases,
             journal: layout.journal,
             next_record: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+            last_token: AtomicU64::new(0),
             alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), wake: Box::new(wake) },
             memory: Memory::default(),
             largest: Largest::default(),
@@ -235,6 +247,17 @@ impl Keyspace {
             postponed: Mutex::new(Vec::new()),
             tick_from: AtomicUsize::new(0),
         }
+    }
+
+    /// The fencing token of the next grant: each is higher than all before, and the first is 1.
+    #[inline]
+    pub fn next_token(&self) -> u64 {
+        self.last_token.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// How many tokens have been given out.
+    pub fn tokens(&self) -> u64 {
+        self.last_token.load(Ordering::Relaxed)
     }
 
     /// The number of databases.
@@ -272,7 +295,7 @@ impl Keyspace {
                 (a, b) => a.or(b),
             };
         }
-        self.retry_postponed();
+        self.retry_postponed(now, events, registries);
         if more {
             return Due::More;
         }
@@ -287,38 +310,77 @@ impl Keyspace {
         self.cells.iter().fold(Counts::default(), |sum, cell| sum.with(&cell.held.lock()))
     }
 
-    /// Removes a command from the queues of its keys. The claim of its wait has been taken.
-    pub fn unpark(&self, database: u16, keys: &[Bytes]) {
-        for key in keys {
-            self.remove(Removal { database, key: key.clone(), watch: None });
+    /// Removes a command from the queues of its keys, and serves those that it kept waiting. The claim of its wait has been
+    /// taken. Returns what it answers if it has timed out, unless that is the answer of its [`Wait`]. While a long call holds
+    /// the shards, the removal is postponed to the next tick.
+    pub fn unpark(
+        &self,
+        wait: &Arc<Wait>,
+        now: Now,
+        events: Events,
+        registries: &Registries,
+    ) -> Option<Vec<u8>> {
+        let keys: SmallVec<[&[u8]; 4]> = wait.keys.iter().map(|key| &key[..]).collect();
+        let Some(mut view) = View::try_lock(self, ShardSet::Keys(&keys), wait.database, now, events) else {
+            self.postponed.lock().push(Removal::Wait(Arc::clone(wait)));
+            return None;
+        };
+        let refusal = view.leave(wait).and_then(|waiter| waiter.serve.refusal(&mut view));
+        view.finish(registries);
+        refusal
+    }
+
+    /// The connection of a session has ended: its lock ends now, or after its delay. While a long call holds the shard, that
+    /// is postponed to the next tick.
+    pub fn end_session_lock(
+        &self,
+        (database, key): (u16, Bytes),
+        lock: SessionLock,
+        now: Now,
+        events: Events,
+        registries: &Registries,
+    ) {
+        match View::try_lock(self, ShardSet::One(&key), database, now, events) {
+            Some(mut view) => {
+                view.end_session_lock(&key, &lock);
+                view.finish(registries);
+            }
+            None => self.postponed.lock().push(Removal::SessionLock(database, key, lock)),
         }
     }
 
     /// Ends the watch of these keys.
     pub fn unwatch(&self, watching: Watching) {
         for (database, key) in watching.keys {
-            self.remove(Removal { database, key, watch: Some(Arc::clone(&watching.watch)) });
+            self.unwatch_key(database, key, Arc::clone(&watching.watch));
         }
     }
 
-    /// Removes an entry from its shard, or postpones that to the next tick if a long call holds the shard.
-    fn remove(&self, removal: Removal) {
-        match self.hold(self.shard_of(self.hash(&removal.key)), LockWait::Short) {
-            Some(mut held) => held.remove(&removal),
-            None => self.postponed.lock().push(removal),
+    fn unwatch_key(&self, database: u16, key: Bytes, watch: Arc<Watch>) {
+        match self.hold(self.shard_of(self.hash(&key)), LockWait::Short) {
+            Some(mut held) => held.observers.unwatch(database, &key, &watch),
+            None => self.postponed.lock().push(Removal::Watch(database, key, watch)),
         }
     }
 
     /// Retries postponed removals. Those whose shard a long call holds are postponed again.
-    fn retry_postponed(&self) {
-        // Unlocked before the first attempt, because `remove` may push the removal again.
+    fn retry_postponed(&self, now: Now, events: Events, registries: &Registries) {
+        // Unlocked before the first attempt, because an attempt may push the removal again.
         let postponed = std::mem::take(&mut *self.postponed.lock());
-        postponed.into_iter().for_each(|removal| self.remove(removal));
+        for removal in postponed {
+            match removal {
+                Removal::SessionLock(database, key, lock) => {
+                    self.end_session_lock((database, key), lock, now, events, registries);
+                }
+                Removal::Wait(wait) => drop(self.unpark(&wait, now, events, registries)),
+                Removal::Watch(database, key, watch) => self.unwatch_key(database, key, watch),
+            }
+        }
     }
 
     /// The number of waiting commands, each counted once per key.
     pub fn parked(&self) -> usize {
-        self.cells.iter().map(|cell| cell.held.lock().parked.len()).sum()
+        self.cells.iter().map(|cell| cell.held.lock().queues.len()).sum()
     }
 
     /// The number of keys in a database, and of keys with a deadline. Shards are counted one after the other.

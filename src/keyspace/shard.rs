@@ -8,9 +8,12 @@
 //! The high bits of a key's hash choose the shard; a shard itself uses the low 32 bits only.
 
 mod deadlines;
+pub(super) mod grants;
 mod objects;
 
 use slab::Slab;
+
+pub use grants::LockCounts;
 
 use super::arena::{Arena, EntryMeta, NO_DEADLINE, TABLES_MAX};
 use super::table::Table;
@@ -31,6 +34,7 @@ pub struct Shard {
     /// The seed of the hash tables inside of objects.
     seed: Seed,
     counted: objects::Counted,
+    granted: grants::Granted,
     tables: Vec<Database>,
     /// Bytes that the tables hold.
     table_bytes: usize,
@@ -78,6 +82,7 @@ impl Shard {
             objects: Slab::new(),
             seed,
             counted: objects::Counted::default(),
+            granted: grants::Granted::default(),
             table_bytes: 0,
             tables: std::iter::repeat_with(Database::default).take(databases).collect(),
             table_of: numbers.clone(),
@@ -134,6 +139,7 @@ impl Shard {
             keys.deadlines -= 1;
             self.wheel.cut(id.0, &mut self.arena);
         }
+        self.uncount_grant(id);
         self.arena.remove(id.0);
         object
     }
@@ -208,11 +214,13 @@ impl Shard {
             self.wheel.clear();
             self.objects = Slab::new();
             self.counted = objects::Counted::default();
+            self.granted.clear();
             return;
         }
         for id in keys.table.ids() {
             self.take_object(EntryId(id));
             self.wheel.cut(id, &mut self.arena);
+            self.uncount_grant(EntryId(id));
             self.arena.remove(id);
         }
     }
@@ -329,7 +337,7 @@ impl Shard {
         self.arena.assert_laws();
         let mut total = 0;
         let mut armed = 0;
-        let mut objects = 0;
+        let (mut objects, mut held) = (0, 0);
         for (index, keys) in self.tables.iter().enumerate() {
             keys.table.assert_laws(|id| hash(self.arena.key(id)) as u32);
             let mut deadlines = 0;
@@ -345,6 +353,7 @@ impl Shard {
                 self.assert_timer_laws(EntryId(id));
                 armed += usize::from(has_timer);
                 deadlines += usize::from(self.deadline(EntryId(id)).is_some());
+                held += usize::from(self.arena.is_granted(id));
                 if let Some(object) = self.object(EntryId(id)) {
                     assert!(!object.shape().is_empty(), "{key:?}: an object without elements");
                     objects += 1;
@@ -361,6 +370,7 @@ impl Shard {
         assert_eq!(object_bytes, self.object_bytes(), "bytes of objects");
         assert_eq!(total, self.arena.len(), "every entry is in one table");
         assert_eq!(objects, self.objects.len(), "every object has an entry");
+        self.granted.assert_laws(held);
         assert_eq!(self.wheel.is_empty(), armed == 0, "timers iff deadlines");
         self.wheel.assert_laws(&self.arena, armed);
     }

@@ -7,18 +7,24 @@
 //! Rule    the call that finds an expired key first removes it and emits its effects before anything else.
 
 mod expiry;
+mod held;
+mod locks;
 mod observe;
 mod survey;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
 use super::locked::{KeyHash, LockWait, Locked};
+use super::shard::{EntryId, Shard};
+use super::waiting::Queues;
 use super::{
-    Changes, Counts, Editor, Entry, Keyspace, Lease, LongCallGuard, Occupied, ShardState, Vacant, Waiter,
+    Changes, Counts, Editor, Entry, Grant, Keyspace, Lease, LongCallGuard, Occupied, ShardState, Vacant,
+    Waiter,
 };
-use crate::clock::Now;
+use crate::clock::{LockTime, Now};
 use crate::error::Refusal;
 use crate::journal::Mutation;
 use crate::limits::SHARDS_MAX;
@@ -26,8 +32,10 @@ use crate::state::channels::Channels;
 use crate::state::clients::ClientId;
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
+use crate::state::wait::{Wait, WaitFor};
 use crate::types::{Seed, Typed};
 
+pub use held::{HeldLock, LockHolder, OWNER_BYTES_MAX};
 pub use survey::EntryRef;
 
 /// Which shards a call needs.
@@ -158,7 +166,7 @@ impl<'k> View<'k> {
     pub fn finish(&mut self, registries: &Registries) {
         if self.changes.is_dirty {
             if self.changes.has_ready() {
-                self.serve_parked();
+                self.serve_waiting();
             }
             if let Some(mutations) = self.changes.mutations() {
                 self.keyspace.record(mutations);
@@ -208,37 +216,94 @@ impl<'k> View<'k> {
         self.locked.len() == self.keyspace.shards()
     }
 
-    /// Parks a call on its keys, at the end of each queue. All its keys must be in shards that are locked.
+    /// Puts a command that waits at the end of the queues of its keys. All its keys must be in shards that are locked.
     pub fn park(&mut self, waiter: &Arc<Waiter>) {
         let keyspace = self.keyspace;
         let shard = |key: &Bytes| keyspace.shard_of(keyspace.hash(key));
         for key in &waiter.wait.keys {
             let index = shard(key);
             let beyond = waiter.also.iter().map(shard).filter(|other| *other != index).collect();
-            self.locked.held(index).parked.enter(key, waiter, beyond);
+            self.locked.held(index).queues.of(waiter.wait.kind).enter(key, waiter, beyond);
         }
     }
 
-    /// Serves parked calls until none finds what it waits for. Serving a call may change the key of another parked call.
+    /// The number for a wait that begins now. Its keys must be in shards that are locked.
+    pub fn next_wait_number(&self) -> u64 {
+        self.keyspace.waits.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Removes a command from the queues of its keys, all of which must be in shards that are locked. Commands that it kept
+    /// waiting are served when this view is finished. Returns its entry, if it was still in a queue.
+    pub(super) fn leave(&mut self, wait: &Wait) -> Option<Arc<Waiter>> {
+        let mut left = None;
+        for key in &wait.keys {
+            let index = self.keyspace.shard_of(self.keyspace.hash(key));
+            let queue = self.locked.held(index).queues.of(wait.kind);
+            if let Some(waiter) = queue.leave(wait.database, key, wait.number) {
+                left = Some(waiter);
+                if wait.kind == WaitFor::Locks {
+                    self.changes.ready(wait.database, key.clone());
+                }
+            }
+        }
+        left
+    }
+
+    /// The commands that wait for the lock of a key, first come first.
+    pub fn lock_waiters(&mut self, key: &[u8]) -> impl Iterator<Item = &Arc<Waiter>> {
+        let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
+        self.locked.held(index).queues.locks.waiting(database, key)
+    }
+
+    /// How many entries the queue for the lock of a key has.
+    pub fn lock_queue_len(&mut self, key: &[u8]) -> usize {
+        let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
+        self.locked.held(index).queues.locks.len_of(database, key)
+    }
+
+    /// Serves waiting commands until none finds what it waits for. Serving one may change the key of another.
     #[cold]
-    fn serve_parked(&mut self) {
+    fn serve_waiting(&mut self) {
         let selected = self.database;
         while let Some((database, key)) = self.changes.next_ready() {
             self.database = database;
-            let index = self.keyspace.shard_of(self.keyspace.hash(&key));
-            let mut from = 0;
-            // The queue may be long: it is scanned once, and only while the key has something to take.
-            while self.entry(&key).occupied().is_some()
-                && let Some((at, waiter)) = self.locked.held(index).parked.waiting(database, &key, from)
-            {
-                from = at + 1;
-                if waiter.serve.is_ready(self, &key) && waiter.wait.claim.take() {
-                    waiter.serve.serve(self, &key);
-                }
-            }
-            self.locked.held(index).parked.sweep(database, &key);
+            self.serve_values(&key);
+            self.serve_locks(&key);
         }
         self.database = selected;
+    }
+
+    /// Serves commands that wait for the value of a key.
+    fn serve_values(&mut self, key: &[u8]) {
+        let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
+        let mut from = 0;
+        // The queue may be long: it is scanned once, and only while the key has something to take.
+        while !self.locked.held(index).queues.values.is_empty()
+            && self.entry(key).occupied().is_some()
+            && let Some(waiter) = self.locked.held(index).queues.values.next(database, key, from)
+        {
+            from = waiter.wait.number + 1;
+            if waiter.serve.is_ready(self, key) && waiter.wait.claim.take() {
+                self.locked.held(index).queues.values.leave(database, key, waiter.wait.number);
+                waiter.serve.serve(self, key);
+            }
+        }
+    }
+
+    /// Serves commands that wait for the lock of a key, until the first cannot have it.
+    fn serve_locks(&mut self, key: &[u8]) {
+        let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
+        let mut from = 0;
+        while let Some(waiter) = self.locked.held(index).queues.locks.next(database, key, from) {
+            if !waiter.serve.is_ready(self, key) {
+                return;
+            }
+            from = waiter.wait.number + 1;
+            if waiter.wait.claim.take() {
+                self.locked.held(index).queues.locks.leave(database, key, waiter.wait.number);
+                waiter.serve.serve(self, key);
+            }
+        }
     }
 
     /// The key's entry, occupied or vacant. A key whose deadline has passed is removed first.
@@ -278,6 +343,16 @@ impl<'k> View<'k> {
             vacant.missed();
         }
         entry
+    }
+
+    /// Who holds the lock under a key, if it is one. Counts neither as a hit nor as an access.
+    pub fn grant_of(&mut self, key: &[u8]) -> Option<Grant> {
+        self.entry(key).occupied()?.granted()
+    }
+
+    /// The fencing token of the next grant.
+    pub fn next_token(&self) -> u64 {
+        self.keyspace.next_token()
     }
 
     /// The object of this type under a key, for a command that only reads.
@@ -324,9 +399,9 @@ impl<'k> View<'k> {
         }
         count(held, id.is_some());
         let stamp = (now.as_millis() / 1000) as u32;
-        let ShardState { shard, observers, parked, .. } = held;
+        let ShardState { shard, observers, queues, .. } = held;
         let changes = &mut self.changes;
-        let place = Vacant { shard, observers, parked, changes, key, hash, database, stamp };
+        let place = Vacant { shard, observers, queues, changes, key, hash, database, stamp };
         match id {
             Some(id) => Entry::Occupied(Occupied { place, id }),
             None => Entry::Vacant(place),
@@ -347,9 +422,9 @@ impl<'k> View<'k> {
         let database = self.database;
         let held = self.locked.held(self.keyspace.shard_of(hash));
         let id = held.shard.find(database, hash, key);
-        let ShardState { shard, observers, parked, .. } = held;
+        let ShardState { shard, observers, queues, .. } = held;
         let changes = &mut self.changes;
-        let place = Vacant { shard, observers, parked, changes, key, hash, database, stamp: 0 };
+        let place = Vacant { shard, observers, queues, changes, key, hash, database, stamp: 0 };
         match id {
             Some(id) => Entry::Occupied(Occupied { place, id }),
             None => Entry::Vacant(place),
@@ -501,6 +576,16 @@ impl<'k> View<'k> {
         keys: u64,
         visit: &mut dyn FnMut(&[u8], &'static str),
     ) -> Result<u64, Refusal> {
+        self.scan_entries(cursor, keys, &mut |shard, _, id, _| visit(shard.key(id), shard.type_name(id)))
+    }
+
+    /// One step of a scan; see [`View::scan`]. `visit` also gets the queues of the shard and its time.
+    fn scan_entries(
+        &mut self,
+        cursor: u64,
+        keys: u64,
+        visit: &mut dyn FnMut(&Shard, &Queues, EntryId, LockTime),
+    ) -> Result<u64, Refusal> {
         let (keyspace, database) = (self.keyspace, self.database);
         let bits = keyspace.shards().trailing_zeros();
         let (index, mut inner) = (cursor as usize & (keyspace.shards() - 1), cursor >> bits);
@@ -515,7 +600,7 @@ impl<'k> View<'k> {
         for _ in 0..keys.max(1) {
             inner = shard.scan(database, inner, &mut |id| {
                 if !shard.has_ended(id, now) {
-                    visit(shard.key(id), shard.type_name(id));
+                    visit(shard, &held.queues, id, now);
                 }
             });
             if inner == 0 {

@@ -1,11 +1,13 @@
-//! The queues of commands that wait for keys: one queue per key, first in, first out.
+//! The queues of commands that wait for keys: first in, first out.
 //!
-//! Owns    the queues of one shard, and which other shards their commands use when they are served.
+//! Owns    the queues of one shard, and which other shards their commands use when they are served. A key has two queues:
+//!         of commands that wait for its value, and of commands that wait for its lock.
 //! Locks   none: the caller holds the mutex of the shard. A command that waits for several keys is in several
-//!         queues with one [`Wait`]. Its claim decides which queue serves it. Its entries in the other queues are removed
-//!         when a write serves those.
+//!         queues with one [`Wait`]. Its claim decides which queue serves it.
+//! Rule    numbers of waits rise in the order in which they begin, so that two commands are in the same order in every
+//!         queue that they share.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,7 +16,10 @@ use smallvec::SmallVec;
 
 use super::View;
 use super::observers::ByKey;
-use crate::state::wait::Wait;
+use crate::clock::LockTime;
+use crate::state::clients::Client;
+use crate::state::wait::{Wait, WaitFor};
+use crate::types::lock::LockKind;
 
 /// How a waiting command is served when one of its keys may have what it waits for. Called by the write that changed the
 /// key, with all shards locked that the command needs.
@@ -24,6 +29,31 @@ pub trait Serve: fmt::Debug + Send + Sync {
 
     /// Takes it, and answers the client. Called only when [`Serve::is_ready`] and after the claim was taken.
     fn serve(&self, view: &mut View<'_>, key: &[u8]);
+
+    /// The encoded answer if the wait times out now; `None`: that of its [`Wait`].
+    fn refusal(&self, _view: &mut View<'_>) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Who asks, if the command waits for a lock.
+    fn asker(&self) -> Option<Asker<'_>> {
+        None
+    }
+}
+
+/// A request for a lock that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker<'w> {
+    /// Under which name it asks.
+    pub owner: &'w Bytes,
+    /// The kind of lock that it asks for.
+    pub kind: LockKind,
+    /// How many permits it asks for.
+    pub permits: u32,
+    /// The client that waits.
+    pub client: &'w Arc<Client>,
+    /// Since when.
+    pub since: LockTime,
 }
 
 /// A command that waits for keys, as their queues hold it.
@@ -39,8 +69,49 @@ pub struct Waiter {
 
 /// The queues of one shard.
 #[derive(Debug, Default)]
+pub(super) struct Queues {
+    /// Commands that wait for the value of a key: BLPOP and similar. One that does not find what it waits for is passed over.
+    pub(super) values: WaitQueues,
+    /// Commands that wait for the lock of a key. One that cannot be served keeps all behind it waiting.
+    pub(super) locks: WaitQueues,
+}
+
+impl Queues {
+    pub(super) fn of(&mut self, kind: WaitFor) -> &mut WaitQueues {
+        match kind {
+            WaitFor::Values => &mut self.values,
+            WaitFor::Locks => &mut self.locks,
+        }
+    }
+
+    /// Other shards that may be needed to serve a command queued here.
+    #[inline]
+    pub(super) fn other_shards(&self) -> impl Iterator<Item = usize> {
+        [&self.values, &self.locks].into_iter().flat_map(|queues| queues.other_shards.keys().copied())
+    }
+
+    /// Whether other shards may be needed to serve a command queued here.
+    #[inline]
+    pub(super) fn need_other_shards(&self) -> bool {
+        !self.values.other_shards.is_empty() || !self.locks.other_shards.is_empty()
+    }
+
+    /// How many entries all queues have together.
+    pub(super) fn len(&self) -> usize {
+        self.values.len() + self.locks.len()
+    }
+
+    /// The keys of a database that have a queue.
+    pub(super) fn keys(&self, database: u16) -> impl Iterator<Item = &Bytes> {
+        self.values.keys(database).chain(self.locks.keys(database))
+    }
+}
+
+/// The queues of one kind.
+#[derive(Debug, Default)]
 pub(super) struct WaitQueues {
-    queues: ByKey<VecDeque<Queued>>,
+    /// By the number of the wait.
+    queues: ByKey<BTreeMap<u64, Queued>>,
     /// Other shards that commands queued here use when they are served, and how many queue entries name each.
     other_shards: BTreeMap<usize, usize>,
 }
@@ -53,28 +124,10 @@ struct Queued {
     other_shards: SmallVec<[usize; 1]>,
 }
 
-impl Queued {
-    fn is_over(&self) -> bool {
-        self.waiter.wait.claim.is_taken()
-    }
-}
-
 impl WaitQueues {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.queues.is_empty()
-    }
-
-    /// Other shards that may be needed to serve a command queued here.
-    #[inline]
-    pub(super) fn other_shards(&self) -> impl Iterator<Item = usize> {
-        self.other_shards.keys().copied()
-    }
-
-    /// Whether other shards may be needed to serve a command queued here.
-    #[inline]
-    pub(super) fn need_other_shards(&self) -> bool {
-        !self.other_shards.is_empty()
     }
 
     /// Puts a waiter at the end of a key's queue.
@@ -83,67 +136,53 @@ impl WaitQueues {
             *self.other_shards.entry(*shard).or_default() += 1;
         }
         let queued = Queued { waiter: Arc::clone(waiter), other_shards };
-        self.queues.entry(waiter.wait.database, key).push_back(queued);
+        let queue = self.queues.entry(waiter.wait.database, key);
+        debug_assert!(queue.last_key_value().is_none_or(|(last, _)| *last < waiter.wait.number));
+        queue.insert(waiter.wait.number, queued);
     }
 
-    /// The first waiter of a key's queue, from position `from` on, whose wait is not over; and its position.
-    pub(super) fn waiting(&self, database: u16, key: &[u8], from: usize) -> Option<(usize, Arc<Waiter>)> {
-        let queue = self.queues.get(database, key)?;
-        let mut queued = queue.iter().enumerate().skip(from);
-        let (at, queued) = queued.find(|(_, queued)| !queued.is_over())?;
-        Some((at, Arc::clone(&queued.waiter)))
+    /// The first waiter of a key's queue whose wait is not over and whose number is at least `from`.
+    pub(super) fn next(&self, database: u16, key: &[u8], from: u64) -> Option<Arc<Waiter>> {
+        self.waiting(database, key).find(|waiter| waiter.wait.number >= from).map(Arc::clone)
     }
 
-    /// Removes entries whose wait is over from the front of a key's queue.
-    pub(super) fn sweep(&mut self, database: u16, key: &[u8]) {
-        let Some(queue) = self.queues.get_mut(database, key) else { return };
-        while let Some(first) = queue.front()
-            && first.is_over()
-        {
-            release(&mut self.other_shards, first);
-            queue.pop_front();
-        }
+    /// The waiters of a key's queue whose wait is not over, first come first.
+    pub(super) fn waiting(&self, database: u16, key: &[u8]) -> impl Iterator<Item = &Arc<Waiter>> {
+        let queue = self.queues.get(database, key).into_iter().flatten();
+        queue.map(|(_, queued)| &queued.waiter).filter(|waiter| !waiter.wait.claim.is_taken())
+    }
+
+    /// Removes a waiter from a key's queue, and returns it if it was still there.
+    pub(super) fn leave(&mut self, database: u16, key: &[u8], number: u64) -> Option<Arc<Waiter>> {
+        let queue = self.queues.get_mut(database, key)?;
+        let queued = queue.remove(&number)?;
         if queue.is_empty() {
             self.queues.remove(database, key);
         }
-    }
-
-    /// Removes every entry of a key's queue whose wait is over.
-    pub(super) fn leave(&mut self, database: u16, key: &[u8]) {
-        let Some(queue) = self.queues.get_mut(database, key) else { return };
-        queue.retain(|queued| {
-            // Asked once: another thread may take the claim at any time.
-            let is_over = queued.is_over();
-            if is_over {
-                release(&mut self.other_shards, queued);
+        for shard in &queued.other_shards {
+            if let Some(count) = self.other_shards.get_mut(shard) {
+                *count -= 1;
+                if *count == 0 {
+                    self.other_shards.remove(shard);
+                }
             }
-            !is_over
-        });
-        if queue.is_empty() {
-            self.queues.remove(database, key);
         }
+        Some(queued.waiter)
+    }
+
+    /// How many entries a key's queue has.
+    pub(super) fn len_of(&self, database: u16, key: &[u8]) -> usize {
+        self.queues.get(database, key).map_or(0, BTreeMap::len)
+    }
+
+    /// The keys of a database that have a queue.
+    pub(super) fn keys(&self, database: u16) -> impl Iterator<Item = &Bytes> {
+        let here = self.queues.iter().filter(move |(other, ..)| *other == database);
+        here.map(|(_, key, _)| key)
     }
 
     /// How many entries all queues have together.
     pub(super) fn len(&self) -> usize {
         self.queues.iter().map(|(.., queue)| queue.len()).sum()
-    }
-
-    /// The keys of a database that have a queue.
-    pub(super) fn keys(&self, database: u16) -> Vec<Bytes> {
-        let here = self.queues.iter().filter(|(other, ..)| *other == database);
-        here.map(|(_, key, _)| key.clone()).collect()
-    }
-}
-
-/// An entry has left its queue: its shards count one less.
-fn release(other_shards: &mut BTreeMap<usize, usize>, queued: &Queued) {
-    for shard in &queued.other_shards {
-        if let Some(count) = other_shards.get_mut(shard) {
-            *count -= 1;
-            if *count == 0 {
-                other_shards.remove(shard);
-            }
-        }
     }
 }

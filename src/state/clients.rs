@@ -10,6 +10,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use dashmap::DashMap;
 use parking_lot::Mutex;
 
@@ -55,6 +56,8 @@ pub struct Client {
     pub queued_bytes: AtomicU64,
     /// The keys it watches, if it watches any.
     watching: Mutex<Option<Watched>>,
+    /// Whether it is told when somebody waits for a lock of it.
+    pub tells_contended: AtomicBool,
     /// Whether CLIENT NO-EVICT is on.
     pub no_evict: AtomicBool,
     /// Whether CLIENT NO-TOUCH is on.
@@ -164,6 +167,7 @@ impl Client {
             queued: AtomicU32::new(NO_TRANSACTION),
             queued_bytes: AtomicU64::new(0),
             watching: Mutex::new(None),
+            tells_contended: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             query_bytes: AtomicU64::new(0),
@@ -266,6 +270,12 @@ impl Client {
     /// Whether one of its requests waits, for any reason.
     pub fn is_blocked(&self) -> bool {
         self.is_held.load(Relaxed) || self.waits()
+    }
+
+    /// The first `count` keys that its command waits for.
+    pub fn waits_for(&self, count: usize) -> Vec<Bytes> {
+        let wait = self.wait.lock();
+        wait.as_ref().map_or_else(Vec::new, |wait| wait.keys.iter().take(count).cloned().collect())
     }
 
     /// Whether a command of this client waits for a key or for its timeout.

@@ -8,7 +8,9 @@
 pub mod acl;
 pub mod channels;
 pub mod clients;
+pub mod ended_lock;
 pub mod latency;
+pub mod lock_sessions;
 pub mod log_limiter;
 pub mod metrics;
 pub mod monitors;

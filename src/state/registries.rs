@@ -2,6 +2,7 @@
 
 use super::channels::Channels;
 use super::clients::Clients;
+use super::lock_sessions::LockSessions;
 use super::tracking::Tracking;
 
 /// The registries that a change of the keyspace is published to.
@@ -13,6 +14,8 @@ pub struct Registries {
     pub channels: Channels,
     /// Clients with CLIENT TRACKING on.
     pub tracking: Tracking,
+    /// Sessions of locks.
+    pub lock_sessions: LockSessions,
 }
 
 impl Registries {

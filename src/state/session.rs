@@ -10,10 +10,11 @@ use bytes::Bytes;
 use super::acl::Account;
 use super::channels::Subscriptions;
 use super::clients::Client;
+use super::lock_sessions::LockSession;
 use super::metrics::{CALLS_PER_SAMPLE, Tally};
 use super::tracking::Reads;
 use super::transaction::{Transaction, Watching};
-use super::wait::{Claim, Wait};
+use super::wait::{Claim, Wait, WaitFor};
 use crate::clock::LockTime;
 use crate::resp::Protocol;
 
@@ -54,6 +55,8 @@ pub struct Session {
     pub reads: Reads,
     /// Index of its last command in the table: most clients repeat one command.
     pub last_row: u16,
+    /// The session of its locks, if it has begun one.
+    pub lock_session: Option<Arc<LockSession>>,
     /// A buffer for the replies that a script reads, kept from one script to the next.
     pub scratch: Vec<u8>,
     /// Commands called by its scripts since the batch began, not yet counted.
@@ -100,6 +103,7 @@ impl Session {
             subscriptions: Subscriptions::default(),
             reads: Reads::default(),
             last_row: u16::MAX,
+            lock_session: None,
             scratch: Vec::new(),
             called: Tally::default(),
             calls_until_sample: first_sample,
@@ -122,19 +126,20 @@ impl Session {
 
     /// A command of this session that waits for its timeout alone; see [`Wait`].
     pub fn new_wait(&self, until: Option<LockTime>, answer: Vec<u8>) -> Arc<Wait> {
-        self.new_wait_for(0, Vec::new(), until, answer)
+        self.new_wait_for((0, WaitFor::Values), self.database, Vec::new(), until, answer)
     }
 
-    /// A command of this session that waits for any of some keys of a database.
+    /// A command of this session that waits for any of some keys of a database. `number` is its place among all waits.
     pub fn new_wait_for(
         &self,
+        (number, kind): (u64, WaitFor),
         database: u16,
         keys: Vec<Bytes>,
         until: Option<LockTime>,
         answer: Vec<u8>,
     ) -> Arc<Wait> {
         let is_muted = self.replies != Replies::On;
-        Arc::new(Wait { until, answer, is_muted, database, keys, claim: Claim::default() })
+        Arc::new(Wait { number, kind, until, answer, is_muted, database, keys, claim: Claim::default() })
     }
 
     /// Adds to the time used by the batch.

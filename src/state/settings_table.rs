@@ -49,6 +49,30 @@ pub const ROWS: &[Setting] = &[
         "Channels that a new user may use: all, or none.",
     ),
     live(
+        "lock-lease",
+        "30000",
+        Kind::Integer(1, i32::MAX as i64),
+        "Milliseconds of a lease that LOCK.ACQUIRE does not name.",
+    ),
+    live(
+        "lock-delay",
+        "0",
+        Kind::Integer(0, i32::MAX as i64),
+        "Milliseconds that the locks of a session outlive its connection, unless LOCK.ACQUIRE names them.",
+    ),
+    live(
+        "lock-waiters-max",
+        "10000",
+        Kind::Integer(0, 10_000_000),
+        "Requests that may wait for one lock; another is refused.",
+    ),
+    live(
+        "lock-deadlock",
+        "refuse",
+        Kind::OneOf(&["refuse", "warn", "off"]),
+        "If requests wait for each other's locks: the youngest is refused, or a line is logged, or nothing happens.",
+    ),
+    live(
         "timeout",
         "0",
         Kind::Integer(0, i32::MAX as i64),

@@ -15,9 +15,22 @@ use crate::sync::AtomicBool;
 #[derive(Debug, Default)]
 pub struct Claim(AtomicBool);
 
+/// What a command waits for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WaitFor {
+    /// The value of a key, or its timeout alone.
+    Values,
+    /// The lock of a key.
+    Locks,
+}
+
 /// A command that waits.
 #[derive(Debug)]
 pub struct Wait {
+    /// Its place among all waits of the server: the number of a later wait is higher.
+    pub number: u64,
+    /// What it waits for.
+    pub kind: WaitFor,
     /// When it times out; `None`: never.
     pub until: Option<LockTime>,
     /// What it answers at its timeout, encoded.
@@ -33,10 +46,10 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Appends to `out` what the command answers at its timeout.
-    pub fn time_out(&self, out: &mut Vec<u8>) {
+    /// Appends to `out` what the command answers at its timeout: `refusal`, or its usual answer.
+    pub fn time_out(&self, refusal: Option<Vec<u8>>, out: &mut Vec<u8>) {
         if !self.is_muted {
-            out.extend_from_slice(&self.answer);
+            out.extend_from_slice(refusal.as_ref().unwrap_or(&self.answer));
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod element;
 pub mod glob;
 pub mod hash;
 pub mod list;
+pub mod lock;
 mod seeds;
 pub mod set;
 pub mod sorted_set;
@@ -17,6 +18,7 @@ use crate::clock::{Deadline, LockTime};
 pub use element::Element;
 pub use hash::Hash;
 pub use list::List;
+pub use lock::Lock;
 pub use seeds::Seed;
 pub use set::Set;
 pub use sorted_set::SortedSet;
@@ -29,6 +31,8 @@ pub enum Object {
     Hash(Hash),
     /// A list.
     List(List),
+    /// A lock.
+    Lock(Lock),
     /// A set.
     Set(Set),
     /// A sorted set.
@@ -41,12 +45,20 @@ impl Object {
     /// The earliest deadline of an element, if any element has one.
     #[inline]
     pub fn earliest_deadline(&self) -> Option<Deadline> {
-        if let Self::Hash(hash) = self { hash.earliest_deadline() } else { None }
+        match self {
+            Self::Hash(hash) => hash.earliest_deadline(),
+            Self::Lock(lock) => lock.earliest_deadline(),
+            _ => None,
+        }
     }
 
     /// True if every element has ended.
     pub fn has_ended(&self, now: LockTime) -> bool {
-        if let Self::Hash(hash) = self { hash.has_ended(now) } else { false }
+        match self {
+            Self::Hash(hash) => hash.has_ended(now),
+            Self::Lock(lock) => lock.has_ended(now),
+            _ => false,
+        }
     }
 }
 
@@ -122,6 +134,7 @@ macro_rules! typed {
 typed!(
     Hash => Hash::new,
     List => |_| List::new(),
+    Lock => Lock::new,
     Set => Set::new,
     SortedSet => SortedSet::new,
     Stream => |_| Stream::new()

@@ -13,7 +13,7 @@ use redlatch::internals::state::clients::Client;
 use redlatch::internals::state::registries::Registries;
 use redlatch::internals::state::settings::Events;
 use redlatch::internals::state::transaction::{Watch, Watching};
-use redlatch::internals::state::wait::{Claim, Wait};
+use redlatch::internals::state::wait::{Claim, Wait, WaitFor};
 use redlatch::internals::types::list::End;
 use redlatch::internals::types::{List, Shape};
 use shuttle::thread;
@@ -75,15 +75,18 @@ fn push(keyspace: &Keyspace, key: &[u8], element: &[u8]) {
 fn pop_or_wait(keyspace: &Keyspace, take: Take, keys: &[&'static [u8]]) -> Arc<Wait> {
     let also: Vec<&[u8]> = take.to.into_iter().collect();
     let owned = |keys: &[&'static [u8]]| keys.iter().map(|key| Bytes::from_static(key)).collect();
-    let wait = Arc::new(Wait {
+    let wait = Wait {
+        number: 0,
+        kind: WaitFor::Values,
         until: None,
         answer: Vec::new(),
         is_muted: false,
         database: 0,
         keys: owned(keys),
         claim: Claim::default(),
-    });
+    };
     let mut view = view(keyspace, &[keys, &also].concat());
+    let wait = Arc::new(Wait { number: view.next_wait_number(), ..wait });
     for key in keys {
         if take.is_ready(&mut view, key) {
             wait.claim.take();
@@ -146,7 +149,7 @@ fn a_wait_that_gives_up_is_not_served_and_one_that_is_served_does_not_give_up() 
                 move || {
                     if wait.claim.take() {
                         gave_up.store(true, SeqCst);
-                        keyspace.unpark(0, &[Bytes::from_static(b"one")]);
+                        keyspace.unpark(&wait, at(1), Events::default(), &Registries::default());
                     }
                 }
             });

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use redlatch::internals::clock::Clock;
 use redlatch::internals::commands::Shared;
 use redlatch::internals::engine::{Engine, Flow};
-use redlatch::internals::keyspace::{Due, Keyspace, Layout};
+use redlatch::internals::keyspace::{Due, Grant, Keyspace, Layout, ShardSet, View};
 use redlatch::internals::resp::Decoder;
 use redlatch::internals::state::clients::Client;
 use redlatch::internals::state::session::Session;
-use redlatch::internals::state::settings::Settings;
+use redlatch::internals::state::settings::{Events, Settings};
 
 use super::clock::StillClock;
 pub(crate) use super::words::request;
@@ -53,6 +53,19 @@ impl Bare {
         }
         self.engine.end_batch(&mut self.session, batch);
         &self.output
+    }
+
+    /// Who holds the lock under a key of database 0, if it is one.
+    pub(crate) fn grant(&self, key: &str) -> Option<Grant> {
+        let shared = self.engine.shared();
+        let now = self.clock.now();
+        let mut view = View::lock(&shared.keyspace, ShardSet::All, 0, now, Events::default());
+        view.grant_of(key.as_bytes())
+    }
+
+    /// Its time, in milliseconds of lock time.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
     }
 
     /// Lets time pass, and does all that has come due.

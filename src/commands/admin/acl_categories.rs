@@ -8,10 +8,10 @@ use crate::commands::key_specs;
 use crate::commands::row::Flags;
 
 /// Every category, in the order in which Redis lists them.
-pub(in crate::commands) const NAMES: [&str; 21] = [
+pub(in crate::commands) const NAMES: [&str; 22] = [
     "keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "bitmap", "hyperloglog",
     "geo", "stream", "pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction",
-    "scripting",
+    "scripting", "lock",
 ];
 
 /// The categories of a command, in that order.

@@ -13,13 +13,11 @@ use crate::commands::admin::acl_categories;
 use crate::commands::connection::client_list;
 use crate::commands::key_specs::{self, specifications};
 use crate::commands::row::Kind;
-#[cfg(feature = "lua")]
 use crate::commands::table;
 use crate::commands::table::{Table, named};
 use crate::commands::{Command, Shared};
 use crate::error::Refusal;
 use crate::resp::Request;
-#[cfg(feature = "lua")]
 use crate::state::acl::User;
 use crate::state::acl::log::{Context, Entry, Reason, kept};
 use crate::state::acl::{Access, Asked, Catalog, Denied};
@@ -68,7 +66,6 @@ pub(in crate::commands) fn asked<'r>(command: &Command, request: Request<'r>) ->
 }
 
 /// True if a user may send a request of these words, if there is such a command.
-#[cfg(feature = "lua")]
 pub(in crate::commands) fn may_send(user: &User, words: &[&[u8]]) -> bool {
     let Some(mut command) = words.first().and_then(|name| table().find(name)) else { return false };
     if let Some(subcommand) = words.get(1).and_then(|name| command.subcommand(name)) {

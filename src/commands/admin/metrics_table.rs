@@ -34,6 +34,7 @@ pub(in crate::commands) const SECTIONS: &[Section] = &[
     section("Memory", MEMORY),
     section("Persistence", PERSISTENCE),
     section("Stats", STATS),
+    section("Locks", LOCKS),
     section("Replication", REPLICATION),
     section("CPU", CPU),
     section("Modules", &[]),
@@ -272,6 +273,20 @@ const STATS: &[Metric] = &[
         "Commands refused because the user may not use a channel.",
         |seen| show(seen.shared.metrics.denied_channel.get()),
     ),
+];
+
+const LOCKS: &[Metric] = &[
+    counter("locks_granted", "Fencing tokens given out, one for each grant.", |seen| {
+        show(seen.shared.keyspace.tokens())
+    }),
+    gauge("locks_held", "Keys that are locks.", |seen| show(seen.counts.locks.held)),
+    gauge("lock_waiters", "Calls in the queues of locks.", |seen| show(seen.counts.lock_waiters)),
+    counter("locks_refused", "Requests of unchanged clients for a lock that was held.", |seen| {
+        show(seen.counts.locks.refused)
+    }),
+    counter("locks_expired", "Locks that ended because their lease had ended.", |seen| {
+        show(seen.counts.locks.expired)
+    }),
 ];
 
 const REPLICATION: &[Metric] = &[

@@ -2,7 +2,7 @@
 //!
 //! Rule    qbuf is bytes received and not yet parsed. omem is bytes of replies and messages not yet sent. tot-mem is both
 //!         and the fixed memory of a connection. There are no fixed output buffers: rbs, rbp and obl are 0.
-//! Source  Redis 7.0 `catClientInfoString`; `watch`, `lib-name` and `lib-ver` of later versions.
+//! Source  Redis 7.0 `catClientInfoString`; `watch`, `lib-name` and `lib-ver` of later versions; `waits-for` is our own.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,13 +30,14 @@ pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime
     let command = table().all().find(|command| command.index == last);
     let redirect = shared.registries.tracking.of(client.id, |tracker| tracker.redirect.unwrap_or(0));
     let unsent = client.unsent_bytes();
+    let waits_for = waits_for(client);
     let mut line = format!("id={} addr={} laddr={} fd=-1", client.id, client.peer, client.local);
     // Writing to a String cannot fail.
     let _ = writeln!(
         line,
         " name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={} qbuf-free={} \
          argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} user={} redir={} \
-         resp={} lib-name={} lib-ver={}",
+         resp={} lib-name={} lib-ver={}{waits_for}",
         names.name,
         seconds(client.since.as_millis()),
         seconds(client.last_active_ms.load(Relaxed)),
@@ -62,6 +63,28 @@ pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime
     );
     line
 }
+
+/// The field for the keys that a client waits for; empty if it waits for none. A byte that separates keys, fields or lines,
+/// or that is not printable, is written as an escape.
+fn waits_for(client: &Client) -> String {
+    let mut field = String::new();
+    for key in client.waits_for(KEYS_SHOWN) {
+        field.push_str(if field.is_empty() { " waits-for=" } else { "," });
+        for byte in key.iter().take(KEY_BYTES_SHOWN) {
+            // Writing to a String cannot fail.
+            let _ = match byte {
+                b' ' | b',' | b'=' => write!(field, "\\x{byte:02x}"),
+                byte => write!(field, "{}", byte.escape_ascii()),
+            };
+        }
+    }
+    field
+}
+
+/// Keys that CLIENT LIST shows of those a client waits for.
+const KEYS_SHOWN: usize = 8;
+/// Bytes of such a key that it shows.
+const KEY_BYTES_SHOWN: usize = 256;
 
 /// The flags of a client in Redis' order; `N` if it has none.
 fn flags(client: &Client, shared: &Shared) -> String {

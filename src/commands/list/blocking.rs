@@ -19,6 +19,7 @@ use crate::keyspace::{Serve, View, Waiter};
 use crate::number::double::parse;
 use crate::resp::Reply;
 use crate::state::clients::Client;
+use crate::state::wait::WaitFor;
 use crate::types::list::End;
 use crate::types::{List, SortedSet};
 
@@ -219,7 +220,10 @@ fn pop_or_wait(
     keys.dedup();
     let mut answer = Vec::new();
     Reply::new(&mut answer, call.reply.protocol()).null_array();
-    let wait = call.session.new_wait_for(call.view.database(), keys, until, answer);
+    let wait = {
+        let place = (call.view.next_wait_number(), WaitFor::Values);
+        call.session.new_wait_for(place, call.view.database(), keys, until, answer)
+    };
     let waiter = Waiter {
         wait: Arc::clone(&wait),
         also: pop.keys_also_changed(),

@@ -8,9 +8,10 @@ pub(in crate::commands) mod number;
 use crate::commands::args;
 use crate::commands::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
 use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
-use crate::commands::{Args, Call, Outcome};
+use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
 use crate::keyspace::{Entry, Lease, Occupied};
+use crate::state::session::Session;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::String, "DELEX", "8.4.0", delex)
@@ -185,8 +186,13 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         options.condition.holds(matches!(entry, Entry::Occupied(_)).then_some(b""))
     };
     if holds {
-        entry.put(value, lease);
+        let mut stored = entry.put(value, lease);
+        if options.condition == Condition::Absent {
+            grant(&mut stored, call.session, call.shared);
+        }
         announce(call, name, lease);
+    } else if let (Condition::Absent, Entry::Occupied(mut held)) = (options.condition, entry) {
+        held.count_refused();
     }
 
     match (options.returns_old, holds) {
@@ -195,6 +201,12 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         (false, false) => call.reply.null(),
     }
     Ok(Outcome::Replied)
+}
+
+/// A key that was stored because it did not exist is a lock, which the client holds.
+#[inline]
+fn grant(stored: &mut Occupied<'_>, session: &Session, shared: &Shared) {
+    stored.grant(shared.keyspace.next_token(), session.client.id, false);
 }
 
 /// Publishes the events of a key that was set.
@@ -222,9 +234,12 @@ fn setnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let value = call.args.word()?;
 
     let is_new = match call.view.entry(name) {
-        Entry::Occupied(_) => false,
+        Entry::Occupied(mut held) => {
+            held.count_refused();
+            false
+        }
         Entry::Vacant(place) => {
-            place.insert(value, Lease::Never);
+            grant(&mut place.insert(value, Lease::Never), call.session, call.shared);
             true
         }
     };
@@ -320,7 +335,10 @@ fn mget(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn mset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let pairs = pairs(call.args, "mset")?;
 
-    set_all(call, pairs);
+    for (name, value) in pairs {
+        call.view.entry(name).put(value, Lease::Never);
+        announce(call, name, Lease::Never);
+    }
 
     call.reply.ok();
     Ok(Outcome::Replied)
@@ -331,7 +349,10 @@ fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let is_free = pairs.clone().all(|(name, _)| matches!(call.view.entry(name), Entry::Vacant(_)));
     if is_free {
-        set_all(call, pairs);
+        for (name, value) in pairs {
+            grant(&mut call.view.entry(name).put(value, Lease::Never), call.session, call.shared);
+            announce(call, name, Lease::Never);
+        }
     }
 
     call.reply.integer(i64::from(is_free));
@@ -339,13 +360,6 @@ fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 }
 
 pub(in crate::commands) type Pair<'a> = (&'a [u8], &'a [u8]);
-
-fn set_all<'a>(call: &mut Call<'_, '_>, pairs: impl Iterator<Item = Pair<'a>>) {
-    for (name, value) in pairs {
-        call.view.entry(name).put(value, Lease::Never);
-        announce(call, name, Lease::Never);
-    }
-}
 
 /// Pairs of key and value, or of field and value.
 pub(in crate::commands) fn pairs<'a>(

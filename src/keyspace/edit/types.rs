@@ -6,10 +6,11 @@ use bytes::Bytes;
 
 use super::Editor;
 use crate::clock::Deadline;
-use crate::journal::{Edit, HashEdit, ListEdit, SetEdit, SortedSetEdit, StreamEdit};
+use crate::journal::{Edit, HashEdit, ListEdit, LockEdit, SetEdit, SortedSetEdit, StreamEdit};
 use crate::types::list::End;
+use crate::types::lock::{Holder, LockKind};
 use crate::types::stream::{StreamId, Trim};
-use crate::types::{Element, Hash, List, Set, Shape, SortedSet, Stream};
+use crate::types::{Element, Hash, List, Lock, Set, Shape, SortedSet, Stream};
 
 impl Editor<'_, Hash> {
     /// Sets a field and removes its deadline. Returns true if the field is new.
@@ -91,6 +92,20 @@ impl Editor<'_, List> {
         };
         let remove = |list: &mut List| Some(list.remove(element, end, limit)).filter(|count| *count > 0);
         self.try_change(remove, effect).unwrap_or(0)
+    }
+}
+
+impl Editor<'_, Lock> {
+    /// Adds a holder, or replaces what is known of it.
+    pub fn put(&mut self, kind: LockKind, owner: &Bytes, holder: Holder) {
+        let effect = || Edit::Lock(LockEdit::Put(kind, owner.clone(), holder.clone()));
+        self.change(|lock| lock.put(kind, owner, holder.clone()), effect);
+    }
+
+    /// Removes a holder, and returns what was known of it.
+    pub fn remove(&mut self, owner: &[u8]) -> Option<Holder> {
+        let effect = |_: &Holder| Edit::Lock(LockEdit::Remove(Bytes::copy_from_slice(owner)));
+        self.try_change(|lock| lock.remove(owner), effect)
     }
 }
 

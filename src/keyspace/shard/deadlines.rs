@@ -13,7 +13,7 @@ use crate::types::Object;
 use crate::wheel::Timers;
 
 impl Shard {
-    /// Sets or removes the deadline of a key. A deadline that moves later leaves the wheel unchanged.
+    /// Sets or removes the deadline of a key, and renews its grant. A deadline that moves later leaves the wheel unchanged.
     pub fn set_deadline(&mut self, id: EntryId, deadline: Option<Deadline>) {
         let (own, new) = (self.own_ms(id), millis(deadline));
         let old = own.unwrap_or_else(|| self.arena.deadline_ms(id.0));
@@ -29,6 +29,7 @@ impl Shard {
         } else {
             self.set_timer(id, new);
         }
+        self.renew_grant(id, deadline);
     }
 
     /// Arms the timer for an object that has been changed. Returns the new id of the entry.

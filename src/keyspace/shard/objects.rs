@@ -57,6 +57,7 @@ impl Shard {
         self.arena.set_form(id.0, Form::Whole as u8);
         self.close();
         let object = self.objects.remove(number);
+        self.counted.locks -= usize::from(matches!(object, Object::Lock(_)));
         self.counted.bytes -= object.shape().heap_bytes();
         object
     }
@@ -86,16 +87,19 @@ impl Shard {
 
     fn keep(&mut self, object: Object) -> [u8; NUMBER_BYTES] {
         self.counted.bytes += object.shape().heap_bytes();
+        self.counted.locks += usize::from(matches!(object, Object::Lock(_)));
         let number = u32::try_from(self.objects.insert(object)).expect("fewer objects than entries");
         number.to_le_bytes()
     }
 }
 
-/// The bytes of all objects, updated as they change.
+/// The bytes and the locks of all objects, updated as they change.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     /// Bytes of all objects, with the open one as it was before.
     bytes: usize,
+    /// How many objects are locks.
+    pub(super) locks: usize,
     /// The object that was last borrowed mutably, and its bytes before.
     open: Option<(usize, usize)>,
 }

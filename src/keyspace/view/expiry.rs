@@ -9,7 +9,9 @@ use crate::clock::LockTime;
 use crate::journal::{Edit, Mutation};
 use crate::keyspace::shard::EntryId;
 use crate::keyspace::{Changes, ShardState};
+use crate::state::ended_lock::EndReason;
 use crate::state::tracking::Cause;
+use crate::types::Object;
 
 impl View<'_> {
     /// Removes the entries and elements that are due in the locked shard. Every step of work takes one from `budget`; at
@@ -54,15 +56,28 @@ impl ShardState {
         }
         let (database, key) = (self.shard.db(id), Bytes::copy_from_slice(self.shard.key(id)));
         let mut ended = 0;
-        while ended < elements_max
-            && let Some(edit) = self.shard.object_mut(id).and_then(|object| Edit::of_due(object, now))
-        {
+        while ended < elements_max {
+            if let Some(Object::Lock(lock)) = self.shard.object(id)
+                && let Some(holder) = lock.due(now).and_then(|owner| lock.holder(owner))
+            {
+                changes.holder_ended(database, &key, holder, EndReason::Expired);
+            }
+            let Some(edit) = self.shard.object_mut(id).and_then(|object| Edit::of_due(object, now)) else {
+                break;
+            };
             changes.record(|| Mutation::Edit { database, key: key.clone(), edit });
             ended += 1;
         }
         if ended > 0 {
-            changes.event(b'x', "hexpired", database, &key);
+            match self.shard.object(id) {
+                Some(Object::Hash(_)) => changes.event(b'x', "hexpired", database, &key),
+                Some(Object::Lock(_)) => self.shard.count_expired(ended as u64),
+                _ => {}
+            }
             changes.touched(&mut self.observers, database, &key, Cause::Expiry);
+            if !self.queues.locks.is_empty() {
+                changes.ready(database, key.clone());
+            }
         }
         if self.shard.object(id).is_some_and(|object| object.shape().is_empty()) {
             changes.event(b'g', "del", database, &key);
@@ -78,6 +93,21 @@ impl ShardState {
         changes.event(b'x', "expired", database, key);
         changes.record(|| Mutation::Remove { database, key: Bytes::copy_from_slice(key), expired: true });
         changes.touched(&mut self.observers, database, key, Cause::Expiry);
+        if !self.queues.locks.is_empty() {
+            changes.ready(database, Bytes::copy_from_slice(key));
+        }
+        if self.shard.is_native(id) {
+            changes.grant_ended(&self.shard, id, EndReason::Expired);
+        }
+        if let Some(Object::Lock(lock)) = self.shard.object(id) {
+            lock.holders()
+                .for_each(|(_, holder)| changes.holder_ended(database, key, holder, EndReason::Expired));
+        }
+        let ended = match self.shard.object(id) {
+            Some(Object::Lock(lock)) => lock.holders().len(),
+            _ => usize::from(self.shard.is_granted(id)),
+        };
+        self.shard.count_expired(ended as u64);
         changes.discard(self.shard.remove(id, hash));
         self.expired += 1;
     }

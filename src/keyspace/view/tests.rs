@@ -138,13 +138,18 @@ fn a_removal_during_a_long_call_is_postponed_until_the_call_is_over() {
     let keyspace = keyspace(1);
     let mut long = View::lock(&keyspace, ShardSet::Nothing, 0, at(0), Events::default());
     long.lock_all_for_long();
-    keyspace.unpark(0, &[Bytes::from_static(b"queue")]);
+    let watch = std::sync::Arc::new(crate::state::transaction::Watch::default());
+    keyspace.unwatch(crate::state::transaction::Watching {
+        watch,
+        keys: [(0, Bytes::from_static(b"watched"))].into(),
+    });
+    let retry = || keyspace.retry_postponed(at(0), Events::default(), &Registries::default());
     for _ in 0..2 {
-        keyspace.retry_postponed();
+        retry();
         assert_eq!(keyspace.postponed.lock().len(), 1, "the call still holds the shard");
     }
     long.finish(&Registries::default());
     assert!(!keyspace.long_call.is_on());
-    keyspace.retry_postponed();
+    retry();
     assert!(keyspace.postponed.lock().is_empty());
 }

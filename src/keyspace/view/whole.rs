@@ -5,6 +5,7 @@
 use super::View;
 use crate::journal::Mutation;
 use crate::keyspace::ShardState;
+use crate::state::ended_lock::EndReason;
 
 impl View<'_> {
     /// Removes every key of a database. The view must have locked all shards.
@@ -23,12 +24,21 @@ impl View<'_> {
 
     /// Empties one database; returns how many keys of any database were tracked.
     fn empty(&mut self, database: u16) -> usize {
-        let (keyspace, mut tracked) = (self.keyspace, 0);
+        let (keyspace, changes, mut tracked) = (self.keyspace, &mut self.changes, 0);
         self.locked.each(|_, held| {
-            let ShardState { shard, observers, .. } = held;
+            let ShardState { shard, observers, queues, .. } = held;
             observers.touch_each(database, |key| shard.find(database, keyspace.hash(key), key).is_some());
             tracked += observers.forget_readers();
+            for id in shard.natives(database) {
+                changes.grant_ended(shard, id, EndReason::Deleted);
+            }
+            for (key, lock) in shard.locks_of(database) {
+                lock.holders()
+                    .for_each(|(_, holder)| changes.holder_ended(database, key, holder, EndReason::Deleted));
+            }
             shard.clear(database);
+            // Commands that wait for a lock of the database may have it now.
+            queues.locks.keys(database).for_each(|key| changes.ready(database, key.clone()));
         });
         self.changes.record(|| Mutation::Clear { database });
         tracked
@@ -38,14 +48,14 @@ impl View<'_> {
     pub fn swap(&mut self, a: u16, b: u16) {
         let (keyspace, changes) = (self.keyspace, &mut self.changes);
         self.locked.each(|_, held| {
-            let ShardState { shard, observers, parked, .. } = held;
+            let ShardState { shard, observers, queues, .. } = held;
             for database in [a, b] {
                 let is_in = |db, key: &[u8]| shard.find(db, keyspace.hash(key), key).is_some();
                 observers.touch_each(database, |key| is_in(a, key) || is_in(b, key));
             }
             shard.swap(a, b);
             for database in [a, b] {
-                parked.keys(database).into_iter().for_each(|key| changes.ready(database, key));
+                queues.keys(database).for_each(|key| changes.ready(database, key.clone()));
             }
         });
         // Every cached value is out of date. Like Redis 7.0, this sends no invalidation now; clients that have read a key

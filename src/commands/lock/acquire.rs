@@ -1,0 +1,214 @@
+//! LOCK.ACQUIRE and LOCK.MACQUIRE.
+//!
+//! Rule    a request inside a transaction never waits.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::wait::{Waiting, answer_grant, answer_refusal};
+use super::{META_BYTES_MAX, millis_of, owner_of, session};
+use crate::commands::{Args, Call, Outcome, Shared};
+use crate::error::Refusal;
+use crate::keyspace::Waiter;
+use crate::locks::{LockRequest, Term, attempt, attempt_all};
+use crate::resp::Reply;
+use crate::state::wait::WaitFor;
+use crate::types::lock::LockKind;
+
+/// The options of a request.
+#[derive(Debug)]
+struct Options {
+    term: TermOption,
+    wait_ms: u64,
+    kind: LockKind,
+    permits: u32,
+    meta: Box<[Bytes]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum TermOption {
+    Absent,
+    Lease(u64),
+    Session { delay_ms: Option<u64> },
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let (term, kind) = (TermOption::Absent, LockKind::Exclusive);
+        Self { term, wait_ms: 0, kind, permits: 1, meta: Box::default() }
+    }
+}
+
+/// Reads LEASE, SESSION and WAIT. Returns false if the next word is another option.
+fn take_term(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal> {
+    let has_term = !matches!(options.term, TermOption::Absent);
+    if args.take("LEASE") && !has_term {
+        options.term = TermOption::Lease(millis_of(args.integer()?, 1, "lease")?);
+    } else if args.take("SESSION") && !has_term {
+        let delay_ms = match args.take("DELAY") {
+            true => Some(millis_of(args.integer()?, 0, "delay")?),
+            false => None,
+        };
+        options.term = TermOption::Session { delay_ms };
+    } else if args.take("WAIT") {
+        options.wait_ms = millis_of(args.integer()?, 0, "wait")?;
+    } else {
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// Reads SHARED, PERMITS and REENTRANT. Returns false if the next word is another option.
+fn take_kind(args: &mut Args<'_>, options: &mut Options) -> Result<bool, Refusal> {
+    if options.kind != LockKind::Exclusive {
+        return Ok(false);
+    }
+    if args.take("SHARED") {
+        options.kind = LockKind::Shared;
+    } else if args.take("REENTRANT") {
+        options.kind = LockKind::Reentrant;
+    } else if args.take("PERMITS") {
+        let permits = args.integer()?;
+        if !args.take("OF") {
+            return Err(Refusal::Syntax);
+        }
+        let limit = args.integer()?;
+        let number = |number: i64| u32::try_from(number).ok().filter(|number| *number > 0);
+        let (Some(permits), Some(limit)) = (number(permits), number(limit)) else {
+            return Err(Refusal::said("ERR permits must be positive numbers below 2^32"));
+        };
+        if permits > limit {
+            return Err(Refusal::said("ERR more permits than there are"));
+        }
+        (options.kind, options.permits) = (LockKind::Permits(limit), permits);
+    } else {
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// Reads META and all words after it.
+fn take_meta(args: &mut Args<'_>, options: &mut Options) -> Result<(), Refusal> {
+    if !args.take("META") || args.is_empty() || !args.len().is_multiple_of(2) {
+        return Err(Refusal::Syntax);
+    }
+    let words = args.rest();
+    options.meta = words.map(Bytes::copy_from_slice).collect();
+    let bytes: usize = options.meta.iter().map(Bytes::len).sum();
+    if bytes > META_BYTES_MAX {
+        return Err(Refusal::said(format!("ERR meta is longer than {META_BYTES_MAX} bytes")));
+    }
+    Ok(())
+}
+
+pub(super) fn acquire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let key = Bytes::copy_from_slice(call.args.word()?);
+    let owner = Bytes::copy_from_slice(owner_of(call.args.word()?)?);
+    let mut options = Options::default();
+    while !call.args.is_empty() {
+        if !take_term(&mut call.args, &mut options)? && !take_kind(&mut call.args, &mut options)? {
+            take_meta(&mut call.args, &mut options)?;
+        }
+    }
+
+    let wait_ms = options.wait_ms;
+    let request = request(call, owner, options);
+    let granted = attempt(call.view, &key, &request, None)?;
+    finish(call, vec![key], request, granted.map(|granted| granted.token), wait_ms)
+}
+
+pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let count = call.args.integer()?;
+    let count = usize::try_from(count).ok().filter(|count| (1..call.args.len()).contains(count));
+    let count = count.ok_or_else(|| Refusal::said("ERR numkeys does not fit the number of arguments"))?;
+    let mut keys: Vec<Bytes> = call.args.rest_to(count).map(Bytes::copy_from_slice).collect();
+    let owner = Bytes::copy_from_slice(owner_of(call.args.word()?)?);
+    let mut options = Options::default();
+    while !call.args.is_empty() {
+        if !take_term(&mut call.args, &mut options)? {
+            return Err(Refusal::Syntax);
+        }
+    }
+
+    keys.sort_unstable();
+    keys.dedup();
+    let wait_ms = options.wait_ms;
+    let request = request(call, owner, options);
+    let granted = attempt_all(call.view, &keys, &request, None)?;
+    finish(call, keys, request, granted.map(|granted| granted.token), wait_ms)
+}
+
+fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockRequest {
+    let settings = &call.shared.settings;
+    let default = |name| settings.integer(name).unsigned_abs();
+    let term = match options.term {
+        TermOption::Absent => Term::Lease(default("lock-lease")),
+        TermOption::Lease(millis) => Term::Lease(millis),
+        TermOption::Session { delay_ms } => {
+            let delay_ms = delay_ms.unwrap_or_else(|| default("lock-delay"));
+            Term::Session { id: session::own(call.session, call.shared).id, delay_ms }
+        }
+    };
+    let Options { kind, permits, meta, .. } = options;
+    LockRequest { kind, owner, permits, term, meta, client: call.session.client.id }
+}
+
+/// Answers a request that was granted, or may not wait; else it waits.
+fn finish(
+    call: &mut Call<'_, '_>,
+    keys: Vec<Bytes>,
+    request: LockRequest,
+    token: Option<u64>,
+    wait_ms: u64,
+) -> Result<Outcome, Refusal> {
+    if let Some(token) = token {
+        session::hold(call.view, call.session.lock_session.as_deref(), &keys, &request, token);
+        answer_grant(&mut call.reply, token, request.term.lease_ms(), 0);
+        return Ok(Outcome::Replied);
+    }
+    if wait_ms == 0 || call.session.is_nested {
+        answer_refusal(call.view, &keys, &mut call.reply);
+        return Ok(Outcome::Replied);
+    }
+    let limit = call.shared.settings.integer("lock-waiters-max").unsigned_abs() as usize;
+    if keys.iter().any(|key| call.view.lock_queue_len(key) >= limit) {
+        return Err(Refusal::said(format!(
+            "ERR {limit} requests wait for this lock already (lock-waiters-max)"
+        )));
+    }
+    Ok(park(call, keys, request, wait_ms))
+}
+
+fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms: u64) -> Outcome {
+    tell_contended(call, &keys);
+    let mut answer = Vec::new();
+    Reply::new(&mut answer, call.reply.protocol()).null_array();
+    let place = (call.view.next_wait_number(), WaitFor::Locks);
+    let since = call.now.lock;
+    let until = Some(since + wait_ms);
+    let wait = call.session.new_wait_for(place, call.view.database(), keys.clone(), until, answer);
+    let also = if keys.len() > 1 { keys.clone() } else { Vec::new() };
+    let serve = Waiting {
+        client: Arc::clone(&call.session.client),
+        session: call.session.lock_session.clone().filter(|_| request.term.session().is_some()),
+        number: wait.number,
+        keys,
+        request,
+        since,
+    };
+    let waiter = Arc::new(Waiter { wait: Arc::clone(&wait), also, serve: Box::new(serve) });
+    call.shared.lock_waits.enter(&waiter);
+    Outcome::Park { wait, waiter: Some(waiter) }
+}
+
+/// Tells holders that asked for it that somebody waits for their lock.
+fn tell_contended(call: &mut Call<'_, '_>, keys: &[Bytes]) {
+    let shared: &Shared = call.shared;
+    for key in keys {
+        for (owner, client) in call.view.owners(key) {
+            let token = call.view.hold_of(key, &owner).map_or(0, |hold| hold.token);
+            session::tell_contended(shared, client, key, token);
+        }
+    }
+}

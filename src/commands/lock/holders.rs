@@ -1,0 +1,316 @@
+//! Who holds which lock, and who waits for it: LOCK.TOKEN, LOCK.WHO, LOCK.LIST, LOCK.WAITERS, LOCK.GRAPH.
+//!
+//! Rule    a user sees the locks of the keys for which it may send LOCK.WHO.
+//! Locks   LOCK.LIST and LOCK.GRAPH lock one shard at a time: LOCK.LIST for at most [`KEYS_PER_LOCK`] keys. A client is looked
+//!         up while a shard is locked.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::SINCE;
+use crate::clock::{LockTime, Now};
+use crate::commands::admin::acl_check;
+use crate::commands::row::{Flags, Group, Row, integer, key, pattern, text};
+use crate::commands::scan::{ScanOptions, cursor};
+use crate::commands::{Args, Call, Outcome, Shared};
+use crate::error::Refusal;
+use crate::keyspace::{HeldLock, LockHolder, Waiter};
+use crate::resp::Reply;
+use crate::state::acl::User;
+use crate::state::clients::{Client, ClientId};
+use crate::state::session::Session;
+
+pub(in crate::commands) const ROWS: &[Row] = &[
+    Row::new(Group::Lock, "LOCK.GRAPH", SINCE, graph)
+        .summary("Returns every queued wait for a lock, and the owners it waits for.")
+        .flags(Flags::READONLY.with(Flags::NOSCRIPT).with(Flags::SUMS).with(Flags::LINEAR)),
+    Row::new(Group::Lock, "LOCK.LIST", SINCE, list)
+        .summary("Returns some locks of the database, their holders, and the next cursor.")
+        .flags(Flags::READONLY.with(Flags::NOSCRIPT).with(Flags::SUMS).with(Flags::LINEAR))
+        .args(&[
+            pattern("pattern").after("MATCH").maybe(),
+            text("owner").after("OWNER").maybe(),
+            integer("held-milliseconds").after("HELD-LONGER").maybe(),
+            integer("waited-milliseconds").after("WAITED-LONGER").maybe(),
+            integer("count").after("COUNT").maybe(),
+            integer("cursor").after("CURSOR").maybe(),
+        ]),
+    Row::new(Group::Lock, "LOCK.TOKEN", SINCE, token)
+        .summary("Returns the fencing token of a lock while a value owns it.")
+        .flags(Flags::READONLY.with(Flags::NOSCRIPT).with(Flags::FAST))
+        .args(&[key("key"), text("value")]),
+    Row::new(Group::Lock, "LOCK.WAITERS", SINCE, waiters)
+        .summary("Returns who waits for a lock, first come first.")
+        .flags(Flags::READONLY.with(Flags::NOSCRIPT).with(Flags::LINEAR))
+        .args(&[key("key")]),
+    Row::new(Group::Lock, "LOCK.WHO", SINCE, who)
+        .summary("Returns who holds a lock, since when, and how many wait for it.")
+        .flags(Flags::READONLY.with(Flags::NOSCRIPT).with(Flags::LINEAR))
+        .args(&[key("key")]),
+];
+
+/// Keys that LOCK.LIST visits under one lock of a shard.
+const KEYS_PER_LOCK: u64 = 16;
+/// Holders of one lock that LOCK.LIST and LOCK.GRAPH show. LOCK.WHO shows all.
+const HOLDERS_SHOWN: usize = 100;
+
+fn token(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+    let value = call.args.word()?;
+
+    let token = call.view.token_of(name, value);
+
+    maybe_integer(&mut call.reply, token);
+    Ok(Outcome::Replied)
+}
+
+fn who(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    let held = call.view.held_lock(name);
+
+    match held {
+        Some(held) => Answer::new(&mut call.reply, call.shared, call.now).lock(name, &held),
+        None => call.reply.null(),
+    }
+    Ok(Outcome::Replied)
+}
+
+/// What LOCK.LIST looks for.
+#[derive(Debug)]
+struct Wanted<'a> {
+    /// COUNT and MATCH.
+    options: ScanOptions<'a>,
+    cursor: u64,
+    owner: Option<&'a [u8]>,
+    held_ms: u64,
+    waited_ms: Option<u64>,
+}
+
+impl<'a> Wanted<'a> {
+    fn take(args: &mut Args<'a>) -> Result<Self, Refusal> {
+        let (mut owner, mut held_ms, mut waited_ms, mut start) = (None, 0, None, 0);
+        let options = ScanOptions::take(args, |args| {
+            if args.take("OWNER") {
+                owner = Some(args.word()?);
+            } else if args.take("HELD-LONGER") {
+                held_ms = millis(args)?;
+            } else if args.take("WAITED-LONGER") {
+                waited_ms = Some(millis(args)?);
+            } else if args.take("CURSOR") {
+                start = cursor(args)?;
+            } else {
+                return Ok(false);
+            }
+            Ok(true)
+        })?;
+        Ok(Self { options, cursor: start, owner, held_ms, waited_ms })
+    }
+
+    fn fits(&self, held: &HeldLock, now: LockTime) -> bool {
+        let mut holders = held.holders.iter();
+        let has_holder = holders.any(|holder| {
+            self.owner.is_none_or(|owner| holder.owner.as_deref() == Some(owner))
+                && holder.since.map_or(0, |since| now.millis_since(since)) >= self.held_ms
+        });
+        let waited = held.waits_since.map(|since| now.millis_since(since));
+        has_holder && self.waited_ms.is_none_or(|wanted| waited.is_some_and(|waited| waited >= wanted))
+    }
+}
+
+/// A duration that a lock must have been held or waited for.
+fn millis(args: &mut Args<'_>) -> Result<u64, Refusal> {
+    u64::try_from(args.integer()?).map_err(|_| Refusal::NotAnInteger)
+}
+
+fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let wanted = Wanted::take(&mut call.args)?;
+
+    let reader = Reader::of(call.session);
+    let is_wanted = |name: &[u8]| wanted.options.fits(name) && reader.may_see(name);
+    let (mut count, mut locks) = (0_usize, Vec::new());
+    let (mut cursor, mut left) = (wanted.cursor, wanted.options.count);
+    // An empty shard takes one step. The number of shards bounds these steps.
+    while left > 0 {
+        let keys = left.min(KEYS_PER_LOCK);
+        let (next, seen) =
+            call.view.scan_locks(cursor, keys, HOLDERS_SHOWN, &is_wanted, &mut |name, held| {
+                if wanted.fits(&held, call.now.lock) {
+                    count = count.saturating_add(1);
+                    let mut reply = Reply::new(&mut locks, call.reply.protocol());
+                    Answer::new(&mut reply, call.shared, call.now).lock(name, &held);
+                }
+            })?;
+        cursor = next;
+        if cursor == 0 {
+            break;
+        }
+        left = left.saturating_sub(seen);
+    }
+
+    call.reply.array(2);
+    call.reply.bulk(itoa::Buffer::new().format(cursor).as_bytes());
+    call.reply.array(count);
+    call.reply.raw(&locks);
+    Ok(Outcome::Replied)
+}
+
+fn waiters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let name = call.args.word()?;
+
+    let waiters: Vec<Arc<Waiter>> = call.view.lock_waiters(name).map(Arc::clone).collect();
+
+    let askers: Vec<_> = waiters.iter().filter_map(|waiter| waiter.serve.asker()).collect();
+    call.reply.array(askers.len());
+    for asker in askers {
+        let waited = call.now.lock.millis_since(asker.since);
+        let mut answer = Answer::new(&mut call.reply, call.shared, call.now);
+        answer.reply.map(6);
+        answer.field("owner").bulk(asker.owner);
+        answer.field("client");
+        answer.client(Some(asker.client));
+        answer.field("waited").integer(signed(waited));
+        answer.field("how").bulk(b"queued");
+        answer.field("kind").bulk(asker.kind.name().as_bytes());
+        answer.field("permits").integer(asker.permits.into());
+    }
+    Ok(Outcome::Replied)
+}
+
+/// A queued wait, as LOCK.GRAPH shows it.
+#[derive(Debug)]
+struct Edge {
+    /// The place of the wait among all.
+    number: u64,
+    owner: Bytes,
+    waits_for: Bytes,
+    held_by: Arc<[Bytes]>,
+}
+
+fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    let reader = Reader::of(call.session);
+    let mut edges = Vec::new();
+    call.view.each_lock_queue(HOLDERS_SHOWN, &mut |name, held, waiters| {
+        if !reader.may_see(name) {
+            return;
+        }
+        let holders = held.into_iter().flat_map(|held| held.holders);
+        let held_by: Arc<[Bytes]> = holders.filter_map(|holder| holder.owner).collect();
+        edges.extend(waiters.iter().filter_map(|waiter| {
+            let (number, owner) = (waiter.wait.number, waiter.serve.asker()?.owner.clone());
+            Some(Edge { number, owner, waits_for: name.clone(), held_by: Arc::clone(&held_by) })
+        }));
+    })?;
+    edges.sort_by(|a, b| (a.number, &a.waits_for).cmp(&(b.number, &b.waits_for)));
+
+    call.reply.array(edges.len());
+    for edge in edges {
+        let mut answer = Answer::new(&mut call.reply, call.shared, call.now);
+        answer.reply.map(3);
+        answer.field("owner").bulk(&edge.owner);
+        answer.field("waits-for").bulk(&edge.waits_for);
+        answer.field("held-by").bulks(&edge.held_by);
+    }
+    Ok(Outcome::Replied)
+}
+
+/// Whose call it is, if its rights are limited.
+#[derive(Debug)]
+struct Reader(Option<Arc<User>>);
+
+impl Reader {
+    fn of(session: &Session) -> Self {
+        let account = &session.account;
+        Self((!account.is_unlimited()).then(|| account.user()))
+    }
+
+    /// Whether it may see who holds the lock of a key.
+    fn may_see(&self, name: &[u8]) -> bool {
+        self.0.as_ref().is_none_or(|user| acl_check::may_send(user, &[b"LOCK.WHO", name]))
+    }
+}
+
+/// Writes locks and clients into a reply.
+struct Answer<'r, 'o> {
+    reply: &'r mut Reply<'o>,
+    shared: &'r Shared,
+    now: Now,
+}
+
+impl<'r, 'o> Answer<'r, 'o> {
+    fn new(reply: &'r mut Reply<'o>, shared: &'r Shared, now: Now) -> Self {
+        Self { reply, shared, now }
+    }
+
+    fn lock(&mut self, name: &[u8], held: &HeldLock) {
+        self.reply.map(5);
+        self.field("key").bulk(name);
+        self.field("kind").bulk(held.kind.name().as_bytes());
+        let limit = held.kind.limit().map(u64::from);
+        maybe_integer(self.field("limit"), limit);
+        self.field("holders").array(held.holders.len());
+        held.holders.iter().for_each(|holder| self.holder(holder));
+        self.field("waiters").count(held.waiters);
+    }
+
+    fn holder(&mut self, holder: &LockHolder) {
+        let now = self.now;
+        let since = holder.since.map(|since| Now { lock: since, ..now }.wall().as_millis());
+        let held = holder.since.map(|since| now.lock.millis_since(since));
+        let left = holder.deadline.map(|deadline| now.millis_until(deadline).unsigned_abs());
+        self.reply.map(11);
+        match &holder.owner {
+            Some(owner) => self.field("owner").bulk(owner),
+            None => self.field("owner").null(),
+        }
+        maybe_integer(self.field("token"), holder.token);
+        self.field("permits").integer(holder.permits.into());
+        self.field("client");
+        self.client_of(holder.client);
+        maybe_integer(self.field("since"), since);
+        maybe_integer(self.field("held"), held);
+        maybe_integer(self.field("lease"), holder.lease_ms);
+        maybe_integer(self.field("left"), left);
+        self.field("renewals").integer(holder.renewals.into());
+        self.field("session").integer(holder.is_of_session.into());
+        self.field("meta").map(holder.meta.len() / 2);
+        holder.meta.iter().for_each(|word| self.reply.bulk(word));
+    }
+
+    /// The client of that number; null if its connection is gone.
+    fn client_of(&mut self, id: ClientId) {
+        let client = self.shared.registries.clients.get(id);
+        self.client(client.as_deref());
+    }
+
+    fn client(&mut self, client: Option<&Client>) {
+        let Some(client) = client else { return self.reply.null() };
+        let names = client.names.lock().clone();
+        self.reply.map(5);
+        self.field("id").integer(signed(client.id));
+        self.field("addr").bulk(client.peer.as_bytes());
+        self.field("name").bulk(names.name.as_bytes());
+        self.field("lib-name").bulk(names.library.as_bytes());
+        self.field("lib-ver").bulk(names.library_version.as_bytes());
+    }
+
+    /// Writes the name of a field; the value is written next.
+    fn field(&mut self, name: &str) -> &mut Reply<'o> {
+        self.reply.bulk(name.as_bytes());
+        self.reply
+    }
+}
+
+fn maybe_integer(reply: &mut Reply<'_>, value: Option<u64>) {
+    match value {
+        Some(value) => reply.integer(signed(value)),
+        None => reply.null(),
+    }
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,99 @@
+//! LOCK.RELEASE, LOCK.EXTEND, LOCK.BREAK and LOCK.GUARD.
+
+use bytes::Bytes;
+
+use super::wait::{answer_millis, number};
+use super::{millis_of, owner_of, token_of};
+use crate::commands::{Call, Outcome};
+use crate::error::Refusal;
+use crate::keyspace::Lease;
+use crate::state::ended_lock::EndReason;
+
+pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let key = call.args.word()?;
+    let owner = Bytes::copy_from_slice(owner_of(call.args.word()?)?);
+    let token = match call.args.take("TOKEN") {
+        true => Some(token_of(call.args.integer()?)?),
+        false => None,
+    };
+    call.args.finish()?;
+
+    let hold = call.view.hold_of(key, &owner).filter(|hold| token.is_none_or(|token| token == hold.token));
+    if hold.is_some() {
+        call.view.end_hold(key, &owner, EndReason::Released);
+    }
+
+    call.reply.integer(i64::from(hold.is_some()));
+    Ok(Outcome::Replied)
+}
+
+pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let key = call.args.word()?;
+    let owner = Bytes::copy_from_slice(owner_of(call.args.word()?)?);
+    let lease_ms = match call.args.take("LEASE") {
+        true => millis_of(call.args.integer()?, 1, "lease")?,
+        false => call.shared.settings.integer("lock-lease").unsigned_abs(),
+    };
+    call.args.finish()?;
+
+    let Some(hold) = call.view.hold_of(key, &owner) else {
+        call.reply.null_array();
+        return Ok(Outcome::Replied);
+    };
+    // A lock of a session has no lease to extend.
+    let lease_ms = Some(lease_ms).filter(|_| hold.session.is_none());
+    if let Some(millis) = lease_ms {
+        let deadline = call.now.deadline_in(number(millis));
+        call.view.renew(key, &owner, Some(deadline), lease_ms);
+    }
+
+    call.reply.map(2);
+    call.reply.bulk(b"token");
+    call.reply.integer(number(hold.token));
+    call.reply.bulk(b"lease");
+    answer_millis(&mut call.reply, lease_ms);
+    Ok(Outcome::Replied)
+}
+
+pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let key = call.args.word()?;
+    if !call.args.take("TOKEN") {
+        return Err(Refusal::Syntax);
+    }
+    let token = token_of(call.args.integer()?)?;
+    let reason = match call.args.take("REASON") {
+        true => call.args.word()?,
+        false => b"",
+    };
+    call.args.finish()?;
+
+    let owner = call.view.owner_of_token(key, token);
+    if let Some(owner) = &owner {
+        call.view.end_hold(key, owner, EndReason::Broken);
+        let (client, key, reason) = (call.session.client.id, key.escape_ascii(), reason.escape_ascii());
+        tracing::info!(client, %key, token, %reason, "A lock is broken");
+    }
+
+    call.reply.integer(i64::from(owner.is_some()));
+    Ok(Outcome::Replied)
+}
+
+pub(super) fn guard(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let resource = call.args.word()?;
+    let token = token_of(call.args.integer()?)?;
+    call.args.finish()?;
+
+    let entry = call.view.entry(resource);
+    let highest = entry.string()?.map(|text| crate::number::integer(text).ok_or(Refusal::NotAnInteger));
+    let highest = highest.transpose()?.unwrap_or(0);
+    if number(token) < highest {
+        return Err(Refusal::said(format!("STALE token {token} is lower than {highest}")));
+    }
+    if number(token) > highest {
+        entry.put(token.to_string().as_bytes(), Lease::Keep);
+        call.view.event(b'$', "set", resource);
+    }
+
+    call.reply.integer(1);
+    Ok(Outcome::Replied)
+}

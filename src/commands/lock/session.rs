@@ -1,0 +1,143 @@
+//! LOCK.SESSION: locks that end with their connection.
+//!
+//! Rule    the end of a connection ends the locks of its session, at once or after their delay.
+
+use bytes::Bytes;
+
+use crate::commands::help;
+use crate::commands::lock::SINCE;
+use crate::commands::row::{Flags, Group, Row, one_of, text, token};
+use crate::commands::{Call, Outcome, Shared};
+use crate::error::Refusal;
+use crate::keyspace::View;
+use crate::locks::LockRequest;
+use crate::resp::{Protocol, Reply};
+use crate::state::clients::ClientId;
+use crate::state::lock_sessions::{LockSession, SessionLock};
+use crate::state::session::Session;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+pub(in crate::commands) const ROWS: &[Row] =
+    &[Row::container(Group::Lock, "LOCK.SESSION", SINCE, SUBCOMMANDS)
+        .summary("A container for commands about the session of a connection.")];
+
+const SUBCOMMANDS: &[Row] = &[
+    Row::new(Group::Lock, "ATTACH", SINCE, attach)
+        .summary("Moves a session and its locks to this connection; returns how many locks it has.")
+        .flags(Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::ALL_SHARDS))
+        .args(&[text("id")]),
+    Row::new(Group::Lock, "CONTENDED", SINCE, contended)
+        .summary("Says whether this connection is told when somebody waits for a lock of it.")
+        .flags(Flags::NOSCRIPT.with(Flags::FAST))
+        .args(&[one_of("told", &[token("yes", "YES"), token("no", "NO")])]),
+    help::row(Group::Lock).since(SINCE),
+    Row::new(Group::Lock, "ID", SINCE, id)
+        .summary("Returns the id of the session of this connection, and begins one if it has none.")
+        .flags(Flags::NOSCRIPT.with(Flags::FAST)),
+];
+
+/// The session of this connection; begins one if it has none.
+pub(super) fn own<'s>(session: &'s mut Session, shared: &Shared) -> &'s Arc<LockSession> {
+    let client = session.client.id;
+    // Another connection may have taken it over.
+    session.lock_session.take_if(|own| own.client() != Some(client));
+    session.lock_session.get_or_insert_with(|| {
+        let id = shared.unguessable().iter().take(8).fold(0, |id, byte| id << 8 | u64::from(*byte));
+        shared.registries.lock_sessions.begin(id, client)
+    })
+}
+
+/// Notes a grant in the session that it belongs to. If the connection of the session has ended, the lock ends, too.
+pub(super) fn hold(
+    view: &mut View<'_>,
+    session: Option<&LockSession>,
+    keys: &[Bytes],
+    request: &LockRequest,
+    token: u64,
+) {
+    let (Some(session), Some((_, delay_ms))) = (session, request.term.session()) else { return };
+    let lock = SessionLock { owner: request.owner.clone(), token, delay_ms };
+    for key in keys {
+        if !session.hold(view.database(), key.clone(), lock.clone()) {
+            view.end_session_lock(key, &lock);
+        }
+    }
+}
+
+/// A connection ends: so does its session.
+pub(crate) fn end(session: &mut Session, shared: &Shared) {
+    let Some(own) = session.lock_session.take() else { return };
+    if !shared.registries.lock_sessions.detach(&own, session.client.id) {
+        return;
+    }
+    for (place, lock) in own.locks() {
+        let now = shared.clock.now();
+        shared.keyspace.end_session_lock(place, lock, now, shared.events(), &shared.registries);
+    }
+}
+
+/// Tells the holder of a lock that somebody waits for it, if its connection asked for that.
+pub(super) fn tell_contended(shared: &Shared, holder: ClientId, key: &[u8], token: u64) {
+    let Some(client) = shared.registries.clients.get(holder) else { return };
+    if !client.tells_contended.load(Relaxed) || client.protocol() != Protocol::Resp3 {
+        return;
+    }
+    let mut message = Vec::new();
+    let mut push = Reply::new(&mut message, Protocol::Resp3);
+    push.push(3);
+    push.bulk(b"lock-contended");
+    push.bulk(key);
+    push.integer(super::wait::number(token));
+    client.deliver(&message);
+}
+
+fn id(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    let name = own(call.session, call.shared).name();
+
+    call.reply.bulk(name.as_bytes());
+    Ok(Outcome::Replied)
+}
+
+fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let id = call.args.word()?;
+    call.args.finish()?;
+    let sessions = &call.shared.registries.lock_sessions;
+    let id = std::str::from_utf8(id).ok().and_then(|id| u64::from_str_radix(id, 16).ok());
+    let found = id.and_then(|id| sessions.get(id)).ok_or_else(|| Refusal::said("ERR no such session"))?;
+    let client = call.session.client.id;
+    if call.session.lock_session.as_ref().is_some_and(|own| own.id != found.id && !own.locks().is_empty()) {
+        return Err(Refusal::said("ERR this connection has locks in a session of its own"));
+    }
+
+    if let Some(own) = call.session.lock_session.take().filter(|own| own.id != found.id) {
+        sessions.detach(&own, client);
+    }
+    sessions.attach(&found, client);
+    let selected = call.view.database();
+    let mut count: usize = 0;
+    for ((database, key), lock) in found.locks() {
+        call.view.select(database);
+        count = count.saturating_add(usize::from(call.view.attach_session_lock(&key, &lock, client)));
+    }
+    call.view.select(selected);
+    call.session.lock_session = Some(found);
+
+    call.reply.count(count);
+    Ok(Outcome::Replied)
+}
+
+fn contended(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    let is_told = call.args.take("YES");
+    if !is_told && !call.args.take("NO") {
+        return Err(Refusal::Syntax);
+    }
+    call.args.finish()?;
+
+    call.session.client.tells_contended.store(is_told, Relaxed);
+
+    call.reply.ok();
+    Ok(Outcome::Replied)
+}

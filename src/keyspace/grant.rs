@@ -1,0 +1,171 @@
+//! The grant record: who holds the lock that an entry is, with which token, since when.
+//!
+//! Owns    [`Grant`], its packed form in the header of an entry, and how numbers that were cut are widened again.
+//! Knows   `clock`, and the number of a client.
+//! Rule    a record keeps the low bits of numbers that only rise. The shard knows the highest number of each kind, and a
+//!         number that is at most that and less than all the kept bits below it is restored exactly.
+
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::clock::{Deadline, LockTime};
+use crate::state::clients::ClientId;
+
+/// A lock that has been granted: what an entry knows of its holder.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Grant {
+    /// The fencing token: each grant of a keyspace has a higher one than those before it.
+    pub token: u64,
+    /// The client to which the lock was granted.
+    pub holder: ClientId,
+    /// When it was granted.
+    pub since: LockTime,
+    /// The lease, as it was last set, in milliseconds: at most [`u32::MAX`]. `None`: the lock does not expire.
+    pub lease_ms: Option<u32>,
+    /// How often its lease was set anew; at most 255.
+    pub renewals: u8,
+    /// Whether it was granted by a LOCK command.
+    pub is_native: bool,
+}
+
+/// A grant in the header of an entry. Flags of the header say whether there is one, and whether it is native.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct Packed {
+    token: [u8; 6],
+    holder: U32,
+    since: [u8; 5],
+    /// Zero: no lease.
+    lease_ms: U32,
+    renewals: u8,
+}
+
+/// The highest numbers in the grants of one shard. Packed grants are widened against them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Latest {
+    token: u64,
+    holder: ClientId,
+}
+
+impl Packed {
+    /// The record of an entry that is no lock.
+    pub(super) const NONE: Self =
+        Self { token: [0; 6], holder: U32::ZERO, since: [0; 5], lease_ms: U32::ZERO, renewals: 0 };
+
+    /// Keeps the low bits of a grant.
+    #[inline]
+    pub(super) fn of(grant: &Grant) -> Self {
+        let [t0, t1, t2, t3, t4, t5, ..] = grant.token.to_le_bytes();
+        let [s0, s1, s2, s3, s4, ..] = grant.since.as_millis().to_le_bytes();
+        Self {
+            token: [t0, t1, t2, t3, t4, t5],
+            holder: (grant.holder as u32).into(),
+            since: [s0, s1, s2, s3, s4],
+            lease_ms: grant.lease_ms.unwrap_or(0).into(),
+            renewals: grant.renewals,
+        }
+    }
+
+    /// The lease was set anew.
+    #[inline]
+    pub(super) fn renew(&mut self, lease_ms: Option<u32>) {
+        self.lease_ms = lease_ms.unwrap_or(0).into();
+        self.renewals = self.renewals.saturating_add(1);
+    }
+
+    /// The grant, at a time of its shard and with the highest numbers that the shard has seen.
+    pub(super) fn widened(&self, latest: Latest, now: LockTime, is_native: bool) -> Grant {
+        Grant {
+            token: widen(&self.token, latest.token),
+            holder: widen(self.holder.as_bytes(), latest.holder),
+            since: LockTime::from_millis(widen(&self.since, now.as_millis())),
+            lease_ms: Some(self.lease_ms.get()).filter(|millis| *millis > 0),
+            renewals: self.renewals,
+            is_native,
+        }
+    }
+}
+
+impl Latest {
+    /// Notes the numbers of a new grant.
+    #[inline]
+    pub(super) fn note(&mut self, token: u64, holder: ClientId) {
+        self.token = self.token.max(token);
+        self.holder = self.holder.max(holder);
+    }
+}
+
+/// The milliseconds from `now` to a deadline, as a grant keeps them: at least 1, so that a lease is not taken for none.
+#[inline]
+pub(super) fn lease_ms(deadline: Option<Deadline>, now: LockTime) -> Option<u32> {
+    let millis = deadline?.time().millis_since(now);
+    Some(u32::try_from(millis).unwrap_or(u32::MAX).max(1))
+}
+
+/// The highest number up to `latest` whose low bytes are `low`. This is the number that was cut if it was at most `latest`,
+/// and `latest` is not 256 to the power of `low.len()` or more above it.
+fn widen(low: &[u8], latest: u64) -> u64 {
+    let mut bytes = [0; size_of::<u64>()];
+    bytes[..low.len()].copy_from_slice(low);
+    let kept = u64::MAX >> (u64::BITS - u8::BITS * low.len() as u32);
+    let behind = latest.wrapping_sub(u64::from_le_bytes(bytes)) & kept;
+    latest.wrapping_sub(behind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packed_and_widened(grant: Grant, latest: Latest, now_ms: u64) -> Grant {
+        Packed::of(&grant).widened(latest, LockTime::from_millis(now_ms), grant.is_native)
+    }
+
+    #[test]
+    fn a_grant_comes_back_exactly_however_large_its_numbers_are() {
+        // How far the latest number may be ahead: all kept bits of it.
+        let [tokens, clients, millis] = [(1 << 48) - 1, (1 << 32) - 1, (1 << 40) - 1];
+        for at in [1, 77, (1 << 32) - 1, 1 << 32, (1 << 40) + 5, 1 << 48, (1 << 60) + 12_345] {
+            for later in [[0; 3], [1; 3], [65_536; 3], [tokens, clients, millis]] {
+                let grant = Grant {
+                    token: at,
+                    holder: at + 1,
+                    since: LockTime::from_millis(at + 2),
+                    lease_ms: Some(30_000),
+                    renewals: 3,
+                    is_native: at % 2 == 1,
+                };
+                let latest = Latest { token: at + later[0], holder: at + 1 + later[1] };
+                assert_eq!(packed_and_widened(grant, latest, at + 2 + later[2]), grant, "{later:?} later");
+            }
+        }
+    }
+
+    #[test]
+    fn the_latest_numbers_never_fall() {
+        let mut latest = Latest::default();
+        latest.note(7, 100);
+        latest.note(9, 30);
+        latest.note(8, 40);
+        assert_eq!((latest.token, latest.holder), (9, 100), "an old client may get a new token");
+    }
+
+    #[test]
+    fn a_lease_is_at_least_a_millisecond_and_at_most_what_fits() {
+        let now = LockTime::from_millis(1_000);
+        let lease = |deadline_ms| lease_ms(Some(Deadline::at(LockTime::from_millis(deadline_ms))), now);
+        assert_eq!(lease_ms(None, now), None);
+        assert_eq!([500, 1_000, 1_001, 31_000].map(lease), [Some(1), Some(1), Some(1), Some(30_000)]);
+        assert_eq!(lease(u64::MAX), Some(u32::MAX));
+    }
+
+    #[test]
+    fn renewals_are_counted_up_to_255() {
+        let mut packed = Packed::NONE;
+        for _ in 0..300 {
+            packed.renew(Some(5));
+        }
+        assert_eq!((packed.renewals, packed.lease_ms.get()), (255, 5));
+        packed.renew(None);
+        assert_eq!(packed.lease_ms.get(), 0);
+    }
+}

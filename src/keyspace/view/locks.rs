@@ -1,0 +1,238 @@
+//! The locks of LOCK commands: how a grant is written, extended and ended.
+//!
+//! Owns    nothing; it changes entries of the view's shards.
+//! Rule    who may have a lock is decided above; here it is written.
+
+use bytes::Bytes;
+
+use super::View;
+use crate::clock::Deadline;
+use crate::keyspace::shard::grants::GrantDetails;
+use crate::keyspace::{Entry, Lease};
+use crate::state::clients::ClientId;
+use crate::state::ended_lock::EndReason;
+use crate::state::lock_sessions::SessionLock;
+use crate::types::lock::{Holder, LockKind};
+use crate::types::{Lock, Object, Typed};
+
+/// The holder of a lock, as one of its owners.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Hold {
+    /// The fencing token.
+    pub token: u64,
+    /// The end of its lease; `None`: it has none.
+    pub deadline: Option<Deadline>,
+    /// Whether it belongs to a session.
+    pub session: Option<(u64, u64)>,
+}
+
+impl View<'_> {
+    /// Writes an exclusive lock: the string that SET NX would have written, and its grant.
+    pub fn hold_exclusive(
+        &mut self,
+        key: &[u8],
+        owner: &[u8],
+        lease: Lease,
+        (token, client): (u64, ClientId),
+        details: GrantDetails,
+    ) {
+        let mut occupied = match self.entry(key) {
+            // The same owner again: the grant stays, its lease begins anew.
+            Entry::Occupied(mut found) if found.granted().is_some_and(|grant| grant.token == token) => {
+                found.put(owner, lease);
+                found.place.shard.set_holder(found.id, client);
+                found
+            }
+            entry => {
+                let mut occupied = entry.put(owner, lease);
+                occupied.grant(token, client, true);
+                occupied
+            }
+        };
+        occupied.place.shard.set_grant_details(occupied.id, details);
+        occupied.event(b'$', "set");
+        if let Lease::Until(_) = lease {
+            occupied.event(b'g', "expire");
+        }
+    }
+
+    /// Writes a holder of a lock that is not exclusive. The lease of the key is the longest of its holders.
+    pub fn put_holder(&mut self, key: &[u8], kind: LockKind, owner: &Bytes, holder: Holder) {
+        if let Ok(mut lock) = self.open::<Lock>(key) {
+            lock.put(kind, owner, holder);
+        }
+        self.update_deadline(key);
+    }
+
+    /// What is known of a holder of a lock that is not exclusive.
+    pub fn holder_of(&mut self, key: &[u8], owner: &[u8]) -> Option<Holder> {
+        let lock = self.entry(key).occupied()?.into_object::<Lock>().ok()?;
+        lock.holder(owner).cloned()
+    }
+
+    /// What `owner` holds of a lock of any kind.
+    pub fn hold_of(&mut self, key: &[u8], owner: &[u8]) -> Option<Hold> {
+        let found = self.entry(key).occupied()?;
+        match found.object().map(Lock::of) {
+            None if found.string().ok()? == owner => {
+                let token = found.granted().map_or(0, |grant| grant.token);
+                let session = found.place.shard.grant_details(found.id).and_then(|details| details.session);
+                Some(Hold { token, deadline: found.deadline(), session })
+            }
+            Some(Some(lock)) => {
+                let Holder { token, deadline, session, .. } = lock.holder(owner)?;
+                Some(Hold { token: *token, deadline: *deadline, session: *session })
+            }
+            _ => None,
+        }
+    }
+
+    /// Begins the lease of a holder anew; `None`: it has no lease from now on. The owner holds the lock.
+    pub fn renew(&mut self, key: &[u8], owner: &Bytes, deadline: Option<Deadline>, lease_ms: Option<u64>) {
+        match self.holder_of(key, owner) {
+            Some(holder) => {
+                let renewals = holder.renewals.saturating_add(1);
+                let kind = self.lock_kind(key);
+                self.put_holder(key, kind, owner, Holder { deadline, lease_ms, renewals, ..holder });
+            }
+            None => {
+                if let Entry::Occupied(mut found) = self.entry(key) {
+                    found.set_deadline(deadline);
+                    found.event(b'g', if deadline.is_some() { "expire" } else { "persist" });
+                }
+            }
+        }
+    }
+
+    /// Takes the lock from an owner that holds it. Of a reentrant lock, [`EndReason::Released`] gives back one hold.
+    pub fn end_hold(&mut self, key: &[u8], owner: &Bytes, reason: EndReason) {
+        self.changes.end_reason = reason;
+        match self.holder_of(key, owner) {
+            Some(holder) if reason == EndReason::Released && holder.permits > 1 && self.is_reentrant(key) => {
+                let permits = holder.permits - 1;
+                self.put_holder(key, LockKind::Reentrant, owner, Holder { permits, ..holder });
+            }
+            Some(holder) => self.remove_holder(key, owner, &holder, reason),
+            None => {
+                if let Entry::Occupied(mut found) = self.entry(key) {
+                    found.event(b'g', "del");
+                    found.remove_entry();
+                }
+            }
+        }
+        self.changes.end_reason = EndReason::Deleted;
+    }
+
+    fn remove_holder(&mut self, key: &[u8], owner: &[u8], holder: &Holder, reason: EndReason) {
+        let database = self.database;
+        self.changes.holder_ended(database, key, holder, reason);
+        let mut is_last = false;
+        if let Ok(Some(mut lock)) = self.find::<Lock>(key) {
+            lock.remove(owner);
+            is_last = lock.get().holders().len() == 0;
+        }
+        if is_last {
+            self.event(b'g', "del", key);
+        } else {
+            self.update_deadline(key);
+        }
+        self.lock_ended(key);
+    }
+
+    /// The connection of a session has ended: its lock ends now, or after its delay.
+    pub fn end_session_lock(&mut self, key: &[u8], lock: &SessionLock) {
+        if self.hold_of(key, &lock.owner).is_none_or(|hold| hold.token != lock.token) {
+            return;
+        }
+        if lock.delay_ms == 0 {
+            return self.end_hold(key, &lock.owner, EndReason::Session);
+        }
+        let delay_ms = i64::try_from(lock.delay_ms).unwrap_or(i64::MAX);
+        let deadline = self.now().deadline_in(delay_ms);
+        self.renew(key, &lock.owner, Some(deadline), None);
+    }
+
+    /// Gives a lock of a session to the client that has attached to the session. False if the lock has ended.
+    pub fn attach_session_lock(&mut self, key: &[u8], lock: &SessionLock, client: ClientId) -> bool {
+        if self.hold_of(key, &lock.owner).is_none_or(|hold| hold.token != lock.token) {
+            return false;
+        }
+        self.renew(key, &lock.owner, None, None);
+        match self.holder_of(key, &lock.owner) {
+            Some(holder) => {
+                let kind = self.lock_kind(key);
+                self.put_holder(key, kind, &lock.owner, Holder { client, ..holder });
+            }
+            None => {
+                if let Entry::Occupied(found) = self.entry(key) {
+                    found.place.shard.set_holder(found.id, client);
+                }
+            }
+        }
+        true
+    }
+
+    /// The owner that holds a lock with this token.
+    pub fn owner_of_token(&mut self, key: &[u8], token: u64) -> Option<Bytes> {
+        let found = self.entry(key).occupied()?;
+        match found.object().map(Lock::of) {
+            None => {
+                let is_it = found.granted().is_some_and(|grant| grant.token == token);
+                is_it.then(|| found.string().ok().map(Bytes::copy_from_slice)).flatten()
+            }
+            Some(lock) => {
+                let mut holders = lock?.holders();
+                holders.find(|(_, holder)| holder.token == token).map(|(owner, _)| owner.clone())
+            }
+        }
+    }
+
+    /// Who holds the lock: owners, each with its client. Empty if nobody does.
+    pub fn owners(&mut self, key: &[u8]) -> Vec<(Bytes, ClientId)> {
+        let Entry::Occupied(found) = self.entry(key) else { return Vec::new() };
+        match found.object() {
+            Some(Object::Lock(lock)) => {
+                lock.holders().map(|(owner, holder)| (owner.clone(), holder.client)).collect()
+            }
+            Some(_) => Vec::new(),
+            None => {
+                let holder = found.granted().map_or(0, |grant| grant.holder);
+                vec![(Bytes::copy_from_slice(found.string().unwrap_or_default()), holder)]
+            }
+        }
+    }
+
+    /// What the holder of an exclusive lock says about itself, as fields and values in turn.
+    pub fn meta_of(&mut self, key: &[u8]) -> Box<[Bytes]> {
+        let Entry::Occupied(found) = self.entry(key) else { return Box::default() };
+        found.place.shard.grant_details(found.id).map(|details| details.meta.clone()).unwrap_or_default()
+    }
+
+    /// The kind of a lock; exclusive if it is a string.
+    pub fn lock_kind(&mut self, key: &[u8]) -> LockKind {
+        let lock = self.entry(key).occupied().and_then(|found| found.into_object::<Lock>().ok());
+        lock.map_or(LockKind::Exclusive, Lock::kind)
+    }
+
+    fn is_reentrant(&mut self, key: &[u8]) -> bool {
+        self.lock_kind(key) == LockKind::Reentrant
+    }
+
+    /// Sets the deadline of a key to the end of the longest lease of its holders.
+    fn update_deadline(&mut self, key: &[u8]) {
+        let Entry::Occupied(mut found) = self.entry(key) else { return };
+        let Some(Object::Lock(lock)) = found.object() else { return };
+        let latest = lock.latest_deadline();
+        if found.deadline() != latest {
+            found.set_deadline(latest);
+        }
+    }
+
+    /// Commands that wait for the lock of a key may have it now.
+    fn lock_ended(&mut self, key: &[u8]) {
+        let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
+        if !self.locked.held(index).queues.locks.is_empty() {
+            self.changes.ready(database, Bytes::copy_from_slice(key));
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Locks as such: who may have a lock now, and who waits for whom.
+//!
+//! Owns    the rules by which a lock is granted, and the register of waiting lock requests.
+//! Knows   the keyspace through a view; nothing of commands or connections.
+//! Rule    an exclusive lock is a string key, so that it excludes the locks of clients that use SET NX.
+
+mod acquire;
+mod waits;
+
+pub use acquire::{LockRequest, Term, attempt, attempt_all, is_grantable};
+pub use waits::{Circle, LockWaits};

@@ -1,0 +1,157 @@
+//! The register of waiting lock requests, and the search for circles of them.
+//!
+//! Owns    every waiting request, by its number and by its owner.
+//! Rule    the shards of a circle are locked one after the other, after the request has entered its queues. Of two requests
+//!         that close a circle at the same time at least one sees it, and both name the same youngest request.
+//! Locks   one mutex, under which nothing else is locked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::clock::Now;
+use crate::keyspace::{Keyspace, ShardSet, View, Waiter};
+use crate::state::settings::Events;
+use crate::types::lock::LockKind;
+
+/// Every lock request that waits.
+#[derive(Debug, Default)]
+pub struct LockWaits(Mutex<Register>);
+
+#[derive(Debug, Default)]
+struct Register {
+    by_number: BTreeMap<u64, Arc<Waiter>>,
+    by_owner: BTreeMap<Bytes, BTreeSet<u64>>,
+}
+
+/// Owners that wait for each other's locks.
+#[derive(Clone, Debug)]
+pub struct Circle {
+    /// Each key that is waited for, and the owner that holds it.
+    pub links: Vec<(Bytes, Bytes)>,
+    /// The request that began to wait last.
+    pub youngest: Arc<Waiter>,
+}
+
+/// Requests that one search looks at.
+const REQUESTS_MAX: usize = 1_000;
+/// Holders of one lock that a search looks at.
+const HOLDERS_MAX: usize = 100;
+
+impl LockWaits {
+    /// A request begins to wait.
+    pub fn enter(&self, waiter: &Arc<Waiter>) {
+        let Some(asker) = waiter.serve.asker() else { return };
+        let mut register = self.0.lock();
+        register.by_number.insert(waiter.wait.number, Arc::clone(waiter));
+        register.by_owner.entry(asker.owner.clone()).or_default().insert(waiter.wait.number);
+    }
+
+    /// The wait of that number is over.
+    pub fn leave(&self, number: u64) {
+        let mut register = self.0.lock();
+        let Some(waiter) = register.by_number.remove(&number) else { return };
+        let Some(asker) = waiter.serve.asker() else { return };
+        if let Some(numbers) = register.by_owner.get_mut(asker.owner) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                register.by_owner.remove(asker.owner);
+            }
+        }
+    }
+
+    /// How many requests wait.
+    pub fn len(&self) -> usize {
+        self.0.lock().by_number.len()
+    }
+
+    /// True if no request waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All requests that wait, first come first.
+    pub fn all(&self) -> Vec<Arc<Waiter>> {
+        self.0.lock().by_number.values().cloned().collect()
+    }
+
+    /// The requests of an owner that wait.
+    fn of_owner(&self, owner: &[u8]) -> Vec<Arc<Waiter>> {
+        let register = self.0.lock();
+        let numbers = register.by_owner.get(owner).into_iter().flatten();
+        numbers.filter_map(|number| register.by_number.get(number).cloned()).collect()
+    }
+
+    /// A circle that this request is part of. The search ends without one if it meets a shard that a long call holds.
+    pub fn circle(&self, keyspace: &Keyspace, start: &Arc<Waiter>, now: Now) -> Option<Circle> {
+        let goal = start.serve.asker()?.owner;
+        let mut reached = vec![Reached { waiter: Arc::clone(start), by: None }];
+        let mut seen = BTreeSet::from([start.wait.number]);
+        let mut at = 0;
+        while let Some(Reached { waiter, .. }) = reached.get(at) {
+            let waiter = Arc::clone(waiter);
+            for key in &waiter.wait.keys {
+                for owner in holders(keyspace, waiter.wait.database, key, now)? {
+                    if owner == *goal {
+                        return Some(closed(&reached, Link { from: at, key: key.clone(), owner }));
+                    }
+                    for next in self.of_owner(&owner) {
+                        if seen.len() < REQUESTS_MAX && seen.insert(next.wait.number) {
+                            let by = Some(Link { from: at, key: key.clone(), owner: owner.clone() });
+                            reached.push(Reached { waiter: next, by });
+                        }
+                    }
+                }
+            }
+            at += 1;
+        }
+        None
+    }
+}
+
+/// A request that a search has reached.
+#[derive(Debug)]
+struct Reached {
+    waiter: Arc<Waiter>,
+    /// How; `None`: the search began here.
+    by: Option<Link>,
+}
+
+/// The step from a request to the owner of a lock that it waits for.
+#[derive(Clone, Debug)]
+struct Link {
+    /// The index of the request.
+    from: usize,
+    key: Bytes,
+    owner: Bytes,
+}
+
+/// The owners for all of which a request for this lock waits. A semaphore with several holders has none: any of them may
+/// give a permit back. `None` if a long call holds the shard.
+fn holders(keyspace: &Keyspace, database: u16, key: &[u8], now: Now) -> Option<Vec<Bytes>> {
+    let mut view = View::try_lock(keyspace, ShardSet::One(key), database, now, Events::default())?;
+    let is_counted = matches!(view.lock_kind(key), LockKind::Permits(_));
+    let owners = view.owners(key);
+    if is_counted && owners.len() > 1 {
+        return Some(Vec::new());
+    }
+    Some(owners.into_iter().take(HOLDERS_MAX).map(|(owner, _)| owner).collect())
+}
+
+/// The circle that `last` closes.
+fn closed(reached: &[Reached], last: Link) -> Circle {
+    let mut youngest = &reached[last.from].waiter;
+    let (mut links, mut next) = (Vec::new(), Some(last));
+    while let Some(link) = next {
+        let from = &reached[link.from];
+        if from.waiter.wait.number > youngest.wait.number {
+            youngest = &from.waiter;
+        }
+        links.push((link.key, link.owner));
+        next = from.by.clone();
+    }
+    links.reverse();
+    Circle { links, youngest: Arc::clone(youngest) }
+}

@@ -1,0 +1,155 @@
+//! Lock sessions: locks that end with the connection that took them.
+//!
+//! Owns    every session, by its id, and the keys of its locks.
+//! Rule    a session belongs to one connection at a time. Without a connection it lasts as long as it has a lock.
+//! Locks   one mutex per session. Nothing else is locked under it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use dashmap::DashMap;
+use parking_lot::Mutex;
+
+use super::clients::ClientId;
+
+/// One session.
+#[derive(Debug)]
+pub struct LockSession {
+    /// Its number. A client that knows it can take the session over, so it is random.
+    pub id: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The client whose connection it belongs to; `None`: that connection has ended.
+    client: Option<ClientId>,
+    locks: BTreeMap<(u16, Bytes), SessionLock>,
+}
+
+/// A lock of a session.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SessionLock {
+    /// The owner under which it is held.
+    pub owner: Bytes,
+    /// Its fencing token.
+    pub token: u64,
+    /// How long it outlives the connection, in milliseconds.
+    pub delay_ms: u64,
+}
+
+impl LockSession {
+    /// Its number as clients write it.
+    pub fn name(&self) -> String {
+        format!("{:016x}", self.id)
+    }
+
+    /// Notes a lock that was granted to it. False if the connection of the session has ended.
+    pub fn hold(&self, database: u16, key: Bytes, lock: SessionLock) -> bool {
+        let mut state = self.state.lock();
+        state.locks.insert((database, key), lock);
+        state.client.is_some()
+    }
+
+    /// Its locks, each with its database and key.
+    pub fn locks(&self) -> Vec<((u16, Bytes), SessionLock)> {
+        self.state.lock().locks.iter().map(|(place, lock)| (place.clone(), lock.clone())).collect()
+    }
+
+    /// The client whose connection it belongs to.
+    pub fn client(&self) -> Option<ClientId> {
+        self.state.lock().client
+    }
+}
+
+/// All sessions.
+#[derive(Debug, Default)]
+pub struct LockSessions {
+    by_id: DashMap<u64, Arc<LockSession>>,
+}
+
+impl LockSessions {
+    /// Begins a session of a client. `id` must be random.
+    pub fn begin(&self, id: u64, client: ClientId) -> Arc<LockSession> {
+        let state = State { client: Some(client), locks: BTreeMap::new() };
+        let session = Arc::new(LockSession { id, state: Mutex::new(state) });
+        self.by_id.insert(id, Arc::clone(&session));
+        session
+    }
+
+    /// The session of that number.
+    pub fn get(&self, id: u64) -> Option<Arc<LockSession>> {
+        self.by_id.get(&id).map(|session| Arc::clone(&session))
+    }
+
+    /// Moves a session to the connection of another client.
+    pub fn attach(&self, session: &LockSession, client: ClientId) {
+        session.state.lock().client = Some(client);
+    }
+
+    /// The connection of this client has ended. False if the session has moved to another connection before.
+    pub fn detach(&self, session: &LockSession, client: ClientId) -> bool {
+        let mut state = session.state.lock();
+        if state.client != Some(client) {
+            return false;
+        }
+        state.client = None;
+        let is_over = state.locks.is_empty();
+        drop(state);
+        if is_over {
+            self.by_id.remove(&session.id);
+        }
+        true
+    }
+
+    /// A lock of a session has ended. A session without a connection ends with its last lock.
+    pub fn forget(&self, id: u64, database: u16, key: &Bytes, token: u64) {
+        let Some(session) = self.get(id) else { return };
+        let mut state = session.state.lock();
+        let place = (database, key.clone());
+        if state.locks.get(&place).is_some_and(|lock| lock.token == token) {
+            state.locks.remove(&place);
+        }
+        let is_over = state.client.is_none() && state.locks.is_empty();
+        drop(state);
+        if is_over {
+            self.by_id.remove(&id);
+        }
+    }
+
+    /// How many sessions there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// True if there is no session.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_ends_with_its_connection_and_its_last_lock() {
+        let (sessions, key) = (LockSessions::default(), Bytes::from_static(b"k"));
+        let lock = |token| SessionLock { owner: Bytes::from_static(b"me"), token, delay_ms: 9 };
+        let session = sessions.begin(7, 1);
+        assert_eq!(session.name(), "0000000000000007");
+        assert!(session.hold(0, key.clone(), lock(5)));
+        assert!(!sessions.detach(&session, 2), "it belongs to another client");
+        assert!(sessions.detach(&session, 1));
+        assert!(sessions.get(7).is_some(), "its lock outlives the connection");
+        sessions.forget(7, 0, &key, 4);
+        assert_eq!(session.locks(), [((0, key.clone()), lock(5))], "another grant of the key has ended");
+        sessions.forget(7, 0, &key, 5);
+        assert!(sessions.is_empty());
+        let session = sessions.begin(8, 1);
+        sessions.attach(&session, 3);
+        assert!(sessions.detach(&session, 3));
+        assert!(sessions.is_empty() && !session.hold(0, key, lock(6)));
+    }
+}

@@ -1,0 +1,137 @@
+//! Locks of unchanged clients: which commands make a key a lock, and what becomes of its grant.
+//!
+//! Rule    the clock stands still until a test moves it.
+
+use redlatch::internals::keyspace::Grant;
+
+use super::support::bare::{Bare, EXTEND, RELEASE, load, request};
+
+/// Sends a command line; returns the reply.
+fn send(bare: &mut Bare, line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    String::from_utf8_lossy(bare.send(&request(&words))).into_owned()
+}
+
+/// The token under a key.
+fn token(bare: &Bare, key: &str) -> Option<u64> {
+    bare.grant(key).map(|grant| grant.token)
+}
+
+#[test]
+fn a_key_that_is_stored_only_if_it_does_not_exist_is_a_lock() {
+    for line in [
+        "SET lock me NX",
+        "SET lock me NX PX 10000",
+        "SET lock me EX 10 NX GET",
+        "SETNX lock me",
+        "MSETNX lock me other me",
+        "EVAL return(redis.call('set',KEYS[1],ARGV[1],'NX','PX',9)) 1 lock me",
+        "EVAL return(redis.call('setnx',KEYS[1],ARGV[1])) 1 lock me",
+        "EVAL return(string.rep('x',redis.call('setnx',KEYS[1],ARGV[1]))) 1 lock me",
+    ] {
+        let mut bare = Bare::new();
+        send(&mut bare, line);
+        let grant = bare.grant("lock").unwrap_or_else(|| panic!("{line}: no lock"));
+        assert_eq!((grant.token, grant.holder, grant.renewals, grant.is_native), (1, 1, 0, false), "{line}");
+        assert_eq!(grant.since.as_millis(), bare.now_ms(), "{line}");
+    }
+}
+
+#[test]
+fn a_key_that_might_have_existed_is_no_lock() {
+    for line in [
+        "SET lock me", "SET lock me PX 10000", "SET lock me IFNE you", "SETEX lock 10 me",
+        "PSETEX lock 10000 me", "GETSET lock me", "MSET lock me", "APPEND lock me", "SETRANGE lock 0 me",
+        "INCR lock", "INCRBYFLOAT lock 1", "HSET lock me 1", "HSETNX lock me 1", "LPUSH lock me",
+        "SADD lock me", "ZADD lock NX 1 me",
+    ] {
+        let mut bare = Bare::new();
+        let reply = send(&mut bare, line);
+        assert!(!reply.starts_with('-') && send(&mut bare, "EXISTS lock") == ":1\r\n", "{line}: {reply}");
+        assert_eq!(bare.grant("lock"), None, "{line}");
+    }
+}
+
+#[test]
+fn tokens_rise_from_grant_to_grant_and_a_refusal_takes_none() {
+    let mut bare = Bare::new();
+    send(&mut bare, "SET a me NX PX 10000");
+    for line in ["SET a you NX", "SETNX a you", "MSETNX b you a you"] {
+        send(&mut bare, line);
+    }
+    assert_eq!(token(&bare, "b"), None);
+    send(&mut bare, "MSETNX b me c me");
+    assert_eq!(["a", "b", "c"].map(|key| token(&bare, key)), [Some(1), Some(2), Some(3)]);
+    bare.pass(10_001);
+    assert_eq!(token(&bare, "a"), None, "the lease has ended");
+    send(&mut bare, "SETNX a me");
+    assert_eq!(token(&bare, "a"), Some(4));
+}
+
+#[test]
+fn a_new_lease_renews_the_grant() {
+    let mut bare = Bare::new();
+    let extend = load(&mut bare, EXTEND);
+    send(&mut bare, "SET lock me NX PX 10000");
+    let first = bare.grant("lock").expect("granted");
+    assert_eq!(first.lease_ms, Some(10_000));
+    bare.pass(500);
+    let by_script = format!("EVALSHA {extend} 1 lock me 4000");
+    for (renewals, (line, lease_ms)) in (1..).zip([
+        ("PEXPIRE lock 20000", Some(20_000)),
+        ("EXPIRE lock 5", Some(5_000)),
+        (&by_script, Some(4_000)),
+        ("GETEX lock PX 3000", Some(3_000)),
+        ("SET lock me XX PX 2000", Some(2_000)),
+        ("SET lock me", None),
+        ("PEXPIRE lock 99999999999", Some(u32::MAX)),
+        ("PERSIST lock", None),
+    ]) {
+        let reply = send(&mut bare, line);
+        assert!(!reply.starts_with('-') && reply != ":0\r\n", "{line}: {reply}");
+        let expected = Grant { renewals, lease_ms, ..first };
+        assert_eq!(bare.grant("lock"), Some(expected), "{line}");
+    }
+}
+
+#[test]
+fn another_value_ends_the_grant() {
+    for line in [
+        "SET lock you", "SET lock you XX KEEPTTL", "SET lock you IFEQ me", "GETSET lock you",
+        "MSET lock you", "SETEX lock 10 you", "APPEND lock x", "SETRANGE lock 0 x", "RENAME other lock",
+        "COPY other lock REPLACE", "COPY set lock REPLACE", "DEL lock",
+    ] {
+        let mut bare = Bare::new();
+        send(&mut bare, "SET other me");
+        send(&mut bare, "SADD set a");
+        send(&mut bare, "SET lock me NX PX 10000");
+        let reply = send(&mut bare, line);
+        assert!(!reply.starts_with('-'), "{line}: {reply}");
+        assert_eq!(bare.grant("lock"), None, "{line}");
+    }
+}
+
+#[test]
+fn reading_or_refusing_leaves_the_grant_as_it_is() {
+    let mut bare = Bare::new();
+    let release = load(&mut bare, RELEASE);
+    send(&mut bare, "SET lock me NX PX 10000");
+    let granted = bare.grant("lock");
+    let refused = format!("EVALSHA {release} 1 lock you");
+    for line in ["GET lock", "PTTL lock", "SET lock you NX", "SETNX lock you", "PEXPIRE lock 1 GT", &refused]
+    {
+        send(&mut bare, line);
+        assert_eq!(bare.grant("lock"), granted, "{line}");
+    }
+    send(&mut bare, &format!("EVALSHA {release} 1 lock me"));
+    assert_eq!(bare.grant("lock"), None);
+}
+
+#[test]
+fn a_flushed_lock_is_gone_and_its_token_is_not_given_again() {
+    let mut bare = Bare::new();
+    send(&mut bare, "SET lock me NX");
+    send(&mut bare, "FLUSHALL");
+    send(&mut bare, "SET lock me NX");
+    assert_eq!(token(&bare, "lock"), Some(2));
+}
