@@ -14,6 +14,8 @@
 mod embedding;
 #[cfg(feature = "server")]
 mod hostile;
+#[cfg(feature = "client")]
+mod lock_client;
 #[cfg(all(feature = "server", feature = "lua"))]
 mod long_calls;
 #[cfg(feature = "lua")]

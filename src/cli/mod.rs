@@ -66,7 +66,7 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
 
 /// Says something on the error stream. If that is closed, the exit code still reports an error.
 fn warn(text: &str) {
-    let _ = writeln!(std::io::stderr(), "redlatch: {text}");
+    let _ = std::io::stderr().write_all(format!("redlatch: {text}\n").as_bytes());
 }
 
 /// The runtime of a subcommand that asks a server.
