@@ -320,6 +320,23 @@ mod signals {
     }
 
     #[test]
+    #[cfg(target_os = "linux")]
+    fn a_signal_that_was_ignored_before_stays_ignored() {
+        let server = server();
+        let hold = ["--", "sh", "-c", "echo ready; cat >/dev/null; grep SigIgn /proc/self/status"];
+        let inner = [&["run", "--url", &url(&server), "lock:a"], &hold[..]].concat();
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_redlatch")]).args(inner);
+        let mut holder = Holder::start(command);
+        holder.signal("HUP");
+        drop(holder.process.stdin.take());
+        let mask = holder.line().trim_start_matches("SigIgn:").trim().to_owned();
+        assert_eq!(u64::from_str_radix(&mask, 16).unwrap() & 1, 1, "{mask}");
+        assert_eq!(holder.end().0, Some(0));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
     fn the_terminal_is_the_commands_and_control_c_reaches_it_alone() {
         let server = server();
         let pty = nix::pty::openpty(None, None).unwrap();

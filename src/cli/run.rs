@@ -273,7 +273,9 @@ impl Caught {
             let signals = signal(SignalKind::from_raw(*number as i32))?;
             Ok((*number, signals))
         };
-        let forwarded = FORWARDED.iter().map(caught).collect::<io::Result<_>>()?;
+        let ignored = ignored();
+        let forwarded = FORWARDED.iter().filter(|number| ignored & (1 << (**number as i32 - 1)) == 0);
+        let forwarded = forwarded.map(caught).collect::<io::Result<_>>()?;
         Ok(Self { children: signal(SignalKind::child())?, forwarded })
     }
 
@@ -286,6 +288,14 @@ impl Caught {
             }
         }
     }
+}
+
+/// The signals that this process was started to ignore, as by nohup, one bit for each. The command ignores them, too: they
+/// are not caught, because a caught signal would reach the command with its default action.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// The next signal to forward.

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
@@ -92,6 +93,9 @@ async fn stream(target: &Target, trust: &Trust) -> Result<Box<dyn Stream>, Error
     }
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
+    // A wait may take hours, in which nothing else would notice that the server's machine is gone.
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
+    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
     if target.transport == Transport::Tcp {
         return Ok(Box::new(stream));
     }
@@ -110,3 +114,5 @@ pub(crate) fn at(target: &Target, error: Error) -> Error {
 
 /// How long a connection and each request that does not wait may take.
 const STEP_MAX: Duration = Duration::from_secs(5);
+/// After how much silence, and how often, the system asks whether the server's machine is there.
+const KEEPALIVE: Duration = Duration::from_secs(15);
