@@ -83,14 +83,28 @@ fn a_new_lease_renews_the_grant() {
         (&by_script, Some(4_000)),
         ("GETEX lock PX 3000", Some(3_000)),
         ("SET lock me XX PX 2000", Some(2_000)),
-        ("SET lock me", None),
         ("PEXPIRE lock 99999999999", Some(u32::MAX)),
-        ("PERSIST lock", None),
+        ("SET lock me", None),
     ]) {
         let reply = send(&mut bare, line);
         assert!(!reply.starts_with('-') && reply != ":0\r\n", "{line}: {reply}");
         let expected = Grant { renewals, lease_ms, ..first };
         assert_eq!(bare.grant("lock"), Some(expected), "{line}");
+    }
+}
+
+#[test]
+fn the_first_lease_of_a_lock_is_no_renewal() {
+    let mut bare = Bare::new();
+    send(&mut bare, "SETNX lock me");
+    for (renewals, (line, lease_ms)) in
+        [("PEXPIRE lock 20000", Some(20_000)), ("PEXPIRE lock 10000", Some(10_000)), ("PERSIST lock", None)]
+            .into_iter()
+            .enumerate()
+    {
+        send(&mut bare, line);
+        let grant = bare.grant("lock").expect("granted");
+        assert_eq!((usize::from(grant.renewals), grant.lease_ms), (renewals, lease_ms), "{line}");
     }
 }
 
@@ -134,4 +148,38 @@ fn a_flushed_lock_is_gone_and_its_token_is_not_given_again() {
     send(&mut bare, "FLUSHALL");
     send(&mut bare, "SET lock me NX");
     assert_eq!(token(&bare, "lock"), Some(2));
+}
+
+#[test]
+fn a_client_that_is_refused_a_lock_again_and_again_polls_it() {
+    let add = "EVAL return(redis.call('exists',KEYS[1])<1)and(redis.call('setex',KEYS[1],ARGV[2],ARGV[1])) 1 lock me 9";
+    let text = "return redis.call('exists',KEYS[1])<1 and redis.call('setex',KEYS[1],ARGV[2],ARGV[1])";
+    let known = load(&mut Bare::new(), text);
+    for (line, does_poll) in [
+        ("SET lock me NX PX 10000".to_owned(), true),
+        ("SETNX lock me".to_owned(), true),
+        ("EVAL return(redis.call('set',KEYS[1],ARGV[1],'NX')) 1 lock me".to_owned(), true),
+        (format!("EVALSHA {known} 1 lock me 9"), true),
+        (add.to_owned(), false),
+        ("SET lock me XX".to_owned(), false),
+        ("SET other me NX".to_owned(), false),
+        ("GET lock".to_owned(), false),
+    ] {
+        let mut bare = Bare::new();
+        load(&mut bare, text);
+        send(&mut bare, "SET lock you");
+        for _ in 0..3 {
+            bare.pass(50);
+            send(&mut bare, &line);
+        }
+        let polls = bare.polls("lock");
+        assert_eq!(
+            polls.map(|polls| (polls.refusals, polls.mean_ms)),
+            does_poll.then_some((3, 50)),
+            "{line}"
+        );
+        send(&mut bare, "DEL lock");
+        send(&mut bare, &line);
+        assert_eq!(bare.polls("lock"), None, "{line}: it has the lock");
+    }
 }

@@ -160,13 +160,14 @@ fn keep(file: &str, old: &str, new: String) {
 
 /// The commands by chapter, each with its arguments.
 fn commands() -> String {
-    const CHAPTERS: [(Group, &str); 13] = [
+    const CHAPTERS: [(Group, &str); 14] = [
         (Group::String, "Strings"),
         (Group::Hash, "Hashes"),
         (Group::List, "Lists"),
         (Group::Set, "Sets"),
         (Group::SortedSet, "Sorted sets"),
         (Group::Stream, "Streams"),
+        (Group::Lock, "Locks"),
         (Group::Generic, "Keys"),
         (Group::Transactions, "Transactions"),
         (Group::Scripting, "Scripts"),
@@ -202,14 +203,15 @@ fn lines(command: &Command) -> Vec<String> {
     is_own.then(|| line(command)).into_iter().chain(subcommands).collect()
 }
 
-/// The clients whose scripts are native, and those scripts.
+/// The clients whose scripts are known, and those scripts.
 fn scripts() -> String {
     // By the client in lower case: its usual spelling, and its scripts.
-    let mut clients: BTreeMap<String, (&str, BTreeSet<&str>)> = BTreeMap::new();
+    let mut clients: BTreeMap<String, (&str, BTreeSet<String>)> = BTreeMap::new();
     for known in KNOWN {
         let (client, what) = known.client.rsplit_once(": ").expect("`client: script`");
         let (_, scripts) = clients.entry(client.to_lowercase()).or_insert((client, BTreeSet::new()));
-        scripts.insert(what);
+        let way = if known.is_native { "" } else { " (interpreted)" };
+        scripts.insert(format!("{what}{way}"));
     }
     let mut text = String::from("\n| client | its scripts |\n|---|---|\n");
     for (client, scripts) in clients.into_values() {

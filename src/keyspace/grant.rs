@@ -66,11 +66,11 @@ impl Packed {
         }
     }
 
-    /// The lease was set anew.
+    /// The lease was set anew. The first lease of a lock that had none is no renewal: SETNX, then EXPIRE.
     #[inline]
     pub(super) fn renew(&mut self, lease_ms: Option<u32>) {
+        self.renewals = self.renewals.saturating_add(u8::from(self.lease_ms.get() != 0));
         self.lease_ms = lease_ms.unwrap_or(0).into();
-        self.renewals = self.renewals.saturating_add(1);
     }
 
     /// The grant, at a time of its shard and with the highest numbers that the shard has seen.
@@ -161,6 +161,8 @@ mod tests {
     #[test]
     fn renewals_are_counted_up_to_255() {
         let mut packed = Packed::NONE;
+        packed.renew(Some(7));
+        assert_eq!((packed.renewals, packed.lease_ms.get()), (0, 7), "the first lease");
         for _ in 0..300 {
             packed.renew(Some(5));
         }

@@ -35,7 +35,7 @@ use crate::state::settings::Events;
 use crate::state::wait::{Wait, WaitFor};
 use crate::types::{Seed, Typed};
 
-pub use held::{HeldLock, LockHolder, OWNER_BYTES_MAX};
+pub use held::{HeldLock, LockHolder};
 pub use survey::EntryRef;
 
 /// Which shards a call needs.
@@ -348,6 +348,12 @@ impl<'k> View<'k> {
     /// Who holds the lock under a key, if it is one. Counts neither as a hit nor as an access.
     pub fn grant_of(&mut self, key: &[u8]) -> Option<Grant> {
         self.entry(key).occupied()?.granted()
+    }
+
+    /// The hash of a key in the selected database, for those who keep no keys.
+    #[inline]
+    pub fn key_hash(&self, key: &[u8]) -> u64 {
+        self.hash(key).wrapping_add(u64::from(self.database))
     }
 
     /// The fencing token of the next grant.

@@ -34,6 +34,11 @@ impl<'a> Reply<'a> {
         self.out.len()
     }
 
+    /// What was written after the first `mark` bytes.
+    pub fn since(&self, mark: usize) -> &[u8] {
+        self.out.get(mark..).unwrap_or_default()
+    }
+
     /// Later replies are written in `protocol`, beginning with the reply to HELLO itself.
     pub fn set_protocol(&mut self, protocol: Protocol) {
         self.protocol = protocol;

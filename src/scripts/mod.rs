@@ -32,7 +32,7 @@ mod sha;
 use crate::resp::Words;
 
 pub use header::{Flags, Header, header};
-pub use known::{KNOWN, Known};
+pub use known::{Granted, Input, KNOWN, Kind, Known, Lease, Lock, Purpose, Unit};
 pub use lexer::{SCRIPT_BYTES_MAX, TOKENS_MAX};
 pub use sha::{SHA_DIGITS, Sha, digest};
 

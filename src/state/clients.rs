@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use super::acl::Account;
 use super::channels::{Kind, PerKind, Subscriptions};
 use super::output_limits::{Class, OutputLimits};
+use super::polling::{Polling, Polls};
 use super::transaction::{Watch, Watching};
 use super::wait::Wait;
 use crate::clock::LockTime;
@@ -56,6 +57,8 @@ pub struct Client {
     pub queued_bytes: AtomicU64,
     /// The keys it watches, if it watches any.
     watching: Mutex<Option<Watched>>,
+    /// The number of its lock session; 0 if it has begun none.
+    pub lock_session: AtomicU64,
     /// Whether it is told when somebody waits for a lock of it.
     pub tells_contended: AtomicBool,
     /// Whether CLIENT NO-EVICT is on.
@@ -74,6 +77,8 @@ pub struct Client {
     pub is_held: AtomicBool,
     /// Whether its connection keeps buffers for the next request: [`KEPT`], [`RELEASE_ASKED`] or [`RELEASED`].
     buffers: AtomicU8,
+    /// The lock that it is refused again and again, if there is one.
+    pub polling: Polling,
     /// The last step of a manual clock whose consequences the connection has sent.
     pub settled: AtomicU64,
     /// The command of this client that waits, if one does.
@@ -167,6 +172,7 @@ impl Client {
             queued: AtomicU32::new(NO_TRANSACTION),
             queued_bytes: AtomicU64::new(0),
             watching: Mutex::new(None),
+            lock_session: AtomicU64::new(0),
             tells_contended: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
@@ -176,6 +182,7 @@ impl Client {
             output_limits: Arc::default(),
             is_held: AtomicBool::new(false),
             buffers: AtomicU8::new(RELEASED),
+            polling: Polling::default(),
             settled: AtomicU64::new(0),
             wait: Mutex::new(None),
             protocol: AtomicU8::new(2),
@@ -562,6 +569,14 @@ impl Clients {
     /// The client of that number.
     pub fn get(&self, id: ClientId) -> Option<Arc<Client>> {
         self.by_id.get(&id).map(|client| Arc::clone(&client))
+    }
+
+    /// The clients that poll the lock of that hash, from the one that has polled the longest.
+    pub fn polling(&self, key: u64, now: LockTime) -> Vec<(Arc<Client>, Polls)> {
+        let polls = |client: &Arc<Client>| Some((Arc::clone(client), client.polling.polls(key, now)?));
+        let mut found: Vec<_> = self.by_id.iter().filter_map(|client| polls(&client)).collect();
+        found.sort_unstable_by_key(|(client, polls)| (polls.since, client.id));
+        found
     }
 
     /// All clients, oldest first.

@@ -15,6 +15,7 @@ pub mod log_limiter;
 pub mod metrics;
 pub mod monitors;
 pub mod output_limits;
+pub mod polling;
 pub mod proposal;
 pub mod registries;
 pub mod running;

@@ -41,7 +41,7 @@ MAVEN = [
 GO = [
     "github.com/go-redsync/redsync/v4@v4.17.0", "github.com/go-redsync/redsync/v4@v4.11.0",
     "github.com/bsm/redislock@v0.10.0", "github.com/bsm/redislock@v0.9.4",
-    "github.com/redis/rueidis/rueidislock@v1.0.76",
+    "github.com/redis/rueidis@v1.0.76",
 ]
 CRATES = ["rslock@0.10.0", "redlock@2.0.0", "redis-lock@0.5.1"]
 
@@ -165,6 +165,8 @@ def literals(suffix, content):
             yield whole
             yield unescape(whole)
     if suffix == ".java":
+        # Comments stand between the lines of a text.
+        text = re.sub(r"^\s*//.*$", "", text, flags=re.M)
         for found in TEXT_BLOCK.finditer(text):
             yield text_block(found.group(1))
     for found in CHAIN.finditer(text):

@@ -9,12 +9,12 @@ use redlatch::internals::clock::Clock;
 use redlatch::internals::commands::Shared;
 use redlatch::internals::engine::{Engine, Flow};
 use redlatch::internals::journal::{Journal, Mutation};
-use redlatch::internals::keyspace::{Keyspace, Layout};
+use redlatch::internals::keyspace::{Grant, Keyspace, Layout, ShardSet, View};
 use redlatch::internals::resp::Decoder;
 use redlatch::internals::scripts::native::Program;
 use redlatch::internals::state::clients::Client;
 use redlatch::internals::state::session::Session;
-use redlatch::internals::state::settings::Settings;
+use redlatch::internals::state::settings::{Events, Settings};
 
 use crate::support::clock::StillClock;
 use crate::support::words::request;
@@ -30,6 +30,10 @@ impl Journal for Log {
     }
 }
 
+/// The time of the engine's clock, which stands still: since 1970, and as a lock time.
+pub(crate) const WALL_MS: i64 = 1_700_001_000_000;
+const LOCK_MS: u64 = 1_000_000;
+
 /// An engine with two sessions: one calls scripts, the other is subscribed to every channel.
 pub(crate) struct ScriptRunner {
     engine: Engine,
@@ -44,7 +48,7 @@ impl ScriptRunner {
         let journal: Arc<dyn Journal> = log.clone();
         let layout = Layout { shards: 4, databases: 4, seed: 7, journal: Some(journal) };
         let keyspace = Keyspace::new(layout, || {});
-        let clock = StillClock::new(1_000_000, 1_700_000_000_000);
+        let clock = StillClock::new(LOCK_MS, WALL_MS - LOCK_MS as i64);
         let now = clock.now().lock;
         let engine = Engine::new(Arc::new(Shared::new(keyspace, Settings::default(), clock, 7)));
         let client = |id| Client::new(id, format!("127.0.0.1:{id}"), String::new(), false, now);
@@ -70,6 +74,13 @@ impl ScriptRunner {
         assert_eq!(flow, Flow::Next);
         self.engine.end_batch(&mut self.session, batch);
         out
+    }
+
+    /// Who holds the lock under a key, if it is one.
+    pub(crate) fn grant(&self, key: &[u8]) -> Option<Grant> {
+        let shared = self.engine.shared();
+        let mut view = View::lock(&shared.keyspace, ShardSet::All, 0, shared.clock.now(), Events::default());
+        view.grant_of(key)
     }
 
     /// Bytes the interpreter holds: 0 until the first interpreted script.

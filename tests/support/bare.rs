@@ -11,6 +11,7 @@ use redlatch::internals::engine::{Engine, Flow};
 use redlatch::internals::keyspace::{Due, Grant, Keyspace, Layout, ShardSet, View};
 use redlatch::internals::resp::Decoder;
 use redlatch::internals::state::clients::Client;
+use redlatch::internals::state::polling::Polls;
 use redlatch::internals::state::session::Session;
 use redlatch::internals::state::settings::{Events, Settings};
 
@@ -61,6 +62,18 @@ impl Bare {
         let now = self.clock.now();
         let mut view = View::lock(&shared.keyspace, ShardSet::All, 0, now, Events::default());
         view.grant_of(key.as_bytes())
+    }
+
+    /// How the client polls the lock under a key of database 0, if it does.
+    pub(crate) fn polls(&self, key: &str) -> Option<Polls> {
+        let (shared, now) = (self.engine.shared(), self.clock.now());
+        let view = View::lock(&shared.keyspace, ShardSet::All, 0, now, Events::default());
+        let pollers = shared.registries.clients.polling(view.key_hash(key.as_bytes()), now.lock);
+        pollers
+            .into_iter()
+            .map(|(client, polls)| (client.id, polls))
+            .find(|(id, _)| *id == self.session.client.id)
+            .map(|(_, polls)| polls)
     }
 
     /// Its time, in milliseconds of lock time.

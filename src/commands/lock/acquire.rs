@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::wait::{Waiting, answer_grant, answer_refusal};
+use super::replies::{answer_grant, answer_refusal};
+use super::wait::Waiting;
 use super::{META_BYTES_MAX, millis_of, owner_of, session};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;

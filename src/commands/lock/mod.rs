@@ -6,6 +6,7 @@
 mod acquire;
 pub(in crate::commands) mod holders;
 mod release;
+mod replies;
 pub(in crate::commands) mod session;
 pub(in crate::commands) mod wait;
 

@@ -13,7 +13,7 @@ use crate::keyspace::View;
 use crate::locks::LockRequest;
 use crate::resp::{Protocol, Reply};
 use crate::state::clients::ClientId;
-use crate::state::lock_sessions::{LockSession, SessionLock};
+use crate::state::lock_sessions::{self, LockSession, SessionLock};
 use crate::state::session::Session;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,6 +44,7 @@ pub(super) fn own<'s>(session: &'s mut Session, shared: &Shared) -> &'s Arc<Lock
     session.lock_session.take_if(|own| own.client() != Some(client));
     session.lock_session.get_or_insert_with(|| {
         let id = shared.unguessable().iter().take(8).fold(0, |id, byte| id << 8 | u64::from(*byte));
+        session.client.lock_session.store(id, Relaxed);
         shared.registries.lock_sessions.begin(id, client)
     })
 }
@@ -88,14 +89,14 @@ pub(super) fn tell_contended(shared: &Shared, holder: ClientId, key: &[u8], toke
     push.push(3);
     push.bulk(b"lock-contended");
     push.bulk(key);
-    push.integer(super::wait::number(token));
+    push.integer(super::replies::number(token));
     client.deliver(&message);
 }
 
 fn id(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    let name = own(call.session, call.shared).name();
+    let name = lock_sessions::name(own(call.session, call.shared).id);
 
     call.reply.bulk(name.as_bytes());
     Ok(Outcome::Replied)
@@ -123,6 +124,7 @@ fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         count = count.saturating_add(usize::from(call.view.attach_session_lock(&key, &lock, client)));
     }
     call.view.select(selected);
+    call.session.client.lock_session.store(found.id, Relaxed);
     call.session.lock_session = Some(found);
 
     call.reply.count(count);

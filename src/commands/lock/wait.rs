@@ -1,4 +1,4 @@
-//! Lock requests that wait, and the replies of LOCK.ACQUIRE.
+//! Lock requests that wait.
 //!
 //! Rule    a request is answered by the write that makes its lock free, with the shards of all its keys locked.
 
@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::replies::{answer_grant, answer_refusal};
 use super::session;
 use crate::clock::LockTime;
 use crate::commands::Shared;
-use crate::keyspace::{Asker, Entry, Serve, View, Waiter};
+use crate::keyspace::{Asker, Serve, View, Waiter};
 use crate::locks::{Circle, LockRequest, attempt, attempt_all, is_grantable};
-use crate::resp::{Protocol, Reply};
+use crate::resp::Reply;
 use crate::state::clients::Client;
 use crate::state::lock_sessions::LockSession;
 
@@ -61,65 +62,6 @@ impl Serve for Waiting {
         let LockRequest { owner, kind, permits, .. } = &self.request;
         Some(Asker { owner, kind: *kind, permits: *permits, client: &self.client, since: self.since })
     }
-}
-
-/// The reply to a request that was granted.
-pub(super) fn answer_grant(reply: &mut Reply<'_>, token: u64, lease_ms: Option<u64>, waited_ms: u64) {
-    reply.map(3);
-    reply.bulk(b"token");
-    reply.integer(number(token));
-    reply.bulk(b"lease");
-    answer_millis(reply, lease_ms);
-    reply.bulk(b"waited");
-    reply.integer(number(waited_ms));
-}
-
-/// A number of milliseconds, or null.
-pub(super) fn answer_millis(reply: &mut Reply<'_>, millis: Option<u64>) {
-    match millis {
-        Some(millis) => reply.integer(number(millis)),
-        None => reply.null(),
-    }
-}
-
-/// A number of our own as RESP has it.
-pub(super) fn number(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// The reply to a request that was refused: who holds the first of its locks that is held.
-pub(super) fn answer_refusal(view: &mut View<'_>, keys: &[Bytes], reply: &mut Reply<'_>) {
-    if reply.protocol() == Protocol::Resp2 {
-        return reply.null_array();
-    }
-    let held = keys.iter().find(|key| matches!(view.entry(key), Entry::Occupied(_)));
-    let Some(key) = held.or(keys.first()) else { return reply.null() };
-    let holder = view.owners(key).into_iter().next().map(|(owner, _)| owner);
-    let hold = holder.as_ref().and_then(|owner| view.hold_of(key, owner));
-    let meta = match holder.as_ref().and_then(|owner| view.holder_of(key, owner)) {
-        Some(holder) => holder.meta,
-        None => view.meta_of(key),
-    };
-    let left_ms =
-        hold.as_ref().and_then(|hold| hold.deadline).map(|deadline| view.now().millis_until(deadline));
-    reply.map(4);
-    reply.bulk(b"holder");
-    match &holder {
-        Some(owner) => reply.bulk(owner),
-        None => reply.null(),
-    }
-    reply.bulk(b"token");
-    reply.integer(hold.map_or(0, |hold| number(hold.token)));
-    reply.bulk(b"lease");
-    answer_millis(reply, left_ms.map(|millis| u64::try_from(millis).unwrap_or(0)));
-    reply.bulk(b"meta");
-    answer_meta(reply, &meta);
-}
-
-/// Fields and values as a map.
-pub(super) fn answer_meta(reply: &mut Reply<'_>, meta: &[Bytes]) {
-    reply.map(meta.len() / 2);
-    meta.iter().for_each(|word| reply.bulk(word));
 }
 
 /// Ends the youngest wait of a circle that this request has closed, if it has.

@@ -16,7 +16,7 @@ use crate::commands::row::Group;
 use crate::commands::table;
 use crate::error::Refusal;
 use crate::scripts::native::Program;
-use crate::scripts::{Flags as ScriptFlags, Header, Sha, digest, header};
+use crate::scripts::{Flags as ScriptFlags, Header, Known, Sha, digest, header};
 
 /// A script that has been parsed.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(in crate::commands) struct Script {
     pub(in crate::commands) sha: Sha,
     /// Its native form, if it is native.
     pub(in crate::commands) program: Option<Program>,
+    /// What the server knows of it, if a lock client is known to send it.
+    pub(in crate::commands) known: Option<&'static Known>,
     /// The flags that its first line sets.
     pub(in crate::commands) flags: ScriptFlags,
     /// Whether its native form calls commands that scan whole values or send messages.
@@ -45,7 +47,7 @@ impl Script {
         let is_known = |command: &'static str| table().find(command.as_bytes()).is_some();
         let program = Program::read(&text[body..]).filter(|program| program.commands().all(is_known));
         let scans_values = program.as_ref().is_some_and(scans_values);
-        Ok(Self { sha, program, flags, scans_values, text, body })
+        Ok(Self { sha, program, known: Known::find(&sha), flags, scans_values, text, body })
     }
 
     /// Whether `text` is its text.

@@ -11,6 +11,7 @@ pub(in crate::commands) mod context;
 pub(in crate::commands) mod function;
 pub(in crate::commands) mod interpreter;
 pub(in crate::commands) mod library;
+mod locks;
 #[cfg(feature = "lua")]
 pub(in crate::commands) mod watchdog;
 
@@ -169,13 +170,18 @@ fn run(
         return Err(Refusal::OutOfMemory);
     }
     let only_reads = script.flags.no_writes || is_read;
+    let mark = call.reply.written();
     let mut context = ScriptContext::new(call.view, call.session, call.shared, only_reads);
     context.may_grow |= script.flags.allow_oom;
-    context.run(|context| match program {
+    let outcome = context.run(|context| match program {
         Some(program) => run_natively(program, &inputs, context, &mut call.reply)
             .map_err(|raised| refusal(script, &raised)),
         None => call.shared.interpreter.run(Run { script, inputs }, context, &mut call.reply),
-    })
+    })?;
+    if let Some(known) = script.known {
+        locks::note(call, known, inputs, mark);
+    }
+    Ok(outcome)
 }
 
 /// The native form of a script, if it stays within its bounds with these KEYS and ARGV, and scans no large value. The

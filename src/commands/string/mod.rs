@@ -191,8 +191,11 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             grant(&mut stored, call.session, call.shared);
         }
         announce(call, name, lease);
-    } else if let (Condition::Absent, Entry::Occupied(mut held)) = (options.condition, entry) {
-        held.count_refused();
+    } else if options.condition == Condition::Absent {
+        if let Entry::Occupied(mut held) = entry {
+            held.count_refused();
+        }
+        refused(call, name);
     }
 
     match (options.returns_old, holds) {
@@ -207,6 +210,13 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 #[inline]
 fn grant(stored: &mut Occupied<'_>, session: &Session, shared: &Shared) {
     stored.grant(shared.keyspace.next_token(), session.client.id, false);
+    session.client.polling.end();
+}
+
+/// A key that was not stored because it exists may be a lock, for which the client asks again and again.
+#[inline]
+fn refused(call: &Call<'_, '_>, name: &[u8]) {
+    call.session.client.polling.note(call.view.key_hash(name), call.now.lock);
 }
 
 /// Publishes the events of a key that was set.
@@ -245,6 +255,8 @@ fn setnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
     if is_new {
         announce(call, name, Lease::Never);
+    } else {
+        refused(call, name);
     }
 
     call.reply.integer(i64::from(is_new));

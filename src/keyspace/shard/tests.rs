@@ -46,8 +46,8 @@ impl Record {
     fn set_deadline(&mut self, deadline_ms: Option<u64>, ttl: Option<u64>) {
         self.deadline_ms = deadline_ms;
         if let Some(grant) = &mut self.grant {
+            grant.renewals = grant.renewals.saturating_add(u8::from(grant.lease_ms.is_some()));
             grant.lease_ms = ttl.map(|ttl| (ttl as u32).max(1));
-            grant.renewals = grant.renewals.saturating_add(1);
         }
     }
 }

@@ -1,0 +1,220 @@
+//! How locks have ended: the last ones of each shard.
+//!
+//! Owns    a ring of records of one size. A record is written when a lock ends, in memory that is allocated once.
+//! Rule    what came next is read from the next record of the same key, or from the lock's current grant.
+//! Bounds  `lock-history-len` records in all shards together. A long key or owner is cut.
+
+use std::collections::VecDeque;
+
+use super::grant::Grant;
+use crate::clock::LockTime;
+use crate::state::clients::ClientId;
+use crate::state::ended_lock::EndReason;
+
+/// The ended locks of one shard, the oldest first.
+#[derive(Debug, Default)]
+pub struct History {
+    records: VecDeque<PastLock>,
+    len_max: usize,
+}
+
+/// A lock that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct PastLock {
+    /// The hash of its key and database; see [`View::key_hash`](super::View::key_hash).
+    hash: u64,
+    key: Excerpt,
+    /// Under which name it was held; `None`: the value did not say.
+    pub owner: Option<Excerpt>,
+    /// The fencing token.
+    pub token: u64,
+    /// The client that held it.
+    pub holder: ClientId,
+    /// The client whose call has ended it; zero: none.
+    pub author: ClientId,
+    /// When it was granted.
+    pub since: LockTime,
+    /// When it ended.
+    pub ended: LockTime,
+    /// The lease as it was last set, in milliseconds.
+    pub lease_ms: Option<u64>,
+    /// How often the lease was renewed.
+    pub renewals: u32,
+    /// Why it has ended.
+    pub reason: EndReason,
+    /// The first request of its holder that came too late to extend or release it, and when.
+    pub late: Option<(&'static str, LockTime)>,
+}
+
+/// The first bytes of a text, and its length.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Excerpt {
+    len: usize,
+    bytes: [u8; EXCERPT_BYTES],
+}
+
+/// Bytes of a key or an owner that a record keeps. A UUID has 36, Redisson's owner about 40.
+const EXCERPT_BYTES: usize = 64;
+
+impl Excerpt {
+    /// The excerpt of a text.
+    pub fn of(text: &[u8]) -> Self {
+        let mut bytes = [0; EXCERPT_BYTES];
+        let kept = text.len().min(EXCERPT_BYTES);
+        bytes[..kept].copy_from_slice(&text[..kept]);
+        Self { len: text.len(), bytes }
+    }
+
+    /// The bytes that were kept.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len.min(EXCERPT_BYTES)]
+    }
+
+    /// Whether all of the text was kept.
+    pub fn is_whole(&self) -> bool {
+        self.len <= EXCERPT_BYTES
+    }
+}
+
+impl PastLock {
+    /// The end of a lock that was granted so.
+    pub fn new(hash: u64, key: &[u8], owner: Option<&[u8]>, grant: &Grant) -> Self {
+        Self {
+            hash,
+            key: Excerpt::of(key),
+            owner: owner.map(Excerpt::of),
+            token: grant.token,
+            holder: grant.holder,
+            author: 0,
+            since: grant.since,
+            ended: grant.since,
+            lease_ms: grant.lease_ms.map(u64::from),
+            renewals: grant.renewals.into(),
+            reason: EndReason::Deleted,
+            late: None,
+        }
+    }
+
+    /// Whether the lock was lost: its holder has not released it.
+    pub fn is_lost(&self) -> bool {
+        self.reason != EndReason::Released
+    }
+}
+
+impl History {
+    /// Keeps that many records from now on.
+    pub fn set_len_max(&mut self, len_max: usize) {
+        self.records = VecDeque::new();
+        self.len_max = len_max;
+    }
+
+    /// Whether ends are recorded.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.len_max > 0
+    }
+
+    /// Adds the newest record.
+    pub fn push(&mut self, ended: PastLock) {
+        if self.records.len() == self.len_max {
+            self.records.pop_front();
+        }
+        if self.records.capacity() == 0 {
+            self.records.reserve_exact(self.len_max);
+        }
+        self.records.push_back(ended);
+    }
+
+    /// The records of a key, the newest first.
+    pub fn of(&self, hash: u64, key: &[u8]) -> impl Iterator<Item = &PastLock> {
+        let key = Excerpt::of(key);
+        self.records.iter().rev().filter(move |record| record.hash == hash && record.key == key)
+    }
+
+    /// Notes that the holder of an ended lock has asked for it too late. Only the newest lock of the key that fits counts,
+    /// and only its first such request. Returns it.
+    pub fn note_late(
+        &mut self,
+        (hash, key): (u64, &[u8]),
+        (holder, owner): (ClientId, Option<&[u8]>),
+        (request, now): (&'static str, LockTime),
+    ) -> Option<&PastLock> {
+        let (key, owner) = (Excerpt::of(key), owner.map(Excerpt::of));
+        let is_it = |record: &PastLock| match owner {
+            Some(owner) => record.owner == Some(owner),
+            None => record.holder == holder,
+        };
+        let mut records = self.records.iter_mut().rev();
+        let record = records.find(|record| record.hash == hash && record.key == key && is_it(record))?;
+        if !record.is_lost() || record.late.is_some() {
+            return None;
+        }
+        record.late = Some((request, now));
+        Some(record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> LockTime {
+        LockTime::from_millis(millis)
+    }
+
+    fn ended(key: &[u8], owner: &[u8], holder: ClientId, reason: EndReason) -> PastLock {
+        let grant = Grant {
+            token: holder,
+            holder,
+            since: at(100),
+            lease_ms: Some(50),
+            renewals: 1,
+            is_native: false,
+        };
+        PastLock { ended: at(150), reason, ..PastLock::new(7, key, Some(owner), &grant) }
+    }
+
+    fn history(len_max: usize, records: &[PastLock]) -> History {
+        let mut history = History::default();
+        history.set_len_max(len_max);
+        records.iter().for_each(|record| history.push(*record));
+        history
+    }
+
+    #[test]
+    fn the_oldest_records_make_room() {
+        let records: Vec<_> = (0..10).map(|n| ended(b"lock", b"owner", n, EndReason::Expired)).collect();
+        let history = history(3, &records);
+        assert_eq!(history.of(7, b"lock").map(|record| record.token).collect::<Vec<_>>(), [9, 8, 7]);
+        assert_eq!(history.of(7, b"other").count() + history.of(8, b"lock").count(), 0);
+        assert_eq!(history.records.capacity(), 3);
+    }
+
+    #[test]
+    fn long_keys_are_told_apart_by_their_first_bytes_and_lengths() {
+        let long = [b'k'; 100];
+        let history = history(9, &[ended(&long, &long, 1, EndReason::Expired)]);
+        assert_eq!(history.of(7, &long).count(), 1);
+        assert_eq!(history.of(7, &long[..99]).count(), 0);
+        let owner = history.of(7, &long).next().and_then(|record| record.owner).unwrap();
+        assert_eq!((owner.bytes().len(), owner.is_whole()), (EXCERPT_BYTES, false));
+    }
+
+    #[test]
+    fn the_first_late_request_for_the_newest_lost_lock_is_noted() {
+        let records = [
+            ended(b"lock", b"a", 1, EndReason::Expired),
+            ended(b"lock", b"b", 2, EndReason::Released),
+            ended(b"lock", b"c", 3, EndReason::Expired),
+        ];
+        let mut history = history(9, &records);
+        let place = (7, b"lock".as_slice());
+        assert!(history.note_late(place, (9, Some(b"b")), ("PEXPIRE", at(191))).is_none(), "released");
+        assert!(history.note_late(place, (9, None), ("PEXPIRE", at(191))).is_none(), "another client");
+        assert!(history.note_late(place, (9, Some(b"a")), ("PEXPIRE", at(191))).is_some());
+        assert!(history.note_late(place, (1, None), ("DEL", at(200))).is_none(), "the first one stays");
+        assert!(history.note_late(place, (3, None), ("DEL", at(201))).is_some());
+        let late: Vec<_> = history.of(7, b"lock").map(|record| record.late).collect();
+        assert_eq!(late, [Some(("DEL", at(201))), None, Some(("PEXPIRE", at(191)))]);
+    }
+}

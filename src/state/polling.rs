@@ -1,0 +1,149 @@
+//! Polling: a client that is refused a lock and asks for it again and again.
+//!
+//! Owns    one slot per client: the key of which it was refused last, since when, and how often it asks.
+//! Rule    only the client's own call writes its slot. Other clients read it without a lock, so what they see may be torn
+//!         between two refusals.
+//! Bounds  no key is stored, but its hash; a client counts for one key at a time.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::clock::LockTime;
+
+/// The slot of one client.
+#[derive(Debug, Default)]
+pub struct Polling {
+    /// The hash of the key; see `View::key_hash`.
+    key: AtomicU64,
+    first_ms: AtomicU64,
+    last_ms: AtomicU64,
+    /// The mean interval, of which the latest interval is one half.
+    mean_ms: AtomicU32,
+    /// Refusals; zero: the client does not poll.
+    refusals: AtomicU32,
+}
+
+/// A client that polls a lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Polls {
+    /// The first refusal.
+    pub since: LockTime,
+    /// The mean interval between refusals, in milliseconds.
+    pub mean_ms: u32,
+    /// How often it was refused.
+    pub refusals: u32,
+}
+
+impl Polling {
+    /// The client was refused the lock of that hash. Refusals in one instant count once.
+    pub fn note(&self, key: u64, now: LockTime) {
+        let last = LockTime::from_millis(self.last_ms.load(Relaxed));
+        let refusals = self.refusals.load(Relaxed);
+        if refusals == 0 || self.key.load(Relaxed) != key || self.has_given_up(now) {
+            self.key.store(key, Relaxed);
+            self.first_ms.store(now.as_millis(), Relaxed);
+            self.mean_ms.store(0, Relaxed);
+            self.refusals.store(1, Relaxed);
+        } else if last != now {
+            let interval = bounded(now.millis_since(last));
+            let mean = if refusals == 1 { interval } else { self.mean_ms.load(Relaxed).midpoint(interval) };
+            self.mean_ms.store(mean, Relaxed);
+            self.refusals.store(refusals.saturating_add(1), Relaxed);
+        }
+        self.last_ms.store(now.as_millis(), Relaxed);
+    }
+
+    /// The client polls no more: it has the lock.
+    #[inline]
+    pub fn end(&self) {
+        self.refusals.store(0, Relaxed);
+    }
+
+    /// How the client polls the lock of that hash, if it still does: it was refused twice, and not long ago.
+    pub fn polls(&self, key: u64, now: LockTime) -> Option<Polls> {
+        let refusals = self.refusals.load(Relaxed);
+        if refusals < 2 || self.key.load(Relaxed) != key || self.has_given_up(now) {
+            return None;
+        }
+        let since = LockTime::from_millis(self.first_ms.load(Relaxed));
+        Some(Polls { since, mean_ms: self.mean_ms.load(Relaxed), refusals })
+    }
+
+    /// Whether it has not asked for several of its own intervals. The second refusal may come later.
+    fn has_given_up(&self, now: LockTime) -> bool {
+        let quiet = now.millis_since(LockTime::from_millis(self.last_ms.load(Relaxed)));
+        let allowed = match self.refusals.load(Relaxed) {
+            1 => INTERVAL_MS_MAX,
+            _ => INTERVALS_MISSED * u64::from(self.mean_ms.load(Relaxed)) + SLACK_MS,
+        };
+        quiet > allowed
+    }
+}
+
+fn bounded(millis: u64) -> u32 {
+    u32::try_from(millis).unwrap_or(u32::MAX)
+}
+
+/// A client whose retries are further apart does not poll. Lock clients retry within seconds.
+const INTERVAL_MS_MAX: u64 = 60_000;
+/// After that many of its intervals without a request, a client polls no more. Clients that double their interval stay
+/// below: the next interval is three times this mean.
+const INTERVALS_MISSED: u64 = 4;
+/// Added to these, because a client that retries every millisecond may be held up for a few.
+const SLACK_MS: u64 = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> LockTime {
+        LockTime::from_millis(millis)
+    }
+
+    /// A client that was refused at these times.
+    fn refused(times: &[u64]) -> Polling {
+        let polling = Polling::default();
+        times.iter().for_each(|time| polling.note(7, at(*time)));
+        polling
+    }
+
+    #[test]
+    fn a_client_that_is_refused_twice_polls_until_it_misses_a_few_of_its_intervals() {
+        assert_eq!(refused(&[]).polls(7, at(1)), None);
+        assert_eq!(refused(&[100]).polls(7, at(100)), None, "refused once");
+        let polling = refused(&[100, 200, 300]);
+        let polls = Polls { since: at(100), mean_ms: 100, refusals: 3 };
+        assert_eq!(polling.polls(7, at(300)), Some(polls));
+        assert_eq!(polling.polls(7, at(720)), Some(polls));
+        assert_eq!(polling.polls(7, at(721)), None, "four intervals without a request");
+        assert_eq!(polling.polls(8, at(300)), None, "another key");
+        polling.end();
+        assert_eq!(polling.polls(7, at(300)), None, "it has the lock");
+    }
+
+    #[test]
+    fn a_client_that_doubles_its_interval_polls_on() {
+        let times: Vec<u64> = (0..12).map(|n| 10 << n).collect();
+        let polls = refused(&times).polls(7, at(10 << 11)).expect("it polls");
+        assert_eq!((polls.since, polls.refusals), (at(10), 12));
+    }
+
+    #[test]
+    fn another_key_or_a_long_pause_begins_anew() {
+        let polling = refused(&[100, 200, 300]);
+        polling.note(8, at(310));
+        assert_eq!((polling.polls(7, at(310)), polling.polls(8, at(310))), (None, None));
+        polling.note(8, at(320));
+        assert_eq!(polling.polls(8, at(320)).map(|polls| polls.since), Some(at(310)));
+        for later in [5_000, 5_100] {
+            polling.note(8, at(later));
+        }
+        assert_eq!(polling.polls(8, at(5_100)).map(|polls| polls.since), Some(at(5_000)));
+        assert_eq!(refused(&[0, 60_001]).polls(7, at(60_001)), None, "too rarely");
+    }
+
+    #[test]
+    fn refusals_in_one_instant_count_once() {
+        assert_eq!(refused(&[100, 100, 100]).polls(7, at(100)), None);
+        assert_eq!(refused(&[100, 100, 150, 150]).polls(7, at(150)).map(|polls| polls.refusals), Some(2));
+    }
+}
