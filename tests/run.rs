@@ -324,7 +324,8 @@ mod signals {
     fn a_signal_that_was_ignored_before_stays_ignored() {
         let server = server();
         let hold = ["--", "sh", "-c", "echo ready; cat >/dev/null; grep SigIgn /proc/self/status"];
-        let inner = [&["run", "--url", &url(&server), "lock:a"], &hold[..]].concat();
+        let url = url(&server);
+        let inner = [&["run", "--url", &url, "lock:a"], &hold[..]].concat();
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_redlatch")]).args(inner);
         let mut holder = Holder::start(command);

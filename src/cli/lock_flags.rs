@@ -249,12 +249,12 @@ The exit status is that of the command: 128 and the signal's number if a signal 
   127  there is no such command
 
 The environment of the command has REDLATCH_KEY (several keys are separated by newlines), REDLATCH_OWNER, REDLATCH_TOKEN (the
-fencing token; a server without LOCK commands has none) and REDLATCH_DEADLINE (Unix time in milliseconds at which the lock ends
-unless it is renewed, which redlatch does at each third of the lease).
+fencing token; a server without LOCK commands has none) and REDLATCH_DEADLINE (Unix time in milliseconds at which the lock
+ends unless it is renewed, which redlatch does at each third of the lease).
 
-When renewals fail, SIGTERM reaches the command before the lock ends: by --kill-grace, but at most half of the lease, and a little
-more. SIGKILL follows after --kill-grace. So with a lease of more than twice --kill-grace the command has ended before the server
-grants the lock to anybody else.";
+When renewals fail, SIGTERM reaches the command before the lock ends: by --kill-grace, but at most half of the lease, and a
+little more. SIGKILL follows after --kill-grace. So with a lease of more than twice --kill-grace the command has ended
+before the server grants the lock to anybody else.";
 
 const VIEW_CODES: &str =
     "Exit codes: 0; 1 for no or an error; 64 for bad options; 69 if no server could be asked.";
