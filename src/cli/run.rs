@@ -104,7 +104,7 @@ async fn supervise(options: Options) -> u8 {
             Ok(guard) => guard,
             Err(code) => return code,
         },
-        signal = signals.to_end() => {
+        signal = signals.until_asked_to_end() => {
             // The lock may have been granted in this moment.
             if let Ok(Ok(locks)) = timeout(RELEASE_MAX, Locks::to(target, trust)).await {
                 let _ = timeout(RELEASE_MAX, locks.release(options.keys, owner)).await;
@@ -142,8 +142,10 @@ fn acquire(locks: &Locks, options: &Options, owner: &str) -> Acquire {
     options.meta.iter().fold(acquire, |acquire, (field, value)| acquire.meta(field.as_str(), value.as_str()))
 }
 
+/// A server that refuses the login serves nobody here.
 fn no_server(error: Error) -> u8 {
-    refuse(NO_SERVER, &error.to_string())
+    let code = if matches!(error, Error::Url(_)) { MISUSED } else { NO_SERVER };
+    refuse(code, &error.to_string())
 }
 
 fn not_acquired(error: Error, options: &Options) -> u8 {
@@ -280,7 +282,7 @@ impl Caught {
     }
 
     /// The next signal that asks to end.
-    async fn to_end(&mut self) -> Signal {
+    async fn until_asked_to_end(&mut self) -> Signal {
         loop {
             let signal = next_of(&mut self.forwarded).await;
             if ENDING.contains(&signal) {
