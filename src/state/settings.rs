@@ -86,6 +86,7 @@ pub struct Settings {
     request_bytes_max: AtomicU64,
     output_limits: Arc<OutputLimits>,
     memory_max: AtomicU64,
+    lock_waiters_max: AtomicU64,
     script_bytes_max: AtomicU64,
     slow_micros: AtomicI64,
     spike_millis: AtomicI64,
@@ -109,6 +110,7 @@ impl Default for Settings {
             request_bytes_max: AtomicU64::new(0),
             output_limits: Arc::default(),
             memory_max: AtomicU64::new(0),
+            lock_waiters_max: AtomicU64::new(0),
             script_bytes_max: AtomicU64::new(0),
             slow_micros: AtomicI64::new(0),
             spike_millis: AtomicI64::new(0),
@@ -276,6 +278,11 @@ impl Settings {
         &self.output_limits
     }
 
+    /// Calls that may wait in the queue of one lock.
+    pub fn lock_waiters_max(&self) -> usize {
+        usize::try_from(self.lock_waiters_max.load(Relaxed)).unwrap_or(usize::MAX)
+    }
+
     /// Bytes of memory that an interpreted script may use.
     #[inline]
     pub fn script_bytes_max(&self) -> usize {
@@ -330,6 +337,7 @@ impl Settings {
         if let Ok(limits) = output_limits::parse(&self.text("client-output-buffer-limit"), "") {
             self.output_limits.set(&limits);
         }
+        self.lock_waiters_max.store(self.integer("lock-waiters-max") as u64, Relaxed);
         self.script_bytes_max.store(self.integer("script-memory-limit") as u64, Relaxed);
     }
 }

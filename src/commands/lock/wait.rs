@@ -16,6 +16,9 @@ use crate::resp::Reply;
 use crate::state::clients::Client;
 use crate::state::lock_sessions::LockSession;
 
+/// Room for the answer to a request that is granted.
+const GRANT_BYTES: usize = 96;
+
 /// A request that waits.
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -38,7 +41,7 @@ impl Serve for Waiting {
             [key] => attempt(view, key, &self.request, Some(self.number)),
             keys => attempt_all(view, keys, &self.request, Some(self.number)),
         };
-        let mut answer = Vec::new();
+        let mut answer = Vec::with_capacity(GRANT_BYTES);
         let mut reply = Reply::new(&mut answer, self.client.protocol());
         match granted {
             Ok(Some(granted)) => {
