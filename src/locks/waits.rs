@@ -133,11 +133,11 @@ struct Link {
 fn holders(keyspace: &Keyspace, database: u16, key: &[u8], now: Now) -> Option<Vec<Bytes>> {
     let mut view = View::try_lock(keyspace, ShardSet::One(key), database, now, Events::default())?;
     let is_counted = matches!(view.lock_kind(key), LockKind::Permits(_));
-    let owners = view.owners(key);
+    let owners = view.owners(key, HOLDERS_MAX);
     if is_counted && owners.len() > 1 {
         return Some(Vec::new());
     }
-    Some(owners.into_iter().take(HOLDERS_MAX).map(|(owner, _)| owner).collect())
+    Some(owners.into_iter().map(|(owner, _)| owner).collect())
 }
 
 /// The circle that `last` closes.

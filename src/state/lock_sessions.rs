@@ -36,6 +36,8 @@ pub fn name(id: u64) -> String {
 /// A lock of a session.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SessionLock {
+    /// The session.
+    pub session: u64,
     /// The owner under which it is held.
     pub owner: Bytes,
     /// Its fencing token.
@@ -136,7 +138,7 @@ mod tests {
     #[test]
     fn a_session_ends_with_its_connection_and_its_last_lock() {
         let (sessions, key) = (LockSessions::default(), Bytes::from_static(b"k"));
-        let lock = |token| SessionLock { owner: Bytes::from_static(b"me"), token, delay_ms: 9 };
+        let lock = |token| SessionLock { session: 7, owner: Bytes::from_static(b"me"), token, delay_ms: 9 };
         let session = sessions.begin(7, 1);
         assert_eq!(name(session.id), "0000000000000007");
         assert!(session.hold(0, key.clone(), lock(5)));

@@ -133,14 +133,23 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
     let value = number::integer(value).ok_or(Refusal::NotAnInteger)?;
     let deadline = unit.deadline(value, call.now, command)?;
 
+    let client = call.session.client.id;
+    let mut is_holders = false;
     // The entry is changed in place, because moving it costs as much as changing it.
     let is_set = match &mut call.view.entry(name) {
-        Entry::Occupied(found) if conditions.hold(found.deadline(), deadline) => {
-            expiry::set_or_delete(found, deadline, call.now);
-            true
+        Entry::Occupied(found) => {
+            let holds = conditions.hold(found.deadline(), deadline);
+            is_holders = found.granted().is_none_or(|grant| grant.holder == client);
+            if holds {
+                expiry::set_or_delete(found, deadline, call.now);
+            }
+            holds
         }
-        _ => false,
+        Entry::Vacant(_) => false,
     };
+    if !is_holders {
+        call.view.note_late(name, None, call.command.row.name);
+    }
 
     call.reply.integer(i64::from(is_set));
     Ok(Outcome::Replied)

@@ -64,6 +64,8 @@ fn del(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         if call.view.remove(name) {
             call.view.event(b'g', "del", name);
             deleted = deleted.saturating_add(1);
+        } else {
+            call.view.note_late(name, None, call.command.row.name);
         }
     }
 

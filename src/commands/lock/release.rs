@@ -21,6 +21,8 @@ pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let hold = call.view.hold_of(key, &owner).filter(|hold| token.is_none_or(|token| token == hold.token));
     if hold.is_some() {
         call.view.end_hold(key, &owner, EndReason::Released);
+    } else {
+        call.view.note_late(key, Some(&owner), "LOCK.RELEASE");
     }
 
     call.reply.integer(i64::from(hold.is_some()));
@@ -37,6 +39,7 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let Some(hold) = call.view.hold_of(key, &owner) else {
+        call.view.note_late(key, Some(&owner), "LOCK.EXTEND");
         call.reply.null_array();
         return Ok(Outcome::Replied);
     };

@@ -36,7 +36,7 @@ pub(super) fn answer_refusal(view: &mut View<'_>, keys: &[Bytes], reply: &mut Re
     }
     let held = keys.iter().find(|key| matches!(view.entry(key), Entry::Occupied(_)));
     let Some(key) = held.or(keys.first()) else { return reply.null() };
-    let holder = view.owners(key).into_iter().next().map(|(owner, _)| owner);
+    let holder = view.owners(key, 1).pop().map(|(owner, _)| owner);
     let hold = holder.as_ref().and_then(|owner| view.hold_of(key, owner));
     let meta = match holder.as_ref().and_then(|owner| view.holder_of(key, owner)) {
         Some(holder) => holder.meta,

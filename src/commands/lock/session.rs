@@ -58,7 +58,7 @@ pub(super) fn hold(
     token: u64,
 ) {
     let (Some(session), Some((_, delay_ms))) = (session, request.term.session()) else { return };
-    let lock = SessionLock { owner: request.owner.clone(), token, delay_ms };
+    let lock = SessionLock { session: session.id, owner: request.owner.clone(), token, delay_ms };
     for key in keys {
         if !session.hold(view.database(), key.clone(), lock.clone()) {
             view.end_session_lock(key, &lock);
@@ -115,6 +115,9 @@ fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     if let Some(own) = call.session.lock_session.take().filter(|own| own.id != found.id) {
         sessions.detach(&own, client);
+    }
+    if let Some(former) = found.client().and_then(|former| call.shared.registries.clients.get(former)) {
+        former.lock_session.store(0, Relaxed);
     }
     sessions.attach(&found, client);
     let selected = call.view.database();

@@ -10,8 +10,10 @@ use bytes::Bytes;
 use super::{EntryId, Shard};
 use crate::clock::Deadline;
 use crate::keyspace::grant::{self, Grant, Latest, Packed};
+use crate::keyspace::history::{self, History, PastLock};
 use crate::state::clients::ClientId;
-use crate::types::{Lock, Object};
+use crate::state::ended_lock::EndReason;
+use crate::types::{Lock, Object, Shape};
 
 /// What a shard keeps about all of its grants.
 #[derive(Debug, Default)]
@@ -22,6 +24,8 @@ pub(super) struct Granted {
     native: usize,
     /// By table and key. Few grants have details.
     details: BTreeMap<(u16, Bytes), GrantDetails>,
+    /// Bytes of the details, with their keys.
+    pub(super) details_bytes: usize,
 }
 
 /// How many locks there are, and what has become of others.
@@ -56,16 +60,35 @@ pub struct GrantDetails {
     pub meta: Box<[Bytes]>,
 }
 
+impl GrantDetails {
+    /// Bytes of memory, with the key.
+    fn bytes(&self, key: &[u8]) -> usize {
+        let meta = self.meta.iter().map(|word| size_of::<Bytes>() + word.len()).sum::<usize>();
+        size_of::<(u16, Bytes)>() + size_of::<Self>() + key.len() + meta
+    }
+}
+
 impl Granted {
     /// Every entry of the shard is gone.
     pub(super) fn clear(&mut self) {
         (self.counts.held, self.native) = (0, 0);
         self.details.clear();
+        self.details_bytes = 0;
     }
 
-    /// Panics unless so many entries are locks.
-    pub(super) fn assert_laws(&self, held: usize) {
+    fn remove_details(&mut self, place: &(u16, Bytes)) {
+        if let Some(details) = self.details.remove(place) {
+            self.details_bytes -= details.bytes(&place.1);
+        }
+    }
+
+    /// Panics unless so many entries are locks, and so many of these native.
+    pub(super) fn assert_laws(&self, held: usize, native: usize) {
         assert_eq!(held, self.counts.held, "entries with a grant");
+        assert_eq!(native, self.native, "entries that LOCK commands have granted");
+        let bytes = self.details.iter().map(|((_, key), details)| details.bytes(key)).sum::<usize>();
+        assert_eq!(bytes, self.details_bytes, "bytes of details");
+        assert!(self.details.len() <= native, "details belong to native grants");
     }
 }
 
@@ -137,9 +160,9 @@ impl Shard {
     /// Sets what is known of a grant beside its record. It goes with the grant.
     pub fn set_grant_details(&mut self, id: EntryId, details: GrantDetails) {
         let place = (self.arena.table(id.0), Bytes::copy_from_slice(self.key(id)));
-        if details == GrantDetails::default() {
-            self.granted.details.remove(&place);
-        } else {
+        self.granted.remove_details(&place);
+        if details != GrantDetails::default() {
+            self.granted.details_bytes += details.bytes(&place.1);
             self.granted.details.insert(place, details);
         }
     }
@@ -150,6 +173,49 @@ impl Shard {
             return None;
         }
         self.granted.details.get(&(self.arena.table(id.0), Bytes::copy_from_slice(self.key(id))))
+    }
+
+    /// Records that an entry which is a lock ends now, by a call of that client.
+    #[inline]
+    pub fn keep_end(&mut self, id: EntryId, hash: u64, reason: EndReason, author: ClientId) {
+        if !self.history.is_on() {
+            return;
+        }
+        let Some(grant) = self.granted(id) else { return };
+        let owner = match self.object(id) {
+            None => Some(self.value(id)),
+            // The one field of a hash that is a lock is its owner.
+            Some(Object::Hash(hash)) if hash.len() == 1 => hash.iter().next().map(|(field, _)| field),
+            Some(_) => None,
+        };
+        // A holder that deletes its own lock releases it.
+        let is_own = reason == EndReason::Deleted && author == grant.holder;
+        // The lease ends at the deadline, even if somebody looks later.
+        let expired = self.deadline(id).filter(|_| reason == EndReason::Expired);
+        let past = PastLock {
+            reason: if is_own { EndReason::Released } else { reason },
+            author,
+            ended: expired.map_or(self.time, Deadline::time),
+            ..PastLock::new(history::place(hash, self.db(id)), self.key(id), owner, &grant)
+        };
+        self.history.push(past);
+    }
+
+    /// Records the end of a holder.
+    pub fn keep_past_lock(&mut self, past: PastLock) {
+        if self.history.is_on() {
+            self.history.push(past);
+        }
+    }
+
+    /// Keeps that many ends of locks.
+    pub fn keep_history(&mut self, len: usize) {
+        self.history.set_len_max(len);
+    }
+
+    /// How locks of this shard have ended.
+    pub fn history(&mut self) -> &mut History {
+        &mut self.history
     }
 
     /// The counters of locks.
@@ -193,7 +259,7 @@ impl Shard {
             self.granted.native -= 1;
             if !self.granted.details.is_empty() {
                 let place = (self.arena.table(id.0), Bytes::copy_from_slice(self.key(id)));
-                self.granted.details.remove(&place);
+                self.granted.remove_details(&place);
             }
         }
     }

@@ -125,7 +125,7 @@ impl View<'_> {
 
     fn remove_holder(&mut self, key: &[u8], owner: &[u8], holder: &Holder, reason: EndReason) {
         let database = self.database;
-        self.changes.holder_ended(database, key, holder, reason);
+        self.changes.holder_ended(database, key, (owner, holder), reason);
         let mut is_last = false;
         if let Ok(Some(mut lock)) = self.find::<Lock>(key) {
             lock.remove(owner);
@@ -139,22 +139,32 @@ impl View<'_> {
         self.lock_ended(key);
     }
 
-    /// The connection of a session has ended: its lock ends now, or after its delay.
-    pub fn end_session_lock(&mut self, key: &[u8], lock: &SessionLock) {
-        if self.hold_of(key, &lock.owner).is_none_or(|hold| hold.token != lock.token) {
-            return;
+    /// The connection of a session has ended: its lock ends now, or after its delay. False if the session has no such lock
+    /// any more.
+    pub fn end_session_lock(&mut self, key: &[u8], lock: &SessionLock) -> bool {
+        if !self.is_of_session(key, lock) {
+            return false;
         }
         if lock.delay_ms == 0 {
-            return self.end_hold(key, &lock.owner, EndReason::Session);
+            self.end_hold(key, &lock.owner, EndReason::Session);
+        } else {
+            let delay_ms = i64::try_from(lock.delay_ms).unwrap_or(i64::MAX);
+            let deadline = self.now().deadline_in(delay_ms);
+            self.renew(key, &lock.owner, Some(deadline), None);
         }
-        let delay_ms = i64::try_from(lock.delay_ms).unwrap_or(i64::MAX);
-        let deadline = self.now().deadline_in(delay_ms);
-        self.renew(key, &lock.owner, Some(deadline), None);
+        true
+    }
+
+    /// Whether a session still has a lock. The lock may have ended, or may have been taken again in another way.
+    fn is_of_session(&mut self, key: &[u8], lock: &SessionLock) -> bool {
+        self.hold_of(key, &lock.owner).is_some_and(|hold| {
+            hold.token == lock.token && hold.session.is_some_and(|(id, _)| id == lock.session)
+        })
     }
 
     /// Gives a lock of a session to the client that has attached to the session. False if the lock has ended.
     pub fn attach_session_lock(&mut self, key: &[u8], lock: &SessionLock, client: ClientId) -> bool {
-        if self.hold_of(key, &lock.owner).is_none_or(|hold| hold.token != lock.token) {
+        if !self.is_of_session(key, lock) {
             return false;
         }
         self.renew(key, &lock.owner, None, None);
@@ -187,12 +197,13 @@ impl View<'_> {
         }
     }
 
-    /// Who holds the lock: owners, each with its client. Empty if nobody does.
-    pub fn owners(&mut self, key: &[u8]) -> Vec<(Bytes, ClientId)> {
+    /// Who holds the lock: at most `limit` owners, each with its client, first come first. Empty if nobody does.
+    pub fn owners(&mut self, key: &[u8], limit: usize) -> Vec<(Bytes, ClientId)> {
         let Entry::Occupied(found) = self.entry(key) else { return Vec::new() };
         match found.object() {
             Some(Object::Lock(lock)) => {
-                lock.holders().map(|(owner, holder)| (owner.clone(), holder.client)).collect()
+                let holders = lock.holders().take(limit);
+                holders.map(|(owner, holder)| (owner.clone(), holder.client)).collect()
             }
             Some(_) => Vec::new(),
             None => {
