@@ -2,7 +2,7 @@
 //!
 //! Rule    a request is answered by the write that makes its lock free, with the shards of all its keys locked.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -13,6 +13,7 @@ use crate::keyspace::{Asker, Entry, Serve, View, Waiter};
 use crate::locks::{Circle, LockRequest, attempt, attempt_all, is_grantable};
 use crate::resp::{Protocol, Reply};
 use crate::state::clients::Client;
+use crate::state::ended_lock::EndReason;
 use crate::state::lock_sessions::LockSession;
 
 /// A request that waits.
@@ -25,6 +26,8 @@ pub(super) struct Waiting {
     pub(super) keys: Vec<Bytes>,
     pub(super) request: LockRequest,
     pub(super) since: LockTime,
+    /// The token, once a new grant is its answer.
+    pub(super) granted: OnceLock<u64>,
 }
 
 impl Serve for Waiting {
@@ -44,6 +47,9 @@ impl Serve for Waiting {
                 let waited_ms = view.now().lock.millis_since(self.since);
                 answer_grant(&mut reply, granted.token, self.request.term.lease_ms(), waited_ms);
                 session::hold(view, self.session.as_deref(), &self.keys, &self.request, granted.token);
+                if granted.is_new {
+                    self.granted.get_or_init(|| granted.token);
+                }
             }
             Ok(None) => reply.null_array(),
             Err(refusal) => reply.error_bytes(&refusal.line()),
@@ -55,6 +61,18 @@ impl Serve for Waiting {
         let mut answer = Vec::new();
         answer_refusal(view, &self.keys, &mut Reply::new(&mut answer, self.client.protocol()));
         Some(answer)
+    }
+
+    fn give_back(&self, view: &mut View<'_>) {
+        let Some(token) = self.granted.get() else { return };
+        let LockRequest { owner, client, .. } = &self.request;
+        for key in &self.keys {
+            let is_held = view.hold_of(key, owner).is_some_and(|hold| hold.token == *token);
+            // Another connection of the owner may have asked for the lock since, and know of it.
+            if is_held && view.owners(key).iter().any(|(other, holder)| other == owner && holder == client) {
+                view.end_hold(key, owner, EndReason::Released);
+            }
+        }
     }
 
     fn asker(&self) -> Option<Asker<'_>> {
@@ -147,8 +165,10 @@ pub(crate) fn refuse_circle(shared: &Shared, waiter: &Arc<Waiter>) {
 /// `a (held by X) -> b (held by Y) -> a`.
 fn describe(circle: &Circle) -> String {
     let show = |bytes: &Bytes| bytes.escape_ascii().to_string();
-    let links =
-        circle.links.iter().map(|(key, owner)| format!("{} (held by {}) -> ", show(key), show(owner)));
+    let links = circle.links.iter().map(|(key, awaited)| {
+        let how = if awaited.is_holder { "held" } else { "awaited" };
+        format!("{} ({how} by {}) -> ", show(key), show(&awaited.owner))
+    });
     let first = circle.links.first().map(|(key, _)| show(key)).unwrap_or_default();
     links.collect::<String>() + &first
 }

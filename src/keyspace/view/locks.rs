@@ -10,8 +10,8 @@ use crate::clock::Deadline;
 use crate::keyspace::shard::grants::GrantDetails;
 use crate::keyspace::{Entry, Lease};
 use crate::state::clients::ClientId;
-use crate::state::ended_lock::EndReason;
-use crate::state::lock_sessions::SessionLock;
+use crate::state::ended_lock::{EndReason, EndedLock};
+use crate::state::lock_sessions::{LockSession, SessionLock};
 use crate::types::lock::{Holder, LockKind};
 use crate::types::{Lock, Object, Typed};
 
@@ -140,8 +140,9 @@ impl View<'_> {
     }
 
     /// The connection of a session has ended: its lock ends now, or after its delay.
-    pub fn end_session_lock(&mut self, key: &[u8], lock: &SessionLock) {
-        if self.hold_of(key, &lock.owner).is_none_or(|hold| hold.token != lock.token) {
+    pub fn end_session_lock(&mut self, key: &[u8], lock: &SessionLock, session: &LockSession) {
+        // Another connection may have taken the session over, and another request of the owner the lock.
+        if session.client().is_some() || !self.is_of_session(key, lock, session) {
             return;
         }
         if lock.delay_ms == 0 {
@@ -153,8 +154,14 @@ impl View<'_> {
     }
 
     /// Gives a lock of a session to the client that has attached to the session. False if the lock has ended.
-    pub fn attach_session_lock(&mut self, key: &[u8], lock: &SessionLock, client: ClientId) -> bool {
-        if self.hold_of(key, &lock.owner).is_none_or(|hold| hold.token != lock.token) {
+    pub fn attach_session_lock(
+        &mut self,
+        key: &[u8],
+        lock: &SessionLock,
+        session: &LockSession,
+        client: ClientId,
+    ) -> bool {
+        if !self.is_of_session(key, lock, session) {
             return false;
         }
         self.renew(key, &lock.owner, None, None);
@@ -170,6 +177,29 @@ impl View<'_> {
             }
         }
         true
+    }
+
+    fn is_of_session(&mut self, key: &[u8], lock: &SessionLock, session: &LockSession) -> bool {
+        let hold = self.hold_of(key, &lock.owner).filter(|hold| hold.token == lock.token);
+        hold.and_then(|hold| hold.session).is_some_and(|(id, _)| id == session.id)
+    }
+
+    /// An owner is about to take its lock anew, with this token and session: the session that the lock belonged to forgets
+    /// it, unless both stay.
+    pub fn leave_session(&mut self, key: &[u8], owner: &[u8], token: u64, session: Option<(u64, u64)>) {
+        let Some(hold) = self.hold_of(key, owner) else { return };
+        let Some((left, _)) = hold.session else { return };
+        if hold.token == token && session.is_some_and(|(id, _)| id == left) {
+            return;
+        }
+        self.changes.lock_ended(EndedLock {
+            database: self.database,
+            key: Bytes::copy_from_slice(key),
+            token: hold.token,
+            holder: 0,
+            session: Some(left),
+            reason: EndReason::Released,
+        });
     }
 
     /// The owner that holds a lock with this token.
