@@ -485,8 +485,9 @@ impl LockQueueSimulation {
         let places: usize = self.model.waiters.iter().map(|waiter| waiter.request.keys.len()).sum();
         let unread = self.clients.iter().filter(|session| session.parked.is_some()).count();
         let (queued, waiting) = (shared.keyspace.parked(), self.model.waiters.len());
-        if queued < places || shared.lock_waits.len() != unread {
-            return Err(format!("{queued} queued of {places}, {unread} waits of {waiting}"));
+        let ghosts = self.ghosts.len();
+        if queued < places || shared.lock_waits.len() != unread + ghosts {
+            return Err(format!("{queued} queued of {places}, {unread} clients wait of {waiting}"));
         }
         Ok(())
     }
