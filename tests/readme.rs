@@ -160,13 +160,14 @@ fn keep(file: &str, old: &str, new: String) {
 
 /// The commands by chapter, each with its arguments.
 fn commands() -> String {
-    const CHAPTERS: [(Group, &str); 13] = [
+    const CHAPTERS: [(Group, &str); 14] = [
         (Group::String, "Strings"),
         (Group::Hash, "Hashes"),
         (Group::List, "Lists"),
         (Group::Set, "Sets"),
         (Group::SortedSet, "Sorted sets"),
         (Group::Stream, "Streams"),
+        (Group::Lock, "Locks"),
         (Group::Generic, "Keys"),
         (Group::Transactions, "Transactions"),
         (Group::Scripting, "Scripts"),

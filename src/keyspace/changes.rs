@@ -176,6 +176,7 @@ impl Changes {
     pub(super) fn grant_ended(&mut self, shard: &Shard, id: EntryId, reason: EndReason) {
         let Some(grant) = shard.granted(id) else { return };
         let session = shard.grant_details(id).and_then(|details| details.session);
+        let reason = after_delay(reason, session.is_some());
         self.lock_ended(EndedLock {
             database: shard.db(id),
             key: Bytes::copy_from_slice(shard.key(id)),
@@ -194,7 +195,7 @@ impl Changes {
             token: holder.token,
             holder: holder.client,
             session: holder.session.map(|(id, _)| id),
-            reason,
+            reason: after_delay(reason, holder.session.is_some()),
         });
     }
 
@@ -303,4 +304,9 @@ impl Effects {
             tracking.broadcast(clients, &self.stale, &self.addressed.new_prefixes, author);
         }
     }
+}
+
+/// A lock of a session has a lease only after its connection has ended: the end of the lease is that of the session.
+fn after_delay(reason: EndReason, is_of_session: bool) -> EndReason {
+    if reason == EndReason::Expired && is_of_session { EndReason::Session } else { reason }
 }

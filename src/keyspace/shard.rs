@@ -329,7 +329,7 @@ impl Shard {
             self.tables.capacity() * size_of::<Database>() + 2 * self.table_of.capacity() * size_of::<u16>();
         let slots = self.objects.capacity() * size_of::<Object>();
         let fixed = self.wheel.heap_bytes() + lists + slots;
-        fixed + self.arena.heap_bytes() + self.table_bytes + self.object_bytes()
+        fixed + self.arena.heap_bytes() + self.table_bytes + self.object_bytes() + self.granted.details_bytes
     }
 
     /// Panics if an invariant is broken; `hash` is the hash that its keys were stored with. For tests and simulation.
@@ -337,7 +337,7 @@ impl Shard {
         self.arena.assert_laws();
         let mut total = 0;
         let mut armed = 0;
-        let (mut objects, mut held) = (0, 0);
+        let (mut objects, mut held, mut native) = (0, 0, 0);
         for (index, keys) in self.tables.iter().enumerate() {
             keys.table.assert_laws(|id| hash(self.arena.key(id)) as u32);
             let mut deadlines = 0;
@@ -354,6 +354,7 @@ impl Shard {
                 armed += usize::from(has_timer);
                 deadlines += usize::from(self.deadline(EntryId(id)).is_some());
                 held += usize::from(self.arena.is_granted(id));
+                native += usize::from(self.is_native(EntryId(id)));
                 if let Some(object) = self.object(EntryId(id)) {
                     assert!(!object.shape().is_empty(), "{key:?}: an object without elements");
                     objects += 1;
@@ -370,7 +371,7 @@ impl Shard {
         assert_eq!(object_bytes, self.object_bytes(), "bytes of objects");
         assert_eq!(total, self.arena.len(), "every entry is in one table");
         assert_eq!(objects, self.objects.len(), "every object has an entry");
-        self.granted.assert_laws(held);
+        self.granted.assert_laws(held, native);
         assert_eq!(self.wheel.is_empty(), armed == 0, "timers iff deadlines");
         self.wheel.assert_laws(&self.arena, armed);
     }

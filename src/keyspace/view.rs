@@ -35,7 +35,7 @@ use crate::state::settings::Events;
 use crate::state::wait::{Wait, WaitFor};
 use crate::types::{Seed, Typed};
 
-pub use held::{HeldLock, LockHolder, OWNER_BYTES_MAX};
+pub use held::{HeldLock, LockHolder};
 pub use survey::EntryRef;
 
 /// Which shards a call needs.

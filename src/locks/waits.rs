@@ -95,7 +95,8 @@ impl LockWaits {
     fn of_owner(&self, owner: &[u8]) -> Vec<Arc<Waiter>> {
         let register = self.0.lock();
         let numbers = register.by_owner.get(owner).into_iter().flatten();
-        numbers.filter_map(|number| register.by_number.get(number).cloned()).collect()
+        let waiters = numbers.filter_map(|number| register.by_number.get(number));
+        waiters.filter(|waiter| !waiter.wait.claim.is_taken()).cloned().collect()
     }
 
     /// A circle that this request is part of. The search ends without one if it meets a shard that a long call holds.
@@ -150,7 +151,7 @@ fn awaited(keyspace: &Keyspace, waiter: &Waiter, key: &[u8], now: Now) -> Option
     let set = ShardSet::One(key);
     let mut view = View::try_lock(keyspace, set, waiter.wait.database, now, Events::default())?;
     let is_counted = matches!(view.lock_kind(key), LockKind::Permits(_));
-    let mut holders = view.owners(key);
+    let mut holders = view.owners(key, HOLDERS_MAX);
     if is_counted && holders.len() > 1 {
         holders.clear();
     }
@@ -159,7 +160,7 @@ fn awaited(keyspace: &Keyspace, waiter: &Waiter, key: &[u8], now: Now) -> Option
     let ahead = ahead.take(HOLDERS_MAX).filter(|other| other.wait.keys.len() > 1);
     let ahead = ahead.filter_map(|other| other.serve.asker()).map(|asker| asker.owner.clone());
     let ahead = ahead.map(|owner| Awaited { owner, is_holder: false });
-    Some(holders.take(HOLDERS_MAX).chain(ahead).filter(|awaited| awaited.owner != own).collect())
+    Some(holders.chain(ahead).filter(|awaited| awaited.owner != own).collect())
 }
 
 /// The circle that `last` closes.

@@ -57,6 +57,8 @@ pub struct Client {
     pub queued_bytes: AtomicU64,
     /// The keys it watches, if it watches any.
     watching: Mutex<Option<Watched>>,
+    /// The number of its lock session; 0 if it has begun none.
+    pub lock_session: AtomicU64,
     /// Whether it is told when somebody waits for a lock of it.
     pub tells_contended: AtomicBool,
     /// Whether CLIENT NO-EVICT is on.
@@ -170,6 +172,7 @@ impl Client {
             queued: AtomicU32::new(NO_TRANSACTION),
             queued_bytes: AtomicU64::new(0),
             watching: Mutex::new(None),
+            lock_session: AtomicU64::new(0),
             tells_contended: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),

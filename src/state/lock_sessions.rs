@@ -29,6 +29,11 @@ struct State {
     locks: BTreeMap<(u16, Bytes, u64), SessionLock>,
 }
 
+/// The number of a session as clients write it.
+pub fn name(id: u64) -> String {
+    format!("{id:016x}")
+}
+
 /// A lock of a session.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SessionLock {
@@ -41,11 +46,6 @@ pub struct SessionLock {
 }
 
 impl LockSession {
-    /// Its number as clients write it.
-    pub fn name(&self) -> String {
-        format!("{:016x}", self.id)
-    }
-
     /// Notes a lock that was granted to it. False if the connection of the session has ended.
     pub fn hold(&self, database: u16, key: Bytes, lock: SessionLock) -> bool {
         let mut state = self.state.lock();
@@ -159,7 +159,7 @@ mod tests {
         let (sessions, key) = (LockSessions::default(), Bytes::from_static(b"k"));
         let lock = |token| SessionLock { owner: Bytes::from_static(b"me"), token, delay_ms: 9 };
         let session = sessions.begin(7, 1);
-        assert_eq!(session.name(), "0000000000000007");
+        assert_eq!(name(session.id), "0000000000000007");
         assert!(session.hold(0, key.clone(), lock(5)));
         assert!(!sessions.detach(&session, 2), "it belongs to another client");
         assert!(sessions.detach(&session, 1));

@@ -416,6 +416,11 @@ impl Model {
     }
 
     fn standing(&self, key: &str, request: &Request) -> Result<Standing, String> {
+        if let Term::Session { session, .. } = request.term
+            && self.sessions[session].is_none()
+        {
+            return Err("ERR no such session".to_owned());
+        }
         let (kind, holders) = match self.keys.get(key) {
             None => return Ok(Standing::Open),
             Some(Held::List) => {

@@ -2,7 +2,7 @@
 //!
 //! Rule    qbuf is bytes received and not yet parsed. omem is bytes of replies and messages not yet sent. tot-mem is both
 //!         and the fixed memory of a connection. There are no fixed output buffers: rbs, rbp and obl are 0.
-//! Source  Redis 7.0 `catClientInfoString`; `watch`, `lib-name` and `lib-ver` of later versions; `waits-for` is our own.
+//! Source  Redis 7.0 `catClientInfoString`; `watch`, `lib-name` and `lib-ver` of later versions; `session` and `waits-for` are our own.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,6 +14,7 @@ use crate::number;
 use crate::resp::Protocol;
 use crate::state::channels::Kind;
 use crate::state::clients::{Client, ClientId};
+use crate::state::lock_sessions;
 
 pub(in crate::commands) fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let line = about(&call.session.client, call.shared, call.now.lock);
@@ -31,13 +32,17 @@ pub(in crate::commands) fn about(client: &Client, shared: &Shared, now: LockTime
     let redirect = shared.registries.tracking.of(client.id, |tracker| tracker.redirect.unwrap_or(0));
     let unsent = client.unsent_bytes();
     let waits_for = waits_for(client);
+    let session = match client.lock_session.load(Relaxed) {
+        0 => String::new(),
+        id => format!(" session={}", lock_sessions::name(id)),
+    };
     let mut line = format!("id={} addr={} laddr={} fd=-1", client.id, client.peer, client.local);
     // Writing to a String cannot fail.
     let _ = writeln!(
         line,
         " name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} watch={} qbuf={} qbuf-free={} \
          argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} user={} redir={} \
-         resp={} lib-name={} lib-ver={}{waits_for}",
+         resp={} lib-name={} lib-ver={}{session}{waits_for}",
         names.name,
         seconds(client.since.as_millis()),
         seconds(client.last_active_ms.load(Relaxed)),

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use super::wait::{Waiting, answer_grant, answer_refusal};
+use super::replies::{answer_grant, answer_refusal};
+use super::wait::Waiting;
 use super::{META_BYTES_MAX, millis_of, owner_of, session};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
@@ -15,6 +16,11 @@ use crate::locks::{LockRequest, Term, attempt, attempt_all};
 use crate::resp::Reply;
 use crate::state::wait::WaitFor;
 use crate::types::lock::LockKind;
+
+/// Locks that one request may ask for.
+const KEYS_MAX: usize = 1_000;
+/// Holders of one lock that are told that somebody waits for it.
+const HOLDERS_TOLD_MAX: usize = 100;
 
 /// The options of a request.
 #[derive(Debug)]
@@ -122,6 +128,9 @@ pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusa
     let count = call.args.integer()?;
     let count = usize::try_from(count).ok().filter(|count| (1..call.args.len()).contains(count));
     let count = count.ok_or_else(|| Refusal::said("ERR numkeys does not fit the number of arguments"))?;
+    if count > KEYS_MAX {
+        return Err(Refusal::said(format!("ERR more than {KEYS_MAX} locks in one request")));
+    }
     let mut keys: Vec<Bytes> = call.args.rest_to(count).map(Bytes::copy_from_slice).collect();
     let owner = Bytes::copy_from_slice(owner_of(call.args.word()?)?);
     let mut options = Options::default();
@@ -207,7 +216,7 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms
 fn tell_contended(call: &mut Call<'_, '_>, keys: &[Bytes]) {
     let shared: &Shared = call.shared;
     for key in keys {
-        for (owner, client) in call.view.owners(key) {
+        for (owner, client) in call.view.owners(key, HOLDERS_TOLD_MAX) {
             let token = call.view.hold_of(key, &owner).map_or(0, |hold| hold.token);
             session::tell_contended(shared, client, key, token);
         }

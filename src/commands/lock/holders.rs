@@ -1,8 +1,8 @@
 //! Who holds which lock, and who waits for it: LOCK.TOKEN, LOCK.WHO, LOCK.LIST, LOCK.WAITERS, LOCK.GRAPH.
 //!
 //! Rule    a user sees the locks of the keys for which it may send LOCK.WHO.
-//! Locks   LOCK.LIST and LOCK.GRAPH lock one shard at a time: LOCK.LIST for at most [`KEYS_PER_LOCK`] keys. A client is looked
-//!         up while a shard is locked.
+//! Locks   LOCK.LIST and LOCK.GRAPH lock one shard at a time: LOCK.LIST for at most [`KEYS_PER_LOCK`] keys. A client is
+//!         looked up while a shard is locked.
 
 use std::sync::Arc;
 
@@ -193,15 +193,15 @@ fn graph(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let reader = Reader::of(call.session);
     let mut edges = Vec::new();
-    call.view.each_lock_queue(HOLDERS_SHOWN, &mut |name, held, waiters| {
-        if !reader.may_see(name) {
+    call.view.each_lock_queue(HOLDERS_SHOWN, |queue| {
+        if !reader.may_see(queue.key) {
             return;
         }
-        let holders = held.into_iter().flat_map(|held| held.holders);
+        let holders = queue.lock.into_iter().flat_map(|held| held.holders);
         let held_by: Arc<[Bytes]> = holders.filter_map(|holder| holder.owner).collect();
-        edges.extend(waiters.iter().filter_map(|waiter| {
+        edges.extend(queue.waiters.iter().filter_map(|waiter| {
             let (number, owner) = (waiter.wait.number, waiter.serve.asker()?.owner.clone());
-            Some(Edge { number, owner, waits_for: name.clone(), held_by: Arc::clone(&held_by) })
+            Some(Edge { number, owner, waits_for: queue.key.clone(), held_by: Arc::clone(&held_by) })
         }));
     })?;
     edges.sort_by(|a, b| (a.number, &a.waits_for).cmp(&(b.number, &b.waits_for)));

@@ -6,10 +6,14 @@
 mod acquire;
 pub(in crate::commands) mod holders;
 mod release;
+mod replies;
 pub(in crate::commands) mod session;
 pub(in crate::commands) mod wait;
 
-use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, key_count, one_of, text, token};
+use crate::commands::row::{
+    Arg, Flags, Group, Row, block, integer, key, key_count, one_of, text, token, usage,
+};
+use crate::commands::{Call, Outcome, table};
 use crate::error::Refusal;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
@@ -29,6 +33,9 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .summary("Refuses a fencing token that is lower than one it has seen for this resource.")
         .flags(Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST).with(Flags::NOSCRIPT))
         .args(&[key("resource"), integer("token")]),
+    Row::new(Group::Lock, "LOCK.HELP", SINCE, help)
+        .summary("Lists the LOCK commands and what they do.")
+        .flags(Flags::LOADING.with(Flags::STALE)),
     Row::new(Group::Lock, "LOCK.MACQUIRE", SINCE, acquire::acquire_several)
         .summary("Takes several exclusive locks, all or none, or waits for them.")
         .flags(TAKING)
@@ -53,6 +60,20 @@ const PERMITS: Arg = block("permits", &[integer("permits").after("PERMITS"), int
 const KIND: Arg = one_of("kind", &[token("shared", "SHARED"), PERMITS, token("reentrant", "REENTRANT")]);
 const META: Arg =
     block("meta", &[token("meta", "META"), block("data", &[text("field"), text("value")]).many()]);
+
+fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
+    call.args.finish()?;
+
+    let commands =
+        || table().all().filter(|command| command.row.group == Group::Lock && command.name_words == 1);
+    call.reply.array(commands().count().saturating_mul(2));
+    for command in commands() {
+        let name = format!("{}{}", command.row.name, usage(command.row.args));
+        call.reply.status_bytes(name.as_bytes());
+        call.reply.status_bytes(format!("    {}", command.row.summary).as_bytes());
+    }
+    Ok(Outcome::Replied)
+}
 
 /// Bytes of the longest owner.
 const OWNER_BYTES_MAX: usize = 1024;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::wait::{answer_millis, number};
+use super::replies::{answer_millis, number};
 use super::{millis_of, owner_of, token_of};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;

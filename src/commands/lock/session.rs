@@ -13,7 +13,7 @@ use crate::keyspace::View;
 use crate::locks::LockRequest;
 use crate::resp::{Protocol, Reply};
 use crate::state::clients::ClientId;
-use crate::state::lock_sessions::{LockSession, SessionLock};
+use crate::state::lock_sessions::{self, LockSession, SessionLock};
 use crate::state::session::Session;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,6 +44,7 @@ pub(super) fn own<'s>(session: &'s mut Session, shared: &Shared) -> &'s Arc<Lock
     session.lock_session.take_if(|own| own.client() != Some(client));
     session.lock_session.get_or_insert_with(|| {
         let id = shared.unguessable().iter().take(8).fold(0, |id, byte| id << 8 | u64::from(*byte));
+        session.client.lock_session.store(id, Relaxed);
         shared.registries.lock_sessions.begin(id, client)
     })
 }
@@ -63,6 +64,11 @@ pub(super) fn hold(
             view.end_session_lock(key, &lock, session);
         }
     }
+}
+
+/// The refusal of what needs a session that has ended.
+pub(super) fn no_such() -> Refusal {
+    Refusal::said("ERR no such session")
 }
 
 /// A connection ends: so does its session.
@@ -88,14 +94,14 @@ pub(super) fn tell_contended(shared: &Shared, holder: ClientId, key: &[u8], toke
     push.push(3);
     push.bulk(b"lock-contended");
     push.bulk(key);
-    push.integer(super::wait::number(token));
+    push.integer(super::replies::number(token));
     client.deliver(&message);
 }
 
 fn id(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    let name = own(call.session, call.shared).name();
+    let name = lock_sessions::name(own(call.session, call.shared).id);
 
     call.reply.bulk(name.as_bytes());
     Ok(Outcome::Replied)
@@ -106,7 +112,7 @@ fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
     let sessions = &call.shared.registries.lock_sessions;
     let id = std::str::from_utf8(id).ok().and_then(|id| u64::from_str_radix(id, 16).ok());
-    let found = id.and_then(|id| sessions.get(id)).ok_or_else(|| Refusal::said("ERR no such session"))?;
+    let found = id.and_then(|id| sessions.get(id)).ok_or_else(no_such)?;
     let client = call.session.client.id;
     // Another connection may have taken its session over.
     call.session.lock_session.take_if(|own| own.client() != Some(client));
@@ -117,6 +123,9 @@ fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if let Some(own) = call.session.lock_session.take().filter(|own| own.id != found.id) {
         sessions.detach(&own, client);
     }
+    if let Some(former) = found.client().and_then(|former| call.shared.registries.clients.get(former)) {
+        former.lock_session.store(0, Relaxed);
+    }
     sessions.attach(&found, client);
     let selected = call.view.database();
     let mut count: usize = 0;
@@ -125,6 +134,7 @@ fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         count = count.saturating_add(usize::from(call.view.attach_session_lock(&key, &lock, &found, client)));
     }
     call.view.select(selected);
+    call.session.client.lock_session.store(found.id, Relaxed);
     call.session.lock_session = Some(found);
 
     call.reply.count(count);

@@ -1,4 +1,4 @@
-//! Lock requests that wait, and the replies of LOCK.ACQUIRE.
+//! Lock requests that wait.
 //!
 //! Rule    a request is answered by the write that makes its lock free, with the shards of all its keys locked.
 
@@ -6,12 +6,13 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use super::replies::{answer_grant, answer_refusal};
 use super::session;
 use crate::clock::LockTime;
 use crate::commands::Shared;
-use crate::keyspace::{Asker, Entry, Serve, View, Waiter};
+use crate::keyspace::{Asker, Serve, View, Waiter};
 use crate::locks::{Circle, LockRequest, attempt, attempt_all, is_grantable};
-use crate::resp::{Protocol, Reply};
+use crate::resp::Reply;
 use crate::state::clients::Client;
 use crate::state::ended_lock::EndReason;
 use crate::state::lock_sessions::LockSession;
@@ -32,11 +33,12 @@ pub(super) struct Waiting {
 
 impl Serve for Waiting {
     fn is_ready(&self, view: &mut View<'_>, _key: &[u8]) -> bool {
-        is_grantable(view, &self.keys, &self.request, self.number)
+        self.session_has_ended() || is_grantable(view, &self.keys, &self.request, self.number)
     }
 
     fn serve(&self, view: &mut View<'_>, _key: &[u8]) {
         let granted = match &self.keys[..] {
+            _ if self.session_has_ended() => Err(session::no_such()),
             [key] => attempt(view, key, &self.request, Some(self.number)),
             keys => attempt_all(view, keys, &self.request, Some(self.number)),
         };
@@ -67,9 +69,8 @@ impl Serve for Waiting {
         let Some(token) = self.granted.get() else { return };
         let LockRequest { owner, client, .. } = &self.request;
         for key in &self.keys {
-            let is_held = view.hold_of(key, owner).is_some_and(|hold| hold.token == *token);
             // Another connection of the owner may have asked for the lock since, and know of it.
-            if is_held && view.owners(key).iter().any(|(other, holder)| other == owner && holder == client) {
+            if view.hold_of(key, owner).is_some_and(|hold| hold.token == *token && hold.client == *client) {
                 view.end_hold(key, owner, EndReason::Released);
             }
         }
@@ -81,63 +82,11 @@ impl Serve for Waiting {
     }
 }
 
-/// The reply to a request that was granted.
-pub(super) fn answer_grant(reply: &mut Reply<'_>, token: u64, lease_ms: Option<u64>, waited_ms: u64) {
-    reply.map(3);
-    reply.bulk(b"token");
-    reply.integer(number(token));
-    reply.bulk(b"lease");
-    answer_millis(reply, lease_ms);
-    reply.bulk(b"waited");
-    reply.integer(number(waited_ms));
-}
-
-/// A number of milliseconds, or null.
-pub(super) fn answer_millis(reply: &mut Reply<'_>, millis: Option<u64>) {
-    match millis {
-        Some(millis) => reply.integer(number(millis)),
-        None => reply.null(),
+impl Waiting {
+    /// Whether the connection has ended that has taken the session over meanwhile.
+    fn session_has_ended(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.client().is_none())
     }
-}
-
-/// A number of our own as RESP has it.
-pub(super) fn number(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// The reply to a request that was refused: who holds the first of its locks that is held.
-pub(super) fn answer_refusal(view: &mut View<'_>, keys: &[Bytes], reply: &mut Reply<'_>) {
-    if reply.protocol() == Protocol::Resp2 {
-        return reply.null_array();
-    }
-    let held = keys.iter().find(|key| matches!(view.entry(key), Entry::Occupied(_)));
-    let Some(key) = held.or(keys.first()) else { return reply.null() };
-    let holder = view.owners(key).into_iter().next().map(|(owner, _)| owner);
-    let hold = holder.as_ref().and_then(|owner| view.hold_of(key, owner));
-    let meta = match holder.as_ref().and_then(|owner| view.holder_of(key, owner)) {
-        Some(holder) => holder.meta,
-        None => view.meta_of(key),
-    };
-    let left_ms =
-        hold.as_ref().and_then(|hold| hold.deadline).map(|deadline| view.now().millis_until(deadline));
-    reply.map(4);
-    reply.bulk(b"holder");
-    match &holder {
-        Some(owner) => reply.bulk(owner),
-        None => reply.null(),
-    }
-    reply.bulk(b"token");
-    reply.integer(hold.map_or(0, |hold| number(hold.token)));
-    reply.bulk(b"lease");
-    answer_millis(reply, left_ms.map(|millis| u64::try_from(millis).unwrap_or(0)));
-    reply.bulk(b"meta");
-    answer_meta(reply, &meta);
-}
-
-/// Fields and values as a map.
-pub(super) fn answer_meta(reply: &mut Reply<'_>, meta: &[Bytes]) {
-    reply.map(meta.len() / 2);
-    meta.iter().for_each(|word| reply.bulk(word));
 }
 
 /// Ends the youngest wait of a circle that this request has closed, if it has.

@@ -22,6 +22,8 @@ pub(super) struct Granted {
     native: usize,
     /// By table and key. Few grants have details.
     details: BTreeMap<(u16, Bytes), GrantDetails>,
+    /// Bytes of the details, with their keys.
+    pub(super) details_bytes: usize,
 }
 
 /// How many locks there are, and what has become of others.
@@ -56,16 +58,35 @@ pub struct GrantDetails {
     pub meta: Box<[Bytes]>,
 }
 
+impl GrantDetails {
+    /// Bytes of memory, with the key.
+    fn bytes(&self, key: &[u8]) -> usize {
+        let meta = self.meta.iter().map(|word| size_of::<Bytes>() + word.len()).sum::<usize>();
+        size_of::<(u16, Bytes)>() + size_of::<Self>() + key.len() + meta
+    }
+}
+
 impl Granted {
     /// Every entry of the shard is gone.
     pub(super) fn clear(&mut self) {
         (self.counts.held, self.native) = (0, 0);
         self.details.clear();
+        self.details_bytes = 0;
     }
 
-    /// Panics unless so many entries are locks.
-    pub(super) fn assert_laws(&self, held: usize) {
+    fn remove_details(&mut self, place: &(u16, Bytes)) {
+        if let Some(details) = self.details.remove(place) {
+            self.details_bytes -= details.bytes(&place.1);
+        }
+    }
+
+    /// Panics unless so many entries are locks, and so many of these native.
+    pub(super) fn assert_laws(&self, held: usize, native: usize) {
         assert_eq!(held, self.counts.held, "entries with a grant");
+        assert_eq!(native, self.native, "entries that LOCK commands have granted");
+        let bytes = self.details.iter().map(|((_, key), details)| details.bytes(key)).sum::<usize>();
+        assert_eq!(bytes, self.details_bytes, "bytes of details");
+        assert!(self.details.len() <= native, "details belong to native grants");
     }
 }
 
@@ -137,9 +158,9 @@ impl Shard {
     /// Sets what is known of a grant beside its record. It goes with the grant.
     pub fn set_grant_details(&mut self, id: EntryId, details: GrantDetails) {
         let place = (self.arena.table(id.0), Bytes::copy_from_slice(self.key(id)));
-        if details == GrantDetails::default() {
-            self.granted.details.remove(&place);
-        } else {
+        self.granted.remove_details(&place);
+        if details != GrantDetails::default() {
+            self.granted.details_bytes += details.bytes(&place.1);
             self.granted.details.insert(place, details);
         }
     }
@@ -193,7 +214,7 @@ impl Shard {
             self.granted.native -= 1;
             if !self.granted.details.is_empty() {
                 let place = (self.arena.table(id.0), Bytes::copy_from_slice(self.key(id)));
-                self.granted.details.remove(&place);
+                self.granted.remove_details(&place);
             }
         }
     }

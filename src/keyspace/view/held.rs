@@ -33,7 +33,7 @@ pub struct HeldLock {
 /// One holder of a lock.
 #[derive(Clone, Debug)]
 pub struct LockHolder {
-    /// Under which name it holds the lock, at most [`OWNER_BYTES_MAX`] of it; `None`: the value does not say.
+    /// Under which name it holds the lock, at most [`OWNER_BYTES_SHOWN`] of it; `None`: the value does not say.
     pub owner: Option<Bytes>,
     /// Its fencing token; `None`: the value was not stored as a lock.
     pub token: Option<u64>,
@@ -55,8 +55,19 @@ pub struct LockHolder {
     pub meta: Box<[Bytes]>,
 }
 
+/// The queue of a lock.
+#[derive(Debug)]
+pub struct LockQueue<'q> {
+    /// The key of the lock.
+    pub key: &'q Bytes,
+    /// The lock, if it is held.
+    pub lock: Option<HeldLock>,
+    /// The calls that wait, first come first.
+    pub waiters: Vec<&'q Arc<Waiter>>,
+}
+
 /// Bytes of an owner that are shown. The value of an unchanged client may be of any length.
-pub const OWNER_BYTES_MAX: usize = 1024;
+const OWNER_BYTES_SHOWN: usize = 1024;
 
 impl View<'_> {
     /// Who holds the lock under a key; `None` if nobody does.
@@ -102,15 +113,14 @@ impl View<'_> {
         Ok((cursor, seen))
     }
 
-    /// Visits every queue of the database for a lock: its key, who holds the lock, and who waits, first come first. At most
-    /// `holders_max` holders are shown.
+    /// Visits every queue of the database for a lock. At most `holders_max` holders of each are shown.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds a shard.
     pub fn each_lock_queue(
         &mut self,
         holders_max: usize,
-        visit: &mut dyn FnMut(&Bytes, Option<HeldLock>, &[&Arc<Waiter>]),
+        mut visit: impl FnMut(LockQueue<'_>),
     ) -> Result<(), Refusal> {
         let (database, now, keyspace) = (self.database, self.now.lock, self.keyspace);
         self.each_shard(|held| {
@@ -120,8 +130,8 @@ impl View<'_> {
                 let id = shard.find(database, keyspace.hash(key), key);
                 let id = id.filter(|id| !shard.has_ended(*id, now));
                 let lock = id.and_then(|id| HeldLock::of(shard, queues, id, now, holders_max));
-                let waiters: Vec<_> = queues.locks.waiting(database, key).collect();
-                visit(key, lock, &waiters);
+                let waiters = queues.locks.waiting(database, key).collect();
+                visit(LockQueue { key, lock, waiters });
             }
         })
     }
@@ -210,5 +220,5 @@ fn is_owner(object: &Object, value: &[u8]) -> bool {
 }
 
 fn shown(owner: &[u8]) -> Bytes {
-    Bytes::copy_from_slice(&owner[..owner.len().min(OWNER_BYTES_MAX)])
+    Bytes::copy_from_slice(&owner[..owner.len().min(OWNER_BYTES_SHOWN)])
 }

@@ -22,6 +22,8 @@ pub struct Hold {
     pub token: u64,
     /// The end of its lease; `None`: it has none.
     pub deadline: Option<Deadline>,
+    /// The client that holds it; 0: not known.
+    pub client: ClientId,
     /// Whether it belongs to a session.
     pub session: Option<(u64, u64)>,
 }
@@ -75,13 +77,13 @@ impl View<'_> {
         let found = self.entry(key).occupied()?;
         match found.object().map(Lock::of) {
             None if found.string().ok()? == owner => {
-                let token = found.granted().map_or(0, |grant| grant.token);
+                let (token, client) = found.granted().map_or((0, 0), |grant| (grant.token, grant.holder));
                 let session = found.place.shard.grant_details(found.id).and_then(|details| details.session);
-                Some(Hold { token, deadline: found.deadline(), session })
+                Some(Hold { token, client, deadline: found.deadline(), session })
             }
             Some(Some(lock)) => {
-                let Holder { token, deadline, session, .. } = lock.holder(owner)?;
-                Some(Hold { token: *token, deadline: *deadline, session: *session })
+                let Holder { token, client, deadline, session, .. } = lock.holder(owner)?;
+                Some(Hold { token: *token, client: *client, deadline: *deadline, session: *session })
             }
             _ => None,
         }
@@ -217,12 +219,13 @@ impl View<'_> {
         }
     }
 
-    /// Who holds the lock: owners, each with its client. Empty if nobody does.
-    pub fn owners(&mut self, key: &[u8]) -> Vec<(Bytes, ClientId)> {
+    /// Who holds the lock: at most `limit` owners, each with its client, first come first. Empty if nobody does.
+    pub fn owners(&mut self, key: &[u8], limit: usize) -> Vec<(Bytes, ClientId)> {
         let Entry::Occupied(found) = self.entry(key) else { return Vec::new() };
         match found.object() {
             Some(Object::Lock(lock)) => {
-                lock.holders().map(|(owner, holder)| (owner.clone(), holder.client)).collect()
+                let holders = lock.holders().take(limit);
+                holders.map(|(owner, holder)| (owner.clone(), holder.client)).collect()
             }
             Some(_) => Vec::new(),
             None => {

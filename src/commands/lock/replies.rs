@@ -1,0 +1,65 @@
+//! Replies of LOCK commands: grants, refusals, and their parts.
+
+use bytes::Bytes;
+
+use crate::keyspace::{Entry, View};
+use crate::resp::{Protocol, Reply};
+
+/// The reply to a request that was granted.
+pub(super) fn answer_grant(reply: &mut Reply<'_>, token: u64, lease_ms: Option<u64>, waited_ms: u64) {
+    reply.map(3);
+    reply.bulk(b"token");
+    reply.integer(number(token));
+    reply.bulk(b"lease");
+    answer_millis(reply, lease_ms);
+    reply.bulk(b"waited");
+    reply.integer(number(waited_ms));
+}
+
+/// A number of milliseconds, or null.
+pub(super) fn answer_millis(reply: &mut Reply<'_>, millis: Option<u64>) {
+    match millis {
+        Some(millis) => reply.integer(number(millis)),
+        None => reply.null(),
+    }
+}
+
+/// A number of our own as RESP has it.
+pub(super) fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The reply to a request that was refused: who holds the first of its locks that is held.
+pub(super) fn answer_refusal(view: &mut View<'_>, keys: &[Bytes], reply: &mut Reply<'_>) {
+    if reply.protocol() == Protocol::Resp2 {
+        return reply.null_array();
+    }
+    let held = keys.iter().find(|key| matches!(view.entry(key), Entry::Occupied(_)));
+    let Some(key) = held.or(keys.first()) else { return reply.null() };
+    let holder = view.owners(key, 1).pop().map(|(owner, _)| owner);
+    let hold = holder.as_ref().and_then(|owner| view.hold_of(key, owner));
+    let meta = match holder.as_ref().and_then(|owner| view.holder_of(key, owner)) {
+        Some(holder) => holder.meta,
+        None => view.meta_of(key),
+    };
+    let left_ms =
+        hold.as_ref().and_then(|hold| hold.deadline).map(|deadline| view.now().millis_until(deadline));
+    reply.map(4);
+    reply.bulk(b"holder");
+    match &holder {
+        Some(owner) => reply.bulk(owner),
+        None => reply.null(),
+    }
+    reply.bulk(b"token");
+    reply.integer(hold.map_or(0, |hold| number(hold.token)));
+    reply.bulk(b"lease");
+    answer_millis(reply, left_ms.map(|millis| u64::try_from(millis).unwrap_or(0)));
+    reply.bulk(b"meta");
+    answer_meta(reply, &meta);
+}
+
+/// Fields and values as a map.
+pub(super) fn answer_meta(reply: &mut Reply<'_>, meta: &[Bytes]) {
+    reply.map(meta.len() / 2);
+    meta.iter().for_each(|word| reply.bulk(word));
+}
