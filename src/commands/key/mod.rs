@@ -206,6 +206,8 @@ enum Value {
 impl Content {
     fn of(found: Occupied<'_>) -> Result<Self, Refusal> {
         let value = match found.object() {
+            // Its holders hold it under its key.
+            Some(Object::Lock(_)) => return Err(Refusal::WrongType),
             Some(object) => Value::Object(object.clone()),
             None => Value::String(found.string()?.to_vec(), found.form()),
         };

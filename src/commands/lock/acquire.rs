@@ -2,7 +2,7 @@
 //!
 //! Rule    a request inside a transaction never waits.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -205,6 +205,7 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms
         keys,
         request,
         since,
+        granted: OnceLock::new(),
     };
     let waiter = Arc::new(Waiter { wait: Arc::clone(&wait), also, serve: Box::new(serve) });
     call.shared.lock_waits.enter(&waiter);

@@ -58,12 +58,17 @@ pub(super) fn hold(
     token: u64,
 ) {
     let (Some(session), Some((_, delay_ms))) = (session, request.term.session()) else { return };
-    let lock = SessionLock { session: session.id, owner: request.owner.clone(), token, delay_ms };
+    let lock = SessionLock { owner: request.owner.clone(), token, delay_ms };
     for key in keys {
         if !session.hold(view.database(), key.clone(), lock.clone()) {
-            view.end_session_lock(key, &lock);
+            view.end_session_lock(key, &lock, session);
         }
     }
+}
+
+/// The refusal of what needs a session that has ended.
+pub(super) fn no_such() -> Refusal {
+    Refusal::said("ERR no such session")
 }
 
 /// A connection ends: so does its session.
@@ -74,7 +79,7 @@ pub(crate) fn end(session: &mut Session, shared: &Shared) {
     }
     for (place, lock) in own.locks() {
         let now = shared.clock.now();
-        shared.keyspace.end_session_lock(place, lock, now, shared.events(), &shared.registries);
+        shared.keyspace.end_session_lock(place, (lock, &own), now, shared.events(), &shared.registries);
     }
 }
 
@@ -109,8 +114,10 @@ fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
     let sessions = &call.shared.registries.lock_sessions;
     let id = std::str::from_utf8(id).ok().and_then(|id| u64::from_str_radix(id, 16).ok());
-    let found = id.and_then(|id| sessions.get(id)).ok_or_else(|| Refusal::said("ERR no such session"))?;
+    let found = id.and_then(|id| sessions.get(id)).ok_or_else(no_such)?;
     let client = call.session.client.id;
+    // Another connection may have taken its session over.
+    call.session.lock_session.take_if(|own| own.client() != Some(client));
     if call.session.lock_session.as_ref().is_some_and(|own| own.id != found.id && !own.locks().is_empty()) {
         return Err(Refusal::said("ERR this connection has locks in a session of its own"));
     }
@@ -126,7 +133,7 @@ fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut count: usize = 0;
     for ((database, key), lock) in found.locks() {
         call.view.select(database);
-        count = count.saturating_add(usize::from(call.view.attach_session_lock(&key, &lock, client)));
+        count = count.saturating_add(usize::from(call.view.attach_session_lock(&key, &lock, &found, client)));
     }
     call.view.select(selected);
     call.session.client.lock_session.store(found.id, Relaxed);

@@ -183,7 +183,11 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let holds = if options.condition.is_comparison() {
         options.condition.holds(entry.string()?)
     } else {
-        options.condition.holds(matches!(entry, Entry::Occupied(_)).then_some(b""))
+        let is_there = match &entry {
+            Entry::Occupied(_) => true,
+            Entry::Vacant(place) => options.condition == Condition::Absent && place.is_awaited(),
+        };
+        options.condition.holds(is_there.then_some(b""))
     };
     if holds {
         let mut stored = entry.put(value, lease);
@@ -248,6 +252,7 @@ fn setnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             held.count_refused();
             false
         }
+        Entry::Vacant(place) if place.is_awaited() => false,
         Entry::Vacant(place) => {
             grant(&mut place.insert(value, Lease::Never), call.session, call.shared);
             true
@@ -359,7 +364,10 @@ fn mset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let pairs = pairs(call.args, "msetnx")?;
 
-    let is_free = pairs.clone().all(|(name, _)| matches!(call.view.entry(name), Entry::Vacant(_)));
+    let is_free = pairs.clone().all(|(name, _)| match call.view.entry(name) {
+        Entry::Occupied(_) => false,
+        Entry::Vacant(place) => !place.is_awaited(),
+    });
     if is_free {
         for (name, value) in pairs {
             grant(&mut call.view.entry(name).put(value, Lease::Never), call.session, call.shared);
