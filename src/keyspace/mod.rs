@@ -78,7 +78,7 @@ pub use long_call::{LongCall, LongCallGuard};
 use shard::Shard;
 pub use shard::grants::GrantDetails;
 pub use shard::{Form, LockCounts};
-pub use view::{EntryRef, HeldLock, LockHolder, ShardSet, View};
+pub use view::{EntryRef, HeldLock, LockHolder, ShardSet, Shown, View};
 pub use waiting::{Asker, Serve, Waiter};
 
 /// Every key of one server.

@@ -37,7 +37,7 @@ use crate::state::settings::Events;
 use crate::state::wait::{Wait, WaitFor};
 use crate::types::{Seed, Typed};
 
-pub use held::{HeldLock, LockHolder};
+pub use held::{HeldLock, LockHolder, Shown};
 pub use survey::EntryRef;
 
 /// Which shards a call needs.

@@ -14,8 +14,8 @@ use crate::keyspace::Occupied;
 use crate::keyspace::shard::{EntryId, Shard};
 use crate::keyspace::waiting::{Queues, Waiter};
 use crate::state::clients::ClientId;
-use crate::types::lock::LockKind;
-use crate::types::{Object, Shape};
+use crate::types::lock::{Holder, LockKind};
+use crate::types::{Lock, Object, Shape};
 
 /// A lock that is held.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct HeldLock {
     pub kind: LockKind,
     /// Who holds it, first come first.
     pub holders: Vec<LockHolder>,
-    /// How many calls are in its queue.
+    /// How many wait for it: calls in its queue, and with [`HeldLock::add_pollers`] clients that poll it.
     pub waiters: usize,
     /// Since when the first of them waits.
     pub waits_since: Option<LockTime>,
@@ -55,6 +55,15 @@ pub struct LockHolder {
     pub meta: Box<[Bytes]>,
 }
 
+/// Which holders of a lock are shown.
+#[derive(Clone, Copy, Debug)]
+pub enum Shown<'o> {
+    /// The first of them, up to so many.
+    First(usize),
+    /// The one of this name.
+    Owner(&'o [u8]),
+}
+
 /// The queue of a lock.
 #[derive(Debug)]
 pub struct LockQueue<'q> {
@@ -74,7 +83,7 @@ impl View<'_> {
     pub fn held_lock(&mut self, key: &[u8]) -> Option<HeldLock> {
         let now = self.now.lock;
         let Occupied { place, id } = self.entry(key).occupied()?;
-        HeldLock::of(place.shard, place.queues, id, now, usize::MAX)
+        HeldLock::of(place.shard, place.queues, id, now, Shown::First(usize::MAX))
     }
 
     /// The fencing token under a key while `value` owns it.
@@ -89,7 +98,8 @@ impl View<'_> {
     }
 
     /// One step of a scan over the locks of the database; see [`View::scan`]. Visits the locks among the keys that `wants`
-    /// accepts, each with up to `holders_max` of its holders. Returns the next cursor and the number of keys looked at.
+    /// accepts, if a holder is `shown`; each with its [`View::key_hash`]. Returns the next cursor and the number of keys
+    /// looked at.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds the shard.
@@ -97,17 +107,18 @@ impl View<'_> {
         &mut self,
         cursor: u64,
         keys: u64,
-        holders_max: usize,
+        shown: Shown<'_>,
         wants: &dyn Fn(&[u8]) -> bool,
-        visit: &mut dyn FnMut(&[u8], HeldLock),
+        visit: &mut dyn FnMut(&[u8], u64, HeldLock),
     ) -> Result<(u64, u64), Refusal> {
-        let mut seen = 0;
+        let (mut seen, keyspace, database) = (0, self.keyspace, u64::from(self.database));
         let cursor = self.scan_entries(cursor, keys, &mut |shard, queues, id, now| {
             seen += 1;
             if wants(shard.key(id))
-                && let Some(held) = HeldLock::of(shard, queues, id, now, holders_max)
+                && let Some(held) = HeldLock::of(shard, queues, id, now, shown)
             {
-                visit(shard.key(id), held);
+                let hash = keyspace.hash(shard.key(id)).wrapping_add(database);
+                visit(shard.key(id), hash, held);
             }
         })?;
         Ok((cursor, seen))
@@ -129,7 +140,7 @@ impl View<'_> {
             for key in queues.locks.keys(database) {
                 let id = shard.find(database, keyspace.hash(key), key);
                 let id = id.filter(|id| !shard.has_ended(*id, now));
-                let lock = id.and_then(|id| HeldLock::of(shard, queues, id, now, holders_max));
+                let lock = id.and_then(|id| HeldLock::of(shard, queues, id, now, Shown::First(holders_max)));
                 let waiters = queues.locks.waiting(database, key).collect();
                 visit(LockQueue { key, lock, waiters });
             }
@@ -138,31 +149,40 @@ impl View<'_> {
 }
 
 impl HeldLock {
-    /// The lock that an entry is; `None` if it is none. At most `holders_max` holders are shown.
+    /// Counts clients that poll the lock, the first of them since `since`.
+    pub fn add_pollers(&mut self, count: usize, since: LockTime) {
+        self.waiters += count;
+        self.waits_since = Some(self.waits_since.map_or(since, |first| first.min(since)));
+    }
+
+    /// The lock that an entry is; `None` if it is none, or has no holder that is shown.
     pub(super) fn of(
         shard: &Shard,
         queues: &Queues,
         id: EntryId,
         now: LockTime,
-        holders_max: usize,
+        show: Shown<'_>,
     ) -> Option<Self> {
         let (database, key) = (shard.db(id), shard.key(id));
         let waiters = queues.locks.len_of(database, key);
         let (kind, holders) = match shard.object(id) {
-            Some(Object::Lock(lock)) => {
-                let lives = |end: Option<Deadline>| end.is_none_or(|end| !end.has_passed(now));
-                let living = lock.holders().filter(|(_, holder)| lives(holder.deadline));
-                (lock.kind(), living.take(holders_max).map(LockHolder::of_lock).collect())
-            }
+            Some(Object::Lock(lock)) => (lock.kind(), holders_of(lock, now, show)),
             _ if !shard.is_granted(id) && waiters == 0 => return None,
             object => {
                 let (kind, owner) = match object {
                     Some(object) => described(object),
-                    None => (LockKind::Exclusive, Some(shown(shard.value(id)))),
+                    None => (LockKind::Exclusive, Some(excerpt(shard.value(id)))),
                 };
-                (kind, vec![LockHolder::of_grant(shard, id, owner)])
+                let is_shown = match show {
+                    Shown::First(count) => count > 0,
+                    Shown::Owner(wanted) => owner.as_deref() == Some(wanted),
+                };
+                (kind, is_shown.then(|| LockHolder::of_grant(shard, id, owner)).into_iter().collect())
             }
         };
+        if holders.is_empty() {
+            return None;
+        }
         let first = queues.locks.waiting(database, key).next();
         let waits_since = first.and_then(|waiter| waiter.serve.asker()).map(|asker| asker.since);
         Some(Self { kind, holders, waiters, waits_since })
@@ -189,7 +209,7 @@ impl LockHolder {
     }
 
     /// A holder of a value of the type lock.
-    fn of_lock((owner, holder): (&Bytes, &crate::types::lock::Holder)) -> Self {
+    fn of_lock(owner: &Bytes, holder: &Holder) -> Self {
         Self {
             owner: Some(owner.clone()),
             token: Some(holder.token),
@@ -205,10 +225,25 @@ impl LockHolder {
     }
 }
 
+/// The holders of a value of the type lock whose leases have not ended.
+fn holders_of(lock: &Lock, now: LockTime, show: Shown<'_>) -> Vec<LockHolder> {
+    let lives = |holder: &Holder| holder.deadline.is_none_or(|end| !end.has_passed(now));
+    match show {
+        Shown::First(count) => {
+            let living = lock.holders().filter(|(_, holder)| lives(holder)).take(count);
+            living.map(|(owner, holder)| LockHolder::of_lock(owner, holder)).collect()
+        }
+        Shown::Owner(owner) => {
+            let holder = lock.holder(owner).filter(|holder| lives(holder));
+            holder.map(|holder| LockHolder::of_lock(&excerpt(owner), holder)).into_iter().collect()
+        }
+    }
+}
+
 /// The kind of the lock of an unchanged client that is not a string, and its owner if the value names one.
 fn described(object: &Object) -> (LockKind, Option<Bytes>) {
     let owner = match object {
-        Object::Hash(hash) if hash.len() == 1 => hash.iter().next().map(|(field, _)| shown(field)),
+        Object::Hash(hash) if hash.len() == 1 => hash.iter().next().map(|(field, _)| excerpt(field)),
         _ => None,
     };
     (LockKind::Exclusive, owner)
@@ -219,6 +254,6 @@ fn is_owner(object: &Object, value: &[u8]) -> bool {
     matches!(object, Object::Hash(hash) if hash.get(value).is_some())
 }
 
-fn shown(owner: &[u8]) -> Bytes {
+fn excerpt(owner: &[u8]) -> Bytes {
     Bytes::copy_from_slice(&owner[..owner.len().min(OWNER_BYTES_SHOWN)])
 }
