@@ -212,3 +212,19 @@ fn steps_of_lock_list_show_every_lock_once_whatever_their_size() {
         assert!(seen.iter().all(|key| key.starts_with("lock:")), "steps of {count}: {seen:?}");
     }
 }
+
+#[test]
+fn a_client_that_polls_faster_than_twenty_times_a_second_is_a_finding() {
+    for (interval_ms, is_finding) in [(49, true), (50, false)] {
+        let mut bare = Bare::new();
+        send(&mut bare, "CONFIG SET lock-lint yes");
+        send(&mut bare, "SET lock you");
+        for _ in 0..40 {
+            send(&mut bare, "SET lock me NX PX 1000");
+            bare.pass(interval_ms);
+        }
+        let found = send(&mut bare, "LOCK.LINT");
+        assert_eq!(found.contains("fast-polling"), is_finding, "{interval_ms} ms: {found}");
+        assert_eq!(found.contains("count\r\n:2\r\n"), is_finding, "once for twenty refusals: {found}");
+    }
+}

@@ -293,13 +293,15 @@ mod signals {
         let server = server();
         let names = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"];
         let traps: String = names.iter().map(|name| format!("trap 'echo {name}' {name}; ")).collect();
-        let script = format!("{traps} echo ready; tail -f /dev/null & while :; do wait $!; done");
+        let script = format!("{traps} echo ready; while read -r _ || [ $? -gt 128 ]; do :; done");
         let mut holder = Holder::start(run(&url(&server), &["lock:a", "--", "bash", "-c", &script]));
         for name in names {
             holder.signal(name);
             assert_eq!(holder.line(), name);
         }
         assert_eq!(server.ask("EXISTS lock:a"), ":1\r\n", "the command still runs");
+        drop(holder.process.stdin.take());
+        assert_eq!(holder.end().0, Some(0));
     }
 
     #[test]

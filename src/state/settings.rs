@@ -92,6 +92,7 @@ pub struct Settings {
     spike_millis: AtomicI64,
     tracked_keys_max: AtomicU64,
     busy_millis: AtomicI64,
+    lints_locks: AtomicBool,
     is_protected: AtomicBool,
     /// Called after CONFIG SET has changed something.
     on_change: OnceLock<OnChange>,
@@ -116,6 +117,7 @@ impl Default for Settings {
             spike_millis: AtomicI64::new(0),
             tracked_keys_max: AtomicU64::new(0),
             busy_millis: AtomicI64::new(0),
+            lints_locks: AtomicBool::new(false),
             is_protected: AtomicBool::new(true),
             on_change: OnceLock::new(),
             validators: Validators::default(),
@@ -289,6 +291,12 @@ impl Settings {
         usize::try_from(self.script_bytes_max.load(Relaxed)).unwrap_or(usize::MAX)
     }
 
+    /// Whether LOCK.LINT notes what clients do wrong with locks.
+    #[inline]
+    pub fn lints_locks(&self) -> bool {
+        self.lints_locks.load(Relaxed)
+    }
+
     /// Microseconds from which on a command is slow; negative: never.
     #[inline]
     pub fn slow_micros(&self) -> i64 {
@@ -330,6 +338,7 @@ impl Settings {
         self.spike_millis.store(self.integer("latency-monitor-threshold"), Relaxed);
         self.tracked_keys_max.store(self.integer("tracking-table-max-keys") as u64, Relaxed);
         self.busy_millis.store(self.integer("busy-reply-threshold"), Relaxed);
+        self.lints_locks.store(self.text("lock-lint") == "yes", Relaxed);
         self.events.store(Events::parse(&self.text("notify-keyspace-events")).map_or(0, |e| e.0), Relaxed);
         self.bulk_bytes_max.store(self.integer("proto-max-bulk-len") as u64, Relaxed);
         self.request_bytes_max.store(self.integer("client-query-buffer-limit") as u64, Relaxed);
