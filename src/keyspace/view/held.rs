@@ -244,8 +244,8 @@ fn holders_of(lock: &Lock, now: LockTime, show: Shown<'_>) -> Vec<LockHolder> {
     }
 }
 
-/// What the value of a lock of an unchanged client says, if it is no string: the kind, the owner if there is one only, and how
-/// often it has taken the lock.
+/// What the value of a lock of an unchanged client says, if it is no string: the kind, the owner if there is one only, and
+/// how often it has taken the lock.
 ///
 /// A hash is Redisson's: owners are fields whose values count their holds; the field `mode` makes it a read/write lock.
 fn described(object: &Object) -> (LockKind, Option<Bytes>, u32) {
