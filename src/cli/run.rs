@@ -211,11 +211,11 @@ async fn watch(mut child: Child, guard: &Guard, options: &Options, signals: &mut
     }
 }
 
-/// How long before the end of the lock SIGTERM reaches the command: the shorter of the grace and half of the lease, and a
-/// little for the signal itself. Half of the lease is left for renewals, of which one is due after each third.
+/// How long before the end of the lock SIGTERM reaches the command: the shorter of the grace and a third of the lease,
+/// and a little for the signal itself. The first renewal is due after the first third: it has the second one to succeed in.
 fn margin(options: &Options) -> Duration {
     let grace = match options.on_lost {
-        OnLost::Term => options.kill_grace.min(options.lease / 2),
+        OnLost::Term => options.kill_grace.min(options.lease / 3),
         OnLost::Kill | OnLost::Warn => Duration::ZERO,
     };
     grace + (options.lease / 20).min(SLACK_MAX)
@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_margin_leaves_half_of_the_lease_for_renewals() {
+    fn the_margin_leaves_time_for_a_renewal() {
         let options = |lease, kill_grace, on_lost| Options {
             place: Place::default(),
             keys: Vec::new(),
@@ -364,7 +364,7 @@ mod tests {
         };
         for (lease, grace, on_lost, expected) in [
             (30_000, 5_000, OnLost::Term, 5_500),
-            (6_000, 6_000, OnLost::Term, 3_300),
+            (6_000, 6_000, OnLost::Term, 2_300),
             (1_000, 0, OnLost::Term, 50),
             (30_000, 5_000, OnLost::Kill, 500),
         ] {
