@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -42,8 +43,9 @@ func useRedsyncBesideNative(client *redis.Client) {
 	second := native("LOCK.TOKEN", "stock", mutex.Value()).(int64)
 	check("its token is higher", second > first, first, second)
 	holder := field(native("LOCK.WHO", "stock"), "holders").([]any)[0]
-	library := field(field(holder, "client"), "lib-name")
-	check("LOCK.WHO names it", field(holder, "owner") == mutex.Value() && library == "go-redis", library)
+	library := field(field(holder, "client"), "lib-name").(string)
+	isNamed := field(holder, "owner") == mutex.Value() && strings.HasPrefix(library, "go-redis")
+	check("LOCK.WHO names it", isNamed, library)
 	refused := native("LOCK.ACQUIRE", "stock", "heir")
 	check("a native client is refused", field(refused, "holder") == mutex.Value(), refused)
 

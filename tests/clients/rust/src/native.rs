@@ -67,7 +67,10 @@ pub(crate) async fn run() -> Checked {
     check("which it learns", matches!(hasty.extend(&last, LONG).await, Err(LockError::Unavailable)))
 }
 
-async fn ask<T: FromRedisValue>(connection: &mut MultiplexedConnection, words: &[&str]) -> redis::RedisResult<T> {
+async fn ask<T: FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    words: &[&str],
+) -> redis::RedisResult<T> {
     let mut command = cmd(words[0]);
     command.arg(&words[1..]).query_async(connection).await
 }

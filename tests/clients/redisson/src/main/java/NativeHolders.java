@@ -3,6 +3,7 @@ import static java.util.concurrent.TimeUnit.SECONDS;
 
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisException;
@@ -41,7 +42,8 @@ final class NativeHolders {
 
         Map<?, ?> who = Connection.map(asking.ask("LOCK.WHO", "stock"));
         Map<?, ?> holder = Connection.map(((List<?>) who.get("holders")).get(0));
-        checks.check("lets Redisson have it", who.get("kind").equals("reentrant"), who);
+        String thread = ":" + owner.gets(() -> Thread.currentThread().getId());
+        checks.check("lets Redisson have it", holder.get("owner").toString().endsWith(thread), who, thread);
         Map<?, ?> client = Connection.map(holder.get("client"));
         checks.check("LOCK.WHO names its client", client.get("addr").toString().contains(":"), client);
         Object second = asking.ask("LOCK.TOKEN", "stock", holder.get("owner"));
@@ -80,7 +82,7 @@ final class NativeHolders {
     }
 
     /** Begins to wait for a lock natively, and returns when the server knows. */
-    private java.util.concurrent.CompletableFuture<Object> waits(String key) throws Exception {
+    private CompletableFuture<Object> waits(String key) throws Exception {
         var served = Checks.begins(() -> waiting.ask("LOCK.ACQUIRE", key, "heir", "LEASE", 10_000, "WAIT", 10_000));
         boolean isWaiting = Checks.becomes(() -> !((List<?>) asking.ask("LOCK.WAITERS", key)).isEmpty());
         checks.check("a native client waits", isWaiting);
