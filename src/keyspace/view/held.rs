@@ -11,11 +11,12 @@ use super::View;
 use crate::clock::{Deadline, LockTime};
 use crate::error::Refusal;
 use crate::keyspace::Occupied;
+use crate::keyspace::shard::grants::{MODE, sole_owner};
 use crate::keyspace::shard::{EntryId, Shard};
 use crate::keyspace::waiting::{Queues, Waiter};
 use crate::state::clients::ClientId;
 use crate::types::lock::{Holder, LockKind};
-use crate::types::{Lock, Object, Shape};
+use crate::types::{Lock, Object};
 
 /// A lock that is held.
 #[derive(Clone, Debug)]
@@ -242,11 +243,16 @@ fn holders_of(lock: &Lock, now: LockTime, show: Shown<'_>) -> Vec<LockHolder> {
 
 /// The kind of the lock of an unchanged client that is not a string, and its owner if the value names one.
 fn described(object: &Object) -> (LockKind, Option<Bytes>) {
-    let owner = match object {
-        Object::Hash(hash) if hash.len() == 1 => hash.iter().next().map(|(field, _)| excerpt(field)),
-        _ => None,
-    };
-    (LockKind::Exclusive, owner)
+    (kind_of(object), sole_owner(object).map(excerpt))
+}
+
+/// How Redisson's locks and the sorted sets of semaphores are shared.
+fn kind_of(object: &Object) -> LockKind {
+    match object {
+        Object::Hash(hash) if hash.get(MODE).is_some_and(|mode| mode == b"read") => LockKind::Shared,
+        Object::SortedSet(_) => LockKind::Shared,
+        _ => LockKind::Exclusive,
+    }
 }
 
 /// Whether `value` owns the lock of an unchanged client that is not a string.
