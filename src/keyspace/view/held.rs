@@ -152,7 +152,9 @@ impl HeldLock {
             Some(Object::Lock(lock)) => {
                 let lives = |end: Option<Deadline>| end.is_none_or(|end| !end.has_passed(now));
                 let living = lock.holders().filter(|(_, holder)| lives(holder.deadline));
-                (lock.kind(), living.take(holders_max).map(LockHolder::of_lock).collect())
+                let mut holders: Vec<_> = living.take(holders_max).map(LockHolder::of_lock).collect();
+                holders.sort_unstable_by_key(|holder| holder.token);
+                (lock.kind(), holders)
             }
             _ if !shard.is_granted(id) && waiters == 0 => return None,
             object => {
