@@ -177,7 +177,8 @@ impl Model {
             holder.until_ms = Some(now_ms + lease_ms);
         }
         let token = holder.token;
-        let fields = [("token", token_text(token)), ("lease", self.millis(who, is_leased.then_some(lease_ms)))];
+        let fields =
+            [("token", token_text(token)), ("lease", self.millis(who, is_leased.then_some(lease_ms)))];
         let text = self.map(who, &fields);
         self.reply(who, text);
     }
@@ -292,7 +293,10 @@ impl Model {
         }
         if let Some((keys, owner, token)) = self.connections[who].unread.take() {
             for key in &keys {
-                if self.holder(key, &owner).is_some_and(|holder| holder.token == token && holder.by == Some(who)) {
+                if self
+                    .holder(key, &owner)
+                    .is_some_and(|holder| holder.token == token && holder.by == Some(who))
+                {
                     self.give_back(key, &owner, who);
                 }
             }
