@@ -83,15 +83,11 @@ fn ten_thousand_clients_that_wait_leave_at_once() {
         1 => format!("LOCK.ACQUIRE a owner-{n} SHARED SESSION WAIT 60000"),
         _ => format!("LOCK.ACQUIRE b owner-{n} PERMITS 2 OF 3 WAIT 60000"),
     };
-    for is_reversed in [false, true] {
-        let mut sessions = waiting(&machine, 10_000, lines);
-        assert_eq!(machine.keyspace().parked(), 10_000 + 2 * 3_334);
-        if is_reversed {
-            sessions.reverse();
-        }
-        sessions.iter_mut().for_each(|session| machine.engine.disconnect(session));
-        assert_eq!(machine.keyspace().parked(), 0);
-    }
+    let mut sessions = waiting(&machine, 10_000, lines);
+    assert_eq!(machine.keyspace().parked(), 10_000 + 2 * 3_334);
+    let (first, last) = sessions.split_at_mut(5_000);
+    first.iter_mut().chain(last.iter_mut().rev()).for_each(|session| machine.engine.disconnect(session));
+    assert_eq!(machine.keyspace().parked(), 0);
     assert_eq!(say(&machine, &mut holder, "LOCK.RELEASE a holder"), ":1\r\n", "it has kept its lock");
     machine.engine.disconnect(&mut holder);
     assert_nothing_is_left(&machine);
