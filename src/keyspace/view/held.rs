@@ -233,7 +233,10 @@ fn holders_of(lock: &Lock, now: LockTime, show: Shown<'_>) -> Vec<LockHolder> {
     match show {
         Shown::First(count) => {
             let living = lock.holders().filter(|(_, holder)| lives(holder)).take(count);
-            living.map(|(owner, holder)| LockHolder::of_lock(owner, holder)).collect()
+            let mut shown: Vec<_> =
+                living.map(|(owner, holder)| LockHolder::of_lock(owner, holder)).collect();
+            shown.sort_unstable_by_key(|holder| holder.token);
+            shown
         }
         Shown::Owner(owner) => {
             let holder = lock.holder(owner).filter(|holder| lives(holder));
