@@ -97,7 +97,7 @@ impl Teller<'_> {
     /// Who waits, as the end of a sentence.
     fn waiting(&self, queue: &[Bytes], pollers: usize) -> String {
         let mut text = match queue.iter().position(|owner| self.is_you(owner)) {
-            Some(place) => format!("; you are {} in line", ordinal(place + 1)),
+            Some(place) => format!("; you are {} in line", ordinal(place)),
             None if queue.is_empty() => String::new(),
             None => format!("; {} in line", queue.len()),
         };
@@ -213,10 +213,12 @@ fn times(count: u32) -> String {
     }
 }
 
+/// The ordinal of a place that counts from 0.
 fn ordinal(place: usize) -> String {
     const WORDS: [&str; 10] =
         ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
-    WORDS.get(place - 1).map_or_else(|| format!("number {place}"), |word| (*word).to_owned())
+    let number = || format!("number {}", place.saturating_add(1));
+    WORDS.get(place).map_or_else(number, |word| (*word).to_owned())
 }
 
 /// Milliseconds as people say them: `41 ms`, `4.2 s`, `3 min 20 s`, `2 h 5 min`.
