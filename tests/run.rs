@@ -295,15 +295,14 @@ mod signals {
     fn signals_reach_the_command() {
         let server = server();
         let names = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"];
-        let traps: String = names.iter().map(|name| format!("trap 'echo {name}' {name}; ")).collect();
-        let script = format!("{traps} echo ready; while read -r _ || [ $? -gt 128 ]; do :; done");
+        // It does not block: a shell may miss a signal that comes just before it does.
+        let traps: String = names.iter().map(|name| format!("trap 'echo {name}; n=1$n' {name}; ")).collect();
+        let script = format!("{traps} echo ready; until [ ${{#n}} = 7 ] || [ $SECONDS -gt 60 ]; do :; done");
         let mut holder = Holder::start(run(&url(&server), &["lock:a", "--", "bash", "-c", &script]));
         for name in names {
             holder.signal(name);
             assert_eq!(holder.line(), name);
         }
-        assert_eq!(server.ask("EXISTS lock:a"), ":1\r\n", "the command still runs");
-        drop(holder.process.stdin.take());
         assert_eq!(holder.end().0, Some(0));
     }
 
@@ -346,8 +345,7 @@ mod signals {
     fn the_terminal_is_the_commands_and_control_c_reaches_it_alone() {
         let server = server();
         let pty = nix::pty::openpty(None, None).unwrap();
-        let script =
-            "trap 'echo got INT; exit 3' INT; read line; echo read $line; tail -f /dev/null & wait $!";
+        let script = "trap 'echo got INT; exit 3' INT; read line; echo read $line; until [ $SECONDS -gt 60 ]; do :; done";
         // setsid makes the terminal the controlling one of a session, as a login does.
         let mut command = Command::new("setsid");
         command.args(["--ctty", env!("CARGO_BIN_EXE_redlatch"), "run", "--url", &url(&server), "lock:a"]);
