@@ -152,8 +152,11 @@ mod guards {
         let guard = locks.lock("a").acquire().lease(LEASE).await.unwrap();
         server.clock().advance(LEASE + Duration::from_millis(1)).await;
         assert_eq!(guard.lost().await, Lost::Expired);
-        drop(guard);
-        let _next = locks.lock("a").acquire().await.unwrap();
+        // What the guard sends when it is dropped leaves a later hold of its owner alone.
+        let owner = guard.owner().to_vec();
+        let next = locks.lock("a").acquire().owner(owner).await.unwrap();
+        assert!(!guard.release().await.unwrap());
+        assert!(next.release().await.unwrap());
     }
 
     #[tokio::test(start_paused = true)]

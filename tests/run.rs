@@ -274,7 +274,10 @@ mod holding {
     #[ignore = "needs REDLATCH_REDIS_SERVER"]
     fn a_plain_redis_serves_exclusive_locks_without_a_token_and_it_says_so() {
         let real = RealServer::start("redis");
-        let holder = Holder::start(run(&real.url(), &[&["lock:a", "--lease", "1s"], HOLD].concat()));
+        let holder = Holder::start(run(
+            &real.url(),
+            &[&["lock:a", "--lease", "1s", "--kill-grace", "0"], HOLD].concat(),
+        ));
         let (code, _, said) = output(run(&real.url(), &["--wait", "1500ms", "lock:a", "--", "true"]));
         assert_eq!(code, Some(75), "the lock is renewed: {said}");
         let second = run(&real.url(), &["lock:a", "--", "sh", "-c", "echo \"<$REDLATCH_TOKEN>\""]);
@@ -293,13 +296,15 @@ mod signals {
         let server = server();
         let names = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"];
         let traps: String = names.iter().map(|name| format!("trap 'echo {name}' {name}; ")).collect();
-        let script = format!("{traps} echo ready; tail -f /dev/null & while :; do wait $!; done");
+        let script = format!("{traps} echo ready; while read -r _ || [ $? -gt 128 ]; do :; done");
         let mut holder = Holder::start(run(&url(&server), &["lock:a", "--", "bash", "-c", &script]));
         for name in names {
             holder.signal(name);
             assert_eq!(holder.line(), name);
         }
         assert_eq!(server.ask("EXISTS lock:a"), ":1\r\n", "the command still runs");
+        drop(holder.process.stdin.take());
+        assert_eq!(holder.end().0, Some(0));
     }
 
     #[test]
@@ -374,8 +379,8 @@ mod loss {
     #[test]
     fn sigterm_comes_before_the_lease_ends_on_a_server_that_does_not_answer() {
         let server = server();
-        // SIGTERM is due 1.65 s before the lease ends.
-        let options = ["--lease", "3s", "--kill-grace", "3s", "lock:a"];
+        // SIGTERM is due 2.3 s before the lease ends.
+        let options = ["--lease", "6s", "--kill-grace", "6s", "lock:a"];
         let script = "trap 'echo TERM' TERM; echo ready; tail -f /dev/null & wait $!; cat >/dev/null";
         let mut holder =
             Holder::start(run(&url(&server), &[&options[..], &["--", "bash", "-c", script]].concat()));
@@ -407,8 +412,7 @@ mod loss {
     fn a_lock_that_is_deleted_ends_the_command() {
         let server = server();
         let script = "echo ready; exec tail -f /dev/null";
-        let holder =
-            Holder::start(run(&url(&server), &["--lease", "600ms", "lock:a", "--", "sh", "-c", script]));
+        let holder = Holder::start(run(&url(&server), &["lock:a", "--", "sh", "-c", script]));
         assert_eq!(server.ask("DEL lock:a"), ":1\r\n");
         let (code, said) = holder.end();
         assert_eq!(code, Some(76), "{said}");
@@ -418,7 +422,7 @@ mod loss {
     #[test]
     fn with_warn_the_command_goes_on() {
         let server = server();
-        let options = ["--lease", "600ms", "--on-lost", "warn", "lock:a"];
+        let options = ["--on-lost", "warn", "lock:a"];
         let mut holder = Holder::start(run(&url(&server), &[&options[..], HOLD].concat()));
         assert_eq!(server.ask("DEL lock:a"), ":1\r\n");
         let mut said = String::new();
@@ -430,10 +434,10 @@ mod loss {
     #[test]
     fn a_renewed_lock_outlives_its_first_lease() {
         let server = server();
-        let options = ["--lease", "300ms", "lock:a"];
+        let options = ["--lease", "900ms", "--kill-grace", "0", "lock:a"];
         let holder = Holder::start(run(&url(&server), &[&options[..], HOLD].concat()));
         // Another client waits for longer than the lease, and is refused.
-        let (code, _, said) = output(run(&url(&server), &["--wait", "1s", "lock:a", "--", "true"]));
+        let (code, _, said) = output(run(&url(&server), &["--wait", "2s", "lock:a", "--", "true"]));
         assert_eq!(code, Some(75), "{said}");
         assert_eq!(holder.end().0, Some(0));
     }

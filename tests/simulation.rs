@@ -7,6 +7,8 @@
 
 mod caches;
 pub(crate) mod effects;
+mod lock_model;
+mod lock_queues;
 mod locks;
 pub(crate) mod parts;
 mod waits;
@@ -149,5 +151,22 @@ mod waiting {
     #[test]
     fn every_broken_queue_is_caught() {
         assert_caught(DISORDERS, |seed, disorder| QueueSimulation::new(seed, disorder).run());
+    }
+}
+
+mod queueing {
+    use super::*;
+    use lock_queues::{DEFECTS, Defect, LockQueueSimulation, Names};
+
+    #[test]
+    fn locks_are_granted_in_order_with_rising_tokens_and_every_loss_is_told() {
+        for names in [Names::Own, Names::Shared] {
+            assert_lawful(|seed| LockQueueSimulation::new(seed, names, Defect::None).run());
+        }
+    }
+
+    #[test]
+    fn every_broken_lock_queue_is_caught() {
+        assert_caught(DEFECTS, |seed, defect| LockQueueSimulation::new(seed, Names::Own, defect).run());
     }
 }

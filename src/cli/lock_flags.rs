@@ -252,8 +252,8 @@ The environment of the command has REDLATCH_KEY (several keys are separated by n
 fencing token; a server without LOCK commands has none) and REDLATCH_DEADLINE (Unix time in milliseconds at which the lock
 ends unless it is renewed, which redlatch does at each third of the lease).
 
-When renewals fail, SIGTERM reaches the command before the lock ends: by --kill-grace, but at most half of the lease, and a
-little more. SIGKILL follows after --kill-grace. So with a lease of more than twice --kill-grace the command has ended
+When renewals fail, SIGTERM reaches the command before the lock ends: by --kill-grace, but at most a third of the lease, and
+a little more. SIGKILL follows after --kill-grace. So with a lease of three times --kill-grace the command has ended
 before the server grants the lock to anybody else.";
 
 const VIEW_CODES: &str =

@@ -104,7 +104,7 @@ async fn supervise(options: Options) -> u8 {
             Ok(guard) => guard,
             Err(code) => return code,
         },
-        signal = signals.to_end() => {
+        signal = signals.until_asked_to_end() => {
             // The lock may have been granted in this moment.
             if let Ok(Ok(locks)) = timeout(RELEASE_MAX, Locks::to(target, trust)).await {
                 let _ = timeout(RELEASE_MAX, locks.release(options.keys, owner)).await;
@@ -142,8 +142,10 @@ fn acquire(locks: &Locks, options: &Options, owner: &str) -> Acquire {
     options.meta.iter().fold(acquire, |acquire, (field, value)| acquire.meta(field.as_str(), value.as_str()))
 }
 
+/// A server that refuses the login serves nobody here.
 fn no_server(error: Error) -> u8 {
-    refuse(NO_SERVER, &error.to_string())
+    let code = if matches!(error, Error::Url(_)) { MISUSED } else { NO_SERVER };
+    refuse(code, &error.to_string())
 }
 
 fn not_acquired(error: Error, options: &Options) -> u8 {
@@ -209,11 +211,11 @@ async fn watch(mut child: Child, guard: &Guard, options: &Options, signals: &mut
     }
 }
 
-/// How long before the end of the lock SIGTERM reaches the command: the shorter of the grace and half of the lease, and a
-/// little for the signal itself. Half of the lease is left for renewals, of which one is due after each third.
+/// How long before the end of the lock SIGTERM reaches the command: the shorter of the grace and a third of the lease,
+/// and a little for the signal itself. The first renewal is due after the first third: it has the second one to succeed in.
 fn margin(options: &Options) -> Duration {
     let grace = match options.on_lost {
-        OnLost::Term => options.kill_grace.min(options.lease / 2),
+        OnLost::Term => options.kill_grace.min(options.lease / 3),
         OnLost::Kill | OnLost::Warn => Duration::ZERO,
     };
     grace + (options.lease / 20).min(SLACK_MAX)
@@ -280,7 +282,7 @@ impl Caught {
     }
 
     /// The next signal that asks to end.
-    async fn to_end(&mut self) -> Signal {
+    async fn until_asked_to_end(&mut self) -> Signal {
         loop {
             let signal = next_of(&mut self.forwarded).await;
             if ENDING.contains(&signal) {
@@ -346,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_margin_leaves_half_of_the_lease_for_renewals() {
+    fn the_margin_leaves_time_for_a_renewal() {
         let options = |lease, kill_grace, on_lost| Options {
             place: Place::default(),
             keys: Vec::new(),
@@ -362,7 +364,7 @@ mod tests {
         };
         for (lease, grace, on_lost, expected) in [
             (30_000, 5_000, OnLost::Term, 5_500),
-            (6_000, 6_000, OnLost::Term, 3_300),
+            (6_000, 6_000, OnLost::Term, 2_300),
             (1_000, 0, OnLost::Term, 50),
             (30_000, 5_000, OnLost::Kill, 500),
         ] {

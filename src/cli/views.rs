@@ -74,7 +74,11 @@ pub(super) fn show(view: View) -> u8 {
 
 async fn answer(view: View) -> Result<u8, Failure> {
     let (target, trust) = view.place.find().map_err(|fault| Failure(MISUSED, fault))?;
-    let locks = Locks::to(target, trust).await.map_err(|error| Failure(NO_SERVER, error.to_string()))?;
+    let locks = Locks::to(target, trust).await.map_err(|error| match error {
+        // A server that refuses the login serves nobody here.
+        Error::Refused(_) => Failure(NO_SERVER, error.to_string()),
+        error => error.into(),
+    })?;
     match view.question {
         Question::Break { key, token, reason } => {
             let is_broken = locks.break_lock(&key, token, reason.as_deref()).await?;
@@ -86,8 +90,7 @@ async fn answer(view: View) -> Result<u8, Failure> {
             Ok(if is_broken { 0 } else { NO })
         }
         Question::List(pattern) => {
-            let mut found = locks.list(&pattern).await?;
-            found.sort_by(|one, other| one.key.cmp(&other.key));
+            let found = locks.list(&pattern).await?;
             let text: String = found.iter().map(|held| texts::line(held) + "\n").collect();
             say(view.json, &found.iter().map(texts::value).collect(), &text)?;
             Ok(0)
@@ -125,7 +128,7 @@ async fn wait(locks: &Locks, key: &[u8], limit: Option<Duration>, json: bool) ->
 /// Writes what changes, until it is ended.
 async fn watch(locks: &Locks, pattern: &str, interval: Duration, json: bool) -> Result<u8, Failure> {
     let mut connection = locks.open().await?;
-    let mut known: BTreeMap<_, Held> = BTreeMap::new();
+    let mut known = BTreeMap::<HoldId, Held>::new();
     loop {
         let now = holds(locks.list_on(&mut connection, pattern).await?);
         let gone = known.iter().filter(|(id, _)| !now.contains_key(id)).map(|(_, held)| ("free", held));
@@ -140,8 +143,11 @@ async fn watch(locks: &Locks, pattern: &str, interval: Duration, json: bool) -> 
     }
 }
 
-/// The locks, by what makes a hold another one: key, owner and token.
-fn holds(found: Vec<Held>) -> BTreeMap<(Vec<u8>, Vec<u8>, Option<u64>), Held> {
+/// What makes a hold another one: key, owner and token.
+type HoldId = (Vec<u8>, Vec<u8>, Option<u64>);
+
+/// The holds, each with its lock.
+fn holds(found: Vec<Held>) -> BTreeMap<HoldId, Held> {
     let mut holds = BTreeMap::new();
     for held in found {
         for holder in &held.holders {

@@ -179,18 +179,26 @@ impl Terms {
         Ok(true)
     }
 
-    /// Releases every key. False if the owner did not hold all of them.
+    /// Releases every key. With a token, a later hold of the same owner is left alone. False if the owner did not hold all
+    /// of them.
     ///
     /// # Errors
     /// The server cannot be asked, or refuses.
-    pub(crate) async fn release(&self, connection: &mut Connection, dialect: Dialect) -> Result<bool, Error> {
+    pub(crate) async fn release(
+        &self,
+        connection: &mut Connection,
+        dialect: Dialect,
+        token: Option<u64>,
+    ) -> Result<bool, Error> {
+        let token = token.map(text);
         let mut was_held = true;
         for key in &self.keys {
-            let reply = match dialect {
-                Dialect::Native => connection.call(&[b"LOCK.RELEASE", key, &self.owner]).await?,
-                Dialect::Plain => connection.call(&[b"EVAL", RELEASE, b"1", key, &self.owner]).await?,
+            let mut words: Vec<&[u8]> = match dialect {
+                Dialect::Native => vec![b"LOCK.RELEASE", key, &self.owner],
+                Dialect::Plain => vec![b"EVAL", RELEASE, b"1", key, &self.owner],
             };
-            was_held &= reply.integer() == Some(1);
+            words.extend(token.iter().flat_map(|token| [&b"TOKEN"[..], token]));
+            was_held &= connection.call(&words).await?.integer() == Some(1);
         }
         Ok(was_held)
     }

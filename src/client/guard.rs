@@ -263,7 +263,7 @@ impl Keeper {
             Some(lease) => self.extend(lease).await,
             None => {
                 let connection = connected(&mut self.connection, &self.connector).await?;
-                self.terms.release(connection, self.dialect).await
+                self.terms.release(connection, self.dialect, self.token).await
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Locks of a server by name, and the builder of one acquisition.
 
+use std::collections::BTreeMap;
 use std::future::{Future, IntoFuture};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -124,7 +125,7 @@ impl Locks {
         }
     }
 
-    /// Every lock whose key matches the pattern, in no particular order.
+    /// Every lock whose key matches the pattern, by key.
     ///
     /// # Errors
     /// The server cannot be asked, refuses, or has no LOCK commands.
@@ -173,9 +174,9 @@ impl Locks {
         let keys = keys.into_iter().map(Into::into).collect();
         let terms = Terms { owner: owner.into(), ..Terms::new(keys) };
         let mut connection = self.connector.connect().await?;
-        match terms.release(&mut connection, Dialect::Native).await {
+        match terms.release(&mut connection, Dialect::Native, None).await {
             Err(Error::Refused(text)) if is_unknown(&text) => {
-                terms.release(&mut connection, Dialect::Plain).await
+                terms.release(&mut connection, Dialect::Plain, None).await
             }
             answer => answer,
         }
@@ -193,26 +194,24 @@ impl Locks {
         connection: &mut Connection,
         pattern: &str,
     ) -> Result<Vec<Held>, Error> {
-        let mut found: Vec<Held> = Vec::new();
+        // As with SCAN, a key may come twice while the table grows.
+        let mut found = BTreeMap::new();
         let mut cursor = b"0".to_vec();
-        loop {
+        for _ in 0..LIST_STEPS_MAX {
             let words: [&[u8]; 7] =
                 [b"LOCK.LIST", b"MATCH", pattern.as_bytes(), b"COUNT", LIST_STEP, b"CURSOR", &cursor];
             let reply = native(connection.call(&words).await, "LOCK.LIST")?;
             let [next, locks] = reply.items() else {
                 return Err(Error::Broken("LOCK.LIST: not a list of two".to_owned()));
             };
-            for held in locks.items().iter().filter_map(Held::read) {
-                // As with SCAN, a key may come twice while the table grows.
-                if !found.iter().any(|known| known.key == held.key) {
-                    found.push(held);
-                }
-            }
+            let held = locks.items().iter().filter_map(Held::read);
+            found.extend(held.map(|held| (held.key.clone(), held)));
             cursor = next.text().unwrap_or(b"0").to_vec();
             if cursor == b"0" {
-                return Ok(found);
+                return Ok(found.into_values().collect());
             }
         }
+        Err(Error::Broken("LOCK.LIST: a list without end".to_owned()))
     }
 }
 
@@ -238,6 +237,9 @@ impl Lock<'_> {
 }
 
 /// An acquisition. `await` it for a [`Guard`].
+///
+/// Dropping it while it waits leaves the queue. If the lock was granted in that moment, it ends with its lease, or by
+/// [`Locks::release`].
 #[derive(Debug)]
 #[must_use = "an acquisition is sent when it is awaited"]
 pub struct Acquire {
@@ -334,3 +336,5 @@ pub(crate) fn random() -> u64 {
 const LEASE: Duration = Duration::from_secs(30);
 /// Keys that the server looks at in one step of a list.
 const LIST_STEP: &[u8] = b"1000";
+/// Steps of a list at most.
+const LIST_STEPS_MAX: usize = 100_000;

@@ -105,6 +105,7 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     list::blocking::ROWS,
     lock::ROWS,
     lock::explain::ROWS,
+    lock::lint::ROWS,
     lock::holders::ROWS,
     lock::session::ROWS,
     sorted_set::ROWS,

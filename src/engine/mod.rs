@@ -89,8 +89,12 @@ impl Engine {
             self.log_drop(session, reason);
         }
         if let Some(parked) = &session.parked {
-            parked.claim.take();
+            let unread = if parked.claim.take() { None } else { self.shared.lock_waits.get(parked.number) };
             self.end_wait(session, None);
+            if let Some(waiter) = unread {
+                let shared = &self.shared;
+                shared.keyspace.give_back(&waiter, shared.clock.now(), shared.events(), &shared.registries);
+            }
         }
         commands::end_lock_session(session, &self.shared);
         commands::leave_all(session, &self.shared);
@@ -424,7 +428,9 @@ impl Engine {
                 }
                 session.client.begin_wait(&wait);
                 session.parked = Some(wait);
-                lock_waiter = waiter.filter(|waiter| waiter.wait.kind == WaitFor::Locks);
+                lock_waiter = waiter.filter(|waiter| {
+                    waiter.wait.kind == WaitFor::Locks && shared.lock_waits.may_close_circle(view, waiter)
+                });
                 Flow::Wait
             }
             Ok(Outcome::Offload) => {

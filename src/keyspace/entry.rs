@@ -391,6 +391,12 @@ impl<'v> Vacant<'v> {
         }
     }
 
+    /// Whether requests wait for the lock of the key: it belongs to the first of them.
+    #[inline]
+    pub fn is_awaited(&self) -> bool {
+        !self.queues.locks.is_empty() && self.queues.locks.waiting(self.database, self.key).next().is_some()
+    }
+
     /// Publishes the event of a read that has not found the key.
     #[inline]
     pub(super) fn missed(&mut self) {

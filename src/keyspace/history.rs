@@ -117,6 +117,11 @@ impl PastLock {
         }
     }
 
+    /// Whether it was held under that name.
+    pub fn is_of(&self, owner: &[u8]) -> bool {
+        self.owner == Some(Excerpt::of(owner))
+    }
+
     /// Whether the lock was lost: its holder has not released it.
     pub fn is_lost(&self) -> bool {
         self.reason != EndReason::Released
@@ -175,10 +180,10 @@ impl History {
         (holder, owner): (ClientId, Option<&[u8]>),
         (request, now): (&'static str, LockTime),
     ) -> Option<&PastLock> {
-        let (key, owner) = (Excerpt::of(key), owner.map(Excerpt::of));
+        let key = Excerpt::of(key);
         let is_it = |record: &PastLock| {
             let is_holder = match owner {
-                Some(owner) => record.owner == Some(owner),
+                Some(owner) => record.is_of(owner),
                 None => record.holder == holder,
             };
             is_holder && record.hash == hash && record.key == key

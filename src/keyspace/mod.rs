@@ -57,7 +57,7 @@ use smallvec::SmallVec;
 use crate::clock::{LockTime, Now};
 use crate::journal::{Journal, Mutation};
 use crate::limits::{DATABASES_MAX, SHARDS_MAX};
-use crate::state::lock_sessions::SessionLock;
+use crate::state::lock_sessions::{LockSession, SessionLock};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::state::transaction::{Watch, Watching};
@@ -129,10 +129,12 @@ pub(crate) struct ShardState {
 /// What a connection takes out of the shards when a wait or a watch of it ends.
 #[derive(Debug)]
 enum Removal {
+    /// It gives back what its wait was granted.
+    Grant(Arc<Waiter>),
     /// Its command leaves the queues of its keys.
     Wait(Arc<Wait>),
     /// A lock of its session ends, or its delay begins.
-    SessionLock(u16, Bytes, SessionLock),
+    SessionLock(u16, Bytes, SessionLock, Arc<LockSession>),
     /// It no longer observes this key of a database.
     Watch(u16, Bytes, Arc<Watch>),
 }
@@ -338,25 +340,38 @@ impl Keyspace {
         refusal
     }
 
+    /// A connection has ended before it has read the answer of its wait, and gives back what it was given. While a long call
+    /// holds the shards, that is postponed to the next tick.
+    pub fn give_back(&self, waiter: &Arc<Waiter>, now: Now, events: Events, registries: &Registries) {
+        let keys: SmallVec<[&[u8]; 4]> = waiter.wait.keys.iter().map(|key| &key[..]).collect();
+        match View::try_lock(self, ShardSet::Keys(&keys), waiter.wait.database, now, events) {
+            Some(mut view) => {
+                waiter.serve.give_back(&mut view);
+                view.finish(registries);
+            }
+            None => self.postponed.lock().push(Removal::Grant(Arc::clone(waiter))),
+        }
+    }
+
     /// The connection of a session has ended: its lock ends now, or after its delay. While a long call holds the shard, that
     /// is postponed to the next tick.
     pub fn end_session_lock(
         &self,
         (database, key): (u16, Bytes),
-        lock: SessionLock,
+        (lock, session): (SessionLock, &Arc<LockSession>),
         now: Now,
         events: Events,
         registries: &Registries,
     ) {
         match View::try_lock(self, ShardSet::One(&key), database, now, events) {
             Some(mut view) => {
-                let is_held = view.end_session_lock(&key, &lock);
+                view.end_session_lock(&key, &lock, session);
                 view.finish(registries);
-                if !is_held {
-                    registries.lock_sessions.forget(lock.session, database, &key, lock.token);
-                }
             }
-            None => self.postponed.lock().push(Removal::SessionLock(database, key, lock)),
+            None => {
+                let removal = Removal::SessionLock(database, key, lock, Arc::clone(session));
+                self.postponed.lock().push(removal);
+            }
         }
     }
 
@@ -380,8 +395,9 @@ impl Keyspace {
         let postponed = std::mem::take(&mut *self.postponed.lock());
         for removal in postponed {
             match removal {
-                Removal::SessionLock(database, key, lock) => {
-                    self.end_session_lock((database, key), lock, now, events, registries);
+                Removal::Grant(waiter) => self.give_back(&waiter, now, events, registries),
+                Removal::SessionLock(database, key, lock, session) => {
+                    self.end_session_lock((database, key), (lock, &session), now, events, registries);
                 }
                 Removal::Wait(wait) => drop(self.unpark(&wait, now, events, registries)),
                 Removal::Watch(database, key, watch) => self.unwatch_key(database, key, watch),

@@ -370,22 +370,22 @@ impl<'k> View<'k> {
     }
 
     /// Notes a request of the holder of an ended lock that came too late. `owner`: the name under which the request was
-    /// made, if it names one.
+    /// made, if it names one. Returns the ended lock, if this is its first late request.
     #[cold]
-    pub fn note_late(&mut self, key: &[u8], owner: Option<&[u8]>, request: &'static str) {
+    pub fn note_late(&mut self, key: &[u8], owner: Option<&[u8]>, request: &'static str) -> Option<PastLock> {
         let (hash, place, author) = (self.hash(key), self.key_hash(key), self.changes.author);
         if !self.locked.held(self.keyspace.shard_of(hash)).shard.history().has_lost() {
-            return;
+            return None;
         }
         let holds = |holder: &LockHolder| match owner {
             Some(owner) => holder.owner.as_deref() == Some(owner),
             None => holder.client == author,
         };
         if self.held_lock(key).is_some_and(|held| held.holders.iter().any(holds)) {
-            return;
+            return None;
         }
         let history = self.locked.held(self.keyspace.shard_of(hash)).shard.history();
-        history.note_late((place, key), (author, owner), (request, self.now.lock));
+        history.note_late((place, key), (author, owner), (request, self.now.lock)).copied()
     }
 
     /// Says why locks that the call removes from now on have ended.

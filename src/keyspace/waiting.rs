@@ -35,6 +35,9 @@ pub trait Serve: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The connection has ended before it has read the answer: gives back what [`Serve::serve`] took, if nobody knows of it.
+    fn give_back(&self, _view: &mut View<'_>) {}
+
     /// Who asks, if the command waits for a lock.
     fn asker(&self) -> Option<Asker<'_>> {
         None

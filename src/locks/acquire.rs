@@ -67,6 +67,8 @@ impl Term {
 pub struct Granted {
     /// The fencing token.
     pub token: u64,
+    /// False if the owner held the lock already, with this token.
+    pub is_new: bool,
 }
 
 /// Grants the lock `key`, or returns `None` if it is held. `number` is the place of a request that has waited.
@@ -79,15 +81,15 @@ pub fn attempt(
     request: &LockRequest,
     number: Option<u64>,
 ) -> Result<Option<Granted>, Refusal> {
-    let current = current_of(view, key, request)?;
-    match current {
-        Current::Mine(token) => Ok(Some(grant(view, key, request, token))),
+    let granted = match current_of(view, key, request)? {
+        Current::Mine(token) => Granted { token, is_new: false },
         Current::Open if !others_wait(view, key, number) => {
-            let token = view.next_token();
-            Ok(Some(grant(view, key, request, token)))
+            Granted { token: view.next_token(), is_new: true }
         }
-        Current::Open | Current::Held => Ok(None),
-    }
+        Current::Open | Current::Held => return Ok(None),
+    };
+    grant(view, key, request, granted.token);
+    Ok(Some(granted))
 }
 
 /// Grants several exclusive locks with one token, or returns `None` if any of them is held.
@@ -117,7 +119,7 @@ pub fn attempt_all(
     for key in keys {
         grant(view, key, request, token);
     }
-    Ok(Some(Granted { token }))
+    Ok(Some(Granted { token, is_new: !is_again }))
 }
 
 /// Whether a request that waits can be answered now: all its locks can be granted, or it must be refused.
@@ -193,8 +195,9 @@ fn held_otherwise(kind: LockKind) -> Refusal {
 }
 
 /// Writes the grant.
-fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, token: u64) -> Granted {
+fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, token: u64) {
     let deadline = request.term.deadline(view);
+    view.leave_session(key, &request.owner, token, request.term.session());
     if request.kind == LockKind::Exclusive {
         let lease = deadline.map_or(Lease::Never, Lease::Until);
         let details = GrantDetails { session: request.term.session(), meta: request.meta.clone() };
@@ -216,5 +219,4 @@ fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, token: u64) -> 
         };
         view.put_holder(key, request.kind, &request.owner, holder);
     }
-    Granted { token }
 }

@@ -8,4 +8,4 @@ mod acquire;
 mod waits;
 
 pub use acquire::{LockRequest, Term, attempt, attempt_all, is_grantable};
-pub use waits::{Circle, LockWaits};
+pub use waits::{Awaited, Circle, LockWaits};

@@ -29,15 +29,24 @@ struct Register {
 /// Owners that wait for each other's locks.
 #[derive(Clone, Debug)]
 pub struct Circle {
-    /// Each key that is waited for, and the owner that holds it.
-    pub links: Vec<(Bytes, Bytes)>,
+    /// Each key that is waited for, and the owner that it is waited for.
+    pub links: Vec<(Bytes, Awaited)>,
     /// The request that began to wait last.
     pub youngest: Arc<Waiter>,
 }
 
+/// An owner that a request waits for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Awaited {
+    /// Its name.
+    pub owner: Bytes,
+    /// True if it holds the lock; false if it is ahead in the queue, with a request for several locks.
+    pub is_holder: bool,
+}
+
 /// Requests that one search looks at.
 const REQUESTS_MAX: usize = 1_000;
-/// Holders of one lock that a search looks at.
+/// Holders of one lock that a search looks at, and requests in one queue.
 const HOLDERS_MAX: usize = 100;
 
 impl LockWaits {
@@ -67,6 +76,11 @@ impl LockWaits {
         self.0.lock().by_number.len()
     }
 
+    /// The request of that number, if it waits, or its connection has not read its answer.
+    pub fn get(&self, number: u64) -> Option<Arc<Waiter>> {
+        self.0.lock().by_number.get(&number).cloned()
+    }
+
     /// True if no request waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -81,7 +95,14 @@ impl LockWaits {
     fn of_owner(&self, owner: &[u8]) -> Vec<Arc<Waiter>> {
         let register = self.0.lock();
         let numbers = register.by_owner.get(owner).into_iter().flatten();
-        numbers.filter_map(|number| register.by_number.get(number).cloned()).collect()
+        let waiters = numbers.filter_map(|number| register.by_number.get(number));
+        waiters.filter(|waiter| !waiter.wait.claim.is_taken()).cloned().collect()
+    }
+
+    /// Whether a holder of these locks waits for a lock, too. If not, a request that has just entered closes no circle.
+    pub fn may_close_circle(&self, view: &mut View<'_>, waiter: &Waiter) -> bool {
+        let mut owners = waiter.wait.keys.iter().flat_map(|key| view.owners(key, HOLDERS_MAX));
+        owners.any(|(owner, _)| self.0.lock().by_owner.contains_key(&owner))
     }
 
     /// A circle that this request is part of. The search ends without one if it meets a shard that a long call holds.
@@ -93,13 +114,13 @@ impl LockWaits {
         while let Some(Reached { waiter, .. }) = reached.get(at) {
             let waiter = Arc::clone(waiter);
             for key in &waiter.wait.keys {
-                for owner in holders(keyspace, waiter.wait.database, key, now)? {
-                    if owner == *goal {
-                        return Some(closed(&reached, Link { from: at, key: key.clone(), owner }));
+                for awaited in awaited(keyspace, &waiter, key, now)? {
+                    if awaited.owner == *goal {
+                        return Some(closed(&reached, Link { from: at, key: key.clone(), awaited }));
                     }
-                    for next in self.of_owner(&owner) {
+                    for next in self.of_owner(&awaited.owner) {
                         if seen.len() < REQUESTS_MAX && seen.insert(next.wait.number) {
-                            let by = Some(Link { from: at, key: key.clone(), owner: owner.clone() });
+                            let by = Some(Link { from: at, key: key.clone(), awaited: awaited.clone() });
                             reached.push(Reached { waiter: next, by });
                         }
                     }
@@ -125,19 +146,27 @@ struct Link {
     /// The index of the request.
     from: usize,
     key: Bytes,
-    owner: Bytes,
+    awaited: Awaited,
 }
 
-/// The owners for all of which a request for this lock waits. A semaphore with several holders has none: any of them may
-/// give a permit back. `None` if a long call holds the shard.
-fn holders(keyspace: &Keyspace, database: u16, key: &[u8], now: Now) -> Option<Vec<Bytes>> {
-    let mut view = View::try_lock(keyspace, ShardSet::One(key), database, now, Events::default())?;
+/// The other owners for all of which a request waits at a key. A semaphore with several holders has none: any of them may
+/// give a permit back. A request ahead in the queue counts if it waits for other keys, too: those that wait for this one
+/// alone wait for its holders. `None` if a long call holds the shard.
+fn awaited(keyspace: &Keyspace, waiter: &Waiter, key: &[u8], now: Now) -> Option<Vec<Awaited>> {
+    let own = waiter.serve.asker()?.owner;
+    let set = ShardSet::One(key);
+    let mut view = View::try_lock(keyspace, set, waiter.wait.database, now, Events::default())?;
     let is_counted = matches!(view.lock_kind(key), LockKind::Permits(_));
-    let owners = view.owners(key, HOLDERS_MAX);
-    if is_counted && owners.len() > 1 {
-        return Some(Vec::new());
+    let mut holders = view.owners(key, HOLDERS_MAX);
+    if is_counted && holders.len() > 1 {
+        holders.clear();
     }
-    Some(owners.into_iter().map(|(owner, _)| owner).collect())
+    let holders = holders.into_iter().map(|(owner, _)| Awaited { owner, is_holder: true });
+    let ahead = view.lock_waiters(key).take_while(|other| other.wait.number < waiter.wait.number);
+    let ahead = ahead.take(HOLDERS_MAX).filter(|other| other.wait.keys.len() > 1);
+    let ahead = ahead.filter_map(|other| other.serve.asker()).map(|asker| asker.owner.clone());
+    let ahead = ahead.map(|owner| Awaited { owner, is_holder: false });
+    Some(holders.chain(ahead).filter(|awaited| awaited.owner != own).collect())
 }
 
 /// The circle that `last` closes.
@@ -149,7 +178,7 @@ fn closed(reached: &[Reached], last: Link) -> Circle {
         if from.waiter.wait.number > youngest.wait.number {
             youngest = &from.waiter;
         }
-        links.push((link.key, link.owner));
+        links.push((link.key, link.awaited));
         next = from.by.clone();
     }
     links.reverse();

@@ -2,7 +2,7 @@
 //!
 //! Owns    every session, by its id, and the keys of its locks.
 //! Rule    a session belongs to one connection at a time. Without a connection it lasts as long as it has a lock.
-//! Locks   one mutex per session. Nothing else is locked under it.
+//! Locks   one mutex per session. Nothing else is locked under it. It may be locked under the shard of a key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ pub struct LockSession {
 struct State {
     /// The client whose connection it belongs to; `None`: that connection has ended.
     client: Option<ClientId>,
-    locks: BTreeMap<(u16, Bytes), SessionLock>,
+    /// By database, key and fencing token: several owners may hold one lock.
+    locks: BTreeMap<(u16, Bytes, u64), SessionLock>,
 }
 
 /// The number of a session as clients write it.
@@ -36,8 +37,6 @@ pub fn name(id: u64) -> String {
 /// A lock of a session.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SessionLock {
-    /// The session.
-    pub session: u64,
     /// The owner under which it is held.
     pub owner: Bytes,
     /// Its fencing token.
@@ -50,13 +49,29 @@ impl LockSession {
     /// Notes a lock that was granted to it. False if the connection of the session has ended.
     pub fn hold(&self, database: u16, key: Bytes, lock: SessionLock) -> bool {
         let mut state = self.state.lock();
-        state.locks.insert((database, key), lock);
+        state.locks.insert((database, key, lock.token), lock);
         state.client.is_some()
     }
 
     /// Its locks, each with its database and key.
     pub fn locks(&self) -> Vec<((u16, Bytes), SessionLock)> {
-        self.state.lock().locks.iter().map(|(place, lock)| (place.clone(), lock.clone())).collect()
+        let state = self.state.lock();
+        let locks = state.locks.iter();
+        locks.map(|((database, key, _), lock)| ((*database, key.clone()), lock.clone())).collect()
+    }
+
+    /// Two databases were exchanged, and its locks with them.
+    fn swap(&self, a: u16, b: u16) {
+        let mut state = self.state.lock();
+        let locks = std::mem::take(&mut state.locks);
+        let swapped = |database| match database {
+            _ if database == a => b,
+            _ if database == b => a,
+            _ => database,
+        };
+        let places = locks.into_iter();
+        state.locks =
+            places.map(|((database, key, token), lock)| ((swapped(database), key, token), lock)).collect();
     }
 
     /// The client whose connection it belongs to.
@@ -86,8 +101,23 @@ impl LockSessions {
     }
 
     /// Moves a session to the connection of another client.
-    pub fn attach(&self, session: &LockSession, client: ClientId) {
+    pub fn attach(&self, session: &Arc<LockSession>, client: ClientId) {
         session.state.lock().client = Some(client);
+        // Its last connection may have ended since it was found.
+        self.by_id.insert(session.id, Arc::clone(session));
+    }
+
+    /// Two databases were exchanged. All shards are locked.
+    pub fn swap(&self, a: u16, b: u16) {
+        self.by_id.iter().for_each(|session| session.swap(a, b));
+    }
+
+    /// Removes a session that has neither a connection nor a lock.
+    fn remove_if_over(&self, id: u64) {
+        self.by_id.remove_if(&id, |_, session| {
+            let state = session.state.lock();
+            state.client.is_none() && state.locks.is_empty()
+        });
     }
 
     /// The connection of this client has ended. False if the session has moved to another connection before.
@@ -97,27 +127,16 @@ impl LockSessions {
             return false;
         }
         state.client = None;
-        let is_over = state.locks.is_empty();
         drop(state);
-        if is_over {
-            self.by_id.remove(&session.id);
-        }
+        self.remove_if_over(session.id);
         true
     }
 
     /// A lock of a session has ended. A session without a connection ends with its last lock.
     pub fn forget(&self, id: u64, database: u16, key: &Bytes, token: u64) {
         let Some(session) = self.get(id) else { return };
-        let mut state = session.state.lock();
-        let place = (database, key.clone());
-        if state.locks.get(&place).is_some_and(|lock| lock.token == token) {
-            state.locks.remove(&place);
-        }
-        let is_over = state.client.is_none() && state.locks.is_empty();
-        drop(state);
-        if is_over {
-            self.by_id.remove(&id);
-        }
+        session.state.lock().locks.remove(&(database, key.clone(), token));
+        self.remove_if_over(id);
     }
 
     /// How many sessions there are.
@@ -138,7 +157,7 @@ mod tests {
     #[test]
     fn a_session_ends_with_its_connection_and_its_last_lock() {
         let (sessions, key) = (LockSessions::default(), Bytes::from_static(b"k"));
-        let lock = |token| SessionLock { session: 7, owner: Bytes::from_static(b"me"), token, delay_ms: 9 };
+        let lock = |token| SessionLock { owner: Bytes::from_static(b"me"), token, delay_ms: 9 };
         let session = sessions.begin(7, 1);
         assert_eq!(name(session.id), "0000000000000007");
         assert!(session.hold(0, key.clone(), lock(5)));

@@ -55,6 +55,7 @@ fn swapdb(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     if first != second {
         call.view.swap(first, second);
+        call.shared.registries.lock_sessions.swap(first, second);
     }
 
     call.reply.ok();

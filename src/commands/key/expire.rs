@@ -4,6 +4,7 @@
 
 use crate::clock::{Deadline, Now};
 use crate::commands::expiry::{self, Unit};
+use crate::commands::lock::lint::{Asked, Linter};
 use crate::commands::row::{Arg, Flags, Group, Row, integer, key, one_of, token, unix_time};
 use crate::commands::{Args, Call, Outcome};
 use crate::error::Refusal;
@@ -133,14 +134,18 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
     let value = number::integer(value).ok_or(Refusal::NotAnInteger)?;
     let deadline = unit.deadline(value, call.now, command)?;
 
-    let client = call.session.client.id;
+    let linter = Linter::new(call.shared, &call.session.client, call.now);
     let mut is_holders = false;
     // The entry is changed in place, because moving it costs as much as changing it.
     let is_set = match &mut call.view.entry(name) {
         Entry::Occupied(found) => {
-            let holds = conditions.hold(found.deadline(), deadline);
-            is_holders = found.granted().is_none_or(|grant| grant.holder == client);
+            let (grant, old) = (found.granted(), found.deadline());
+            is_holders = grant.is_none_or(|grant| grant.holder == call.session.client.id);
+            let holds = conditions.hold(old, deadline);
             if holds {
+                if linter.is_on() {
+                    linter.renews(name, grant, old);
+                }
                 expiry::set_or_delete(found, deadline, call.now);
             }
             holds
@@ -148,7 +153,7 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
         Entry::Vacant(_) => false,
     };
     if !is_holders {
-        call.view.note_late(name, None, call.command.row.name);
+        linter.late(call.view, (name, None), (Asked::Extend, call.command.row.name));
     }
 
     call.reply.integer(i64::from(is_set));

@@ -2,7 +2,7 @@
 //!
 //! Rule    a request inside a transaction never waits.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -180,7 +180,7 @@ fn finish(
         answer_refusal(call.view, &keys, &mut call.reply);
         return Ok(Outcome::Replied);
     }
-    let limit = call.shared.settings.integer("lock-waiters-max").unsigned_abs() as usize;
+    let limit = call.shared.settings.lock_waiters_max();
     if keys.iter().any(|key| call.view.lock_queue_len(key) >= limit) {
         return Err(Refusal::said(format!(
             "ERR {limit} requests wait for this lock already (lock-waiters-max)"
@@ -205,6 +205,7 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms
         keys,
         request,
         since,
+        granted: OnceLock::new(),
     };
     let waiter = Arc::new(Waiter { wait: Arc::clone(&wait), also, serve: Box::new(serve) });
     call.shared.lock_waits.enter(&waiter);
@@ -216,8 +217,10 @@ fn tell_contended(call: &mut Call<'_, '_>, keys: &[Bytes]) {
     let shared: &Shared = call.shared;
     for key in keys {
         for (owner, client) in call.view.owners(key, HOLDERS_TOLD_MAX) {
-            let token = call.view.hold_of(key, &owner).map_or(0, |hold| hold.token);
-            session::tell_contended(shared, client, key, token);
+            if let Some(client) = session::told_of_contention(shared, client) {
+                let token = call.view.hold_of(key, &owner).map_or(0, |hold| hold.token);
+                session::tell_contended(&client, key, token);
+            }
         }
     }
 }

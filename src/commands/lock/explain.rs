@@ -110,7 +110,7 @@ impl Teller<'_> {
     /// How earlier holders have lost or released the lock, the newest first.
     fn ends(&self, held: Option<&HeldLock>, past: &[PastLock]) -> Vec<String> {
         let is_told = |ended: &&PastLock| match self.you {
-            Some(you) => ended.owner == Some(Excerpt::of(you)),
+            Some(you) => ended.is_of(you),
             None => true,
         };
         // The next holder is the first one whose grant is not older than that end.

@@ -6,6 +6,7 @@
 mod acquire;
 pub(in crate::commands) mod explain;
 pub(in crate::commands) mod holders;
+pub(in crate::commands) mod lint;
 mod release;
 mod replies;
 pub(in crate::commands) mod session;

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::lint::{Asked, Linter};
 use super::replies::{answer_millis, number};
 use super::{millis_of, owner_of, token_of};
 use crate::commands::{Call, Outcome};
@@ -22,7 +23,8 @@ pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if hold.is_some() {
         call.view.end_hold(key, &owner, EndReason::Released);
     } else {
-        call.view.note_late(key, Some(&owner), "LOCK.RELEASE");
+        let linter = Linter::new(call.shared, &call.session.client, call.now);
+        linter.late(call.view, (key, Some(&owner)), (Asked::Release, "LOCK.RELEASE"));
     }
 
     call.reply.integer(i64::from(hold.is_some()));
@@ -39,7 +41,8 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let Some(hold) = call.view.hold_of(key, &owner) else {
-        call.view.note_late(key, Some(&owner), "LOCK.EXTEND");
+        let linter = Linter::new(call.shared, &call.session.client, call.now);
+        linter.late(call.view, (key, Some(&owner)), (Asked::Extend, "LOCK.EXTEND"));
         call.reply.null_array();
         return Ok(Outcome::Replied);
     };

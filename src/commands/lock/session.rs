@@ -12,7 +12,7 @@ use crate::error::Refusal;
 use crate::keyspace::View;
 use crate::locks::LockRequest;
 use crate::resp::{Protocol, Reply};
-use crate::state::clients::ClientId;
+use crate::state::clients::{Client, ClientId};
 use crate::state::lock_sessions::{self, LockSession, SessionLock};
 use crate::state::session::Session;
 use std::sync::Arc;
@@ -58,12 +58,17 @@ pub(super) fn hold(
     token: u64,
 ) {
     let (Some(session), Some((_, delay_ms))) = (session, request.term.session()) else { return };
-    let lock = SessionLock { session: session.id, owner: request.owner.clone(), token, delay_ms };
+    let lock = SessionLock { owner: request.owner.clone(), token, delay_ms };
     for key in keys {
         if !session.hold(view.database(), key.clone(), lock.clone()) {
-            view.end_session_lock(key, &lock);
+            view.end_session_lock(key, &lock, session);
         }
     }
+}
+
+/// The refusal of what needs a session that has ended.
+pub(super) fn no_such() -> Refusal {
+    Refusal::said("ERR no such session")
 }
 
 /// A connection ends: so does its session.
@@ -74,16 +79,18 @@ pub(crate) fn end(session: &mut Session, shared: &Shared) {
     }
     for (place, lock) in own.locks() {
         let now = shared.clock.now();
-        shared.keyspace.end_session_lock(place, lock, now, shared.events(), &shared.registries);
+        shared.keyspace.end_session_lock(place, (lock, &own), now, shared.events(), &shared.registries);
     }
 }
 
-/// Tells the holder of a lock that somebody waits for it, if its connection asked for that.
-pub(super) fn tell_contended(shared: &Shared, holder: ClientId, key: &[u8], token: u64) {
-    let Some(client) = shared.registries.clients.get(holder) else { return };
-    if !client.tells_contended.load(Relaxed) || client.protocol() != Protocol::Resp3 {
-        return;
-    }
+/// The connection of a holder, if it asked to be told that somebody waits for its lock.
+pub(super) fn told_of_contention(shared: &Shared, holder: ClientId) -> Option<Arc<Client>> {
+    let client = shared.registries.clients.get(holder)?;
+    (client.tells_contended.load(Relaxed) && client.protocol() == Protocol::Resp3).then_some(client)
+}
+
+/// Tells the holder of a lock that somebody waits for it.
+pub(super) fn tell_contended(client: &Client, key: &[u8], token: u64) {
     let mut message = Vec::new();
     let mut push = Reply::new(&mut message, Protocol::Resp3);
     push.push(3);
@@ -107,8 +114,10 @@ fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
     let sessions = &call.shared.registries.lock_sessions;
     let id = std::str::from_utf8(id).ok().and_then(|id| u64::from_str_radix(id, 16).ok());
-    let found = id.and_then(|id| sessions.get(id)).ok_or_else(|| Refusal::said("ERR no such session"))?;
+    let found = id.and_then(|id| sessions.get(id)).ok_or_else(no_such)?;
     let client = call.session.client.id;
+    // Another connection may have taken its session over.
+    call.session.lock_session.take_if(|own| own.client() != Some(client));
     if call.session.lock_session.as_ref().is_some_and(|own| own.id != found.id && !own.locks().is_empty()) {
         return Err(Refusal::said("ERR this connection has locks in a session of its own"));
     }
@@ -124,7 +133,7 @@ fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let mut count: usize = 0;
     for ((database, key), lock) in found.locks() {
         call.view.select(database);
-        count = count.saturating_add(usize::from(call.view.attach_session_lock(&key, &lock, client)));
+        count = count.saturating_add(usize::from(call.view.attach_session_lock(&key, &lock, &found, client)));
     }
     call.view.select(selected);
     call.session.client.lock_session.store(found.id, Relaxed);

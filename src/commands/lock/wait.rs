@@ -2,7 +2,7 @@
 //!
 //! Rule    a request is answered by the write that makes its lock free, with the shards of all its keys locked.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -14,7 +14,11 @@ use crate::keyspace::{Asker, Serve, View, Waiter};
 use crate::locks::{Circle, LockRequest, attempt, attempt_all, is_grantable};
 use crate::resp::Reply;
 use crate::state::clients::Client;
+use crate::state::ended_lock::EndReason;
 use crate::state::lock_sessions::LockSession;
+
+/// Room for the answer to a request that is granted.
+const GRANT_BYTES: usize = 96;
 
 /// A request that waits.
 #[derive(Debug)]
@@ -26,25 +30,31 @@ pub(super) struct Waiting {
     pub(super) keys: Vec<Bytes>,
     pub(super) request: LockRequest,
     pub(super) since: LockTime,
+    /// The token, once a new grant is its answer.
+    pub(super) granted: OnceLock<u64>,
 }
 
 impl Serve for Waiting {
     fn is_ready(&self, view: &mut View<'_>, _key: &[u8]) -> bool {
-        is_grantable(view, &self.keys, &self.request, self.number)
+        self.session_has_ended() || is_grantable(view, &self.keys, &self.request, self.number)
     }
 
     fn serve(&self, view: &mut View<'_>, _key: &[u8]) {
         let granted = match &self.keys[..] {
+            _ if self.session_has_ended() => Err(session::no_such()),
             [key] => attempt(view, key, &self.request, Some(self.number)),
             keys => attempt_all(view, keys, &self.request, Some(self.number)),
         };
-        let mut answer = Vec::new();
+        let mut answer = Vec::with_capacity(GRANT_BYTES);
         let mut reply = Reply::new(&mut answer, self.client.protocol());
         match granted {
             Ok(Some(granted)) => {
                 let waited_ms = view.now().lock.millis_since(self.since);
                 answer_grant(&mut reply, granted.token, self.request.term.lease_ms(), waited_ms);
                 session::hold(view, self.session.as_deref(), &self.keys, &self.request, granted.token);
+                if granted.is_new {
+                    self.granted.get_or_init(|| granted.token);
+                }
             }
             Ok(None) => reply.null_array(),
             Err(refusal) => reply.error_bytes(&refusal.line()),
@@ -58,9 +68,27 @@ impl Serve for Waiting {
         Some(answer)
     }
 
+    fn give_back(&self, view: &mut View<'_>) {
+        let Some(token) = self.granted.get() else { return };
+        let LockRequest { owner, client, .. } = &self.request;
+        for key in &self.keys {
+            // Another connection of the owner may have asked for the lock since, and know of it.
+            if view.hold_of(key, owner).is_some_and(|hold| hold.token == *token && hold.client == *client) {
+                view.end_hold(key, owner, EndReason::Released);
+            }
+        }
+    }
+
     fn asker(&self) -> Option<Asker<'_>> {
         let LockRequest { owner, kind, permits, .. } = &self.request;
         Some(Asker { owner, kind: *kind, permits: *permits, client: &self.client, since: self.since })
+    }
+}
+
+impl Waiting {
+    /// Whether the connection has ended that has taken the session over meanwhile.
+    fn session_has_ended(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.client().is_none())
     }
 }
 
@@ -89,8 +117,10 @@ pub(crate) fn refuse_circle(shared: &Shared, waiter: &Arc<Waiter>) {
 /// `a (held by X) -> b (held by Y) -> a`.
 fn describe(circle: &Circle) -> String {
     let show = |bytes: &Bytes| bytes.escape_ascii().to_string();
-    let links =
-        circle.links.iter().map(|(key, owner)| format!("{} (held by {}) -> ", show(key), show(owner)));
+    let links = circle.links.iter().map(|(key, awaited)| {
+        let how = if awaited.is_holder { "held" } else { "awaited" };
+        format!("{} ({how} by {}) -> ", show(key), show(&awaited.owner))
+    });
     let first = circle.links.first().map(|(key, _)| show(key)).unwrap_or_default();
     links.collect::<String>() + &first
 }

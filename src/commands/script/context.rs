@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::clock::{Deadline, Now};
 use crate::commands::admin::acl_check;
 use crate::commands::expiry::{self, Unit};
+use crate::commands::lock::lint::{Asked, Linter};
 use crate::commands::row::Flags;
 use crate::commands::{Args, Call, Command, Outcome, Shared, Source, table};
 use crate::error::Refusal;
@@ -250,6 +251,7 @@ impl Calls for ScriptContext<'_, '_> {
         let listed = |place: usize| table().listed(change.commands[place]);
         let (get, changes) = (listed(0)?, listed(1)?);
         self.session.called.note(get.index, &self.shared.stats);
+        let linter = Linter::new(self.shared, &self.session.client, self.now);
         // A script that compares the owner first does not take a lock from another one.
         self.view.set_end_reason(EndReason::Released);
         // The entry is changed in place, because moving it costs as much as changing it.
@@ -258,6 +260,9 @@ impl Calls for ScriptContext<'_, '_> {
             Entry::Occupied(found) => {
                 let is_held = is_held(found, change.value);
                 if is_held == Ok(true) {
+                    if linter.is_on() {
+                        lint_change(linter, change.key, found, deadline);
+                    }
                     self.session.called.note(changes.index, &self.shared.stats);
                     change_entry(found, deadline, self.now);
                 }
@@ -266,10 +271,22 @@ impl Calls for ScriptContext<'_, '_> {
         };
         self.view.set_end_reason(EndReason::Deleted);
         if is_held == Ok(false) {
-            let request = if deadline.is_some() { "extending script" } else { "releasing script" };
-            self.view.note_late(change.key, Some(change.value), request);
+            let request = match deadline {
+                Some(_) => (Asked::Extend, "extending script"),
+                None => (Asked::Release, "releasing script"),
+            };
+            linter.late(self.view, (change.key, Some(change.value)), request);
         }
         Some(is_held.map_err(|refusal| self.failed(get, &refusal)))
+    }
+}
+
+/// Looks for mistakes in how a script extends or releases a lock.
+#[cold]
+fn lint_change(linter: Linter<'_>, key: &[u8], found: &Occupied<'_>, deadline: Option<Deadline>) {
+    match deadline {
+        Some(_) => linter.renews(key, found.granted(), found.deadline()),
+        None => linter.releases(key),
     }
 }
 

@@ -7,6 +7,7 @@ pub(in crate::commands) mod number;
 
 use crate::commands::args;
 use crate::commands::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
+use crate::commands::lock::lint::Linter;
 use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
@@ -183,19 +184,24 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let holds = if options.condition.is_comparison() {
         options.condition.holds(entry.string()?)
     } else {
-        options.condition.holds(matches!(entry, Entry::Occupied(_)).then_some(b""))
+        let is_there = match &entry {
+            Entry::Occupied(_) => true,
+            Entry::Vacant(place) => options.condition == Condition::Absent && place.is_awaited(),
+        };
+        options.condition.holds(is_there.then_some(b""))
     };
     if holds {
         let mut stored = entry.put(value, lease);
         if options.condition == Condition::Absent {
             grant(&mut stored, call.session, call.shared);
+            lint_taken(call, name, value);
         }
         announce(call, name, lease);
     } else if options.condition == Condition::Absent {
         if let Entry::Occupied(mut held) = entry {
             held.count_refused();
         }
-        refused(call, name);
+        refused(call, name, value);
     }
 
     match (options.returns_old, holds) {
@@ -215,8 +221,21 @@ fn grant(stored: &mut Occupied<'_>, session: &Session, shared: &Shared) {
 
 /// A key that was not stored because it exists may be a lock, for which the client asks again and again.
 #[inline]
-fn refused(call: &Call<'_, '_>, name: &[u8]) {
+fn refused(call: &mut Call<'_, '_>, name: &[u8], value: &[u8]) {
     call.session.client.polling.note(call.view.key_hash(name), call.now.lock);
+    let linter = Linter::new(call.shared, &call.session.client, call.now);
+    if linter.is_on() && !call.session.is_nested {
+        linter.refused(call.view, name, value);
+    }
+}
+
+/// Looks for mistakes in how a lock was taken. A script or transaction may set the lease next.
+#[inline]
+fn lint_taken(call: &mut Call<'_, '_>, name: &[u8], value: &[u8]) {
+    let linter = Linter::new(call.shared, &call.session.client, call.now);
+    if linter.is_on() && !call.session.is_nested {
+        linter.taken(call.view, name, value);
+    }
 }
 
 /// Publishes the events of a key that was set.
@@ -248,15 +267,17 @@ fn setnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
             held.count_refused();
             false
         }
+        Entry::Vacant(place) if place.is_awaited() => false,
         Entry::Vacant(place) => {
             grant(&mut place.insert(value, Lease::Never), call.session, call.shared);
             true
         }
     };
     if is_new {
+        lint_taken(call, name, value);
         announce(call, name, Lease::Never);
     } else {
-        refused(call, name);
+        refused(call, name, value);
     }
 
     call.reply.integer(i64::from(is_new));
@@ -359,7 +380,10 @@ fn mset(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn msetnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let pairs = pairs(call.args, "msetnx")?;
 
-    let is_free = pairs.clone().all(|(name, _)| matches!(call.view.entry(name), Entry::Vacant(_)));
+    let is_free = pairs.clone().all(|(name, _)| match call.view.entry(name) {
+        Entry::Occupied(_) => false,
+        Entry::Vacant(place) => !place.is_awaited(),
+    });
     if is_free {
         for (name, value) in pairs {
             grant(&mut call.view.entry(name).put(value, Lease::Never), call.session, call.shared);

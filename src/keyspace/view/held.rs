@@ -13,9 +13,10 @@ use crate::error::Refusal;
 use crate::keyspace::Occupied;
 use crate::keyspace::shard::{EntryId, Shard};
 use crate::keyspace::waiting::{Queues, Waiter};
+use crate::number;
 use crate::state::clients::ClientId;
 use crate::types::lock::{Holder, LockKind};
-use crate::types::{Lock, Object, Shape};
+use crate::types::{Lock, Object};
 
 /// A lock that is held.
 #[derive(Clone, Debug)]
@@ -33,7 +34,7 @@ pub struct HeldLock {
 /// One holder of a lock.
 #[derive(Clone, Debug)]
 pub struct LockHolder {
-    /// Under which name it holds the lock, at most [`OWNER_BYTES_SHOWN`] of it; `None`: the value does not say.
+    /// Under which name it holds the lock, its first KiB; `None`: the value does not say.
     pub owner: Option<Bytes>,
     /// Its fencing token; `None`: the value was not stored as a lock.
     pub token: Option<u64>,
@@ -74,6 +75,9 @@ pub struct LockQueue<'q> {
     /// The calls that wait, first come first.
     pub waiters: Vec<&'q Arc<Waiter>>,
 }
+
+/// The field that names the mode of a Redisson read/write lock.
+const MODE: &[u8] = b"mode";
 
 /// Bytes of an owner that are shown. The value of an unchanged client may be of any length.
 const OWNER_BYTES_SHOWN: usize = 1024;
@@ -169,15 +173,15 @@ impl HeldLock {
             Some(Object::Lock(lock)) => (lock.kind(), holders_of(lock, now, show)),
             _ if !shard.is_granted(id) && waiters == 0 => return None,
             object => {
-                let (kind, owner) = match object {
+                let (kind, owner, holds) = match object {
                     Some(object) => described(object),
-                    None => (LockKind::Exclusive, Some(excerpt(shard.value(id)))),
+                    None => (LockKind::Exclusive, Some(excerpt(shard.value(id))), 1),
                 };
                 let is_shown = match show {
                     Shown::First(count) => count > 0,
                     Shown::Owner(wanted) => owner.as_deref() == Some(wanted),
                 };
-                (kind, is_shown.then(|| LockHolder::of_grant(shard, id, owner)).into_iter().collect())
+                (kind, is_shown.then(|| LockHolder::of_grant(shard, id, owner, holds)).into_iter().collect())
             }
         };
         if holders.is_empty() {
@@ -191,13 +195,13 @@ impl HeldLock {
 
 impl LockHolder {
     /// The holder of a lock whose grant is in the header of its entry.
-    fn of_grant(shard: &Shard, id: EntryId, owner: Option<Bytes>) -> Self {
+    fn of_grant(shard: &Shard, id: EntryId, owner: Option<Bytes>, permits: u32) -> Self {
         let grant = shard.granted(id);
         let details = shard.grant_details(id);
         Self {
             owner,
             token: grant.map(|grant| grant.token),
-            permits: 1,
+            permits,
             client: grant.map_or(0, |grant| grant.holder),
             since: grant.map(|grant| grant.since),
             lease_ms: grant.and_then(|grant| grant.lease_ms).map(u64::from),
@@ -240,20 +244,75 @@ fn holders_of(lock: &Lock, now: LockTime, show: Shown<'_>) -> Vec<LockHolder> {
     }
 }
 
-/// The kind of the lock of an unchanged client that is not a string, and its owner if the value names one.
-fn described(object: &Object) -> (LockKind, Option<Bytes>) {
-    let owner = match object {
-        Object::Hash(hash) if hash.len() == 1 => hash.iter().next().map(|(field, _)| excerpt(field)),
-        _ => None,
+/// What the value of a lock of an unchanged client says, if it is no string: the kind, the owner if there is one only, and
+/// how often it has taken the lock.
+///
+/// A hash is Redisson's: owners are fields whose values count their holds; the field `mode` makes it a read/write lock.
+fn described(object: &Object) -> (LockKind, Option<Bytes>, u32) {
+    let Object::Hash(hash) = object else { return (LockKind::Exclusive, None, 1) };
+    let mode = hash.get(MODE);
+    let mut owners = hash.iter().filter(|(field, _)| *field != MODE);
+    let only = owners.next().filter(|_| owners.next().is_none());
+    let holds =
+        only.and_then(|(_, count)| number::integer(count)).and_then(|count| u32::try_from(count).ok());
+    let kind = match (mode, holds) {
+        (Some(b"read"), _) => LockKind::Shared,
+        (_, Some(_)) => LockKind::Reentrant,
+        (_, None) => LockKind::Exclusive,
     };
-    (LockKind::Exclusive, owner)
+    (kind, only.map(|(owner, _)| excerpt(owner)), holds.unwrap_or(1))
 }
 
 /// Whether `value` owns the lock of an unchanged client that is not a string.
 fn is_owner(object: &Object, value: &[u8]) -> bool {
-    matches!(object, Object::Hash(hash) if hash.get(value).is_some())
+    matches!(object, Object::Hash(hash) if value != MODE && hash.contains(value))
 }
 
 fn excerpt(owner: &[u8]) -> Bytes {
     Bytes::copy_from_slice(&owner[..owner.len().min(OWNER_BYTES_SHOWN)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Now;
+    use crate::keyspace::{Keyspace, Layout, Lease, ShardSet};
+    use crate::state::settings::Events;
+    use crate::types::{Hash, Seed};
+
+    /// A lock of an unchanged client whose value is a hash.
+    fn held(fields: &[(&[u8], &[u8])], ask: &[u8]) -> (HeldLock, Option<u64>) {
+        let keyspace = Keyspace::new(Layout { shards: 1, databases: 1, seed: 7, journal: None }, || {});
+        let now = Now { lock: LockTime::from_millis(50), wall_offset_ms: 0 };
+        let mut view = View::lock(&keyspace, ShardSet::All, 0, now, Events::default());
+        let mut hash = Hash::new(Seed::of(1));
+        for (field, value) in fields {
+            hash.set(field, value);
+        }
+        let lease = Lease::Until(now.deadline_in(30_000));
+        view.entry(b"lock").put_object(hash.into(), lease).grant(7, 3, false);
+        (view.held_lock(b"lock").expect("a lock with a grant"), view.token_of(b"lock", ask))
+    }
+
+    #[test]
+    fn a_hash_with_one_owner_is_reentrant_and_says_how_often_it_is_held() {
+        let (lock, token) = held(&[(b"uuid:1", b"2")], b"uuid:1");
+        let [holder] = &lock.holders[..] else { panic!("one holder") };
+        assert_eq!(
+            (lock.kind, holder.owner.as_deref(), holder.permits),
+            (LockKind::Reentrant, Some(&b"uuid:1"[..]), 2)
+        );
+        assert_eq!((holder.token, holder.client, holder.lease_ms), (Some(7), 3, Some(30_000)));
+        assert_eq!(token, Some(7));
+        assert_eq!(held(&[(b"uuid:1", b"2")], b"uuid:2").1, None);
+    }
+
+    #[test]
+    fn a_hash_with_a_mode_is_a_read_write_lock() {
+        let (lock, token) = held(&[(b"mode", b"read"), (b"uuid:1", b"1"), (b"uuid:2", b"1")], b"mode");
+        assert_eq!((lock.kind, lock.holders[0].owner.as_deref(), token), (LockKind::Shared, None, None));
+        let (lock, token) = held(&[(b"mode", b"write"), (b"uuid:1:write", b"1")], b"uuid:1:write");
+        let owner = lock.holders[0].owner.as_deref();
+        assert_eq!((lock.kind, owner, token), (LockKind::Reentrant, Some(&b"uuid:1:write"[..]), Some(7)));
+    }
 }

@@ -10,8 +10,8 @@ use crate::clock::Deadline;
 use crate::keyspace::shard::grants::GrantDetails;
 use crate::keyspace::{Entry, Lease};
 use crate::state::clients::ClientId;
-use crate::state::ended_lock::EndReason;
-use crate::state::lock_sessions::SessionLock;
+use crate::state::ended_lock::{EndReason, EndedLock};
+use crate::state::lock_sessions::{LockSession, SessionLock};
 use crate::types::lock::{Holder, LockKind};
 use crate::types::{Lock, Object, Typed};
 
@@ -22,6 +22,8 @@ pub struct Hold {
     pub token: u64,
     /// The end of its lease; `None`: it has none.
     pub deadline: Option<Deadline>,
+    /// The client that holds it; 0: not known.
+    pub client: ClientId,
     /// Whether it belongs to a session.
     pub session: Option<(u64, u64)>,
 }
@@ -75,13 +77,13 @@ impl View<'_> {
         let found = self.entry(key).occupied()?;
         match found.object().map(Lock::of) {
             None if found.string().ok()? == owner => {
-                let token = found.granted().map_or(0, |grant| grant.token);
+                let (token, client) = found.granted().map_or((0, 0), |grant| (grant.token, grant.holder));
                 let session = found.place.shard.grant_details(found.id).and_then(|details| details.session);
-                Some(Hold { token, deadline: found.deadline(), session })
+                Some(Hold { token, client, deadline: found.deadline(), session })
             }
             Some(Some(lock)) => {
-                let Holder { token, deadline, session, .. } = lock.holder(owner)?;
-                Some(Hold { token: *token, deadline: *deadline, session: *session })
+                let Holder { token, client, deadline, session, .. } = lock.holder(owner)?;
+                Some(Hold { token: *token, client: *client, deadline: *deadline, session: *session })
             }
             _ => None,
         }
@@ -139,32 +141,29 @@ impl View<'_> {
         self.lock_ended(key);
     }
 
-    /// The connection of a session has ended: its lock ends now, or after its delay. False if the session has no such lock
-    /// any more.
-    pub fn end_session_lock(&mut self, key: &[u8], lock: &SessionLock) -> bool {
-        if !self.is_of_session(key, lock) {
-            return false;
+    /// The connection of a session has ended: its lock ends now, or after its delay.
+    pub fn end_session_lock(&mut self, key: &[u8], lock: &SessionLock, session: &LockSession) {
+        // Another connection may have taken the session over, and another request of the owner the lock.
+        if session.client().is_some() || !self.is_of_session(key, lock, session) {
+            return;
         }
         if lock.delay_ms == 0 {
-            self.end_hold(key, &lock.owner, EndReason::Session);
-        } else {
-            let delay_ms = i64::try_from(lock.delay_ms).unwrap_or(i64::MAX);
-            let deadline = self.now().deadline_in(delay_ms);
-            self.renew(key, &lock.owner, Some(deadline), None);
+            return self.end_hold(key, &lock.owner, EndReason::Session);
         }
-        true
-    }
-
-    /// Whether a session still has a lock. The lock may have ended, or may have been taken again in another way.
-    fn is_of_session(&mut self, key: &[u8], lock: &SessionLock) -> bool {
-        self.hold_of(key, &lock.owner).is_some_and(|hold| {
-            hold.token == lock.token && hold.session.is_some_and(|(id, _)| id == lock.session)
-        })
+        let delay_ms = i64::try_from(lock.delay_ms).unwrap_or(i64::MAX);
+        let deadline = self.now().deadline_in(delay_ms);
+        self.renew(key, &lock.owner, Some(deadline), None);
     }
 
     /// Gives a lock of a session to the client that has attached to the session. False if the lock has ended.
-    pub fn attach_session_lock(&mut self, key: &[u8], lock: &SessionLock, client: ClientId) -> bool {
-        if !self.is_of_session(key, lock) {
+    pub fn attach_session_lock(
+        &mut self,
+        key: &[u8],
+        lock: &SessionLock,
+        session: &LockSession,
+        client: ClientId,
+    ) -> bool {
+        if !self.is_of_session(key, lock, session) {
             return false;
         }
         self.renew(key, &lock.owner, None, None);
@@ -180,6 +179,29 @@ impl View<'_> {
             }
         }
         true
+    }
+
+    fn is_of_session(&mut self, key: &[u8], lock: &SessionLock, session: &LockSession) -> bool {
+        let hold = self.hold_of(key, &lock.owner).filter(|hold| hold.token == lock.token);
+        hold.and_then(|hold| hold.session).is_some_and(|(id, _)| id == session.id)
+    }
+
+    /// An owner is about to take its lock anew, with this token and session: the session that the lock belonged to forgets
+    /// it, unless both stay.
+    pub fn leave_session(&mut self, key: &[u8], owner: &[u8], token: u64, session: Option<(u64, u64)>) {
+        let Some(hold) = self.hold_of(key, owner) else { return };
+        let Some((left, _)) = hold.session else { return };
+        if hold.token == token && session.is_some_and(|(id, _)| id == left) {
+            return;
+        }
+        self.changes.lock_ended(EndedLock {
+            database: self.database,
+            key: Bytes::copy_from_slice(key),
+            token: hold.token,
+            holder: 0,
+            session: Some(left),
+            reason: EndReason::Released,
+        });
     }
 
     /// The owner that holds a lock with this token.

@@ -1,0 +1,626 @@
+//! The model of lock queues: the expected behaviour of LOCK commands in its simplest form.
+//!
+//! Owns    locks as lists of holders, one list of all requests that wait, and what every client is told.
+//! Rule    it shares no code with the server. Every search is a scan.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// How a lock is shared.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    Exclusive,
+    Reentrant,
+    Shared,
+    Permits(u32),
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Reentrant => "reentrant",
+            Self::Shared => "shared",
+            Self::Permits(_) => "permits",
+        }
+    }
+}
+
+/// How long a grant lasts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Term {
+    Lease(u64),
+    Session { session: usize, delay_ms: u64 },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Holder {
+    pub(super) owner: String,
+    pub(super) token: u64,
+    count: u32,
+    /// The last millisecond of its lease.
+    pub(super) until_ms: Option<u64>,
+    session: Option<(usize, u64)>,
+    /// The client that holds it, while that client is there.
+    by: Option<usize>,
+    is_native: bool,
+}
+
+/// The value of a key.
+#[derive(Clone, Debug)]
+pub(super) enum Held {
+    List,
+    Lock(Kind, Vec<Holder>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) who: usize,
+    /// In order, each once.
+    pub(super) keys: Vec<String>,
+    pub(super) owner: String,
+    pub(super) kind: Kind,
+    pub(super) permits: u32,
+    pub(super) term: Term,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Waiter {
+    pub(super) request: Request,
+    pub(super) since_ms: u64,
+    until_ms: u64,
+}
+
+/// What a client is told in one step.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Told {
+    /// In order.
+    pub(super) replies: Vec<String>,
+    /// In no order.
+    pub(super) pushes: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Connection {
+    pub(super) is_resp3: bool,
+    pub(super) session: Option<usize>,
+    /// It is about to end, and reads nothing more.
+    pub(super) is_killed: bool,
+    /// A grant that it has not read.
+    unread: Option<(Vec<String>, String, u64)>,
+    pub(super) told: Told,
+}
+
+/// Why a lock has ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Reason {
+    Broken,
+    Deleted,
+    Expired,
+    Released,
+    Session,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    pub(super) now_ms: u64,
+    pub(super) keys: BTreeMap<String, Held>,
+    /// First come first.
+    pub(super) waiters: Vec<Waiter>,
+    pub(super) connections: Vec<Connection>,
+    /// Messages to the channels of locks, in no order.
+    pub(super) published: Vec<String>,
+    /// The connection of each session.
+    pub(super) sessions: Vec<Option<usize>>,
+    pub(super) refuses_circles: bool,
+    pub(super) last_token: u64,
+}
+
+/// How a key stands to a request.
+enum Standing {
+    Mine,
+    Open,
+    Busy,
+}
+
+impl Model {
+    /// LOCK.ACQUIRE or LOCK.MACQUIRE.
+    pub(super) fn acquire(&mut self, request: Request, wait_ms: u64) {
+        let who = request.who;
+        let refused = request.keys.iter().find_map(|key| self.standing(key, &request).err());
+        if let Some(text) = refused {
+            return self.reply(who, format!("-{text}\r\n"));
+        }
+        if self.is_ready(&request, self.waiters.len()) {
+            return self.grant(&request, 0);
+        }
+        if wait_ms == 0 {
+            let refusal = self.refusal(&request);
+            return self.reply(who, refusal);
+        }
+        let until_ms = self.now_ms + wait_ms;
+        self.waiters.push(Waiter { request, since_ms: self.now_ms, until_ms });
+        if self.refuses_circles && self.closes_circle() {
+            self.waiters.pop();
+            self.reply(who, "-DEADLOCK".to_owned());
+        }
+    }
+
+    pub(super) fn release(&mut self, who: usize, key: &str, owner: &str, token: Option<u64>) {
+        let found = self.holder(key, owner).filter(|holder| token.is_none_or(|token| token == holder.token));
+        let is_held = found.is_some();
+        if is_held {
+            self.give_back(key, owner, who);
+        }
+        self.reply(who, format!(":{}\r\n", u8::from(is_held)));
+        self.serve([key.to_owned()]);
+    }
+
+    fn give_back(&mut self, key: &str, owner: &str, who: usize) {
+        if let Some(Held::Lock(Kind::Reentrant, holders)) = self.keys.get_mut(key)
+            && let Some(holder) = holders.iter_mut().find(|holder| holder.owner == owner && holder.count > 1)
+        {
+            holder.count -= 1;
+            return;
+        }
+        self.end(key, owner, Reason::Released, Some(who));
+    }
+
+    pub(super) fn extend(&mut self, who: usize, key: &str, owner: &str, lease_ms: u64) {
+        let now_ms = self.now_ms;
+        let Some(holder) = self.holder(key, owner) else {
+            let nil = self.nil_array(who);
+            return self.reply(who, nil);
+        };
+        let is_leased = holder.session.is_none();
+        if is_leased {
+            holder.until_ms = Some(now_ms + lease_ms);
+        }
+        let token = holder.token;
+        let fields =
+            [("token", token_text(token)), ("lease", self.millis(who, is_leased.then_some(lease_ms)))];
+        let text = self.map(who, &fields);
+        self.reply(who, text);
+    }
+
+    /// LOCK.BREAK.
+    pub(super) fn break_lock(&mut self, who: usize, key: &str, token: u64) {
+        let owner = match self.keys.get(key) {
+            Some(Held::Lock(_, holders)) => {
+                let mut found = holders.iter().filter(|holder| holder.token == token && token > 0);
+                found.next().map(|holder| holder.owner.clone())
+            }
+            _ => None,
+        };
+        if let Some(owner) = &owner {
+            self.end(key, owner, Reason::Broken, Some(who));
+        }
+        self.reply(who, format!(":{}\r\n", u8::from(owner.is_some())));
+        self.serve([key.to_owned()]);
+    }
+
+    /// SET key value NX PX lease of a client of Redis.
+    pub(super) fn set_nx(&mut self, who: usize, key: &str, value: &str, lease_ms: u64) {
+        if self.keys.contains_key(key) || self.is_awaited(key, self.waiters.len()) {
+            let nil = if self.connections[who].is_resp3 { "_\r\n" } else { "$-1\r\n" };
+            return self.reply(who, nil.to_owned());
+        }
+        self.last_token += 1;
+        let holder = Holder {
+            owner: value.to_owned(),
+            token: self.last_token,
+            count: 1,
+            until_ms: Some(self.now_ms + lease_ms),
+            session: None,
+            by: Some(who),
+            is_native: false,
+        };
+        self.keys.insert(key.to_owned(), Held::Lock(Kind::Exclusive, vec![holder]));
+        self.reply(who, "+OK\r\n".to_owned());
+    }
+
+    /// DEL of several keys.
+    pub(super) fn delete(&mut self, who: usize, keys: &[String]) {
+        let mut count = 0;
+        for key in keys {
+            count += u8::from(self.keys.contains_key(key));
+            self.remove(key, who);
+        }
+        self.reply(who, format!(":{count}\r\n"));
+        self.serve(keys.to_vec());
+    }
+
+    /// DEL and RPUSH in a transaction, after which nobody can wait for a lock of the key in vain.
+    pub(super) fn make_list(&mut self, who: usize, key: &str) {
+        let existed = u8::from(self.keys.contains_key(key));
+        self.remove(key, who);
+        self.keys.insert(key.to_owned(), Held::List);
+        self.reply(who, format!("*2\r\n:{existed}\r\n:1\r\n"));
+        self.serve([key.to_owned()]);
+    }
+
+    /// PEXPIRE or PERSIST of an exclusive lock.
+    pub(super) fn set_end(&mut self, who: usize, key: &str, lease_ms: Option<u64>) {
+        let now_ms = self.now_ms;
+        let mut is_changed = false;
+        if let Some(Held::Lock(Kind::Exclusive, holders)) = self.keys.get_mut(key) {
+            is_changed = lease_ms.is_some() || holders[0].until_ms.is_some();
+            holders[0].until_ms = lease_ms.map(|lease_ms| now_ms + lease_ms);
+        }
+        self.reply(who, format!(":{}\r\n", u8::from(is_changed)));
+    }
+
+    /// CLIENT UNBLOCK of a client that waits.
+    pub(super) fn unblock(&mut self, who: usize) {
+        let waiter = self.leave(who);
+        let nil = self.nil_array(who);
+        self.reply(who, nil);
+        self.serve(waiter.request.keys);
+    }
+
+    /// LOCK.SESSION ATTACH.
+    pub(super) fn attach(&mut self, who: usize, session: usize) {
+        let has_own = self.connections[who].session.is_some_and(|own| {
+            own != session && self.sessions[own] == Some(who) && !self.locks_of(own).is_empty()
+        });
+        let locks = self.locks_of(session);
+        if self.sessions[session].is_none() && locks.is_empty() {
+            return self.reply(who, "-ERR no such session\r\n".to_owned());
+        }
+        if has_own {
+            let text = "-ERR this connection has locks in a session of its own\r\n";
+            return self.reply(who, text.to_owned());
+        }
+        if let Some(own) = self.connections[who].session.filter(|own| *own != session)
+            && self.sessions[own] == Some(who)
+        {
+            self.sessions[own] = None;
+        }
+        self.sessions[session] = Some(who);
+        self.connections[who].session = Some(session);
+        for (key, owner) in &locks {
+            let holder = self.holder(key, owner).expect("a lock of a session has a holder");
+            (holder.by, holder.until_ms) = (Some(who), None);
+        }
+        self.reply(who, format!(":{}\r\n", locks.len()));
+    }
+
+    /// A connection ends.
+    pub(super) fn disconnect(&mut self, who: usize) {
+        if self.waiters.iter().any(|waiter| waiter.request.who == who) {
+            let waiter = self.leave(who);
+            self.serve(waiter.request.keys);
+        }
+        if let Some((keys, owner, token)) = self.connections[who].unread.take() {
+            for key in &keys {
+                if self
+                    .holder(key, &owner)
+                    .is_some_and(|holder| holder.token == token && holder.by == Some(who))
+                {
+                    self.give_back(key, &owner, who);
+                }
+            }
+            self.serve(keys);
+        }
+        let connection = std::mem::take(&mut self.connections[who]);
+        if let Some(session) = connection.session.filter(|own| self.sessions[*own] == Some(who)) {
+            self.sessions[session] = None;
+            self.forget_client(who);
+            for (key, owner) in self.locks_of(session) {
+                let now_ms = self.now_ms;
+                let holder = self.holder(&key, &owner).expect("a lock of a session has a holder");
+                match holder.session {
+                    Some((_, 0)) | None => self.end(&key, &owner, Reason::Session, None),
+                    Some((_, delay_ms)) => holder.until_ms = Some(now_ms + delay_ms),
+                }
+                self.serve([key]);
+            }
+        }
+        self.forget_client(who);
+    }
+
+    /// The keys of which a lease has ended, in order.
+    pub(super) fn due(&self) -> Vec<String> {
+        let is_due = |holder: &Holder| holder.until_ms.is_some_and(|until_ms| until_ms < self.now_ms);
+        let due = self.keys.iter().filter(|(_, held)| match held {
+            Held::Lock(_, holders) => holders.iter().any(is_due),
+            Held::List => false,
+        });
+        due.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Ends the leases of a key that have ended.
+    pub(super) fn expire(&mut self, key: &str) {
+        let now_ms = self.now_ms;
+        let Some(Held::Lock(_, holders)) = self.keys.get(key) else { return };
+        let due = holders.iter().filter(|holder| holder.until_ms.is_some_and(|until_ms| until_ms < now_ms));
+        let owners: Vec<String> = due.map(|holder| holder.owner.clone()).collect();
+        owners.iter().for_each(|owner| self.end(key, owner, Reason::Expired, None));
+        self.serve([key.to_owned()]);
+    }
+
+    /// Ends the waits whose time is over, in the order of the clients.
+    pub(super) fn time_out(&mut self) {
+        for who in 0..self.connections.len() {
+            let is_over = |waiter: &&Waiter| waiter.request.who == who && waiter.until_ms <= self.now_ms;
+            if self.connections[who].is_killed || !self.waiters.iter().any(|waiter| is_over(&waiter)) {
+                continue;
+            }
+            let waiter = self.leave(who);
+            let refusal = self.refusal(&waiter.request);
+            self.reply(who, refusal);
+            self.serve(waiter.request.keys);
+        }
+    }
+
+    /// Removes a key, whose holders lose their locks.
+    fn remove(&mut self, key: &str, author: usize) {
+        if let Some(Held::Lock(_, holders)) = self.keys.get(key).cloned() {
+            holders.iter().for_each(|holder| self.end(key, &holder.owner, Reason::Deleted, Some(author)));
+        }
+        self.keys.remove(key);
+    }
+
+    /// An owner does not hold a lock any more.
+    fn end(&mut self, key: &str, owner: &str, reason: Reason, author: Option<usize>) {
+        let Some(Held::Lock(_, holders)) = self.keys.get_mut(key) else { return };
+        let at = holders.iter().position(|holder| holder.owner == owner).expect("it holds the lock");
+        let holder = holders.remove(at);
+        if holders.is_empty() {
+            self.keys.remove(key);
+        }
+        let is_own = reason == Reason::Deleted && holder.by.is_some() && holder.by == author;
+        if !holder.is_native || reason == Reason::Released || is_own {
+            return;
+        }
+        let (name, token) = (format!("{reason:?}").to_lowercase(), holder.token);
+        let text = format!("lost {token} {name}");
+        let channel = format!("__lock__:{key}");
+        self.published.push(format!(
+            "*4\r\n{}{}{}{}",
+            bulk("pmessage"),
+            bulk("__lock__:*"),
+            bulk(&channel),
+            bulk(&text)
+        ));
+        if let Some(by) = holder.by.filter(|by| self.connections[*by].is_resp3) {
+            let push = format!(">4\r\n{}{}:{token}\r\n{}", bulk("lock-lost"), bulk(key), bulk(&name));
+            self.connections[by].told.pushes.push(push);
+        }
+    }
+
+    /// Serves requests that wait for these keys, and for keys that this concerns.
+    fn serve(&mut self, keys: impl IntoIterator<Item = String>) {
+        let mut ready: VecDeque<String> = keys.into_iter().collect();
+        while let Some(key) = ready.pop_front() {
+            while let Some(first) = self.waiters.iter().position(|waiter| waiter.request.keys.contains(&key))
+                && self.is_ready(&self.waiters[first].request, first)
+            {
+                let Waiter { request, since_ms, .. } = self.waiters.remove(first);
+                ready.extend(request.keys.iter().filter(|other| **other != key).cloned());
+                let error = request.keys.iter().find_map(|key| self.standing(key, &request).err());
+                match error {
+                    Some(text) => self.reply(request.who, format!("-{text}\r\n")),
+                    None => self.grant(&request, self.now_ms - since_ms),
+                }
+            }
+        }
+    }
+
+    /// Whether a request can be answered: `ahead` requests came before it.
+    fn is_ready(&self, request: &Request, ahead: usize) -> bool {
+        request.keys.iter().all(|key| match self.standing(key, request) {
+            Ok(Standing::Mine) | Err(_) => true,
+            Ok(Standing::Open) => !self.is_awaited(key, ahead),
+            Ok(Standing::Busy) => false,
+        })
+    }
+
+    fn is_awaited(&self, key: &str, ahead: usize) -> bool {
+        self.waiters[..ahead].iter().any(|waiter| waiter.request.keys.iter().any(|other| other == key))
+    }
+
+    fn standing(&self, key: &str, request: &Request) -> Result<Standing, String> {
+        if let Term::Session { session, .. } = request.term
+            && self.sessions[session].is_none()
+        {
+            return Err("ERR no such session".to_owned());
+        }
+        let (kind, holders) = match self.keys.get(key) {
+            None => return Ok(Standing::Open),
+            Some(Held::List) => {
+                return Err("WRONGTYPE Operation against a key holding the wrong kind of value".to_owned());
+            }
+            Some(Held::Lock(kind, holders)) => (*kind, holders),
+        };
+        let Some(own) = holders.iter().find(|holder| holder.owner == request.owner) else {
+            let permits: u32 = holders.iter().map(|holder| holder.count).sum();
+            return match (kind, request.kind) {
+                (Kind::Shared, Kind::Shared) => Ok(Standing::Open),
+                (Kind::Permits(limit), Kind::Permits(asked)) if limit != asked => {
+                    Err(format!("ERR the lock has {limit} permits, not {asked}"))
+                }
+                (Kind::Permits(limit), Kind::Permits(_)) if permits + request.permits <= limit => {
+                    Ok(Standing::Open)
+                }
+                _ => Ok(Standing::Busy),
+            };
+        };
+        let counts = matches!(kind, Kind::Exclusive | Kind::Reentrant) || own.count == request.permits;
+        if kind == request.kind && counts {
+            return Ok(Standing::Mine);
+        }
+        Err(format!("ERR the owner holds this lock in another way: {}", kind.name()))
+    }
+
+    /// Grants all locks of a request with one token.
+    fn grant(&mut self, request: &Request, waited_ms: u64) {
+        let held = request.keys.iter().map(|key| self.holder(key, &request.owner).map(|holder| holder.token));
+        let held: Vec<Option<u64>> = held.collect();
+        let again = held[0].filter(|_| held.iter().all(|other| *other == held[0]));
+        let token = match again {
+            Some(token) => token,
+            None => {
+                self.last_token += 1;
+                self.last_token
+            }
+        };
+        let (lease_ms, session) = match request.term {
+            Term::Lease(lease_ms) => (Some(lease_ms), None),
+            Term::Session { session, delay_ms } => (None, Some((session, delay_ms))),
+        };
+        let until_ms = lease_ms.map(|lease_ms| self.now_ms + lease_ms);
+        for key in &request.keys {
+            let holder = Holder {
+                owner: request.owner.clone(),
+                token,
+                count: request.permits,
+                until_ms,
+                session,
+                by: Some(request.who),
+                is_native: true,
+            };
+            match self.holder(key, &request.owner) {
+                Some(own) => {
+                    let count = own.count + u32::from(request.kind == Kind::Reentrant);
+                    *own = Holder { count, ..holder };
+                }
+                None => match self.keys.get_mut(key) {
+                    Some(Held::Lock(_, holders)) => holders.push(holder),
+                    _ => {
+                        self.keys.insert(key.clone(), Held::Lock(request.kind, vec![holder]));
+                    }
+                },
+            }
+        }
+        let who = request.who;
+        if self.connections[who].is_killed && again.is_none() {
+            self.connections[who].unread = Some((request.keys.clone(), request.owner.clone(), token));
+        }
+        let fields = [
+            ("token", token_text(token)),
+            ("lease", self.millis(who, lease_ms)),
+            ("waited", format!(":{waited_ms}\r\n")),
+        ];
+        let text = self.map(who, &fields);
+        self.reply(who, text);
+    }
+
+    /// Who holds the first of the keys that is held.
+    fn refusal(&self, request: &Request) -> String {
+        let who = request.who;
+        if !self.connections[who].is_resp3 {
+            return "*-1\r\n".to_owned();
+        }
+        let held = request.keys.iter().find_map(|key| self.keys.get(key));
+        let holder = match held {
+            Some(Held::Lock(_, holders)) => holders.iter().min_by_key(|holder| holder.token),
+            _ => None,
+        };
+        let left_ms = holder.and_then(|holder| holder.until_ms).map(|until_ms| until_ms - self.now_ms);
+        let fields = [
+            ("holder", holder.map_or("_\r\n".to_owned(), |holder| bulk(&holder.owner))),
+            ("token", token_text(holder.map_or(0, |holder| holder.token))),
+            ("lease", self.millis(who, left_ms)),
+            ("meta", "%0\r\n".to_owned()),
+        ];
+        self.map(who, &fields)
+    }
+
+    /// Whether the last request waits for itself, by way of others.
+    fn closes_circle(&self) -> bool {
+        let start = self.waiters.len() - 1;
+        let (mut seen, mut open) = (vec![false; self.waiters.len()], vec![start]);
+        while let Some(at) = open.pop() {
+            for owner in self.awaited_by(at) {
+                if owner == self.waiters[start].request.owner {
+                    return true;
+                }
+                for (next, waiter) in self.waiters.iter().enumerate() {
+                    if waiter.request.owner == owner && !std::mem::replace(&mut seen[next], true) {
+                        open.push(next);
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// The other owners for which a request waits: holders, and those before it that wait for several keys.
+    fn awaited_by(&self, at: usize) -> Vec<String> {
+        let request = &self.waiters[at].request;
+        let mut owners = Vec::new();
+        for key in &request.keys {
+            if let Some(Held::Lock(kind, holders)) = self.keys.get(key)
+                && (!matches!(kind, Kind::Permits(_)) || holders.len() == 1)
+            {
+                owners.extend(holders.iter().map(|holder| holder.owner.clone()));
+            }
+            let ahead = self.waiters[..at].iter().map(|waiter| &waiter.request);
+            let ahead = ahead.filter(|other| other.keys.len() > 1 && other.keys.contains(key));
+            owners.extend(ahead.map(|other| other.owner.clone()));
+        }
+        owners.retain(|owner| *owner != request.owner);
+        owners
+    }
+
+    pub(super) fn holder(&mut self, key: &str, owner: &str) -> Option<&mut Holder> {
+        match self.keys.get_mut(key) {
+            Some(Held::Lock(_, holders)) => holders.iter_mut().find(|holder| holder.owner == owner),
+            _ => None,
+        }
+    }
+
+    /// Keys and owners of the locks of a session, in order.
+    fn locks_of(&self, session: usize) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for (key, held) in &self.keys {
+            let Held::Lock(_, holders) = held else { continue };
+            let own = holders.iter().filter(|holder| holder.session.is_some_and(|(id, _)| id == session));
+            let mut own: Vec<&Holder> = own.collect();
+            own.sort_by_key(|holder| holder.token);
+            found.extend(own.into_iter().map(|holder| (key.clone(), holder.owner.clone())));
+        }
+        found
+    }
+
+    fn forget_client(&mut self, who: usize) {
+        for held in self.keys.values_mut() {
+            let Held::Lock(_, holders) = held else { continue };
+            holders.iter_mut().filter(|holder| holder.by == Some(who)).for_each(|holder| holder.by = None);
+        }
+    }
+
+    fn leave(&mut self, who: usize) -> Waiter {
+        let at = self.waiters.iter().position(|waiter| waiter.request.who == who).expect("it waits");
+        self.waiters.remove(at)
+    }
+
+    pub(super) fn reply(&mut self, who: usize, text: String) {
+        self.connections[who].told.replies.push(text);
+    }
+
+    fn nil_array(&self, who: usize) -> String {
+        if self.connections[who].is_resp3 { "_\r\n" } else { "*-1\r\n" }.to_owned()
+    }
+
+    fn millis(&self, who: usize, millis: Option<u64>) -> String {
+        let nil = if self.connections[who].is_resp3 { "_\r\n" } else { "$-1\r\n" };
+        millis.map_or(nil.to_owned(), |millis| format!(":{millis}\r\n"))
+    }
+
+    fn map(&self, who: usize, fields: &[(&str, String)]) -> String {
+        let head = match self.connections[who].is_resp3 {
+            true => format!("%{}\r\n", fields.len()),
+            false => format!("*{}\r\n", fields.len() * 2),
+        };
+        fields.iter().fold(head, |text, (name, value)| text + &bulk(name) + value)
+    }
+}
+
+fn token_text(token: u64) -> String {
+    format!(":{token}\r\n")
+}
+
+fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
