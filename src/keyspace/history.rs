@@ -57,6 +57,8 @@ pub struct Excerpt {
     bytes: [u8; EXCERPT_BYTES],
 }
 
+const _: () = assert!(size_of::<PastLock>() <= 256, "the help of lock-history-len says so");
+
 /// Bytes of a key or an owner that a record keeps. A UUID has 36, Redisson's owner about 40.
 const EXCERPT_BYTES: usize = 64;
 

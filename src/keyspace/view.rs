@@ -314,6 +314,10 @@ impl<'k> View<'k> {
             from = waiter.wait.number + 1;
             if waiter.wait.claim.take() {
                 self.locked.held(index).queues.locks.leave(database, key, waiter.wait.number);
+                // Its other queues go on without it, too.
+                if waiter.wait.keys.len() > 1 {
+                    self.leave(&waiter.wait);
+                }
                 waiter.serve.serve(self, key);
             }
         }

@@ -46,7 +46,9 @@ pub struct Awaited {
 
 /// Requests that one search looks at.
 const REQUESTS_MAX: usize = 1_000;
-/// Holders of one lock that a search looks at, and requests in one queue.
+/// Requests at the head of one queue that a search looks at.
+const AHEAD_MAX: usize = 16;
+/// Holders of one lock that a search looks at.
 const HOLDERS_MAX: usize = 100;
 
 impl LockWaits {
@@ -163,7 +165,7 @@ fn awaited(keyspace: &Keyspace, waiter: &Waiter, key: &[u8], now: Now) -> Option
     }
     let holders = holders.into_iter().map(|(owner, _)| Awaited { owner, is_holder: true });
     let ahead = view.lock_waiters(key).take_while(|other| other.wait.number < waiter.wait.number);
-    let ahead = ahead.take(HOLDERS_MAX).filter(|other| other.wait.keys.len() > 1);
+    let ahead = ahead.take(AHEAD_MAX).filter(|other| other.wait.keys.len() > 1);
     let ahead = ahead.filter_map(|other| other.serve.asker()).map(|asker| asker.owner.clone());
     let ahead = ahead.map(|owner| Awaited { owner, is_holder: false });
     Some(holders.chain(ahead).filter(|awaited| awaited.owner != own).collect())

@@ -1,6 +1,6 @@
 //! Locks that a string cannot be: shared, by permits, or taken several times by one owner.
 //!
-//! Owns    the holders of one lock, in the order in which they came, and their deadlines.
+//! Owns    the holders of one lock, and their deadlines. Their tokens rise in the order in which they came.
 //! Knows   `clock`, for deadlines. It never reads the time: the caller removes holders whose lease has ended.
 //! Rule    a lock without holders is empty, and its key is removed. Its kind is that of its first holder.
 
@@ -108,7 +108,8 @@ impl Lock {
     /// Removes a holder, and returns what was known of it.
     pub fn remove(&mut self, owner: &[u8]) -> Option<Holder> {
         let holder = self.take(owner)?;
-        self.holders.shift_remove(owner);
+        // The last holder takes its place. A lock may have a million holders, and each removal takes the same time.
+        self.holders.swap_remove(owner);
         Some(holder)
     }
 
@@ -122,7 +123,7 @@ impl Lock {
         self.holders.get(owner)
     }
 
-    /// All holders, in the order in which they came.
+    /// All holders, in no order.
     pub fn holders(&self) -> impl ExactSizeIterator<Item = (&Bytes, &Holder)> {
         self.holders.iter()
     }

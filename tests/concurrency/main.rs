@@ -5,6 +5,7 @@
 
 #![cfg(shuttle)]
 
+mod lock_queues;
 mod locks;
 mod waiting;
 

@@ -13,6 +13,7 @@ mod floods;
 mod frames;
 mod hygiene;
 mod idlers;
+mod lock_queues;
 mod numbers;
 mod outcomes;
 mod pauses;

@@ -140,8 +140,9 @@ impl Model {
         let until_ms = self.now_ms + wait_ms;
         self.waiters.push(Waiter { request, since_ms: self.now_ms, until_ms });
         if self.refuses_circles && self.closes_circle() {
-            self.waiters.pop();
+            let waiter = self.leave(who);
             self.reply(who, "-DEADLOCK".to_owned());
+            self.serve(waiter.request.keys);
         }
     }
 
@@ -333,8 +334,9 @@ impl Model {
         let now_ms = self.now_ms;
         let Some(Held::Lock(_, holders)) = self.keys.get(key) else { return };
         let due = holders.iter().filter(|holder| holder.until_ms.is_some_and(|until_ms| until_ms < now_ms));
-        let owners: Vec<String> = due.map(|holder| holder.owner.clone()).collect();
-        owners.iter().for_each(|owner| self.end(key, owner, Reason::Expired, None));
+        let mut owners: Vec<_> = due.map(|holder| (holder.until_ms, holder.owner.clone())).collect();
+        owners.sort();
+        owners.iter().for_each(|(_, owner)| self.end(key, owner, Reason::Expired, None));
         self.serve([key.to_owned()]);
     }
 
@@ -364,7 +366,8 @@ impl Model {
     fn end(&mut self, key: &str, owner: &str, reason: Reason, author: Option<usize>) {
         let Some(Held::Lock(_, holders)) = self.keys.get_mut(key) else { return };
         let at = holders.iter().position(|holder| holder.owner == owner).expect("it holds the lock");
-        let holder = holders.remove(at);
+        // Who is the first of several holders is the server's choice, and this is its.
+        let holder = holders.swap_remove(at);
         if holders.is_empty() {
             self.keys.remove(key);
         }
@@ -372,6 +375,9 @@ impl Model {
         if !holder.is_native || reason == Reason::Released || is_own {
             return;
         }
+        // The lease of a lock of a session is the delay after the end of its connection.
+        let is_delay = reason == Reason::Expired && holder.session.is_some();
+        let reason = if is_delay { Reason::Session } else { reason };
         let (name, token) = (format!("{reason:?}").to_lowercase(), holder.token);
         let text = format!("lost {token} {name}");
         let channel = format!("__lock__:{key}");
@@ -513,7 +519,7 @@ impl Model {
         }
         let held = request.keys.iter().find_map(|key| self.keys.get(key));
         let holder = match held {
-            Some(Held::Lock(_, holders)) => holders.iter().min_by_key(|holder| holder.token),
+            Some(Held::Lock(_, holders)) => holders.first(),
             _ => None,
         };
         let left_ms = holder.and_then(|holder| holder.until_ms).map(|until_ms| until_ms - self.now_ms);

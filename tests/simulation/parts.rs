@@ -144,17 +144,28 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new(seed: u64, fault: Fault) -> Self {
+        let log = Arc::new(Log::new(fault));
+        let journal = Arc::clone(&log) as Arc<dyn Journal>;
+        Self::with(seed, fault, log, Some(journal))
+    }
+
+    /// A machine that keeps no journal.
+    #[cfg_attr(not(feature = "server"), allow(dead_code, reason = "the hostile tests use it"))]
+    pub(crate) fn unrecorded(seed: u64) -> Self {
+        Self::with(seed, Fault::None, Arc::new(Log::new(Fault::None)), None)
+    }
+
+    fn with(seed: u64, fault: Fault, log: Arc<Log>, journal: Option<Arc<dyn Journal>>) -> Self {
         let clock = Arc::new(SimulatedClock {
             lock_ms: AtomicU64::new(1_000_000),
             wall_offset_ms: AtomicI64::new(WALL_OFFSET_MS),
             is_ticking: AtomicBool::new(false),
             fault,
         });
-        let log = Arc::new(Log::new(fault));
         let rung = Arc::new(AtomicBool::new(false));
         let rung_by_keyspace = Arc::clone(&rung);
         let ring = move || rung_by_keyspace.store(fault != Fault::SleepsThroughTheAlarm, Relaxed);
-        let keyspace = Keyspace::new(layout(Some(Arc::clone(&log) as Arc<dyn Journal>)), ring);
+        let keyspace = Keyspace::new(layout(journal), ring);
         let time = Arc::clone(&clock) as Arc<dyn Clock>;
         let shared = Shared::new(keyspace, Settings::default(), time, seed);
         shared.expires_actively.store(fault != Fault::NeverTicks, Relaxed);

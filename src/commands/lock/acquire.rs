@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::replies::{answer_grant, answer_refusal};
 use super::wait::Waiting;
-use super::{META_BYTES_MAX, millis_of, owner_of, session};
+use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
 use crate::keyspace::Waiter;
@@ -101,6 +101,9 @@ fn take_meta(args: &mut Args<'_>, options: &mut Options) -> Result<(), Refusal> 
     }
     let words = args.rest();
     options.meta = words.map(Bytes::copy_from_slice).collect();
+    if options.meta.len() / 2 > META_FIELDS_MAX {
+        return Err(Refusal::said(format!("ERR meta has more than {META_FIELDS_MAX} fields")));
+    }
     let bytes: usize = options.meta.iter().map(Bytes::len).sum();
     if bytes > META_BYTES_MAX {
         return Err(Refusal::said(format!("ERR meta is longer than {META_BYTES_MAX} bytes")));

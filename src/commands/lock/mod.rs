@@ -81,6 +81,8 @@ fn help(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 const OWNER_BYTES_MAX: usize = 1024;
 /// Bytes of all fields and values of one holder.
 const META_BYTES_MAX: usize = 4096;
+/// Fields of one holder.
+const META_FIELDS_MAX: usize = 64;
 /// The longest wait and lease, in milliseconds: about three thousand years.
 const MILLIS_MAX: u64 = 1 << 46;
 

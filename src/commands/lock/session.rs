@@ -113,8 +113,9 @@ fn attach(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let id = call.args.word()?;
     call.args.finish()?;
     let sessions = &call.shared.registries.lock_sessions;
-    let id = std::str::from_utf8(id).ok().and_then(|id| u64::from_str_radix(id, 16).ok());
-    let found = id.and_then(|id| sessions.get(id)).ok_or_else(no_such)?;
+    let number = std::str::from_utf8(id).ok().and_then(|id| u64::from_str_radix(id, 16).ok());
+    let number = number.filter(|number| lock_sessions::name(*number).as_bytes() == id);
+    let found = number.and_then(|number| sessions.get(number)).ok_or_else(no_such)?;
     let client = call.session.client.id;
     // Another connection may have taken its session over.
     call.session.lock_session.take_if(|own| own.client() != Some(client));

@@ -114,9 +114,15 @@ pub(crate) fn refuse_circle(shared: &Shared, waiter: &Arc<Waiter>) {
     }
 }
 
+/// Bytes of a key or an owner in an error.
+const NAME_BYTES_SHOWN: usize = 128;
+
 /// `a (held by X) -> b (held by Y) -> a`.
 fn describe(circle: &Circle) -> String {
-    let show = |bytes: &Bytes| bytes.escape_ascii().to_string();
+    let show = |bytes: &Bytes| {
+        let shown = bytes[..bytes.len().min(NAME_BYTES_SHOWN)].escape_ascii();
+        if bytes.len() > NAME_BYTES_SHOWN { format!("{shown}...") } else { shown.to_string() }
+    };
     let links = circle.links.iter().map(|(key, awaited)| {
         let how = if awaited.is_holder { "held" } else { "awaited" };
         format!("{} ({how} by {}) -> ", show(key), show(&awaited.owner))

@@ -13,7 +13,7 @@ use crate::keyspace::grant::{self, Grant, Latest, Packed};
 use crate::keyspace::history::{self, History, PastLock};
 use crate::state::clients::ClientId;
 use crate::state::ended_lock::EndReason;
-use crate::types::{Lock, Object, Shape};
+use crate::types::{Lock, Object};
 
 /// What a shard keeps about all of its grants.
 #[derive(Debug, Default)]
@@ -184,9 +184,7 @@ impl Shard {
         let Some(grant) = self.granted(id) else { return };
         let owner = match self.object(id) {
             None => Some(self.value(id)),
-            // The one field of a hash that is a lock is its owner.
-            Some(Object::Hash(hash)) if hash.len() == 1 => hash.iter().next().map(|(field, _)| field),
-            Some(_) => None,
+            Some(object) => sole_owner(object),
         };
         // A holder that deletes its own lock releases it.
         let is_own = reason == EndReason::Deleted && author == grant.holder;
@@ -264,3 +262,17 @@ impl Shard {
         }
     }
 }
+
+/// The owner, if the value names just one: the field of a hash beside Redisson's mode.
+pub(crate) fn sole_owner(object: &Object) -> Option<&[u8]> {
+    match object {
+        Object::Hash(hash) => {
+            let mut owners = hash.iter().map(|(field, _)| field).filter(|field| *field != MODE);
+            owners.next().filter(|_| owners.next().is_none())
+        }
+        _ => None,
+    }
+}
+
+/// The field of Redisson's read/write locks that says how they are held.
+pub(crate) const MODE: &[u8] = b"mode";

@@ -11,6 +11,7 @@ use super::View;
 use crate::clock::{Deadline, LockTime};
 use crate::error::Refusal;
 use crate::keyspace::Occupied;
+use crate::keyspace::shard::grants::{MODE, sole_owner};
 use crate::keyspace::shard::{EntryId, Shard};
 use crate::keyspace::waiting::{Queues, Waiter};
 use crate::number;
@@ -75,9 +76,6 @@ pub struct LockQueue<'q> {
     /// The calls that wait, first come first.
     pub waiters: Vec<&'q Arc<Waiter>>,
 }
-
-/// The field that names the mode of a Redisson read/write lock.
-const MODE: &[u8] = b"mode";
 
 /// Bytes of an owner that are shown. The value of an unchanged client may be of any length.
 const OWNER_BYTES_SHOWN: usize = 1024;
@@ -235,7 +233,10 @@ fn holders_of(lock: &Lock, now: LockTime, show: Shown<'_>) -> Vec<LockHolder> {
     match show {
         Shown::First(count) => {
             let living = lock.holders().filter(|(_, holder)| lives(holder)).take(count);
-            living.map(|(owner, holder)| LockHolder::of_lock(owner, holder)).collect()
+            let mut shown: Vec<_> =
+                living.map(|(owner, holder)| LockHolder::of_lock(owner, holder)).collect();
+            shown.sort_unstable_by_key(|holder| holder.token);
+            shown
         }
         Shown::Owner(owner) => {
             let holder = lock.holder(owner).filter(|holder| lives(holder));
@@ -247,20 +248,22 @@ fn holders_of(lock: &Lock, now: LockTime, show: Shown<'_>) -> Vec<LockHolder> {
 /// What the value of a lock of an unchanged client says, if it is no string: the kind, the owner if there is one only, and
 /// how often it has taken the lock.
 ///
-/// A hash is Redisson's: owners are fields whose values count their holds; the field `mode` makes it a read/write lock.
+/// A hash is Redisson's: owners are fields whose values count their holds; the field `mode` makes it a read/write lock. A
+/// sorted set is a semaphore.
 fn described(object: &Object) -> (LockKind, Option<Bytes>, u32) {
-    let Object::Hash(hash) = object else { return (LockKind::Exclusive, None, 1) };
-    let mode = hash.get(MODE);
-    let mut owners = hash.iter().filter(|(field, _)| *field != MODE);
-    let only = owners.next().filter(|_| owners.next().is_none());
-    let holds =
-        only.and_then(|(_, count)| number::integer(count)).and_then(|count| u32::try_from(count).ok());
-    let kind = match (mode, holds) {
-        (Some(b"read"), _) => LockKind::Shared,
-        (_, Some(_)) => LockKind::Reentrant,
-        (_, None) => LockKind::Exclusive,
+    let owner = sole_owner(object);
+    let holds = match object {
+        Object::Hash(hash) => owner.and_then(|owner| number::integer(hash.get(owner)?)),
+        _ => None,
     };
-    (kind, only.map(|(owner, _)| excerpt(owner)), holds.unwrap_or(1))
+    let holds = holds.and_then(|holds| u32::try_from(holds).ok());
+    let kind = match object {
+        Object::Hash(hash) if hash.get(MODE).is_some_and(|mode| mode == b"read") => LockKind::Shared,
+        Object::SortedSet(_) => LockKind::Shared,
+        Object::Hash(_) if holds.is_some() => LockKind::Reentrant,
+        _ => LockKind::Exclusive,
+    };
+    (kind, owner.map(excerpt), holds.unwrap_or(1))
 }
 
 /// Whether `value` owns the lock of an unchanged client that is not a string.
