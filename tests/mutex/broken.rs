@@ -142,6 +142,9 @@ fn twist(fault: Fault, words: &mut Vec<String>) {
         Fault::ReleasesAnybodys if script == RELEASE => {
             *words = vec!["DEL".to_owned(), words[3].clone()];
         }
+        Fault::ReleasesAnybodys if words.first().is_some_and(|name| name == "LOCK.RELEASE") => {
+            *words = vec!["DEL".to_owned(), words[1].clone()];
+        }
         Fault::ExtendsNothing if script == EXTEND => *words = vec!["EXISTS".to_owned(), words[3].clone()],
         Fault::ReleasesNothing if script == RELEASE => *words = vec!["EXISTS".to_owned(), words[3].clone()],
         _ => {}
