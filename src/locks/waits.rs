@@ -86,8 +86,10 @@ impl LockWaits {
 
     /// Whether a holder of these locks waits for a lock, too. If not, a request that has just entered closes no circle.
     pub fn may_close_circle(&self, view: &mut View<'_>, waiter: &Waiter) -> bool {
-        let mut owners = waiter.wait.keys.iter().flat_map(|key| view.owners(key, HOLDERS_MAX));
-        owners.any(|(owner, _)| self.0.lock().by_owner.contains_key(&owner))
+        let own = waiter.serve.asker().map(|asker| asker.owner);
+        let owners = waiter.wait.keys.iter().flat_map(|key| view.owners(key, HOLDERS_MAX));
+        let mut others = owners.filter(|(owner, _)| own != Some(owner));
+        others.any(|(owner, _)| self.0.lock().by_owner.contains_key(&owner))
     }
 
     /// A circle that this request is part of. The search ends without one if it meets a shard that a long call holds.
@@ -98,8 +100,13 @@ impl LockWaits {
         let mut at = 0;
         while let Some(Reached { waiter, .. }) = reached.get(at) {
             let waiter = Arc::clone(waiter);
+            let own = waiter.serve.asker()?.owner;
             for key in &waiter.wait.keys {
                 for owner in holders(keyspace, waiter.wait.database, key, now)? {
+                    // Of several locks some may be its own already. It does not wait for these.
+                    if owner == *own {
+                        continue;
+                    }
                     if owner == *goal {
                         return Some(closed(&reached, Link { from: at, key: key.clone(), owner }));
                     }
