@@ -101,10 +101,19 @@ impl LockWaits {
         waiters.filter(|waiter| !waiter.wait.claim.is_taken()).cloned().collect()
     }
 
-    /// Whether a holder of these locks waits for a lock, too. If not, a request that has just entered closes no circle.
+    /// Whether a holder of these locks waits for a lock, too, or a request for several locks is ahead in a queue. If not, a
+    /// request that has just entered closes no circle.
     pub fn may_close_circle(&self, view: &mut View<'_>, waiter: &Waiter) -> bool {
-        let mut owners = waiter.wait.keys.iter().flat_map(|key| view.owners(key, HOLDERS_MAX));
-        owners.any(|(owner, _)| self.0.lock().by_owner.contains_key(&owner))
+        let own = waiter.serve.asker().map(|asker| asker.owner);
+        let is_behind = |view: &mut View<'_>, key: &Bytes| {
+            let mut ahead = view.lock_waiters(key).take(AHEAD_MAX);
+            ahead.any(|other| other.wait.keys.len() > 1 && other.wait.number < waiter.wait.number)
+        };
+        let is_held = |view: &mut View<'_>, key: &Bytes| {
+            let mut holders = view.owners(key, HOLDERS_MAX).into_iter();
+            holders.any(|(owner, _)| own != Some(&owner) && self.0.lock().by_owner.contains_key(&owner))
+        };
+        waiter.wait.keys.iter().any(|key| is_held(view, key) || is_behind(view, key))
     }
 
     /// A circle that this request is part of. The search ends without one if it meets a shard that a long call holds.
