@@ -63,9 +63,9 @@
 //! # Features
 //!
 //! `cli` (default) is the program's: flags, configuration file, logs. `server` is the shell with [`Server`]: a library needs
-//! no more. Without either there is the [`Engine`] alone: a server as a function of bytes and time, without tokio. `lua`
-//! (default) is the interpreter: without it scripts that are not native are refused, with their SHA-1. `tls` (default) is
-//! what [`Builder::tls`] needs.
+//! no more. `client` adds the module `lock`, for programs that take locks. Without any of these there is the [`Engine`]
+//! alone: a server as a function of bytes and time, without tokio. `lua` (default) is the interpreter: without it scripts
+//! that are not native are refused, with their SHA-1. `tls` (default) is what [`Builder::tls`] needs.
 //!
 //! The parts that an [`Engine`] is built from are in the hidden module `internals`, which any version may change.
 //!
@@ -76,7 +76,8 @@
 //!
 //! ```text
 //! 8  lib.rs main.rs        public names and this map; the binary holds no logic
-//! 7  cli/                  flags, configuration file, log, signals: the process around one server
+//! 7  cli/                  flags, configuration file, log, signals: the process around one server; `redlatch run`
+//! 7  client/               the client side of the wire: connections to a server, and locks over them
 //! 7  server/               the only layer with tokio, sockets, files, threads, the system clock
 //! 6  engine/               the sans-IO server: execute, tick, next deadline; EXEC
 //! 5  commands/             one folder per family: rows, parsing, behaviour
@@ -92,6 +93,8 @@
 
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "client")]
+mod client;
 mod clock;
 mod commands;
 mod engine;
@@ -115,6 +118,19 @@ pub use engine::{Batch, Engine, Flow};
 pub use journal::{Journal, Mutation};
 #[cfg(feature = "server")]
 pub use server::{Builder, Clock, Keys, Server, StartError};
+
+#[cfg(feature = "client")]
+pub mod lock {
+    //! Locks of a server, for programs that take them: [`Locks`], [`Guard`].
+    //!
+    //! A lock is renewed in the background for as long as its [`Guard`] lives. [`Guard::lost`] says when it is lost, at the
+    //! latest before the server grants it to anybody else. A process that is paused learns of it too late: only
+    //! [`Guard::token`], checked by what the lock protects, stops such a process.
+    //!
+    //! The server may be any that speaks the protocol. One without LOCK commands has plain exclusive locks, without a token.
+
+    pub use crate::client::{Acquire, Client, Error, Guard, Held, Holder, Lock, Locks, Lost, Trust, Waiting};
+}
 
 /// The internals that the binary, the tests and the benches of this crate use. They are not part of the interface: any
 /// version may change them.

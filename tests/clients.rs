@@ -14,7 +14,7 @@
 //! |---|---|
 //! | `REDLATCH_INSTALL_CLIENTS=1` | packages that are missing are installed, below cargo's target directory |
 //! | `REDLATCH_REQUIRE_CLIENTS=1` | a skipped client fails the run |
-//! | `REDLATCH_SERVER=PATH` | this server instead of redlatch: `redis-server`, to check the checks |
+//! | `REDLATCH_SERVER=PATH` | this server instead of redlatch: `redis-server`, to check the checks; without native holders |
 
 /// The parts of this program.
 mod clients {
@@ -88,19 +88,35 @@ fn check(client: &Client) -> Verdict {
         Err(installer::Closed::Broken(why)) => return Verdict::Failed(why),
         Err(installer::Closed::Missing(what)) => return Verdict::Skipped(what),
     };
-    match run_on_servers(client, &installer) {
+    let run = |program: &[String]| match run_on_servers(client, program, &installer) {
         Ok(verdict) => verdict,
         Err(why) => Verdict::Failed(why),
+    };
+    match run(&client.command) {
+        Verdict::Passed { checks } if has_native_holders(client) => run(&client.native).plus(checks),
+        verdict => verdict,
     }
 }
 
-/// Starts the servers, and runs the client.
-fn run_on_servers(client: &Client, installer: &Installer) -> Result<Verdict, String> {
+/// Whether the client is also run beside native holders, which another server does not have.
+fn has_native_holders(client: &Client) -> bool {
+    !client.native.is_empty() && std::env::var_os("REDLATCH_SERVER").is_none()
+}
+
+impl Verdict {
+    /// With the checks of an earlier program.
+    fn plus(self, earlier: usize) -> Self {
+        if let Self::Passed { checks } = self { Self::Passed { checks: checks + earlier } } else { self }
+    }
+}
+
+/// Starts the servers, and runs one program of the client.
+fn run_on_servers(client: &Client, program: &[String], installer: &Installer) -> Result<Verdict, String> {
     let identity = if client.has_tls { Some(Identity::new(installer.dir())?) } else { None };
     let more = identity.as_ref().map(Identity::arguments).unwrap_or_default();
     let servers = (0..client.servers).map(|_| Server::start(installer.dir(), &more));
     let servers = servers.collect::<Result<Vec<_>, _>>()?;
-    let mut command = installer.command(&client.command);
+    let mut command = installer.command(program);
     let list =
         |of: fn(&Server) -> u32| servers.iter().map(|s| of(s).to_string()).collect::<Vec<_>>().join(",");
     command

@@ -2,6 +2,8 @@
 //!
 //! Rule    the clock stands still until a test moves it.
 
+use std::collections::BTreeSet;
+
 use redlatch::internals::keyspace::Grant;
 
 use super::support::bare::{Bare, EXTEND, RELEASE, load, request};
@@ -181,5 +183,48 @@ fn a_client_that_is_refused_a_lock_again_and_again_polls_it() {
         send(&mut bare, "DEL lock");
         send(&mut bare, &line);
         assert_eq!(bare.polls("lock"), None, "{line}: it has the lock");
+    }
+}
+
+#[test]
+fn steps_of_lock_list_show_every_lock_once_whatever_their_size() {
+    let mut bare = Bare::new();
+    for n in 0..200 {
+        send(&mut bare, &format!("SET lock:{n} me NX PX 10000"));
+        send(&mut bare, &format!("SET plain:{n} me PX 10000"));
+    }
+    for count in [1, 7, 16, 100, 100_000] {
+        let (mut seen, mut cursor) = (BTreeSet::new(), "0".to_owned());
+        loop {
+            let reply = send(&mut bare, &format!("LOCK.LIST CURSOR {cursor} COUNT {count}"));
+            let mut words = reply.split("\r\n").filter(|word| !word.starts_with(['*', '$', ':']));
+            cursor = words.next().expect("a cursor").to_owned();
+            let keys = words.clone().zip(words.skip(1)).filter(|(name, _)| *name == "key");
+            let before = seen.len();
+            let step: Vec<_> = keys.map(|(_, key)| key.to_owned()).collect();
+            seen.extend(step.iter().cloned());
+            assert_eq!(seen.len(), before + step.len(), "steps of {count}: a lock twice");
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert_eq!(seen.len(), 200, "steps of {count}");
+        assert!(seen.iter().all(|key| key.starts_with("lock:")), "steps of {count}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_client_that_polls_faster_than_twenty_times_a_second_is_a_finding() {
+    for (interval_ms, is_finding) in [(49, true), (50, false)] {
+        let mut bare = Bare::new();
+        send(&mut bare, "CONFIG SET lock-lint yes");
+        send(&mut bare, "SET lock you");
+        for _ in 0..40 {
+            send(&mut bare, "SET lock me NX PX 1000");
+            bare.pass(interval_ms);
+        }
+        let found = send(&mut bare, "LOCK.LINT");
+        assert_eq!(found.contains("fast-polling"), is_finding, "{interval_ms} ms: {found}");
+        assert_eq!(found.contains("count\r\n:2\r\n"), is_finding, "once for twenty refusals: {found}");
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::compare::results::{CPU_PER_REQUEST, LIMIT, OURS, Results, VALKEY};
+use crate::compare::results::{CPU_PER_REQUEST, HAND_OFF, HERD, LIMIT, OURS, Results, VALKEY};
 use crate::compare::wire::{Answer, KEY, KEY_BYTES, Template};
 use crate::compare::{limit, table, wire};
 
@@ -52,7 +52,7 @@ mod the_wire {
             (b"$-1\r\n", Answer::Nil),
             (b"$4\r\n\r\n:1\r\n", Answer::Text(4)),
             (b"*2\r\n$1\r\na\r\n*1\r\n:1\r\n", Answer::Array),
-            (b"*-1\r\n", Answer::Array),
+            (b"*-1\r\n", Answer::Nil),
         ];
         for (bytes, answer) in answers {
             for cut in 0..bytes.len() {
@@ -120,8 +120,27 @@ mod results_are {
         let expected = [("acquire", 2.0), ("GET", 3.0), ("DEL", 2.0), ("INCR", 4.0)];
         assert_eq!(shown(&again), expected.map(|(load, value)| (load.to_owned(), value)));
         assert_eq!(again.failed.len(), 3, "that of GET once");
+        assert_eq!(again.repeated, [], "no other revision");
         let mut other = Results { machine: vec![("cores".to_owned(), "64".to_owned())], ..again };
         assert!(other.keep(earlier).is_err());
+    }
+
+    #[test]
+    fn marked_where_a_load_was_repeated_at_another_revision() {
+        let at = |revision: &str, loads: &[&str]| {
+            let machine = [("cores", "2"), ("revision", revision)];
+            let machine = machine.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+            let mut race = Results { machine, ..Results::default() };
+            loads.iter().for_each(|load| race.add(load, "plain", CPU_PER_REQUEST, OURS, 1.0));
+            race
+        };
+        let mut second = at("b", &["GET", "DEL"]);
+        second.keep(at("a", &["GET", "SET"])).unwrap();
+        let mut third = at("c", &["DEL"]);
+        third.keep(second).unwrap();
+        assert_eq!(third.fact("revision"), "a");
+        let repeated = third.repeated.iter().map(|(load, revision)| (load.as_str(), revision.as_str()));
+        assert_eq!(repeated.collect::<Vec<_>>(), [("GET", "b"), ("DEL", "c")]);
     }
 
     #[test]
@@ -140,9 +159,16 @@ mod results_are {
         let mut race = race();
         race.missing.push(("redis 7".to_owned(), "not in the path".to_owned()));
         race.fail("storm", VALKEY, "closed the connection");
+        for (server, recipe, micros) in [(OURS, "LOCK", 2.0), (OURS, "BLPOP", 3.0), (VALKEY, "BLPOP", 5.0)] {
+            race.add(HAND_OFF, &format!("{recipe}, p50"), "us", server, micros);
+            race.add(HERD, &format!("{recipe}, CPU"), "us", server, 10.0 * micros);
+        }
         let text = table::markdown(&race);
         for line in [
             "| acquire | 2.00 / - | 3.00 / - | 3.00 / - | 50 % / - | 1.5 x / - |",
+            "| LOCK | redlatch | 2.00 | - | - | - | - | 20.0 |",
+            "| BLPOP | redlatch | 3.00 (1.5 x) | - | - | - | - | 30.0 (1.5 x) |",
+            "| BLPOP | valkey | 5.00 (2.5 x) | - | - | - | - | 50.0 (2.5 x) |",
             "Missing: redis 7: not in the path.",
             "Failed: storm on valkey: closed the connection.",
         ] {

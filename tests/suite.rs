@@ -14,6 +14,8 @@
 mod embedding;
 #[cfg(feature = "server")]
 mod hostile;
+#[cfg(feature = "client")]
+mod lock_client;
 #[cfg(all(feature = "server", feature = "lua"))]
 mod long_calls;
 #[cfg(feature = "lua")]
@@ -22,6 +24,8 @@ mod lua_libraries;
 mod mutex;
 #[cfg(feature = "cli")]
 mod process;
+#[cfg(feature = "cli")]
+mod run;
 #[cfg(all(feature = "cli", feature = "lua"))]
 mod soak;
 #[cfg(all(feature = "cli", feature = "tls"))]

@@ -59,14 +59,20 @@ const LAYERS: &[&[&str]] = &[
     &["scripts"],
     &["commands"],
     &["engine"],
-    &["server", "cli"],
+    &["server", "client", "cli"],
 ];
 /// Above all layers: the names that `lib.rs` gives out.
 const PUBLIC: usize = 8;
 /// The layer of the shell: the only one with sockets, files, threads and the system clock.
 const SHELL: usize = 7;
 /// Modules that may import a neighbour on the same layer.
-const NEIGHBOURS: &[(&str, &str)] = &[("keyspace", "journal"), ("locks", "keyspace"), ("cli", "server")];
+const NEIGHBOURS: &[(&str, &str)] = &[
+    ("keyspace", "journal"),
+    ("locks", "keyspace"),
+    ("cli", "client"),
+    ("cli", "server"),
+    ("client", "server"),
+];
 /// Modules that may use the crate by its public names, as a program that embeds it does.
 const EMBEDDERS: &[&str] = &["cli"];
 /// Paths that layers 0 to 6 never name, from their first segment on.

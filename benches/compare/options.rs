@@ -41,10 +41,12 @@ pub(crate) struct Scale {
     pub(crate) storm_span: Duration,
     /// The time between the end of the storm and the memory measurement.
     pub(crate) storm_after: Duration,
-    /// Locks handed over.
-    pub(crate) hand_offs: u64,
-    /// Clients that wait for the lock.
+    /// Hand-offs of a lock.
+    pub(crate) hand_offs: usize,
+    /// Clients that wait for the lock, again and again.
     pub(crate) waiters: usize,
+    /// Clients that wait for the lock, each once.
+    pub(crate) herd: usize,
     /// Locks that a client library takes.
     pub(crate) client_locks: u64,
     /// Starts of each server.
@@ -69,6 +71,7 @@ const FULL: Scale = Scale {
     storm_after: Duration::from_secs(4),
     hand_offs: 2_000,
     waiters: 100,
+    herd: 1_000,
     client_locks: 3_000,
     starts: 20,
 };
@@ -84,6 +87,7 @@ const QUICK: Scale = Scale {
     storm_in: Duration::from_secs(3),
     storm_after: Duration::from_secs(1),
     hand_offs: 200,
+    herd: 200,
     client_locks: 300,
     starts: 5,
     ..FULL
@@ -103,6 +107,7 @@ const SMOKE: Scale = Scale {
     storm_after: Duration::ZERO,
     hand_offs: 10,
     waiters: 5,
+    herd: 20,
     client_locks: 5,
     starts: 1,
 };

@@ -56,6 +56,13 @@ pub(crate) const ROWS: &[Row] = &[
     },
 ];
 
+impl Row {
+    /// Whether it is the server of this package.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(self.program, Program::Ours)
+    }
+}
+
 /// The row that others differ from.
 const REDLATCH: Row =
     Row { name: OURS, program: Program::Ours, arguments: &[], cores: Cores::Server, has_store: true };

@@ -6,13 +6,15 @@
 //!         argument of several words is split first, so that one argument may be a whole command line.
 //! Source  Redis 7.0 `server.c`, main.
 
+use std::ffi::{OsStr, OsString};
+
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, Command, value_parser};
 
-use super::Fault;
 use super::file::{self, Directive};
-use super::secure::Trust;
+use super::place::{Place, with_trust};
 use super::sources::variable;
+use super::{Fault, lock_flags, run, views};
 use crate::commands::VERSION;
 use crate::state::settings::{Kind, Setting};
 use crate::state::settings_table::ROWS;
@@ -20,12 +22,18 @@ use crate::state::settings_table::ROWS;
 /// The action that the arguments ask for.
 #[derive(Debug)]
 pub(super) enum Action {
-    /// Ask a running server whether it is alive: the address, if one is given, and which servers to trust.
-    Health(Option<String>, Trust),
+    /// Ask a running server whether it is alive.
+    Health(Place),
+    /// Say that a subcommand for locks was misused.
+    Misused(Fault),
     /// Print this and be done.
     Print(String),
+    /// Run a command under a lock.
+    Run(run::Options),
     /// Serve.
     Serve(Request),
+    /// Ask a running server about its locks.
+    View(views::View),
 }
 
 /// The settings and files that the arguments name.
@@ -43,11 +51,17 @@ pub(super) struct Request {
 ///
 /// # Errors
 /// An argument that is neither a flag nor a configuration file, or quotes that do not match.
-pub(super) fn read(arguments: &[String]) -> Result<Action, Fault> {
-    match arguments.first().map(String::as_str) {
+pub(super) fn read(arguments: &[OsString]) -> Result<Action, Fault> {
+    match arguments.first().and_then(|first| first.to_str()) {
         Some("-v" | "-V" | "--version") => Ok(Action::Print(version())),
         Some("-h" | "--help" | "help" | "health" | "completions" | "man") => subcommand(arguments),
-        _ => serve(arguments).map(Action::Serve),
+        Some(name) if lock_flags::NAMES.contains(&name) => {
+            Ok(subcommand(arguments).unwrap_or_else(Action::Misused))
+        }
+        _ => {
+            let lossy = |argument: &OsString| argument.to_string_lossy().into_owned();
+            serve(&arguments.iter().map(lossy).collect::<Vec<_>>()).map(Action::Serve)
+        }
     }
 }
 
@@ -56,43 +70,49 @@ fn version() -> String {
     format!("redlatch v={VERSION} bits={} redlatch={}\n", usize::BITS, env!("CARGO_PKG_VERSION"))
 }
 
-fn subcommand(arguments: &[String]) -> Result<Action, Fault> {
-    let words = std::iter::once("redlatch").chain(arguments.iter().map(String::as_str));
+fn subcommand(arguments: &[OsString]) -> Result<Action, Fault> {
+    let words = std::iter::once(OsStr::new("redlatch")).chain(arguments.iter().map(OsString::as_os_str));
     let matches = match command().try_get_matches_from(words) {
         Ok(matches) => matches,
         Err(error) if !error.use_stderr() => return Ok(Action::Print(error.render().to_string())),
         Err(error) => return Err(one_sentence(&error.render().to_string())),
     };
     match matches.subcommand() {
-        Some(("health", matches)) => {
-            let word = |name| matches.get_one::<String>(name).cloned();
-            let trust = Trust {
-                authorities: word("cacert"),
-                accepts_any: matches.get_flag("insecure"),
-                identity: word("cert").zip(word("key")),
-            };
-            Ok(Action::Health(word("url"), trust))
-        }
+        Some(("health", matches)) => Ok(Action::Health(Place::read(matches))),
         Some(("completions", matches)) => {
             let shell = *matches.get_one::<clap_complete::Shell>("shell").expect("a required argument");
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command(), "redlatch", &mut script);
             Ok(Action::Print(String::from_utf8_lossy(&script).into_owned()))
         }
-        _ => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(command())
-                .render(&mut page)
-                .map_err(|error| format!("cannot write the man page: {error}"))?;
-            Ok(Action::Print(String::from_utf8_lossy(&page).into_owned()))
-        }
+        Some(("man", matches)) => man(matches.get_one::<String>("page")),
+        Some((name, matches)) => lock_flags::read(name, matches),
+        None => Err("a subcommand is missing; see redlatch --help".into()),
     }
 }
 
-/// The first line of what clap says, without its `error: `.
+/// The man page of the program, or of one subcommand.
+fn man(name: Option<&String>) -> Result<Action, Fault> {
+    let mut command = command();
+    command.build();
+    let command = match name {
+        None => command,
+        Some(name) => {
+            let page = command.find_subcommand(name).cloned();
+            let page = page.ok_or_else(|| format!("no subcommand '{name}'; see redlatch --help"))?;
+            page.name(format!("redlatch-{name}"))
+        }
+    };
+    let mut page = Vec::new();
+    let rendered = clap_mangen::Man::new(command).render(&mut page);
+    rendered.map_err(|error| format!("cannot write the man page: {error}"))?;
+    Ok(Action::Print(String::from_utf8_lossy(&page).into_owned()))
+}
+
+/// The first paragraph of what clap says, without its `error: `.
 fn one_sentence(text: &str) -> Fault {
-    let line = text.lines().next().unwrap_or_default();
-    format!("{}; see redlatch --help", line.trim_start_matches("error: "))
+    let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    format!("{}; see redlatch --help", lines.join(" ").trim_start_matches("error: "))
 }
 
 fn serve(arguments: &[String]) -> Result<Request, Fault> {
@@ -158,25 +178,9 @@ fn command() -> Command {
     let file = Arg::new("file")
         .value_name("FILE")
         .help("Settings in redis.conf's syntax; - reads the standard input.");
-    let health = Command::new("health")
-        .about("Asks a running server for a PONG; exits with 0 or 1.")
-        .arg(
-            Arg::new("url")
-                .value_name("URL")
-                .help("redis[s]://[[user]:password@]host[:port] or unix:///path."),
-        )
-        .arg(file_of(
-            "cacert",
-            "Authorities that may have signed the certificate of a rediss:// server, in PEM.",
-        ))
-        .arg(file_of("cert", "Certificate to show to that server, in PEM.").requires("key"))
-        .arg(file_of("key", "Its key, in PEM.").requires("cert"))
-        .arg(
-            Arg::new("insecure")
-                .long("insecure")
-                .action(ArgAction::SetTrue)
-                .help("Trusts any server behind a rediss:// address."),
-        );
+    let health = Command::new("health").about("Asks a running server for a PONG; exits with 0 or 1.").arg(
+        Arg::new("url").value_name("URL").help("redis[s]://[[user]:password@]host[:port] or unix:///path."),
+    );
     let shells = Arg::new("shell").required(true).value_parser(value_parser!(clap_complete::Shell));
     Command::new("redlatch")
         .version(env!("CARGO_PKG_VERSION"))
@@ -194,13 +198,14 @@ fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Prints the version."),
         )
-        .subcommand(health)
+        .subcommands(lock_flags::commands())
+        .subcommand(with_trust(health))
         .subcommand(Command::new("completions").about("Prints a shell's completions.").arg(shells))
-        .subcommand(Command::new("man").about("Prints the man page."))
-}
-
-fn file_of(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).value_name("FILE").help(help)
+        .subcommand(
+            Command::new("man")
+                .about("Prints the man page, or that of a subcommand.")
+                .arg(Arg::new("page").value_name("SUBCOMMAND")),
+        )
 }
 
 fn flag(row: &'static Setting) -> Arg {

@@ -1,20 +1,26 @@
 //! The command line: what the binary `redlatch` does with its arguments, its environment and its files.
 //!
 //! Owns    the flags (one for each row of the settings table), the configuration file, the log, the process' end.
-//! Knows   the server through its builder and its handle; nothing of commands or keys.
+//! Knows   the server through its builder and its handle, other servers through the client; nothing of commands or keys.
 //! Rule    an error at the start is one sentence on the error stream and a line of the log, and the process exits
-//!         with 1.
+//!         with 1. The subcommands for locks have exit codes of their own.
 
+mod child;
 mod descriptors;
 mod directives;
 mod file;
 mod flags;
 mod health;
+mod lock_flags;
 mod log;
-mod secure;
+mod place;
+mod run;
 mod serve;
 mod sources;
+mod texts;
+mod views;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -23,13 +29,11 @@ use sources::Sources;
 
 /// Runs the binary with the arguments and the environment of this process; returns its exit code.
 pub fn main() -> ExitCode {
-    let arguments: Vec<String> =
-        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let arguments: Vec<OsString> = std::env::args_os().collect();
     match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(fault) => {
-            // If the error stream is closed, the exit code still reports the error.
-            let _ = writeln!(std::io::stderr(), "redlatch: {fault}");
+            warn(&fault);
             ExitCode::FAILURE
         }
     }
@@ -38,26 +42,45 @@ pub fn main() -> ExitCode {
 /// An error as one sentence for the operator.
 type Fault = String;
 
-fn run(arguments: &[String]) -> Result<(), Fault> {
-    let (program, rest) =
-        arguments.split_first().map_or(("redlatch", &[][..]), |(p, rest)| (p.as_str(), rest));
+fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
+    let (program, rest) = arguments.split_first().map_or((None, &[][..]), |(p, rest)| (Some(p), rest));
     match flags::read(rest)? {
-        Action::Print(text) => print(text.as_bytes()),
-        Action::Health(url, trust) => print(health::check(url.as_deref(), trust)?.as_bytes()),
+        Action::Print(text) => print(text.as_bytes()).map(drop)?,
+        Action::Health(place) => print(health::check(place)?.as_bytes()).map(drop)?,
+        Action::Run(options) => return Ok(run::run(options).into()),
+        Action::View(view) => return Ok(views::show(view).into()),
+        Action::Misused(fault) => {
+            warn(&fault);
+            return Ok(run::MISUSED.into());
+        }
         Action::Serve(request) => {
             let sources = Sources::read(&request);
             let level = log::open(&sources.value("loglevel"), &sources.value("logfile"))?;
-            let served = sources.check().and_then(|settings| serve::serve(program, settings, level));
-            served.inspect_err(|fault| tracing::error!(reason = fault, "Cannot start"))
+            let program = program.map_or("redlatch".into(), |program| program.to_string_lossy());
+            let served = sources.check().and_then(|settings| serve::serve(&program, settings, level));
+            served.inspect_err(|fault| tracing::error!(reason = fault, "Cannot start"))?;
         }
     }
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Prints to the standard output. A reader that has gone, as in `redlatch man | head`, is no error.
-fn print(bytes: &[u8]) -> Result<(), Fault> {
+/// Says something on the error stream. If that is closed, the exit code still reports an error.
+fn warn(text: &str) {
+    let _ = std::io::stderr().write_all(format!("redlatch: {text}\n").as_bytes());
+}
+
+/// The runtime of a subcommand that asks a server.
+fn runtime() -> Result<tokio::runtime::Runtime, Fault> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| format!("cannot start: {error}"))
+}
+
+/// Prints to the standard output. A reader that has gone, as in `redlatch man | head`, is no error: then it returns false.
+fn print(bytes: &[u8]) -> Result<bool, Fault> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(format!("cannot print: {error}")),
-        _ => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(format!("cannot print: {error}")),
+        Ok(()) => Ok(true),
     }
 }

@@ -104,6 +104,8 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     list::moves::ROWS,
     list::blocking::ROWS,
     lock::ROWS,
+    lock::explain::ROWS,
+    lock::lint::ROWS,
     lock::holders::ROWS,
     lock::session::ROWS,
     sorted_set::ROWS,

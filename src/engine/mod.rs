@@ -428,7 +428,9 @@ impl Engine {
                 }
                 session.client.begin_wait(&wait);
                 session.parked = Some(wait);
-                lock_waiter = waiter.filter(|waiter| waiter.wait.kind == WaitFor::Locks);
+                lock_waiter = waiter.filter(|waiter| {
+                    waiter.wait.kind == WaitFor::Locks && shared.lock_waits.may_close_circle(view, waiter)
+                });
                 Flow::Wait
             }
             Ok(Outcome::Offload) => {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
+use super::history::PastLock;
 use super::observers::Observers;
 use super::shard::{EntryId, Shard};
 use crate::clock::Deadline;
@@ -29,6 +30,8 @@ pub struct Changes {
     pub(super) is_dirty: bool,
     /// The earliest deadline set, in milliseconds; `u64::MAX` for none.
     pub(super) earliest_ms: u64,
+    /// The client of the call; zero: none.
+    pub(super) author: ClientId,
     /// Why locks that the call removes have ended.
     pub(super) end_reason: EndReason,
     /// Bytes of the largest value written by the call.
@@ -49,6 +52,8 @@ struct Effects {
     addressed: Addressed,
     /// Locks of LOCK commands that have ended.
     ended: Vec<EndedLock>,
+    /// Holders of values of the type lock that have ended, for the history of their shards.
+    past: Vec<(u16, Bytes, PastLock)>,
     /// Replaced and removed objects. They are dropped after the shards are unlocked.
     garbage: Vec<Object>,
 }
@@ -80,6 +85,7 @@ impl Changes {
             events,
             is_dirty: false,
             earliest_ms: u64::MAX,
+            author: 0,
             end_reason: EndReason::Deleted,
             largest: 0,
             effects: None,
@@ -188,7 +194,19 @@ impl Changes {
     }
 
     /// A holder does not hold a lock any more.
-    pub(super) fn holder_ended(&mut self, database: u16, key: &[u8], holder: &Holder, reason: EndReason) {
+    pub(super) fn holder_ended(
+        &mut self,
+        database: u16,
+        key: &[u8],
+        (owner, holder): (&[u8], &Holder),
+        reason: EndReason,
+    ) {
+        let (author, past) = (self.author, PastLock::of_holder(key, owner, holder));
+        self.effects().past.push((
+            database,
+            Bytes::copy_from_slice(key),
+            PastLock { author, reason, ..past },
+        ));
         self.lock_ended(EndedLock {
             database,
             key: Bytes::copy_from_slice(key),
@@ -209,8 +227,15 @@ impl Changes {
         reason: EndReason,
     ) {
         if let Some(Object::Lock(lock)) = object {
-            lock.holders().for_each(|(_, holder)| self.holder_ended(database, key, holder, reason));
+            lock.holders().for_each(|(owner, holder)| {
+                self.holder_ended(database, key, (owner, holder), reason);
+            });
         }
+    }
+
+    /// The next holder that has ended, with its database and key.
+    pub(super) fn next_past(&mut self) -> Option<(u16, Bytes, PastLock)> {
+        self.effects.as_mut()?.past.pop()
     }
 
     /// A whole database was flushed: every cached value is invalidated. `tracked` keys were tracked until then.
@@ -234,7 +259,8 @@ impl Changes {
 
     /// Publishes events, then sends invalidations. Each event goes to the key's channel, then to the event's, as in Redis.
     #[inline]
-    pub(super) fn publish(&mut self, registries: &Registries, author: ClientId) {
+    pub(super) fn publish(&mut self, registries: &Registries) {
+        let author = self.author;
         if let Some(effects) = &mut self.effects {
             effects.publish_events(self.events, &registries.channels);
             effects.ended.drain(..).for_each(|ended| ended.publish(registries, author));
@@ -254,12 +280,8 @@ impl Changes {
 
     /// Calls `change`, which changes CLIENT TRACKING and returns prefixes that no client had before. Values that are stale
     /// already are invalidated according to the previous state.
-    pub(super) fn change_tracking(
-        &mut self,
-        registries: &Registries,
-        author: ClientId,
-        change: impl FnOnce() -> Vec<Bytes>,
-    ) {
+    pub(super) fn change_tracking(&mut self, registries: &Registries, change: impl FnOnce() -> Vec<Bytes>) {
+        let author = self.author;
         if let Some(effects) = &mut self.effects {
             effects.address(registries, author);
         }

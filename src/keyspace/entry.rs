@@ -217,13 +217,17 @@ impl Occupied<'_> {
         }
     }
 
-    /// Notes that the lock has ended, if a LOCK command has granted it.
+    /// Notes that the lock has ended, if the entry is one.
     #[inline]
     fn grant_ends(&mut self) {
-        if self.place.shard.is_native(self.id) {
-            let reason = self.place.changes.end_reason;
-            self.place.changes.grant_ended(self.place.shard, self.id, reason);
+        let Vacant { shard, changes, hash, .. } = &mut self.place;
+        if !shard.is_granted(self.id) {
+            return;
         }
+        if shard.is_native(self.id) {
+            changes.grant_ended(shard, self.id, changes.end_reason);
+        }
+        shard.keep_end(self.id, *hash, changes.end_reason, changes.author);
     }
 
     /// Removes the key.

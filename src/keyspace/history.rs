@@ -7,14 +7,18 @@
 use std::collections::VecDeque;
 
 use super::grant::Grant;
-use crate::clock::LockTime;
+use crate::clock::{Deadline, LockTime};
 use crate::state::clients::ClientId;
 use crate::state::ended_lock::EndReason;
+use crate::types::lock::Holder;
 
 /// The ended locks of one shard, the oldest first.
 #[derive(Debug, Default)]
 pub struct History {
-    records: VecDeque<PastLock>,
+    lost: VecDeque<PastLock>,
+    /// Apart from these, because releases are many and would push the others out.
+    released: VecDeque<PastLock>,
+    /// How many of each are kept.
     len_max: usize,
 }
 
@@ -22,8 +26,8 @@ pub struct History {
 #[derive(Clone, Copy, Debug)]
 pub struct PastLock {
     /// The hash of its key and database; see [`View::key_hash`](super::View::key_hash).
-    hash: u64,
-    key: Excerpt,
+    pub(super) hash: u64,
+    pub(super) key: Excerpt,
     /// Under which name it was held; `None`: the value did not say.
     pub owner: Option<Excerpt>,
     /// The fencing token.
@@ -52,6 +56,8 @@ pub struct Excerpt {
     len: usize,
     bytes: [u8; EXCERPT_BYTES],
 }
+
+const _: () = assert!(size_of::<PastLock>() <= 256, "the help of lock-history-len says so");
 
 /// Bytes of a key or an owner that a record keeps. A UUID has 36, Redisson's owner about 40.
 const EXCERPT_BYTES: usize = 64;
@@ -95,17 +101,44 @@ impl PastLock {
         }
     }
 
+    /// The end of a holder of a value of the type lock, at the end of its lease. Its place is not known yet.
+    pub fn of_holder(key: &[u8], owner: &[u8], holder: &Holder) -> Self {
+        Self {
+            hash: 0,
+            key: Excerpt::of(key),
+            owner: Some(Excerpt::of(owner)),
+            token: holder.token,
+            holder: holder.client,
+            author: 0,
+            since: holder.since,
+            ended: holder.deadline.map_or(holder.since, Deadline::time),
+            lease_ms: holder.lease_ms,
+            renewals: holder.renewals,
+            reason: EndReason::Deleted,
+            late: None,
+        }
+    }
+
+    /// Whether it was held under that name.
+    pub fn is_of(&self, owner: &[u8]) -> bool {
+        self.owner == Some(Excerpt::of(owner))
+    }
+
     /// Whether the lock was lost: its holder has not released it.
     pub fn is_lost(&self) -> bool {
         self.reason != EndReason::Released
     }
 }
 
+/// The hash of a key with its database.
+pub(super) fn place(hash: u64, database: u16) -> u64 {
+    hash.wrapping_add(u64::from(database))
+}
+
 impl History {
-    /// Keeps that many records from now on.
+    /// Keeps that many records from now on, half of them of releases.
     pub fn set_len_max(&mut self, len_max: usize) {
-        self.records = VecDeque::new();
-        self.len_max = len_max;
+        *self = Self { len_max: len_max.div_ceil(2), ..Self::default() };
     }
 
     /// Whether ends are recorded.
@@ -114,21 +147,31 @@ impl History {
         self.len_max > 0
     }
 
+    /// Whether a lock was lost.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
     /// Adds the newest record.
     pub fn push(&mut self, ended: PastLock) {
-        if self.records.len() == self.len_max {
-            self.records.pop_front();
+        let records = if ended.is_lost() { &mut self.lost } else { &mut self.released };
+        if records.len() == self.len_max {
+            records.pop_front();
         }
-        if self.records.capacity() == 0 {
-            self.records.reserve_exact(self.len_max);
+        if records.capacity() == 0 {
+            records.reserve_exact(self.len_max);
         }
-        self.records.push_back(ended);
+        records.push_back(ended);
     }
 
     /// The records of a key, the newest first.
-    pub fn of(&self, hash: u64, key: &[u8]) -> impl Iterator<Item = &PastLock> {
+    pub fn of(&self, hash: u64, key: &[u8]) -> Vec<PastLock> {
         let key = Excerpt::of(key);
-        self.records.iter().rev().filter(move |record| record.hash == hash && record.key == key)
+        let all = self.lost.iter().chain(&self.released);
+        let mut found: Vec<_> =
+            all.filter(|record| record.hash == hash && record.key == key).copied().collect();
+        found.sort_by_key(|record| std::cmp::Reverse((record.ended, record.token)));
+        found
     }
 
     /// Notes that the holder of an ended lock has asked for it too late. Only the newest lock of the key that fits counts,
@@ -139,14 +182,17 @@ impl History {
         (holder, owner): (ClientId, Option<&[u8]>),
         (request, now): (&'static str, LockTime),
     ) -> Option<&PastLock> {
-        let (key, owner) = (Excerpt::of(key), owner.map(Excerpt::of));
-        let is_it = |record: &PastLock| match owner {
-            Some(owner) => record.owner == Some(owner),
-            None => record.holder == holder,
+        let key = Excerpt::of(key);
+        let is_it = |record: &PastLock| {
+            let is_holder = match owner {
+                Some(owner) => record.is_of(owner),
+                None => record.holder == holder,
+            };
+            is_holder && record.hash == hash && record.key == key
         };
-        let mut records = self.records.iter_mut().rev();
-        let record = records.find(|record| record.hash == hash && record.key == key && is_it(record))?;
-        if !record.is_lost() || record.late.is_some() {
+        let record = self.lost.iter_mut().rev().find(|record| is_it(record))?;
+        let released = self.released.iter().rev().find(|record| is_it(record));
+        if released.is_some_and(|released| released.token > record.token) || record.late.is_some() {
             return None;
         }
         record.late = Some((request, now));
@@ -181,22 +227,30 @@ mod tests {
         history
     }
 
+    fn tokens(history: &History) -> Vec<u64> {
+        history.of(7, b"lock").iter().map(|record| record.token).collect()
+    }
+
     #[test]
     fn the_oldest_records_make_room() {
         let records: Vec<_> = (0..10).map(|n| ended(b"lock", b"owner", n, EndReason::Expired)).collect();
-        let history = history(3, &records);
-        assert_eq!(history.of(7, b"lock").map(|record| record.token).collect::<Vec<_>>(), [9, 8, 7]);
-        assert_eq!(history.of(7, b"other").count() + history.of(8, b"lock").count(), 0);
-        assert_eq!(history.records.capacity(), 3);
+        let mut history = history(6, &records);
+        assert_eq!(tokens(&history), [9, 8, 7]);
+        for token in 10..20 {
+            history.push(ended(b"lock", b"owner", token, EndReason::Released));
+        }
+        assert_eq!(tokens(&history), [19, 18, 17, 9, 8, 7], "releases do not push out the others");
+        assert_eq!(history.of(7, b"other").len() + history.of(8, b"lock").len(), 0);
+        assert_eq!((history.lost.capacity(), history.released.capacity()), (3, 3));
     }
 
     #[test]
     fn long_keys_are_told_apart_by_their_first_bytes_and_lengths() {
         let long = [b'k'; 100];
         let history = history(9, &[ended(&long, &long, 1, EndReason::Expired)]);
-        assert_eq!(history.of(7, &long).count(), 1);
-        assert_eq!(history.of(7, &long[..99]).count(), 0);
-        let owner = history.of(7, &long).next().and_then(|record| record.owner).unwrap();
+        assert_eq!(history.of(7, &long).len(), 1);
+        assert_eq!(history.of(7, &long[..99]).len(), 0);
+        let owner = history.of(7, &long)[0].owner.unwrap();
         assert_eq!((owner.bytes().len(), owner.is_whole()), (EXCERPT_BYTES, false));
     }
 
@@ -214,7 +268,7 @@ mod tests {
         assert!(history.note_late(place, (9, Some(b"a")), ("PEXPIRE", at(191))).is_some());
         assert!(history.note_late(place, (1, None), ("DEL", at(200))).is_none(), "the first one stays");
         assert!(history.note_late(place, (3, None), ("DEL", at(201))).is_some());
-        let late: Vec<_> = history.of(7, b"lock").map(|record| record.late).collect();
+        let late: Vec<_> = history.of(7, b"lock").iter().map(|record| record.late).collect();
         assert_eq!(late, [Some(("DEL", at(201))), None, Some(("PEXPIRE", at(191)))]);
     }
 }

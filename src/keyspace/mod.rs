@@ -36,6 +36,7 @@ mod changes;
 mod edit;
 mod entry;
 mod grant;
+mod history;
 mod locked;
 mod long_call;
 mod memory;
@@ -72,11 +73,12 @@ pub use changes::Changes;
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
 pub use grant::Grant;
+pub use history::{Excerpt, PastLock};
 pub use long_call::{LongCall, LongCallGuard};
 use shard::Shard;
 pub use shard::grants::GrantDetails;
 pub use shard::{Form, LockCounts};
-pub use view::{EntryRef, HeldLock, LockHolder, ShardSet, View};
+pub use view::{EntryRef, HeldLock, LockHolder, ShardSet, Shown, View};
 pub use waiting::{Asker, Serve, Waiter};
 
 /// Every key of one server.
@@ -260,6 +262,12 @@ impl Keyspace {
     /// How many tokens have been given out.
     pub fn tokens(&self) -> u64 {
         self.last_token.load(Ordering::Relaxed)
+    }
+
+    /// Keeps that many ends of locks, in all shards together.
+    pub fn keep_history(&self, len: usize) {
+        let of_shard = len.div_ceil(self.cells.len());
+        self.cells.iter().for_each(|cell| cell.held.lock().shard.keep_history(of_shard));
     }
 
     /// The number of databases.

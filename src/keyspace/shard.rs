@@ -16,6 +16,7 @@ use slab::Slab;
 pub use grants::LockCounts;
 
 use super::arena::{Arena, EntryMeta, NO_DEADLINE, TABLES_MAX};
+use super::history::History;
 use super::table::Table;
 use crate::clock::{Deadline, LockTime};
 use crate::types::{Object, Seed};
@@ -35,6 +36,7 @@ pub struct Shard {
     seed: Seed,
     counted: objects::Counted,
     granted: grants::Granted,
+    history: History,
     tables: Vec<Database>,
     /// Bytes that the tables hold.
     table_bytes: usize,
@@ -83,6 +85,7 @@ impl Shard {
             seed,
             counted: objects::Counted::default(),
             granted: grants::Granted::default(),
+            history: History::default(),
             table_bytes: 0,
             tables: std::iter::repeat_with(Database::default).take(databases).collect(),
             table_of: numbers.clone(),

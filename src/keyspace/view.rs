@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
+use super::history::{self, PastLock};
 use super::locked::{KeyHash, LockWait, Locked};
 use super::shard::{EntryId, Shard};
 use super::waiting::Queues;
@@ -30,12 +31,13 @@ use crate::journal::Mutation;
 use crate::limits::SHARDS_MAX;
 use crate::state::channels::Channels;
 use crate::state::clients::ClientId;
+use crate::state::ended_lock::EndReason;
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::state::wait::{Wait, WaitFor};
 use crate::types::{Seed, Typed};
 
-pub use held::{HeldLock, LockHolder};
+pub use held::{HeldLock, LockHolder, Shown};
 pub use survey::EntryRef;
 
 /// Which shards a call needs.
@@ -61,7 +63,6 @@ pub struct View<'k> {
     changes: Changes,
     now: Now,
     database: u16,
-    author: ClientId,
     /// While it is a long call; ends after the shards are unlocked.
     long_call: Option<LongCallGuard>,
 }
@@ -147,7 +148,7 @@ impl<'k> View<'k> {
         let instant = locked.advance(now.lock);
         let changes = Changes::new(keyspace.journal.is_some(), events);
         let now = now.no_earlier_than(instant);
-        Self { keyspace, locked, hashed, changes, now, database, author: 0, long_call: None }
+        Self { keyspace, locked, hashed, changes, now, database, long_call: None }
     }
 
     /// The seed of the hash tables in this keyspace's objects.
@@ -157,7 +158,7 @@ impl<'k> View<'k> {
 
     /// Sets the client of the call: a client may refuse invalidations of its own changes.
     pub fn on_behalf_of(&mut self, author: ClientId) {
-        self.author = author;
+        self.changes.author = author;
     }
 
     /// Serves the calls that waited for the changed keys, numbers and records all changes, informs observers and
@@ -180,10 +181,22 @@ impl<'k> View<'k> {
                 self.locked.each(|_, held| memory.update(held));
             }
         }
-        self.changes.publish(registries, self.author);
+        self.keep_past_locks();
+        self.changes.publish(registries);
         // Objects that were replaced are dropped with the view, after the shards are unlocked: they may be large.
         self.locked = Locked::default();
         self.long_call = None;
+    }
+
+    /// Adds the holders that have ended to the history of their shards, which are still locked.
+    #[inline]
+    fn keep_past_locks(&mut self) {
+        while let Some((database, key, past)) = self.changes.next_past() {
+            let hash = self.keyspace.hash(&key);
+            let ended = if past.reason == EndReason::Expired { past.ended } else { self.now.lock };
+            let shard = &mut self.locked.held(self.keyspace.shard_of(hash)).shard;
+            shard.keep_past_lock(PastLock { hash: history::place(hash, database), ended, ..past });
+        }
     }
 
     /// Records the size of the largest value that was written.
@@ -354,10 +367,40 @@ impl<'k> View<'k> {
         self.entry(key).occupied()?.granted()
     }
 
+    /// How the lock of a key has ended before, the newest end first.
+    pub fn past_locks(&mut self, key: &[u8]) -> Vec<PastLock> {
+        let (hash, place) = (self.hash(key), self.key_hash(key));
+        self.locked.held(self.keyspace.shard_of(hash)).shard.history().of(place, key)
+    }
+
+    /// Notes a request of the holder of an ended lock that came too late. `owner`: the name under which the request was
+    /// made, if it names one. Returns the ended lock, if this is its first late request.
+    #[cold]
+    pub fn note_late(&mut self, key: &[u8], owner: Option<&[u8]>, request: &'static str) -> Option<PastLock> {
+        let (hash, place, author) = (self.hash(key), self.key_hash(key), self.changes.author);
+        if !self.locked.held(self.keyspace.shard_of(hash)).shard.history().has_lost() {
+            return None;
+        }
+        let holds = |holder: &LockHolder| match owner {
+            Some(owner) => holder.owner.as_deref() == Some(owner),
+            None => holder.client == author,
+        };
+        if self.held_lock(key).is_some_and(|held| held.holders.iter().any(holds)) {
+            return None;
+        }
+        let history = self.locked.held(self.keyspace.shard_of(hash)).shard.history();
+        history.note_late((place, key), (author, owner), (request, self.now.lock)).copied()
+    }
+
+    /// Says why locks that the call removes from now on have ended.
+    pub fn set_end_reason(&mut self, reason: EndReason) {
+        self.changes.end_reason = reason;
+    }
+
     /// The hash of a key in the selected database, for those who keep no keys.
     #[inline]
     pub fn key_hash(&self, key: &[u8]) -> u64 {
-        self.hash(key).wrapping_add(u64::from(self.database))
+        history::place(self.hash(key), self.database)
     }
 
     /// The fencing token of the next grant.

@@ -152,6 +152,11 @@ impl Known {
         self.client.rsplit_once(": ").map_or(self.client, |(library, _)| library)
     }
 
+    /// The client's name of the script.
+    pub fn script(&self) -> &'static str {
+        self.client.rsplit_once(": ").map_or(self.client, |(_, script)| script)
+    }
+
     /// The lock's keys in these inputs.
     pub fn keys<'a>(&self, inputs: Inputs<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let (from, count) = match self.lock.map(|lock| lock.key) {

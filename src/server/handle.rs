@@ -96,10 +96,15 @@ impl Server {
     }
 
     fn url_of(&self, scheme: &str, address: SocketAddr) -> String {
-        match self.context.engine.shared().settings.text("requirepass").as_str() {
+        match self.password().as_str() {
             "" => format!("{scheme}://{address}"),
             password => format!("{scheme}://:{password}@{address}"),
         }
+    }
+
+    /// The password that clients must send; empty if there is none.
+    pub(crate) fn password(&self) -> String {
+        self.context.engine.shared().settings.text("requirepass")
     }
 
     /// Reads the files of certificates and keys again, as SIGHUP does; new connections use them. Without a TLS port
@@ -129,15 +134,14 @@ impl Server {
 
     /// A connection without a socket.
     pub fn stream(&self) -> DuplexStream {
-        const BUFFER_BYTES: usize = 64 * 1024;
-        let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
-        // The client is registered before the caller can write, so that moving the clock waits for what has been
-        // written. A stream beyond `maxclients` is closed at once.
-        if let Some(permit) = self.context.connection_permit() {
-            let session = listener::enter(&self.context, String::new(), String::new(), false);
-            self.workers.spawn(|| Ok(Connection::new(ours, self.context.clone(), session, permit)));
-        }
-        theirs
+        open_stream(&self.context, &self.workers)
+    }
+
+    /// Makes connections without a socket, also after the handle has moved.
+    #[cfg(feature = "client")]
+    pub(crate) fn opener(&self) -> impl Fn() -> DuplexStream + Send + Sync + 'static {
+        let (context, workers) = (self.context.clone(), Arc::clone(&self.workers));
+        move || open_stream(&context, &workers)
     }
 
     /// Typed access to the keys, without a connection.
@@ -183,6 +187,18 @@ impl Server {
     pub fn assert_laws(&self) {
         self.context.engine.shared().keyspace.assert_laws();
     }
+}
+
+fn open_stream(context: &ServerContext, workers: &Workers) -> DuplexStream {
+    const BUFFER_BYTES: usize = 64 * 1024;
+    let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
+    // The client is registered before the caller can write, so that moving the clock waits for what has been
+    // written. A stream beyond `maxclients` is closed at once.
+    if let Some(permit) = context.connection_permit() {
+        let session = listener::enter(context, String::new(), String::new(), false);
+        workers.spawn(|| Ok(Connection::new(ours, context.clone(), session, permit)));
+    }
+    theirs
 }
 
 impl Drop for Server {

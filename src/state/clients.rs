@@ -4,6 +4,7 @@
 //! Rule    a message enters the outbox while the shards it is about are locked, so that all clients see one order. The
 //!         shell only flushes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
@@ -577,6 +578,17 @@ impl Clients {
         let mut found: Vec<_> = self.by_id.iter().filter_map(|client| polls(&client)).collect();
         found.sort_unstable_by_key(|(client, polls)| (polls.since, client.id));
         found
+    }
+
+    /// Who polls which lock, by the hash of the lock: how many clients, and since when the first of them.
+    pub fn pollers(&self, now: LockTime) -> BTreeMap<u64, (usize, LockTime)> {
+        let mut pollers = BTreeMap::new();
+        for (key, polls) in self.by_id.iter().filter_map(|client| client.polling.current(now)) {
+            let (count, since) = pollers.entry(key).or_insert((0_usize, polls.since));
+            *count += 1;
+            *since = polls.since.min(*since);
+        }
+        pollers
     }
 
     /// All clients, oldest first.

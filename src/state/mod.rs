@@ -10,6 +10,7 @@ pub mod channels;
 pub mod clients;
 pub mod ended_lock;
 pub mod latency;
+pub mod lock_lint;
 pub mod lock_sessions;
 pub mod log_limiter;
 pub mod metrics;

@@ -58,14 +58,19 @@ impl Polling {
         self.refusals.store(0, Relaxed);
     }
 
-    /// How the client polls the lock of that hash, if it still does: it was refused twice, and not long ago.
+    /// How the client polls the lock of that hash, if it still does.
     pub fn polls(&self, key: u64, now: LockTime) -> Option<Polls> {
+        self.current(now).filter(|(polled, _)| *polled == key).map(|(_, polls)| polls)
+    }
+
+    /// The hash of the lock that the client polls, and how, if it polls one: it was refused twice, and not long ago.
+    pub fn current(&self, now: LockTime) -> Option<(u64, Polls)> {
         let refusals = self.refusals.load(Relaxed);
-        if refusals < 2 || self.key.load(Relaxed) != key || self.has_given_up(now) {
+        if refusals < 2 || self.has_given_up(now) {
             return None;
         }
         let since = LockTime::from_millis(self.first_ms.load(Relaxed));
-        Some(Polls { since, mean_ms: self.mean_ms.load(Relaxed), refusals })
+        Some((self.key.load(Relaxed), Polls { since, mean_ms: self.mean_ms.load(Relaxed), refusals }))
     }
 
     /// Whether it has not asked for several of its own intervals. The second refusal may come later.

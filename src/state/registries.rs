@@ -2,6 +2,7 @@
 
 use super::channels::Channels;
 use super::clients::Clients;
+use super::lock_lint::LockLint;
 use super::lock_sessions::LockSessions;
 use super::tracking::Tracking;
 
@@ -16,6 +17,8 @@ pub struct Registries {
     pub tracking: Tracking,
     /// Sessions of locks.
     pub lock_sessions: LockSessions,
+    /// What clients do wrong with locks.
+    pub lock_lint: LockLint,
 }
 
 impl Registries {

@@ -86,11 +86,13 @@ pub struct Settings {
     request_bytes_max: AtomicU64,
     output_limits: Arc<OutputLimits>,
     memory_max: AtomicU64,
+    lock_waiters_max: AtomicU64,
     script_bytes_max: AtomicU64,
     slow_micros: AtomicI64,
     spike_millis: AtomicI64,
     tracked_keys_max: AtomicU64,
     busy_millis: AtomicI64,
+    lints_locks: AtomicBool,
     is_protected: AtomicBool,
     /// Called after CONFIG SET has changed something.
     on_change: OnceLock<OnChange>,
@@ -109,11 +111,13 @@ impl Default for Settings {
             request_bytes_max: AtomicU64::new(0),
             output_limits: Arc::default(),
             memory_max: AtomicU64::new(0),
+            lock_waiters_max: AtomicU64::new(0),
             script_bytes_max: AtomicU64::new(0),
             slow_micros: AtomicI64::new(0),
             spike_millis: AtomicI64::new(0),
             tracked_keys_max: AtomicU64::new(0),
             busy_millis: AtomicI64::new(0),
+            lints_locks: AtomicBool::new(false),
             is_protected: AtomicBool::new(true),
             on_change: OnceLock::new(),
             validators: Validators::default(),
@@ -276,10 +280,21 @@ impl Settings {
         &self.output_limits
     }
 
+    /// Calls that may wait in the queue of one lock.
+    pub fn lock_waiters_max(&self) -> usize {
+        usize::try_from(self.lock_waiters_max.load(Relaxed)).unwrap_or(usize::MAX)
+    }
+
     /// Bytes of memory that an interpreted script may use.
     #[inline]
     pub fn script_bytes_max(&self) -> usize {
         usize::try_from(self.script_bytes_max.load(Relaxed)).unwrap_or(usize::MAX)
+    }
+
+    /// Whether LOCK.LINT notes what clients do wrong with locks.
+    #[inline]
+    pub fn lints_locks(&self) -> bool {
+        self.lints_locks.load(Relaxed)
     }
 
     /// Microseconds from which on a command is slow; negative: never.
@@ -323,6 +338,7 @@ impl Settings {
         self.spike_millis.store(self.integer("latency-monitor-threshold"), Relaxed);
         self.tracked_keys_max.store(self.integer("tracking-table-max-keys") as u64, Relaxed);
         self.busy_millis.store(self.integer("busy-reply-threshold"), Relaxed);
+        self.lints_locks.store(self.text("lock-lint") == "yes", Relaxed);
         self.events.store(Events::parse(&self.text("notify-keyspace-events")).map_or(0, |e| e.0), Relaxed);
         self.bulk_bytes_max.store(self.integer("proto-max-bulk-len") as u64, Relaxed);
         self.request_bytes_max.store(self.integer("client-query-buffer-limit") as u64, Relaxed);
@@ -330,6 +346,7 @@ impl Settings {
         if let Ok(limits) = output_limits::parse(&self.text("client-output-buffer-limit"), "") {
             self.output_limits.set(&limits);
         }
+        self.lock_waiters_max.store(self.integer("lock-waiters-max") as u64, Relaxed);
         self.script_bytes_max.store(self.integer("script-memory-limit") as u64, Relaxed);
     }
 }

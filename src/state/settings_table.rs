@@ -54,6 +54,13 @@ pub const ROWS: &[Setting] = &[
         Kind::Integer(1, i32::MAX as i64),
         "Milliseconds of a lease that LOCK.ACQUIRE does not name.",
     ),
+    live("lock-lint", "no", Kind::Flag, "Whether LOCK.LINT notes what clients do wrong with locks."),
+    at_start(
+        "lock-history-len",
+        "1000",
+        Kind::Integer(0, 1_000_000),
+        "Ends of locks that LOCK.EXPLAIN remembers; 0: none. Each takes 256 bytes at most.",
+    ),
     live(
         "lock-delay",
         "0",

@@ -19,6 +19,10 @@ pub(crate) struct Client {
     pub(crate) project: String,
     /// Program and arguments; a program with a `/` in it lies in the project's installation.
     pub(crate) command: Vec<String>,
+    /// The program that mixes the client with native holders of its locks, run after the other on servers of its own.
+    /// Only redlatch has such holders.
+    #[serde(default)]
+    pub(crate) native: Vec<String>,
     /// Server processes to start for it.
     #[serde(default = "one")]
     pub(crate) servers: usize,

@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 use redis_protocol::resp2::types::{OwnedFrame, Resp2Frame};
 
@@ -24,16 +25,24 @@ pub(crate) enum Fault {
     DropsKeys,
     /// It lets a lease last for half its time.
     EndsEarly,
+    /// It gives a session a lease of some milliseconds.
+    EndsSessions,
     /// It ignores NX while another client holds the lock.
     ForgetsNx,
+    /// It hands a lock that is held to the next who is ready to wait.
+    HandsOverEarly,
     /// It lets a lease last for 400 ms more.
     KeepsLong,
+    /// It does not notice that a connection has ended.
+    KeepsSessions,
     /// It releases a lock without comparing the token.
     ReleasesAnybodys,
     /// It answers a release with success and does nothing.
     ReleasesNothing,
     /// It repeats the number of the previous grant.
     RepeatsFences,
+    /// It repeats the token of an earlier native grant.
+    RepeatsTokens,
     /// It tells a refused client that the client holds the lock.
     SaysYes,
 }
@@ -42,12 +51,16 @@ pub(crate) enum Fault {
 pub(crate) const FAULTS: &[(Fault, Law)] = &[
     (Fault::DropsKeys, Law::Endurance),
     (Fault::EndsEarly, Law::Endurance),
+    (Fault::EndsSessions, Law::Endurance),
     (Fault::ExtendsNothing, Law::Endurance),
     (Fault::ForgetsNx, Law::Exclusion),
+    (Fault::HandsOverEarly, Law::Exclusion),
     (Fault::KeepsLong, Law::Promptness),
+    (Fault::KeepsSessions, Law::Promptness),
     (Fault::ReleasesAnybodys, Law::Endurance),
     (Fault::ReleasesNothing, Law::Release),
     (Fault::RepeatsFences, Law::Fencing),
+    (Fault::RepeatsTokens, Law::Fencing),
     (Fault::SaysYes, Law::Exclusion),
 ];
 
@@ -68,9 +81,15 @@ impl Broken {
                 if ends.load(Relaxed) {
                     break;
                 }
-                let calls = Arc::clone(&calls);
-                // Ends when either side has closed.
-                thread::spawn(move || drop(stand_between(client, server, fault, &calls)));
+                let (calls, ends) = (Arc::clone(&calls), Arc::clone(&ends));
+                thread::spawn(move || {
+                    let Ok(mut server) = Link::to(server) else { return };
+                    // Ends when either side has closed.
+                    drop(stand_between(client, &mut server, fault, &calls));
+                    while fault == Fault::KeepsSessions && !ends.load(Relaxed) {
+                        thread::sleep(Duration::from_millis(10));
+                    }
+                });
             }
         });
         Ok(Self { address, is_over })
@@ -85,8 +104,8 @@ impl Drop for Broken {
     }
 }
 
-fn stand_between(client: TcpStream, server: SocketAddr, fault: Fault, calls: &AtomicU64) -> io::Result<()> {
-    let (mut client, mut server) = (Link::over(client)?, Link::to(server)?);
+fn stand_between(client: TcpStream, server: &mut Link, fault: Fault, calls: &AtomicU64) -> io::Result<()> {
+    let mut client = Link::over(client)?;
     loop {
         let mut words = words(client.next()?);
         let is_turn = calls.fetch_add(1, Relaxed).is_multiple_of(4);
@@ -96,7 +115,7 @@ fn stand_between(client: TcpStream, server: SocketAddr, fault: Fault, calls: &At
         let asked: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut answer = server.ask(&asked)?;
         if is_turn {
-            twist_answer(fault, &asked, &mut answer, &mut server)?;
+            twist_answer(fault, &asked, &mut answer, server)?;
         }
         client.write(&answer)?;
     }
@@ -112,6 +131,7 @@ fn twist(fault: Fault, words: &mut Vec<String>) {
     let script = words.get(1).map_or("", String::as_str);
     let is_set = words.first().is_some_and(|name| name == "SET");
     match fault {
+        Fault::EndsSessions => replace(words, "SESSION", &["LEASE", "5"]),
         Fault::ForgetsNx if is_set => words.retain(|word| word != "NX" && word != "GET"),
         Fault::EndsEarly | Fault::KeepsLong if is_set || script == ACQUIRE || script == EXTEND => {
             let Some(lease) = words.last_mut() else { return };
@@ -128,6 +148,12 @@ fn twist(fault: Fault, words: &mut Vec<String>) {
     }
 }
 
+fn replace(words: &mut Vec<String>, word: &str, with: &[&str]) {
+    if let Some(at) = words.iter().position(|own| own == word) {
+        words.splice(at..=at, with.iter().map(|word| (*word).to_owned()));
+    }
+}
+
 /// The reply that the client receives instead; carries out the fault's side effects.
 fn twist_answer(fault: Fault, asked: &[&str], answer: &mut OwnedFrame, server: &mut Link) -> io::Result<()> {
     let is_granted = asked[0] == "SET" && *answer == OwnedFrame::SimpleString(b"OK".to_vec());
@@ -135,6 +161,18 @@ fn twist_answer(fault: Fault, asked: &[&str], answer: &mut OwnedFrame, server: &
         (Fault::DropsKeys, _) if is_granted => drop(server.ask(&["DEL", asked[1]])?),
         (Fault::SaysYes, OwnedFrame::Null) if asked.contains(&"NX") && !asked.contains(&"GET") => {
             *answer = OwnedFrame::SimpleString(b"OK".to_vec());
+        }
+        (Fault::HandsOverEarly, OwnedFrame::Null) if asked[0] == "LOCK.ACQUIRE" => {
+            let holder = server.ask(&["GET", asked[1]])?;
+            let token = server.ask(&["LOCK.TOKEN", asked[1], holder.as_str().unwrap_or_default()])?;
+            let word = |word: &str| OwnedFrame::BulkString(word.as_bytes().to_vec());
+            let grant = [word("token"), token, word("lease"), OwnedFrame::Integer(1)];
+            *answer = OwnedFrame::Array([&grant[..], &[word("waited"), OwnedFrame::Integer(0)]].concat());
+        }
+        (Fault::RepeatsTokens, OwnedFrame::Array(grant)) if asked[0] == "LOCK.ACQUIRE" => {
+            let [name, OwnedFrame::Integer(token), rest @ ..] = grant.as_slice() else { return Ok(()) };
+            let (name, token) = (name.clone(), OwnedFrame::Integer(1.max(*token - 20)));
+            *answer = OwnedFrame::Array([&[name, token], rest].concat());
         }
         (Fault::RepeatsFences, OwnedFrame::Integer(fence))
             if asked.get(1) == Some(&ACQUIRE) && *fence > 1 =>

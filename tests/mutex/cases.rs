@@ -32,6 +32,23 @@ fn extended(token: &str, at: Range<u64>, lease_ms: u64) -> Call {
     call(token, Ask::Extend(lease_ms), at, Answer::Yes)
 }
 
+/// A grant after a wait in the queue.
+fn queued(token: &str, at: Range<u64>, waited_ms: u64, fence: u64) -> Call {
+    call(token, Ask::Acquire(10), at, Answer::YesAfter { fence, waited_ms })
+}
+
+fn session(token: &str, at: Range<u64>, fence: u64) -> Call {
+    call(token, Ask::Session, at, Answer::YesAfter { fence, waited_ms: 0 })
+}
+
+fn hung_up(token: &str, at: Range<u64>) -> Call {
+    call(token, Ask::Hangup, at, Answer::Yes)
+}
+
+fn numbered(token: &str, at: Range<u64>, fence: u64) -> Call {
+    call(token, Ask::Token, at, Answer::YesWithFence(fence))
+}
+
 fn refused(token: &str, ask: Ask, at: Range<u64>) -> Call {
     call(token, ask, at, Answer::No)
 }
@@ -113,6 +130,21 @@ mod exclusion {
     }
 
     #[test]
+    fn a_lease_begins_when_the_wait_has_ended() {
+        assert_good(&[granted("a", 0..2, 50), queued("b", 1..55, 52, 2)]);
+        assert_breaks(Law::Exclusion, &[queued("b", 1..55, 52, 2), granted("a", 57..58, 10)]);
+        assert_breaks(Law::Exclusion, &[granted("a", 0..2, 50), queued("b", 1..45, 30, 2)]);
+    }
+
+    #[test]
+    fn a_session_lasts_until_its_connection_ends() {
+        assert_breaks(Law::Exclusion, &[session("a", 0..2, 1), granted("b", 900..901, 10)]);
+        assert_good(&[session("a", 0..2, 1), hung_up("a", 899..902), granted("b", 900..901, 10)]);
+        assert_good(&[session("a", 0..2, 1), cut("a", Ask::Hangup, 899), granted("b", 900..901, 10)]);
+        assert_good(&[session("a", 0..2, 1), released("a", 5..6), granted("b", 7..8, 10)]);
+    }
+
+    #[test]
     fn locks_have_nothing_to_do_with_each_other() {
         let other = Call { lock: "other".to_owned(), ..granted("b", 3..4, 10) };
         assert_good(&[granted("a", 0..2, 10), other]);
@@ -167,6 +199,13 @@ mod promptness {
     }
 
     #[test]
+    fn a_session_that_outlives_its_connection_is_found() {
+        assert_breaks(Law::Promptness, &[session("a", 0..2, 1), hung_up("a", 5..6), saw("a", 57..58)]);
+        assert_good(&[session("a", 0..2, 1), hung_up("a", 5..6), saw("a", 50..58)]);
+        assert_good(&[session("a", 0..2, 1), saw("a", 57..58)]);
+    }
+
+    #[test]
     fn a_look_that_may_have_been_in_time_is_no_proof() {
         assert_good(&[granted("a", 0..2, 10), saw("a", 62..90)]);
         assert_good(&[granted("a", 0..60, 10), saw("a", 70..71)]);
@@ -195,6 +234,7 @@ mod truth {
         assert_breaks(Law::Truth, &[refused("a", Ask::Acquire(10), 0..2), saw("a", 5..6)]);
         assert_breaks(Law::Truth, &[released("a", 5..6)]);
         assert_breaks(Law::Truth, &[extended("a", 5..6, 10)]);
+        assert_breaks(Law::Truth, &[numbered("a", 5..6, 1)]);
     }
 }
 
@@ -214,6 +254,28 @@ mod fencing {
         assert_breaks(Law::Fencing, &[fenced("a", 0..2, 2), fenced("b", 4..5, 2)]);
         assert_breaks(Law::Fencing, &[fenced("a", 0..2, 9), fenced("b", 4..5, 10), fenced("c", 7..8, 9)]);
         assert_breaks(Law::Fencing, &[fenced("a", 0..8, 2), fenced("b", 4..6, 2)]);
+    }
+
+    #[test]
+    fn numbers_rise_from_holder_to_holder_though_the_later_one_asked_first() {
+        let first = [session("a", 3..4, 5), released("a", 90..91)];
+        assert_good(&[&first[..], &[queued("b", 1..92, 89, 6)]].concat());
+        let first = call("a", Ask::Acquire(10), 3..4, Answer::YesWithFence(5));
+        let second = session("b", 2..30, 4);
+        assert_breaks(Law::Fencing, &[first.clone(), released("a", 5..6), second]);
+        assert_good(&[first, released("a", 5..6), session("b", 2..30, 6)]);
+    }
+
+    #[test]
+    fn a_lease_keeps_its_number() {
+        assert_good(&[granted("a", 0..2, 10), numbered("a", 3..4, 7), numbered("a", 5..6, 7)]);
+        assert_breaks(
+            Law::Fencing,
+            &[granted("a", 0..2, 10), numbered("a", 3..4, 7), numbered("a", 5..6, 8)],
+        );
+        assert_breaks(Law::Fencing, &[queued("a", 0..2, 0, 6), numbered("a", 3..4, 7)]);
+        let lost = call("a", Ask::Token, 3..4, Answer::No);
+        assert_breaks(Law::Endurance, &[granted("a", 0..2, 10), lost]);
     }
 }
 

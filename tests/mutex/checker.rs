@@ -16,9 +16,9 @@ pub(crate) enum Law {
     Endurance,
     /// No two clients hold one lock at one moment.
     Exclusion,
-    /// A later grant has a higher number.
+    /// Later holders have higher numbers, and a lease keeps its number.
     Fencing,
-    /// A lease is gone [`LATE_MS_MAX`] after its end.
+    /// A lease is gone [`LATE_MS_MAX`] after its end, and a session lock after the end of its connection.
     Promptness,
     /// A released lock is not held.
     Release,
@@ -39,6 +39,12 @@ pub(crate) struct Verdict {
     pub(crate) broken: Vec<Broken>,
     pub(crate) calls: usize,
     pub(crate) grants: usize,
+    /// Grants after a wait in the queue.
+    pub(crate) queued: usize,
+    /// Grants that last as long as their connection.
+    pub(crate) sessions: usize,
+    /// Numbers that holders asked for.
+    pub(crate) tokens: usize,
     pub(crate) refusals: usize,
     pub(crate) extensions: usize,
     pub(crate) releases: usize,
@@ -71,7 +77,8 @@ pub(crate) const LATE_MS_MAX: u64 = 50;
 struct Lease<'a> {
     lock: &'a str,
     token: &'a str,
-    sent_ns: u64,
+    /// The earliest moment at which it can have been granted.
+    since_min_ns: u64,
     /// When a client learned of the grant; `None` if no client has.
     known_ns: Option<u64>,
     /// The earliest possible end.
@@ -96,7 +103,7 @@ pub(crate) fn check(calls: &[Call]) -> Verdict {
         let leases = leases(calls, &mut verdict);
         sightings(calls, &leases, &mut verdict);
         let mut granted: Vec<&Lease<'_>> = leases.values().filter(|lease| lease.known_ns.is_some()).collect();
-        granted.sort_by_key(|lease| lease.sent_ns);
+        granted.sort_by_key(|lease| lease.since_min_ns);
         absences(calls, &granted, &mut verdict);
         exclusion(&granted, &mut verdict);
         fencing(&granted, &mut verdict);
@@ -106,15 +113,24 @@ pub(crate) fn check(calls: &[Call]) -> Verdict {
 
 impl Verdict {
     fn count(&mut self, call: &Call) {
-        let counter = match (call.ask, call.heard().map(|(_, answer)| answer)) {
-            (_, None) => &mut self.unanswered,
-            (Ask::Acquire(_), Some(Answer::Yes | Answer::YesWithFence(_))) => &mut self.grants,
-            (Ask::Acquire(_), _) => &mut self.refusals,
-            (Ask::Extend(_), _) => &mut self.extensions,
-            (Ask::Look, _) => &mut self.looks,
-            (Ask::Release, _) => &mut self.releases,
+        let Some((_, answer)) = call.heard() else {
+            self.unanswered += 1;
+            return;
         };
-        *counter += 1;
+        match call.ask {
+            Ask::Acquire(_) | Ask::Session if matches!(answer, Answer::No | Answer::Holder(_)) => {
+                self.refusals += 1;
+            }
+            Ask::Acquire(_) | Ask::Session => {
+                self.grants += 1;
+                self.sessions += usize::from(call.ask == Ask::Session);
+                self.queued += usize::from(waited_ms(answer) > 0);
+            }
+            Ask::Extend(_) => self.extensions += 1,
+            Ask::Look => self.looks += 1,
+            Ask::Release | Ask::Hangup => self.releases += 1,
+            Ask::Token => self.tokens += usize::from(*answer != Answer::No),
+        }
     }
 
     fn late(&mut self, lease: &Lease<'_>, seen_ns: u64) {
@@ -131,20 +147,24 @@ fn leases<'a>(calls: &[&'a Call], verdict: &mut Verdict) -> BTreeMap<&'a str, Le
     let mut leases: BTreeMap<&str, Lease<'_>> = BTreeMap::new();
     for call in calls {
         match (call.ask, leases.get_mut(call.token.as_str())) {
-            (Ask::Acquire(lease_ms), None) => {
-                if let Some(lease) = acquired(call, lease_ms) {
+            (Ask::Acquire(_) | Ask::Session, None) => {
+                if let Some(lease) = acquired(call) {
                     leases.insert(&call.token, lease);
                 }
             }
-            (Ask::Acquire(_), Some(lease)) => {
+            (Ask::Acquire(_) | Ask::Session, Some(lease)) => {
                 verdict.find(Law::Truth, format!("a token is used twice: {lease:?} and {call:?}"));
             }
             (Ask::Extend(lease_ms), Some(lease)) => extend(lease, call, lease_ms, verdict),
+            (Ask::Hangup, Some(lease)) => hang_up(lease, call),
             (Ask::Release, Some(lease)) => release(lease, call, verdict),
-            (Ask::Extend(_) | Ask::Release, None) if call.heard().is_some_and(|(_, a)| *a == Answer::Yes) => {
+            (Ask::Token, Some(lease)) => number(lease, call, verdict),
+            (Ask::Extend(_) | Ask::Release | Ask::Token, None)
+                if call.heard().is_some_and(|(_, answer)| *answer != Answer::No) =>
+            {
                 verdict.find(Law::Truth, format!("done to a lease that was never granted: {call:?}"));
             }
-            (Ask::Extend(_) | Ask::Look | Ask::Release, _) => {}
+            (Ask::Extend(_) | Ask::Hangup | Ask::Look | Ask::Release | Ask::Token, _) => {}
         }
     }
     // Another client that saw the token proves the grant, even if the owner got no reply.
@@ -157,14 +177,17 @@ fn leases<'a>(calls: &[&'a Call], verdict: &mut Verdict) -> BTreeMap<&'a str, Le
     leases
 }
 
-fn acquired(call: &Call, lease_ms: u64) -> Option<Lease<'_>> {
-    let lease_ns = lease_ms * NANOS_PER_MS;
+fn acquired(call: &Call) -> Option<Lease<'_>> {
+    let lease_ns = if let Ask::Acquire(lease_ms) = call.ask { lease_ms * NANOS_PER_MS } else { SESSION_NS };
+    // The server counts the wait in whole milliseconds: up to one of them may not have passed.
+    let waited_ms = call.heard().map_or(0, |(_, answer)| waited_ms(answer)).saturating_sub(1);
+    let since_min_ns = call.sent_ns + waited_ms * NANOS_PER_MS;
     let lease = Lease {
         lock: &call.lock,
         token: &call.token,
-        sent_ns: call.sent_ns,
+        since_min_ns,
         known_ns: None,
-        end_min_ns: call.sent_ns + lease_ns,
+        end_min_ns: since_min_ns + lease_ns,
         end_max_ns: None,
         released_ns: None,
         fence: None,
@@ -175,10 +198,16 @@ fn acquired(call: &Call, lease_ms: u64) -> Option<Lease<'_>> {
     };
     match call.heard() {
         Some((heard_ns, Answer::Yes)) => granted(heard_ns, None),
-        Some((heard_ns, Answer::YesWithFence(fence))) => granted(heard_ns, Some(*fence)),
+        Some((heard_ns, Answer::YesWithFence(fence) | Answer::YesAfter { fence, .. })) => {
+            granted(heard_ns, Some(*fence))
+        }
         Some(_) => None,
         None => Some(lease),
     }
+}
+
+fn waited_ms(answer: &Answer) -> u64 {
+    if let Answer::YesAfter { waited_ms, .. } = answer { *waited_ms } else { 0 }
 }
 
 fn extend(lease: &mut Lease<'_>, call: &Call, lease_ms: u64, verdict: &mut Verdict) {
@@ -212,6 +241,28 @@ fn release(lease: &mut Lease<'_>, call: &Call, verdict: &mut Verdict) {
         None => {}
     }
     lease.end_min_ns = lease.end_min_ns.min(call.sent_ns);
+}
+
+/// The connection of a session was closed between the two times of the call.
+fn hang_up(lease: &mut Lease<'_>, call: &Call) {
+    lease.end_min_ns = lease.end_min_ns.min(call.sent_ns);
+    lease.end_max_ns =
+        call.heard().map(|(heard_ns, _)| lease.end_max_ns.map_or(heard_ns, |end_ns| end_ns.min(heard_ns)));
+}
+
+/// The owner asked for the number of its lease.
+fn number(lease: &mut Lease<'_>, call: &Call, verdict: &mut Verdict) {
+    match call.heard() {
+        Some((heard_ns, Answer::YesWithFence(fence))) => {
+            verdict.late(lease, call.sent_ns);
+            lease.known_ns.get_or_insert(heard_ns);
+            if *lease.fence.get_or_insert(*fence) != *fence {
+                verdict.find(Law::Fencing, format!("another number, {call:?}, of {lease:?}"));
+            }
+        }
+        Some((heard_ns, _)) => must_have_ended(lease, call, heard_ns, verdict),
+        None => {}
+    }
 }
 
 /// The owner was told that its lease is gone.
@@ -250,7 +301,7 @@ fn absences(calls: &[&Call], granted: &[&Lease<'_>], verdict: &mut Verdict) {
         let seen = match answer {
             Answer::Holder(token) => token.as_str(),
             Answer::Nobody => "",
-            Answer::No | Answer::Yes | Answer::YesWithFence(_) => continue,
+            Answer::No | Answer::Yes | Answer::YesAfter { .. } | Answer::YesWithFence(_) => continue,
         };
         for lease in running.iter().filter(|lease| heard_ns < lease.end_min_ns && lease.token != seen) {
             verdict.find(Law::Endurance, format!("{call:?} did not see {lease:?}"));
@@ -262,9 +313,10 @@ fn absences(calls: &[&Call], granted: &[&Lease<'_>], verdict: &mut Verdict) {
 fn exclusion(granted: &[&Lease<'_>], verdict: &mut Verdict) {
     let known = |lease: &Lease<'_>| lease.known_ns.unwrap_or(u64::MAX);
     for (index, first) in granted.iter().enumerate() {
-        for second in granted[index + 1..].iter().take_while(|second| second.sent_ns < first.end_min_ns) {
+        for second in granted[index + 1..].iter().take_while(|second| second.since_min_ns < first.end_min_ns)
+        {
             let first_is_over = known(second) >= first.end_min_ns;
-            let second_came_first = second.sent_ns <= known(first) && known(first) >= second.end_min_ns;
+            let second_came_first = second.since_min_ns <= known(first) && known(first) >= second.end_min_ns;
             if !first_is_over && !second_came_first {
                 let lock = first.lock;
                 verdict.find(Law::Exclusion, format!("{lock} was granted twice: {first:?} and {second:?}"));
@@ -273,7 +325,7 @@ fn exclusion(granted: &[&Lease<'_>], verdict: &mut Verdict) {
     }
 }
 
-/// A grant requested after another was known has the higher number; no number repeats.
+/// A grant made after another was known has the higher number; no number repeats; numbers rise from holder to holder.
 fn fencing(granted: &[&Lease<'_>], verdict: &mut Verdict) {
     let fenced = || granted.iter().filter_map(|lease| Some((lease.fence?, *lease)));
     let mut known: Vec<_> = fenced().collect();
@@ -282,7 +334,7 @@ fn fencing(granted: &[&Lease<'_>], verdict: &mut Verdict) {
     let mut highest: Option<(u64, &Lease<'_>)> = None;
     let mut seen = BTreeMap::new();
     for (fence, lease) in fenced() {
-        while let Some(before) = known.next_if(|(_, before)| before.known_ns < Some(lease.sent_ns)) {
+        while let Some(before) = known.next_if(|(_, before)| before.known_ns < Some(lease.since_min_ns)) {
             highest = highest.into_iter().chain([before]).max_by_key(|(fence, _)| *fence);
         }
         if let Some((_, before)) = highest.filter(|(before, _)| *before >= fence) {
@@ -291,6 +343,16 @@ fn fencing(granted: &[&Lease<'_>], verdict: &mut Verdict) {
             verdict.find(Law::Fencing, format!("{lease:?} and {other:?}"));
         }
     }
+    // Leases that still lasted when they became known: they held the lock in this order, whatever they overlapped before.
+    let mut held: Vec<_> = fenced()
+        .filter(|(_, lease)| lease.known_ns.is_some_and(|known_ns| known_ns < lease.end_min_ns))
+        .collect();
+    held.sort_by_key(|(_, lease)| lease.known_ns);
+    for pair in held.windows(2).filter(|pair| pair[0].0 >= pair[1].0) {
+        verdict.find(Law::Fencing, format!("{:?} held before {:?}", pair[0].1, pair[1].1));
+    }
 }
 
 const NANOS_PER_MS: u64 = 1_000_000;
+/// Longer than any run.
+const SESSION_NS: u64 = 24 * 60 * 60 * 1_000 * NANOS_PER_MS;

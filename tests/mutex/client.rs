@@ -1,6 +1,7 @@
 //! A process of lock clients: threads that take, extend, abandon and release locks, and one that only reads the holder.
 //!
 //! Owns    the behaviour of the clients, and the file of their history.
+//! Rule    each call is made at random with a native command or with SET NX and the usual scripts, also on one lock.
 //! Knows   the server's address and a seed, from the environment; see [`Orders`].
 //! Time    real: clients pause, and stall past their leases.
 
@@ -21,6 +22,8 @@ use crate::support::wire::Link;
 /// The parameters of the process.
 pub(crate) struct Orders {
     pub(crate) server: SocketAddr,
+    /// Whether the server has the commands `LOCK.*`.
+    pub(crate) is_native: bool,
     pub(crate) history: String,
     pub(crate) seed: u64,
     pub(crate) lasts: Duration,
@@ -32,15 +35,17 @@ impl Orders {
         let word = |name: &str| std::env::var(name).ok();
         Some(Self {
             server: word(SERVER)?.parse().expect("an address"),
+            is_native: word(NATIVE)? == "true",
             history: word(HISTORY)?,
             seed: word(SEED)?.parse().expect("a seed"),
             lasts: Duration::from_millis(word(MILLIS)?.parse().expect("milliseconds")),
         })
     }
 
-    pub(crate) fn environment(&self) -> [(&'static str, String); 4] {
+    pub(crate) fn environment(&self) -> [(&'static str, String); 5] {
         [
             (SERVER, self.server.to_string()),
+            (NATIVE, self.is_native.to_string()),
             (HISTORY, self.history.clone()),
             (SEED, self.seed.to_string()),
             (MILLIS, self.lasts.as_millis().to_string()),
@@ -62,7 +67,7 @@ impl Orders {
                         while Instant::now() < end {
                             if number == 0 { client.watch()? } else { client.act()? }
                         }
-                        Ok(())
+                        client.leave()
                     })
                 })
                 .collect();
@@ -75,11 +80,25 @@ impl Orders {
 struct Held {
     lock: &'static str,
     token: String,
+    /// It ends with the connection, and has no lease.
+    is_session: bool,
     until: Instant,
+}
+
+/// How a call is made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Form {
+    /// By a command `LOCK.*`.
+    Native { wait_ms: u64 },
+    /// By SET NX or a script.
+    Plain,
+    /// By SET NX GET, whose refusal names the holder.
+    TellsHolder,
 }
 
 struct Client<'b> {
     server: SocketAddr,
+    is_native: bool,
     link: Option<Link>,
     rng: Rng,
     book: &'b Mutex<File>,
@@ -93,6 +112,7 @@ impl<'b> Client<'b> {
     fn new(orders: &Orders, number: usize, book: &'b Mutex<File>) -> Self {
         Self {
             server: orders.server,
+            is_native: orders.is_native,
             link: None,
             rng: Rng::new(orders.seed * CLIENTS as u64 + number as u64),
             book,
@@ -111,11 +131,16 @@ impl<'b> Client<'b> {
 
     fn act(&mut self) -> io::Result<()> {
         sleep(Duration::from_micros(self.rng.below(4_000) as u64));
-        let Some(Held { lock, token, until }) = self.held.take() else { return self.acquire() };
+        let Some(Held { lock, token, is_session, until }) = self.held.take() else { return self.acquire() };
+        if is_session {
+            return self.act_in_session(lock, token);
+        }
         let ask = match self.rng.below(12) {
             0..=4 => Ask::Release,
             5 | 6 => Ask::Extend(self.lease_ms()),
-            7 | 8 => Ask::Look,
+            7 => Ask::Look,
+            8 if self.is_native_on(lock) => Ask::Token,
+            8 => Ask::Look,
             // It crashes: the lock stays held until its lease ends.
             9 => return Ok(()),
             // It stalls past its lease, and then still believes it holds the lock.
@@ -133,25 +158,73 @@ impl<'b> Client<'b> {
         let until = match (ask, answer) {
             (Ask::Extend(lease_ms), Answer::Yes) => Instant::now() + Duration::from_millis(lease_ms),
             (Ask::Look, Answer::Holder(holder)) if holder == token => until,
+            (Ask::Token, Answer::YesWithFence(_)) => until,
             _ => return Ok(()),
         };
-        self.held = Some(Held { lock, token, until });
+        self.held = Some(Held { lock, token, is_session, until });
         Ok(())
+    }
+
+    fn act_in_session(&mut self, lock: &'static str, token: String) -> io::Result<()> {
+        let ask = match self.rng.below(4) {
+            0 => return self.hang_up(lock, &token),
+            1 => Ask::Look,
+            2 => Ask::Token,
+            _ => Ask::Release,
+        };
+        self.call(lock, ask, &token)?;
+        if ask != Ask::Release {
+            self.held = Some(Held { lock, token, is_session: true, until: Instant::now() });
+        }
+        Ok(())
+    }
+
+    /// Ends the connection, and thereby the lock.
+    fn hang_up(&mut self, lock: &str, token: &str) -> io::Result<()> {
+        let id = self.announce(lock, Ask::Hangup, token)?;
+        self.link = None;
+        self.write(&got(&id, now_ns(), &Answer::Yes))
+    }
+
+    /// The end of the run.
+    fn leave(&mut self) -> io::Result<()> {
+        match self.held.take() {
+            Some(Held { lock, token, is_session: true, .. }) => self.hang_up(lock, &token),
+            _ => Ok(()),
+        }
     }
 
     fn acquire(&mut self) -> io::Result<()> {
         let (lock, lease_ms) = (self.rng.pick(LOCKS), self.lease_ms());
         let token = format!("{}-{}", self.name, self.calls);
         let until = Instant::now() + Duration::from_millis(lease_ms);
-        let is_granted = if self.rng.one_in(30) {
+        let is_session = self.is_native_on(lock) && self.rng.one_in(6);
+        let is_granted = if is_session {
+            self.call(lock, Ask::Session, &token)? != Answer::No
+        } else if self.rng.one_in(30) {
             self.cut(lock, Ask::Acquire(lease_ms), &token)?;
             self.call(lock, Ask::Look, "-")? == Answer::Holder(token.clone())
         } else {
             let answer = self.call(lock, Ask::Acquire(lease_ms), &token)?;
-            matches!(answer, Answer::Yes | Answer::YesWithFence(_))
+            !matches!(answer, Answer::Holder(_) | Answer::No)
         };
-        self.held = is_granted.then_some(Held { lock, token, until });
+        self.held = is_granted.then_some(Held { lock, token, is_session, until });
         Ok(())
+    }
+
+    /// Whether native commands may be used: the grants of [`FENCED`] have numbers of their own.
+    fn is_native_on(&self, lock: &str) -> bool {
+        self.is_native && lock != FENCED
+    }
+
+    fn form(&mut self, lock: &str, ask: Ask) -> Form {
+        let must_be_native = matches!(ask, Ask::Session | Ask::Token);
+        if must_be_native || (self.is_native_on(lock) && self.rng.one_in(2)) {
+            let wait_ms = if self.rng.one_in(2) { 1 + self.rng.below(WAIT_MS_MAX) as u64 } else { 0 };
+            return Form::Native { wait_ms };
+        }
+        let tells_holder = matches!(ask, Ask::Acquire(_)) && lock != FENCED && self.rng.one_in(2);
+        if tells_holder { Form::TellsHolder } else { Form::Plain }
     }
 
     fn lease_ms(&mut self) -> u64 {
@@ -161,9 +234,9 @@ impl<'b> Client<'b> {
 
     fn call(&mut self, lock: &str, ask: Ask, token: &str) -> io::Result<Answer> {
         let id = self.announce(lock, ask, token)?;
-        let tells_holder = self.rng.one_in(2);
-        let frame = self.link()?.ask(&words(lock, ask, token, tells_holder, &lease_text(ask)))?;
-        let answer = answer(ask, tells_holder, &frame)
+        let form = self.form(lock, ask);
+        let frame = self.ask(lock, ask, token, form)?;
+        let answer = answer(ask, form, &frame)
             .ok_or_else(|| io::Error::other(format!("{ask:?} of {lock} was answered {frame:?}")))?;
         self.write(&got(&id, now_ns(), &answer))?;
         Ok(answer)
@@ -172,9 +245,16 @@ impl<'b> Client<'b> {
     /// Sends a call and resets the connection at once.
     fn cut(&mut self, lock: &str, ask: Ask, token: &str) -> io::Result<()> {
         self.announce(lock, ask, token)?;
+        let form = self.form(lock, ask);
         self.link()?;
         let link = self.link.take().expect("it has just been opened");
-        link.ask_and_cut(&words(lock, ask, token, false, &lease_text(ask)))
+        let (lease, wait) = numbers(ask, form);
+        link.ask_and_cut(&words(lock, ask, token, form, (&lease, &wait)))
+    }
+
+    fn ask(&mut self, lock: &str, ask: Ask, token: &str, form: Form) -> io::Result<OwnedFrame> {
+        let (lease, wait) = numbers(ask, form);
+        self.link()?.ask(&words(lock, ask, token, form, (&lease, &wait)))
     }
 
     /// Records that a call is about to be sent; returns its id.
@@ -197,41 +277,69 @@ impl<'b> Client<'b> {
     }
 }
 
-fn lease_text(ask: Ask) -> String {
-    match ask {
+/// The lease and the wait of a call as text, empty where it has none.
+fn numbers(ask: Ask, form: Form) -> (String, String) {
+    let lease = match ask {
         Ask::Acquire(lease_ms) | Ask::Extend(lease_ms) => lease_ms.to_string(),
-        Ask::Look | Ask::Release => String::new(),
-    }
+        Ask::Hangup | Ask::Look | Ask::Release | Ask::Session | Ask::Token => String::new(),
+    };
+    (lease, if let Form::Native { wait_ms } = form { wait_ms.to_string() } else { String::new() })
 }
 
-fn words<'a>(lock: &'a str, ask: Ask, token: &'a str, tells_holder: bool, lease: &'a str) -> Vec<&'a str> {
+fn words<'a>(
+    lock: &'a str,
+    ask: Ask,
+    token: &'a str,
+    form: Form,
+    numbers: (&'a str, &'a str),
+) -> Vec<&'a str> {
+    let ((lease, wait), is_native) = (numbers, matches!(form, Form::Native { .. }));
     match ask {
+        Ask::Acquire(_) if is_native => vec!["LOCK.ACQUIRE", lock, token, "LEASE", lease, "WAIT", wait],
         Ask::Acquire(_) if lock == FENCED => vec!["EVAL", ACQUIRE, "2", lock, FENCES, token, lease],
-        Ask::Acquire(_) if tells_holder => vec!["SET", lock, token, "NX", "GET", "PX", lease],
+        Ask::Acquire(_) if form == Form::TellsHolder => vec!["SET", lock, token, "NX", "GET", "PX", lease],
         Ask::Acquire(_) => vec!["SET", lock, token, "NX", "PX", lease],
+        Ask::Extend(_) if is_native => vec!["LOCK.EXTEND", lock, token, "LEASE", lease],
         Ask::Extend(_) => vec!["EVAL", EXTEND, "1", lock, token, lease],
+        Ask::Hangup => unreachable!("it is no request"),
         Ask::Look => vec!["GET", lock],
+        Ask::Release if is_native => vec!["LOCK.RELEASE", lock, token],
         Ask::Release => vec!["EVAL", RELEASE, "1", lock, token],
+        Ask::Session => vec!["LOCK.ACQUIRE", lock, token, "SESSION", "WAIT", wait],
+        Ask::Token => vec!["LOCK.TOKEN", lock, token],
     }
 }
 
-fn answer(ask: Ask, tells_holder: bool, frame: &OwnedFrame) -> Option<Answer> {
+fn answer(ask: Ask, form: Form, frame: &OwnedFrame) -> Option<Answer> {
     let holder = |token: &[u8]| String::from_utf8(token.to_vec()).ok().map(Answer::Holder);
+    let fence = |number: &i64| (*number).try_into().ok().map(Answer::YesWithFence);
+    let is_native = matches!(form, Form::Native { .. });
     match (ask, frame) {
+        (Ask::Acquire(_) | Ask::Session, OwnedFrame::Array(grant)) => granted(grant),
         (Ask::Acquire(_), OwnedFrame::SimpleString(text)) => (text == b"OK").then_some(Answer::Yes),
         (Ask::Acquire(_), OwnedFrame::Integer(0)) => Some(Answer::No),
-        (Ask::Acquire(_), OwnedFrame::Integer(fence)) => (*fence).try_into().ok().map(Answer::YesWithFence),
+        (Ask::Acquire(_), OwnedFrame::Integer(number)) => fence(number),
         // With GET a refusal names the holder; a grant returns nil.
-        (Ask::Acquire(_), OwnedFrame::Null) => Some(if tells_holder { Answer::Yes } else { Answer::No }),
+        (Ask::Acquire(_), OwnedFrame::Null) if form == Form::TellsHolder => Some(Answer::Yes),
+        (Ask::Acquire(_) | Ask::Session | Ask::Token, OwnedFrame::Null) => Some(Answer::No),
         (Ask::Look, OwnedFrame::Null) => Some(Answer::Nobody),
         (Ask::Acquire(_) | Ask::Look, OwnedFrame::BulkString(token)) => holder(token),
+        (Ask::Extend(_), OwnedFrame::Array(_)) if is_native => Some(Answer::Yes),
+        (Ask::Extend(_), OwnedFrame::Null) if is_native => Some(Answer::No),
         (Ask::Extend(_) | Ask::Release, OwnedFrame::Integer(0)) => Some(Answer::No),
         (Ask::Extend(_) | Ask::Release, OwnedFrame::Integer(1)) => Some(Answer::Yes),
+        (Ask::Token, OwnedFrame::Integer(number)) => fence(number),
         _ => None,
     }
 }
 
-fn now_ns() -> u64 {
+/// The reply of LOCK.ACQUIRE: `token`, `lease` and `waited`, each before its value.
+fn granted(grant: &[OwnedFrame]) -> Option<Answer> {
+    let [_, OwnedFrame::Integer(fence), _, _, _, OwnedFrame::Integer(waited_ms)] = grant else { return None };
+    Some(Answer::YesAfter { fence: (*fence).try_into().ok()?, waited_ms: (*waited_ms).try_into().ok()? })
+}
+
+pub(crate) fn now_ns() -> u64 {
     let time = ClockId::CLOCK_MONOTONIC.now().expect("the system has this clock");
     Duration::from(time).as_nanos() as u64
 }
@@ -250,6 +358,10 @@ pub(crate) const EXTEND: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
 pub(crate) const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
      return redis.call('del', KEYS[1]) else return 0 end";
 
+/// How long a native request waits at most.
+const WAIT_MS_MAX: usize = 60;
+
+const NATIVE: &str = "REDLATCH_MUTEX_NATIVE";
 const SERVER: &str = "REDLATCH_MUTEX_SERVER";
 const HISTORY: &str = "REDLATCH_MUTEX_HISTORY";
 const SEED: &str = "REDLATCH_MUTEX_SEED";

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use redis_protocol::resp2::types::OwnedFrame;
 
-use super::client::Orders;
-use super::history::{Call, read};
+use super::client::{Orders, now_ns};
+use super::history::{Answer, Ask, Call, read};
 use crate::support::binary::Directory;
 use crate::support::rng::Rng;
 use crate::support::wire::Link;
@@ -25,10 +26,9 @@ use crate::support::wire::Link;
 /// # Errors
 /// A process that fails to start or ends with an error, or a malformed history.
 pub(crate) fn run(server: SocketAddr, seed: u64, lasts: Duration) -> Result<Vec<Call>, String> {
-    let mut run = Run { directory: Directory::new(), server, rng: Rng::new(seed), members: Vec::new() };
-    // Removes the results of an earlier run.
-    let cleared = Link::to(server).and_then(|mut link| link.ask(&["FLUSHALL"]));
-    cleared.map_err(|error| format!("FLUSHALL: {error}"))?;
+    let is_native = prepare(server).map_err(|error| format!("a server that answers: {error}"))?;
+    let (directory, rng) = (Directory::new(), Rng::new(seed));
+    let mut run = Run { directory, server, is_native, rng, members: Vec::new() };
     let end = Instant::now() + lasts;
     for _ in 0..PROCESSES {
         run.start(myself()?, lasts)?;
@@ -47,9 +47,17 @@ pub(crate) fn run(server: SocketAddr, seed: u64, lasts: Duration) -> Result<Vec<
     run.gather()
 }
 
+/// Removes the results of an earlier run. Returns whether the server has the commands `LOCK.*`.
+fn prepare(server: SocketAddr) -> std::io::Result<bool> {
+    let mut link = Link::to(server)?;
+    link.ask(&["FLUSHALL"])?;
+    Ok(!matches!(link.ask(&["LOCK.TOKEN", "lock", "owner"])?, OwnedFrame::Error(_)))
+}
+
 struct Run {
     directory: Directory,
     server: SocketAddr,
+    is_native: bool,
     rng: Rng,
     members: Vec<Member>,
 }
@@ -57,18 +65,20 @@ struct Run {
 struct Member {
     process: Child,
     history: PathBuf,
-    is_killed: bool,
+    /// The moments before it was killed, and after its connections were closed.
+    killed_ns: Option<(u64, u64)>,
 }
 
 impl Run {
     fn start(&mut self, mut command: Command, lasts: Duration) -> Result<(), String> {
         let history = self.directory.root().join(self.members.len().to_string());
         let seed = self.rng.below(1 << 20) as u64;
-        let orders = Orders { server: self.server, history: history.display().to_string(), seed, lasts };
+        let Self { server, is_native, .. } = *self;
+        let orders = Orders { server, is_native, history: history.display().to_string(), seed, lasts };
         let name = command.get_program().to_string_lossy().into_owned();
         command.envs(orders.environment()).stdin(Stdio::null()).stdout(Stdio::null());
         let process = command.spawn().map_err(|error| format!("{name}: {error}"))?;
-        self.members.push(Member { process, history, is_killed: false });
+        self.members.push(Member { process, history, killed_ns: None });
         Ok(())
     }
 
@@ -79,13 +89,16 @@ impl Run {
     /// Something happens to one of the processes.
     fn strike(&mut self, left: Duration) -> Result<(), String> {
         let at = self.rng.below(self.members.len());
-        if self.members[at].is_killed {
+        if self.members[at].killed_ns.is_some() {
             return Ok(());
         }
         // Only the first ones, which are this program: another takes the place of the one that is killed.
         if at < PROCESSES && self.rng.one_in(8) {
+            let before_ns = now_ns();
             self.members[at].signal(Signal::SIGKILL)?;
-            self.members[at].is_killed = true;
+            // The system closes the connections of a process before it can be waited for.
+            self.members[at].process.wait().map_err(|error| error.to_string())?;
+            self.members[at].killed_ns = Some((before_ns, now_ns()));
             return self.start(myself()?, left);
         }
         self.members[at].signal(Signal::SIGSTOP)?;
@@ -98,18 +111,33 @@ impl Run {
         let mut calls = Vec::new();
         for member in &mut self.members {
             let status = member.process.wait().map_err(|error| error.to_string())?;
-            if !status.success() && !member.is_killed {
+            if !status.success() && member.killed_ns.is_none() {
                 return Err(format!("a process of clients ended with {status}"));
             }
             // One that was killed early has written nothing.
             let text = fs::read_to_string(&member.history).unwrap_or_default();
-            calls.extend(read(&text)?);
+            let its_calls = read(&text)?;
+            calls.extend(member.hangups(&its_calls));
+            calls.extend(its_calls);
         }
         Ok(calls)
     }
 }
 
 impl Member {
+    /// The end of the sessions of a process that was killed.
+    fn hangups(&self, calls: &[Call]) -> Vec<Call> {
+        let Some((before_ns, after_ns)) = self.killed_ns else { return Vec::new() };
+        let sessions = calls.iter().filter(|call| call.ask == Ask::Session);
+        let hangup = |call: &Call| Call {
+            ask: Ask::Hangup,
+            sent_ns: before_ns,
+            answer: Some((after_ns, Answer::Yes)),
+            ..call.clone()
+        };
+        sessions.map(hangup).collect()
+    }
+
     /// A process that has ended by itself is not reaped yet, so that its number is still its own.
     fn signal(&self, signal: Signal) -> Result<(), String> {
         let pid = i32::try_from(self.process.id()).map_err(|error| error.to_string())?;

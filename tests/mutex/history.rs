@@ -7,9 +7,10 @@
 //!
 //! ```text
 //! sent ID NANOSECONDS LOCK acquire|extend TOKEN MILLISECONDS
-//! sent ID NANOSECONDS LOCK release|look TOKEN
+//! sent ID NANOSECONDS LOCK session|release|hangup|look|token TOKEN
 //! got ID NANOSECONDS yes|no|nobody
 //! got ID NANOSECONDS yes FENCE
+//! got ID NANOSECONDS yes FENCE WAITED-MILLISECONDS
 //! got ID NANOSECONDS holder TOKEN
 //! ```
 
@@ -20,9 +21,15 @@ use std::collections::BTreeMap;
 pub(crate) enum Ask {
     Acquire(u64),
     Extend(u64),
+    /// Closes the connection, by which its session locks end.
+    Hangup,
     /// Reads the holder of the lock.
     Look,
     Release,
+    /// Takes the lock until it is released or its connection ends.
+    Session,
+    /// Reads the fencing number of its own lease.
+    Token,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -34,6 +41,11 @@ pub(crate) enum Answer {
     Yes,
     /// Granted, with a fencing number that must rise from grant to grant.
     YesWithFence(u64),
+    /// Granted after a wait in the queue of the lock.
+    YesAfter {
+        fence: u64,
+        waited_ms: u64,
+    },
 }
 
 /// One call of one client.
@@ -60,8 +72,11 @@ pub(crate) fn sent(id: &str, now_ns: u64, lock: &str, ask: Ask, token: &str) -> 
     let (verb, lease_ms) = match ask {
         Ask::Acquire(lease_ms) => ("acquire", Some(lease_ms)),
         Ask::Extend(lease_ms) => ("extend", Some(lease_ms)),
+        Ask::Hangup => ("hangup", None),
         Ask::Look => ("look", None),
         Ask::Release => ("release", None),
+        Ask::Session => ("session", None),
+        Ask::Token => ("token", None),
     };
     let lease = lease_ms.map_or(String::new(), |lease_ms| format!(" {lease_ms}"));
     format!("sent {id} {now_ns} {lock} {verb} {token}{lease}\n")
@@ -75,6 +90,7 @@ pub(crate) fn got(id: &str, now_ns: u64, answer: &Answer) -> String {
         Answer::Nobody => "nobody".to_owned(),
         Answer::Yes => "yes".to_owned(),
         Answer::YesWithFence(fence) => format!("yes {fence}"),
+        Answer::YesAfter { fence, waited_ms } => format!("yes {fence} {waited_ms}"),
     };
     format!("got {id} {now_ns} {answer}\n")
 }
@@ -119,8 +135,11 @@ fn ask(verb: &str, lease: &[&str]) -> Option<Ask> {
     match (verb, lease) {
         ("acquire", [lease_ms]) => Some(Ask::Acquire(lease_ms.parse().ok()?)),
         ("extend", [lease_ms]) => Some(Ask::Extend(lease_ms.parse().ok()?)),
+        ("hangup", []) => Some(Ask::Hangup),
         ("look", []) => Some(Ask::Look),
         ("release", []) => Some(Ask::Release),
+        ("session", []) => Some(Ask::Session),
+        ("token", []) => Some(Ask::Token),
         _ => None,
     }
 }
@@ -132,6 +151,9 @@ fn heard(words: &[&str]) -> Option<Answer> {
         ["nobody"] => Some(Answer::Nobody),
         ["yes"] => Some(Answer::Yes),
         ["yes", fence] => Some(Answer::YesWithFence(fence.parse().ok()?)),
+        ["yes", fence, waited_ms] => {
+            Some(Answer::YesAfter { fence: fence.parse().ok()?, waited_ms: waited_ms.parse().ok()? })
+        }
         _ => None,
     }
 }
@@ -144,6 +166,10 @@ fn a_written_history_reads_back() {
         got("a-2", 12, &Answer::Holder("mine".to_owned())),
         got("a-1", 13, &Answer::YesWithFence(7)),
         sent("a-3", 14, "stock", Ask::Release, "mine"),
+        sent("a-4", 15, "stock", Ask::Session, "next"),
+        got("a-4", 16, &Answer::YesAfter { fence: 8, waited_ms: 5 }),
+        sent("a-5", 17, "stock", Ask::Token, "next"),
+        sent("a-6", 18, "stock", Ask::Hangup, "next"),
     ];
     let calls = read(&lines.concat()).expect("its own lines");
     let call = |token: &str, ask, sent_ns, answer| Call {
@@ -160,6 +186,9 @@ fn a_written_history_reads_back() {
             call("mine", Ask::Acquire(30), 10, Some((13, Answer::YesWithFence(7)))),
             call("-", Ask::Look, 11, Some((12, holder))),
             call("mine", Ask::Release, 14, None),
+            call("next", Ask::Session, 15, Some((16, Answer::YesAfter { fence: 8, waited_ms: 5 }))),
+            call("next", Ask::Token, 17, None),
+            call("next", Ask::Hangup, 18, None),
         ]
     );
 }

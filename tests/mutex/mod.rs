@@ -1,5 +1,8 @@
 //! Mutual exclusion on real servers: real processes, real sockets, real clocks, and a checker.
 //!
+//! Native clients (`LOCK.*`, with a lease, with a wait, with a session) and unchanged ones (SET NX and scripts, redis-py's
+//! Lock) use the same locks.
+//!
 //! Belongs here  properties visible only from outside the process. `simulation.rs` proves mutual exclusion of the engine
 //!               under simulated time; this suite covers the layers between the engine and a client.
 //! Time          real. Laws about order are always asserted; the law that no key outlives its lease by more than 50 ms
@@ -55,6 +58,7 @@ mod live {
         let found = verdict.unsafe_findings();
         assert!(found.is_empty(), "{found:#?}");
         assert!(verdict.grants > 0 && verdict.refusals > 0 && verdict.releases > 0, "{verdict:?}");
+        assert!(verdict.queued > 0 && verdict.sessions > 0 && verdict.tokens > 0, "{verdict:?}");
         if has_machine_to_itself() {
             assert!(verdict.broken.is_empty(), "late by more than {LATE_MS_MAX} ms: {:?}", verdict.broken);
         }
@@ -127,10 +131,12 @@ impl RunningServer {
 }
 
 fn report(name: &str, verdict: &Verdict) {
-    let Verdict { calls, grants, refusals, extensions, releases, looks, unanswered, .. } = verdict;
+    let Verdict { calls, grants, queued, sessions, tokens, refusals, extensions, .. } = verdict;
+    let Verdict { releases, looks, unanswered, .. } = verdict;
     println!(
-        "{name}: {calls} calls: {grants} grants, {refusals} refusals, {extensions} extensions, {releases} releases, \
-         {looks} looks, {unanswered} without an answer; a key was there for {:.1} ms after its end at most; \
+        "{name}: {calls} calls: {grants} grants ({queued} from the queue, {sessions} to sessions), {refusals} refusals, \
+         {extensions} extensions, {releases} releases, {tokens} tokens read, {looks} looks, {unanswered} without an \
+         answer; a key was there for {:.1} ms after its end at most; \
          {} violations of safety, {} of promptness; redis-py {}",
         verdict.latest_ns as f64 / 1e6,
         verdict.unsafe_findings().len(),

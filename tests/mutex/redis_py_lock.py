@@ -10,6 +10,7 @@ from redis.exceptions import LockNotOwnedError
 HOST, PORT = os.environ["REDLATCH_MUTEX_SERVER"].split(":")
 END = time.monotonic() + int(os.environ["REDLATCH_MUTEX_MILLIS"]) / 1000
 LOCKS = ["lock:one", "lock:two", "lock:three"]
+IS_NATIVE = os.environ["REDLATCH_MUTEX_NATIVE"] == "true"
 
 dice = random.Random(int(os.environ["REDLATCH_MUTEX_SEED"]))
 client = redis.Redis(host=HOST, port=int(PORT), protocol=2)
@@ -28,7 +29,8 @@ def record(lock, verb, token, lease_ms, act):
         done = act()
     except LockNotOwnedError:
         done = False
-    book.write(f"got {name} {time.monotonic_ns()} {'yes' if done else 'no'}\n")
+    number = f" {done}" if verb == "token" and done else ""
+    book.write(f"got {name} {time.monotonic_ns()} {'yes' if done else 'no'}{number}\n")
     return done
 
 
@@ -43,6 +45,8 @@ def use(name):
     token = f"py-{os.getpid()}-{calls}-lock"
     if not record(name, "acquire", token, lease_ms, lambda: lock.acquire(blocking=False, token=token)):
         return
+    if IS_NATIVE:
+        record(name, "token", token, None, lambda: client.execute_command("LOCK.TOKEN", name, token))
     # It stalls past its lease now and then.
     time.sleep(dice.uniform(0, 1.3 if dice.random() < 0.3 else 0.5) * lease_ms / 1000)
     if dice.random() < 0.5:

@@ -44,11 +44,7 @@ pub(crate) fn main_rows() -> String {
         let cells = SERVERS.map(|server| median(load, what, server));
         text.push_str(&format!("| {title} | {} |\n", cells.join(" | ")));
     }
-    let fact = |name: &str| {
-        let found = kept.machine.iter().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_str()).unwrap_or_default()
-    };
-    let (revision, processor, cores) = (fact("revision"), fact("processor"), fact("cores"));
+    let [revision, processor, cores] = ["revision", "processor", "cores"].map(|name| kept.fact(name));
     let about = |server| {
         let found = kept.servers.iter().find(|(known, _)| known == server);
         found.map(|(_, about)| about.as_str()).unwrap_or_default()

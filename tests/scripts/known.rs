@@ -243,6 +243,11 @@ fn an_acquire_script_leaves_the_owner_in_the_lock_for_its_lease() {
             assert!(has_lease, "{}: {} ms, {held}", known.client, ttl_ms(&mut runner, &key));
             let grant = runner.grant(&key).unwrap_or_else(|| panic!("{}: has no grant", known.client));
             assert_eq!((grant.holder, grant.renewals, grant.is_native), (1, 0, false), "{}", known.client);
+            let told = runner.send(&[b"LOCK.EXPLAIN", &key, b"OWNER", OWNER.as_bytes()]);
+            let told = String::from_utf8_lossy(&told).into_owned();
+            let names_owner = lock.kind != Kind::Permits && !known.client.contains("FasterMultiLock");
+            assert_eq!(told.contains("held by you"), names_owner, "{}: {told}", known.client);
+            assert_eq!(told.contains(", shared"), lock.kind == Kind::Shared || lock.kind == Kind::Permits);
             let is_timed = ttl_ms(&mut runner, &key) == LEASE_MS;
             assert_eq!(grant.lease_ms, is_timed.then_some(LEASE_MS as u32), "{}", known.client);
         }

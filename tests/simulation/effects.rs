@@ -5,7 +5,7 @@
 
 use redlatch::internals::commands::row::Flags;
 use redlatch::internals::commands::table;
-use redlatch::internals::journal::{Edit, HashEdit, Mutation};
+use redlatch::internals::journal::{Edit, HashEdit, LockEdit, Mutation};
 use redlatch::internals::keyspace::Due;
 
 use super::parts::{DATABASES, Fault, Machine, Replica, State, living, standing};
@@ -43,6 +43,16 @@ pub(crate) const COMMANDS: &[&str] = &[
     "INCR k",
     "INCRBY k n",
     "INCRBYFLOAT k 0.5",
+    "LOCK.ACQUIRE k v",
+    "LOCK.ACQUIRE k v LEASE ms REENTRANT",
+    "LOCK.ACQUIRE k v LEASE ms SHARED",
+    "LOCK.ACQUIRE k v LEASE ms PERMITS 1 OF 2",
+    "LOCK.ACQUIRE k v SESSION",
+    "LOCK.BREAK k TOKEN n",
+    "LOCK.EXTEND k v LEASE ms",
+    "LOCK.GUARD k n",
+    "LOCK.MACQUIRE 2 k k v LEASE ms",
+    "LOCK.RELEASE k v",
     "MSET k v k v k v",
     "MSETNX k v k v",
     "PERSIST k",
@@ -250,9 +260,10 @@ fn law_broken(
     machine.keyspace().assert_laws();
     let now = machine.clock.truth();
     let before = &living(before, now);
-    // A removed field shows in the live state, unless its lease ended.
+    // A removed field or holder shows in the live state, unless its lease ended.
     let ended = |what: &Mutation| match what {
         Mutation::Edit { edit: Edit::Hash(HashEdit::Remove(_)), .. } => true,
+        Mutation::Edit { edit: Edit::Lock(LockEdit::Remove(_)), .. } => true,
         Mutation::Remove { expired, .. } => *expired,
         _ => false,
     };

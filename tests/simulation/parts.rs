@@ -241,6 +241,13 @@ pub(crate) enum Value {
 impl Value {
     /// The live part of the value at `now_ms`; `None` if it is empty.
     fn living(&self, now_ms: u64) -> Option<Self> {
+        if let Self::Object(Object::Lock(lock)) = self {
+            let mut living = lock.clone();
+            while let Some(ended) = living.due(LockTime::from_millis(now_ms)).cloned() {
+                living.remove(&ended);
+            }
+            return (!living.is_empty()).then(|| Self::Object(living.into()));
+        }
         let Self::Object(Object::Hash(hash)) = self else { return Some(self.clone()) };
         let lives = |until_ms: &Option<u64>| until_ms.is_none_or(|until_ms| until_ms >= now_ms);
         if hash.encoding() == "listpack" {

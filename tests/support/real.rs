@@ -50,6 +50,14 @@ impl RealServer {
     }
 }
 
+#[allow(dead_code, reason = "transcripts have their own links")]
+impl RealServer {
+    /// Its address, as clients take it.
+    pub(crate) fn url(&self) -> String {
+        format!("unix://{}", self.directory.join("socket").display())
+    }
+}
+
 impl Target for RealServer {
     fn name(&self) -> &'static str {
         self.name

@@ -1,221 +1,204 @@
-//! The time from the release of a lock to its next holder, with many waiting clients: in BLPOP, or subscribed to a channel.
+//! A lock that many clients wait for: the time from its release to its next holder, and the server's processor time.
 //!
-//! Owns    both ways to wait, with plain commands: a woken client takes the lock by SET NX.
-//! Rule    the server's share is the wake-up time minus the round trip of a PING on the same connections.
+//! Owns    the recipes: how a client waits for the lock, and how its holder gives it back.
+//! Rule    each release makes exactly one waiting client the holder; any other answer ends the load for the server.
+//! Rule    a holder keeps the lock for [`HOLD`], so that the server has nothing else to do when it is released.
 
-use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::time::Instant;
+use std::hint::spin_loop;
+use std::io;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token};
 
 use super::Race;
+use super::connections::Connections;
 use crate::generator::{nanoseconds, record};
+use crate::machine::rest;
 use crate::options::Scale;
-use crate::servers::{REPLY_TIMEOUT, Running, Server};
-use crate::wire::{self, Answer, OWNER, Template};
+use crate::results::{HAND_OFF, HERD};
+use crate::servers::{Running, Server};
+use crate::wire::{Answer, KEY};
 
-/// Runs both ways on a fresh process in each round.
+/// The names of these loads.
+pub(crate) const NAMES: &[&str] = &[HAND_OFF, HERD];
+
+/// A way to wait for a lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Recipe {
+    /// The commands of redlatch: LOCK.ACQUIRE with WAIT, and LOCK.RELEASE.
+    Acquire,
+    /// The lock is an element of a list: BLPOP takes it, RPUSH gives it back.
+    List,
+    /// A client takes the lock by SET NX. If it is held, it subscribes to a channel and tries again after each message.
+    /// The holder sends DEL and PUBLISH.
+    Channel,
+}
+
+/// The recipes, by their names in results.
+const RECIPES: [(&str, Recipe); 3] =
+    [("LOCK.ACQUIRE WAIT", Recipe::Acquire), ("BLPOP", Recipe::List), ("pub/sub", Recipe::Channel)];
+
+const LOCK: &str = "lock:hand-off";
+const CHANNEL: &str = "channel:hand-off";
+/// The owner of a client is the key of its number.
+const ACQUIRE: &[&str] = &["LOCK.ACQUIRE", LOCK, KEY, "LEASE", "300000", "WAIT", "60000"];
+const RELEASE: &[&str] = &["LOCK.RELEASE", LOCK, KEY];
+const POP: &[&str] = &["BLPOP", LOCK, "60"];
+const PUSH: &[&str] = &["RPUSH", LOCK, "1"];
+const SET: &[&str] = &["SET", LOCK, KEY, "NX", "PX", "300000"];
+const DELETE: &[&str] = &["DEL", LOCK];
+const SUBSCRIBE: &[&str] = &["SUBSCRIBE", CHANNEL];
+const UNSUBSCRIBE: &[&str] = &["UNSUBSCRIBE", CHANNEL];
+const PUBLISH: &[&str] = &["PUBLISH", CHANNEL, "1"];
+
+/// How long a client keeps the lock.
+const HOLD: Duration = Duration::from_micros(100);
+/// The time in which a server reads requests that have no answer yet.
+const SETTLING: Duration = Duration::from_millis(20);
+
+/// Runs the load with each recipe that the server has, on a fresh process in each round.
 pub(super) fn run(race: &mut Race, name: &str) {
     race.rounds(name, race.options.scale.long_rounds, |server, options, results| {
-        // A server without a store cannot block clients.
-        if !server.row.has_store {
-            return Ok(());
-        }
-        let ways: [(&str, Way); 2] = [("BLPOP", by_signal), ("pub/sub", by_channel)];
-        for (way, hand_over) in ways {
-            for (what, value) in turn(server, &options.scale, hand_over)? {
-                results.add(name, &format!("{way}, {what}"), "us", server.row.name, value);
+        for (title, recipe) in RECIPES.into_iter().filter(|(_, recipe)| recipe.suits(server)) {
+            for (what, micros) in turn(&server.start()?, recipe, name == HERD, &options.scale)? {
+                results.add(name, &format!("{title}, {what}"), "us", server.row.name, micros);
             }
         }
         Ok(())
     });
 }
 
-/// Hands the lock over `scale.hand_offs` times.
-type Way = fn(&Running, &Scale) -> io::Result<Times>;
-
-fn turn(server: &Server, scale: &Scale, way: Way) -> io::Result<Vec<(&'static str, f64)>> {
-    let running = server.start()?;
-    let before = running.cpu_time()?;
-    let times = way(&running, scale)?;
-    let cpu = (running.cpu_time()? - before).as_secs_f64() * 1e6 / scale.hand_offs as f64;
-    let micros = |histogram: &Histogram<u64>, quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
-    let share = micros(&times.woken, 0.5) - micros(&times.pinged, 0.5);
-    Ok(vec![
-        ("wake-up, p50", micros(&times.woken, 0.5)),
-        ("wake-up, p99", micros(&times.woken, 0.99)),
-        ("next holder, p50", micros(&times.held, 0.5)),
-        ("server's share, p50", share.max(0.0)),
-        ("CPU per hand-off", cpu),
-    ])
+/// Hands the lock over many times. In a herd a client that has had the lock leaves; else it waits again.
+fn turn(
+    running: &Running,
+    recipe: Recipe,
+    is_herd: bool,
+    scale: &Scale,
+) -> io::Result<[(&'static str, f64); 3]> {
+    let (waiters, hand_offs) =
+        if is_herd { (scale.herd, scale.herd) } else { (scale.waiters, scale.hand_offs) };
+    let mut clients = Clients::new(running, recipe, waiters + 1)?;
+    let (mut times, cpu_empty) = (nanoseconds()?, running.cpu_time()?);
+    (1..=waiters).try_for_each(|waiter| clients.wait(waiter))?;
+    rest(SETTLING);
+    // To each hand-off belongs one request that waits: in a herd one of these, else one of a former holder.
+    let cpu_before = if is_herd { cpu_empty } else { running.cpu_time()? };
+    for _ in 0..hand_offs {
+        let former = clients.hand_over(&mut times)?;
+        if !is_herd {
+            clients.wait(former)?;
+        }
+        let end = Instant::now() + HOLD;
+        while Instant::now() < end {
+            spin_loop();
+        }
+    }
+    rest(SETTLING);
+    let cpu = (running.cpu_time()? - cpu_before).as_secs_f64() * 1e6 / hand_offs as f64;
+    clients.check_end(waiters, is_herd)?;
+    let micros = |quantile| times.value_at_quantile(quantile) as f64 / 1e3;
+    Ok([("p50", micros(0.5)), ("p99", micros(0.99)), ("CPU", cpu)])
 }
 
-/// Nanoseconds of each hand-off.
-struct Times {
-    /// A PING and its PONG, just before.
-    pinged: Histogram<u64>,
-    /// From the release to the first woken client.
-    woken: Histogram<u64>,
-    /// From the release to the next holder's OK.
-    held: Histogram<u64>,
-}
-
-impl Times {
-    fn new() -> io::Result<Self> {
-        Ok(Self { pinged: nanoseconds()?, woken: nanoseconds()?, held: nanoseconds()? })
+impl Recipe {
+    /// Whether the server has the commands.
+    fn suits(self, server: &Server) -> bool {
+        server.row.has_store && (self != Self::Acquire || server.row.is_ours())
     }
 }
 
-const LOCK: &str = "lock:hand-off";
-const SIGNAL: &str = "signal:hand-off";
-const TAKE: &[&str] = &["SET", LOCK, OWNER, "NX", "PX", "300000"];
-const RELEASE: &[&str] = &["DEL", LOCK];
+/// The clients of one turn. Number 0 is the first holder.
+struct Clients {
+    recipe: Recipe,
+    /// A connection of each client for commands, and then, with a channel, one of each for messages.
+    connections: Connections,
+    /// Whether a client waits, by its number.
+    waits: Vec<bool>,
+    holder: usize,
+}
 
-fn by_signal(running: &Running, scale: &Scale) -> io::Result<Times> {
-    const WAIT: &[&str] = &["BLPOP", SIGNAL, "0"];
-    let (mut connections, mut times) = (Connections::new(running, scale.waiters + 1)?, Times::new()?);
-    (1..=scale.waiters).try_for_each(|waiter| connections.send(waiter, &[WAIT]))?;
-    let mut holder = 0;
-    connections.expect(holder, TAKE, Answer::Simple)?;
-    for _ in 0..scale.hand_offs {
-        connections.ping(holder, &mut times.pinged)?;
+impl Clients {
+    fn new(running: &Running, recipe: Recipe, count: usize) -> io::Result<Self> {
+        let per_client = if recipe == Recipe::Channel { 2 } else { 1 };
+        let mut connections = Connections::new(running, per_client * count)?;
+        // The last connection is served: so are those before it.
+        connections.expect(per_client * count - 1, &["PING"], Answer::Simple)?;
+        match recipe {
+            Recipe::Acquire => connections.expect(0, ACQUIRE, Answer::Array)?,
+            Recipe::List => {
+                connections.expect(0, PUSH, Answer::Integer(1))?;
+                connections.expect(0, POP, Answer::Array)?;
+            }
+            Recipe::Channel => connections.expect(0, SET, Answer::Simple)?,
+        }
+        Ok(Self { recipe, connections, waits: vec![false; count], holder: 0 })
+    }
+
+    /// The connection on which a client hears messages.
+    fn ear(&self, client: usize) -> usize {
+        self.waits.len() + client
+    }
+
+    /// The client begins to wait for the lock, which is held.
+    fn wait(&mut self, client: usize) -> io::Result<()> {
+        self.waits[client] = true;
+        match self.recipe {
+            Recipe::Acquire => self.connections.send(client, &[ACQUIRE]),
+            Recipe::List => self.connections.send(client, &[POP]),
+            Recipe::Channel => {
+                self.connections.expect(self.ear(client), SUBSCRIBE, Answer::Array)?;
+                self.connections.expect(client, SET, Answer::Nil)
+            }
+        }
+    }
+
+    /// The holder releases the lock, and a waiting client becomes the holder. Returns the former holder.
+    fn hand_over(&mut self, times: &mut Histogram<u64>) -> io::Result<usize> {
+        let (former, waiting) = (self.holder, self.waits.iter().filter(|waits| **waits).count());
+        // The answers to the release; then a grant, or a message and an attempt for each that waits.
+        let (requests, released, others): (&[&[&str]], &[i64], _) = match self.recipe {
+            Recipe::Acquire => (&[RELEASE], &[1], 1),
+            Recipe::List => (&[PUSH], &[1], 1),
+            Recipe::Channel => (&[DELETE, PUBLISH], &[1, waiting as i64], 2 * waiting),
+        };
+        let (mut answered, mut next) = (0, None);
         let begun = Instant::now();
-        connections.send(holder, &[RELEASE, &["RPUSH", SIGNAL, "1"]])?;
-        let (mut next, mut owed) = (None, 2);
-        while next.is_none() || owed > 0 {
-            match connections.receive()? {
-                (by, Answer::Integer(_)) if by == holder => owed -= 1,
-                (by, Answer::Array) => {
-                    record(&mut times.woken, begun);
-                    connections.send(by, &[TAKE])?;
+        self.connections.send(former, requests)?;
+        for _ in 0..released.len() + others {
+            match self.connections.receive()? {
+                (by, Answer::Integer(number)) if by == former && released.get(answered) == Some(&number) => {
+                    answered += 1;
                 }
-                (by, Answer::Simple) if next.is_none() => {
-                    record(&mut times.held, begun);
+                (ear, Answer::Array) if ear >= self.waits.len() => {
+                    self.connections.send(ear - self.waits.len(), &[SET])?;
+                }
+                (by, Answer::Array | Answer::Simple) if next.is_none() && self.waits[by] => {
+                    record(times, begun);
                     next = Some(by);
                 }
-                (_, other) => return Err(unexpected(other)),
+                (by, Answer::Nil) if self.recipe == Recipe::Channel && self.waits[by] => {}
+                (by, other) => return Err(io::Error::other(format!("client {by} was answered {other:?}"))),
             }
         }
-        connections.send(holder, &[WAIT])?;
-        holder = next.unwrap_or(holder);
-    }
-    Ok(times)
-}
-
-fn by_channel(running: &Running, scale: &Scale) -> io::Result<Times> {
-    let count = scale.waiters + 1;
-    // Each client has one connection to subscribe and one for commands.
-    let (mut connections, mut times) = (Connections::new(running, 2 * count)?, Times::new()?);
-    (0..count).try_for_each(|ear| connections.expect(ear, &["SUBSCRIBE", SIGNAL], Answer::Array))?;
-    let mut holder = count;
-    connections.expect(holder, TAKE, Answer::Simple)?;
-    for _ in 0..scale.hand_offs {
-        connections.ping(holder, &mut times.pinged)?;
-        let begun = Instant::now();
-        connections.send(holder, &[RELEASE, &["PUBLISH", SIGNAL, "1"]])?;
-        // Expected: two integers, a message per client, and a reply to each attempt of all but the old holder.
-        let (mut next, mut heard, mut is_first) = (None, 0, true);
-        while heard < 2 + count + (count - 1) {
-            heard += 1;
-            match connections.receive()? {
-                (by, Answer::Integer(_)) if by == holder => {}
-                (ear, Answer::Array) => {
-                    if std::mem::take(&mut is_first) {
-                        record(&mut times.woken, begun);
-                    }
-                    if ear + count != holder {
-                        connections.send(ear + count, &[TAKE])?;
-                    }
-                }
-                (by, Answer::Simple) if next.is_none() => {
-                    record(&mut times.held, begun);
-                    next = Some(by);
-                }
-                (_, Answer::Nil) => {}
-                (_, other) => return Err(unexpected(other)),
-            }
+        self.holder = next.ok_or_else(|| io::Error::other("no client got the lock"))?;
+        self.waits[self.holder] = false;
+        if self.recipe == Recipe::Channel {
+            self.connections.expect(self.ear(self.holder), UNSUBSCRIBE, Answer::Array)?;
         }
-        holder = next.ok_or_else(|| io::Error::other("no client got the lock"))?;
+        Ok(former)
     }
-    Ok(times)
-}
 
-fn unexpected(answer: Answer) -> io::Error {
-    io::Error::other(format!("{answer:?} came instead of what the hand-off takes"))
-}
-
-/// Many connections, read together.
-struct Connections {
-    poll: Poll,
-    events: Events,
-    streams: Vec<(TcpStream, Vec<u8>)>,
-    /// Replies that have arrived and not been returned.
-    received: VecDeque<(usize, Answer)>,
-}
-
-impl Connections {
-    fn new(running: &Running, count: usize) -> io::Result<Self> {
-        let (poll, mut streams) = (Poll::new()?, Vec::with_capacity(count));
-        for index in 0..count {
-            let stream = running.connect()?;
-            stream.set_nonblocking(true)?;
-            let mut stream = TcpStream::from_std(stream);
-            poll.registry().register(&mut stream, Token(index), Interest::READABLE)?;
-            streams.push((stream, Vec::new()));
+    /// After the last hand-off nothing else has arrived, and nobody waits or, without a herd, all but the holder.
+    fn check_end(&mut self, waiters: usize, is_herd: bool) -> io::Result<()> {
+        let waiting = self.waits.iter().filter(|waits| **waits).count();
+        if waiting != if is_herd { 0 } else { waiters } {
+            return Err(io::Error::other(format!("{waiting} clients still wait")));
         }
-        Ok(Self { poll, events: Events::with_capacity(count), streams, received: VecDeque::new() })
-    }
-
-    /// Sends requests in one packet, small enough for an empty socket buffer.
-    fn send(&mut self, connection: usize, requests: &[&[&str]]) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        requests.iter().for_each(|words| Template::new(words).write(0, &mut bytes));
-        self.streams[connection].0.write_all(&bytes)
-    }
-
-    /// The next reply, and its connection.
-    fn receive(&mut self) -> io::Result<(usize, Answer)> {
-        loop {
-            if let Some(answer) = self.received.pop_front() {
-                return Ok(answer);
+        match self.connections.pending()? {
+            Some((by, answer)) => {
+                Err(io::Error::other(format!("client {by} was answered {answer:?} as well")))
             }
-            self.poll.poll(&mut self.events, Some(REPLY_TIMEOUT))?;
-            if self.events.is_empty() {
-                return Err(io::Error::other("the server has stopped replying"));
-            }
-            for event in &self.events {
-                let connection = event.token().0;
-                let (stream, input) = &mut self.streams[connection];
-                read_all(stream, input)?;
-                while let Some((answer, length)) = wire::answer(input)? {
-                    input.drain(..length);
-                    self.received.push_back((connection, answer));
-                }
-            }
+            None => Ok(()),
         }
-    }
-
-    fn expect(&mut self, connection: usize, words: &[&str], wanted: Answer) -> io::Result<()> {
-        self.send(connection, &[words])?;
-        let answer = self.receive()?;
-        if answer == (connection, wanted) { Ok(()) } else { Err(unexpected(answer.1)) }
-    }
-
-    fn ping(&mut self, connection: usize, times: &mut Histogram<u64>) -> io::Result<()> {
-        let begun = Instant::now();
-        self.expect(connection, &["PING"], Answer::Simple)?;
-        record(times, begun);
-        Ok(())
-    }
-}
-
-fn read_all(stream: &mut TcpStream, input: &mut Vec<u8>) -> io::Result<()> {
-    match stream.read_to_end(input) {
-        Ok(_) => Err(io::Error::other("the server has closed a connection")),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-        Err(error) => Err(error),
     }
 }

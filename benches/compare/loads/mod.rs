@@ -3,6 +3,7 @@
 //! Owns    the table of loads, and the rounds: a server that fails a load is reported and continues with the next.
 
 mod clients;
+mod connections;
 mod crowd;
 mod hand_off;
 mod requests;
@@ -29,7 +30,7 @@ const LOADS: &[Load] = &[
     (&["start"], start::run),
     (requests::NAMES, requests::run),
     (&["crowd"], crowd::run),
-    (&["hand-off"], hand_off::run),
+    (hand_off::NAMES, hand_off::run),
     (&["clients"], clients::run),
     (&["storm"], storm::run),
 ];

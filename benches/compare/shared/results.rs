@@ -3,7 +3,7 @@
 //! Owns    the figures of every round; medians, shares and multiples are derived where they are shown.
 //! Knows   nothing of servers and loads but their names, so that tests of the README can read results as well.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -14,8 +14,15 @@ pub(crate) const OURS: &str = "redlatch";
 pub(crate) const LIMIT: &str = "limit";
 /// The server that multiples are of.
 pub(crate) const VALKEY: &str = "valkey";
+/// The load in which one lock goes from client to client.
+pub(crate) const HAND_OFF: &str = "hand-off";
+/// The load in which many clients wait for one lock, each once.
+pub(crate) const HERD: &str = "hand-off in a herd";
 /// The unit of the cost of a request.
 pub(crate) const CPU_PER_REQUEST: &str = "us of CPU per request";
+
+/// The fact about the machine that names the measured source.
+const REVISION: &str = "revision";
 
 /// The outcome of one race.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -26,6 +33,9 @@ pub(crate) struct Results {
     pub(crate) machine: Vec<(String, String)>,
     /// Name and version of the servers, in the order of the columns.
     pub(crate) servers: Vec<(String, String)>,
+    /// Loads that were repeated at another revision than that of `machine`, and that revision.
+    #[serde(default)]
+    pub(crate) repeated: Vec<(String, String)>,
     /// Servers that did not run, and why.
     pub(crate) missing: Vec<(String, String)>,
     /// Failed loads: the load, the server, the error.
@@ -77,14 +87,27 @@ impl Results {
         self.figures.iter().find(|figure| figure.load == load && figure.what == what)
     }
 
+    /// A fact about the machine; empty if it is not known.
+    pub(crate) fn fact(&self, name: &str) -> &str {
+        let found = self.machine.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str()).unwrap_or_default()
+    }
+
     /// Takes over the results of an earlier race for the loads that were not run now, so that one load can be repeated.
     pub(crate) fn keep(&mut self, earlier: Self) -> Result<(), String> {
+        let revision = self.fact(REVISION).to_owned();
+        self.machine.retain(|(name, _)| name != REVISION);
+        self.machine.extend(earlier.machine.iter().filter(|(name, _)| name == REVISION).cloned());
         let now = (&self.scale, &self.machine, &self.servers, &self.missing);
         if now != (&earlier.scale, &earlier.machine, &earlier.servers, &earlier.missing) {
-            return Err("the stored results are of other servers, another machine or revision".to_owned());
+            return Err("the stored results are of other servers or another machine".to_owned());
         }
         let mut own = std::mem::take(&mut self.figures);
-        let run: Vec<String> = own.iter().map(|figure| figure.load.clone()).collect();
+        let run: BTreeSet<String> = own.iter().map(|figure| figure.load.clone()).collect();
+        self.repeated.extend(earlier.repeated.into_iter().filter(|(load, _)| !run.contains(load)));
+        if revision != self.fact(REVISION) {
+            self.repeated.extend(run.iter().map(|load| (load.clone(), revision.clone())));
+        }
         for figure in earlier.figures {
             if run.contains(&figure.load) {
                 // The new results of a load take the place of its first old one.
@@ -116,6 +139,7 @@ impl Results {
             line("scale", serde_json::to_string(&self.scale))?,
             line("machine", serde_json::to_string(&self.machine))?,
             line("servers", serde_json::to_string(&self.servers))?,
+            line("repeated", serde_json::to_string(&self.repeated))?,
             line("missing", serde_json::to_string(&self.missing))?,
             line("failed", serde_json::to_string(&self.failed))?,
             line("figures", figures)?,
@@ -132,10 +156,14 @@ impl Figure {
 
     /// The median over the rounds of `other`'s value divided by `server`'s: servers of one round share its disturbances.
     pub(crate) fn multiple(&self, other: &str, server: &str) -> Option<f64> {
-        let (own, other) = self.values.get(server).zip(self.values.get(other))?;
-        let rounds = own.iter().zip(other).filter(|(own, _)| **own > 0.0);
-        median(rounds.map(|(own, other)| other / own).collect())
+        ratio(self.values.get(other)?, self.values.get(server)?)
     }
+}
+
+/// The median over the rounds of one quantity divided by another.
+pub(crate) fn ratio(values: &[f64], by: &[f64]) -> Option<f64> {
+    let rounds = values.iter().zip(by).filter(|(_, by)| **by > 0.0);
+    median(rounds.map(|(value, by)| value / by).collect())
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {

@@ -4,14 +4,14 @@
 
 use std::fmt::Write as _;
 
-use super::results::{CPU_PER_REQUEST, Figure, LIMIT, OURS, Results, VALKEY};
+use super::results::{CPU_PER_REQUEST, Figure, HAND_OFF, HERD, LIMIT, OURS, Results, VALKEY, ratio};
 
 /// The two ways to send requests, as the figures of a load are called.
 const MODES: [&str; 2] = ["plain", "pipelined"];
 
 /// All tables, and the facts about the machine.
 pub(crate) fn markdown(results: &Results) -> String {
-    format!("{}{}{}", costs(results), rest(results), circumstances(results))
+    format!("{}{}{}{}", costs(results), hand_offs(results), rest(results), circumstances(results))
 }
 
 /// The cost of a request, one load per line, each cell plain and pipelined.
@@ -41,12 +41,52 @@ fn costs(results: &Results) -> String {
     text + "\n"
 }
 
-/// Results other than requests: latencies, memory, starts.
+/// The time and the cost of a hand-off, one recipe on one server per line. The first line is the standard that multiples
+/// are of.
+fn hand_offs(results: &Results) -> String {
+    let titles: Vec<&str> = results
+        .figures
+        .iter()
+        .filter(|figure| figure.load == HAND_OFF)
+        .filter_map(|figure| figure.what.strip_suffix(", p50"))
+        .collect();
+    let Some(standard) = titles.first() else { return String::new() };
+    let columns = [HAND_OFF, HERD].map(|load| ["p50", "p99", "CPU"].map(|what| (load, what))).concat();
+    let values = |(load, what): (&str, &str), title: &str, server: &str| {
+        let figure = results.figure(load, &format!("{title}, {what}"))?;
+        Some((figure.median(server)?, figure.values.get(server)?))
+    };
+    let mut text = String::new();
+    let mut head = vec!["recipe".to_owned(), "server".to_owned()];
+    head.extend(columns.iter().map(|(load, what)| format!("{load}: {what}, us")));
+    line(&mut text, &head);
+    line(&mut text, &rule(head.len()));
+    for title in &titles {
+        for server in results.servers.iter().map(|(name, _)| name.as_str()) {
+            if values(columns[0], title, server).is_none() {
+                continue;
+            }
+            let mut cells = vec![(*title).to_owned(), server.to_owned()];
+            cells.extend(columns.iter().map(|column| {
+                let Some((median, rounds)) = values(*column, title, server) else { return "-".to_owned() };
+                let by = values(*column, standard, OURS).filter(|_| (*title, server) != (*standard, OURS));
+                let times = by.and_then(|(_, by)| ratio(rounds, by));
+                number(median) + &times.map_or_else(String::new, |times| format!(" ({times:.1} x)"))
+            }));
+            line(&mut text, &cells);
+        }
+    }
+    text + "\n"
+}
+
+/// Results other than requests and hand-offs: latencies, memory, starts.
 fn rest(results: &Results) -> String {
     let servers = results.servers.iter().map(|(name, _)| name.as_str());
     // Rates are left out: a server with a core to itself is described by its cost per request.
     let is_shown = |figure: &&Figure| {
-        !MODES.iter().any(|mode| figure.what == *mode || figure.what == format!("{mode}, rate"))
+        let is_request =
+            MODES.iter().any(|mode| figure.what == *mode || figure.what == format!("{mode}, rate"));
+        !is_request && ![HAND_OFF, HERD].contains(&figure.load.as_str())
     };
     let mut text = String::new();
     let mut head = vec!["load".to_owned(), "figure".to_owned(), "unit".to_owned()];
@@ -69,6 +109,9 @@ fn circumstances(results: &Results) -> String {
     let servers: Vec<String> =
         results.servers.iter().map(|(name, about)| format!("{name} ({about})")).collect();
     writeln!(text, "Servers: {}.", servers.join(", ")).expect("a String takes everything");
+    for (load, revision) in &results.repeated {
+        writeln!(text, "Repeated at revision {revision}: {load}.").expect("a String takes everything");
+    }
     for (name, reason) in &results.missing {
         writeln!(text, "Missing: {name}: {reason}.").expect("a String takes everything");
     }

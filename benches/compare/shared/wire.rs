@@ -69,7 +69,7 @@ fn digits(n: u64) -> [u8; DIGITS] {
 /// The answer to a request, as far as a load looks at it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Answer {
-    /// An array of this many elements.
+    /// An array.
     Array,
     /// An error.
     Error,
@@ -103,9 +103,10 @@ pub(crate) fn answer(bytes: &[u8]) -> io::Result<Option<(Answer, usize)>> {
             Err(_) => (Answer::Nil, at),
             Ok(size) => (Answer::Text(size), at + size + 2),
         },
+        b'*' if number()? < 0 => (Answer::Nil, at),
         b'*' => {
             let mut at = at;
-            for _ in 0..number()?.max(0) {
+            for _ in 0..number()? {
                 let Some((_, length)) = answer(&bytes[at..])? else { return Ok(None) };
                 at += length;
             }

@@ -2,7 +2,8 @@
 //!
 //! Rule    qbuf is bytes received and not yet parsed. omem is bytes of replies and messages not yet sent. tot-mem is both
 //!         and the fixed memory of a connection. There are no fixed output buffers: rbs, rbp and obl are 0.
-//! Source  Redis 7.0 `catClientInfoString`; `watch`, `lib-name` and `lib-ver` of later versions; `session` and `waits-for` are our own.
+//! Source  Redis 7.0 `catClientInfoString`; `watch`, `lib-name` and `lib-ver` of later versions; `session` and
+//!         `waits-for` are our own.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;

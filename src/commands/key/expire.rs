@@ -4,6 +4,7 @@
 
 use crate::clock::{Deadline, Now};
 use crate::commands::expiry::{self, Unit};
+use crate::commands::lock::lint::{Asked, Linter};
 use crate::commands::row::{Arg, Flags, Group, Row, integer, key, one_of, token, unix_time};
 use crate::commands::{Args, Call, Outcome};
 use crate::error::Refusal;
@@ -133,14 +134,27 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
     let value = number::integer(value).ok_or(Refusal::NotAnInteger)?;
     let deadline = unit.deadline(value, call.now, command)?;
 
+    let linter = Linter::new(call.shared, &call.session.client, call.now);
+    let mut is_holders = false;
     // The entry is changed in place, because moving it costs as much as changing it.
     let is_set = match &mut call.view.entry(name) {
-        Entry::Occupied(found) if conditions.hold(found.deadline(), deadline) => {
-            expiry::set_or_delete(found, deadline, call.now);
-            true
+        Entry::Occupied(found) => {
+            let (grant, old) = (found.granted(), found.deadline());
+            is_holders = grant.is_none_or(|grant| grant.holder == call.session.client.id);
+            let holds = conditions.hold(old, deadline);
+            if holds {
+                if linter.is_on() {
+                    linter.renews(name, grant, old);
+                }
+                expiry::set_or_delete(found, deadline, call.now);
+            }
+            holds
         }
-        _ => false,
+        Entry::Vacant(_) => false,
     };
+    if !is_holders {
+        linter.late(call.view, (name, None), (Asked::Extend, call.command.row.name));
+    }
 
     call.reply.integer(i64::from(is_set));
     Ok(Outcome::Replied)

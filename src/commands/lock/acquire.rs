@@ -183,7 +183,7 @@ fn finish(
         answer_refusal(call.view, &keys, &mut call.reply);
         return Ok(Outcome::Replied);
     }
-    let limit = call.shared.settings.integer("lock-waiters-max").unsigned_abs() as usize;
+    let limit = call.shared.settings.lock_waiters_max();
     if keys.iter().any(|key| call.view.lock_queue_len(key) >= limit) {
         return Err(Refusal::said(format!(
             "ERR {limit} requests wait for this lock already (lock-waiters-max)"
@@ -220,8 +220,10 @@ fn tell_contended(call: &mut Call<'_, '_>, keys: &[Bytes]) {
     let shared: &Shared = call.shared;
     for key in keys {
         for (owner, client) in call.view.owners(key, HOLDERS_TOLD_MAX) {
-            let token = call.view.hold_of(key, &owner).map_or(0, |hold| hold.token);
-            session::tell_contended(shared, client, key, token);
+            if let Some(client) = session::told_of_contention(shared, client) {
+                let token = call.view.hold_of(key, &owner).map_or(0, |hold| hold.token);
+                session::tell_contended(&client, key, token);
+            }
         }
     }
 }

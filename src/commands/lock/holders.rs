@@ -15,11 +15,12 @@ use crate::commands::row::{Flags, Group, Row, integer, key, pattern, text};
 use crate::commands::scan::{ScanOptions, cursor};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
-use crate::keyspace::{HeldLock, LockHolder, Waiter};
+use crate::keyspace::{Asker, HeldLock, LockHolder, Shown, Waiter};
 use crate::resp::Reply;
 use crate::state::acl::User;
 use crate::state::clients::{Client, ClientId};
 use crate::state::session::Session;
+use crate::types::lock::LockKind;
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Lock, "LOCK.GRAPH", SINCE, graph)
@@ -71,7 +72,13 @@ fn who(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let held = call.view.held_lock(name);
 
     match held {
-        Some(held) => Answer::new(&mut call.reply, call.shared, call.now).lock(name, &held),
+        Some(mut held) => {
+            let pollers = call.shared.registries.clients.polling(call.view.key_hash(name), call.now.lock);
+            if let Some((_, first)) = pollers.first() {
+                held.add_pollers(pollers.len(), first.since);
+            }
+            Answer::new(&mut call.reply, call.shared, call.now).lock(name, &held);
+        }
         None => call.reply.null(),
     }
     Ok(Outcome::Replied)
@@ -109,11 +116,8 @@ impl<'a> Wanted<'a> {
     }
 
     fn fits(&self, held: &HeldLock, now: LockTime) -> bool {
-        let mut holders = held.holders.iter();
-        let has_holder = holders.any(|holder| {
-            self.owner.is_none_or(|owner| holder.owner.as_deref() == Some(owner))
-                && holder.since.map_or(0, |since| now.millis_since(since)) >= self.held_ms
-        });
+        let held_ms = |holder: &LockHolder| holder.since.map_or(0, |since| now.millis_since(since));
+        let has_holder = held.holders.iter().any(|holder| held_ms(holder) >= self.held_ms);
         let waited = held.waits_since.map(|since| now.millis_since(since));
         has_holder && self.waited_ms.is_none_or(|wanted| waited.is_some_and(|waited| waited >= wanted))
     }
@@ -129,13 +133,18 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let reader = Reader::of(call.session);
     let is_wanted = |name: &[u8]| wanted.options.fits(name) && reader.may_see(name);
+    let pollers = call.shared.registries.clients.pollers(call.now.lock);
     let (mut count, mut locks) = (0_usize, Vec::new());
+    let shown = wanted.owner.map_or(Shown::First(HOLDERS_SHOWN), Shown::Owner);
     let (mut cursor, mut left) = (wanted.cursor, wanted.options.count);
     // An empty shard takes one step. The number of shards bounds these steps.
     while left > 0 {
         let keys = left.min(KEYS_PER_LOCK);
         let (next, seen) =
-            call.view.scan_locks(cursor, keys, HOLDERS_SHOWN, &is_wanted, &mut |name, held| {
+            call.view.scan_locks(cursor, keys, shown, &is_wanted, &mut |name, hash, mut held| {
+                if let Some((clients, since)) = pollers.get(&hash) {
+                    held.add_pollers(*clients, *since);
+                }
                 if wanted.fits(&held, call.now.lock) {
                     count = count.saturating_add(1);
                     let mut reply = Reply::new(&mut locks, call.reply.protocol());
@@ -159,23 +168,46 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn waiters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
-    let waiters: Vec<Arc<Waiter>> = call.view.lock_waiters(name).map(Arc::clone).collect();
+    let kind = call.view.held_lock(name).map(|held| held.kind);
+    let queued: Vec<Arc<Waiter>> = call.view.lock_waiters(name).map(Arc::clone).collect();
+    let clients = &call.shared.registries.clients;
+    let polling = kind.map(|kind| (kind, clients.polling(call.view.key_hash(name), call.now.lock)));
 
-    let askers: Vec<_> = waiters.iter().filter_map(|waiter| waiter.serve.asker()).collect();
-    call.reply.array(askers.len());
-    for asker in askers {
-        let waited = call.now.lock.millis_since(asker.since);
-        let mut answer = Answer::new(&mut call.reply, call.shared, call.now);
-        answer.reply.map(6);
-        answer.field("owner").bulk(asker.owner);
-        answer.field("client");
-        answer.client(Some(asker.client));
-        answer.field("waited").integer(signed(waited));
-        answer.field("how").bulk(b"queued");
-        answer.field("kind").bulk(asker.kind.name().as_bytes());
-        answer.field("permits").integer(asker.permits.into());
-    }
+    let askers = queued.iter().filter_map(|waiter| waiter.serve.asker()).map(Waits::of_asker);
+    let pollers = polling.iter().flat_map(|(kind, polling)| {
+        polling.iter().map(|(client, polls)| Waits {
+            owner: None,
+            client,
+            since: polls.since,
+            how: "polling",
+            kind: *kind,
+            permits: 1,
+        })
+    });
+    // Both are in order of time; a call in the queue comes before a client that polls.
+    let waiters: Vec<_> = askers.chain(pollers).collect();
+    call.reply.array(waiters.len());
+    let mut answer = Answer::new(&mut call.reply, call.shared, call.now);
+    waiters.iter().for_each(|waits| answer.waits(waits));
     Ok(Outcome::Replied)
+}
+
+/// Who waits for a lock, as LOCK.WAITERS shows it.
+#[derive(Debug)]
+struct Waits<'w> {
+    owner: Option<&'w Bytes>,
+    client: &'w Client,
+    since: LockTime,
+    how: &'static str,
+    kind: LockKind,
+    permits: u32,
+}
+
+impl<'w> Waits<'w> {
+    fn of_asker(asker: Asker<'w>) -> Self {
+        let Asker { owner, client, since, kind, permits } = asker;
+        Self { owner: Some(owner), client, since, how: "queued", kind, permits }
+    }
 }
 
 /// A queued wait, as LOCK.GRAPH shows it.
@@ -262,10 +294,7 @@ impl<'r, 'o> Answer<'r, 'o> {
         let held = holder.since.map(|since| now.lock.millis_since(since));
         let left = holder.deadline.map(|deadline| now.millis_until(deadline).unsigned_abs());
         self.reply.map(11);
-        match &holder.owner {
-            Some(owner) => self.field("owner").bulk(owner),
-            None => self.field("owner").null(),
-        }
+        self.owner(holder.owner.as_ref());
         maybe_integer(self.field("token"), holder.token);
         self.field("permits").integer(holder.permits.into());
         self.field("client");
@@ -278,6 +307,25 @@ impl<'r, 'o> Answer<'r, 'o> {
         self.field("session").integer(holder.is_of_session.into());
         self.field("meta").map(holder.meta.len() / 2);
         holder.meta.iter().for_each(|word| self.reply.bulk(word));
+    }
+
+    fn waits(&mut self, waits: &Waits<'_>) {
+        let waited = self.now.lock.millis_since(waits.since);
+        self.reply.map(6);
+        self.owner(waits.owner);
+        self.field("client");
+        self.client(Some(waits.client));
+        self.field("waited").integer(signed(waited));
+        self.field("how").bulk(waits.how.as_bytes());
+        self.field("kind").bulk(waits.kind.name().as_bytes());
+        self.field("permits").integer(waits.permits.into());
+    }
+
+    fn owner(&mut self, owner: Option<&Bytes>) {
+        match owner {
+            Some(owner) => self.field("owner").bulk(owner),
+            None => self.field("owner").null(),
+        }
     }
 
     /// The client of that number; null if its connection is gone.

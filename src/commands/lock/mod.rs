@@ -4,7 +4,9 @@
 //! Rule    every grant takes the next fencing token of the server.
 
 mod acquire;
+pub(in crate::commands) mod explain;
 pub(in crate::commands) mod holders;
+pub(in crate::commands) mod lint;
 mod release;
 mod replies;
 pub(in crate::commands) mod session;

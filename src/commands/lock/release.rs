@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::lint::{Asked, Linter};
 use super::replies::{answer_millis, number};
 use super::{millis_of, owner_of, token_of};
 use crate::commands::{Call, Outcome};
@@ -21,6 +22,9 @@ pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let hold = call.view.hold_of(key, &owner).filter(|hold| token.is_none_or(|token| token == hold.token));
     if hold.is_some() {
         call.view.end_hold(key, &owner, EndReason::Released);
+    } else {
+        let linter = Linter::new(call.shared, &call.session.client, call.now);
+        linter.late(call.view, (key, Some(&owner)), (Asked::Release, "LOCK.RELEASE"));
     }
 
     call.reply.integer(i64::from(hold.is_some()));
@@ -37,6 +41,8 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let Some(hold) = call.view.hold_of(key, &owner) else {
+        let linter = Linter::new(call.shared, &call.session.client, call.now);
+        linter.late(call.view, (key, Some(&owner)), (Asked::Extend, "LOCK.EXTEND"));
         call.reply.null_array();
         return Ok(Outcome::Replied);
     };

@@ -12,7 +12,7 @@ use crate::error::Refusal;
 use crate::keyspace::View;
 use crate::locks::LockRequest;
 use crate::resp::{Protocol, Reply};
-use crate::state::clients::ClientId;
+use crate::state::clients::{Client, ClientId};
 use crate::state::lock_sessions::{self, LockSession, SessionLock};
 use crate::state::session::Session;
 use std::sync::Arc;
@@ -83,12 +83,14 @@ pub(crate) fn end(session: &mut Session, shared: &Shared) {
     }
 }
 
-/// Tells the holder of a lock that somebody waits for it, if its connection asked for that.
-pub(super) fn tell_contended(shared: &Shared, holder: ClientId, key: &[u8], token: u64) {
-    let Some(client) = shared.registries.clients.get(holder) else { return };
-    if !client.tells_contended.load(Relaxed) || client.protocol() != Protocol::Resp3 {
-        return;
-    }
+/// The connection of a holder, if it asked to be told that somebody waits for its lock.
+pub(super) fn told_of_contention(shared: &Shared, holder: ClientId) -> Option<Arc<Client>> {
+    let client = shared.registries.clients.get(holder)?;
+    (client.tells_contended.load(Relaxed) && client.protocol() == Protocol::Resp3).then_some(client)
+}
+
+/// Tells the holder of a lock that somebody waits for it.
+pub(super) fn tell_contended(client: &Client, key: &[u8], token: u64) {
     let mut message = Vec::new();
     let mut push = Reply::new(&mut message, Protocol::Resp3);
     push.push(3);

@@ -17,6 +17,9 @@ use crate::state::clients::Client;
 use crate::state::ended_lock::EndReason;
 use crate::state::lock_sessions::LockSession;
 
+/// Room for the answer to a request that is granted.
+const GRANT_BYTES: usize = 96;
+
 /// A request that waits.
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -42,7 +45,7 @@ impl Serve for Waiting {
             [key] => attempt(view, key, &self.request, Some(self.number)),
             keys => attempt_all(view, keys, &self.request, Some(self.number)),
         };
-        let mut answer = Vec::new();
+        let mut answer = Vec::with_capacity(GRANT_BYTES);
         let mut reply = Reply::new(&mut answer, self.client.protocol());
         match granted {
             Ok(Some(granted)) => {

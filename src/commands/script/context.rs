@@ -6,9 +6,10 @@
 #[cfg(feature = "lua")]
 use std::sync::Arc;
 
-use crate::clock::Now;
+use crate::clock::{Deadline, Now};
 use crate::commands::admin::acl_check;
 use crate::commands::expiry::{self, Unit};
+use crate::commands::lock::lint::{Asked, Linter};
 use crate::commands::row::Flags;
 use crate::commands::{Args, Call, Command, Outcome, Shared, Source, table};
 use crate::error::Refusal;
@@ -18,6 +19,7 @@ use crate::resp::{Protocol, Reply, Request};
 #[cfg(feature = "lua")]
 use crate::scripts::lua::Watchdog;
 use crate::scripts::native::{Calls, Change};
+use crate::state::ended_lock::EndReason;
 use crate::state::running::Running;
 #[cfg(feature = "lua")]
 use crate::state::running::{Function, Script};
@@ -249,22 +251,54 @@ impl Calls for ScriptContext<'_, '_> {
         let listed = |place: usize| table().listed(change.commands[place]);
         let (get, changes) = (listed(0)?, listed(1)?);
         self.session.called.note(get.index, &self.shared.stats);
+        let linter = Linter::new(self.shared, &self.session.client, self.now);
+        // A script that compares the owner first does not take a lock from another one.
+        self.view.set_end_reason(EndReason::Released);
         // The entry is changed in place, because moving it costs as much as changing it.
-        let Entry::Occupied(found) = &mut self.view.counted(change.key) else { return Some(Ok(false)) };
-        match is_held(found, change.value) {
-            Ok(true) => {}
-            Ok(false) => return Some(Ok(false)),
-            Err(refusal) => return Some(Err(self.failed(get, &refusal))),
-        }
-        self.session.called.note(changes.index, &self.shared.stats);
-        match deadline {
-            Some(deadline) => expiry::set_or_delete(found, deadline, self.now),
-            None => {
-                found.remove_entry();
-                found.event(b'g', "del");
+        let is_held = match &mut self.view.counted(change.key) {
+            Entry::Vacant(_) => Ok(false),
+            Entry::Occupied(found) => {
+                let is_held = is_held(found, change.value);
+                if is_held == Ok(true) {
+                    if linter.is_on() {
+                        lint_change(linter, change.key, found, deadline);
+                    }
+                    self.session.called.note(changes.index, &self.shared.stats);
+                    change_entry(found, deadline, self.now);
+                }
+                is_held
             }
+        };
+        self.view.set_end_reason(EndReason::Deleted);
+        if is_held == Ok(false) {
+            let request = match deadline {
+                Some(_) => (Asked::Extend, "extending script"),
+                None => (Asked::Release, "releasing script"),
+            };
+            linter.late(self.view, (change.key, Some(change.value)), request);
         }
-        Some(Ok(true))
+        Some(is_held.map_err(|refusal| self.failed(get, &refusal)))
+    }
+}
+
+/// Looks for mistakes in how a script extends or releases a lock.
+#[cold]
+fn lint_change(linter: Linter<'_>, key: &[u8], found: &Occupied<'_>, deadline: Option<Deadline>) {
+    match deadline {
+        Some(_) => linter.renews(key, found.granted(), found.deadline()),
+        None => linter.releases(key),
+    }
+}
+
+/// Sets the deadline, or removes the key.
+#[inline]
+fn change_entry(found: &mut Occupied<'_>, deadline: Option<Deadline>, now: Now) {
+    match deadline {
+        Some(deadline) => expiry::set_or_delete(found, deadline, now),
+        None => {
+            found.remove_entry();
+            found.event(b'g', "del");
+        }
     }
 }
 

@@ -5,26 +5,56 @@
 //! Rule    a script that is not known costs one branch, and so does a known one that acquires nothing.
 
 use crate::commands::Call;
+use crate::commands::lock::lint::{Asked, Linter};
 use crate::keyspace::Entry;
 use crate::scripts::{Inputs, Known, Purpose};
 
 /// Grants the locks of a script that has run and whose reply begins at `mark`, if it has acquired them; notes the refusal
 /// otherwise. A lock that has a grant keeps it: its owner has taken it again, or another owner has joined.
 pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, mark: usize) {
-    let Purpose::Acquire(granted) = known.purpose else { return };
+    let granted = match known.purpose {
+        Purpose::Acquire(granted) => granted,
+        Purpose::Extend => return note_late(call, known, inputs, (Asked::Extend, mark)),
+        Purpose::Release => return note_late(call, known, inputs, (Asked::Release, mark)),
+        Purpose::Break | Purpose::Inspect | Purpose::Other => return,
+    };
+    let is_granted = granted.is(call.reply.since(mark));
     let polling = &call.session.client.polling;
-    if !granted.is(call.reply.since(mark)) {
-        if let Some(key) = known.keys(inputs).next() {
-            polling.note(call.view.key_hash(key), call.now.lock);
-        }
-        return;
+    match known.keys(inputs).next() {
+        Some(key) if !is_granted => polling.note(call.view.key_hash(key), call.now.lock),
+        _ => polling.end(),
     }
-    polling.end();
-    for key in known.keys(inputs) {
-        if let Entry::Occupied(mut found) = call.view.entry(key)
+    let linter = Linter::new(call.shared, &call.session.client, call.now);
+    for (place, key) in known.keys(inputs).enumerate() {
+        if is_granted
+            && let Entry::Occupied(mut found) = call.view.entry(key)
             && found.granted().is_none()
         {
             found.grant(call.shared.keyspace.next_token(), call.session.client.id, false);
+        }
+        if linter.is_on()
+            && let Some(owner) = known.lock.and_then(|lock| lock.owner(inputs, place))
+        {
+            match is_granted {
+                true => linter.taken(call.view, key, owner),
+                false => linter.refused(call.view, key, owner),
+            }
+        }
+    }
+}
+
+/// Notes a script that extends or releases locks which its owner does not hold any more.
+fn note_late(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, (asked, mark): (Asked, usize)) {
+    // The reply of most scripts that have found their lock.
+    let has_found = call.reply.since(mark) == b":1\r\n" || call.reply.since(mark) == b"+OK\r\n";
+    let Some(lock) = known.lock else { return };
+    let linter = Linter::new(call.shared, &call.session.client, call.now);
+    for (place, key) in known.keys(inputs).enumerate() {
+        if linter.is_on() && asked == Asked::Release {
+            linter.releases(key);
+        }
+        if !has_found && let Some(owner) = lock.owner(inputs, place) {
+            linter.late(call.view, (key, Some(owner)), (asked, known.script()));
         }
     }
 }

@@ -30,7 +30,8 @@ use crate::keyspace::ShardSet;
 use crate::limits::LARGE_BYTES;
 use crate::resp::{Reply, Request};
 use crate::scripts::native::{Program, Raised};
-use crate::scripts::{Inputs, SHA_DIGITS, digest};
+use crate::scripts::{Inputs, Known, Purpose, SHA_DIGITS, digest};
+use crate::state::ended_lock::EndReason;
 use crate::state::running::Unkillable;
 
 const SCRIPT: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE);
@@ -171,13 +172,18 @@ fn run(
     }
     let only_reads = script.flags.no_writes || is_read;
     let mark = call.reply.written();
+    if let Some(Known { purpose: Purpose::Release, .. }) = script.known {
+        call.view.set_end_reason(EndReason::Released);
+    }
     let mut context = ScriptContext::new(call.view, call.session, call.shared, only_reads);
     context.may_grow |= script.flags.allow_oom;
     let outcome = context.run(|context| match program {
         Some(program) => run_natively(program, &inputs, context, &mut call.reply)
             .map_err(|raised| refusal(script, &raised)),
         None => call.shared.interpreter.run(Run { script, inputs }, context, &mut call.reply),
-    })?;
+    });
+    call.view.set_end_reason(EndReason::Deleted);
+    let outcome = outcome?;
     if let Some(known) = script.known {
         locks::note(call, known, inputs, mark);
     }

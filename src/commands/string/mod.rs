@@ -7,6 +7,7 @@ pub(in crate::commands) mod number;
 
 use crate::commands::args;
 use crate::commands::expiry::{self, LEASE, LeaseOption, NEW_LEASE, Unit};
+use crate::commands::lock::lint::Linter;
 use crate::commands::row::{Arg, Flags, Group, Row, block, integer, key, one_of, text, token};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
@@ -193,13 +194,14 @@ fn set(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         let mut stored = entry.put(value, lease);
         if options.condition == Condition::Absent {
             grant(&mut stored, call.session, call.shared);
+            lint_taken(call, name, value);
         }
         announce(call, name, lease);
     } else if options.condition == Condition::Absent {
         if let Entry::Occupied(mut held) = entry {
             held.count_refused();
         }
-        refused(call, name);
+        refused(call, name, value);
     }
 
     match (options.returns_old, holds) {
@@ -219,8 +221,21 @@ fn grant(stored: &mut Occupied<'_>, session: &Session, shared: &Shared) {
 
 /// A key that was not stored because it exists may be a lock, for which the client asks again and again.
 #[inline]
-fn refused(call: &Call<'_, '_>, name: &[u8]) {
+fn refused(call: &mut Call<'_, '_>, name: &[u8], value: &[u8]) {
     call.session.client.polling.note(call.view.key_hash(name), call.now.lock);
+    let linter = Linter::new(call.shared, &call.session.client, call.now);
+    if linter.is_on() && !call.session.is_nested {
+        linter.refused(call.view, name, value);
+    }
+}
+
+/// Looks for mistakes in how a lock was taken. A script or transaction may set the lease next.
+#[inline]
+fn lint_taken(call: &mut Call<'_, '_>, name: &[u8], value: &[u8]) {
+    let linter = Linter::new(call.shared, &call.session.client, call.now);
+    if linter.is_on() && !call.session.is_nested {
+        linter.taken(call.view, name, value);
+    }
 }
 
 /// Publishes the events of a key that was set.
@@ -259,9 +274,10 @@ fn setnx(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         }
     };
     if is_new {
+        lint_taken(call, name, value);
         announce(call, name, Lease::Never);
     } else {
-        refused(call, name);
+        refused(call, name, value);
     }
 
     call.reply.integer(i64::from(is_new));

@@ -10,7 +10,9 @@ use bytes::Bytes;
 use super::{EntryId, Shard};
 use crate::clock::Deadline;
 use crate::keyspace::grant::{self, Grant, Latest, Packed};
+use crate::keyspace::history::{self, History, PastLock};
 use crate::state::clients::ClientId;
+use crate::state::ended_lock::EndReason;
 use crate::types::{Lock, Object};
 
 /// What a shard keeps about all of its grants.
@@ -173,6 +175,47 @@ impl Shard {
         self.granted.details.get(&(self.arena.table(id.0), Bytes::copy_from_slice(self.key(id))))
     }
 
+    /// Records that an entry which is a lock ends now, by a call of that client.
+    #[inline]
+    pub fn keep_end(&mut self, id: EntryId, hash: u64, reason: EndReason, author: ClientId) {
+        if !self.history.is_on() {
+            return;
+        }
+        let Some(grant) = self.granted(id) else { return };
+        let owner = match self.object(id) {
+            None => Some(self.value(id)),
+            Some(object) => sole_owner(object),
+        };
+        // A holder that deletes its own lock releases it.
+        let is_own = reason == EndReason::Deleted && author == grant.holder;
+        // The lease ends at the deadline, even if somebody looks later.
+        let expired = self.deadline(id).filter(|_| reason == EndReason::Expired);
+        let past = PastLock {
+            reason: if is_own { EndReason::Released } else { reason },
+            author,
+            ended: expired.map_or(self.time, Deadline::time),
+            ..PastLock::new(history::place(hash, self.db(id)), self.key(id), owner, &grant)
+        };
+        self.history.push(past);
+    }
+
+    /// Records the end of a holder.
+    pub fn keep_past_lock(&mut self, past: PastLock) {
+        if self.history.is_on() {
+            self.history.push(past);
+        }
+    }
+
+    /// Keeps that many ends of locks.
+    pub fn keep_history(&mut self, len: usize) {
+        self.history.set_len_max(len);
+    }
+
+    /// How locks of this shard have ended.
+    pub fn history(&mut self) -> &mut History {
+        &mut self.history
+    }
+
     /// The counters of locks.
     pub fn lock_counts(&self) -> LockCounts {
         let counts = self.granted.counts;
@@ -219,3 +262,17 @@ impl Shard {
         }
     }
 }
+
+/// The owner, if the value names just one: the field of a hash beside Redisson's mode.
+pub(crate) fn sole_owner(object: &Object) -> Option<&[u8]> {
+    match object {
+        Object::Hash(hash) => {
+            let mut owners = hash.iter().map(|(field, _)| field).filter(|field| *field != MODE);
+            owners.next().filter(|_| owners.next().is_none())
+        }
+        _ => None,
+    }
+}
+
+/// The field of Redisson's read/write locks that says how they are held.
+pub(crate) const MODE: &[u8] = b"mode";

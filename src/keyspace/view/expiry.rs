@@ -58,9 +58,10 @@ impl ShardState {
         let mut ended = 0;
         while ended < elements_max {
             if let Some(Object::Lock(lock)) = self.shard.object(id)
-                && let Some(holder) = lock.due(now).and_then(|owner| lock.holder(owner))
+                && let Some(owner) = lock.due(now)
+                && let Some(holder) = lock.holder(owner)
             {
-                changes.holder_ended(database, &key, holder, EndReason::Expired);
+                changes.holder_ended(database, &key, (owner, holder), EndReason::Expired);
             }
             let Some(edit) = self.shard.object_mut(id).and_then(|object| Edit::of_due(object, now)) else {
                 break;
@@ -100,14 +101,16 @@ impl ShardState {
             changes.grant_ended(&self.shard, id, EndReason::Expired);
         }
         if let Some(Object::Lock(lock)) = self.shard.object(id) {
-            lock.holders()
-                .for_each(|(_, holder)| changes.holder_ended(database, key, holder, EndReason::Expired));
+            lock.holders().for_each(|(owner, holder)| {
+                changes.holder_ended(database, key, (owner, holder), EndReason::Expired);
+            });
         }
         let ended = match self.shard.object(id) {
             Some(Object::Lock(lock)) => lock.holders().len(),
             _ => usize::from(self.shard.is_granted(id)),
         };
         self.shard.count_expired(ended as u64);
+        self.shard.keep_end(id, hash, EndReason::Expired, 0);
         changes.discard(self.shard.remove(id, hash));
         self.expired += 1;
     }

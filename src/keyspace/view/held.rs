@@ -11,11 +11,13 @@ use super::View;
 use crate::clock::{Deadline, LockTime};
 use crate::error::Refusal;
 use crate::keyspace::Occupied;
+use crate::keyspace::shard::grants::{MODE, sole_owner};
 use crate::keyspace::shard::{EntryId, Shard};
 use crate::keyspace::waiting::{Queues, Waiter};
+use crate::number;
 use crate::state::clients::ClientId;
-use crate::types::lock::LockKind;
-use crate::types::{Object, Shape};
+use crate::types::lock::{Holder, LockKind};
+use crate::types::{Lock, Object};
 
 /// A lock that is held.
 #[derive(Clone, Debug)]
@@ -24,7 +26,7 @@ pub struct HeldLock {
     pub kind: LockKind,
     /// Who holds it, first come first.
     pub holders: Vec<LockHolder>,
-    /// How many calls are in its queue.
+    /// How many wait for it: calls in its queue, and with [`HeldLock::add_pollers`] clients that poll it.
     pub waiters: usize,
     /// Since when the first of them waits.
     pub waits_since: Option<LockTime>,
@@ -33,7 +35,7 @@ pub struct HeldLock {
 /// One holder of a lock.
 #[derive(Clone, Debug)]
 pub struct LockHolder {
-    /// Under which name it holds the lock, at most [`OWNER_BYTES_SHOWN`] of it; `None`: the value does not say.
+    /// Under which name it holds the lock, its first KiB; `None`: the value does not say.
     pub owner: Option<Bytes>,
     /// Its fencing token; `None`: the value was not stored as a lock.
     pub token: Option<u64>,
@@ -55,6 +57,15 @@ pub struct LockHolder {
     pub meta: Box<[Bytes]>,
 }
 
+/// Which holders of a lock are shown.
+#[derive(Clone, Copy, Debug)]
+pub enum Shown<'o> {
+    /// The first of them, up to so many.
+    First(usize),
+    /// The one of this name.
+    Owner(&'o [u8]),
+}
+
 /// The queue of a lock.
 #[derive(Debug)]
 pub struct LockQueue<'q> {
@@ -74,7 +85,7 @@ impl View<'_> {
     pub fn held_lock(&mut self, key: &[u8]) -> Option<HeldLock> {
         let now = self.now.lock;
         let Occupied { place, id } = self.entry(key).occupied()?;
-        HeldLock::of(place.shard, place.queues, id, now, usize::MAX)
+        HeldLock::of(place.shard, place.queues, id, now, Shown::First(usize::MAX))
     }
 
     /// The fencing token under a key while `value` owns it.
@@ -89,7 +100,8 @@ impl View<'_> {
     }
 
     /// One step of a scan over the locks of the database; see [`View::scan`]. Visits the locks among the keys that `wants`
-    /// accepts, each with up to `holders_max` of its holders. Returns the next cursor and the number of keys looked at.
+    /// accepts, if a holder is `shown`; each with its [`View::key_hash`]. Returns the next cursor and the number of keys
+    /// looked at.
     ///
     /// # Errors
     /// [`Refusal::Occupied`] when a long call holds the shard.
@@ -97,17 +109,18 @@ impl View<'_> {
         &mut self,
         cursor: u64,
         keys: u64,
-        holders_max: usize,
+        shown: Shown<'_>,
         wants: &dyn Fn(&[u8]) -> bool,
-        visit: &mut dyn FnMut(&[u8], HeldLock),
+        visit: &mut dyn FnMut(&[u8], u64, HeldLock),
     ) -> Result<(u64, u64), Refusal> {
-        let mut seen = 0;
+        let (mut seen, keyspace, database) = (0, self.keyspace, u64::from(self.database));
         let cursor = self.scan_entries(cursor, keys, &mut |shard, queues, id, now| {
             seen += 1;
             if wants(shard.key(id))
-                && let Some(held) = HeldLock::of(shard, queues, id, now, holders_max)
+                && let Some(held) = HeldLock::of(shard, queues, id, now, shown)
             {
-                visit(shard.key(id), held);
+                let hash = keyspace.hash(shard.key(id)).wrapping_add(database);
+                visit(shard.key(id), hash, held);
             }
         })?;
         Ok((cursor, seen))
@@ -129,7 +142,7 @@ impl View<'_> {
             for key in queues.locks.keys(database) {
                 let id = shard.find(database, keyspace.hash(key), key);
                 let id = id.filter(|id| !shard.has_ended(*id, now));
-                let lock = id.and_then(|id| HeldLock::of(shard, queues, id, now, holders_max));
+                let lock = id.and_then(|id| HeldLock::of(shard, queues, id, now, Shown::First(holders_max)));
                 let waiters = queues.locks.waiting(database, key).collect();
                 visit(LockQueue { key, lock, waiters });
             }
@@ -138,33 +151,40 @@ impl View<'_> {
 }
 
 impl HeldLock {
-    /// The lock that an entry is; `None` if it is none. At most `holders_max` holders are shown.
+    /// Counts clients that poll the lock, the first of them since `since`.
+    pub fn add_pollers(&mut self, count: usize, since: LockTime) {
+        self.waiters += count;
+        self.waits_since = Some(self.waits_since.map_or(since, |first| first.min(since)));
+    }
+
+    /// The lock that an entry is; `None` if it is none, or has no holder that is shown.
     pub(super) fn of(
         shard: &Shard,
         queues: &Queues,
         id: EntryId,
         now: LockTime,
-        holders_max: usize,
+        show: Shown<'_>,
     ) -> Option<Self> {
         let (database, key) = (shard.db(id), shard.key(id));
         let waiters = queues.locks.len_of(database, key);
         let (kind, holders) = match shard.object(id) {
-            Some(Object::Lock(lock)) => {
-                let lives = |end: Option<Deadline>| end.is_none_or(|end| !end.has_passed(now));
-                let living = lock.holders().filter(|(_, holder)| lives(holder.deadline));
-                let mut holders: Vec<_> = living.take(holders_max).map(LockHolder::of_lock).collect();
-                holders.sort_unstable_by_key(|holder| holder.token);
-                (lock.kind(), holders)
-            }
+            Some(Object::Lock(lock)) => (lock.kind(), holders_of(lock, now, show)),
             _ if !shard.is_granted(id) && waiters == 0 => return None,
             object => {
-                let (kind, owner) = match object {
+                let (kind, owner, holds) = match object {
                     Some(object) => described(object),
-                    None => (LockKind::Exclusive, Some(shown(shard.value(id)))),
+                    None => (LockKind::Exclusive, Some(excerpt(shard.value(id))), 1),
                 };
-                (kind, vec![LockHolder::of_grant(shard, id, owner)])
+                let is_shown = match show {
+                    Shown::First(count) => count > 0,
+                    Shown::Owner(wanted) => owner.as_deref() == Some(wanted),
+                };
+                (kind, is_shown.then(|| LockHolder::of_grant(shard, id, owner, holds)).into_iter().collect())
             }
         };
+        if holders.is_empty() {
+            return None;
+        }
         let first = queues.locks.waiting(database, key).next();
         let waits_since = first.and_then(|waiter| waiter.serve.asker()).map(|asker| asker.since);
         Some(Self { kind, holders, waiters, waits_since })
@@ -173,13 +193,13 @@ impl HeldLock {
 
 impl LockHolder {
     /// The holder of a lock whose grant is in the header of its entry.
-    fn of_grant(shard: &Shard, id: EntryId, owner: Option<Bytes>) -> Self {
+    fn of_grant(shard: &Shard, id: EntryId, owner: Option<Bytes>, permits: u32) -> Self {
         let grant = shard.granted(id);
         let details = shard.grant_details(id);
         Self {
             owner,
             token: grant.map(|grant| grant.token),
-            permits: 1,
+            permits,
             client: grant.map_or(0, |grant| grant.holder),
             since: grant.map(|grant| grant.since),
             lease_ms: grant.and_then(|grant| grant.lease_ms).map(u64::from),
@@ -191,7 +211,7 @@ impl LockHolder {
     }
 
     /// A holder of a value of the type lock.
-    fn of_lock((owner, holder): (&Bytes, &crate::types::lock::Holder)) -> Self {
+    fn of_lock(owner: &Bytes, holder: &Holder) -> Self {
         Self {
             owner: Some(owner.clone()),
             token: Some(holder.token),
@@ -207,20 +227,95 @@ impl LockHolder {
     }
 }
 
-/// The kind of the lock of an unchanged client that is not a string, and its owner if the value names one.
-fn described(object: &Object) -> (LockKind, Option<Bytes>) {
-    let owner = match object {
-        Object::Hash(hash) if hash.len() == 1 => hash.iter().next().map(|(field, _)| shown(field)),
+/// The holders of a value of the type lock whose leases have not ended.
+fn holders_of(lock: &Lock, now: LockTime, show: Shown<'_>) -> Vec<LockHolder> {
+    let lives = |holder: &Holder| holder.deadline.is_none_or(|end| !end.has_passed(now));
+    match show {
+        Shown::First(count) => {
+            let living = lock.holders().filter(|(_, holder)| lives(holder)).take(count);
+            let mut shown: Vec<_> =
+                living.map(|(owner, holder)| LockHolder::of_lock(owner, holder)).collect();
+            shown.sort_unstable_by_key(|holder| holder.token);
+            shown
+        }
+        Shown::Owner(owner) => {
+            let holder = lock.holder(owner).filter(|holder| lives(holder));
+            holder.map(|holder| LockHolder::of_lock(&excerpt(owner), holder)).into_iter().collect()
+        }
+    }
+}
+
+/// What the value of a lock of an unchanged client says, if it is no string: the kind, the owner if there is one only, and
+/// how often it has taken the lock.
+///
+/// A hash is Redisson's: owners are fields whose values count their holds; the field `mode` makes it a read/write lock. A
+/// sorted set is a semaphore.
+fn described(object: &Object) -> (LockKind, Option<Bytes>, u32) {
+    let owner = sole_owner(object);
+    let holds = match object {
+        Object::Hash(hash) => owner.and_then(|owner| number::integer(hash.get(owner)?)),
         _ => None,
     };
-    (LockKind::Exclusive, owner)
+    let holds = holds.and_then(|holds| u32::try_from(holds).ok());
+    let kind = match object {
+        Object::Hash(hash) if hash.get(MODE).is_some_and(|mode| mode == b"read") => LockKind::Shared,
+        Object::SortedSet(_) => LockKind::Shared,
+        Object::Hash(_) if holds.is_some() => LockKind::Reentrant,
+        _ => LockKind::Exclusive,
+    };
+    (kind, owner.map(excerpt), holds.unwrap_or(1))
 }
 
 /// Whether `value` owns the lock of an unchanged client that is not a string.
 fn is_owner(object: &Object, value: &[u8]) -> bool {
-    matches!(object, Object::Hash(hash) if hash.get(value).is_some())
+    matches!(object, Object::Hash(hash) if value != MODE && hash.contains(value))
 }
 
-fn shown(owner: &[u8]) -> Bytes {
+fn excerpt(owner: &[u8]) -> Bytes {
     Bytes::copy_from_slice(&owner[..owner.len().min(OWNER_BYTES_SHOWN)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Now;
+    use crate::keyspace::{Keyspace, Layout, Lease, ShardSet};
+    use crate::state::settings::Events;
+    use crate::types::{Hash, Seed};
+
+    /// A lock of an unchanged client whose value is a hash.
+    fn held(fields: &[(&[u8], &[u8])], ask: &[u8]) -> (HeldLock, Option<u64>) {
+        let keyspace = Keyspace::new(Layout { shards: 1, databases: 1, seed: 7, journal: None }, || {});
+        let now = Now { lock: LockTime::from_millis(50), wall_offset_ms: 0 };
+        let mut view = View::lock(&keyspace, ShardSet::All, 0, now, Events::default());
+        let mut hash = Hash::new(Seed::of(1));
+        for (field, value) in fields {
+            hash.set(field, value);
+        }
+        let lease = Lease::Until(now.deadline_in(30_000));
+        view.entry(b"lock").put_object(hash.into(), lease).grant(7, 3, false);
+        (view.held_lock(b"lock").expect("a lock with a grant"), view.token_of(b"lock", ask))
+    }
+
+    #[test]
+    fn a_hash_with_one_owner_is_reentrant_and_says_how_often_it_is_held() {
+        let (lock, token) = held(&[(b"uuid:1", b"2")], b"uuid:1");
+        let [holder] = &lock.holders[..] else { panic!("one holder") };
+        assert_eq!(
+            (lock.kind, holder.owner.as_deref(), holder.permits),
+            (LockKind::Reentrant, Some(&b"uuid:1"[..]), 2)
+        );
+        assert_eq!((holder.token, holder.client, holder.lease_ms), (Some(7), 3, Some(30_000)));
+        assert_eq!(token, Some(7));
+        assert_eq!(held(&[(b"uuid:1", b"2")], b"uuid:2").1, None);
+    }
+
+    #[test]
+    fn a_hash_with_a_mode_is_a_read_write_lock() {
+        let (lock, token) = held(&[(b"mode", b"read"), (b"uuid:1", b"1"), (b"uuid:2", b"1")], b"mode");
+        assert_eq!((lock.kind, lock.holders[0].owner.as_deref(), token), (LockKind::Shared, None, None));
+        let (lock, token) = held(&[(b"mode", b"write"), (b"uuid:1:write", b"1")], b"uuid:1:write");
+        let owner = lock.holders[0].owner.as_deref();
+        assert_eq!((lock.kind, owner, token), (LockKind::Reentrant, Some(&b"uuid:1:write"[..]), Some(7)));
+    }
 }

@@ -127,7 +127,7 @@ impl View<'_> {
 
     fn remove_holder(&mut self, key: &[u8], owner: &[u8], holder: &Holder, reason: EndReason) {
         let database = self.database;
-        self.changes.holder_ended(database, key, holder, reason);
+        self.changes.holder_ended(database, key, (owner, holder), reason);
         let mut is_last = false;
         if let Ok(Some(mut lock)) = self.find::<Lock>(key) {
             lock.remove(owner);

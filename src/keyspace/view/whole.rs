@@ -33,8 +33,9 @@ impl View<'_> {
                 changes.grant_ended(shard, id, EndReason::Deleted);
             }
             for (key, lock) in shard.locks_of(database) {
-                lock.holders()
-                    .for_each(|(_, holder)| changes.holder_ended(database, key, holder, EndReason::Deleted));
+                lock.holders().for_each(|(owner, holder)| {
+                    changes.holder_ended(database, key, (owner, holder), EndReason::Deleted);
+                });
             }
             shard.clear(database);
             // Commands that wait for a lock of the database may have it now.

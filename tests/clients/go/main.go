@@ -22,7 +22,7 @@ func main() {
 	defer client.Close()
 	clients := map[string]func(*redis.Client){
 		"redislock": useRedislock, "rueidislock": useRueidislock,
-		"redsync": useRedsync, "redsync-redigo": useRedsyncOnRedigo, "redsync-rueidis": useRedsyncOnRueidis,
+		"redsync": useRedsync, "redsync-native": useRedsyncBesideNative, "redsync-redigo": useRedsyncOnRedigo, "redsync-rueidis": useRedsyncOnRueidis,
 	}
 	if len(os.Args) != 2 || clients[os.Args[1]] == nil {
 		fail("one argument, the name of a client")

@@ -1,7 +1,9 @@
-//! One Rust lock client against the server that the environment names: `locks fred`, `redis-rs`, `redlock`, `rslock`.
+//! One Rust lock client against the server that the environment names: `locks fred`, `redis-rs`, `redlock`, `rslock`,
+//! `rslock-native`.
 
 mod checks;
 mod fred_client;
+mod native;
 mod redis_client;
 mod redlock_client;
 mod rslock_client;
@@ -15,7 +17,8 @@ async fn main() -> Checked {
         Some("redis-rs") => redis_client::run().await,
         Some("redlock") => redlock_client::run(),
         Some("rslock") => rslock_client::run().await,
-        _ => Err("one argument: fred, redis-rs, redlock or rslock".into()),
+        Some("rslock-native") => native::run().await,
+        _ => Err("one argument: fred, redis-rs, redlock, rslock or rslock-native".into()),
     }?;
     println!("done");
     Ok(())

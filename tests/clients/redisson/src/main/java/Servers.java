@@ -1,3 +1,4 @@
+import java.io.IOException;
 import java.util.Arrays;
 import java.util.List;
 import org.redisson.Redisson;
@@ -34,6 +35,11 @@ final class Servers {
         config.useSingleServer().setAddress("redis://" + HOST + ":" + port);
         setup.change(config);
         return Redisson.create(config);
+    }
+
+    /** A connection to the first server for other commands. */
+    static Connection connect() throws IOException {
+        return new Connection(HOST, PORTS.get(0));
     }
 
     /** RESP3, and the text of every script with every call. */

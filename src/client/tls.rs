@@ -1,33 +1,17 @@
-//! The client's side of TLS, for `redlatch health`.
+//! The client's side of TLS.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use super::connection::Stream;
+use super::error::Error;
+use super::target::Trust;
+use tokio::net::TcpStream;
 
-use super::Fault;
-
-/// Which servers to trust, and the certificate to show to them.
-#[derive(Debug, Default, Eq, PartialEq)]
-pub(super) struct Trust {
-    /// File of the authorities that may vouch for the server.
-    pub(super) authorities: Option<String>,
-    /// Whether any server is trusted.
-    pub(super) accepts_any: bool,
-    /// Files of a certificate and its key, for a server that asks for them.
-    pub(super) identity: Option<(String, String)>,
-}
-
-/// A connection of any kind.
-pub(super) trait Stream: Read + Write {}
-
-impl<S: Read + Write> Stream for S {}
-
-/// The connection with TLS around it; the handshake takes place with the first request.
+/// The connection with TLS around it.
 ///
 /// # Errors
-/// Certificates that cannot be used, no trusted authority, or a build without TLS.
+/// A build without TLS.
 #[cfg(not(feature = "tls"))]
-pub(super) fn handshake(_: TcpStream, _: &str, _: &Trust) -> Result<Box<dyn Stream>, Fault> {
-    Err("rediss://: this build lacks the feature tls".into())
+pub(super) async fn handshake(_: TcpStream, _: &str, _: &Trust) -> Result<Box<dyn Stream>, Error> {
+    Err(Error::Url("rediss://: this build lacks the feature tls".to_owned()))
 }
 
 #[cfg(feature = "tls")]
@@ -37,6 +21,7 @@ pub(super) use rustls_client::handshake;
 mod rustls_client {
     use std::sync::Arc;
 
+    use tokio_rustls::TlsConnector;
     use tokio_rustls::rustls::client::danger::{
         HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
     };
@@ -44,22 +29,21 @@ mod rustls_client {
     use tokio_rustls::rustls::pki_types::pem::PemObject;
     use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
     use tokio_rustls::rustls::{
-        ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-        StreamOwned, crypto,
+        ClientConfig, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme, crypto,
     };
 
-    use super::{Fault, Stream, TcpStream, Trust};
+    use super::{Error, Stream, TcpStream, Trust};
 
-    /// The connection with TLS around it; the handshake takes place with the first request.
+    /// The connection with TLS around it.
     ///
     /// # Errors
-    /// Certificates that cannot be used, or no trusted authority.
-    pub(in crate::cli) fn handshake(
+    /// Certificates that cannot be used, no trusted authority, or a server that is not trusted.
+    pub(in crate::client) async fn handshake(
         stream: TcpStream,
         host: &str,
         trust: &Trust,
-    ) -> Result<Box<dyn Stream>, Fault> {
-        let unfit = |what: &str| format!("{host}: {what}");
+    ) -> Result<Box<dyn Stream>, Error> {
+        let unfit = |what: &str| Error::Url(format!("{host}: {what}"));
         let name = ServerName::try_from(host.to_owned()).map_err(|error| unfit(&error.to_string()))?;
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
@@ -70,39 +54,38 @@ mod rustls_client {
                 builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAny(provider)))
             }
             Some(file) => builder.with_root_certificates(authorities(file)?),
-            None => {
-                return Err(unfit("to trust the server, use --cacert FILE or --insecure"));
-            }
+            None => return Err(unfit("to trust the server, use --cacert FILE or --insecure")),
         };
         let config = match &trust.identity {
             Some((certificate, key)) => {
                 let (chain, key) = (certificates(certificate)?, self::key(key)?);
-                builder
-                    .with_client_auth_cert(chain, key)
-                    .map_err(|error| format!("{certificate}: {error}"))?
+                builder.with_client_auth_cert(chain, key).map_err(|error| in_file(certificate, error))?
             }
             None => builder.with_no_client_auth(),
         };
-        let session = ClientConnection::new(Arc::new(config), name);
-        let session = session.map_err(|error| unfit(&error.to_string()))?;
-        Ok(Box::new(StreamOwned::new(session, stream)))
+        let connector = TlsConnector::from(Arc::new(config));
+        Ok(Box::new(connector.connect(name, stream).await?))
     }
 
-    fn authorities(file: &str) -> Result<RootCertStore, Fault> {
+    fn in_file(file: &str, error: impl std::fmt::Display) -> Error {
+        Error::Url(format!("{file}: {error}"))
+    }
+
+    fn authorities(file: &str) -> Result<RootCertStore, Error> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(file)? {
-            roots.add(certificate).map_err(|error| format!("{file}: {error}"))?;
+            roots.add(certificate).map_err(|error| in_file(file, error))?;
         }
         Ok(roots)
     }
 
-    fn certificates(file: &str) -> Result<Vec<CertificateDer<'static>>, Fault> {
+    fn certificates(file: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
         let found = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
-        found.map_err(|error| format!("{file}: {error}"))
+        found.map_err(|error| in_file(file, error))
     }
 
-    fn key(file: &str) -> Result<PrivateKeyDer<'static>, Fault> {
-        PrivateKeyDer::from_pem_file(file).map_err(|error| format!("{file}: {error}"))
+    fn key(file: &str) -> Result<PrivateKeyDer<'static>, Error> {
+        PrivateKeyDer::from_pem_file(file).map_err(|error| in_file(file, error))
     }
 
     /// Trusts every server that holds the key of the certificate it shows.
@@ -117,7 +100,7 @@ mod rustls_client {
             _: &ServerName<'_>,
             _: &[u8],
             _: UnixTime,
-        ) -> Result<ServerCertVerified, Error> {
+        ) -> Result<ServerCertVerified, TlsError> {
             Ok(ServerCertVerified::assertion())
         }
 
@@ -126,7 +109,7 @@ mod rustls_client {
             message: &[u8],
             certificate: &CertificateDer<'_>,
             signed: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
+        ) -> Result<HandshakeSignatureValid, TlsError> {
             let known = &self.0.signature_verification_algorithms;
             crypto::verify_tls12_signature(message, certificate, signed, known)
         }
@@ -136,7 +119,7 @@ mod rustls_client {
             message: &[u8],
             certificate: &CertificateDer<'_>,
             signed: &DigitallySignedStruct,
-        ) -> Result<HandshakeSignatureValid, Error> {
+        ) -> Result<HandshakeSignatureValid, TlsError> {
             let known = &self.0.signature_verification_algorithms;
             crypto::verify_tls13_signature(message, certificate, signed, known)
         }

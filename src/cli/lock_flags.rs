@@ -1,0 +1,275 @@
+//! The subcommands for locks: their flags, as clap knows them, and what they ask for.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use super::Fault;
+use super::flags::Action;
+use super::place::{Place, with_trust};
+use super::run::{IfHeld, Kind, OnLost, Options};
+use super::views::{Question, View};
+
+/// The names of the subcommands.
+pub(super) const NAMES: &[&str] = &["run", "ls", "who", "wait", "break", "watch"];
+
+/// The subcommands.
+pub(super) fn commands() -> Vec<Command> {
+    let views = [
+        Command::new("ls")
+            .about("Lists the locks that are held.")
+            .arg(Arg::new("pattern").value_name("PATTERN").help("Only keys that match, as in SCAN.")),
+        Command::new("who").about("Says who holds a lock; exits with 1 if nobody does.").arg(key()),
+        Command::new("wait")
+            .about("Returns when a lock is free; exits with 75 if it is held for longer than --timeout.")
+            .arg(key())
+            .arg(duration("timeout", "How long to wait.", "no limit")),
+        Command::new("break")
+            .about("Takes a lock from its holder; exits with 1 if the token is no longer the current one.")
+            .arg(key())
+            .arg(
+                Arg::new("token")
+                    .long("token")
+                    .value_name("TOKEN")
+                    .required(true)
+                    .value_parser(value_parser!(u64))
+                    .help("The token of the hold to break, as redlatch who says it."),
+            )
+            .arg(Arg::new("reason").long("reason").value_name("TEXT").help("Why, for the server's log.")),
+        Command::new("watch")
+            .about("Writes a line whenever a lock is taken, or free again.")
+            .arg(Arg::new("pattern").value_name("PATTERN").help("Only keys that match, as in SCAN."))
+            .arg(duration("interval", "How often to ask.", "1s")),
+    ];
+    let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("Writes JSON.");
+    let views = views.map(|command| with_url(command.arg(json()).after_help(VIEW_CODES)));
+    std::iter::once(with_url(run())).chain(views).collect()
+}
+
+fn run() -> Command {
+    Command::new("run")
+        .about("Runs a command under a lock.")
+        .after_help(RUN_HELP)
+        .arg(
+            Arg::new("key")
+                .value_name("KEY")
+                .required(true)
+                .num_args(1..)
+                .value_parser(value_parser!(OsString))
+                .help("The lock. Several are taken all or none."),
+        )
+        .arg(
+            Arg::new("command")
+                .value_name("CMD")
+                .required(true)
+                .num_args(1..)
+                .last(true)
+                .value_parser(value_parser!(OsString))
+                .help("The command and its arguments."),
+        )
+        .arg(
+            Arg::new("shared")
+                .long("shared")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("permits")
+                .help("Shares the lock with other readers."),
+        )
+        .arg(number("permits", "Takes so many permits of a semaphore.").requires("of"))
+        .arg(number("of", "How many permits the semaphore has.").requires("permits"))
+        .arg(duration(
+            "wait",
+            "How long to wait for a lock that is held.",
+            "no limit; 0 with --if-held skip and fail",
+        ))
+        .arg(
+            Arg::new("no-wait")
+                .long("no-wait")
+                .action(ArgAction::SetTrue)
+                .conflicts_with("wait")
+                .help("As --wait 0."),
+        )
+        .arg(duration("lease", "How long the lock lasts if it is not renewed.", "30s"))
+        .arg(one_of(
+            "if-held",
+            &["wait", "skip", "fail"],
+            "What to do while the lock is held: wait, exit with 0, or exit with 75.",
+            "wait",
+        ))
+        .arg(one_of(
+            "on-lost",
+            &["term", "kill", "warn"],
+            "What the command gets when the lock is lost: SIGTERM and later SIGKILL, SIGKILL, or nothing.",
+            "term",
+        ))
+        .arg(duration("kill-grace", "The time between SIGTERM and SIGKILL.", "5s"))
+        .arg(duration("min-hold", "The lock stays held for at least so long after it was taken.", "0"))
+        .arg(
+            Arg::new("meta")
+                .long("meta")
+                .value_name("FIELD=VALUE")
+                .action(ArgAction::Append)
+                .help("What those who ask for the holder see. May be repeated."),
+        )
+}
+
+fn with_url(command: Command) -> Command {
+    let url = Arg::new("url")
+        .long("url")
+        .value_name("URL")
+        .help("redis[s]://[[user]:password@]host[:port][/db] or unix:///path [env: REDLATCH_URL]");
+    with_trust(command.arg(url))
+}
+
+fn key() -> Arg {
+    Arg::new("key").value_name("KEY").required(true).value_parser(value_parser!(OsString)).help("The lock.")
+}
+
+fn number(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name("N").value_parser(value_parser!(u64).range(1..)).help(help)
+}
+
+fn duration(name: &'static str, help: &'static str, default: &'static str) -> Arg {
+    let help = format!("{help} [default: {default}]");
+    Arg::new(name).long(name).value_name("TIME").value_parser(time).help(help)
+}
+
+fn one_of(name: &'static str, words: &'static [&str], help: &'static str, default: &'static str) -> Arg {
+    let parser = PossibleValuesParser::new(words).map(|word| word);
+    Arg::new(name).long(name).value_name("WORD").value_parser(parser).default_value(default).help(help)
+}
+
+/// Reads a time: `10s`, `500ms`, `2m`, `1h`; a bare number is in seconds.
+fn time(text: &str) -> Result<Duration, Fault> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let millis = match unit {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err("must be a time such as 500ms, 10s, 2m or 1h".into()),
+    };
+    let number = number.parse::<u64>().ok().filter(|number| *number <= TIME_MAX_MS / millis);
+    let number = number.ok_or("must be a time such as 500ms, 10s, 2m or 1h, and at most 365 days")?;
+    Ok(Duration::from_millis(number * millis))
+}
+
+/// What the arguments of a subcommand ask for.
+///
+/// # Errors
+/// Arguments that do not fit together.
+pub(super) fn read(name: &str, matches: &ArgMatches) -> Result<Action, Fault> {
+    if name == "run" {
+        return options(matches).map(Action::Run);
+    }
+    let text = |name| matches.get_one::<String>(name).cloned();
+    let time = |name| matches.get_one::<Duration>(name).copied();
+    let key = || matches.get_one::<OsString>("key").map(|key| key.as_bytes().to_vec()).unwrap_or_default();
+    let pattern = || text("pattern").unwrap_or_else(|| "*".into());
+    let question = match name {
+        "ls" => Question::List(pattern()),
+        "who" => Question::Who(key()),
+        "wait" => Question::Wait(key(), time("timeout")),
+        "break" => {
+            let token = *matches.get_one::<u64>("token").expect("a required argument");
+            Question::Break { key: key(), token, reason: text("reason") }
+        }
+        _ => Question::Watch(pattern(), time("interval").unwrap_or(Duration::from_secs(1))),
+    };
+    Ok(Action::View(View { place: Place::read(matches), json: matches.get_flag("json"), question }))
+}
+
+fn options(matches: &ArgMatches) -> Result<Options, Fault> {
+    let words = |name| matches.get_many::<OsString>(name).unwrap_or_default().cloned().collect::<Vec<_>>();
+    let time = |name, default| matches.get_one::<Duration>(name).copied().unwrap_or(default);
+    let number = |name| matches.get_one::<u64>(name).copied();
+    let word = |name| matches.get_one::<String>(name).map_or("", String::as_str);
+    let if_held = match word("if-held") {
+        "fail" => IfHeld::Fail,
+        "skip" => IfHeld::Skip,
+        _ => IfHeld::Wait,
+    };
+    let wait = match (matches.get_one::<Duration>("wait"), if_held) {
+        (Some(wait), _) => Some(*wait),
+        (None, IfHeld::Wait) if !matches.get_flag("no-wait") => None,
+        (None, _) => Some(Duration::ZERO),
+    };
+    let kind = match (number("permits"), number("of")) {
+        (Some(count), Some(limit)) => Kind::Permits { count, limit },
+        _ if matches.get_flag("shared") => Kind::Shared,
+        _ => Kind::Exclusive,
+    };
+    let lease = time("lease", Duration::from_secs(30));
+    if lease < LEASE_MIN {
+        return Err(format!("--lease {lease:?}: must be at least {LEASE_MIN:?}; see redlatch run --help"));
+    }
+    Ok(Options {
+        place: Place::read(matches),
+        keys: words("key").iter().map(|key| key.as_bytes().to_vec()).collect(),
+        command: words("command"),
+        kind,
+        wait,
+        lease,
+        if_held,
+        on_lost: match word("on-lost") {
+            "kill" => OnLost::Kill,
+            "warn" => OnLost::Warn,
+            _ => OnLost::Term,
+        },
+        kill_grace: time("kill-grace", Duration::from_secs(5)),
+        min_hold: time("min-hold", Duration::ZERO),
+        meta: matches
+            .get_many::<String>("meta")
+            .unwrap_or_default()
+            .map(|meta| field(meta))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+fn field(meta: &str) -> Result<(String, String), Fault> {
+    let parts = meta.split_once('=').filter(|(field, _)| !field.is_empty());
+    let (field, value) = parts.ok_or_else(|| format!("--meta '{meta}': must be FIELD=VALUE"))?;
+    Ok((field.to_owned(), value.to_owned()))
+}
+
+/// A lease is renewed at each third of it.
+const LEASE_MIN: Duration = Duration::from_millis(100);
+const TIME_MAX_MS: u64 = 365 * 24 * 60 * 60 * 1000;
+
+const RUN_HELP: &str = "\
+The exit status is that of the command: 128 and the signal's number if a signal ended it. Own codes:
+  64   the options do not fit together
+  69   no server could be asked
+  75   the lock was not taken; the command did not run
+  76   the lock was lost, and the command was ended for it
+  126  the command could not be run
+  127  there is no such command
+
+The environment of the command has REDLATCH_KEY (several keys are separated by newlines), REDLATCH_OWNER, REDLATCH_TOKEN (the
+fencing token; a server without LOCK commands has none) and REDLATCH_DEADLINE (Unix time in milliseconds at which the lock
+ends unless it is renewed, which redlatch does at each third of the lease).
+
+When renewals fail, SIGTERM reaches the command before the lock ends: by --kill-grace, but at most a third of the lease, and
+a little more. SIGKILL follows after --kill-grace. So with a lease of three times --kill-grace the command has ended
+before the server grants the lock to anybody else.";
+
+const VIEW_CODES: &str =
+    "Exit codes: 0; 1 for no or an error; 64 for bad options; 69 if no server could be asked.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_a_unit_or_is_in_seconds() {
+        for (text, millis) in [("10", 10_000), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000), ("0", 0)] {
+            assert_eq!(time(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "s", "-1s", "1.5s", "1 s", "1d", "99999999999999999999", "18446744073709551615h"] {
+            assert!(time(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! `redlatch ls`, `who`, `wait`, `break` and `watch`: the locks of a running server.
+//!
+//! Rule    a reader of the output that has gone, as in `redlatch watch | head`, ends the command without an error.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::place::Place;
+use super::run::{MISUSED, NO_SERVER, NOT_ACQUIRED};
+use super::{Fault, print, texts, warn};
+use crate::client::{Error, Held, Locks, Reply};
+
+/// A question about locks.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) place: Place,
+    /// Whether the answer is JSON.
+    pub(super) json: bool,
+    pub(super) question: Question,
+}
+
+/// What is asked.
+#[derive(Debug)]
+pub(super) enum Question {
+    Break {
+        key: Vec<u8>,
+        token: u64,
+        reason: Option<String>,
+    },
+    /// The locks whose keys match a pattern.
+    List(String),
+    /// Whether a lock becomes free in time.
+    Wait(Vec<u8>, Option<Duration>),
+    /// What changes among the locks whose keys match a pattern, asked for in this interval.
+    Watch(String, Duration),
+    Who(Vec<u8>),
+}
+
+/// Why a question has no answer, and the exit code for it.
+struct Failure(u8, Fault);
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match error {
+            Error::Broken(_) | Error::Unreachable(_) => NO_SERVER,
+            Error::Url(_) | Error::Usage(_) => MISUSED,
+            _ => NO,
+        };
+        Self(code, error.to_string())
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self(NO, fault)
+    }
+}
+
+/// Answers the question; returns the exit code.
+pub(super) fn show(view: View) -> u8 {
+    let answer = super::runtime().map_err(Failure::from).and_then(|runtime| {
+        let answer = runtime.block_on(answer(view));
+        runtime.shutdown_background();
+        answer
+    });
+    answer.unwrap_or_else(|Failure(code, fault)| {
+        warn(&fault);
+        code
+    })
+}
+
+async fn answer(view: View) -> Result<u8, Failure> {
+    let (target, trust) = view.place.find().map_err(|fault| Failure(MISUSED, fault))?;
+    let locks = Locks::to(target, trust).await.map_err(|error| match error {
+        // A server that refuses the login serves nobody here.
+        Error::Refused(_) => Failure(NO_SERVER, error.to_string()),
+        error => error.into(),
+    })?;
+    match view.question {
+        Question::Break { key, token, reason } => {
+            let is_broken = locks.break_lock(&key, token, reason.as_deref()).await?;
+            let text = match is_broken {
+                true => format!("{} is broken\n", texts::lossy(&key)),
+                false => format!("{}: the token of its holder is not {token}\n", texts::lossy(&key)),
+            };
+            say(view.json, &json!({ "key": texts::lossy(&key), "broken": is_broken }), &text)?;
+            Ok(if is_broken { 0 } else { NO })
+        }
+        Question::List(pattern) => {
+            let found = locks.list(&pattern).await?;
+            let text: String = found.iter().map(|held| texts::line(held) + "\n").collect();
+            say(view.json, &found.iter().map(texts::value).collect(), &text)?;
+            Ok(0)
+        }
+        Question::Wait(key, limit) => wait(&locks, &key, limit, view.json).await,
+        Question::Watch(pattern, interval) => watch(&locks, &pattern, interval, view.json).await,
+        Question::Who(key) => {
+            let held = locks.who(&key).await?;
+            let text =
+                held.as_ref().map_or_else(|| format!("{} is free\n", texts::lossy(&key)), texts::lines);
+            say(view.json, &held.as_ref().map_or(Value::Null, texts::value), &text)?;
+            Ok(if held.is_some() { 0 } else { NO })
+        }
+    }
+}
+
+/// Returns when nobody holds the key.
+async fn wait(locks: &Locks, key: &[u8], limit: Option<Duration>, json: bool) -> Result<u8, Failure> {
+    let until = limit.map(|limit| Instant::now() + limit);
+    let mut connection = locks.open().await?;
+    loop {
+        let is_free = connection.call(&[b"EXISTS", key]).await? == Reply::Integer(0);
+        let is_late = until.is_some_and(|until| Instant::now() >= until);
+        if is_free || is_late {
+            let state = if is_free { "free" } else { "held" };
+            let text = format!("{} is {state}\n", texts::lossy(key));
+            say(json, &json!({ "key": texts::lossy(key), "free": is_free }), &text)?;
+            return Ok(if is_free { 0 } else { NOT_ACQUIRED });
+        }
+        let left = until.map_or(POLL, |until| until.saturating_duration_since(Instant::now()));
+        sleep(left.min(POLL)).await;
+    }
+}
+
+/// Writes what changes, until it is ended.
+async fn watch(locks: &Locks, pattern: &str, interval: Duration, json: bool) -> Result<u8, Failure> {
+    let mut connection = locks.open().await?;
+    let mut known = BTreeMap::<HoldId, Held>::new();
+    loop {
+        let now = holds(locks.list_on(&mut connection, pattern).await?);
+        let gone = known.iter().filter(|(id, _)| !now.contains_key(id)).map(|(_, held)| ("free", held));
+        let new = now.iter().filter(|(id, _)| !known.contains_key(id)).map(|(_, held)| ("held", held));
+        for (what, held) in gone.chain(new) {
+            if !event(what, held, json)? {
+                return Ok(0);
+            }
+        }
+        known = now;
+        sleep(interval).await;
+    }
+}
+
+/// What makes a hold another one: key, owner and token.
+type HoldId = (Vec<u8>, Vec<u8>, Option<u64>);
+
+/// The holds, each with its lock.
+fn holds(found: Vec<Held>) -> BTreeMap<HoldId, Held> {
+    let mut holds = BTreeMap::new();
+    for held in found {
+        for holder in &held.holders {
+            let mut one = held.clone();
+            one.holders = vec![holder.clone()];
+            holds.insert((held.key.clone(), holder.owner.clone(), holder.token), one);
+        }
+    }
+    holds
+}
+
+/// Writes what happened to a lock. False if nobody reads it.
+fn event(what: &str, held: &Held, json: bool) -> Result<bool, Fault> {
+    let mut value = texts::value(held);
+    let now = texts::unix_ms_now();
+    value["event"] = what.into();
+    value["time"] = now.into();
+    let line = match what {
+        "free" => texts::lossy(&held.key),
+        _ => texts::line(held),
+    };
+    say(json, &value, &format!("{}  {what}  {line}\n", texts::utc(now)))
+}
+
+fn say(json: bool, value: &Value, text: &str) -> Result<bool, Fault> {
+    match json {
+        true => print(format!("{value}\n").as_bytes()),
+        false => print(text.as_bytes()),
+    }
+}
+
+/// The exit code for the answer no, and for a server that refuses to answer.
+const NO: u8 = 1;
+/// How often a wait asks.
+const POLL: Duration = Duration::from_millis(100);

@@ -1,0 +1,47 @@
+"""redis-py's Lock and native holders of the same key."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import redis
+from redis.exceptions import LockNotOwnedError
+
+from checks import HOST, PORT, check, done, refused
+
+client = redis.Redis(host=HOST, port=PORT, decode_responses=True)
+native = redis.Redis(host=HOST, port=PORT, decode_responses=True).execute_command
+lock = redis.Redis(host=HOST, port=PORT).lock("stock", timeout=10, sleep=0.005, thread_local=False)
+waiters = ThreadPoolExecutor()
+
+first = native("LOCK.ACQUIRE", "stock", "first", "LEASE", 10_000)["token"]
+check("what a native client holds is refused", not lock.acquire(blocking=False))
+lock.local.token = b"not the holder's"
+check("and cannot be released", refused(LockNotOwnedError, lock.release) and client.get("stock") == "first")
+
+waiting = waiters.submit(lock.acquire, blocking_timeout=10)
+while [waiter["how"] for waiter in native("LOCK.WAITERS", "stock")] != ["polling"]:
+    time.sleep(0.005)
+check("a release by a native client", native("LOCK.RELEASE", "stock", "first") == 1)
+check("lets the next one have it", waiting.result() and lock.owned())
+
+value = client.get("stock")
+second = native("LOCK.TOKEN", "stock", value)
+check("its token is higher", second > first, (first, second))
+holder = native("LOCK.WHO", "stock")["holders"][0]
+is_named = holder["owner"] == value and holder["client"]["lib-name"] == "redis-py"
+check("LOCK.WHO names it", is_named and holder["client"]["lib-ver"] == redis.__version__, holder)
+check("a native client is refused", native("LOCK.ACQUIRE", "stock", "heir")["holder"] == value)
+
+waiting = waiters.submit(native, "LOCK.ACQUIRE", "stock", "heir", "LEASE", 10_000, "WAIT", 10_000)
+while not native("LOCK.WAITERS", "stock"):
+    time.sleep(0.005)
+lock.release()
+# One command later: nobody can have come between.
+check("a native waiter has it as soon as it is released", client.get("stock") == "heir")
+third = waiting.result()["token"]
+check("with a higher token", third > second, (second, third))
+check("and it is refused again", not lock.acquire(blocking=False))
+check("until it is released", native("LOCK.RELEASE", "stock", "heir") == 1 and lock.acquire(blocking=False))
+check("its lock is released by its value", native("LOCK.RELEASE", "stock", client.get("stock")) == 1)
+check("which it learns", refused(LockNotOwnedError, lock.release))
+done()

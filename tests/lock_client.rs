@@ -1,0 +1,188 @@
+//! `redlatch::lock`: a program that takes locks, from a server in its process or by a URL.
+//!
+//! Belongs here  the promises of guards: renewal, loss, release.
+//! Time          the runtime's stands still and moves only when nothing else can happen; the server's is manual.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+use std::time::Duration;
+
+use redlatch::lock::{Error, Locks, Lost};
+use redlatch::{Server, WallTime};
+use tokio::time::Instant;
+
+const START: WallTime = WallTime::from_millis(1_700_000_000_000);
+const LEASE: Duration = Duration::from_secs(30);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+async fn manual() -> (Server, Locks) {
+    let server = Server::builder().manual_clock(START).start().await.unwrap();
+    let locks = server.locks();
+    (server, locks)
+}
+
+mod acquisitions {
+    use super::*;
+
+    #[tokio::test]
+    async fn later_holders_have_higher_tokens() {
+        let (_server, locks) = manual().await;
+        let mut last = 0;
+        for _ in 0..3 {
+            let guard = locks.lock("a").acquire().await.unwrap();
+            let token = guard.token().unwrap();
+            assert!(guard.is_native() && token > last, "{token} after {last}");
+            last = token;
+            assert!(guard.release().await.unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_names_the_holder() {
+        let (_server, locks) = manual().await;
+        let guard = locks.lock("a").acquire().owner("me").meta("job", "backup").await.unwrap();
+        let Err(Error::Held(Some(held))) = locks.lock("a").acquire().await else { panic!("it is held") };
+        let holder = &held.holders[0];
+        assert_eq!((&held.key[..], &holder.owner[..], holder.token), (&b"a"[..], &b"me"[..], guard.token()));
+        assert_eq!((holder.left_ms, holder.meta["job"].as_str()), (Some(30_000), "backup"));
+        assert_eq!(locks.who("a").await.unwrap().as_ref(), Some(&*held));
+        assert_eq!(locks.who("b").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn readers_share_permits_add_up_and_several_keys_are_one() {
+        let (_server, locks) = manual().await;
+        let readers = (locks.lock("r").acquire().shared(), locks.lock("r").acquire().shared());
+        let readers = (readers.0.await.unwrap(), readers.1.await.unwrap());
+        assert!(matches!(locks.lock("r").acquire().await, Err(Error::Held(_))));
+
+        let three = locks.lock("p").acquire().permits(3, 5).await.unwrap();
+        assert!(matches!(locks.lock("p").acquire().permits(3, 5).await, Err(Error::Held(_))));
+        let two = locks.lock("p").acquire().permits(2, 5).await.unwrap();
+
+        let both = locks.lock_all(["x", "y"]).acquire().await.unwrap();
+        assert!(matches!(locks.lock("y").acquire().await, Err(Error::Held(_))));
+        assert!(matches!(locks.lock_all(["x", "z"]).acquire().shared().await, Err(Error::Usage(_))));
+        assert_eq!(locks.list("*").await.unwrap().len(), 4);
+        for guard in [readers.0, readers.1, three, two, both] {
+            assert!(guard.release().await.unwrap());
+        }
+        assert_eq!(locks.list("*").await.unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn a_wait_is_handed_the_lock_and_one_that_is_dropped_leaves_the_queue() {
+        let (_server, locks) = manual().await;
+        let guard = locks.lock("a").acquire().await.unwrap();
+        let first = tokio::spawn(locks.lock("a").acquire().wait(HOUR).into_future());
+        while locks.waiters("a").await.unwrap().len() < 1 {}
+        let second = tokio::spawn(locks.lock("a").acquire().wait_forever().into_future());
+        while locks.waiters("a").await.unwrap().len() < 2 {}
+        first.abort();
+        while locks.waiters("a").await.unwrap().len() > 1 {}
+        assert!(guard.release().await.unwrap());
+        assert!(second.await.unwrap().unwrap().release().await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_url_reaches_the_same_locks_with_its_password() {
+        let server = Server::builder().password("open sesame").start().await.unwrap();
+        let guard = server.locks().lock("a").acquire().owner("me").await.unwrap();
+        let address = server.addr();
+        let refused = Locks::connect(&format!("redis://{address}")).await.unwrap_err();
+        assert!(matches!(&refused, Error::Refused(text) if text.starts_with("NOAUTH")), "{refused}");
+        let locks = Locks::connect(&format!("redis://:open%20sesame@{address}")).await.unwrap();
+        assert_eq!(locks.who("a").await.unwrap().unwrap().holders[0].token, guard.token());
+        // Another database has other locks.
+        let others = Locks::connect(&format!("redis://:open%20sesame@{address}/1")).await.unwrap();
+        assert!(others.lock("a").acquire().await.unwrap().release().await.unwrap());
+        assert!(locks.release(["a"], "me").await.unwrap());
+        drop(server);
+        assert!(matches!(Locks::connect("http://localhost").await, Err(Error::Url(_))));
+    }
+}
+
+mod guards {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guard_renews_its_lock_at_each_third_of_the_lease() {
+        let (server, locks) = manual().await;
+        let guard = locks.lock("a").acquire().lease(LEASE).await.unwrap();
+        for _ in 0..10 {
+            tokio::time::advance(LEASE / 3).await;
+            while guard.remaining() < LEASE {
+                tokio::task::yield_now().await;
+            }
+            server.clock().advance(LEASE / 3).await;
+        }
+        assert!(guard.release().await.unwrap());
+        assert_eq!(server.keys().get("a"), None);
+    }
+
+    #[tokio::test]
+    async fn a_guard_that_is_dropped_releases_its_lock() {
+        let (_server, locks) = manual().await;
+        drop(locks.lock("a").acquire().lease(HOUR).await.unwrap());
+        assert!(locks.lock("a").acquire().wait(HOUR).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_lock_that_is_left_keeps_the_lease_it_is_left_with() {
+        let (server, locks) = manual().await;
+        let guard = locks.lock("a").acquire().await.unwrap();
+        assert!(guard.leave(HOUR).await.unwrap());
+        assert_eq!(server.keys().lease("a"), Some(Some(HOUR)));
+    }
+
+    #[tokio::test]
+    async fn a_guard_is_told_why_its_lock_is_lost() {
+        let (server, locks) = manual().await;
+        let guard = locks.lock("a").acquire().await.unwrap();
+        assert!(!locks.break_lock("a", guard.token().unwrap() + 1, None).await.unwrap());
+        assert!(locks.break_lock("a", guard.token().unwrap(), Some("stuck")).await.unwrap());
+        assert_eq!(guard.lost().await, Lost::Broken);
+        assert_eq!(guard.remaining(), Duration::ZERO);
+        assert!(!guard.release().await.unwrap());
+
+        let guard = locks.lock("a").acquire().await.unwrap();
+        assert!(server.keys().remove("a"));
+        assert_eq!(guard.lost().await, Lost::Deleted);
+
+        let guard = locks.lock("a").acquire().lease(LEASE).await.unwrap();
+        server.clock().advance(LEASE + Duration::from_millis(1)).await;
+        assert_eq!(guard.lost().await, Lost::Expired);
+        // What the guard sends when it is dropped leaves a later hold of its owner alone.
+        let owner = guard.owner().to_vec();
+        let next = locks.lock("a").acquire().owner(owner).await.unwrap();
+        assert!(!guard.release().await.unwrap());
+        assert!(next.release().await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loss_is_known_before_the_lease_ends_on_a_server_that_is_out_of_reach() {
+        let (server, locks) = manual().await;
+        let margin = Duration::from_secs(5);
+        let sent = Instant::now();
+        let guard = locks.lock("a").acquire().lease(LEASE).await.unwrap();
+        drop(server);
+        assert_eq!(guard.lost_within(margin).await, Lost::Unrenewed);
+        assert!(sent.elapsed() <= LEASE - margin, "{:?}", sent.elapsed());
+        assert_eq!(guard.lost().await, Lost::Unrenewed);
+        assert!(sent.elapsed() <= LEASE, "{:?}", sent.elapsed());
+        assert!(guard.release().await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_ends_costs_no_lock_with_a_lease() {
+        let (server, locks) = manual().await;
+        let guard = locks.lock("a").acquire().lease(LEASE).await.unwrap();
+        let mut operator = crate::support::stream::StreamClient::new(server.stream());
+        assert_ne!(operator.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await, ":0");
+        tokio::time::advance(LEASE / 3).await;
+        while guard.remaining() < LEASE {
+            tokio::task::yield_now().await;
+        }
+        assert!(guard.release().await.unwrap());
+    }
+}

@@ -1,0 +1,531 @@
+//! `redlatch run` and the questions about locks, as shells and service managers use them.
+//!
+//! Belongs here  exit codes, signals, the environment, streams, and what happens when the lock or the server goes.
+//! Time          no sleep: a test waits for a line, for the end of a process or of its output. Leases are short where one
+//!               must end, and long where it must not.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+mod hostile;
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use crate::support::binary::{Running, redlatch};
+use crate::support::real::RealServer;
+
+fn server() -> Running {
+    Running::start(redlatch().args(["--port", "auto"]))
+}
+
+fn url(server: &Running) -> String {
+    format!("redis://{}", server.address())
+}
+
+/// `redlatch run --url URL ARGUMENTS`.
+fn run(url: &str, arguments: &[&str]) -> Command {
+    let mut command = redlatch();
+    command.args(["run", "--url", url]).args(arguments);
+    command
+}
+
+fn output(mut command: Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let [stdout, stderr] = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    (status.code(), stdout, stderr)
+}
+
+/// A `redlatch run` whose command runs, in lines.
+struct Holder {
+    process: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Holder {
+    /// Starts it, and waits for the first line of the command, which must be `ready`.
+    fn start(mut command: Command) -> Self {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap());
+        let mut holder = Self { process, lines };
+        assert_eq!(holder.line(), "ready");
+        holder
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+
+    /// Closes its standard input and waits for its end; returns the exit code, and what it said on its error stream.
+    fn end(mut self) -> (Option<i32>, String) {
+        drop(self.process.stdin.take());
+        let mut said = String::new();
+        self.process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.process.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A command that holds the lock until its standard input is closed.
+const HOLD: &[&str] = &["--", "sh", "-c", "echo ready; cat >/dev/null"];
+
+mod commands {
+    use super::*;
+
+    #[test]
+    fn the_exit_status_is_that_of_the_command() {
+        let server = server();
+        for (script, code) in [("true", 0), ("exit 7", 7), ("kill -KILL $$", 137), ("kill -TERM $$", 143)] {
+            let ended = output(run(&url(&server), &["lock:a", "--", "sh", "-c", script]));
+            assert_eq!(ended.0, Some(code), "{script}: {ended:?}");
+        }
+        for (command, code) in [("/no/such/command", 127), ("/", 126)] {
+            assert_eq!(output(run(&url(&server), &["lock:a", "--", command])).0, Some(code), "{command}");
+            assert_eq!(server.ask("EXISTS lock:a"), ":0\r\n", "the lock is released");
+        }
+    }
+
+    #[test]
+    fn arguments_and_streams_reach_the_command_untouched() {
+        let server = server();
+        let mut command =
+            run(&url(&server), &["lock:a", "--", "sh", "-c", "cat; printf '<%s>' \"$@\"; echo no >&2"]);
+        let odd = OsString::from_vec(vec![b'\xff', b'=']);
+        command.args(["sh", "two words", "", "--help", "-", "--"]).arg(odd);
+        let mut process =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        process.stdin.take().unwrap().write_all(b"in\0put\n").unwrap();
+        let output = process.wait_with_output().unwrap();
+        assert_eq!(output.stdout, b"in\0put\n<two words><><--help><-><--><\xff=>");
+        assert!(output.stderr.ends_with(b"no\n"), "{output:?}");
+    }
+
+    #[test]
+    fn the_environment_names_the_lock() {
+        let server = server();
+        let script = "echo ready; echo $REDLATCH_KEY; echo $REDLATCH_OWNER; echo $REDLATCH_TOKEN; \
+                      echo $REDLATCH_DEADLINE; cat >/dev/null";
+        let mut command = run(&url(&server), &["lock:a", "--", "sh", "-c", script]);
+        command.env("REDLATCH_TOKEN", "of an outer lock");
+        let mut holder = Holder::start(command);
+        assert_eq!(holder.line(), "lock:a");
+        let owner = holder.line();
+        assert_eq!(server.ask("GET lock:a"), format!("${}\r\n{owner}\r\n", owner.len()));
+        let token = server.ask(&format!("LOCK.TOKEN lock:a {owner}"));
+        assert_eq!(format!(":{}\r\n", holder.line()), token);
+        let deadline: u64 = holder.line().parse().unwrap();
+        // The deadline is that of the server, as far as the clock of the wall is read twice.
+        let expires: u64 =
+            server.ask("PEXPIRETIME lock:a").trim_start_matches(':').trim_end().parse().unwrap();
+        assert!(deadline.abs_diff(expires) < 10_000, "{deadline} and {expires}");
+        assert_eq!(holder.end().0, Some(0));
+    }
+
+    #[test]
+    fn bad_options_are_told_from_the_command() {
+        let server = server();
+        for arguments in [
+            &["lock:a"][..],
+            &["--lease", "soon", "lock:a", "--", "true"],
+            &["--lease", "1ms", "lock:a", "--", "true"],
+            &["--shared", "--permits", "1", "--of", "2", "lock:a", "--", "true"],
+            &["--permits", "1", "lock:a", "--", "true"],
+            &["--meta", "noise", "lock:a", "--", "true"],
+            &["--shared", "lock:a", "lock:b", "--", "true"],
+            &["--wait", "1s", "--no-wait", "lock:a", "--", "true"],
+        ] {
+            let (code, _, said) = output(run(&url(&server), arguments));
+            assert_eq!((code, said.lines().count()), (Some(64), 1), "{arguments:?}: {said}");
+        }
+        assert_eq!(output(run("http://localhost", &["lock:a", "--", "true"])).0, Some(64));
+    }
+
+    #[test]
+    fn what_the_command_leaves_running_ends_with_it() {
+        let server = server();
+        // The output ends when the last process that has it has ended.
+        let (code, stdout, _) =
+            output(run(&url(&server), &["lock:a", "--", "sh", "-c", "tail -f /dev/null & echo done"]));
+        assert_eq!((code, stdout.as_str()), (Some(0), "done\n"));
+    }
+
+    #[test]
+    fn help_completions_and_the_man_page_know_every_flag() {
+        let printed = |arguments: &[&str]| {
+            let mut command = redlatch();
+            command.args(arguments);
+            let (code, stdout, stderr) = output(command);
+            assert_eq!(code, Some(0), "{arguments:?}: {stderr}");
+            stdout
+        };
+        let (help, man) = (printed(&["run", "--help"]), printed(&["man", "run"]));
+        let completions = printed(&["completions", "bash"]);
+        for flag in
+            ["shared", "permits", "of", "wait", "no-wait", "lease", "if-held", "on-lost", "kill-grace"]
+                .into_iter()
+                .chain(["min-hold", "meta", "url"])
+        {
+            assert!(help.contains(&format!("--{flag}")), "{flag}");
+            assert!(man.contains(&flag.replace('-', "\\-")), "{flag}");
+            assert!(completions.contains(&format!("--{flag}")), "{flag}");
+        }
+        let all = printed(&["--help"]);
+        for name in ["run", "ls", "who", "wait", "break", "watch"] {
+            assert!(all.contains(&format!("\n  {name} ")), "{name}");
+            assert!(printed(&["man", name]).contains(&format!("redlatch\\-{name}")), "{name}");
+            assert!(printed(&[name, "--help"]).contains("--url"), "{name}");
+        }
+    }
+}
+
+mod holding {
+    use super::*;
+
+    #[test]
+    fn the_lock_is_held_while_the_command_runs_and_no_longer() {
+        let server = server();
+        let holder = Holder::start(run(&url(&server), &[&["lock:a"], HOLD].concat()));
+        assert_eq!(server.ask("EXISTS lock:a"), ":1\r\n");
+        assert_eq!(server.ask("SET lock:a other NX PX 1000"), "$-1\r\n");
+        assert_eq!(holder.end().0, Some(0));
+        assert_eq!(server.ask("EXISTS lock:a"), ":0\r\n");
+    }
+
+    #[test]
+    fn a_lock_that_is_held_is_refused_with_all_that_is_known_and_the_command_does_not_run() {
+        let server = server();
+        let holder = Holder::start(run(&url(&server), &[&["lock:a"], HOLD].concat()));
+        for arguments in [&["--no-wait"][..], &["--wait", "0"], &["--wait", "10ms"], &["--if-held", "fail"]] {
+            let arguments = [arguments, &["lock:a", "--", "echo", "ran"]].concat();
+            let (code, stdout, said) = output(run(&url(&server), &arguments));
+            assert_eq!((code, stdout.as_str()), (Some(75), ""), "{arguments:?}: {said}");
+            for part in ["lock:a is held", "key:    lock:a", "holder: ", "lease:  ", "queue:  "] {
+                assert!(said.contains(part), "{part}: {said}");
+            }
+        }
+        let skipped = output(run(&url(&server), &["--if-held", "skip", "lock:a", "--", "echo", "ran"]));
+        assert_eq!((skipped.0, skipped.1.as_str()), (Some(0), ""));
+        assert_eq!(holder.end().0, Some(0));
+    }
+
+    #[test]
+    fn it_waits_for_the_lock_as_long_as_it_takes() {
+        let server = server();
+        let first = Holder::start(run(&url(&server), &[&["lock:a"], HOLD].concat()));
+        let mut second = run(&url(&server), &["lock:a", "--", "echo", "ran"]);
+        let second = second.stdout(Stdio::piped()).spawn().unwrap();
+        assert_eq!(first.end().0, Some(0));
+        assert_eq!(second.wait_with_output().unwrap().stdout, b"ran\n");
+    }
+
+    #[test]
+    fn a_signal_ends_the_wait_and_the_queue_knows() {
+        let server = server();
+        let first = Holder::start(run(&url(&server), &[&["lock:a"], HOLD].concat()));
+        let mut second = run(&url(&server), &["lock:a", "--", "echo", "ran"]);
+        let mut second = second.stdout(Stdio::piped()).spawn().unwrap();
+        // It has connected, and caught its signals before.
+        while server.ask("LOCK.WAITERS lock:a") == "*0\r\n" {}
+        let id = second.id().to_string();
+        assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+        assert_eq!(second.wait().unwrap().code(), Some(130));
+        assert_eq!(first.end().0, Some(0));
+        assert_eq!(server.ask("EXISTS lock:a"), ":0\r\n");
+    }
+
+    #[test]
+    fn min_hold_leaves_the_lock_for_the_rest_of_its_time() {
+        let server = server();
+        let ended = output(run(&url(&server), &["--min-hold", "1h", "lock:a", "--", "true"]));
+        assert_eq!(ended.0, Some(0), "{ended:?}");
+        let left: u64 = server.ask("PTTL lock:a").trim_start_matches(':').trim_end().parse().unwrap();
+        assert!(left > 3_000_000 && left <= 3_600_000, "{left}");
+    }
+
+    #[test]
+    fn several_keys_are_taken_all_or_none() {
+        let server = server();
+        let holder = Holder::start(run(&url(&server), &[&["lock:b", "lock:a"], HOLD].concat()));
+        assert_eq!(server.ask("EXISTS lock:a lock:b"), ":2\r\n");
+        let (code, _, said) = output(run(&url(&server), &["--no-wait", "lock:c", "lock:a", "--", "true"]));
+        assert_eq!(code, Some(75), "{said}");
+        assert!(said.contains("lock:a is held"), "{said}");
+        assert_eq!(server.ask("EXISTS lock:c"), ":0\r\n");
+        assert_eq!(holder.end().0, Some(0));
+        assert_eq!(server.ask("EXISTS lock:a lock:b"), ":0\r\n");
+    }
+
+    #[test]
+    #[ignore = "needs REDLATCH_REDIS_SERVER"]
+    fn a_plain_redis_serves_exclusive_locks_without_a_token_and_it_says_so() {
+        let real = RealServer::start("redis");
+        let holder = Holder::start(run(
+            &real.url(),
+            &[&["lock:a", "--lease", "1s", "--kill-grace", "0"], HOLD].concat(),
+        ));
+        let (code, _, said) = output(run(&real.url(), &["--wait", "1500ms", "lock:a", "--", "true"]));
+        assert_eq!(code, Some(75), "the lock is renewed: {said}");
+        let second = run(&real.url(), &["lock:a", "--", "sh", "-c", "echo \"<$REDLATCH_TOKEN>\""]);
+        let (code, said) = holder.end();
+        assert!(code == Some(0) && said.contains("no LOCK commands"), "{said}");
+        assert_eq!(output(second).1, "<>\n");
+        assert_eq!(output(run(&real.url(), &["lock:a", "lock:b", "--", "true"])).0, Some(64));
+    }
+}
+
+mod signals {
+    use super::*;
+
+    #[test]
+    fn signals_reach_the_command() {
+        let server = server();
+        let names = ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"];
+        let traps: String = names.iter().map(|name| format!("trap 'echo {name}' {name}; ")).collect();
+        let script = format!("{traps} echo ready; while read -r _ || [ $? -gt 128 ]; do :; done");
+        let mut holder = Holder::start(run(&url(&server), &["lock:a", "--", "bash", "-c", &script]));
+        for name in names {
+            holder.signal(name);
+            assert_eq!(holder.line(), name);
+        }
+        assert_eq!(server.ask("EXISTS lock:a"), ":1\r\n", "the command still runs");
+        drop(holder.process.stdin.take());
+        assert_eq!(holder.end().0, Some(0));
+    }
+
+    #[test]
+    fn sigterm_leaves_no_orphan() {
+        let server = server();
+        let mut holder = Holder::start(run(
+            &url(&server),
+            &["lock:a", "--", "sh", "-c", "echo ready; echo $$; tail -f /dev/null"],
+        ));
+        let command = holder.line();
+        holder.signal("TERM");
+        let mut rest = String::new();
+        holder.lines.read_to_string(&mut rest).unwrap();
+        assert_eq!(holder.end().0, Some(143));
+        let probe = Command::new("kill").args(["-0", &command]).stderr(Stdio::null()).status().unwrap();
+        assert!(!probe.success(), "{command} is gone");
+        assert_eq!(server.ask("EXISTS lock:a"), ":0\r\n");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_signal_that_was_ignored_before_stays_ignored() {
+        let server = server();
+        let hold = ["--", "sh", "-c", "echo ready; cat >/dev/null; grep SigIgn /proc/self/status"];
+        let url = url(&server);
+        let inner = [&["run", "--url", &url, "lock:a"], &hold[..]].concat();
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' HUP; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_redlatch")]).args(inner);
+        let mut holder = Holder::start(command);
+        holder.signal("HUP");
+        drop(holder.process.stdin.take());
+        let mask = holder.line().trim_start_matches("SigIgn:").trim().to_owned();
+        assert_eq!(u64::from_str_radix(&mask, 16).unwrap() & 1, 1, "{mask}");
+        assert_eq!(holder.end().0, Some(0));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_terminal_is_the_commands_and_control_c_reaches_it_alone() {
+        let server = server();
+        let pty = nix::pty::openpty(None, None).unwrap();
+        let script =
+            "trap 'echo got INT; exit 3' INT; read line; echo read $line; tail -f /dev/null & wait $!";
+        // setsid makes the terminal the controlling one of a session, as a login does.
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", env!("CARGO_BIN_EXE_redlatch"), "run", "--url", &url(&server), "lock:a"]);
+        command.args(["--", "bash", "-c", script]);
+        command.stdin(pty.slave.try_clone().unwrap()).stdout(pty.slave.try_clone().unwrap());
+        let mut process = command.stderr(pty.slave).spawn().unwrap();
+        drop(command);
+        let mut terminal = std::fs::File::from(pty.master);
+        terminal.write_all(b"words\n").unwrap();
+        let mut lines = BufReader::new(terminal.try_clone().unwrap());
+        wait_for(&mut lines, "read words");
+        terminal.write_all(b"\x03").unwrap();
+        wait_for(&mut lines, "got INT");
+        assert_eq!(process.wait().unwrap().code(), Some(3));
+        assert_eq!(server.ask("EXISTS lock:a"), ":0\r\n");
+    }
+
+    fn wait_for(lines: &mut impl BufRead, words: &str) {
+        let mut said = String::new();
+        while !said.contains(words) {
+            assert!(lines.read_line(&mut said).unwrap() > 0, "{said}");
+        }
+    }
+}
+
+mod loss {
+    use super::*;
+
+    #[test]
+    fn sigterm_comes_before_the_lease_ends_on_a_server_that_does_not_answer() {
+        let server = server();
+        // SIGTERM is due 2.3 s before the lease ends.
+        let options = ["--lease", "6s", "--kill-grace", "6s", "lock:a"];
+        let script = "trap 'echo TERM' TERM; echo ready; tail -f /dev/null & wait $!; cat >/dev/null";
+        let mut holder =
+            Holder::start(run(&url(&server), &[&options[..], &["--", "bash", "-c", script]].concat()));
+        server.signal("STOP");
+        assert_eq!(holder.line(), "TERM");
+        server.signal("CONT");
+        assert_eq!(server.ask("EXISTS lock:a"), ":1\r\n", "the server has not granted it to anybody else");
+        let (code, said) = holder.end();
+        assert_eq!(code, Some(76), "{said}");
+        assert!(said.contains("about to be lost: no renewal has succeeded in time"), "{said}");
+    }
+
+    #[test]
+    fn sigkill_follows_where_sigterm_is_ignored() {
+        let server = server();
+        let script = "trap '' TERM; echo ready; exec tail -f /dev/null";
+        for options in [&["--kill-grace", "100ms"][..], &["--on-lost", "kill"]] {
+            let options = [options, &["--lease", "500ms", "lock:a", "--", "sh", "-c", script]].concat();
+            let holder = Holder::start(run(&url(&server), &options));
+            server.signal("STOP");
+            let (code, said) = holder.end();
+            server.signal("CONT");
+            assert_eq!(code, Some(76), "{said}");
+            while server.ask("EXISTS lock:a") != ":0\r\n" {}
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_deleted_ends_the_command() {
+        let server = server();
+        let script = "echo ready; exec tail -f /dev/null";
+        let holder = Holder::start(run(&url(&server), &["lock:a", "--", "sh", "-c", script]));
+        assert_eq!(server.ask("DEL lock:a"), ":1\r\n");
+        let (code, said) = holder.end();
+        assert_eq!(code, Some(76), "{said}");
+        assert!(said.contains("the lock is lost"), "{said}");
+    }
+
+    #[test]
+    fn with_warn_the_command_goes_on() {
+        let server = server();
+        let options = ["--on-lost", "warn", "lock:a"];
+        let mut holder = Holder::start(run(&url(&server), &[&options[..], HOLD].concat()));
+        assert_eq!(server.ask("DEL lock:a"), ":1\r\n");
+        let mut said = String::new();
+        BufReader::new(holder.process.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.contains("the lock is lost: its key was deleted or overwritten"), "{said}");
+        assert_eq!(holder.end().0, Some(0));
+    }
+
+    #[test]
+    fn a_renewed_lock_outlives_its_first_lease() {
+        let server = server();
+        let options = ["--lease", "900ms", "--kill-grace", "0", "lock:a"];
+        let holder = Holder::start(run(&url(&server), &[&options[..], HOLD].concat()));
+        // Another client waits for longer than the lease, and is refused.
+        let (code, _, said) = output(run(&url(&server), &["--wait", "2s", "lock:a", "--", "true"]));
+        assert_eq!(code, Some(75), "{said}");
+        assert_eq!(holder.end().0, Some(0));
+    }
+}
+
+mod views {
+    use super::*;
+
+    fn asked(server: &Running, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = redlatch();
+        command.args(arguments).args(["--url", &url(server)]);
+        output(command)
+    }
+
+    fn json(text: &str) -> serde_json::Value {
+        serde_json::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn who_names_the_holder_and_break_takes_the_lock_from_it() {
+        let server = server();
+        assert_eq!(asked(&server, &["who", "lock:a"]).0, Some(1));
+        let options =
+            ["--meta", "job=backup", "lock:a", "--", "sh", "-c", "echo ready; exec tail -f /dev/null"];
+        let holder = Holder::start(run(&url(&server), &options));
+        let (code, said, _) = asked(&server, &["who", "lock:a", "--json"]);
+        let held = json(&said);
+        assert_eq!((code, &held["key"], &held["kind"]), (Some(0), &"lock:a".into(), &"exclusive".into()));
+        let first = &held["holders"][0];
+        assert_eq!(
+            (&first["meta"]["job"], &first["client"]["lib-name"]),
+            (&"backup".into(), &"redlatch".into())
+        );
+        let token = first["token"].as_u64().unwrap();
+
+        let refused = output(run(&url(&server), &["--no-wait", "lock:a", "--", "true"])).2;
+        assert!(refused.contains(&format!("redlatch break lock:a --token {token}")), "{refused}");
+        let wrong = (token + 1).to_string();
+        assert_eq!(asked(&server, &["break", "lock:a", "--token", &wrong]).0, Some(1));
+        let broken = asked(&server, &["break", "lock:a", "--token", &token.to_string(), "--reason", "stuck"]);
+        assert_eq!(broken.0, Some(0), "{broken:?}");
+        let (code, said) = holder.end();
+        assert!(code == Some(76) && said.contains("broken by an operator"), "{said}");
+    }
+
+    #[test]
+    fn ls_lists_the_locks_of_a_pattern() {
+        let server = server();
+        server.ask("SET lock:a me NX PX 60000\r\nSET lock:b you NX PX 60000\r\nSET other me NX PX 60000");
+        let (code, said, _) = asked(&server, &["ls", "lock:*", "--json"]);
+        let found = json(&said);
+        let keys: Vec<_> = found.as_array().unwrap().iter().map(|held| held["key"].clone()).collect();
+        assert_eq!((code, keys), (Some(0), vec!["lock:a".into(), "lock:b".into()]));
+        let lines = asked(&server, &["ls"]).1;
+        assert!(lines.lines().count() == 3 && lines.contains("other") && lines.contains("you"), "{lines}");
+    }
+
+    #[test]
+    fn wait_returns_when_the_lock_is_free() {
+        let server = server();
+        let holder = Holder::start(run(&url(&server), &[&["lock:a"], HOLD].concat()));
+        assert_eq!(asked(&server, &["wait", "lock:a", "--timeout", "0"]).0, Some(75));
+        let mut waits = redlatch();
+        let waits = waits.args(["wait", "lock:a", "--url", &url(&server)]).stdout(Stdio::piped());
+        let waits = waits.spawn().unwrap();
+        assert_eq!(holder.end().0, Some(0));
+        let waited = waits.wait_with_output().unwrap();
+        assert_eq!((waited.status.code(), &waited.stdout[..]), (Some(0), &b"lock:a is free\n"[..]));
+    }
+
+    #[test]
+    fn watch_writes_a_line_for_every_change() {
+        let server = server();
+        let mut watches = redlatch();
+        watches.args(["watch", "--json", "--interval", "10ms", "--url", &url(&server)]);
+        let mut watches = watches.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(watches.stdout.take().unwrap());
+        let mut next = || {
+            let mut line = String::new();
+            lines.read_line(&mut line).unwrap();
+            let event = json(&line);
+            [&event["event"], &event["key"]].map(|value| value.as_str().unwrap().to_owned())
+        };
+        server.ask("SET lock:a me NX PX 60000");
+        assert_eq!(next(), ["held", "lock:a"]);
+        server.ask("DEL lock:a");
+        assert_eq!(next(), ["free", "lock:a"]);
+        watches.kill().unwrap();
+        watches.wait().unwrap();
+    }
+}
