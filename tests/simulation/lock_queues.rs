@@ -52,7 +52,7 @@ pub(crate) enum Names {
 
 const CLIENTS: usize = 8;
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
-const STEPS: u32 = 1_500;
+const STEPS: u32 = 600;
 const RELEASE_SCRIPT: &str =
     "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end";
 
