@@ -16,7 +16,7 @@ use crate::keyspace::waiting::{Queues, Waiter};
 use crate::number;
 use crate::state::clients::ClientId;
 use crate::types::lock::{Holder, LockKind};
-use crate::types::{Lock, Object, Shape};
+use crate::types::{Lock, Object};
 
 /// A lock that is held.
 #[derive(Clone, Debug)]
