@@ -75,7 +75,7 @@ mod acquisitions {
         let (_server, locks) = manual().await;
         let guard = locks.lock("a").acquire().await.unwrap();
         let first = tokio::spawn(locks.lock("a").acquire().wait(HOUR).into_future());
-        while locks.waiters("a").await.unwrap().len() < 1 {}
+        while locks.waiters("a").await.unwrap().is_empty() {}
         let second = tokio::spawn(locks.lock("a").acquire().wait_forever().into_future());
         while locks.waiters("a").await.unwrap().len() < 2 {}
         first.abort();
