@@ -166,13 +166,19 @@ fn awaited(keyspace: &Keyspace, waiter: &Waiter, key: &[u8], now: Now) -> Option
         holders.clear();
     }
     let holders = holders.into_iter().map(|(owner, _)| Awaited { owner, is_holder: true });
-    let ahead = ahead(&mut view, waiter, key).filter_map(|other| other.serve.asker()).map(|asker| asker.owner.clone());
+    let ahead = ahead(&mut view, waiter, key)
+        .filter_map(|other| other.serve.asker())
+        .map(|asker| asker.owner.clone());
     let ahead = ahead.map(|owner| Awaited { owner, is_holder: false });
     Some(holders.chain(ahead).filter(|awaited| awaited.owner != own).collect())
 }
 
 /// The requests before this one in the queue of a key that wait for other keys, too.
-fn ahead<'v>(view: &'v mut View<'_>, waiter: &Waiter, key: &'v [u8]) -> impl Iterator<Item = &'v Arc<Waiter>> {
+fn ahead<'v>(
+    view: &'v mut View<'_>,
+    waiter: &Waiter,
+    key: &'v [u8],
+) -> impl Iterator<Item = &'v Arc<Waiter>> {
     let number = waiter.wait.number;
     let ahead = view.lock_waiters(key).take_while(move |other| other.wait.number < number);
     ahead.take(AHEAD_MAX).filter(|other| other.wait.keys.len() > 1)
