@@ -101,19 +101,12 @@ impl LockWaits {
         waiters.filter(|waiter| !waiter.wait.claim.is_taken()).cloned().collect()
     }
 
-    /// Whether a holder of these locks waits for a lock, too, or a request for several locks is ahead in a queue. If not, a
-    /// request that has just entered closes no circle.
+    /// Whether a holder of these locks waits for a lock, too, or a request ahead waits for several. If not, a request that has
+    /// just entered closes no circle.
     pub fn may_close_circle(&self, view: &mut View<'_>, waiter: &Waiter) -> bool {
-        let own = waiter.serve.asker().map(|asker| asker.owner);
-        let is_behind = |view: &mut View<'_>, key: &Bytes| {
-            let mut ahead = view.lock_waiters(key).take(AHEAD_MAX);
-            ahead.any(|other| other.wait.keys.len() > 1 && other.wait.number < waiter.wait.number)
-        };
-        let is_held = |view: &mut View<'_>, key: &Bytes| {
-            let mut holders = view.owners(key, HOLDERS_MAX).into_iter();
-            holders.any(|(owner, _)| own != Some(&owner) && self.0.lock().by_owner.contains_key(&owner))
-        };
-        waiter.wait.keys.iter().any(|key| is_held(view, key) || is_behind(view, key))
+        let mut owners = waiter.wait.keys.iter().flat_map(|key| view.owners(key, HOLDERS_MAX));
+        owners.any(|(owner, _)| self.0.lock().by_owner.contains_key(&owner))
+            || waiter.wait.keys.iter().any(|key| ahead(view, waiter, key).next().is_some())
     }
 
     /// A circle that this request is part of. The search ends without one if it meets a shard that a long call holds.
@@ -173,11 +166,22 @@ fn awaited(keyspace: &Keyspace, waiter: &Waiter, key: &[u8], now: Now) -> Option
         holders.clear();
     }
     let holders = holders.into_iter().map(|(owner, _)| Awaited { owner, is_holder: true });
-    let ahead = view.lock_waiters(key).take_while(|other| other.wait.number < waiter.wait.number);
-    let ahead = ahead.take(AHEAD_MAX).filter(|other| other.wait.keys.len() > 1);
-    let ahead = ahead.filter_map(|other| other.serve.asker()).map(|asker| asker.owner.clone());
+    let ahead = ahead(&mut view, waiter, key)
+        .filter_map(|other| other.serve.asker())
+        .map(|asker| asker.owner.clone());
     let ahead = ahead.map(|owner| Awaited { owner, is_holder: false });
     Some(holders.chain(ahead).filter(|awaited| awaited.owner != own).collect())
+}
+
+/// The requests before this one in the queue of a key that wait for other keys, too.
+fn ahead<'v>(
+    view: &'v mut View<'_>,
+    waiter: &Waiter,
+    key: &'v [u8],
+) -> impl Iterator<Item = &'v Arc<Waiter>> {
+    let number = waiter.wait.number;
+    let ahead = view.lock_waiters(key).take_while(move |other| other.wait.number < number);
+    ahead.take(AHEAD_MAX).filter(|other| other.wait.keys.len() > 1)
 }
 
 /// The circle that `last` closes.
