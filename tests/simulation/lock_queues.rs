@@ -311,7 +311,7 @@ impl LockQueueSimulation {
         match self.model.keys.get(&key) {
             Some(Held::Lock(Kind::Exclusive, holders)) => {
                 let owner = holders[0].owner.clone();
-                self.model.delete(who, std::slice::from_ref(&key));
+                self.model.release(who, &key, &owner, None);
                 self.ask(who, ["EVAL", RELEASE_SCRIPT, "1", &key, &owner].map(str::to_owned).into())
             }
             _ => self.pass_time(),
