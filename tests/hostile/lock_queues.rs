@@ -233,7 +233,7 @@ fn many_keys_and_extreme_numbers_are_answered() {
     let waits = format!("LOCK.MACQUIRE 1000 {all} you LEASE 60000 WAIT 60000");
     assert_eq!(say(&machine, &mut two, &waits), "");
     for (number, key) in keys.iter().rev().enumerate() {
-        assert_eq!(two.client.has_messages(), false, "{number} of 1000 are free");
+        assert!(!two.client.has_messages(), "{number} of 1000 are free");
         assert_eq!(say(&machine, &mut one, &format!("LOCK.RELEASE {key} me")), ":1\r\n");
     }
     assert!(machine.resume(&mut two).starts_with("*6\r\n$5\r\ntoken\r\n:2\r\n"));
