@@ -101,8 +101,8 @@ impl LockWaits {
         waiters.filter(|waiter| !waiter.wait.claim.is_taken()).cloned().collect()
     }
 
-    /// Whether a holder of these locks waits for a lock, too, or a request ahead waits for several. If not, a request that has
-    /// just entered closes no circle.
+    /// Whether a holder of these locks waits for a lock, too, or a request ahead waits for several. If not, a request that
+    /// has just entered closes no circle.
     pub fn may_close_circle(&self, view: &mut View<'_>, waiter: &Waiter) -> bool {
         let mut owners = waiter.wait.keys.iter().flat_map(|key| view.owners(key, HOLDERS_MAX));
         owners.any(|(owner, _)| self.0.lock().by_owner.contains_key(&owner))
