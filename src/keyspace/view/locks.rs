@@ -219,7 +219,7 @@ impl View<'_> {
         }
     }
 
-    /// Who holds the lock: at most `limit` owners, each with its client, first come first. Empty if nobody does.
+    /// Who holds the lock: at most `limit` owners, each with its client, in no order. Empty if nobody does.
     pub fn owners(&mut self, key: &[u8], limit: usize) -> Vec<(Bytes, ClientId)> {
         let Entry::Occupied(found) = self.entry(key) else { return Vec::new() };
         match found.object() {
