@@ -1,4 +1,4 @@
-"""redis-py's Lock and native holders of the same key."""
+"""redis-py's Lock and native holders of the same key; and what LOCK.LINT finds in mistakes made with redis-py."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -44,4 +44,52 @@ check("and it is refused again", not lock.acquire(blocking=False))
 check("until it is released", native("LOCK.RELEASE", "stock", "heir") == 1 and lock.acquire(blocking=False))
 check("its lock is released by its value", native("LOCK.RELEASE", "stock", client.get("stock")) == 1)
 check("which it learns", refused(LockNotOwnedError, lock.release))
+
+
+def mistakes():
+    """The rules that LOCK.LINT has seen broken on a key, each by redis-py."""
+    found = native("LOCK.LINT")
+    return {(finding["rule"], finding["key"]) for finding in found if finding["client"]["lib-name"] == "redis-py"}
+
+
+def when(is_so):
+    while not is_so():
+        time.sleep(0.005)
+
+
+def take(who, key, value="me", ms=60_000):
+    return who.set(key, value, nx=True, px=ms)
+
+
+client.config_set("lock-lint", "yes")
+other = redis.Redis(host=HOST, port=PORT, decode_responses=True)
+client.setnx("endless", "me")
+check("a lock without a lease is found", ("no-lease", "endless") in mistakes())
+take(client, "mine")
+other.delete("mine")
+check("the DEL of another's lock is found", ("foreign-delete", "mine") in mistakes())
+short = client.lock("short", timeout=0.05)
+short.acquire()
+when(lambda: not client.exists("short"))
+check("a release after the lease has ended is refused", refused(LockNotOwnedError, short.release))
+check("and found", ("late", "short") in mistakes())
+check("with its lease, which was too short", ("short-lease", "short") in mistakes())
+renewed = client.lock("renewed", timeout=3)
+renewed.acquire()
+when(lambda: client.pttl("renewed") < 900)
+check("a renewal in the last third of the lease", renewed.reacquire())
+check("is found", ("late-renewal", "renewed") in mistakes())
+take(client, "twins", "one value")
+take(other, "twins", "one value")
+check("two clients with one value are found", ("shared-value", "twins") in mistakes())
+for _ in range(100):
+    take(client, "twins", "another value")
+check("fast polling is found", ("fast-polling", "twins") in mistakes())
+for who, keys in (client, ("left", "right")), (other, ("right", "left")):
+    for key in keys:
+        take(who, key)
+    for key in keys:
+        who.delete(key)
+check("two locks taken in opposite orders are found", "opposite-orders" in {rule for rule, _ in mistakes()})
+client.config_set("lock-lint", "no")
 done()
