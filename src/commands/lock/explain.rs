@@ -245,7 +245,7 @@ mod tests {
             "2 h 5 min",
         ];
         assert_eq!(said, expected);
-        assert_eq!([1, 3, 10, 11].map(ordinal), ["first", "third", "tenth", "number 11"]);
+        assert_eq!([0, 2, 9, 10].map(ordinal), ["first", "third", "tenth", "number 11"]);
         assert_eq!([0, 1, 2, 3].map(times), ["0 times", "once", "twice", "3 times"]);
     }
 }
