@@ -233,6 +233,12 @@ impl Changes {
         }
     }
 
+    /// Whether holders have ended.
+    #[inline]
+    pub(super) fn has_past(&self) -> bool {
+        self.effects.as_ref().is_some_and(|effects| !effects.past.is_empty())
+    }
+
     /// The next holder that has ended, with its database and key.
     pub(super) fn next_past(&mut self) -> Option<(u16, Bytes, PastLock)> {
         self.effects.as_mut()?.past.pop()

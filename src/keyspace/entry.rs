@@ -138,9 +138,11 @@ impl<'v> Occupied<'v> {
 impl Occupied<'_> {
     /// Stores a string in place of the value.
     pub fn put(&mut self, value: &[u8], lease: Lease) {
-        let is_same = self.form() != Form::Object && self.place.shard.value(self.id) == value;
-        if !is_same {
-            self.clear_grant();
+        if self.place.shard.is_granted(self.id) {
+            let is_same = self.form() != Form::Object && self.place.shard.value(self.id) == value;
+            if !is_same {
+                self.clear_grant();
+            }
         }
         self.discard_object();
         self.id = self.place.shard.set_value(self.id, self.place.hash, value);
@@ -306,6 +308,12 @@ impl Occupied<'_> {
     /// The deadline of the key, if it has one.
     pub fn deadline(&self) -> Option<Deadline> {
         self.place.shard.deadline(self.id)
+    }
+
+    /// Whether the history of the shard has a lock that was lost.
+    #[inline]
+    pub fn has_lost(&self) -> bool {
+        self.place.shard.has_lost()
     }
 
     /// Who holds the lock, if the key is one.

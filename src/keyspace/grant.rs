@@ -66,6 +66,12 @@ impl Packed {
         }
     }
 
+    /// Whether it was granted to this client, as far as the bits say that were kept.
+    #[inline]
+    pub(super) fn is_of(&self, client: ClientId) -> bool {
+        self.holder.get() == client as u32
+    }
+
     /// The lease was set anew. The first lease of a lock that had none is no renewal: SETNX, then EXPIRE.
     #[inline]
     pub(super) fn renew(&mut self, lease_ms: Option<u32>) {

@@ -1,6 +1,7 @@
 //! How locks have ended: the last ones of each shard.
 //!
 //! Owns    a ring of records of one size. A record is written when a lock ends, in memory that is allocated once.
+//! Rule    releases, which are many, are recorded from the first question on: until then they cost nothing.
 //! Rule    what came next is read from the next record of the same key, or from the lock's current grant.
 //! Bounds  `lock-history-len` records in all shards together. A long key or owner is cut.
 
@@ -20,6 +21,8 @@ pub struct History {
     released: VecDeque<PastLock>,
     /// How many of each are kept.
     len_max: usize,
+    /// Whether releases are recorded: from the first question about a lock on.
+    keeps_releases: bool,
 }
 
 /// A lock that has ended.
@@ -138,7 +141,7 @@ pub(super) fn place(hash: u64, database: u16) -> u64 {
 impl History {
     /// Keeps that many records from now on, half of them of releases.
     pub fn set_len_max(&mut self, len_max: usize) {
-        *self = Self { len_max: len_max.div_ceil(2), ..Self::default() };
+        *self = Self { len_max: len_max.div_ceil(2), keeps_releases: self.keeps_releases, ..Self::default() };
     }
 
     /// Whether ends are recorded.
@@ -147,7 +150,19 @@ impl History {
         self.len_max > 0
     }
 
+    /// Whether releases are recorded, too.
+    #[inline]
+    pub fn keeps_releases(&self) -> bool {
+        self.keeps_releases
+    }
+
+    /// Records releases, too, from now on.
+    pub fn keep_releases(&mut self) {
+        self.keeps_releases = true;
+    }
+
     /// Whether a lock was lost.
+    #[inline]
     pub fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }

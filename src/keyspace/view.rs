@@ -181,7 +181,9 @@ impl<'k> View<'k> {
                 self.locked.each(|_, held| memory.update(held));
             }
         }
-        self.keep_past_locks();
+        if self.changes.has_past() {
+            self.keep_past_locks();
+        }
         self.changes.publish(registries);
         // Objects that were replaced are dropped with the view, after the shards are unlocked: they may be large.
         self.locked = Locked::default();
@@ -189,7 +191,7 @@ impl<'k> View<'k> {
     }
 
     /// Adds the holders that have ended to the history of their shards, which are still locked.
-    #[inline]
+    #[cold]
     fn keep_past_locks(&mut self) {
         while let Some((database, key, past)) = self.changes.next_past() {
             let hash = self.keyspace.hash(&key);
@@ -373,14 +375,34 @@ impl<'k> View<'k> {
         self.locked.held(self.keyspace.shard_of(hash)).shard.history().of(place, key)
     }
 
+    /// Records releases of locks from now on, in all shards. Only for a call that has changed nothing yet.
+    ///
+    /// # Errors
+    /// [`Refusal::Occupied`] while a long call holds a shard.
+    pub fn keep_releases(&mut self, key: &[u8]) -> Result<(), Refusal> {
+        let index = self.keyspace.shard_of(self.hash(key));
+        if self.locked.held(index).shard.history().keeps_releases() {
+            return Ok(());
+        }
+        if !self.holds_all() && !self.relock(ShardSet::All) {
+            return Err(Refusal::Occupied);
+        }
+        self.locked.each(|_, held| held.shard.history().keep_releases());
+        Ok(())
+    }
+
+    /// Whether the history of the key's shard has a lock that was lost.
+    #[inline]
+    pub fn has_lost(&mut self, key: &[u8]) -> bool {
+        let hash = self.hash(key);
+        self.locked.held(self.keyspace.shard_of(hash)).shard.has_lost()
+    }
+
     /// Notes a request of the holder of an ended lock that came too late. `owner`: the name under which the request was
     /// made, if it names one. Returns the ended lock, if this is its first late request.
     #[cold]
     pub fn note_late(&mut self, key: &[u8], owner: Option<&[u8]>, request: &'static str) -> Option<PastLock> {
         let (hash, place, author) = (self.hash(key), self.key_hash(key), self.changes.author);
-        if !self.locked.held(self.keyspace.shard_of(hash)).shard.history().has_lost() {
-            return None;
-        }
         let holds = |holder: &LockHolder| match owner {
             Some(owner) => holder.owner.as_deref() == Some(owner),
             None => holder.client == author,

@@ -139,7 +139,9 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
     // The entry is changed in place, because moving it costs as much as changing it.
     let is_set = match &mut call.view.entry(name) {
         Entry::Occupied(found) => {
-            let (grant, old) = (found.granted(), found.deadline());
+            let old = found.deadline();
+            // Looked up only if somebody wants to know.
+            let grant = if linter.is_on() || found.has_lost() { found.granted() } else { None };
             is_holders = grant.is_none_or(|grant| grant.holder == call.session.client.id);
             let holds = conditions.hold(old, deadline);
             if holds {

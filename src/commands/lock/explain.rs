@@ -31,6 +31,9 @@ fn explain(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
     call.args.finish()?;
 
+    if !call.session.is_nested {
+        call.view.keep_releases(name)?;
+    }
     let held = call.view.held_lock(name);
     let past = call.view.past_locks(name);
     let mut queue: Vec<Bytes> = Vec::new();

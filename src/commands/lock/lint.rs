@@ -155,8 +155,20 @@ impl<'c> Linter<'c> {
     }
 
     /// A request found that its owner, or its client if it names none, does not hold the lock. Told by LOCK.EXPLAIN, too.
-    #[cold]
+    #[inline]
     pub(in crate::commands) fn late(
+        self,
+        view: &mut View<'_>,
+        about: (&[u8], Option<&[u8]>),
+        request: (Asked, &'static str),
+    ) {
+        if view.has_lost(about.0) {
+            self.late_for_lost(view, about, request);
+        }
+    }
+
+    #[cold]
+    fn late_for_lost(
         self,
         view: &mut View<'_>,
         (key, owner): (&[u8], Option<&[u8]>),

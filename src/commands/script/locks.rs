@@ -45,10 +45,13 @@ pub(super) fn note(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, m
 
 /// Notes a script that extends or releases locks which its owner does not hold any more.
 fn note_late(call: &mut Call<'_, '_>, known: &Known, inputs: Inputs<'_>, (asked, mark): (Asked, usize)) {
-    // The reply of most scripts that have found their lock.
-    let has_found = call.reply.since(mark) == b":1\r\n" || call.reply.since(mark) == b"+OK\r\n";
     let Some(lock) = known.lock else { return };
     let linter = Linter::new(call.shared, &call.session.client, call.now);
+    if !linter.is_on() && !known.keys(inputs).any(|key| call.view.has_lost(key)) {
+        return;
+    }
+    // The reply of most scripts that have found their lock.
+    let has_found = call.reply.since(mark) == b":1\r\n" || call.reply.since(mark) == b"+OK\r\n";
     for (place, key) in known.keys(inputs).enumerate() {
         if linter.is_on() && asked == Asked::Release {
             linter.releases(key);

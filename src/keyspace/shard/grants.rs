@@ -98,7 +98,9 @@ impl Shard {
     pub fn grant(&mut self, id: EntryId, token: u64, holder: ClientId, is_native: bool) {
         let lease_ms = grant::lease_ms(self.deadline(id), self.time);
         let grant = Grant { token, holder, since: self.time, lease_ms, renewals: 0, is_native };
-        self.uncount_grant(id);
+        if self.arena.is_granted(id.0) {
+            self.uncount_grant(id);
+        }
         self.granted.counts.held += 1;
         self.granted.native += usize::from(is_native);
         self.granted.latest.note(token, holder);
@@ -181,17 +183,27 @@ impl Shard {
         if !self.history.is_on() {
             return;
         }
+        let Some((packed, _)) = self.arena.grant(id.0) else { return };
+        // A holder that deletes its own lock releases it.
+        let is_own = reason == EndReason::Deleted && packed.is_of(author);
+        let reason = if is_own { EndReason::Released } else { reason };
+        if reason == EndReason::Released && !self.history.keeps_releases() {
+            return;
+        }
+        self.record_end(id, hash, reason, author);
+    }
+
+    #[cold]
+    fn record_end(&mut self, id: EntryId, hash: u64, reason: EndReason, author: ClientId) {
         let Some(grant) = self.granted(id) else { return };
         let owner = match self.object(id) {
             None => Some(self.value(id)),
             Some(object) => sole_owner(object),
         };
-        // A holder that deletes its own lock releases it.
-        let is_own = reason == EndReason::Deleted && author == grant.holder;
         // The lease ends at the deadline, even if somebody looks later.
         let expired = self.deadline(id).filter(|_| reason == EndReason::Expired);
         let past = PastLock {
-            reason: if is_own { EndReason::Released } else { reason },
+            reason,
             author,
             ended: expired.map_or(self.time, Deadline::time),
             ..PastLock::new(history::place(hash, self.db(id)), self.key(id), owner, &grant)
@@ -209,6 +221,12 @@ impl Shard {
     /// Keeps that many ends of locks.
     pub fn keep_history(&mut self, len: usize) {
         self.history.set_len_max(len);
+    }
+
+    /// Whether the history has a lock that was lost.
+    #[inline]
+    pub fn has_lost(&self) -> bool {
+        self.history.has_lost()
     }
 
     /// How locks of this shard have ended.
