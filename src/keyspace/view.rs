@@ -369,10 +369,12 @@ impl<'k> View<'k> {
         self.entry(key).occupied()?.granted()
     }
 
-    /// How the lock of a key has ended before, the newest end first.
+    /// How the lock of a key has ended before, the newest end first. Its shard records releases, too, from now on.
     pub fn past_locks(&mut self, key: &[u8]) -> Vec<PastLock> {
         let (hash, place) = (self.hash(key), self.key_hash(key));
-        self.locked.held(self.keyspace.shard_of(hash)).shard.history().of(place, key)
+        let history = self.locked.held(self.keyspace.shard_of(hash)).shard.history();
+        history.keep_releases();
+        history.of(place, key)
     }
 
     /// Records releases of locks from now on, in all shards. Only for a call that has changed nothing yet.
