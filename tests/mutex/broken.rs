@@ -168,6 +168,10 @@ fn twist_answer(fault: Fault, asked: &[&str], answer: &mut OwnedFrame, server: &
         (Fault::HandsOverEarly, OwnedFrame::Null) if asked[0] == "LOCK.ACQUIRE" => {
             let holder = server.ask(&["GET", asked[1]])?;
             let token = server.ask(&["LOCK.TOKEN", asked[1], holder.as_str().unwrap_or_default()])?;
+            if !matches!(token, OwnedFrame::Integer(_)) {
+                // The lock has ended meanwhile.
+                return Ok(());
+            }
             let word = |word: &str| OwnedFrame::BulkString(word.as_bytes().to_vec());
             let grant = [word("token"), token, word("lease"), OwnedFrame::Integer(1)];
             *answer = OwnedFrame::Array([&grant[..], &[word("waited"), OwnedFrame::Integer(0)]].concat());
