@@ -97,8 +97,11 @@ impl LockWaits {
     fn of_owner(&self, owner: &[u8]) -> Vec<Arc<Waiter>> {
         let register = self.0.lock();
         let numbers = register.by_owner.get(owner).into_iter().flatten();
-        let waiters = numbers.filter_map(|number| register.by_number.get(number));
-        waiters.filter(|waiter| !waiter.wait.claim.is_taken()).cloned().collect()
+        let mut waiters: Vec<_> =
+            numbers.filter_map(|number| register.by_number.get(number).cloned()).collect();
+        drop(register);
+        waiters.retain(|waiter| !waiter.wait.claim.is_taken());
+        waiters
     }
 
     /// Whether a holder of these locks waits for a lock, too, or a request ahead waits for several. If not, a request that
