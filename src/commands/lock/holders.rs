@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::SINCE;
+use super::replies::{answer_client, answer_meta, maybe_integer, number};
 use crate::clock::{LockTime, Now};
 use crate::commands::admin::acl_check;
 use crate::commands::row::{Flags, Group, Row, integer, key, pattern, text};
@@ -305,8 +306,7 @@ impl<'r, 'o> Answer<'r, 'o> {
         maybe_integer(self.field("left"), left);
         self.field("renewals").integer(holder.renewals.into());
         self.field("session").integer(holder.is_of_session.into());
-        self.field("meta").map(holder.meta.len() / 2);
-        holder.meta.iter().for_each(|word| self.reply.bulk(word));
+        answer_meta(self.field("meta"), &holder.meta);
     }
 
     fn waits(&mut self, waits: &Waits<'_>) {
@@ -315,7 +315,7 @@ impl<'r, 'o> Answer<'r, 'o> {
         self.owner(waits.owner);
         self.field("client");
         self.client(Some(waits.client));
-        self.field("waited").integer(signed(waited));
+        self.field("waited").integer(number(waited));
         self.field("how").bulk(waits.how.as_bytes());
         self.field("kind").bulk(waits.kind.name().as_bytes());
         self.field("permits").integer(waits.permits.into());
@@ -335,14 +335,10 @@ impl<'r, 'o> Answer<'r, 'o> {
     }
 
     fn client(&mut self, client: Option<&Client>) {
-        let Some(client) = client else { return self.reply.null() };
-        let names = client.names.lock().clone();
-        self.reply.map(5);
-        self.field("id").integer(signed(client.id));
-        self.field("addr").bulk(client.peer.as_bytes());
-        self.field("name").bulk(names.name.as_bytes());
-        self.field("lib-name").bulk(names.library.as_bytes());
-        self.field("lib-ver").bulk(names.library_version.as_bytes());
+        match client {
+            Some(client) => answer_client(self.reply, client.id, &client.peer, &client.names.lock().clone()),
+            None => self.reply.null(),
+        }
     }
 
     /// Writes the name of a field; the value is written next.
@@ -350,15 +346,4 @@ impl<'r, 'o> Answer<'r, 'o> {
         self.reply.bulk(name.as_bytes());
         self.reply
     }
-}
-
-fn maybe_integer(reply: &mut Reply<'_>, value: Option<u64>) {
-    match value {
-        Some(value) => reply.integer(signed(value)),
-        None => reply.null(),
-    }
-}
-
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -14,6 +14,7 @@ use crate::state::ended_lock::EndReason;
 use crate::state::lock_lint::Rule;
 
 use super::SINCE;
+use super::replies::{answer_client, number};
 
 pub(in crate::commands) const ROWS: &[Row] = &[Row::new(Group::Lock, "LOCK.LINT", SINCE, lint)
     .summary("Returns what clients do wrong with locks, with advice; RESET forgets it.")
@@ -35,19 +36,12 @@ fn lint(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.array(all.len());
     for ((rule, key, id), finding) in all {
         let last = Now { lock: finding.last, ..call.now }.wall().as_millis();
-        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         call.reply.map(6);
         pair(&mut call.reply, "rule", rule.name());
         call.reply.bulk(b"key");
         call.reply.bulk(&key);
         call.reply.bulk(b"client");
-        call.reply.map(5);
-        call.reply.bulk(b"id");
-        call.reply.integer(number(id));
-        pair(&mut call.reply, "addr", &finding.peer);
-        pair(&mut call.reply, "name", &finding.names.name);
-        pair(&mut call.reply, "lib-name", &finding.names.library);
-        pair(&mut call.reply, "lib-ver", &finding.names.library_version);
+        answer_client(&mut call.reply, id, &finding.peer, &finding.names);
         call.reply.bulk(b"count");
         call.reply.integer(number(finding.count));
         call.reply.bulk(b"last");

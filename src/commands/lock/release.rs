@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::lint::{Asked, Linter};
-use super::replies::{answer_millis, number};
+use super::replies::{maybe_integer, number};
 use super::{millis_of, owner_of, token_of};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
@@ -57,7 +57,7 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.reply.bulk(b"token");
     call.reply.integer(number(hold.token));
     call.reply.bulk(b"lease");
-    answer_millis(&mut call.reply, lease_ms);
+    maybe_integer(&mut call.reply, lease_ms);
     Ok(Outcome::Replied)
 }
 

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::keyspace::{Entry, View};
 use crate::resp::{Protocol, Reply};
+use crate::state::clients::{ClientId, Names};
 
 /// The reply to a request that was granted.
 pub(super) fn answer_grant(reply: &mut Reply<'_>, token: u64, lease_ms: Option<u64>, waited_ms: u64) {
@@ -11,16 +12,33 @@ pub(super) fn answer_grant(reply: &mut Reply<'_>, token: u64, lease_ms: Option<u
     reply.bulk(b"token");
     reply.integer(number(token));
     reply.bulk(b"lease");
-    answer_millis(reply, lease_ms);
+    maybe_integer(reply, lease_ms);
     reply.bulk(b"waited");
     reply.integer(number(waited_ms));
 }
 
-/// A number of milliseconds, or null.
-pub(super) fn answer_millis(reply: &mut Reply<'_>, millis: Option<u64>) {
-    match millis {
-        Some(millis) => reply.integer(number(millis)),
+/// A number, or null.
+pub(super) fn maybe_integer(reply: &mut Reply<'_>, value: Option<u64>) {
+    match value {
+        Some(value) => reply.integer(number(value)),
         None => reply.null(),
+    }
+}
+
+/// Who a client is, as a map.
+pub(super) fn answer_client(reply: &mut Reply<'_>, id: ClientId, peer: &str, names: &Names) {
+    reply.map(5);
+    reply.bulk(b"id");
+    reply.integer(number(id));
+    let texts = [
+        ("addr", peer),
+        ("name", &names.name),
+        ("lib-name", &names.library),
+        ("lib-ver", &names.library_version),
+    ];
+    for (name, text) in texts {
+        reply.bulk(name.as_bytes());
+        reply.bulk(text.as_bytes());
     }
 }
 
@@ -53,7 +71,7 @@ pub(super) fn answer_refusal(view: &mut View<'_>, keys: &[Bytes], reply: &mut Re
     reply.bulk(b"token");
     reply.integer(hold.map_or(0, |hold| number(hold.token)));
     reply.bulk(b"lease");
-    answer_millis(reply, left_ms.map(|millis| u64::try_from(millis).unwrap_or(0)));
+    maybe_integer(reply, left_ms.map(|millis| u64::try_from(millis).unwrap_or(0)));
     reply.bulk(b"meta");
     answer_meta(reply, &meta);
 }
