@@ -264,16 +264,23 @@ impl<'k> View<'k> {
         left
     }
 
+    /// The state of the shard of a key, which must be locked.
+    #[inline]
+    fn shard_state(&mut self, key: &[u8]) -> &mut ShardState {
+        let hash = self.hash(key);
+        self.locked.held(self.keyspace.shard_of(hash))
+    }
+
     /// The commands that wait for the lock of a key, first come first.
     pub fn lock_waiters(&mut self, key: &[u8]) -> impl Iterator<Item = &Arc<Waiter>> {
-        let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
-        self.locked.held(index).queues.locks.waiting(database, key)
+        let database = self.database;
+        self.shard_state(key).queues.locks.waiting(database, key)
     }
 
     /// How many entries the queue for the lock of a key has.
     pub fn lock_queue_len(&mut self, key: &[u8]) -> usize {
-        let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
-        self.locked.held(index).queues.locks.len_of(database, key)
+        let database = self.database;
+        self.shard_state(key).queues.locks.len_of(database, key)
     }
 
     /// Serves waiting commands until none finds what it waits for. Serving one may change the key of another.
@@ -371,8 +378,8 @@ impl<'k> View<'k> {
 
     /// How the lock of a key has ended before, the newest end first. Its shard records releases, too, from now on.
     pub fn past_locks(&mut self, key: &[u8]) -> Vec<PastLock> {
-        let (hash, place) = (self.hash(key), self.key_hash(key));
-        let history = self.locked.held(self.keyspace.shard_of(hash)).shard.history();
+        let place = self.key_hash(key);
+        let history = self.shard_state(key).shard.history();
         history.keep_releases();
         history.of(place, key)
     }
@@ -382,8 +389,7 @@ impl<'k> View<'k> {
     /// # Errors
     /// [`Refusal::Occupied`] while a long call holds a shard.
     pub fn keep_releases(&mut self, key: &[u8]) -> Result<(), Refusal> {
-        let index = self.keyspace.shard_of(self.hash(key));
-        if self.locked.held(index).shard.history().keeps_releases() {
+        if self.shard_state(key).shard.history().keeps_releases() {
             return Ok(());
         }
         if !self.holds_all() && !self.relock(ShardSet::All) {
@@ -396,15 +402,14 @@ impl<'k> View<'k> {
     /// Whether the history of the key's shard has a lock that was lost.
     #[inline]
     pub fn has_lost(&mut self, key: &[u8]) -> bool {
-        let hash = self.hash(key);
-        self.locked.held(self.keyspace.shard_of(hash)).shard.has_lost()
+        self.shard_state(key).shard.has_lost()
     }
 
     /// Notes a request of the holder of an ended lock that came too late. `owner`: the name under which the request was
     /// made, if it names one. Returns the ended lock, if this is its first late request.
     #[cold]
     pub fn note_late(&mut self, key: &[u8], owner: Option<&[u8]>, request: &'static str) -> Option<PastLock> {
-        let (hash, place, author) = (self.hash(key), self.key_hash(key), self.changes.author);
+        let (place, author, now) = (self.key_hash(key), self.changes.author, self.now.lock);
         let holds = |holder: &LockHolder| match owner {
             Some(owner) => holder.owner.as_deref() == Some(owner),
             None => holder.client == author,
@@ -412,8 +417,8 @@ impl<'k> View<'k> {
         if self.held_lock(key).is_some_and(|held| held.holders.iter().any(holds)) {
             return None;
         }
-        let history = self.locked.held(self.keyspace.shard_of(hash)).shard.history();
-        history.note_late((place, key), (author, owner), (request, self.now.lock)).copied()
+        let history = self.shard_state(key).shard.history();
+        history.note_late((place, key), (author, owner), (request, now)).copied()
     }
 
     /// Says why locks that the call removes from now on have ended.

@@ -263,9 +263,8 @@ impl View<'_> {
 
     /// Commands that wait for the lock of a key may have it now.
     fn lock_ended(&mut self, key: &[u8]) {
-        let (database, index) = (self.database, self.keyspace.shard_of(self.keyspace.hash(key)));
-        if !self.locked.held(index).queues.locks.is_empty() {
-            self.changes.ready(database, Bytes::copy_from_slice(key));
+        if !self.shard_state(key).queues.locks.is_empty() {
+            self.changes.ready(self.database, Bytes::copy_from_slice(key));
         }
     }
 }
