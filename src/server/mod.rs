@@ -408,7 +408,9 @@ impl Port {
         if let Some(address) = addresses.first() {
             number.store(u64::from(address.port()), Relaxed);
             if let Some(path) = self.file {
-                write_whole(&path, &format!("{}\n", address.port()))?;
+                let fault = |error| format!("cannot write the port to '{}': {error}", path.display());
+                write_whole(&path, &format!("{}\n", address.port()))
+                    .map_err(|error| StartError::Unusable(fault(error)))?;
             }
         }
         Ok(addresses)
