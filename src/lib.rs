@@ -82,6 +82,7 @@
 //! 6  engine/               the sans-IO server: execute, tick, next deadline; EXEC
 //! 5  commands/             one folder per family: rows, parsing, behaviour
 //! 4  scripts/              native scripts; Lua for all others
+//! 4  testing/              faults, history and their host: what TEST commands change
 //! 3  keyspace/  journal/   shards (entries + wheel + waiting calls) each under a mutex; the ordered log of effects
 //! 3  locks/                who may have a lock, and who waits for whom
 //! 2  state/                session, clients, channels, tracking, settings, metrics, effects
@@ -110,6 +111,7 @@ mod scripts;
 mod server;
 mod state;
 mod sync;
+mod testing;
 mod types;
 mod wheel;
 
@@ -175,6 +177,9 @@ pub mod internals {
     }
     pub mod state {
         pub use crate::state::*;
+    }
+    pub mod testing {
+        pub use crate::testing::*;
     }
     pub mod types {
         pub use crate::types::*;

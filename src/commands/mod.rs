@@ -27,6 +27,7 @@ mod sorted_set;
 mod stream;
 mod string;
 pub mod table;
+mod test;
 mod transaction;
 
 pub(crate) use admin::acl_check::{check, check_in_exec};
@@ -132,4 +133,5 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     admin::cluster::ROWS,
     admin::ROWS,
     admin::debug::ROWS,
+    test::ROWS,
 ];

@@ -27,6 +27,7 @@ use crate::state::running::Running;
 use crate::state::settings::{Events, Settings};
 use crate::state::settings_file;
 use crate::state::slowlog::{SlowCall, Slowlog, shortened};
+use crate::testing::Testing;
 
 /// The version of Redis whose replies these are. Clients read it before they use a command.
 pub const VERSION: &str = "7.0.15";
@@ -83,6 +84,8 @@ pub struct Shared {
     pub is_stopping: AtomicBool,
     /// Whether expired keys are removed on time, or only on access: DEBUG SET-ACTIVE-EXPIRE.
     pub expires_actively: AtomicBool,
+    /// The test backend, unless it is off.
+    pub testing: Option<Testing>,
     probe: Option<Arc<dyn Probe>>,
     acl_file: Option<Arc<dyn Store>>,
     config_file: Option<Arc<dyn Store>>,
@@ -176,6 +179,7 @@ impl Shared {
             tls_port: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
+            testing: None,
             probe: None,
             acl_file: None,
             config_file: None,
@@ -191,6 +195,17 @@ impl Shared {
     #[must_use]
     pub fn with_probe(self, probe: Arc<dyn Probe>) -> Self {
         Self { probe: Some(probe), ..self }
+    }
+
+    /// Gives it the test backend. Default: none.
+    #[must_use]
+    pub fn with_testing(self, testing: Testing) -> Self {
+        Self { testing: Some(testing), ..self }
+    }
+
+    /// Whether this client may use the test backend.
+    pub fn is_open_to_tests_of(&self, client: &Client) -> bool {
+        self.testing.as_ref().is_some_and(|testing| testing.is_open_to(client))
     }
 
     /// Keeps the users in this file. Default: no file.

@@ -12,6 +12,7 @@ mod probe;
 mod processor;
 mod spare_descriptor;
 mod stored_files;
+mod tested;
 mod ticker;
 #[cfg(feature = "tls")]
 mod tls;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 
 use super::context::ServerContext;
+use super::tested;
 use crate::clock::LockTime;
 use crate::engine::Flow;
 use crate::error::ProtocolError;
@@ -145,7 +146,14 @@ impl RequestProcessor {
                 }
             };
             let request = self.decoder.request(buffer);
-            self.state = match engine.execute(&mut self.session, request, &mut batch, &mut self.output) {
+            let flow = match &engine.shared().testing {
+                None => engine.execute(&mut self.session, request, &mut batch, &mut self.output),
+                Some(testing) => {
+                    let server = (engine, testing);
+                    tested::execute(server, &mut self.session, request, &mut batch, &mut self.output)
+                }
+            };
+            self.state = match flow {
                 Flow::Next => State::Open,
                 Flow::Close => State::Closing,
                 Flow::Wait => State::Waiting,

@@ -195,6 +195,12 @@ impl Client {
         }
     }
 
+    /// Whether it is on this machine: it uses a Unix socket, runs in this process, or has a loopback address.
+    pub fn is_local(&self) -> bool {
+        let is_loopback = self.peer.starts_with("127.") || self.peer.starts_with("[::1]");
+        self.is_unix || self.peer.is_empty() || is_loopback
+    }
+
     /// Sets the user it is authenticated as, as other connections see it.
     pub fn show_account(&self, account: &Arc<Account>) {
         *self.account.lock() = Some(Arc::clone(account));
