@@ -416,10 +416,17 @@ impl Port {
 }
 
 /// Writes the port of each node to a file, one a line. Nothing happens without a file or a port.
-fn write_ports(file: &str, nodes: &[Vec<SocketAddr>]) -> io::Result<()> {
+///
+/// # Errors
+/// The file cannot be written.
+fn write_ports(file: &str, nodes: &[Vec<SocketAddr>]) -> Result<(), StartError> {
     let lines: String =
         nodes.iter().filter_map(|node| node.first()).map(|at| format!("{}\n", at.port())).collect();
-    if file.is_empty() || lines.is_empty() { Ok(()) } else { write_whole(file.as_ref(), &lines) }
+    if file.is_empty() || lines.is_empty() {
+        return Ok(());
+    }
+    let fault = |error| StartError::Unusable(format!("cannot write the port to '{file}': {error}"));
+    write_whole(file.as_ref(), &lines).map_err(fault)
 }
 
 /// Makes CONFIG SET check certificates before it accepts them.
