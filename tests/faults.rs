@@ -1,7 +1,7 @@
 //! Faults of the test backend over real connections: what the client of the fault sees, and what others see.
 //!
-//! Belongs here  each action, and how clients of locks meet it. Rules and their errors are in `transcripts/test_faults.txt`.
-//! Time          stands still, and moves by TEST.CLOCK. A test waits for a reply or for the counter of a fault, never for time.
+//! Belongs here  each action, and how clients of locks meet it. Rules and their errors: `transcripts/test_faults.txt`.
+//! Time          stands still, and moves by TEST.CLOCK. A test waits for replies and counters, never for time.
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
@@ -465,6 +465,16 @@ fn a_clock_that_runs_ends_a_delay_by_itself_and_so_does_an_automatic_one() {
     assert_eq!(client.ask(b"SET k v\r\n"), "+OK");
     assert_eq!(bench.order("TEST.CLOCK AUTO ON IDLE 1"), "+OK");
     assert_eq!(client.ask(b"DEL k\r\n"), ":1");
+}
+
+#[test]
+fn the_faults_of_the_documentation_are_faults() {
+    let mut bench = Bench::start();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/testing.md")).unwrap();
+    let rules: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("TEST.FAULT ADD ")).collect();
+    let rules: Vec<_> = rules.into_iter().filter(|rule| !rule.starts_with('[')).collect();
+    assert!(rules.len() >= 5);
+    rules.iter().for_each(|rule| _ = bench.fault(rule));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What faults of the test backend ask of the engine: whether a request meets one, an error in its place, the end of its keys.
+//! What faults of the test backend ask of the engine: which one a request meets, an error in its place, the end of keys.
 //!
 //! Rule    a request is met when it is executed: what is queued after MULTI is met together with its EXEC.
 
@@ -60,7 +60,8 @@ impl Engine {
         }
     }
 
-    /// Ends these keys as if their deadlines had passed: with the `expired` event, and the lock goes to the next in its queue.
+    /// Ends these keys as if their deadlines had passed: with the `expired` event, and a lock goes to the next in its
+    /// queue.
     /// The thread waits for a long call that holds one of them.
     pub fn expire_keys(&self, database: u16, keys: &[Bytes]) {
         let shared = &*self.shared;
@@ -74,7 +75,7 @@ impl Engine {
         for key in named {
             if let Entry::Occupied(mut found) = view.entry(key) {
                 found.set_deadline(Some(Deadline::at(before)));
-                // Whoever looks next removes an entry that has expired.
+                // A lookup removes an entry that has expired.
                 view.entry(key);
             }
         }
