@@ -63,6 +63,32 @@ struct Hold {
     closes: bool,
 }
 
+/// A request, with all that executing it takes.
+struct Attempt<'a, 'r> {
+    engine: &'a Engine,
+    session: &'a mut Session,
+    request: Request<'r>,
+    batch: &'a mut Batch,
+    out: &'a mut Vec<u8>,
+}
+
+impl Attempt<'_, '_> {
+    fn execute(&mut self) -> Flow {
+        self.engine.execute(self.session, self.request, self.batch, self.out)
+    }
+
+    /// Executes the request as if the client wanted no reply.
+    fn execute_muted(&mut self) -> Flow {
+        let replies = std::mem::replace(&mut self.session.replies, Replies::Off);
+        let flow = self.execute();
+        // CLIENT REPLY itself may have changed it.
+        if self.session.replies == Replies::Off {
+            self.session.replies = replies;
+        }
+        flow
+    }
+}
+
 impl ConnectionFaults {
     /// Executes one request with what a fault does to it.
     pub(super) fn execute(
@@ -77,81 +103,72 @@ impl ConnectionFaults {
             Some(action) => action,
             None => engine.meet_fault(session, request).map(|hit| hit.action),
         };
+        let mut attempt = Attempt { engine, session, request, batch, out };
         match action {
-            None => Progress::Done(self.execute_once(engine, session, request, batch, out, None)),
+            None => {
+                let flow = attempt.execute();
+                Progress::Done(self.note(flow, None))
+            }
             Some(Action::Delay(millis)) => {
                 self.front = Some(None);
                 let hold = Hold { reply: Vec::new(), is_silent: false, closes: false };
-                Progress::Held { until: self.hold(engine, session, millis, hold), is_done: false }
+                Progress::Held { until: self.hold(engine, attempt.session, millis, hold), is_done: false }
             }
             Some(Action::DropBefore) => Progress::Done(self.break_off()),
-            Some(Action::Duplicate) => self.execute_twice(engine, session, request, batch, out),
+            Some(Action::Duplicate) => self.execute_twice(&mut attempt),
             Some(Action::Error(text)) => {
-                engine.refuse_request(session, request, &text, out);
+                engine.refuse_request(attempt.session, request, &text, attempt.out);
                 Progress::Done(Flow::Next)
             }
             Some(Action::Reset) => {
                 self.resets = true;
                 Progress::Done(self.break_off())
             }
-            Some(action) => {
-                let ends_keys = action == Action::ExpireKey;
-                let keys = if ends_keys { engine.keys_of(session, request) } else { Vec::new() };
-                let behind = Behind { action, keys, database: session.database };
-                let mark = out.len();
-                let flow =
-                    self.execute_once(engine, session, request, batch, out, Some(behind.action.clone()));
-                match flow {
-                    Flow::Next | Flow::Close => self.finish(engine, session, behind, flow, (mark, out)),
-                    Flow::Wait => {
-                        self.behind = Some(behind);
-                        Progress::Done(flow)
-                    }
-                    Flow::Again(_) | Flow::Offload => Progress::Done(flow),
-                }
-            }
+            Some(action) => self.execute_before(action, &mut attempt),
         }
     }
 
-    /// Executes a request. One that comes again does not meet its faults again; `action` is what they do to it then.
-    fn execute_once(
-        &mut self,
-        engine: &Engine,
-        session: &mut Session,
-        request: Request<'_>,
-        batch: &mut Batch,
-        out: &mut Vec<u8>,
-        action: Option<Action>,
-    ) -> Flow {
-        let flow = engine.execute(session, request, batch, out);
+    /// Notes a request that comes again. It does not meet its faults again; `action` is what they do to it then.
+    fn note(&mut self, flow: Flow, action: Option<Action>) -> Flow {
         if matches!(flow, Flow::Again(_) | Flow::Offload) {
             self.front = Some(action);
         }
         flow
     }
 
-    /// Executes a request without its reply, and once more.
-    fn execute_twice(
-        &mut self,
-        engine: &Engine,
-        session: &mut Session,
-        request: Request<'_>,
-        batch: &mut Batch,
-        out: &mut Vec<u8>,
-    ) -> Progress {
-        let replies = std::mem::replace(&mut session.replies, Replies::Off);
-        let flow = self.execute_once(engine, session, request, batch, out, Some(Action::Duplicate));
-        // CLIENT REPLY itself may have changed it.
-        if session.replies == Replies::Off {
-            session.replies = replies;
-        }
+    /// Executes a request, and then does what a fault does behind it.
+    fn execute_before(&mut self, action: Action, attempt: &mut Attempt<'_, '_>) -> Progress {
+        let keys = match action {
+            Action::ExpireKey => attempt.engine.keys_of(attempt.session, attempt.request),
+            _ => Vec::new(),
+        };
+        let (database, mark) = (attempt.session.database, attempt.out.len());
+        let flow = attempt.execute();
+        let behind = Behind { action, keys, database };
         match flow {
-            Flow::Next => Progress::Done(self.execute_once(engine, session, request, batch, out, None)),
+            Flow::Next | Flow::Close => {
+                self.finish(attempt.engine, attempt.session, behind, flow, (mark, attempt.out))
+            }
+            Flow::Wait => {
+                self.behind = Some(behind);
+                Progress::Done(flow)
+            }
+            Flow::Again(_) | Flow::Offload => Progress::Done(self.note(flow, Some(behind.action))),
+        }
+    }
+
+    /// Executes a request without its reply, and once more.
+    fn execute_twice(&mut self, attempt: &mut Attempt<'_, '_>) -> Progress {
+        match attempt.execute_muted() {
+            Flow::Next => {
+                let flow = attempt.execute();
+                Progress::Done(self.note(flow, None))
+            }
             Flow::Wait => {
                 self.front = Some(None);
                 Progress::WaitAndRepeat
             }
-            Flow::Again(_) | Flow::Close | Flow::Offload => Progress::Done(flow),
+            flow => Progress::Done(self.note(flow, Some(Action::Duplicate))),
         }
     }
 
