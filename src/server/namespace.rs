@@ -231,11 +231,6 @@ impl Namespace {
     }
 
     /// Moves time forward to `target`, through every deadline in between, in their order.
-    pub(super) async fn advance_to(&self, target: LockTime) {
-        let _moving = self.moving.lock().await;
-        self.step_to(target).await;
-    }
-
     async fn step_to(&self, target: LockTime) {
         // Requests written to an in-process stream before this call are processed at the old time.
         self.settle().await;
