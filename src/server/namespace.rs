@@ -90,9 +90,11 @@ impl Membership {
         self.namespace.upgrade()
     }
 
-    /// The namespace, unless it is the default one.
-    pub(super) fn named(&self) -> Option<Arc<Namespace>> {
-        self.namespace().filter(|namespace| &*namespace.name != DEFAULT_NAMESPACE)
+    /// Removes the namespace; false if it is the default one, which lives as long as the server.
+    pub(super) fn remove(&self) -> bool {
+        let named = self.namespace().filter(|namespace| &*namespace.name != DEFAULT_NAMESPACE);
+        let namespaces = self.namespaces.upgrade();
+        named.zip(namespaces).is_some_and(|(namespace, namespaces)| namespaces.remove(&namespace.name))
     }
 
     /// The engine of this node in the namespace of that name, which is made if there is none.
@@ -222,11 +224,6 @@ impl Namespace {
     }
 
     /// Moves time forward to `target`, through every deadline in between, in their order.
-    pub(super) async fn advance_to(&self, target: LockTime) {
-        let _moving = self.moving.lock().await;
-        self.step_to(target).await;
-    }
-
     async fn step_to(&self, target: LockTime) {
         // Requests written to an in-process stream before this call are processed at the old time.
         self.settle().await;
