@@ -478,11 +478,11 @@ fn the_faults_of_the_documentation_are_faults() {
 }
 
 #[test]
-fn a_plan_of_a_hundred_thousand_faults_is_refused_beyond_its_limit() {
+fn a_plan_of_too_many_faults_is_refused_beyond_its_limit() {
     let bench = Bench::start();
     let mut client = bench.client();
     let (mut added, mut refused) = (0, 0);
-    for _ in 0..100 {
+    for _ in 0..10 {
         client.send("TEST.FAULT ADD COMMAND SET DO RESET\r\n".repeat(1_000).as_bytes());
         for _ in 0..1_000 {
             match client.line().as_str() {
@@ -494,6 +494,6 @@ fn a_plan_of_a_hundred_thousand_faults_is_refused_beyond_its_limit() {
             }
         }
     }
-    assert_eq!((added, refused), (1_000, 99_000));
+    assert_eq!((added, refused), (1_000, 9_000));
     assert_eq!(client.ask(b"TEST.FAULT CLEAR\r\n"), ":1000");
 }
