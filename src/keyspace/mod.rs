@@ -62,8 +62,9 @@ use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::state::transaction::{Watch, Watching};
 use crate::state::wait::Wait;
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, SpinWait};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, SpinWait};
 use crate::types::Seed;
+use history::History;
 use locked::LockWait;
 use memory::{Largest, Memory};
 use observers::Observers;
@@ -94,6 +95,8 @@ pub struct Keyspace {
     waits: AtomicU64,
     /// The fencing token of the latest grant.
     last_token: AtomicU64,
+    /// Whether the shards record how locks were released; see [`History`].
+    keeps_releases: Arc<AtomicBool>,
     alarm: Alarm,
     memory: Memory,
     largest: Largest,
@@ -226,8 +229,10 @@ impl Keyspace {
     pub fn new(layout: Layout, wake: impl Fn() + Send + Sync + 'static) -> Self {
         assert!(layout.shards.is_power_of_two() && layout.shards <= SHARDS_MAX, "{} shards", layout.shards);
         let seed = Seed::of(layout.seed);
+        let keeps_releases = Arc::default();
         let cell = || {
-            let shard = Shard::new(usize::from(layout.databases), seed);
+            let mut shard = Shard::new(usize::from(layout.databases), seed);
+            shard.set_history(History::new(&keeps_releases));
             let (observers, queues) = Default::default();
             let (reported_bytes, hits, misses, expired) = (0, 0, 0, 0);
             let held = ShardState { shard, observers, queues, reported_bytes, hits, misses, expired };
@@ -245,6 +250,7 @@ impl Keyspace {
             waits: AtomicU64::new(0),
             last_token: AtomicU64::new(0),
             alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), wake: Box::new(wake) },
+            keeps_releases: Arc::clone(&keeps_releases),
             memory: Memory::default(),
             largest: Largest::default(),
             long_call: Arc::default(),

@@ -70,7 +70,7 @@ fn token(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn who(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
-    let held = call.view.held_lock(name);
+    let held = call.view.held_lock(name, Shown::First(usize::MAX));
 
     match held {
         Some(mut held) => {
@@ -169,7 +169,8 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn waiters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
-    let kind = call.view.held_lock(name).map(|held| held.kind);
+    // One holder is enough to know that it is held.
+    let kind = call.view.held_lock(name, Shown::First(1)).map(|held| held.kind);
     let queued: Vec<Arc<Waiter>> = call.view.lock_waiters(name).map(Arc::clone).collect();
     let clients = &call.shared.registries.clients;
     let polling = kind.map(|kind| (kind, clients.polling(call.view.key_hash(name), call.now.lock)));

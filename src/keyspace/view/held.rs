@@ -82,10 +82,26 @@ const OWNER_BYTES_SHOWN: usize = 1024;
 
 impl View<'_> {
     /// Who holds the lock under a key; `None` if nobody does.
-    pub fn held_lock(&mut self, key: &[u8]) -> Option<HeldLock> {
+    pub fn held_lock(&mut self, key: &[u8], shown: Shown<'_>) -> Option<HeldLock> {
         let now = self.now.lock;
         let Occupied { place, id } = self.entry(key).occupied()?;
-        HeldLock::of(place.shard, place.queues, id, now, Shown::First(usize::MAX))
+        HeldLock::of(place.shard, place.queues, id, now, shown)
+    }
+
+    /// A holder of the lock under a key, with its whole name; `None` if nobody holds it, or the value is the lock of an
+    /// unchanged client that is no string.
+    pub fn any_holder(&mut self, key: &[u8]) -> Option<LockHolder> {
+        let Occupied { place, id } = self.entry(key).occupied()?;
+        match place.shard.object(id) {
+            None => {
+                let owner = Bytes::copy_from_slice(place.shard.value(id));
+                Some(LockHolder::of_grant(place.shard, id, Some(owner), 1))
+            }
+            Some(Object::Lock(lock)) => {
+                lock.holders().next().map(|(owner, holder)| LockHolder::of_lock(owner, holder))
+            }
+            Some(_) => None,
+        }
     }
 
     /// The fencing token under a key while `value` owns it.
@@ -294,7 +310,7 @@ mod tests {
         }
         let lease = Lease::Until(now.deadline_in(30_000));
         view.entry(b"lock").put_object(hash.into(), lease).grant(7, 3, false);
-        (view.held_lock(b"lock").expect("a lock with a grant"), view.token_of(b"lock", ask))
+        (view.held_lock(b"lock", Shown::First(9)).expect("a lock with a grant"), view.token_of(b"lock", ask))
     }
 
     #[test]

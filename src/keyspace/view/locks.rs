@@ -235,12 +235,6 @@ impl View<'_> {
         }
     }
 
-    /// What the holder of an exclusive lock says about itself, as fields and values in turn.
-    pub fn meta_of(&mut self, key: &[u8]) -> Box<[Bytes]> {
-        let Entry::Occupied(found) = self.entry(key) else { return Box::default() };
-        found.place.shard.grant_details(found.id).map(|details| details.meta.clone()).unwrap_or_default()
-    }
-
     /// The kind of a lock; exclusive if it is a string.
     pub fn lock_kind(&mut self, key: &[u8]) -> LockKind {
         let lock = self.entry(key).occupied().and_then(|found| found.into_object::<Lock>().ok());
