@@ -79,7 +79,7 @@ pub use long_call::{LongCall, LongCallGuard};
 use shard::Shard;
 pub use shard::grants::GrantDetails;
 pub use shard::{Form, LockCounts};
-pub use view::{EntryRef, HeldLock, LockHolder, ShardSet, Shown, View};
+pub use view::{EntryRef, HeldLock, Hold, LockHolder, ShardSet, Shown, View};
 pub use waiting::{Asker, Serve, Waiter};
 
 /// Every key of one server.
@@ -328,7 +328,7 @@ impl Keyspace {
 
     /// Removes a command from the queues of its keys, and serves those that it kept waiting. The claim of its wait has been
     /// taken. Returns what it answers if it has timed out, unless that is the answer of its [`Wait`]. While a long call holds
-    /// the shards, the removal is postponed to the next tick.
+    /// the shards, the removal is postponed to the next tick. A command that was served is in no queue any more.
     pub fn unpark(
         &self,
         wait: &Arc<Wait>,
@@ -336,6 +336,9 @@ impl Keyspace {
         events: Events,
         registries: &Registries,
     ) -> Option<Vec<u8>> {
+        if wait.has_left() {
+            return None;
+        }
         let keys: SmallVec<[&[u8]; 4]> = wait.keys.iter().map(|key| &key[..]).collect();
         let Some(mut view) = View::try_lock(self, ShardSet::Keys(&keys), wait.database, now, events) else {
             self.postponed.lock().push(Removal::Wait(Arc::clone(wait)));

@@ -38,6 +38,7 @@ use crate::state::wait::{Wait, WaitFor};
 use crate::types::{Seed, Typed};
 
 pub use held::{HeldLock, LockHolder, Shown};
+pub use locks::Hold;
 pub use survey::EntryRef;
 
 /// Which shards a call needs.
@@ -307,6 +308,9 @@ impl<'k> View<'k> {
             from = waiter.wait.number + 1;
             if waiter.serve.is_ready(self, key) && waiter.wait.claim.take() {
                 self.locked.held(index).queues.values.leave(database, key, waiter.wait.number);
+                if waiter.wait.keys.len() == 1 {
+                    waiter.wait.leave();
+                }
                 waiter.serve.serve(self, key);
             }
         }
@@ -327,6 +331,7 @@ impl<'k> View<'k> {
                 if waiter.wait.keys.len() > 1 {
                     self.leave(&waiter.wait);
                 }
+                waiter.wait.leave();
                 waiter.serve.serve(self, key);
             }
         }

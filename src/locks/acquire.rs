@@ -83,7 +83,9 @@ pub fn attempt(
 ) -> Result<Option<Granted>, Refusal> {
     let granted = match current_of(view, key, request)? {
         Current::Mine(token) => {
-            Granted { token: token.unwrap_or_else(|| view.next_token()), is_new: false }
+            let token = token.unwrap_or_else(|| view.next_token());
+            view.leave_session(key, &request.owner, token, request.term.session());
+            Granted { token, is_new: false }
         }
         Current::Open if !others_wait(view, key, number) => {
             Granted { token: view.next_token(), is_new: true }
@@ -120,6 +122,7 @@ pub fn attempt_all(
     let kept = tokens.first().copied().flatten().filter(|_| is_again);
     let token = kept.unwrap_or_else(|| view.next_token());
     for key in keys {
+        view.leave_session(key, &request.owner, token, request.term.session());
         grant(view, key, request, token);
     }
     Ok(Some(Granted { token, is_new: !is_again }))
@@ -197,7 +200,6 @@ fn held_otherwise(kind: LockKind) -> Refusal {
 /// Writes the grant.
 fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, token: u64) {
     let deadline = request.term.deadline(view);
-    view.leave_session(key, &request.owner, token, request.term.session());
     if request.kind == LockKind::Exclusive {
         let lease = deadline.map_or(Lease::Never, Lease::Until);
         let details = GrantDetails { session: request.term.session(), meta: request.meta.clone() };

@@ -153,12 +153,11 @@ pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusa
 
 fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockRequest {
     let settings = &call.shared.settings;
-    let default = |name| settings.integer(name).unsigned_abs();
     let term = match options.term {
-        TermOption::Absent => Term::Lease(default("lock-lease")),
+        TermOption::Absent => Term::Lease(settings.lock_lease_ms()),
         TermOption::Lease(millis) => Term::Lease(millis),
         TermOption::Session { delay_ms } => {
-            let delay_ms = delay_ms.unwrap_or_else(|| default("lock-delay"));
+            let delay_ms = delay_ms.unwrap_or_else(|| settings.integer("lock-delay").unsigned_abs());
             Term::Session { id: session::own(call.session, call.shared).id, delay_ms }
         }
     };
@@ -199,13 +198,12 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms
     let place = (call.view.next_wait_number(), WaitFor::Locks);
     let since = call.now.lock;
     let until = Some(since + wait_ms);
-    let wait = call.session.new_wait_for(place, call.view.database(), keys.clone(), until, answer);
-    let also = if keys.len() > 1 { keys.clone() } else { Vec::new() };
+    let wait = call.session.new_wait_for(place, call.view.database(), keys, until, answer);
+    let also = if wait.keys.len() > 1 { wait.keys.clone() } else { Vec::new() };
     let serve = Waiting {
         client: Arc::clone(&call.session.client),
         session: call.session.lock_session.clone().filter(|_| request.term.session().is_some()),
-        number: wait.number,
-        keys,
+        wait: Arc::clone(&wait),
         request,
         since,
         granted: OnceLock::new(),
@@ -219,11 +217,10 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms
 fn tell_contended(call: &mut Call<'_, '_>, keys: &[Bytes]) {
     let shared: &Shared = call.shared;
     for key in keys {
-        for (owner, client) in call.view.owners(key, HOLDERS_TOLD_MAX) {
+        call.view.each_holder(key, HOLDERS_TOLD_MAX, |_, client, token| {
             if let Some(client) = session::told_of_contention(shared, client) {
-                let token = call.view.hold_of(key, &owner).map_or(0, |hold| hold.token);
                 session::tell_contended(&client, key, token);
             }
-        }
+        });
     }
 }

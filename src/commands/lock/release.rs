@@ -7,27 +7,26 @@ use super::replies::{maybe_integer, number};
 use super::{millis_of, owner_of, token_of};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
-use crate::keyspace::Lease;
+use crate::keyspace::{Hold, Lease};
 use crate::state::ended_lock::EndReason;
 
 pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let key = call.args.word()?;
-    let owner = Bytes::copy_from_slice(owner_of(call.args.word()?)?);
+    let owner = owner_of(call.args.word()?)?;
     let token = match call.args.take("TOKEN") {
         true => Some(token_of(call.args.integer()?)?),
         false => None,
     };
     call.args.finish()?;
 
-    let hold = call.view.hold_of(key, &owner).filter(|hold| token.is_none_or(|token| token == hold.token));
-    if hold.is_some() {
-        call.view.end_hold(key, &owner, EndReason::Released);
-    } else {
+    let is_meant = |hold: &Hold| token.is_none_or(|token| token == hold.token);
+    let is_released = call.view.end_hold(key, owner, EndReason::Released, is_meant);
+    if !is_released {
         let linter = Linter::new(call.shared, &call.session.client, call.now);
-        linter.late(call.view, (key, Some(&owner)), (Asked::Release, "LOCK.RELEASE"));
+        linter.late(call.view, (key, Some(owner)), (Asked::Release, "LOCK.RELEASE"));
     }
 
-    call.reply.integer(i64::from(hold.is_some()));
+    call.reply.integer(i64::from(is_released));
     Ok(Outcome::Replied)
 }
 
@@ -36,7 +35,7 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let owner = Bytes::copy_from_slice(owner_of(call.args.word()?)?);
     let lease_ms = match call.args.take("LEASE") {
         true => millis_of(call.args.integer()?, 1, "lease")?,
-        false => call.shared.settings.integer("lock-lease").unsigned_abs(),
+        false => call.shared.settings.lock_lease_ms(),
     };
     call.args.finish()?;
 
@@ -75,7 +74,7 @@ pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let owner = call.view.owner_of_token(key, token);
     if let Some(owner) = &owner {
-        call.view.end_hold(key, owner, EndReason::Broken);
+        call.view.end_hold(key, owner, EndReason::Broken, |hold| hold.token == token);
         let (client, key, reason) = (call.session.client.id, key.escape_ascii(), reason.escape_ascii());
         tracing::info!(client, %key, token, %reason, "A lock is broken");
     }

@@ -10,12 +10,13 @@ use super::replies::{answer_grant, answer_refusal};
 use super::session;
 use crate::clock::LockTime;
 use crate::commands::Shared;
-use crate::keyspace::{Asker, Serve, View, Waiter};
+use crate::keyspace::{Asker, Hold, Serve, View, Waiter};
 use crate::locks::{Circle, LockRequest, attempt, attempt_all, is_grantable};
 use crate::resp::Reply;
 use crate::state::clients::Client;
 use crate::state::ended_lock::EndReason;
 use crate::state::lock_sessions::LockSession;
+use crate::state::wait::Wait;
 
 /// Room for the answer to a request that is granted.
 const GRANT_BYTES: usize = 96;
@@ -26,8 +27,7 @@ pub(super) struct Waiting {
     pub(super) client: Arc<Client>,
     /// The session that the grant will belong to.
     pub(super) session: Option<Arc<LockSession>>,
-    pub(super) number: u64,
-    pub(super) keys: Vec<Bytes>,
+    pub(super) wait: Arc<Wait>,
     pub(super) request: LockRequest,
     pub(super) since: LockTime,
     /// The token, once a new grant is its answer.
@@ -36,14 +36,14 @@ pub(super) struct Waiting {
 
 impl Serve for Waiting {
     fn is_ready(&self, view: &mut View<'_>, _key: &[u8]) -> bool {
-        self.session_has_ended() || is_grantable(view, &self.keys, &self.request, self.number)
+        self.session_has_ended() || is_grantable(view, &self.wait.keys, &self.request, self.wait.number)
     }
 
     fn serve(&self, view: &mut View<'_>, _key: &[u8]) {
-        let granted = match &self.keys[..] {
+        let granted = match &self.wait.keys[..] {
             _ if self.session_has_ended() => Err(session::no_such()),
-            [key] => attempt(view, key, &self.request, Some(self.number)),
-            keys => attempt_all(view, keys, &self.request, Some(self.number)),
+            [key] => attempt(view, key, &self.request, Some(self.wait.number)),
+            keys => attempt_all(view, keys, &self.request, Some(self.wait.number)),
         };
         let mut answer = Vec::with_capacity(GRANT_BYTES);
         let mut reply = Reply::new(&mut answer, self.client.protocol());
@@ -51,7 +51,7 @@ impl Serve for Waiting {
             Ok(Some(granted)) => {
                 let waited_ms = view.now().lock.millis_since(self.since);
                 answer_grant(&mut reply, granted.token, self.request.term.lease_ms(), waited_ms);
-                session::hold(view, self.session.as_deref(), &self.keys, &self.request, granted.token);
+                session::hold(view, self.session.as_deref(), &self.wait.keys, &self.request, granted.token);
                 if granted.is_new {
                     self.granted.get_or_init(|| granted.token);
                 }
@@ -64,18 +64,17 @@ impl Serve for Waiting {
 
     fn refusal(&self, view: &mut View<'_>) -> Option<Vec<u8>> {
         let mut answer = Vec::new();
-        answer_refusal(view, &self.keys, &mut Reply::new(&mut answer, self.client.protocol()));
+        answer_refusal(view, &self.wait.keys, &mut Reply::new(&mut answer, self.client.protocol()));
         Some(answer)
     }
 
     fn give_back(&self, view: &mut View<'_>) {
         let Some(token) = self.granted.get() else { return };
         let LockRequest { owner, client, .. } = &self.request;
-        for key in &self.keys {
+        for key in &self.wait.keys {
             // Another connection of the owner may have asked for the lock since, and know of it.
-            if view.hold_of(key, owner).is_some_and(|hold| hold.token == *token && hold.client == *client) {
-                view.end_hold(key, owner, EndReason::Released);
-            }
+            let is_unread = |hold: &Hold| hold.token == *token && hold.client == *client;
+            view.end_hold(key, owner, EndReason::Released, is_unread);
         }
     }
 

@@ -161,9 +161,13 @@ impl Shard {
 
     /// Sets what is known of a grant beside its record. It goes with the grant.
     pub fn set_grant_details(&mut self, id: EntryId, details: GrantDetails) {
+        let is_nothing = details == GrantDetails::default();
+        if is_nothing && self.granted.details.is_empty() {
+            return;
+        }
         let place = (self.arena.table(id.0), Bytes::copy_from_slice(self.key(id)));
         self.granted.remove_details(&place);
-        if details != GrantDetails::default() {
+        if !is_nothing {
             self.granted.details_bytes += details.bytes(&place.1);
             self.granted.details.insert(place, details);
         }

@@ -88,20 +88,18 @@ impl View<'_> {
         HeldLock::of(place.shard, place.queues, id, now, shown)
     }
 
-    /// A holder of the lock under a key, with its whole name; `None` if nobody holds it, or the value is the lock of an
-    /// unchanged client that is no string.
+    /// A holder of the lock under a key, with its whole name; `None` if the key does not exist.
     pub fn any_holder(&mut self, key: &[u8]) -> Option<LockHolder> {
         let Occupied { place, id } = self.entry(key).occupied()?;
-        match place.shard.object(id) {
-            None => {
-                let owner = Bytes::copy_from_slice(place.shard.value(id));
-                Some(LockHolder::of_grant(place.shard, id, Some(owner), 1))
-            }
+        let owner = match place.shard.object(id) {
+            None => Some(place.shard.value(id)),
             Some(Object::Lock(lock)) => {
-                lock.holders().next().map(|(owner, holder)| LockHolder::of_lock(owner, holder))
+                let mut holders = lock.holders();
+                return holders.next().map(|(owner, holder)| LockHolder::of_lock(owner, holder));
             }
-            Some(_) => None,
-        }
+            Some(object) => sole_owner(object),
+        };
+        Some(LockHolder::of_grant(place.shard, id, owner.map(Bytes::copy_from_slice), 1))
     }
 
     /// The fencing token under a key while `value` owns it.
