@@ -6,13 +6,14 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use super::lint::Linter;
 use super::replies::{answer_grant, answer_refusal};
 use super::wait::Waiting;
 use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
 use crate::keyspace::Waiter;
-use crate::locks::{LockRequest, Term, attempt, attempt_all};
+use crate::locks::{Granted, LockRequest, Term, attempt, attempt_all};
 use crate::resp::Reply;
 use crate::state::wait::WaitFor;
 use crate::types::lock::LockKind;
@@ -123,8 +124,10 @@ pub(super) fn acquire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let wait_ms = options.wait_ms;
     let request = request(call, owner, options);
-    let granted = attempt(call.view, &key, &request, None)?;
-    finish(call, vec![key], request, granted.map(|granted| granted.token), wait_ms)
+    let keys = vec![key];
+    lint_request(call, &keys, &request);
+    let granted = attempt(call.view, &keys[0], &request, None)?;
+    finish(call, keys, request, granted, wait_ms)
 }
 
 pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -147,8 +150,9 @@ pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusa
     keys.dedup();
     let wait_ms = options.wait_ms;
     let request = request(call, owner, options);
+    lint_request(call, &keys, &request);
     let granted = attempt_all(call.view, &keys, &request, None)?;
-    finish(call, keys, request, granted.map(|granted| granted.token), wait_ms)
+    finish(call, keys, request, granted, wait_ms)
 }
 
 fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockRequest {
@@ -165,15 +169,27 @@ fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockReque
     LockRequest { kind, owner, permits, term, meta, client: call.session.client.id }
 }
 
+/// Looks for mistakes in a request before it is granted.
+fn lint_request(call: &mut Call<'_, '_>, keys: &[Bytes], request: &LockRequest) {
+    let linter = Linter::new(call.shared, &call.session.client, call.now);
+    if linter.is_on() {
+        linter.asks(call.view, keys, &request.owner);
+    }
+}
+
 /// Answers a request that was granted, or may not wait; else it waits.
 fn finish(
     call: &mut Call<'_, '_>,
     keys: Vec<Bytes>,
     request: LockRequest,
-    token: Option<u64>,
+    granted: Option<Granted>,
     wait_ms: u64,
 ) -> Result<Outcome, Refusal> {
-    if let Some(token) = token {
+    if let Some(Granted { token, is_new }) = granted {
+        let linter = Linter::new(call.shared, &call.session.client, call.now);
+        if is_new && linter.is_on() {
+            linter.granted(call.view, &keys, &request.owner, request.term.lease_ms());
+        }
         session::hold(call.view, call.session.lock_session.as_deref(), &keys, &request, token);
         answer_grant(&mut call.reply, token, request.term.lease_ms(), 0);
         return Ok(Outcome::Replied);
@@ -207,6 +223,7 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms
         request,
         since,
         granted: OnceLock::new(),
+        lint: call.shared.settings.lints_locks().then(|| Arc::clone(&call.shared.registries.lock_lint)),
     };
     let waiter = Arc::new(Waiter { wait: Arc::clone(&wait), also, serve: Box::new(serve) });
     call.shared.lock_waits.enter(&waiter);

@@ -21,9 +21,11 @@ pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let is_meant = |hold: &Hold| token.is_none_or(|token| token == hold.token);
     let is_released = call.view.end_hold(key, owner, EndReason::Released, is_meant);
+    let linter = Linter::new(call.shared, &call.session.client, call.now);
     if !is_released {
-        let linter = Linter::new(call.shared, &call.session.client, call.now);
         linter.late(call.view, (key, Some(owner)), (Asked::Release, "LOCK.RELEASE"));
+    } else if linter.is_on() && call.view.hold_of(key, owner).is_none() {
+        linter.releases(key);
     }
 
     call.reply.integer(i64::from(is_released));
@@ -39,8 +41,8 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
     call.args.finish()?;
 
+    let linter = Linter::new(call.shared, &call.session.client, call.now);
     let Some(hold) = call.view.hold_of(key, &owner) else {
-        let linter = Linter::new(call.shared, &call.session.client, call.now);
         linter.late(call.view, (key, Some(&owner)), (Asked::Extend, "LOCK.EXTEND"));
         call.reply.null_array();
         return Ok(Outcome::Replied);
@@ -48,6 +50,9 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     // A lock of a session has no lease to extend.
     let lease_ms = Some(lease_ms).filter(|_| hold.session.is_none());
     if let Some(millis) = lease_ms {
+        if linter.is_on() {
+            linter.renews(key, hold.lease_ms, hold.deadline);
+        }
         let deadline = call.now.deadline_in(number(millis));
         call.view.renew(key, &owner, Some(deadline), lease_ms);
     }

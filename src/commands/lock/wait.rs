@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use super::lint::Linter;
 use super::replies::{answer_grant, answer_refusal};
 use super::session;
 use crate::clock::LockTime;
@@ -15,6 +16,7 @@ use crate::locks::{Circle, LockRequest, attempt, attempt_all, is_grantable};
 use crate::resp::Reply;
 use crate::state::clients::Client;
 use crate::state::ended_lock::EndReason;
+use crate::state::lock_lint::LockLint;
 use crate::state::lock_sessions::LockSession;
 use crate::state::wait::Wait;
 
@@ -32,6 +34,8 @@ pub(super) struct Waiting {
     pub(super) since: LockTime,
     /// The token, once a new grant is its answer.
     pub(super) granted: OnceLock<u64>,
+    /// Where mistakes are noted, if they were when it began to wait.
+    pub(super) lint: Option<Arc<LockLint>>,
 }
 
 impl Serve for Waiting {
@@ -40,7 +44,12 @@ impl Serve for Waiting {
     }
 
     fn serve(&self, view: &mut View<'_>, _key: &[u8]) {
-        let granted = match &self.wait.keys[..] {
+        let (keys, owner) = (&self.wait.keys, &self.request.owner);
+        let linter = Linter::after_wait(self.lint.as_deref(), &self.client, view.now());
+        if linter.is_on() {
+            linter.asks(view, keys, owner);
+        }
+        let granted = match &keys[..] {
             _ if self.session_has_ended() => Err(session::no_such()),
             [key] => attempt(view, key, &self.request, Some(self.wait.number)),
             keys => attempt_all(view, keys, &self.request, Some(self.wait.number)),
@@ -52,6 +61,9 @@ impl Serve for Waiting {
                 let waited_ms = view.now().lock.millis_since(self.since);
                 answer_grant(&mut reply, granted.token, self.request.term.lease_ms(), waited_ms);
                 session::hold(view, self.session.as_deref(), &self.wait.keys, &self.request, granted.token);
+                if granted.is_new && linter.is_on() {
+                    linter.granted(view, keys, owner, self.request.term.lease_ms());
+                }
                 if granted.is_new {
                     self.granted.get_or_init(|| granted.token);
                 }

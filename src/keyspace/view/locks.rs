@@ -22,6 +22,8 @@ pub struct Hold {
     pub token: u64,
     /// The end of its lease; `None`: it has none.
     pub deadline: Option<Deadline>,
+    /// The lease as it was last set, in milliseconds.
+    pub lease_ms: Option<u64>,
     /// The client that holds it; 0: not known.
     pub client: ClientId,
     /// Whether it belongs to a session.
@@ -265,13 +267,15 @@ impl Occupied<'_> {
     fn hold_of(&self, owner: &[u8]) -> Option<Hold> {
         match self.object().map(Lock::of) {
             None if self.string().ok()? == owner => {
-                let (token, client) = self.granted().map_or((0, 0), |grant| (grant.token, grant.holder));
+                let grant = self.granted();
+                let (token, client) = grant.map_or((0, 0), |grant| (grant.token, grant.holder));
+                let lease_ms = grant.and_then(|grant| grant.lease_ms).map(u64::from);
                 let session = self.place.shard.grant_details(self.id).and_then(|details| details.session);
-                Some(Hold { token, client, deadline: self.deadline(), session })
+                Some(Hold { token, client, deadline: self.deadline(), lease_ms, session })
             }
             Some(Some(lock)) => {
-                let Holder { token, client, deadline, session, .. } = lock.holder(owner)?;
-                Some(Hold { token: *token, client: *client, deadline: *deadline, session: *session })
+                let &Holder { token, client, deadline, lease_ms, session, .. } = lock.holder(owner)?;
+                Some(Hold { token, client, deadline, lease_ms, session })
             }
             _ => None,
         }
