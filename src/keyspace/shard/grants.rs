@@ -283,16 +283,23 @@ impl Shard {
     }
 }
 
-/// The owner, if the value names just one: the field of a hash beside Redisson's mode.
+/// The owner, if the value names just one: the field of a hash beside Redisson's mode, or the member of a sorted set beside
+/// Symfony's mark.
 pub(crate) fn sole_owner(object: &Object) -> Option<&[u8]> {
     match object {
-        Object::Hash(hash) => {
-            let mut owners = hash.iter().map(|(field, _)| field).filter(|field| *field != MODE);
-            owners.next().filter(|_| owners.next().is_none())
-        }
+        Object::Hash(hash) => sole(hash.iter().map(|(field, _)| field), MODE),
+        Object::SortedSet(set) => sole(set.entries().map(|(member, _)| member), WRITE),
         _ => None,
     }
 }
 
+/// The only name beside `mark`.
+fn sole<'o>(names: impl Iterator<Item = &'o [u8]>, mark: &[u8]) -> Option<&'o [u8]> {
+    let mut owners = names.filter(|name| *name != mark);
+    owners.next().filter(|_| owners.next().is_none())
+}
+
 /// The field of Redisson's read/write locks that says how they are held.
 pub(crate) const MODE: &[u8] = b"mode";
+/// The member of Symfony's locks that says that one owner holds them alone.
+pub(crate) const WRITE: &[u8] = b"__write__";
