@@ -149,6 +149,7 @@ impl Session {
             keys,
             claim: Claim::default(),
             left: Default::default(),
+            unblocked: Default::default(),
         })
     }
 
