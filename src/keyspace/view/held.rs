@@ -337,7 +337,9 @@ mod tests {
     fn a_sorted_set_names_its_owner_if_there_is_one_only() {
         let held = |members: &[&str], ask: &str| {
             let mut set = SortedSet::new(Seed::of(1));
-            members.iter().for_each(|member| drop(set.insert(member.as_bytes(), 9.0)));
+            for member in members {
+                set.insert(member.as_bytes(), 9.0);
+            }
             let (lock, token) = held_as(set.into(), ask.as_bytes());
             let [holder] = &lock.holders[..] else { panic!("one holder") };
             (lock.kind, holder.owner.clone(), token)
