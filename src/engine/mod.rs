@@ -21,6 +21,7 @@ use crate::state::session::{Replies, Session};
 use crate::state::wait::WaitFor;
 
 mod offload;
+mod tested;
 mod transaction;
 mod unknown;
 

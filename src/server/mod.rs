@@ -6,6 +6,7 @@
 mod clock;
 mod connection;
 mod context;
+mod faults;
 mod handle;
 mod listener;
 mod namespace;
