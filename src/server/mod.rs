@@ -10,6 +10,7 @@ mod handle;
 mod listener;
 mod probe;
 mod processor;
+mod recording;
 mod spare_descriptor;
 mod stored_files;
 mod tested;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 
 use super::context::ServerContext;
-use super::tested;
+use super::{recording, tested};
 use crate::clock::LockTime;
 use crate::engine::Flow;
 use crate::error::ProtocolError;
@@ -68,6 +68,7 @@ pub(super) enum State {
 impl RequestProcessor {
     pub(super) fn new(context: ServerContext, mut session: Session) -> Self {
         session.may_block = false;
+        recording::connected(&context.engine, &session);
         Self {
             context,
             session,
@@ -106,7 +107,14 @@ impl RequestProcessor {
             State::Open => true,
             State::Held(until) => has_passed(until) || !engine.is_paused(),
             State::Offload(until) => has_passed(until),
-            State::Waiting => engine.resume(&mut self.session, &mut self.output) == Flow::Next,
+            State::Waiting => {
+                let mark = self.output.len();
+                let has_reply = engine.resume(&mut self.session, &mut self.output) == Flow::Next;
+                if has_reply {
+                    recording::resumed(engine, &self.session, &self.output[mark..]);
+                }
+                has_reply
+            }
             State::Closing => false,
         };
         if may_go_on {
@@ -238,6 +246,7 @@ impl RequestProcessor {
 
 impl Drop for RequestProcessor {
     fn drop(&mut self) {
+        recording::disconnected(&self.context.engine, &self.session);
         self.context.engine.disconnect(&mut self.session);
         self.context.clock_step_done();
     }

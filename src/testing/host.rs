@@ -29,6 +29,12 @@ pub trait Host: Send + Sync {
     /// The clock of the namespace, with at most `count` deadlines.
     fn clock(&self, count: usize) -> ClockFacts;
 
+    /// Writes every event of the namespace from now on to a new file.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn start_recording(&self, file: &str) -> Result<(), String>;
+
     /// Changes the clock of the namespace, and answers its time.
     fn change_clock(&self, change: ClockChange, pending: Pending);
 }

@@ -4,16 +4,24 @@
 //! Rule    a server without it costs nothing more: one look at an `Option` for each batch of requests.
 //! Rule    what needs sockets, tasks or the system clock is behind [`Host`], which the shell implements.
 
+mod asked;
+mod check;
+mod event;
 mod faults;
+mod holds;
 mod host;
 mod recorder;
+mod reply_text;
 
+pub use check::{Finding, check};
+pub use event::{Event, EventKind, Field, json_text, shown};
 pub use faults::Faults;
 pub use host::{
     ClockChange, ClockFacts, Deadline, DeadlineOf, Host, Mode, NamespaceFacts, NodeChange, NodeFacts,
     NodeState, Pending,
 };
-pub use recorder::Recorder;
+pub use recorder::{EventSink, Filter, Moment, Recorder};
+pub use reply_text::reply_text;
 
 use std::sync::Arc;
 

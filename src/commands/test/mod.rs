@@ -4,6 +4,7 @@
 //! Rule    a change that takes a while is carried out by the shell; the client waits for it as for BLPOP.
 
 mod clock;
+pub(super) mod history;
 mod namespace;
 mod node;
 
@@ -13,11 +14,16 @@ use crate::error::Refusal;
 use crate::testing::{Pending, Testing};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
+    history::CALLS,
+    history::CHECK,
     Row::container(Group::Test, "TEST.CLOCK", SINCE, clock::ROWS).summary("Moves the clock, or shows it."),
+    history::HISTORY,
     Row::container(Group::Test, "TEST.NAMESPACE", SINCE, namespace::ROWS)
         .summary("Lists namespaces, or removes one."),
     Row::container(Group::Test, "TEST.NODE", SINCE, node::ROWS)
         .summary("Lists nodes, or changes the state of one."),
+    Row::container(Group::Test, "TEST.RECORD", SINCE, history::RECORD)
+        .summary("Writes what happens to a file, for `redlatch timeline` and `redlatch replay`."),
 ];
 
 /// The version of redlatch that first had these commands.
