@@ -13,13 +13,6 @@ use crate::resp::Request;
 use crate::state::session::Session;
 use crate::testing::{EventSink, Moment, Recorder, Testing};
 
-/// Notes that a client has connected, if the server has a test backend.
-pub(super) fn connected(engine: &Engine, session: &Session) {
-    if let Some(testing) = &engine.shared().testing {
-        testing.recorder.connected(now(engine, testing), &session.client);
-    }
-}
-
 /// Notes that a client has gone.
 pub(super) fn disconnected(engine: &Engine, session: &Session) {
     if let Some(testing) = &engine.shared().testing {

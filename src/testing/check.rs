@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::asked::{Asked, What};
 use super::event::{Event, EventKind, shown};
+use super::intent::{Intent, What};
 
 /// Something that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -59,7 +59,7 @@ enum End {
 
 struct Checker<'e> {
     events: &'e [Event],
-    requests: BTreeMap<u64, (&'e Event, Option<Asked>)>,
+    requests: BTreeMap<u64, (&'e Event, Option<Intent>)>,
     /// The reply to each request.
     replies: BTreeMap<u64, &'e Event>,
     /// Every hold of each lock, by key and node.
@@ -74,7 +74,7 @@ struct Checker<'e> {
 impl<'e> Checker<'e> {
     fn new(events: &'e [Event]) -> Self {
         let of = |kind| events.iter().filter(move |event| event.kind == kind);
-        let requests = of(EventKind::Request).map(|event| (event.id, (event, Asked::of(event)))).collect();
+        let requests = of(EventKind::Request).map(|event| (event.id, (event, Intent::of(event)))).collect();
         let replies = of(EventKind::Reply).filter_map(|event| Some((event.request?, event))).collect();
         let mut nodes: BTreeMap<_, BTreeSet<u16>> = BTreeMap::new();
         for event in of(EventKind::Granted) {
@@ -120,12 +120,12 @@ impl<'e> Checker<'e> {
             let before = self.steps.last().map_or(0, |(_, millis)| *millis);
             self.steps.push((event.id, before.saturating_add(millis.unwrap_or(0))));
         }
-        let Some((_, Some(asked))) = self.requests.get(&event.id) else { return };
-        if !matches!(asked.what, What::Extend | What::Release) {
+        let Some((_, Some(intent))) = self.requests.get(&event.id) else { return };
+        if !matches!(intent.what, What::Extend | What::Release) {
             return;
         }
-        let locks = asked.locks.clone();
-        let does = if asked.what == What::Extend { "extends" } else { "releases" };
+        let locks = intent.locks.clone();
+        let does = if intent.what == What::Extend { "extends" } else { "releases" };
         for (key, owner) in &locks {
             if let Some(owner) = owner {
                 self.asked_by_owner(event, (key, owner), does);
@@ -231,10 +231,10 @@ impl<'e> Checker<'e> {
         let (end, is_blind) = match author {
             _ if event.kind == EventKind::Expired => (End::Expired, false),
             None => (End::Own, false),
-            Some((author, asked)) => {
-                let what = asked.as_ref().map(|asked| asked.what);
+            Some((author, intent)) => {
+                let what = intent.as_ref().map(|intent| intent.what);
                 let is_flush = author.command.as_deref().is_some_and(|command| command.starts_with("FLUSH"));
-                let owners = asked.iter().flat_map(|asked| &asked.locks);
+                let owners = intent.iter().flat_map(|intent| &intent.locks);
                 let names_owner = owners.filter_map(|(_, owner)| owner.as_ref());
                 let knows_owner = names_owner.into_iter().any(|owner| event.holder.as_ref() == Some(owner));
                 let is_own = is_flush || knows_owner || is_same_client(author, event);
@@ -242,7 +242,7 @@ impl<'e> Checker<'e> {
             }
         };
         let is_meant =
-            author.is_some_and(|(_, asked)| asked.as_ref().is_some_and(|asked| asked.what == What::End));
+            author.is_some_and(|(_, intent)| intent.as_ref().is_some_and(|intent| intent.what == What::End));
         let author = author.map(|(author, _)| *author);
         let Some(holds) = self.held.get_mut(&(key, event.node)) else { return };
         let Some(held) = holds.iter_mut().rfind(|held| held.granted.token == event.token) else { return };
@@ -303,9 +303,9 @@ impl<'e> Checker<'e> {
     /// The requests that are blocked at the time of an event, by clients that wait for this lock.
     fn waiting(&self, event: &'e Event, key: &Bytes) -> Vec<&'e Event> {
         let earlier = self.requests.range(..event.id).rev();
-        let blocked = earlier.filter(|(id, (request, asked))| {
+        let blocked = earlier.filter(|(id, (request, intent))| {
             let is_open = self.replies.get(id).is_none_or(|reply| reply.id > event.id);
-            let waits_itself = asked.as_ref().is_some_and(|asked| asked.waits && asked.names(key));
+            let waits_itself = intent.as_ref().is_some_and(|intent| intent.waits && intent.names(key));
             let is_pop = request.command.as_deref().is_some_and(|command| BLOCKING.contains(&command));
             is_open
                 && request.node == event.node
@@ -317,8 +317,9 @@ impl<'e> Checker<'e> {
     /// Whether the last request of the client for this lock, before the one given, was refused.
     fn was_refused(&self, request: &Event, key: &Bytes) -> bool {
         let earlier = self.requests.range(..request.id).rev().map(|(_, known)| known);
-        let mut own = earlier.filter(|(other, asked)| {
-            let asks = asked.as_ref().is_some_and(|asked| asked.what == What::Acquire && asked.names(key));
+        let mut own = earlier.filter(|(other, intent)| {
+            let asks =
+                intent.as_ref().is_some_and(|intent| intent.what == What::Acquire && intent.names(key));
             asks && is_same_client(other, request)
         });
         own.next().is_some_and(|(asking, _)| {

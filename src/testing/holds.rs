@@ -152,6 +152,10 @@ impl Holds {
 
     /// A key has a new deadline.
     fn renew(&mut self, place: &Place, deadline: Option<Deadline>, now: Now, changes: &mut Vec<Change>) {
+        // A lease that has ended is told when its key is removed.
+        if deadline.is_some_and(|deadline| deadline.has_passed(now.lock)) {
+            return;
+        }
         for hold in self.0.get_mut(place).into_iter().flatten().filter(|hold| !hold.is_of_lock) {
             hold.deadline = deadline;
             let lease = deadline.map(|deadline| u64::try_from(now.millis_until(deadline)).unwrap_or(0));

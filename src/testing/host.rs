@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::recorder::Recorder;
 use crate::clock::LockTime;
 use crate::error::Refusal;
 use crate::resp::Reply;
@@ -26,14 +27,14 @@ pub trait Host: Send + Sync {
     /// Changes the state of a node, and answers OK.
     fn change_node(&self, node: u16, change: NodeChange, pending: Pending);
 
-    /// The clock of the namespace, with at most `count` deadlines.
-    fn clock(&self, count: usize) -> ClockFacts;
+    /// The clock of the namespace, with at most `count` deadlines; `None` if the namespace has been dropped.
+    fn clock(&self, count: usize) -> Option<ClockFacts>;
 
-    /// Writes every event of the namespace from now on to a new file.
+    /// Writes every event of a history from now on to a new file.
     ///
     /// # Errors
     /// Why it cannot.
-    fn start_recording(&self, file: &str) -> Result<(), String>;
+    fn start_recording(&self, recorder: &Recorder, file: &str) -> Result<(), String>;
 
     /// Changes the clock of the namespace, and answers its time.
     fn change_clock(&self, change: ClockChange, pending: Pending);
@@ -158,8 +159,6 @@ pub enum DeadlineOf {
     Wait(ClientId),
     /// The end of CLIENT PAUSE.
     Pause,
-    /// Something else: the end of a lock session.
-    Other,
 }
 
 impl DeadlineOf {
@@ -169,7 +168,6 @@ impl DeadlineOf {
             Self::Key(_) => "key",
             Self::Wait(_) => "wait",
             Self::Pause => "pause",
-            Self::Other => "session",
         }
     }
 }

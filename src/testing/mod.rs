@@ -4,12 +4,12 @@
 //! Rule    a server without it costs nothing more: one look at an `Option` for each batch of requests.
 //! Rule    what needs sockets, tasks or the system clock is behind [`Host`], which the shell implements.
 
-mod asked;
 mod check;
 mod event;
 mod faults;
 mod holds;
 mod host;
+mod intent;
 mod recorder;
 mod reply_text;
 

@@ -120,18 +120,15 @@ impl fmt::Debug for Recorder {
 }
 
 impl Recorder {
-    /// The journal of one node, for [`crate::keyspace::Layout`]: it records grants, renewals, releases and expiries.
-    pub fn journal(self: &Arc<Self>, node: u16, clock: Arc<dyn Clock>) -> Arc<dyn Journal> {
-        Arc::new(NodeJournal { recorder: Arc::clone(self), node, clock })
-    }
-
-    /// A client has connected.
-    pub fn connected(&self, moment: Moment, client: &Client) {
-        let mut history = self.0.lock();
-        history.know(moment, client);
-        let text = if client.peer.is_empty() { "this process" } else { &client.peer };
-        let event = Event { text: Some(text.to_owned()), ..Event::new(EventKind::Connect) };
-        history.push(moment, Some(client.id), event);
+    /// The journal of one node, for [`crate::keyspace::Layout`]: it records grants, renewals, releases and expiries. `next`
+    /// receives every record, too.
+    pub fn journal(
+        self: &Arc<Self>,
+        node: u16,
+        clock: Arc<dyn Clock>,
+        next: Option<Arc<dyn Journal>>,
+    ) -> Arc<dyn Journal> {
+        Arc::new(NodeJournal { recorder: Arc::clone(self), node, clock, next })
     }
 
     /// A client has gone.
@@ -143,12 +140,19 @@ impl Recorder {
         }
     }
 
-    /// A client has sent a request, without passwords. A request that is tried again is not recorded again.
+    /// A client has sent a request, without passwords. A request that is tried again is not recorded again. A client counts as
+    /// connected from its first request on.
     pub fn request(&self, moment: Moment, client: &Client, command: &str, args: &[&[u8]], keys: &[&[u8]]) {
         if command.starts_with("TEST.") && !RECORDED.iter().any(|recorded| command.starts_with(recorded)) {
             return;
         }
         let mut history = self.0.lock();
+        if !history.clients.contains_key(&(moment.node, client.id)) {
+            history.know(moment, client);
+            let text = if client.peer.is_empty() { "this process" } else { &client.peer };
+            let event = Event { text: Some(text.to_owned()), ..Event::new(EventKind::Connect) };
+            history.push(moment, Some(client.id), event);
+        }
         if history.know(moment, client).open.is_some() {
             return;
         }
@@ -342,6 +346,7 @@ struct NodeJournal {
     recorder: Arc<Recorder>,
     node: u16,
     clock: Arc<dyn Clock>,
+    next: Option<Arc<dyn Journal>>,
 }
 
 impl fmt::Debug for NodeJournal {
@@ -351,7 +356,10 @@ impl fmt::Debug for NodeJournal {
 }
 
 impl Journal for NodeJournal {
-    fn append(&self, _number: u64, mutations: &[Mutation]) {
+    fn append(&self, number: u64, mutations: &[Mutation]) {
+        if let Some(next) = &self.next {
+            next.append(number, mutations);
+        }
         let now = self.clock.now();
         let mut history = self.recorder.0.lock();
         let moment =

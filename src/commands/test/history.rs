@@ -163,7 +163,8 @@ fn start(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::said(format!("ERR the name of a file has 1 to {FILE_BYTES_MAX} bytes")));
     }
 
-    let started = testing(call)?.host.start_recording(file);
+    let testing = testing(call)?;
+    let started = testing.host.start_recording(&testing.recorder, file);
     started.map_err(|error| Refusal::said(format!("ERR cannot record to '{file}': {error}")))?;
     call.reply.ok();
     Ok(Outcome::Replied)

@@ -1,6 +1,6 @@
-//! What a request asks of a lock: to take it, to extend it, to release it, or to delete its key.
+//! The intent of a request: to take a lock, to extend it, to release it, or to delete its key.
 //!
-//! Owns    [`Asked`], read from the commands and the known scripts of lock clients.
+//! Owns    [`Intent`], read from the commands and the known scripts of lock clients.
 
 use bytes::Bytes;
 
@@ -25,7 +25,7 @@ pub(super) enum What {
 
 /// What a request asks for.
 #[derive(Debug, Eq, PartialEq)]
-pub(super) struct Asked {
+pub(super) struct Intent {
     pub(super) what: What,
     /// The locks, each with the owner, if the request names one.
     pub(super) locks: Vec<(Bytes, Option<Bytes>)>,
@@ -33,7 +33,7 @@ pub(super) struct Asked {
     pub(super) waits: bool,
 }
 
-impl Asked {
+impl Intent {
     /// What a request asks of locks. `None` if it asks nothing.
     pub(super) fn of(event: &Event) -> Option<Self> {
         if event.kind != EventKind::Request {
@@ -115,7 +115,7 @@ mod tests {
             args: words.map(|word| Bytes::copy_from_slice(word.as_bytes())).collect(),
             ..Event::new(EventKind::Request)
         };
-        let asked = Asked::of(&event)?;
+        let asked = Intent::of(&event)?;
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         let locks = asked
             .locks
