@@ -12,6 +12,8 @@
 
 #[cfg(feature = "server")]
 mod embedding;
+#[cfg(feature = "cli")]
+mod history;
 #[cfg(feature = "server")]
 mod hostile;
 #[cfg(feature = "client")]

@@ -15,7 +15,7 @@ pub(super) enum What {
     Acquire,
     /// It deletes the key, whatever its value.
     Delete,
-    /// It ends the lock on purpose, whoever holds it.
+    /// It ends the lock on purpose, for any holder.
     End,
     /// It begins the lease anew if the owner holds the lock.
     Extend,

@@ -140,8 +140,8 @@ impl Recorder {
         }
     }
 
-    /// A client has sent a request, without passwords. A request that is tried again is not recorded again. A client counts as
-    /// connected from its first request on.
+    /// A client has sent a request, without passwords. A request that is tried again is not recorded again. A client
+    /// counts as connected from its first request on.
     pub fn request(&self, moment: Moment, client: &Client, command: &str, args: &[&[u8]], keys: &[&[u8]]) {
         if command.starts_with("TEST.") && !RECORDED.iter().any(|recorded| command.starts_with(recorded)) {
             return;

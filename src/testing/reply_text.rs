@@ -2,7 +2,8 @@
 //!
 //! Rule    the text says what a client library would return. So RESP2 and RESP3 have equal texts.
 
-/// The first reply in the bytes as text, at most [`CHARS_MAX`] characters. Pushes before it are skipped; empty if there is none.
+/// The first reply in the bytes as text, at most [`CHARS_MAX`] characters. Pushes before it are skipped. Empty if there is
+/// none.
 pub fn reply_text(bytes: &[u8]) -> String {
     let mut frames = Frames { bytes, text: String::new() };
     while frames.bytes.first() == Some(&b'>') {

@@ -31,8 +31,10 @@ fn history(lines: &[&str]) -> Vec<Event> {
         };
         match kind {
             EventKind::Request => {
-                event.command = Some(rest[0].into());
-                event.args = rest[1..].iter().map(|word| Bytes::copy_from_slice(word.as_bytes())).collect();
+                let words = if rest[0].starts_with("TEST.") { 2 } else { 1 };
+                event.command = Some(rest[..words].join(" ").into());
+                event.args =
+                    rest[words..].iter().map(|word| Bytes::copy_from_slice(word.as_bytes())).collect();
                 last = Some(event.id);
             }
             EventKind::Reply => {
