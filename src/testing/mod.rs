@@ -10,8 +10,10 @@ mod faults;
 mod holds;
 mod host;
 mod intent;
+mod picture;
 mod recorder;
 mod reply_text;
+mod timeline;
 
 pub use check::{Finding, check};
 pub use event::{Event, EventKind, Field, json_text, shown};
@@ -22,6 +24,7 @@ pub use host::{
 };
 pub use recorder::{EventSink, Filter, Moment, Recorder};
 pub use reply_text::reply_text;
+pub use timeline::Timeline;
 
 use std::sync::Arc;
 
