@@ -111,6 +111,17 @@ impl Changes {
         }
     }
 
+    /// Like [`Changes::record`], for a change that may have none, or that another effect announces.
+    #[inline]
+    pub(super) fn record_some(&mut self, mutation: impl FnOnce() -> Option<Mutation>) {
+        if self.is_recorded
+            && let Some(mutation) = mutation()
+        {
+            self.is_dirty = true;
+            self.effects().mutations.push(mutation);
+        }
+    }
+
     #[inline]
     pub(super) fn arm(&mut self, deadline: Option<Deadline>) {
         if let Some(deadline) = deadline {

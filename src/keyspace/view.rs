@@ -702,6 +702,16 @@ impl<'k> View<'k> {
                 self.select(*database);
                 self.entry_even_if_expired(key).apply(edit);
             }
+            Mutation::Grant { database, key, token, holder, since, lease_ms, is_native } => {
+                self.select(*database);
+                if let Entry::Occupied(found) = self.entry_even_if_expired(key) {
+                    let (renewals, lease_ms) = (0, *lease_ms);
+                    let (token, holder, since, is_native) = (*token, *holder, *since, *is_native);
+                    let grant = Grant { token, holder, since, lease_ms, renewals, is_native };
+                    found.place.shard.restore_grant(found.id, &grant);
+                }
+                self.keyspace.last_token.fetch_max(*token, Ordering::Relaxed);
+            }
             Mutation::Remove { database, key, .. } => {
                 self.select(*database);
                 if let Entry::Occupied(occupied) = self.entry_even_if_expired(key) {

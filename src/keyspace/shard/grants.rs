@@ -98,11 +98,18 @@ impl Shard {
     pub fn grant(&mut self, id: EntryId, token: u64, holder: ClientId, is_native: bool) {
         let lease_ms = grant::lease_ms(self.deadline(id), self.time);
         let grant = Grant { token, holder, since: self.time, lease_ms, renewals: 0, is_native };
+        self.restore_grant(id, &grant);
+    }
+
+    /// Makes an entry a lock with this grant.
+    #[inline]
+    pub fn restore_grant(&mut self, id: EntryId, grant: &Grant) {
+        let Grant { token, holder, is_native, .. } = *grant;
         self.uncount_grant(id);
         self.granted.counts.held += 1;
         self.granted.native += usize::from(is_native);
         self.granted.latest.note(token, holder);
-        self.arena.set_grant(id.0, Packed::of(&grant), is_native);
+        self.arena.set_grant(id.0, Packed::of(grant), is_native);
     }
 
     /// The grant of an entry belongs to another connection of its owner from now on.

@@ -44,7 +44,7 @@ impl View<'_> {
             // The same owner again: the grant stays, its lease begins anew.
             Entry::Occupied(mut found) if found.granted().is_some_and(|grant| grant.token == token) => {
                 found.put(owner, lease);
-                found.place.shard.set_holder(found.id, client);
+                found.set_holder(client);
                 found
             }
             entry => {
@@ -175,8 +175,8 @@ impl View<'_> {
                 self.put_holder(key, kind, &lock.owner, Holder { client, ..holder });
             }
             None => {
-                if let Entry::Occupied(found) = self.entry(key) {
-                    found.place.shard.set_holder(found.id, client);
+                if let Entry::Occupied(mut found) = self.entry(key) {
+                    found.set_holder(client);
                 }
             }
         }
