@@ -12,7 +12,7 @@ use crate::commands::script::interpreter::Interpreter;
 use crate::commands::script::library::Libraries;
 use crate::commands::{Command, table};
 use crate::error::Refusal;
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Keyspace, ShardSet, View};
 use crate::locks::LockWaits;
 use crate::resp::Request;
 use crate::state::acl::file::Store;
@@ -293,6 +293,17 @@ impl Shared {
     /// Facts about the process, if they are known.
     pub fn process(&self) -> Process {
         self.probe.as_ref().map(|probe| probe.look()).unwrap_or_default()
+    }
+
+    /// Forgets what a crash of the server would lose: scripts, libraries, and unless `keeps_keys` all keys.
+    pub fn forget(&self, keeps_keys: bool) {
+        self.scripts.flush();
+        self.libraries.flush();
+        if !keeps_keys {
+            let mut view = View::lock(&self.keyspace, ShardSet::All, 0, self.clock.now(), self.events());
+            view.clear_all();
+            view.finish(&self.registries);
+        }
     }
 
     /// Sets the function that SHUTDOWN calls. Only the first call has an effect.

@@ -9,12 +9,14 @@ use tokio::io::DuplexStream;
 
 use super::Builder;
 use super::connection::Connection;
-use super::context::{AnyClock, ServerContext};
+use super::context::ServerContext;
 use super::listener;
+use super::namespace::Namespace;
+use super::namespaces::Namespaces;
 use super::tls::Tls;
 use super::worker::{Threads, Workers};
 use crate::clock::LockTime;
-use crate::keyspace::{Due, Lease, ShardSet, View};
+use crate::keyspace::{Lease, ShardSet, View};
 
 /// A running server. Dropping it ends it: its listeners, its connections, its threads.
 ///
@@ -35,8 +37,10 @@ use crate::keyspace::{Due, Lease, ShardSet, View};
 #[derive(Debug)]
 pub struct Server {
     context: ServerContext,
-    /// Addresses of the TCP port; none without one.
-    addresses: Vec<SocketAddr>,
+    /// The namespaces, if the clock is a test's.
+    namespaces: Option<Arc<Namespaces>>,
+    /// For each node, the addresses of its TCP port; none without one.
+    addresses: Vec<Vec<SocketAddr>>,
     /// Addresses of the TLS port, and its certificates.
     tls: Option<(Vec<SocketAddr>, Arc<Tls>)>,
     workers: Arc<Workers>,
@@ -51,12 +55,13 @@ impl Server {
 
     pub(super) fn new(
         context: ServerContext,
-        addresses: Vec<SocketAddr>,
+        namespaces: Option<Arc<Namespaces>>,
+        addresses: Vec<Vec<SocketAddr>>,
         tls: Option<(Vec<SocketAddr>, Arc<Tls>)>,
         workers: Arc<Workers>,
         threads: Option<Threads>,
     ) -> Self {
-        Self { context, addresses, tls, workers, threads }
+        Self { context, namespaces, addresses, tls, workers, threads }
     }
 
     pub(super) fn context(&self) -> &ServerContext {
@@ -68,7 +73,7 @@ impl Server {
     /// # Panics
     /// When the server was built with port 0, without TCP.
     pub fn addr(&self) -> SocketAddr {
-        *self.addresses.first().expect("a server with a TCP port")
+        *self.addrs().first().expect("a server with a TCP port")
     }
 
     /// The address as Redis clients write it: `redis://127.0.0.1:40000`, with the password if one is needed.
@@ -119,7 +124,12 @@ impl Server {
 
     /// Every address of the TCP port: one for each that the setting `bind` names. Empty without TCP.
     pub fn addrs(&self) -> &[SocketAddr] {
-        &self.addresses
+        &self.addresses[0]
+    }
+
+    /// For each node, its address; empty without TCP. A server has one node, unless the setting `nodes` says more.
+    pub fn node_addrs(&self) -> Vec<SocketAddr> {
+        self.addresses.iter().filter_map(|node| node.first().copied()).collect()
     }
 
     /// Every address of the TLS port. Empty without TLS.
@@ -156,7 +166,7 @@ impl Server {
 
     /// The server's clock.
     pub fn clock(&self) -> Clock<'_> {
-        Clock { context: &self.context }
+        Clock { context: &self.context, namespaces: self.namespaces.as_deref() }
     }
 
     /// Ends the server: it accepts no more connections, and open connections close once their replies are sent.
@@ -284,6 +294,7 @@ impl Keys<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Clock<'s> {
     context: &'s ServerContext,
+    namespaces: Option<&'s Namespaces>,
 }
 
 impl Clock<'_> {
@@ -298,24 +309,8 @@ impl Clock<'_> {
     /// # Panics
     /// When the server was not built with [`Builder::manual_clock`].
     pub async fn advance(&self, by: Duration) {
-        let AnyClock::Manual(clock) = self.context.clock() else { panic!("a server with a manual clock") };
-        // Requests written to an in-process stream before this call are processed at the old time.
-        self.context.wait_for_clock_step().await;
         let target = self.now() + u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
-        loop {
-            // The next time at which work is due, at most the target.
-            let next = match self.tick() {
-                Some(next) => next.max(self.now() + 1).min(target),
-                None => target,
-            };
-            if self.now() >= target {
-                break;
-            }
-            clock.set(next);
-            self.tick();
-            self.context.wait_for_clock_step().await;
-        }
-        self.context.wait_for_clock_step().await;
+        self.namespace().advance_to(target).await;
     }
 
     /// Like [`Clock::advance`], for callers without a runtime.
@@ -332,19 +327,10 @@ impl Clock<'_> {
     /// # Panics
     /// When the server was not built with [`Builder::manual_clock`].
     pub fn step_wall(&self, millis: i64) {
-        let AnyClock::Manual(clock) = self.context.clock() else { panic!("a server with a manual clock") };
-        clock.step_wall(millis);
+        self.namespace().clock().step_wall(millis);
     }
 
-    /// Does all due work. Returns the next time at which work is due.
-    fn tick(&self) -> Option<LockTime> {
-        self.context.engine.sweep();
-        let next = loop {
-            if let Due::Next(next) = self.context.engine.tick() {
-                break next;
-            }
-        };
-        let waits = self.context.engine.next_wait();
-        [next, waits].into_iter().flatten().filter(|next| *next > self.now()).min().or(next)
+    fn namespace(&self) -> Arc<Namespace> {
+        self.namespaces.expect("a server with a manual clock").default()
     }
 }

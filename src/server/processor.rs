@@ -7,17 +7,20 @@
 //!         reply to its request, then client B gets the messages of that request before the reply to B's next
 //!         request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 
 use super::context::ServerContext;
-use super::tested;
+use super::listener;
+use super::tested::{self, Step};
 use crate::clock::LockTime;
 use crate::engine::Flow;
 use crate::error::ProtocolError;
 use crate::limits::TURN_NANOS_MAX;
 use crate::resp::{Decoder, Reply};
+use crate::state::clients::Client;
 use crate::state::metrics::Metrics;
 use crate::state::session::Session;
 
@@ -47,6 +50,10 @@ pub(super) struct RequestProcessor {
     /// The last batch stopped before the end of the input, so that its output is written or other connections have a
     /// turn.
     pub(super) has_more: bool,
+    /// Whether a request has arrived.
+    pub(super) has_begun: bool,
+    /// The engine and the client that the connection has moved to, until it follows.
+    pub(super) moved: Option<(ServerContext, Arc<Client>)>,
 }
 
 /// The next step of a connection.
@@ -78,6 +85,8 @@ impl RequestProcessor {
             written: 0,
             state: State::Open,
             has_more: false,
+            has_begun: false,
+            moved: None,
         }
     }
 
@@ -123,7 +132,7 @@ impl RequestProcessor {
         }
         let mut batch = engine.batch();
         let output_bytes_max = self.output.len() + OUTPUT_BYTES_BATCH;
-        let (mut taken, mut has_more) = (0, true);
+        let (mut taken, mut has_more, mut target) = (0, true, None);
         while self.state == State::Open
             && self.output.len() < output_bytes_max
             && self.session.used_nanos < TURN_NANOS_MAX
@@ -146,13 +155,24 @@ impl RequestProcessor {
                 }
             };
             let request = self.decoder.request(buffer);
-            let flow = match &engine.shared().testing {
+            let flow = match self.context.membership() {
                 None => engine.execute(&mut self.session, request, &mut batch, &mut self.output),
-                Some(testing) => {
-                    let server = (engine, testing);
-                    tested::execute(server, &mut self.session, request, &mut batch, &mut self.output)
+                Some(membership) => {
+                    let server = (engine, membership);
+                    match tested::execute(server, &mut self.session, request, &mut batch, &mut self.output) {
+                        Step::Done(flow) => flow,
+                        Step::Move(context) => {
+                            target = Some(context);
+                            break;
+                        }
+                        Step::Unreachable => {
+                            self.has_begun = true;
+                            break;
+                        }
+                    }
                 }
             };
+            self.has_begun = true;
             self.state = match flow {
                 Flow::Next => State::Open,
                 Flow::Close => State::Closing,
@@ -167,7 +187,22 @@ impl RequestProcessor {
         }
         engine.end_batch(&mut self.session, batch);
         self.drop_input(taken);
+        if let Some(context) = target {
+            self.move_to(context);
+        }
         has_more && self.state == State::Open
+    }
+
+    /// Moves the connection to another engine, where it is a new client.
+    fn move_to(&mut self, context: ServerContext) {
+        let may_block = self.session.may_block;
+        let old = Arc::clone(&self.session.client);
+        self.context.engine.disconnect(&mut self.session);
+        self.context.clock_step_done();
+        self.session = listener::enter(&context, old.peer.clone(), old.local.clone(), old.is_unix);
+        self.session.may_block = may_block;
+        self.context = context.clone();
+        self.moved = Some((context, Arc::clone(&self.session.client)));
     }
 
     /// Drops the first `taken` bytes of the input, and the memory that a large request has left.
@@ -260,7 +295,6 @@ mod tests {
     use super::*;
     use crate::limits::{LARGE_BYTES, REPLY_BYTES_MAX};
     use crate::server::{Builder, Server};
-    use crate::state::clients::Client;
 
     /// A server, which ends when it is dropped, and the processor of its only client.
     async fn processor() -> (Server, RequestProcessor) {

@@ -1,19 +1,50 @@
-//! The requests of a server with the test backend: past its faults, into its history.
+//! The requests of an engine whose clock is a test's: into another namespace, past faults, into the history.
 //!
-//! Rule    a server without the test backend never comes here.
+//! Rule    a server with the system's clock never comes here.
 
+use super::context::ServerContext;
+use super::namespace::{Membership, Reach};
 use crate::engine::{Batch, Engine, Flow};
-use crate::resp::Request;
+use crate::resp::{Reply, Request};
 use crate::state::session::Session;
-use crate::testing::Testing;
+use crate::testing::namespace_of;
+
+/// What a request has led to.
+pub(super) enum Step {
+    /// It has been executed, or refused.
+    Done(Flow),
+    /// It comes again in this engine, which is that of another namespace.
+    Move(ServerContext),
+    /// It is not read, because the node does not answer this client.
+    Unreachable,
+}
 
 /// Executes one request, as [`Engine::execute`] does.
 pub(super) fn execute(
-    (engine, _testing): (&Engine, &Testing),
+    (engine, membership): (&Engine, &Membership),
     session: &mut Session,
     request: Request<'_>,
     batch: &mut Batch,
     out: &mut Vec<u8>,
-) -> Flow {
-    engine.execute(session, request, batch, out)
+) -> Step {
+    membership.touch();
+    let Some(testing) = &engine.shared().testing else {
+        return Step::Done(engine.execute(session, request, batch, out));
+    };
+    if let Some(name) = namespace_of(request)
+        && name != testing.namespace.as_bytes()
+        && testing.is_open_to(&session.client)
+    {
+        return match membership.enter(name) {
+            Ok(context) => Step::Move(context),
+            Err(text) => {
+                Reply::new(out, session.protocol).error(&text);
+                Step::Done(Flow::Next)
+            }
+        };
+    }
+    if membership.reach(&session.client) != Reach::Open {
+        return Step::Unreachable;
+    }
+    Step::Done(engine.execute(session, request, batch, out))
 }

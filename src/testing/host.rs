@@ -26,8 +26,8 @@ pub trait Host: Send + Sync {
     /// Changes the state of a node, and answers OK.
     fn change_node(&self, node: u16, change: NodeChange, pending: Pending);
 
-    /// The clock of the namespace, with at most `count` deadlines.
-    fn clock(&self, count: usize) -> ClockFacts;
+    /// The clock of the namespace, with at most `count` deadlines; `None` if the namespace has been dropped.
+    fn clock(&self, count: usize) -> Option<ClockFacts>;
 
     /// Changes the clock of the namespace, and answers its time.
     fn change_clock(&self, change: ClockChange, pending: Pending);
@@ -152,8 +152,6 @@ pub enum DeadlineOf {
     Wait(ClientId),
     /// The end of CLIENT PAUSE.
     Pause,
-    /// Something else: the end of a lock session.
-    Other,
 }
 
 impl DeadlineOf {
@@ -163,7 +161,6 @@ impl DeadlineOf {
             Self::Key(_) => "key",
             Self::Wait(_) => "wait",
             Self::Pause => "pause",
-            Self::Other => "session",
         }
     }
 }

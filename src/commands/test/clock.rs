@@ -110,6 +110,7 @@ fn show(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
     let facts = testing(call)?.host.clock(DEADLINES_SHOWN);
+    let facts = facts.ok_or_else(|| Refusal::said("ERR the namespace has been dropped"))?;
     let reply = &mut call.reply;
     reply.map(4);
     reply.bulk(b"mode");
@@ -144,7 +145,7 @@ fn show_deadline(reply: &mut crate::resp::Reply<'_>, deadline: &Deadline) {
             reply.bulk(b"client");
             reply.count(*client as usize);
         }
-        DeadlineOf::Pause | DeadlineOf::Other => {}
+        DeadlineOf::Pause => {}
     }
     reply.bulk(b"node");
     reply.integer(i64::from(deadline.node));
