@@ -415,6 +415,9 @@ impl Port {
 }
 
 /// Writes the port of each node to a file, one a line. Nothing happens without a file or a port.
+///
+/// # Errors
+/// The file cannot be written.
 fn write_ports(file: &str, nodes: &[Vec<SocketAddr>]) -> Result<(), StartError> {
     let lines: String =
         nodes.iter().filter_map(|node| node.first()).map(|at| format!("{}\n", at.port())).collect();

@@ -1,0 +1,3 @@
+module redlatch.dev/redlatchtest
+
+go 1.21

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Packs the packages around the program REDLATCH_BINARY, installs them in a fresh folder as a user would, and runs the tests there.
+#
+#   REDLATCH_BINARY=target/release/redlatch packages/node/check.sh [ARGUMENTS OF VITEST]
+set -euo pipefail
+program="$(realpath "${REDLATCH_BINARY:?names the program}")"
+unset REDLATCH_BINARY
+cd "$(dirname "$0")"
+work="${CARGO_TARGET_DIR:-../../target}/packages/node"
+rm -rf "$work"
+mkdir -p "$work/project"
+work="$(realpath "$work")"
+
+node build.mjs "$program" "$work"
+cp -r test/. "$work/project"
+cp -r examples "$work/project/examples"
+cd "$work/project"
+npm install --no-package-lock --no-audit --no-fund --loglevel error
+npm install --no-package-lock --no-audit --no-fund --loglevel error --save-dev "$work"/*.tgz
+
+npx tsc
+npx vitest run "$@"
+npx jest --config jest/jest.config.json

@@ -1,0 +1,1 @@
+export default { test: { globalSetup: "redlatch/vitest", include: ["failing/vitest.js"] } };
