@@ -5,7 +5,6 @@
 //!         parent's thread ends, and other systems have none.
 
 use std::future::pending;
-use std::net::SocketAddr;
 use std::os::unix::process::parent_id;
 use std::time::Duration;
 
@@ -110,19 +109,11 @@ async fn end_of_parent(parent: Option<Parent>) {
 
 /// The line that says that connections are accepted, and where.
 pub(super) fn ready_line(server: &Server, unix: &str) -> String {
-<<<<<<< HEAD
-    let nodes = server.node_addrs();
-    let is_tcp = !nodes.is_empty();
-    let tls = server.tls_addrs().first().copied();
-    let ports: Vec<u16> =
-        if is_tcp { nodes } else { tls.into_iter().collect() }.iter().map(SocketAddr::port).collect();
-=======
     let is_tcp = !server.addrs().is_empty();
     let addresses = if is_tcp { server.node_addrs() } else { server.tls_addrs().to_vec() };
     let mut ports: Vec<u16> = addresses.iter().map(|address| address.port()).collect();
     // Several addresses may share a port.
     ports.dedup();
->>>>>>> main
     let url = match (is_tcp, ports.is_empty()) {
         (true, _) => server.url(),
         (false, false) => server.tls_url(),
