@@ -93,6 +93,12 @@ def test_a_program_that_is_not_there_is_named(monkeypatch):
         Server().start()
 
 
+def test_a_program_that_is_another_one_is_named(monkeypatch):
+    monkeypatch.setenv("REDLATCH_BINARY", "/bin/echo")
+    with pytest.raises(StartError, match="'/bin/echo' is not redlatch: it said '--port auto"):
+        Server().start()
+
+
 def test_the_program_is_the_one_that_is_named_then_the_one_beside_python_then_that_of_the_path(monkeypatch, tmp_path):
     program = tmp_path / "redlatch"
     program.write_text("")

@@ -95,13 +95,15 @@ class Server:
             raise StartError(f"{command[0]}: {error.strerror}") from error
         # Stops a server that the program forgets, also at the end of the interpreter.
         weakref.finalize(self, _end, process)
-        self._process = process
         line = _first_line(process)
         if not line:
             reason = _end(process) or f"'{' '.join(command)}' said nothing for {TIMEOUT:g} s"
-            self._process = None
             raise StartError(reason.removeprefix("redlatch: "))
-        self._ready = json.loads(line)
+        try:
+            self._ready = json.loads(line)
+        except ValueError:
+            raise StartError(_end(process) or f"'{command[0]}' is not redlatch: it said {line.strip()!r}") from None
+        self._process = process
         return self
 
     def stop(self) -> None:
