@@ -2,6 +2,7 @@
 
 import gc
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -117,6 +118,16 @@ def test_the_program_is_the_one_that_is_named_then_the_one_beside_python_then_th
         redlatch.find_binary()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert redlatch.find_binary() == str(program)
+
+
+def test_a_fork_does_not_end_the_server_of_its_parent(connect):
+    with Server() as server:
+        child = os.fork()
+        if child == 0:
+            server.stop()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert connect(server).ping()
 
 
 def test_a_server_of_another_process_is_not_stopped(connect):

@@ -65,6 +65,7 @@ class Server:
         self._nodes = nodes
         self._binary = binary
         self._process: Optional[subprocess.Popen[str]] = None
+        self._owner = 0
         self._ready: dict[str, Any] = {}
         self._control: Optional[Connection] = None
         self._lock = threading.Lock()
@@ -94,16 +95,16 @@ class Server:
         except OSError as error:
             raise StartError(f"{command[0]}: {error.strerror}") from error
         # Stops a server that the program forgets, also at the end of the interpreter.
-        weakref.finalize(self, _end, process)
+        weakref.finalize(self, _end, process, os.getpid())
         line = _first_line(process)
-        if not line:
-            reason = _end(process) or f"'{' '.join(command)}' said nothing for {TIMEOUT:g} s"
-            raise StartError(reason.removeprefix("redlatch: "))
         try:
             self._ready = json.loads(line)
         except ValueError:
-            raise StartError(_end(process) or f"'{command[0]}' is not redlatch: it said {line.strip()!r}") from None
+            expected = f"'{command[0]}' is not redlatch: it said {line.strip()!r}"
+            reason = _end(process, os.getpid()) or expected
+            raise StartError(reason.removeprefix("redlatch: ")) from None
         self._process = process
+        self._owner = os.getpid()
         return self
 
     def stop(self) -> None:
@@ -112,7 +113,7 @@ class Server:
             self._control.close()
             self._control = None
         if self._process:
-            _end(self._process)
+            _end(self._process, self._owner)
             self._process = None
             self._ready = {}
 
@@ -197,8 +198,11 @@ def _first_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline() if readable else ""
 
 
-def _end(process: subprocess.Popen[str]) -> str:
-    """Ends a process; returns what it wrote to the error stream."""
+def _end(process: subprocess.Popen[str], owner: int) -> str:
+    """Ends a process that `owner` has started; returns what it wrote to the error stream."""
+    if os.getpid() != owner:
+        # This is a fork of the owner, which still uses the server.
+        return ""
     process.terminate()
     try:
         _, said = process.communicate(timeout=TIMEOUT)
