@@ -90,6 +90,12 @@ def test_a_server_that_cannot_start_says_why(arguments, reason):
     assert "\n" not in str(caught.value)
 
 
+def test_settings_of_the_environment_are_meant_for_other_servers(monkeypatch, connect):
+    monkeypatch.setenv("REDLATCH_REQUIREPASS", "secret")
+    with Server() as server:
+        assert connect(server).ping()
+
+
 def test_a_program_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setenv("REDLATCH_BINARY", "/no/such/redlatch")
     with pytest.raises(StartError, match="/no/such/redlatch: No such file"):

@@ -89,9 +89,13 @@ class Server:
         if self._nodes > 1:
             command += ["--nodes", str(self._nodes)]
         command += self._arguments
+        # Settings that are meant for another server.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("REDLATCH_")}
         pipe = subprocess.PIPE
         try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, env=environment
+            )
         except OSError as error:
             raise StartError(f"{command[0]}: {error.strerror}") from error
         # Stops a server that the program forgets, also at the end of the interpreter.
