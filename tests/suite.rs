@@ -28,6 +28,8 @@ mod process;
 mod run;
 #[cfg(all(feature = "cli", feature = "lua"))]
 mod soak;
+#[cfg(feature = "server")]
+mod test_backend;
 #[cfg(all(feature = "cli", feature = "tls"))]
 mod tls;
 

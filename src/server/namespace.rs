@@ -91,9 +91,11 @@ impl Membership {
         self.namespace.upgrade()
     }
 
-    /// The namespace, unless it is the default one.
-    pub(super) fn named(&self) -> Option<Arc<Namespace>> {
-        self.namespace().filter(|namespace| &*namespace.name != DEFAULT_NAMESPACE)
+    /// Removes the namespace; false if it is the default one, which lives as long as the server.
+    pub(super) fn remove(&self) -> bool {
+        let named = self.namespace().filter(|namespace| &*namespace.name != DEFAULT_NAMESPACE);
+        let namespaces = self.namespaces.upgrade();
+        named.zip(namespaces).is_some_and(|(namespace, namespaces)| namespaces.remove(&namespace.name))
     }
 
     /// The engine of this node in the namespace of that name, which is made if there is none.
