@@ -13,6 +13,8 @@
 #[cfg(feature = "server")]
 mod embedding;
 #[cfg(feature = "server")]
+mod faults;
+#[cfg(feature = "server")]
 mod hostile;
 #[cfg(feature = "client")]
 mod lock_client;

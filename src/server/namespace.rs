@@ -21,9 +21,8 @@ use crate::keyspace::{Due, ShardSet, View};
 use crate::state::clients::Client;
 use crate::testing::{
     ClockChange, ClockFacts, DEFAULT_NAMESPACE, Deadline, DeadlineOf, Mode, NamespaceFacts, NodeChange,
-    NodeFacts, NodeState,
+    NodeFacts, NodeState, client_fits,
 };
-use crate::types::glob;
 
 /// A namespace.
 #[derive(Debug)]
@@ -154,7 +153,7 @@ impl NodeStatus {
         match *self.state.lock() {
             NodeState::Crashed => Reach::Reset,
             NodeState::Paused => Reach::Silent,
-            NodeState::Up if self.partitions.read().iter().any(|pattern| is_meant(pattern, client)) => {
+            NodeState::Up if self.partitions.read().iter().any(|pattern| client_fits(pattern, client)) => {
                 Reach::Silent
             }
             NodeState::Up => Reach::Open,
@@ -170,12 +169,6 @@ impl NodeStatus {
         let is_restricted = *self.state.lock() != NodeState::Up || !self.partitions.read().is_empty();
         self.is_restricted.store(is_restricted, SeqCst);
     }
-}
-
-/// Whether a pattern matches the name, the library or the address of a client.
-fn is_meant(pattern: &[u8], client: &Client) -> bool {
-    let names = client.names.lock();
-    [&names.name, &names.library, &client.peer].iter().any(|text| glob::matches(pattern, text.as_bytes()))
 }
 
 /// Partitions of one node.
@@ -231,11 +224,6 @@ impl Namespace {
     }
 
     /// Moves time forward to `target`, through every deadline in between, in their order.
-    pub(super) async fn advance_to(&self, target: LockTime) {
-        let _moving = self.moving.lock().await;
-        self.step_to(target).await;
-    }
-
     async fn step_to(&self, target: LockTime) {
         // Requests written to an in-process stream before this call are processed at the old time.
         self.settle().await;

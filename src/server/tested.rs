@@ -3,6 +3,7 @@
 //! Rule    a server with the system's clock never comes here.
 
 use super::context::ServerContext;
+use super::faults::{ConnectionFaults, Progress};
 use super::namespace::{Membership, Reach};
 use crate::engine::{Batch, Engine, Flow};
 use crate::resp::{Reply, Request};
@@ -11,8 +12,8 @@ use crate::testing::namespace_of;
 
 /// What a request has led to.
 pub(super) enum Step {
-    /// It has been executed, or refused.
-    Done(Flow),
+    /// It has been executed, refused, or held up by a fault.
+    Done(Progress),
     /// It comes again in this engine, which is that of another namespace.
     Move(ServerContext),
     /// It is not read, because the node does not answer this client.
@@ -21,7 +22,7 @@ pub(super) enum Step {
 
 /// Executes one request, as [`Engine::execute`] does.
 pub(super) fn execute(
-    (engine, membership): (&Engine, &Membership),
+    (engine, membership, faults): (&Engine, &Membership, &mut ConnectionFaults),
     session: &mut Session,
     request: Request<'_>,
     batch: &mut Batch,
@@ -29,7 +30,7 @@ pub(super) fn execute(
 ) -> Step {
     membership.touch();
     let Some(testing) = &engine.shared().testing else {
-        return Step::Done(engine.execute(session, request, batch, out));
+        return Step::Done(Progress::Done(engine.execute(session, request, batch, out)));
     };
     if let Some(name) = namespace_of(request)
         && name != testing.namespace.as_bytes()
@@ -39,12 +40,12 @@ pub(super) fn execute(
             Ok(context) => Step::Move(context),
             Err(text) => {
                 Reply::new(out, session.protocol).error(&text);
-                Step::Done(Flow::Next)
+                Step::Done(Progress::Done(Flow::Next))
             }
         };
     }
     if membership.reach(&session.client) != Reach::Open {
         return Step::Unreachable;
     }
-    Step::Done(engine.execute(session, request, batch, out))
+    Step::Done(faults.execute(engine, session, request, batch, out))
 }

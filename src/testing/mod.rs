@@ -7,13 +7,18 @@
 mod faults;
 mod host;
 mod recorder;
+mod rule;
 
-pub use faults::Faults;
+pub use faults::{FAULTS_MAX, Fault, Faults, Hit};
 pub use host::{
     ClockChange, ClockFacts, Deadline, DeadlineOf, Host, Mode, NamespaceFacts, NodeChange, NodeFacts,
     NodeState, Pending,
 };
 pub use recorder::Recorder;
+pub use rule::{
+    Action, Asked, AskedScript, Conditions, FAULT_BYTES_MAX, FAULT_COUNT_MAX, FAULT_MS_MAX, PURPOSES, Rule,
+    Script, Turn, client_fits, purpose_name,
+};
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 mod clock;
+mod handle;
 mod namespaces;
 mod nodes;
 
@@ -18,9 +19,8 @@ use crate::support::stream::StreamClient;
 type Client = StreamClient<TcpStream>;
 
 /// A server with TEST commands and `nodes` nodes.
-async fn server(nodes: usize) -> Server {
-    let builder = Server::builder().set("enable-test-commands", "local");
-    builder.set("nodes", nodes.to_string()).start().await.unwrap()
+async fn server(nodes: u16) -> Server {
+    Server::builder().tests(nodes).start().await.unwrap()
 }
 
 /// A client of a node, from 1 on.

@@ -4,6 +4,7 @@
 //! Rule    a change that takes a while is carried out by the shell; the client waits for it as for BLPOP.
 
 mod clock;
+mod fault;
 mod namespace;
 mod node;
 
@@ -14,6 +15,7 @@ use crate::testing::{Pending, Testing};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::container(Group::Test, "TEST.CLOCK", SINCE, clock::ROWS).summary("Moves the clock, or shows it."),
+    Row::container(Group::Test, "TEST.FAULT", SINCE, fault::ROWS).summary("Adds, lists or removes faults."),
     Row::container(Group::Test, "TEST.NAMESPACE", SINCE, namespace::ROWS)
         .summary("Lists namespaces, or removes one."),
     Row::container(Group::Test, "TEST.NODE", SINCE, node::ROWS)
