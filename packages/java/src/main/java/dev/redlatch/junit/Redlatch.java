@@ -115,23 +115,28 @@ public final class Redlatch implements AutoCloseable {
         return server.run("timeline", url(), "--format", format);
     }
 
-    /** Sends a command to the first node that answers. A reply is null, String, Long, Double, Boolean, List or Map. */
+    /**
+     * Sends a command to the first node that can be reached. A reply is null, String, Long, Double, Boolean, List or Map.
+     *
+     * @throws CommandException the server refused it
+     * @throws UncheckedIOException there was no reply
+     */
     public synchronized Object call(Object... words) {
         IOException lost = null;
         for (int port : answering()) {
             try {
-                Connection connection = open.get(port);
-                if (connection == null) {
-                    connection = Connection.open(server.host(), port, password());
-                    open.put(port, connection);
+                if (!open.containsKey(port)) {
+                    open.put(port, Connection.open(server.host(), port, password()));
                 }
-                return connection.call(words);
+            } catch (IOException unreachable) {
+                lost = unreachable;
+                continue;
+            }
+            try {
+                return open.get(port).call(words);
             } catch (IOException failure) {
-                lost = failure;
-                Connection broken = open.remove(port);
-                if (broken != null) {
-                    broken.close();
-                }
+                disconnect(port);
+                throw new UncheckedIOException(failure);
             }
         }
         throw new UncheckedIOException(lost);
@@ -148,13 +153,22 @@ public final class Redlatch implements AutoCloseable {
     /** Asks other nodes than this one from now on, if there are others. */
     synchronized void silence(int node) {
         if (0 < node && node <= server.ports().size()) {
-            silent.add(server.ports().get(node - 1));
+            int port = server.ports().get(node - 1);
+            silent.add(port);
+            disconnect(port);
         }
     }
 
     /** Asks this node again. */
     synchronized void wake(int node) {
         silent.remove(server.ports().get(node - 1));
+    }
+
+    private void disconnect(int port) {
+        Connection connection = open.remove(port);
+        if (connection != null) {
+            connection.close();
+        }
     }
 
     private List<Integer> answering() {

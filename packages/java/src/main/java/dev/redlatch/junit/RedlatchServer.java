@@ -206,13 +206,13 @@ public final class RedlatchServer implements AutoCloseable {
                 throw new UncheckedIOException(failure);
             }
         });
-        String ready = line.completeOnTimeout(null, PROCESS_SECONDS_MAX, TimeUnit.SECONDS).join();
-        if (ready == null) {
-            process.destroy();
-            String complaint = text(process.getErrorStream()).trim();
-            throw new IllegalStateException("redlatch does not start: " + complaint);
+        String late = "it said nothing for " + PROCESS_SECONDS_MAX + " s";
+        String ready = line.completeOnTimeout(late, PROCESS_SECONDS_MAX, TimeUnit.SECONDS).join();
+        if (ready != null && ready.startsWith("{")) {
+            return ready;
         }
-        return ready;
+        String complaint = ready == null ? text(process.getErrorStream()).trim() : ready;
+        throw new IllegalStateException("redlatch does not start: " + complaint);
     }
 
     private static String text(InputStream stream) {
