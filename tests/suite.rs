@@ -14,6 +14,8 @@
 mod embedding;
 #[cfg(feature = "server")]
 mod faults;
+#[cfg(feature = "cli")]
+mod history;
 #[cfg(feature = "server")]
 mod hostile;
 #[cfg(feature = "client")]

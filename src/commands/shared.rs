@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use sha1::{Digest, Sha1};
 
 use crate::clock::{Clock, LockTime, Probe, Process};
+use crate::commands::redact::redacted;
 use crate::commands::row::Flags;
 use crate::commands::script::cache::ScriptCache;
 use crate::commands::script::interpreter::Interpreter;
@@ -381,26 +382,6 @@ impl Shared {
 
 fn terms(settings: &Settings) -> Terms<'static> {
     Terms { catalog: table(), all_channels: settings.text("acl-pubsub-default") == "allchannels" }
-}
-
-/// Settings whose values are passwords or user names, including settings of Redis that are refused here.
-const SECRETS: &[&[u8]] =
-    &[b"requirepass", b"masterauth", b"masteruser", b"tls-key-file-pass", b"tls-client-key-file-pass"];
-
-/// The words of a call, with passwords and user names redacted.
-fn redacted<'a>(command: &Command, request: Request<'a>) -> Vec<&'a [u8]> {
-    let mut words: Vec<_> = request.words().collect();
-    if matches!(command.name.as_str(), "acl|setuser" | "acl|deluser" | "acl|getuser") {
-        words.iter_mut().skip(2).for_each(|word| *word = b"(redacted)");
-    }
-    if command.name == "config|set" {
-        for pair in words.chunks_exact_mut(2).skip(1) {
-            if SECRETS.iter().any(|name| pair[0].eq_ignore_ascii_case(name)) {
-                pair[1] = b"(redacted)";
-            }
-        }
-    }
-    words
 }
 
 impl std::fmt::Debug for Shared {

@@ -57,7 +57,8 @@ impl Clock for SystemClock {
     }
 }
 
-fn wall_micros() -> u64 {
+/// Microseconds since the Unix epoch, by the system's wall clock.
+pub(super) fn wall_micros() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 

@@ -7,6 +7,7 @@
 
 use bytes::Bytes;
 
+use super::recording;
 use crate::clock::LockTime;
 use crate::engine::{Batch, Engine, Flow};
 use crate::resp::Request;
@@ -90,6 +91,11 @@ impl Attempt<'_, '_> {
 }
 
 impl ConnectionFaults {
+    /// Whether the next request has not been tried before.
+    pub(super) fn is_new(&self) -> bool {
+        self.front.is_none()
+    }
+
     /// Executes one request with what a fault does to it.
     pub(super) fn execute(
         &mut self,
@@ -101,7 +107,10 @@ impl ConnectionFaults {
     ) -> Progress {
         let action = match self.front.take() {
             Some(action) => action,
-            None => engine.meet_fault(session, request).map(|hit| hit.action),
+            None => engine.meet_fault(session, request).map(|hit| {
+                recording::fault(engine, session, &hit);
+                hit.action
+            }),
         };
         let mut attempt = Attempt { engine, session, request, batch, out };
         match action {

@@ -14,6 +14,7 @@ mod namespaces;
 mod peer;
 mod probe;
 mod processor;
+mod recording;
 mod spare_descriptor;
 mod stored_files;
 mod test_handle;

@@ -252,6 +252,17 @@ impl Namespace {
         self.nodes.iter().filter_map(Node::tick).min()
     }
 
+    /// When the next deadline has passed. A key exists through the millisecond of its deadline. The wheel has work in
+    /// between, which nobody sees.
+    fn next_deadline(&self) -> Option<LockTime> {
+        let next_work = self.tick();
+        let now = self.clock.now().lock;
+        let nodes = (1..).zip(&self.nodes);
+        let deadlines = nodes.flat_map(|(number, node)| node.deadlines(number, 1));
+        let due_in = deadlines.map(|due| due.in_ms + u64::from(matches!(due.of, DeadlineOf::Key(_)))).min();
+        due_in.map(|millis| now + millis).or(next_work)
+    }
+
     /// Changes the clock. Returns the Unix time in milliseconds; `None` if there is no next deadline.
     ///
     /// # Errors
@@ -278,7 +289,7 @@ impl Namespace {
             }
             ClockChange::Next => {
                 self.settle().await;
-                let Some(next) = self.tick() else { return Ok(None) };
+                let Some(next) = self.next_deadline() else { return Ok(None) };
                 self.step_to(next).await;
             }
             ClockChange::Auto { idle_ms } => {
@@ -371,7 +382,7 @@ async fn run_auto(namespace: Weak<Namespace>, idle: Duration) {
         let Some(namespace) = namespace.upgrade() else { return };
         if namespace.clients().next().is_some() {
             let moving = namespace.moving.lock().await;
-            if let Some(next) = namespace.tick() {
+            if let Some(next) = namespace.next_deadline() {
                 namespace.step_to(next).await;
             }
             drop(moving);

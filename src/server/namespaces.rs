@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::clock::{NodeClock, SystemClock, TestClock};
 use super::context::{AnyClock, Process, ServerContext};
 use super::namespace::{Activity, Membership, Namespace, Node, NodeStatus};
-use super::{StartError, probe, stored_files, ticker};
+use super::{StartError, probe, recording, stored_files, ticker};
 use crate::clock::WallTime;
 use crate::commands::Shared;
 use crate::engine::Engine;
@@ -90,11 +90,18 @@ impl Blueprint {
     ) -> Result<ServerContext, StartError> {
         let ticker = Arc::new(Notify::new());
         let is_named = place.as_ref().is_some_and(|place| &*place.name != DEFAULT_NAMESPACE);
+        let journal = self.journal.clone().filter(|_| !is_named);
+        let journal = match &place {
+            Some(place) if self.tests.is_some() => {
+                Some(place.recorder.journal(place.number(), clock.shared(), journal))
+            }
+            _ => journal,
+        };
         let layout = Layout {
             shards: if is_named { 1 } else { super::shards(&settings) },
             databases: settings.integer("databases") as u16,
             seed: self.seed,
-            journal: self.journal.clone().filter(|_| !is_named),
+            journal,
         };
         let earlier = Arc::clone(&ticker);
         let keyspace = Keyspace::new(layout, move || earlier.notify_one());
@@ -139,10 +146,15 @@ impl Blueprint {
 }
 
 impl Place {
+    /// The number of the node, from 1 on.
+    fn number(&self) -> u16 {
+        u16::try_from(self.membership.node + 1).unwrap_or(u16::MAX)
+    }
+
     fn testing(&self, open_to: TestsOpenTo) -> Testing {
         Testing {
             namespace: Arc::clone(&self.name),
-            node: u16::try_from(self.membership.node + 1).unwrap_or(u16::MAX),
+            node: self.number(),
             is_local: open_to == TestsOpenTo::Local,
             faults: Arc::clone(&self.faults),
             recorder: Arc::clone(&self.recorder),
@@ -325,6 +337,10 @@ impl Host for NamespaceHost {
                 Err(refusal) => pending.refuse(&refusal),
             }
         });
+    }
+
+    fn start_recording(&self, recorder: &Recorder, file: &str) -> Result<(), String> {
+        recording::start(recorder, file)
     }
 
     fn clock(&self, count: usize) -> Option<ClockFacts> {

@@ -14,8 +14,8 @@ use bytes::{Buf, BytesMut};
 
 use super::context::ServerContext;
 use super::faults::{ConnectionFaults, Progress};
-use super::listener;
 use super::tested::{self, Step};
+use super::{listener, recording};
 use crate::clock::LockTime;
 use crate::engine::Flow;
 use crate::error::ProtocolError;
@@ -134,7 +134,9 @@ impl RequestProcessor {
     /// A fault no longer holds the connection up. Returns whether requests may be processed now.
     fn end_hold(&mut self) -> bool {
         let Some(faults) = &mut self.faults else { return true };
+        let mark = self.output.len();
         let closes = faults.end_hold(&self.session, &mut self.output);
+        recording::resumed(&self.context.engine, &self.session, &self.output[mark..]);
         if closes {
             self.state = State::Closing;
         }
@@ -148,7 +150,9 @@ impl RequestProcessor {
             return false;
         }
         let Some(faults) = &mut self.faults else { return true };
-        match faults.finish_wait(engine, &self.session, (mark, &mut self.output)) {
+        let progress = faults.finish_wait(engine, &self.session, (mark, &mut self.output));
+        recording::resumed(engine, &self.session, &self.output[mark..]);
+        match progress {
             Progress::Done(Flow::Close) => self.state = State::Closing,
             Progress::Held { until, .. } => self.state = State::Stalled(until),
             Progress::Done(_) | Progress::WaitAndRepeat => return true,
@@ -240,6 +244,7 @@ impl RequestProcessor {
     fn move_to(&mut self, context: ServerContext) {
         let may_block = self.session.may_block;
         let old = Arc::clone(&self.session.client);
+        recording::disconnected(&self.context.engine, &self.session);
         self.context.engine.disconnect(&mut self.session);
         self.context.clock_step_done();
         self.session = listener::enter(&context, old.peer.clone(), old.local.clone(), old.is_unix);
@@ -326,6 +331,7 @@ impl RequestProcessor {
 
 impl Drop for RequestProcessor {
     fn drop(&mut self) {
+        recording::disconnected(&self.context.engine, &self.session);
         self.context.engine.disconnect(&mut self.session);
         self.context.clock_step_done();
     }

@@ -5,6 +5,7 @@
 use super::context::ServerContext;
 use super::faults::{ConnectionFaults, Progress};
 use super::namespace::{Membership, Reach};
+use super::recording;
 use crate::engine::{Batch, Engine, Flow};
 use crate::resp::{Reply, Request};
 use crate::state::session::Session;
@@ -47,5 +48,11 @@ pub(super) fn execute(
     if membership.reach(&session.client) != Reach::Open {
         return Step::Unreachable;
     }
-    Step::Done(faults.execute(engine, session, request, batch, out))
+    if faults.is_new() {
+        recording::request(engine, testing, session, request);
+    }
+    let mark = out.len();
+    let progress = faults.execute(engine, session, request, batch, out);
+    recording::progressed(engine, testing, session, progress, &out[mark..]);
+    Step::Done(progress)
 }

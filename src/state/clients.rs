@@ -313,17 +313,17 @@ impl Client {
     /// something else has ended the wait before.
     pub fn unblock(&self, error: Option<&str>) -> bool {
         let Some(wait) = self.wait.lock().clone() else { return false };
+        let Some(text) = error else {
+            let is_unblocked = wait.unblock();
+            self.wake();
+            return is_unblocked;
+        };
         if !wait.claim.take() {
             return false;
         }
-        match error {
-            None => self.answer(&wait.answer),
-            Some(text) => {
-                let mut line = Vec::new();
-                Reply::new(&mut line, self.protocol()).error(text);
-                self.answer(&line);
-            }
-        }
+        let mut line = Vec::new();
+        Reply::new(&mut line, self.protocol()).error(text);
+        self.answer(&line);
         true
     }
 

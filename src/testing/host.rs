@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::recorder::Recorder;
 use crate::clock::LockTime;
 use crate::error::Refusal;
 use crate::resp::Reply;
@@ -28,6 +29,12 @@ pub trait Host: Send + Sync {
 
     /// The clock of the namespace, with at most `count` deadlines; `None` if the namespace has been dropped.
     fn clock(&self, count: usize) -> Option<ClockFacts>;
+
+    /// Writes every event of a history from now on to a new file.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn start_recording(&self, recorder: &Recorder, file: &str) -> Result<(), String>;
 
     /// Changes the clock of the namespace, and answers its time.
     fn change_clock(&self, change: ClockChange, pending: Pending);

@@ -4,21 +4,32 @@
 //! Rule    a server without it costs nothing more: one look at an `Option` for each batch of requests.
 //! Rule    what needs sockets, tasks or the system clock is behind [`Host`], which the shell implements.
 
+mod check;
+mod event;
 mod faults;
+mod holds;
 mod host;
+mod intent;
+mod picture;
 mod recorder;
+mod reply_text;
 mod rule;
+mod timeline;
 
+pub use check::{Finding, check};
+pub use event::{Event, EventKind, Field, json_text, shown};
 pub use faults::{FAULTS_MAX, Fault, Faults, Hit};
 pub use host::{
     ClockChange, ClockFacts, Deadline, DeadlineOf, Host, Mode, NamespaceFacts, NodeChange, NodeFacts,
     NodeState, Pending,
 };
-pub use recorder::Recorder;
+pub use recorder::{EventSink, Filter, Moment, Recorder};
+pub use reply_text::reply_text;
 pub use rule::{
     Action, Asked, AskedScript, Conditions, FAULT_BYTES_MAX, FAULT_COUNT_MAX, FAULT_MS_MAX, PURPOSES, Rule,
     Script, Turn, client_fits, purpose_name,
 };
+pub use timeline::Timeline;
 
 use std::sync::Arc;
 

@@ -5,6 +5,7 @@
 
 mod clock;
 mod fault;
+pub(super) mod history;
 mod namespace;
 mod node;
 
@@ -14,12 +15,17 @@ use crate::error::Refusal;
 use crate::testing::{Pending, Testing};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
+    history::CALLS,
+    history::CHECK,
     Row::container(Group::Test, "TEST.CLOCK", SINCE, clock::ROWS).summary("Moves the clock, or shows it."),
     Row::container(Group::Test, "TEST.FAULT", SINCE, fault::ROWS).summary("Adds, lists or removes faults."),
+    history::HISTORY,
     Row::container(Group::Test, "TEST.NAMESPACE", SINCE, namespace::ROWS)
         .summary("Lists namespaces, or removes one."),
     Row::container(Group::Test, "TEST.NODE", SINCE, node::ROWS)
         .summary("Lists nodes, or changes the state of one."),
+    Row::container(Group::Test, "TEST.RECORD", SINCE, history::RECORD)
+        .summary("Writes what happens to a file, for `redlatch timeline` and `redlatch replay`."),
 ];
 
 /// The version of redlatch that first had these commands.
