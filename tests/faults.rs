@@ -6,10 +6,11 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 use std::io::ErrorKind;
+use std::time::Duration;
 
-use redlatch::Server;
+use redlatch::{Server, When};
 
-use crate::support::stream::Peer;
+use crate::support::stream::{Peer, StreamClient};
 
 /// A server with a frozen clock, and the connection that its test gives orders on.
 struct Bench {
@@ -465,6 +466,27 @@ fn a_clock_that_runs_ends_a_delay_by_itself_and_so_does_an_automatic_one() {
     assert_eq!(client.ask(b"SET k v\r\n"), "+OK");
     assert_eq!(bench.order("TEST.CLOCK AUTO ON IDLE 1"), "+OK");
     assert_eq!(client.ask(b"DEL k\r\n"), ":1");
+}
+
+#[tokio::test]
+async fn a_rust_test_holds_faults_by_the_names_that_other_languages_use() {
+    let server = Server::builder().tests(2).start().await.unwrap();
+    let (faults, other) = (server.faults(), server.namespace("other").unwrap());
+    let lost = faults.drop_reply(When::command("SET").key("lock:*").nth(1)).unwrap();
+    faults.delay(Duration::from_secs(30), When::any().node(2)).unwrap();
+    faults.pause_client(Duration::from_secs(60), When::any().script("acquire").client("worker-*")).unwrap();
+    faults.error("LOADING soon", When::any().probability(0.5, 7).times(3)).unwrap();
+    let rules = ["GET", "DEL"].map(|name| other.faults().reset(When::command(name).every(2)).unwrap().id());
+    assert_eq!(rules, [1, 2], "a namespace has its own");
+    let mut client = StreamClient::new(server.stream());
+    client.send("SET lock:1 mine NX PX 30000\r\n").await;
+    assert!(client.has_ended().await);
+    assert_eq!(server.keys().get("lock:1").as_deref(), Some(&b"mine"[..]));
+    assert_eq!((lost.met(), lost.hits()), (1, 1));
+    let wrong = faults.stall(Duration::ZERO, When::any()).unwrap_err().to_string();
+    assert_eq!(wrong, "STALL must be a whole number from 1 to 31536000000");
+    assert!(lost.remove() && !lost.remove());
+    assert_eq!(faults.clear(), 3);
 }
 
 #[test]
