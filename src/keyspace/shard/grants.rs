@@ -98,7 +98,9 @@ impl Shard {
     pub fn grant(&mut self, id: EntryId, token: u64, holder: ClientId, is_native: bool) {
         let lease_ms = grant::lease_ms(self.deadline(id), self.time);
         let grant = Grant { token, holder, since: self.time, lease_ms, renewals: 0, is_native };
-        self.uncount_grant(id);
+        if self.arena.is_granted(id.0) {
+            self.uncount_grant(id);
+        }
         self.granted.counts.held += 1;
         self.granted.native += usize::from(is_native);
         self.granted.latest.note(token, holder);
