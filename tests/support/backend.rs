@@ -7,7 +7,7 @@ use redlatch::internals::clock::Clock;
 use redlatch::internals::error::Refusal;
 use redlatch::internals::testing::{
     ClockChange, ClockFacts, DEFAULT_NAMESPACE, Host, Mode, NamespaceFacts, NodeChange, NodeFacts, NodeState,
-    Pending, Testing,
+    Pending, Recorder, Testing,
 };
 
 use super::clock::StillClock;
@@ -59,6 +59,10 @@ impl Host for Process {
     fn clock(&self, _: usize) -> Option<ClockFacts> {
         let (now, mode) = (self.clock.now(), *self.mode.lock());
         Some(ClockFacts { mode, unix_ms: now.wall().as_millis(), lock: now.lock, deadlines: Vec::new() })
+    }
+
+    fn start_recording(&self, _: &Recorder, _: &str) -> Result<(), String> {
+        Err("a transcript writes no files".to_owned())
     }
 
     fn change_clock(&self, change: ClockChange, pending: Pending) {
