@@ -23,7 +23,7 @@ pub use host::{
     NodeState, Pending,
 };
 pub use recorder::{EventSink, Filter, Moment, Recorder};
-pub use reply_text::reply_text;
+pub use reply_text::{reply_text, shortened_text};
 pub use timeline::Timeline;
 
 use std::sync::Arc;
