@@ -119,7 +119,9 @@ pub use clock::{LockTime, WallTime};
 pub use engine::{Batch, Engine, Flow};
 pub use journal::{Journal, Mutation};
 #[cfg(feature = "server")]
-pub use server::{Builder, Clock, Keys, Server, StartError};
+pub use server::{Builder, Clock, Keys, Namespace, NamespaceError, Nodes, Server, StartError};
+#[cfg(feature = "server")]
+pub use testing::{NodeFacts, NodeState};
 
 #[cfg(feature = "client")]
 pub mod lock {

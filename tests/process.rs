@@ -347,6 +347,19 @@ mod harnesses {
     }
 
     #[test]
+    fn the_line_names_the_ports_of_all_nodes() {
+        let mut command = redlatch();
+        command.args(["--port", "auto", "--ready-json", "--enable-test-commands", "local", "--nodes", "3"]);
+        let mut process = Ended(command.args(LIMIT).stdout(Stdio::piped()).spawn().unwrap());
+        let (line, _) = ready(process.0.stdout.take().unwrap());
+        let ports: Vec<u16> = serde_json::from_value(line["ports"].clone()).unwrap();
+        assert!(ports.len() == 3 && line["port"] == ports[0], "{line}");
+        for port in ports {
+            assert_eq!(ask(TcpStream::connect(("127.0.0.1", port)).unwrap(), "PING"), "+PONG\r\n");
+        }
+    }
+
+    #[test]
     fn the_line_names_what_there_is_without_tcp() {
         let directory = Directory::new();
         let path = directory.path("socket");

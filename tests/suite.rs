@@ -12,6 +12,8 @@
 
 #[cfg(feature = "server")]
 mod embedding;
+#[cfg(feature = "server")]
+mod faults;
 #[cfg(feature = "cli")]
 mod history;
 #[cfg(feature = "server")]
@@ -30,6 +32,8 @@ mod process;
 mod run;
 #[cfg(all(feature = "cli", feature = "lua"))]
 mod soak;
+#[cfg(feature = "server")]
+mod test_backend;
 #[cfg(all(feature = "cli", feature = "tls"))]
 mod tls;
 

@@ -141,7 +141,7 @@ func (namespace *Namespace) Timeline(format string) (string, error) {
 	return string(drawn), nil
 }
 
-// Call sends a command to the first node that answers. Replies are as in [Server.Call].
+// Call sends a command to the first node that can be reached. Replies are as in [Server.Call].
 func (namespace *Namespace) Call(words ...any) (any, error) {
 	var lost error
 	for _, port := range namespace.answering() {
@@ -154,14 +154,28 @@ func (namespace *Namespace) Call(words ...any) (any, error) {
 			namespace.open[port] = opened
 		}
 		reply, err := namespace.open[port].call(words...)
-		if err == nil || isRefusal(err) {
-			return reply, err
+		if err != nil && !isRefusal(err) {
+			namespace.disconnect(port)
 		}
-		namespace.open[port].close()
-		delete(namespace.open, port)
-		lost = err
+		return reply, err
 	}
 	return nil, lost
+}
+
+// silence asks other nodes than this one from now on, if there are others.
+func (namespace *Namespace) silence(node int) {
+	if 0 < node && node <= len(namespace.server.Ports) {
+		port := namespace.server.Ports[node-1]
+		namespace.silent[port] = true
+		namespace.disconnect(port)
+	}
+}
+
+func (namespace *Namespace) disconnect(port int) {
+	if connection := namespace.open[port]; connection != nil {
+		connection.close()
+		delete(namespace.open, port)
+	}
 }
 
 // answering is the ports of nodes that answer; of all nodes if none does.

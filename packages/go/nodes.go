@@ -76,9 +76,7 @@ func (nodes *NodeSet) Heal(node int) {
 // silence: a node cannot end its own answers. Another one is asked, now and from now on, if there is another.
 func (nodes *NodeSet) silence(action string, node int, words ...any) {
 	nodes.namespace.t.Helper()
-	if 0 < node && node <= len(nodes.namespace.server.Ports) {
-		nodes.namespace.silent[nodes.namespace.server.Ports[node-1]] = true
-	}
+	nodes.namespace.silence(node)
 	ask[string](nodes.namespace, append([]any{"TEST.NODE", action, node}, words...)...)
 }
 

@@ -81,7 +81,7 @@ export class Namespace implements AsyncDisposable {
   readonly clock: Clock;
   readonly faults: Faults;
   readonly nodes: Nodes;
-  /** Sends a command to the first node that answers. */
+  /** Sends a command to the first node that can be reached. */
   call(...words: Array<string | number>): Promise<unknown>;
   /** What happened, oldest first: requests, replies, expiries, grants, faults, clients. */
   history(filter?: HistoryFilter): Promise<Event[]>;

@@ -21,6 +21,7 @@ use crate::state::session::{Replies, Session};
 use crate::state::wait::WaitFor;
 
 mod offload;
+mod tested;
 mod transaction;
 mod unknown;
 
@@ -194,7 +195,7 @@ impl Engine {
         if !session.client.collect_answer(out) {
             let is_over = parked.until.is_some_and(|until| until <= now);
             // If the claim was taken by another thread, that thread is about to answer.
-            if !is_over || !parked.claim.take() {
+            if !parked.is_unblocked() && (!is_over || !parked.claim.take()) {
                 return Flow::Wait;
             }
             self.end_wait(session, Some(out));

@@ -193,6 +193,10 @@ impl Changes {
     pub(super) fn grant_ended(&mut self, shard: &Shard, id: EntryId, reason: EndReason) {
         let Some(grant) = shard.granted(id) else { return };
         let session = shard.grant_details(id).and_then(|details| details.session);
+        // Nobody is told of a release, and no session has to forget this one.
+        if reason == EndReason::Released && session.is_none() {
+            return;
+        }
         let reason = after_delay(reason, session.is_some());
         self.lock_ended(EndedLock {
             database: shard.db(id),

@@ -241,9 +241,6 @@ impl Occupied<'_> {
     #[inline]
     fn grant_ends(&mut self) {
         let Vacant { shard, changes, hash, .. } = &mut self.place;
-        if !shard.is_granted(self.id) {
-            return;
-        }
         if shard.is_native(self.id) {
             changes.grant_ended(shard, self.id, changes.end_reason);
         }

@@ -277,7 +277,8 @@ impl<S: Peer> ConnectionIo<S> {
         }
         // Messages for a slow reader stay in the outbox, whose size is bounded. The reply of a blocked call also
         // stays there, with everything behind it, until the engine takes it out.
-        if self.client.has_messages() && processor.unread() < OUTPUT_BYTES_BATCH {
+        let is_silent = processor.faults.is_silent();
+        if self.client.has_messages() && processor.unread() < OUTPUT_BYTES_BATCH && !is_silent {
             self.client.collect(&mut processor.output);
         }
         let is_flushed = self.poll_flush(processor, cx)?.is_ready();
@@ -287,13 +288,16 @@ impl<S: Peer> ConnectionIo<S> {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         if processor.state == State::Closing && is_flushed {
+            if processor.faults.resets() {
+                self.stream.reset_when_closed();
+            }
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         if unread > UNAUTHENTICATED_REPLY_BYTES_MAX && !processor.is_authenticated() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         if ((processor.has_more || was_full) && !is_full(processor))
-            || (self.client.has_messages() && is_flushed)
+            || (self.client.has_messages() && is_flushed && !is_silent)
             || self.is_due(processor, cx)
         {
             return Ok(Poll::Ready(()));

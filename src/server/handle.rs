@@ -11,11 +11,11 @@ use super::Builder;
 use super::connection::Connection;
 use super::context::ServerContext;
 use super::listener;
-use super::namespace::Namespace;
+use super::namespace;
 use super::namespaces::Namespaces;
+use super::test_handle::{Clock, Namespace, NamespaceError, Nodes};
 use super::tls::Tls;
 use super::worker::{Threads, Workers};
-use crate::clock::LockTime;
 use crate::keyspace::{Lease, ShardSet, View};
 
 /// A running server. Dropping it ends it: its listeners, its connections, its threads.
@@ -39,6 +39,8 @@ pub struct Server {
     context: ServerContext,
     /// The namespaces, if the clock is a test's.
     namespaces: Option<Arc<Namespaces>>,
+    /// The default one of them.
+    namespace: Option<Arc<namespace::Namespace>>,
     /// For each node, the addresses of its TCP port; none without one.
     addresses: Vec<Vec<SocketAddr>>,
     /// Addresses of the TLS port, and its certificates.
@@ -61,7 +63,8 @@ impl Server {
         workers: Arc<Workers>,
         threads: Option<Threads>,
     ) -> Self {
-        Self { context, namespaces, addresses, tls, workers, threads }
+        let namespace = namespaces.as_ref().map(|namespaces| namespaces.default());
+        Self { context, namespaces, namespace, addresses, tls, workers, threads }
     }
 
     pub(super) fn context(&self) -> &ServerContext {
@@ -166,7 +169,23 @@ impl Server {
 
     /// The server's clock.
     pub fn clock(&self) -> Clock<'_> {
-        Clock { context: &self.context, namespaces: self.namespaces.as_deref() }
+        Clock::new(&self.context, self.namespace.as_ref())
+    }
+
+    /// The namespace of this name, which is made if there is none: a server of its own behind the same port.
+    ///
+    /// # Errors
+    /// The server was built without [`Builder::tests`], the name is not allowed, or there are too many namespaces.
+    pub fn namespace(&self, name: impl AsRef<str>) -> Result<Namespace, NamespaceError> {
+        Namespace::enter(self.namespaces.as_ref(), name.as_ref(), (self.addr(), &self.workers))
+    }
+
+    /// The nodes of the server.
+    ///
+    /// # Panics
+    /// When the server was built without [`Builder::tests`].
+    pub fn nodes(&self) -> Nodes<'_> {
+        Nodes::new(self.namespace.as_ref())
     }
 
     /// Ends the server: it accepts no more connections, and open connections close once their replies are sent.
@@ -199,7 +218,7 @@ impl Server {
     }
 }
 
-fn open_stream(context: &ServerContext, workers: &Workers) -> DuplexStream {
+pub(super) fn open_stream(context: &ServerContext, workers: &Workers) -> DuplexStream {
     const BUFFER_BYTES: usize = 64 * 1024;
     let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
     // The client is registered before the caller can write, so that moving the clock waits for what has been
@@ -287,50 +306,5 @@ impl Keys<'_> {
         let result = act(&mut view);
         view.finish(&shared.registries);
         result
-    }
-}
-
-/// A running server's clock.
-#[derive(Clone, Copy, Debug)]
-pub struct Clock<'s> {
-    context: &'s ServerContext,
-    namespaces: Option<&'s Namespaces>,
-}
-
-impl Clock<'_> {
-    /// Milliseconds of lock time now.
-    pub fn now(&self) -> LockTime {
-        self.context.clock().now().lock
-    }
-
-    /// Moves a manual clock forward, from deadline to deadline, so that all due work is done in order. Returns when
-    /// every reply and message that this causes has been sent to the clients that read.
-    ///
-    /// # Panics
-    /// When the server was not built with [`Builder::manual_clock`].
-    pub async fn advance(&self, by: Duration) {
-        let target = self.now() + u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
-        self.namespace().advance_to(target).await;
-    }
-
-    /// Like [`Clock::advance`], for callers without a runtime.
-    ///
-    /// # Panics
-    /// As [`Clock::advance`], and inside an asynchronous runtime.
-    pub fn advance_blocking(&self, by: Duration) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime for one wait");
-        runtime.block_on(self.advance(by));
-    }
-
-    /// Steps the wall clock alone, forwards or back. Leases are not affected.
-    ///
-    /// # Panics
-    /// When the server was not built with [`Builder::manual_clock`].
-    pub fn step_wall(&self, millis: i64) {
-        self.namespace().clock().step_wall(millis);
-    }
-
-    fn namespace(&self) -> Arc<Namespace> {
-        self.namespaces.expect("a server with a manual clock").default()
     }
 }

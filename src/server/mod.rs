@@ -6,6 +6,7 @@
 mod clock;
 mod connection;
 mod context;
+mod faults;
 mod handle;
 mod listener;
 mod namespace;
@@ -16,6 +17,7 @@ mod processor;
 mod recording;
 mod spare_descriptor;
 mod stored_files;
+mod test_handle;
 mod tested;
 mod ticker;
 #[cfg(feature = "tls")]
@@ -44,7 +46,8 @@ use namespaces::{Blueprint, Namespaces, TestsOpenTo};
 use tls::Tls;
 use worker::{Threads, Workers};
 
-pub use handle::{Clock, Keys, Server};
+pub use handle::{Keys, Server};
+pub use test_handle::{Clock, Namespace, NamespaceError, Nodes};
 pub(crate) use worker::runtime;
 
 /// Why a server did not start.
@@ -189,6 +192,13 @@ impl Builder {
     pub fn manual_clock(mut self, start: WallTime) -> Self {
         self.manual_start = Some(start);
         self
+    }
+
+    /// Opens the test backend to clients on this machine: namespaces and TEST commands. Its clock runs, unless
+    /// [`Builder::manual_clock`] stops it. `nodes` stores have a port each. Default: no test backend, one node.
+    #[must_use]
+    pub fn tests(self, nodes: u16) -> Self {
+        self.set("enable-test-commands", "local").set("nodes", nodes.to_string())
     }
 
     /// The journal that receives every effect on the keyspace. Default: none.

@@ -21,9 +21,8 @@ use crate::keyspace::{Due, ShardSet, View};
 use crate::state::clients::Client;
 use crate::testing::{
     ClockChange, ClockFacts, DEFAULT_NAMESPACE, Deadline, DeadlineOf, Mode, NamespaceFacts, NodeChange,
-    NodeFacts, NodeState,
+    NodeFacts, NodeState, client_fits,
 };
-use crate::types::glob;
 
 /// A namespace.
 #[derive(Debug)]
@@ -91,9 +90,11 @@ impl Membership {
         self.namespace.upgrade()
     }
 
-    /// The namespace, unless it is the default one.
-    pub(super) fn named(&self) -> Option<Arc<Namespace>> {
-        self.namespace().filter(|namespace| &*namespace.name != DEFAULT_NAMESPACE)
+    /// Removes the namespace; false if it is the default one, which lives as long as the server.
+    pub(super) fn remove(&self) -> bool {
+        let named = self.namespace().filter(|namespace| &*namespace.name != DEFAULT_NAMESPACE);
+        let namespaces = self.namespaces.upgrade();
+        named.zip(namespaces).is_some_and(|(namespace, namespaces)| namespaces.remove(&namespace.name))
     }
 
     /// The engine of this node in the namespace of that name, which is made if there is none.
@@ -152,7 +153,7 @@ impl NodeStatus {
         match *self.state.lock() {
             NodeState::Crashed => Reach::Reset,
             NodeState::Paused => Reach::Silent,
-            NodeState::Up if self.partitions.read().iter().any(|pattern| is_meant(pattern, client)) => {
+            NodeState::Up if self.partitions.read().iter().any(|pattern| client_fits(pattern, client)) => {
                 Reach::Silent
             }
             NodeState::Up => Reach::Open,
@@ -168,12 +169,6 @@ impl NodeStatus {
         let is_restricted = *self.state.lock() != NodeState::Up || !self.partitions.read().is_empty();
         self.is_restricted.store(is_restricted, SeqCst);
     }
-}
-
-/// Whether a pattern matches the name, the library or the address of a client.
-fn is_meant(pattern: &[u8], client: &Client) -> bool {
-    let names = client.names.lock();
-    [&names.name, &names.library, &client.peer].iter().any(|text| glob::matches(pattern, text.as_bytes()))
 }
 
 /// Partitions of one node.
@@ -229,11 +224,6 @@ impl Namespace {
     }
 
     /// Moves time forward to `target`, through every deadline in between, in their order.
-    pub(super) async fn advance_to(&self, target: LockTime) {
-        let _moving = self.moving.lock().await;
-        self.step_to(target).await;
-    }
-
     async fn step_to(&self, target: LockTime) {
         // Requests written to an in-process stream before this call are processed at the old time.
         self.settle().await;
@@ -262,6 +252,17 @@ impl Namespace {
         self.nodes.iter().filter_map(Node::tick).min()
     }
 
+    /// When the next deadline has passed. A key exists through the millisecond of its deadline. The wheel has work in
+    /// between, which nobody sees.
+    fn next_deadline(&self) -> Option<LockTime> {
+        let next_work = self.tick();
+        let now = self.clock.now().lock;
+        let nodes = (1..).zip(&self.nodes);
+        let deadlines = nodes.flat_map(|(number, node)| node.deadlines(number, 1));
+        let due_in = deadlines.map(|due| due.in_ms + u64::from(matches!(due.of, DeadlineOf::Key(_)))).min();
+        due_in.map(|millis| now + millis).or(next_work)
+    }
+
     /// Changes the clock. Returns the Unix time in milliseconds; `None` if there is no next deadline.
     ///
     /// # Errors
@@ -288,7 +289,7 @@ impl Namespace {
             }
             ClockChange::Next => {
                 self.settle().await;
-                let Some(next) = self.tick() else { return Ok(None) };
+                let Some(next) = self.next_deadline() else { return Ok(None) };
                 self.step_to(next).await;
             }
             ClockChange::Auto { idle_ms } => {
@@ -381,7 +382,7 @@ async fn run_auto(namespace: Weak<Namespace>, idle: Duration) {
         let Some(namespace) = namespace.upgrade() else { return };
         if namespace.clients().next().is_some() {
             let moving = namespace.moving.lock().await;
-            if let Some(next) = namespace.tick() {
+            if let Some(next) = namespace.next_deadline() {
                 namespace.step_to(next).await;
             }
             drop(moving);

@@ -272,7 +272,7 @@ impl Namespaces {
     }
 
     /// Removes a namespace and disconnects its clients; false if there is none of this name.
-    fn remove(&self, name: &str) -> bool {
+    pub(super) fn remove(&self, name: &str) -> bool {
         let removed = self.by_name.lock().remove(name);
         removed.map(|entry| entry.namespace.end()).is_some()
     }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 
 use super::context::ServerContext;
+use super::faults::{ConnectionFaults, Progress};
 use super::tested::{self, Step};
 use super::{listener, recording};
 use crate::clock::LockTime;
@@ -52,6 +53,8 @@ pub(super) struct RequestProcessor {
     pub(super) has_more: bool,
     /// Whether a request has arrived.
     pub(super) has_begun: bool,
+    /// What faults of the test backend do to the connection.
+    pub(super) faults: ConnectionFaults,
     /// The engine and the client that the connection has moved to, until it follows.
     pub(super) moved: Option<(ServerContext, Arc<Client>)>,
 }
@@ -66,6 +69,8 @@ pub(super) enum State {
     /// The next request must run on the script thread. At this moment it is tried here again, where it is refused
     /// with BUSY.
     Offload(LockTime),
+    /// A fault of the test backend holds the connection up until this moment. Nothing is read.
+    Stalled(LockTime),
     /// A blocking call of the session waits.
     Waiting,
     /// It writes its output and ends.
@@ -86,6 +91,7 @@ impl RequestProcessor {
             state: State::Open,
             has_more: false,
             has_begun: false,
+            faults: ConnectionFaults::default(),
             moved: None,
         }
     }
@@ -115,20 +121,41 @@ impl RequestProcessor {
             State::Open => true,
             State::Held(until) => has_passed(until) || !engine.is_paused(),
             State::Offload(until) => has_passed(until),
-            State::Waiting => {
-                let mark = self.output.len();
-                let has_reply = engine.resume(&mut self.session, &mut self.output) == Flow::Next;
-                if has_reply {
-                    recording::resumed(engine, &self.session, &self.output[mark..]);
-                }
-                has_reply
-            }
+            State::Stalled(until) => has_passed(until) && self.end_hold(),
+            State::Waiting => self.end_wait(),
             State::Closing => false,
         };
         if may_go_on {
             self.state = State::Open;
         }
         may_go_on && !self.input.is_empty()
+    }
+
+    /// A fault no longer holds the connection up. Returns whether requests may be processed now.
+    fn end_hold(&mut self) -> bool {
+        let mark = self.output.len();
+        let closes = self.faults.end_hold(&self.session, &mut self.output);
+        recording::resumed(&self.context.engine, &self.session, &self.output[mark..]);
+        if closes {
+            self.state = State::Closing;
+        }
+        !closes
+    }
+
+    /// Looks whether the blocking call has been answered. Returns whether requests may be processed now.
+    fn end_wait(&mut self) -> bool {
+        let (engine, mark) = (&self.context.engine, self.output.len());
+        if engine.resume(&mut self.session, &mut self.output) != Flow::Next {
+            return false;
+        }
+        let progress = self.faults.finish_wait(engine, &self.session, (mark, &mut self.output));
+        recording::resumed(engine, &self.session, &self.output[mark..]);
+        match progress {
+            Progress::Done(Flow::Close) => self.state = State::Closing,
+            Progress::Held { until, .. } => self.state = State::Stalled(until),
+            Progress::Done(_) | Progress::WaitAndRepeat => return true,
+        }
+        false
     }
 
     /// Processes the input. Returns true if it stopped before the end of the input.
@@ -165,9 +192,20 @@ impl RequestProcessor {
             let flow = match self.context.membership() {
                 None => engine.execute(&mut self.session, request, &mut batch, &mut self.output),
                 Some(membership) => {
-                    let server = (engine, membership);
+                    let server = (engine, membership, &mut self.faults);
                     match tested::execute(server, &mut self.session, request, &mut batch, &mut self.output) {
-                        Step::Done(flow) => flow,
+                        Step::Done(Progress::Done(flow)) => flow,
+                        Step::Done(Progress::Held { until, is_done }) => {
+                            self.state = State::Stalled(until);
+                            taken += if is_done { bytes } else { 0 };
+                            self.has_begun = true;
+                            break;
+                        }
+                        Step::Done(Progress::WaitAndRepeat) => {
+                            self.state = State::Waiting;
+                            self.has_begun = true;
+                            break;
+                        }
                         Step::Move(context) => {
                             target = Some(context);
                             break;
@@ -257,7 +295,7 @@ impl RequestProcessor {
     /// The end of the wait of the connection, if it has a limit.
     pub(super) fn until(&self) -> Option<LockTime> {
         match self.state {
-            State::Held(until) | State::Offload(until) => Some(until),
+            State::Held(until) | State::Offload(until) | State::Stalled(until) => Some(until),
             State::Waiting => self.session.parked.as_ref().and_then(|parked| parked.until),
             State::Open | State::Closing => None,
         }
@@ -269,13 +307,13 @@ impl RequestProcessor {
         match self.state {
             State::Waiting => true,
             State::Held(_) => self.context.engine.is_paused(),
-            State::Open | State::Offload(_) | State::Closing => false,
+            State::Open | State::Offload(_) | State::Stalled(_) | State::Closing => false,
         }
     }
 
     /// Whether a request waits: for a moment, an event or the script thread.
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.state, State::Held(_) | State::Offload(_) | State::Waiting)
+        matches!(self.state, State::Held(_) | State::Offload(_) | State::Stalled(_) | State::Waiting)
     }
 }
 

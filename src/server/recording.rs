@@ -7,11 +7,12 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 
 use super::clock::wall_micros;
+use super::faults::Progress;
 use crate::commands::{moment, note_request};
 use crate::engine::{Engine, Flow};
 use crate::resp::Request;
 use crate::state::session::Session;
-use crate::testing::{EventSink, Moment, Recorder, Testing};
+use crate::testing::{EventSink, Hit, Moment, Recorder, Testing};
 
 /// Notes that a client has gone.
 pub(super) fn disconnected(engine: &Engine, session: &Session) {
@@ -26,19 +27,42 @@ pub(super) fn request(engine: &Engine, testing: &Testing, session: &Session, req
 }
 
 /// Notes the reply to the request of a session, or that the session waits for it.
-pub(super) fn replied(engine: &Engine, testing: &Testing, session: &Session, flow: Flow, reply: &[u8]) {
-    match flow {
-        Flow::Next | Flow::Close => testing.recorder.reply(now(engine, testing), &session.client, reply),
-        Flow::Wait => testing.recorder.waits(now(engine, testing), &session.client),
+pub(super) fn progressed(
+    engine: &Engine,
+    testing: &Testing,
+    session: &Session,
+    progress: Progress,
+    reply: &[u8],
+) {
+    match progress {
+        Progress::Done(Flow::Next | Flow::Close) if reply.is_empty() => {
+            testing.recorder.unanswered(now(engine, testing), &session.client);
+        }
+        Progress::Done(Flow::Next | Flow::Close) | Progress::Held { is_done: true, .. } => {
+            resumed(engine, session, reply);
+        }
+        Progress::Done(Flow::Wait) | Progress::WaitAndRepeat => {
+            testing.recorder.waits(now(engine, testing), &session.client);
+        }
         // The request is tried again.
-        Flow::Again(_) | Flow::Offload => {}
+        Progress::Done(Flow::Again(_) | Flow::Offload) | Progress::Held { is_done: false, .. } => {}
     }
 }
 
-/// The reply to a blocked request of a session, if the server has a test backend.
+/// Notes the reply to a request of a session, if the server has a test backend and no fault has taken the reply.
 pub(super) fn resumed(engine: &Engine, session: &Session, reply: &[u8]) {
+    if let Some(testing) = &engine.shared().testing
+        && !reply.is_empty()
+    {
+        testing.recorder.reply(now(engine, testing), &session.client, reply);
+    }
+}
+
+/// Notes that a fault acts at the request of a session.
+pub(super) fn fault(engine: &Engine, session: &Session, hit: &Hit) {
     if let Some(testing) = &engine.shared().testing {
-        replied(engine, testing, session, Flow::Next, reply);
+        let text = hit.action.to_string();
+        testing.recorder.fault(now(engine, testing), &session.client, hit.id, text);
     }
 }
 

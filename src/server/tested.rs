@@ -3,6 +3,7 @@
 //! Rule    a server with the system's clock never comes here.
 
 use super::context::ServerContext;
+use super::faults::{ConnectionFaults, Progress};
 use super::namespace::{Membership, Reach};
 use super::recording;
 use crate::engine::{Batch, Engine, Flow};
@@ -12,8 +13,8 @@ use crate::testing::namespace_of;
 
 /// What a request has led to.
 pub(super) enum Step {
-    /// It has been executed, or refused.
-    Done(Flow),
+    /// It has been executed, refused, or held up by a fault.
+    Done(Progress),
     /// It comes again in this engine, which is that of another namespace.
     Move(ServerContext),
     /// It is not read, because the node does not answer this client.
@@ -22,7 +23,7 @@ pub(super) enum Step {
 
 /// Executes one request, as [`Engine::execute`] does.
 pub(super) fn execute(
-    (engine, membership): (&Engine, &Membership),
+    (engine, membership, faults): (&Engine, &Membership, &mut ConnectionFaults),
     session: &mut Session,
     request: Request<'_>,
     batch: &mut Batch,
@@ -30,7 +31,7 @@ pub(super) fn execute(
 ) -> Step {
     membership.touch();
     let Some(testing) = &engine.shared().testing else {
-        return Step::Done(engine.execute(session, request, batch, out));
+        return Step::Done(Progress::Done(engine.execute(session, request, batch, out)));
     };
     if let Some(name) = namespace_of(request)
         && name != testing.namespace.as_bytes()
@@ -40,16 +41,18 @@ pub(super) fn execute(
             Ok(context) => Step::Move(context),
             Err(text) => {
                 Reply::new(out, session.protocol).error(&text);
-                Step::Done(Flow::Next)
+                Step::Done(Progress::Done(Flow::Next))
             }
         };
     }
     if membership.reach(&session.client) != Reach::Open {
         return Step::Unreachable;
     }
-    recording::request(engine, testing, session, request);
+    if faults.is_new() {
+        recording::request(engine, testing, session, request);
+    }
     let mark = out.len();
-    let flow = engine.execute(session, request, batch, out);
-    recording::replied(engine, testing, session, flow, &out[mark..]);
-    Step::Done(flow)
+    let progress = faults.execute(engine, session, request, batch, out);
+    recording::progressed(engine, testing, session, progress, &out[mark..]);
+    Step::Done(progress)
 }

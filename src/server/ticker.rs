@@ -49,9 +49,8 @@ pub(super) async fn run(context: ServerContext) {
 
 /// Carries out SHUTDOWN: it ends the server, or in a namespace only that.
 fn shut_down(context: &ServerContext) {
-    match context.membership().and_then(Membership::named) {
-        Some(namespace) => namespace.end(),
-        None => context.stop(),
+    if !context.membership().is_some_and(Membership::remove) {
+        context.stop();
     }
 }
 

@@ -13,17 +13,22 @@ mod intent;
 mod picture;
 mod recorder;
 mod reply_text;
+mod rule;
 mod timeline;
 
 pub use check::{Finding, check};
 pub use event::{Event, EventKind, Field, json_text, shown};
-pub use faults::Faults;
+pub use faults::{FAULTS_MAX, Fault, Faults, Hit};
 pub use host::{
     ClockChange, ClockFacts, Deadline, DeadlineOf, Host, Mode, NamespaceFacts, NodeChange, NodeFacts,
     NodeState, Pending,
 };
 pub use recorder::{EventSink, Filter, Moment, Recorder};
 pub use reply_text::{reply_text, shortened_text};
+pub use rule::{
+    Action, Asked, AskedScript, Conditions, FAULT_BYTES_MAX, FAULT_COUNT_MAX, FAULT_MS_MAX, PURPOSES, Rule,
+    Script, Turn, client_fits, purpose_name,
+};
 pub use timeline::Timeline;
 
 use std::sync::Arc;

@@ -62,7 +62,7 @@ func TestAutoGoesToTheNextDeadlineWhileAllClientsWait(t *testing.T) {
 	redlatch := server.Namespace(t)
 	client := connect(t, redlatch, 1)
 	redlatch.Clock().Auto(5 * time.Millisecond)
-	equal(t, client.BLPop(ctx, time.Hour, "queue").Err(), redis.Nil)
+	equal(t, errors.Is(client.BLPop(ctx, time.Hour, "queue").Err(), redis.Nil), true)
 	equal(t, redlatch.Clock().Show().Mode, "auto")
 }
 

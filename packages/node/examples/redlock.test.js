@@ -4,7 +4,8 @@ import { expect, onTestFinished } from "vitest";
 import { test } from "redlatch/vitest/test";
 
 test("redlock with crashed nodes", async ({ redlatch }) => {
-  const clients = redlatch.urls.map((url) => new Redis(url, { retryStrategy: () => null }));
+  const connect = (url) => new Redis(url, { retryStrategy: () => null }).on("error", () => {});
+  const clients = redlatch.urls.map(connect);
   onTestFinished(() => clients.forEach((client) => client.disconnect()));
   const redlock = new Redlock(clients, { retryCount: 0 });
 

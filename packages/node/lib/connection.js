@@ -17,7 +17,7 @@ export class CommandError extends Error {
 /** A reply takes longer than this only if the node is paused or the server is gone. */
 const REPLY_MS_MAX = 30_000;
 
-export class Connection {
+class Connection {
   #socket;
   #decoder = decoder((reply) => this.#deliver(reply));
   #awaited = [];
@@ -82,6 +82,31 @@ export class Connection {
       clearTimeout(call.timer);
       call.reject(this.#failure);
     }
+  }
+}
+
+/** A connection that is opened when it is first needed, and again if it has ended. */
+export class Link {
+  #target;
+  #opening = null;
+
+  /** `target` is what `Connection.open()` takes. */
+  constructor(...target) {
+    this.#target = target;
+  }
+
+  async open() {
+    const opening = this.#opening;
+    const connection = await opening?.catch(() => null);
+    if (connection?.isOpen) return connection;
+    // Another call may have begun to open it again meanwhile.
+    if (this.#opening === opening) this.#opening = Connection.open(...this.#target);
+    return this.#opening;
+  }
+
+  close() {
+    this.#opening?.then((connection) => connection.close(), () => {});
+    this.#opening = null;
   }
 }
 

@@ -3,22 +3,26 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 
-import { CommandError, Connection } from "./connection.js";
+import { Link } from "./connection.js";
 
 const HISTORY_BYTES_MAX = 256 * 1024 * 1024;
 
 export class Namespace {
   #server;
-  #connections = new Map();
+  #links;
   // The ports of nodes that this namespace has told not to answer. The other ones are asked first.
   #silent = new Set();
 
   constructor(server, name) {
     this.#server = server;
     this.name = name;
+    this.#links = new Map(server.ports.map((port) => [port, new Link(server.host, port, this.password)]));
     this.clock = new Clock(this);
     this.faults = new Faults(this);
-    this.nodes = new Nodes(this, server.ports, this.#silent);
+    this.nodes = new Nodes(this, server.ports, {
+      silence: (port) => this.#silence(port),
+      wake: (port) => this.#silent.delete(port),
+    });
   }
 
   get url() {
@@ -41,18 +45,20 @@ export class Namespace {
     return `namespace:${this.name}`;
   }
 
-  /** Sends a command to the first node that answers. */
+  /** Sends a command to the first node that can be reached. */
   async call(...words) {
     const ports = this.#server.ports;
     const answering = ports.filter((port) => !this.#silent.has(port));
     let lost;
     for (const port of answering.length > 0 ? answering : ports) {
+      let connection;
       try {
-        return await (await this.#connection(port)).call(...words);
+        connection = await this.#links.get(port).open();
       } catch (error) {
-        if (error instanceof CommandError) throw error;
         lost = error;
+        continue;
       }
+      return connection.call(...words);
     }
     throw lost;
   }
@@ -80,8 +86,7 @@ export class Namespace {
   }
 
   close() {
-    for (const connection of this.#connections.values()) connection.close();
-    this.#connections.clear();
+    for (const link of this.#links.values()) link.close();
   }
 
   async drop() {
@@ -97,11 +102,10 @@ export class Namespace {
     return `redis://:${encodeURIComponent(this.password)}@${this.host}:${port}`;
   }
 
-  async #connection(port) {
-    if (!this.#connections.get(port)?.isOpen) {
-      this.#connections.set(port, await Connection.open(this.host, port, this.password));
-    }
-    return this.#connections.get(port);
+  /** Asks other nodes than this one from now on, if there are others. */
+  #silence(port) {
+    this.#silent.add(port);
+    this.#links.get(port)?.close();
   }
 }
 
@@ -259,12 +263,12 @@ export class Fault {
 export class Nodes {
   #namespace;
   #ports;
-  #silent;
+  #answers;
 
-  constructor(namespace, ports, silent) {
+  constructor(namespace, ports, answers) {
     this.#namespace = namespace;
     this.#ports = ports;
-    this.#silent = silent;
+    this.#answers = answers;
   }
 
   list() {
@@ -301,20 +305,13 @@ export class Nodes {
 
   /** A node cannot end its own answers: another one is asked, now and from now on, if there is another. */
   async #silence(action, node, ...words) {
-    const port = this.#ports[node - 1];
-    const wasSilent = this.#silent.has(port);
-    this.#silent.add(port);
-    try {
-      await this.#change(action, node, ...words);
-    } catch (error) {
-      if (!wasSilent) this.#silent.delete(port);
-      throw error;
-    }
+    this.#answers.silence(this.#ports[node - 1]);
+    await this.#change(action, node, ...words);
   }
 
   async #wake(action, node) {
     await this.#change(action, node);
-    this.#silent.delete(this.#ports[node - 1]);
+    this.#answers.wake(this.#ports[node - 1]);
   }
 
   async #change(action, node, ...words) {

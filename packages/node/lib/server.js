@@ -6,7 +6,7 @@ import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 
 import { findBinary } from "./binary.js";
-import { Connection } from "./connection.js";
+import { Link } from "./connection.js";
 import { Namespace } from "./namespace.js";
 
 /** A start or an end that takes longer has failed. */
@@ -31,12 +31,13 @@ export function attach(ready, binary) {
 export class Server {
   #child;
   #binary;
-  #control = null;
+  #control;
 
   constructor(ready, binary, child) {
     this.ready = ready;
     this.#binary = binary;
     this.#child = child;
+    this.#control = new Link(this.host, this.port);
   }
 
   get url() {
@@ -80,12 +81,11 @@ export class Server {
   }
 
   async call(...words) {
-    if (!this.#control?.isOpen) this.#control = await Connection.open(this.host, this.port);
-    return this.#control.call(...words);
+    return (await this.#control.open()).call(...words);
   }
 
   async stop() {
-    this.#control?.close();
+    this.#control.close();
     const child = this.#child;
     this.#child = null;
     if (!child || child.exitCode !== null || child.signalCode !== null) return;

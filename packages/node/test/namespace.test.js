@@ -12,7 +12,8 @@ const connect = async (url) => {
 
 test("a namespace has its own keys and its own clock", async ({ redlatch }) => {
   const server = attach(inject("redlatch"));
-  await using other = server.namespace("node tests/other".replace(" ", "-"));
+  const other = server.namespace("node-tests/other");
+  onTestFinished(() => other.drop());
   const [here, there] = [await connect(redlatch.url), await connect(other.url)];
   await redlatch.clock.freeze();
   await here.set("key", "here");

@@ -81,7 +81,7 @@ def test_a_lease_ends_right_behind_a_request(redlatch, connect):
 
 def test_a_request_is_carried_out_twice(redlatch, connect):
     client = connect(redlatch)
-    redlatch.faults.duplicate(command="INCR", times=1)
+    redlatch.faults.duplicate(command="INCRBY", times=1)
     assert client.incr("count") == 2
 
 

@@ -1,5 +1,7 @@
 """pottery's Redlock on five nodes of one process."""
 
+import time
+
 import pytest
 from pottery import Redlock, ReleaseUnlockedLock
 from pottery.exceptions import QuorumIsImpossible
@@ -54,4 +56,7 @@ def test_a_lost_reply_leaves_a_minority_behind(redlatch, lock):
     assert first.acquire(blocking=False)
     assert [fault.hits for fault in faults] == [1, 1]
     first.release()
-    assert not any(node["keys"] for node in redlatch.nodes.list()), "it releases where it does not know that it holds"
+    # It also releases where it does not know that it holds, and does not wait for the nodes beyond the majority.
+    until = time.monotonic() + 30
+    while any(node["keys"] for node in redlatch.nodes.list()):
+        assert time.monotonic() < until, "keys are left"

@@ -10,6 +10,7 @@ def test_the_examples_run(pytester):
     blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.DOTALL | re.MULTILINE)
     code = "\n\n".join(blocks)
     pytester.makepyfile(test_examples=code)
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
     result = pytester.runpytest_subprocess("-W", "error", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=code.count("\ndef test_"))
     assert len(blocks) >= 4

@@ -1,6 +1,8 @@
 """The process: its start, its end, where its program is, what it says when it cannot start."""
 
 import gc
+import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -68,7 +70,8 @@ def test_a_server_ends_with_its_program(is_killed):
     if is_killed:
         parent.kill()
     parent.communicate()
-    assert connection.recv(1) == b"", "the server has ended"
+    with contextlib.suppress(ConnectionResetError):
+        assert connection.recv(1) == b"", "the server has ended"
     assert time.monotonic() - began < 30, "it ended for another reason"
     connection.close()
 
@@ -87,9 +90,21 @@ def test_a_server_that_cannot_start_says_why(arguments, reason):
     assert "\n" not in str(caught.value)
 
 
+def test_settings_of_the_environment_are_meant_for_other_servers(monkeypatch, connect):
+    monkeypatch.setenv("REDLATCH_REQUIREPASS", "secret")
+    with Server() as server:
+        assert connect(server).ping()
+
+
 def test_a_program_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setenv("REDLATCH_BINARY", "/no/such/redlatch")
     with pytest.raises(StartError, match="/no/such/redlatch: No such file"):
+        Server().start()
+
+
+def test_a_program_that_is_another_one_is_named(monkeypatch):
+    monkeypatch.setenv("REDLATCH_BINARY", "/bin/echo")
+    with pytest.raises(StartError, match="'/bin/echo' is not redlatch: it said '--port auto"):
         Server().start()
 
 
@@ -109,6 +124,16 @@ def test_the_program_is_the_one_that_is_named_then_the_one_beside_python_then_th
         redlatch.find_binary()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert redlatch.find_binary() == str(program)
+
+
+def test_a_fork_does_not_end_the_server_of_its_parent(connect):
+    with Server() as server:
+        child = os.fork()
+        if child == 0:
+            server.stop()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert connect(server).ping()
 
 
 def test_a_server_of_another_process_is_not_stopped(connect):

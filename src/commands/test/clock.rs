@@ -129,7 +129,7 @@ fn show(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn show_deadline(reply: &mut crate::resp::Reply<'_>, deadline: &Deadline) {
     let has_subject = matches!(deadline.of, DeadlineOf::Key(_) | DeadlineOf::Wait(_));
-    reply.map(4 + usize::from(has_subject));
+    reply.map(if has_subject { 5 } else { 4 });
     reply.bulk(b"at");
     reply.count(deadline.unix_ms as usize);
     reply.bulk(b"in");

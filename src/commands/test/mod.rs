@@ -4,6 +4,7 @@
 //! Rule    a change that takes a while is carried out by the shell; the client waits for it as for BLPOP.
 
 mod clock;
+mod fault;
 pub(super) mod history;
 mod namespace;
 mod node;
@@ -17,6 +18,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
     history::CALLS,
     history::CHECK,
     Row::container(Group::Test, "TEST.CLOCK", SINCE, clock::ROWS).summary("Moves the clock, or shows it."),
+    Row::container(Group::Test, "TEST.FAULT", SINCE, fault::ROWS).summary("Adds, lists or removes faults."),
     history::HISTORY,
     Row::container(Group::Test, "TEST.NAMESPACE", SINCE, namespace::ROWS)
         .summary("Lists namespaces, or removes one."),

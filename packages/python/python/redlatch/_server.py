@@ -65,6 +65,7 @@ class Server:
         self._nodes = nodes
         self._binary = binary
         self._process: Optional[subprocess.Popen[str]] = None
+        self._owner = 0
         self._ready: dict[str, Any] = {}
         self._control: Optional[Connection] = None
         self._lock = threading.Lock()
@@ -88,20 +89,26 @@ class Server:
         if self._nodes > 1:
             command += ["--nodes", str(self._nodes)]
         command += self._arguments
+        # Settings that are meant for another server.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("REDLATCH_")}
         pipe = subprocess.PIPE
         try:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, env=environment
+            )
         except OSError as error:
             raise StartError(f"{command[0]}: {error.strerror}") from error
         # Stops a server that the program forgets, also at the end of the interpreter.
-        weakref.finalize(self, _end, process)
-        self._process = process
+        weakref.finalize(self, _end, process, os.getpid())
         line = _first_line(process)
-        if not line:
-            reason = _end(process) or f"'{' '.join(command)}' said nothing for {TIMEOUT:g} s"
-            self._process = None
-            raise StartError(reason.removeprefix("redlatch: "))
-        self._ready = json.loads(line)
+        try:
+            self._ready = json.loads(line)
+        except ValueError:
+            expected = f"'{command[0]}' is not redlatch: it said {line.strip()!r}"
+            reason = _end(process, os.getpid()) or expected
+            raise StartError(reason.removeprefix("redlatch: ")) from None
+        self._process = process
+        self._owner = os.getpid()
         return self
 
     def stop(self) -> None:
@@ -110,7 +117,7 @@ class Server:
             self._control.close()
             self._control = None
         if self._process:
-            _end(self._process)
+            _end(self._process, self._owner)
             self._process = None
             self._ready = {}
 
@@ -195,8 +202,11 @@ def _first_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline() if readable else ""
 
 
-def _end(process: subprocess.Popen[str]) -> str:
-    """Ends a process; returns what it wrote to the error stream."""
+def _end(process: subprocess.Popen[str], owner: int) -> str:
+    """Ends a process that `owner` has started; returns what it wrote to the error stream."""
+    if os.getpid() != owner:
+        # This is a fork of the owner, which still uses the server.
+        return ""
     process.terminate()
     try:
         _, said = process.communicate(timeout=TIMEOUT)

@@ -100,8 +100,10 @@ def redlatch(request: pytest.FixtureRequest, _redlatch_servers: dict[int, Server
     request.node.stash[_NAMESPACE] = namespace
     yield namespace
     del request.node.stash[_NAMESPACE]
-    unused = _unused_faults(namespace)
-    namespace.drop()
+    try:
+        unused = _unused_faults(namespace)
+    finally:
+        namespace.drop()
     if unused:
         warnings.warn(RedlatchWarning("\n".join(unused)), stacklevel=1)
 
