@@ -84,6 +84,22 @@ fn cases(bare: &mut Bare) -> Vec<(&'static str, Round)> {
         ),
         ("extend by EVALSHA", one(&["EVALSHA", &extend, "1", "lock:stock", TOKEN, "30000"], ":1\r\n")),
         ("extend by EVAL", one(&["EVAL", EXTEND, "1", "lock:stock", TOKEN, "30000"], ":1\r\n")),
+        (
+            "LOCK.ACQUIRE, LOCK.RELEASE",
+            vec![
+                (request(&["LOCK.ACQUIRE", "lock:new", TOKEN]), "*6\r\n"),
+                (request(&["LOCK.RELEASE", "lock:new", TOKEN]), ":1\r\n"),
+            ],
+        ),
+        (
+            "two hand-overs of LOCK.ACQUIRE WAIT",
+            vec![
+                (request(&["LOCK.ACQUIRE", "lock:stock", "next", "WAIT", "9000"]), ""),
+                (request(&["LOCK.RELEASE", "lock:stock", TOKEN]), ":1\r\n*6\r\n"),
+                (request(&["LOCK.ACQUIRE", "lock:stock", TOKEN, "WAIT", "9000"]), ""),
+                (request(&["LOCK.RELEASE", "lock:stock", "next"]), ":1\r\n*6\r\n"),
+            ],
+        ),
         ("release by EVALSHA refused", one(&["EVALSHA", &release, "1", "lock:stock", "me"], ":0\r\n")),
     ]
 }

@@ -82,6 +82,7 @@
 //! 6  engine/               the sans-IO server: execute, tick, next deadline; EXEC
 //! 5  commands/             one folder per family: rows, parsing, behaviour
 //! 4  scripts/              native scripts; Lua for all others
+//! 4  testing/              faults, history and their host: what TEST commands change
 //! 3  keyspace/  journal/   shards (entries + wheel + waiting calls) each under a mutex; the ordered log of effects
 //! 3  locks/                who may have a lock, and who waits for whom
 //! 2  state/                session, clients, channels, tracking, settings, metrics, effects
@@ -110,6 +111,7 @@ mod scripts;
 mod server;
 mod state;
 mod sync;
+mod testing;
 mod types;
 mod wheel;
 
@@ -117,7 +119,9 @@ pub use clock::{LockTime, WallTime};
 pub use engine::{Batch, Engine, Flow};
 pub use journal::{Journal, Mutation};
 #[cfg(feature = "server")]
-pub use server::{Builder, Clock, Keys, Server, StartError};
+pub use server::{Builder, Clock, Keys, Namespace, NamespaceError, Nodes, Server, StartError};
+#[cfg(feature = "server")]
+pub use testing::{NodeFacts, NodeState};
 
 #[cfg(feature = "client")]
 pub mod lock {
@@ -175,6 +179,9 @@ pub mod internals {
     }
     pub mod state {
         pub use crate::state::*;
+    }
+    pub mod testing {
+        pub use crate::testing::*;
     }
     pub mod types {
         pub use crate::types::*;

@@ -228,3 +228,20 @@ fn a_client_that_polls_faster_than_twenty_times_a_second_is_a_finding() {
         assert_eq!(found.contains("count\r\n:2\r\n"), is_finding, "once for twenty refusals: {found}");
     }
 }
+
+#[test]
+fn releases_of_all_locks_are_remembered_from_the_first_question_on() {
+    for question in [&["LOCK.EXPLAIN lock:0"][..], &["MULTI", "LOCK.EXPLAIN lock:0", "EXEC"]] {
+        let mut bare = Bare::new();
+        let mut told = |key: &str, prepare: &[&str]| {
+            send(&mut bare, &format!("SET {key} me NX"));
+            send(&mut bare, &format!("DEL {key}"));
+            prepare.iter().for_each(|line| drop(send(&mut bare, line)));
+            send(&mut bare, &format!("LOCK.EXPLAIN {key}")).contains("released by me")
+        };
+        assert!(!told("lock:0", question), "before the first question");
+        for n in 1..50 {
+            assert!(told(&format!("lock:{n}"), &[]), "{question:?}: lock:{n}");
+        }
+    }
+}

@@ -307,6 +307,162 @@ mod ends {
     }
 }
 
+mod harnesses {
+    use std::io::{BufRead, BufReader};
+    use std::process::{ChildStdout, Command};
+    use std::time::{Duration, Instant};
+
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Ends a server that a failing test leaves behind.
+    const LIMIT: [&str; 2] = ["--max-lifetime", "60s"];
+
+    /// Reads the line that says ready; returns it, and the rest of the output.
+    fn ready(stdout: ChildStdout) -> (Value, BufReader<ChildStdout>) {
+        let mut lines = BufReader::new(stdout);
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        (serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: '{line}'")), lines)
+    }
+
+    #[test]
+    fn one_line_of_json_says_that_connections_are_accepted_and_where() {
+        let mut command = redlatch();
+        command.args(["--port", "auto", "--ready-json", "--loglevel", "debug"]).args(LIMIT);
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let (line, mut rest) = ready(process.stdout.take().unwrap());
+        let port = line["port"].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap();
+        assert_eq!(ask(TcpStream::connect(("127.0.0.1", port)).unwrap(), "PING"), "+PONG\r\n");
+        let expected = serde_json::json!({
+            "pid": process.id(), "port": port, "ports": [port], "url": format!("redis://127.0.0.1:{port}"),
+            "version": env!("CARGO_PKG_VERSION"),
+        });
+        assert_eq!(line, expected);
+        TcpStream::connect(("127.0.0.1", port)).unwrap().write_all(b"SHUTDOWN NOSAVE\r\n").unwrap();
+        let mut said = String::new();
+        rest.read_to_string(&mut said).unwrap();
+        assert_eq!((process.wait().unwrap().code(), said.as_str()), (Some(0), ""));
+    }
+
+    #[test]
+    fn the_line_names_the_ports_of_all_nodes() {
+        let mut command = redlatch();
+        command.args(["--port", "auto", "--ready-json", "--enable-test-commands", "local", "--nodes", "3"]);
+        let mut process = Ended(command.args(LIMIT).stdout(Stdio::piped()).spawn().unwrap());
+        let (line, _) = ready(process.0.stdout.take().unwrap());
+        let ports: Vec<u16> = serde_json::from_value(line["ports"].clone()).unwrap();
+        assert!(ports.len() == 3 && line["port"] == ports[0], "{line}");
+        for port in ports {
+            assert_eq!(ask(TcpStream::connect(("127.0.0.1", port)).unwrap(), "PING"), "+PONG\r\n");
+        }
+    }
+
+    #[test]
+    fn the_line_names_what_there_is_without_tcp() {
+        let directory = Directory::new();
+        let path = directory.path("socket");
+        let mut command = redlatch();
+        command.args(["--port", "0", "--unixsocket", &path, "--ready-json"]).args(LIMIT);
+        let process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut process = Ended(process);
+        let (line, _) = ready(process.0.stdout.take().unwrap());
+        assert_eq!(line["url"], format!("unix://{path}"));
+        assert_eq!((&line["port"], &line["ports"]), (&Value::Null, &serde_json::json!([])));
+    }
+
+    #[test]
+    fn a_server_ends_when_its_parent_is_killed() {
+        let program = redlatch().get_program().to_owned();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "\"$0\" --port auto --ready-json --exit-with-parent --max-lifetime 60s & wait"]);
+        let mut parent = shell.arg(program).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let (line, mut rest) = ready(parent.stdout.take().unwrap());
+        assert_ne!(line["pid"], parent.id(), "the shell is the parent");
+        let killed = Instant::now();
+        parent.kill().unwrap();
+        parent.wait().unwrap();
+        // The server holds the other end of the pipe while it lives.
+        rest.read_to_end(&mut Vec::new()).unwrap();
+        assert!(killed.elapsed() < Duration::from_secs(20), "it ended for another reason");
+    }
+
+    #[test]
+    fn a_server_whose_parent_has_ended_already_does_not_start() {
+        let mut other = Command::new("true").spawn().unwrap();
+        let id = other.id().to_string();
+        other.wait().unwrap();
+        let arguments = ["--port", "auto", "--ready-json", "--exit-with-parent", &id];
+        let output = redlatch().args(arguments).args(LIMIT).output().unwrap();
+        assert!(refusal(&output).contains("exit-with-parent: the process that started this one has ended"));
+        assert!(output.stdout.is_empty());
+    }
+
+    #[test]
+    fn a_parent_that_names_itself_is_known() {
+        let id = std::process::id().to_string();
+        let server =
+            Running::start(redlatch().args(["--port", "auto", "--exit-with-parent", &id]).args(LIMIT));
+        assert_eq!(server.ask("PING"), "+PONG\r\n");
+        server.signal("TERM");
+        let (code, said) = server.end_with_log();
+        assert!(code == Some(0) && said.contains("reason=\"SIGTERM\""), "{said}");
+    }
+
+    #[test]
+    fn a_server_ends_when_its_time_is_over() {
+        let server = Running::start(redlatch().args(["--port", "auto", "--max-lifetime", "1ms"]));
+        let (code, said) = server.end_with_log();
+        assert_eq!(code, Some(0));
+        assert!(said.contains("reason=\"max-lifetime\"") && said.contains("Ended"), "{said}");
+    }
+
+    #[test]
+    fn a_server_ends_when_nobody_is_there_to_read_that_it_is_ready() {
+        let mut command = redlatch();
+        command.args(["--port", "auto", "--ready-json"]).args(LIMIT);
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let started = Instant::now();
+        assert_eq!(command.stdout(writer).status().unwrap().code(), Some(0));
+        assert!(started.elapsed() < Duration::from_secs(20), "it ended for another reason");
+    }
+
+    #[test]
+    fn what_cannot_start_is_one_line_of_the_error_stream() {
+        let other = Running::start(redlatch().args(["--port", "auto"]));
+        let taken = other.address().rsplit(':').next().unwrap().to_owned();
+        for (arguments, words) in [
+            (&["--max-lifetime", "soon"][..], "max-lifetime 'soon': must be a time such as 500ms"),
+            (&["--max-lifetime"], "max-lifetime '': must be a time such as 500ms"),
+            (&["--exit-with-parent", "init"], "exit-with-parent 'init': must be the number of a process"),
+            (&["--exit-with-parent", "1", "2"], "exit-with-parent '1 2': must be the number of a process"),
+            (&["--ready-json", "yes"], "ready-json 'yes': takes no value (flag --ready-json)"),
+            (&["--port", &taken], "in use"),
+            (&["--bind", "nowhere.invalid"], "nowhere.invalid"),
+            (&["--logfile", "/"], "logfile '/'"),
+            (&["--port-file", "/"], "cannot write the port to '/'"),
+            (&["--no-such-flag"], "no-such-flag"),
+        ] {
+            let output =
+                redlatch().args(["--port", "auto", "--ready-json"]).args(arguments).output().unwrap();
+            let said = refusal(&output);
+            assert!(said.contains(words) && output.stdout.is_empty(), "{arguments:?}: {said}");
+        }
+    }
+
+    /// A process that does not outlive the test.
+    struct Ended(std::process::Child);
+
+    impl Drop for Ended {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
 mod subcommands {
     use super::*;
 
@@ -331,6 +487,9 @@ mod subcommands {
         for row in redlatch::internals::state::settings_table::ROWS {
             assert!(help.contains(&format!("--{} ", row.name)), "{}", row.name);
             assert!(man.contains(&roff(row.name)), "{}", row.name);
+        }
+        for name in ["ready-json", "exit-with-parent", "max-lifetime"] {
+            assert!(help.contains(&format!("--{name}")) && man.contains(&roff(name)), "{name}");
         }
         for shell in ["bash", "zsh", "fish"] {
             assert!(printed(&["completions", shell]).contains("port-file"), "{shell}");

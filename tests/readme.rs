@@ -160,7 +160,7 @@ fn keep(file: &str, old: &str, new: String) {
 
 /// The commands by chapter, each with its arguments.
 fn commands() -> String {
-    const CHAPTERS: [(Group, &str); 14] = [
+    const CHAPTERS: [(Group, &str); 15] = [
         (Group::String, "Strings"),
         (Group::Hash, "Hashes"),
         (Group::List, "Lists"),
@@ -175,6 +175,7 @@ fn commands() -> String {
         (Group::Connection, "Connection"),
         (Group::Server, "Server"),
         (Group::Cluster, "Cluster"),
+        (Group::Test, "Test backend"),
     ];
     let mut text = String::new();
     let mut listed = 0;

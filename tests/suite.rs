@@ -13,6 +13,10 @@
 #[cfg(feature = "server")]
 mod embedding;
 #[cfg(feature = "server")]
+mod faults;
+#[cfg(feature = "cli")]
+mod history;
+#[cfg(feature = "server")]
 mod hostile;
 #[cfg(feature = "client")]
 mod lock_client;
@@ -28,6 +32,8 @@ mod process;
 mod run;
 #[cfg(all(feature = "cli", feature = "lua"))]
 mod soak;
+#[cfg(feature = "server")]
+mod test_backend;
 #[cfg(all(feature = "cli", feature = "tls"))]
 mod tls;
 

@@ -56,7 +56,7 @@ const LAYERS: &[&[&str]] = &[
     &["resp", "wheel", "types"],
     &["state"],
     &["keyspace", "journal", "locks"],
-    &["scripts"],
+    &["scripts", "testing"],
     &["commands"],
     &["engine"],
     &["server", "client", "cli"],
@@ -69,6 +69,7 @@ const SHELL: usize = 7;
 const NEIGHBOURS: &[(&str, &str)] = &[
     ("keyspace", "journal"),
     ("locks", "keyspace"),
+    ("testing", "scripts"),
     ("cli", "client"),
     ("cli", "server"),
     ("client", "server"),

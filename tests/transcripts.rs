@@ -203,8 +203,11 @@ fn engine(protocol: u8) {
     for transcript in load() {
         if protocol == 2 || transcript.over_both {
             // A panic fails one transcript; the others still run.
-            let played =
-                std::panic::catch_unwind(|| play(&transcript, &mut EngineTarget::start(), protocol).0);
+            let start = match transcript.needs.as_str() {
+                "tests" => EngineTarget::start_with_tests,
+                _ => EngineTarget::start,
+            };
+            let played = std::panic::catch_unwind(|| play(&transcript, &mut start(), protocol).0);
             let panicked = |_| vec![format!("{}: panicked, see above", transcript.path.display())];
             faults.extend(played.unwrap_or_else(panicked));
         }

@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, Command, value_parser};
 use super::file::{self, Directive};
 use super::place::{Place, with_trust};
 use super::sources::variable;
-use super::{Fault, lock_flags, run, views};
+use super::{Fault, harness, lock_flags, run, views};
 use crate::commands::VERSION;
 use crate::state::settings::{Kind, Setting};
 use crate::state::settings_table::ROWS;
@@ -45,6 +45,8 @@ pub(super) struct Request {
     pub(super) reads_stdin: bool,
     /// What the flags say, in order.
     pub(super) directives: Vec<Directive>,
+    /// What the process itself is to do.
+    pub(super) process: harness::Flags,
 }
 
 /// Reads the arguments behind the program's name.
@@ -148,7 +150,9 @@ fn serve(arguments: &[String]) -> Result<Request, Fault> {
                 directive.words.push(word);
             }
         }
-        request.directives.push(directive);
+        if !request.process.read(&directive.name, &directive.words)? {
+            request.directives.push(directive);
+        }
     }
     Ok(request)
 }
@@ -190,6 +194,7 @@ fn command() -> Command {
         .args_conflicts_with_subcommands(true)
         .arg(file)
         .args(ROWS.iter().map(flag))
+        .args(harness::flags())
         .arg(
             Arg::new("version")
                 .short('v')

@@ -8,8 +8,10 @@
 mod child;
 mod descriptors;
 mod directives;
+mod duration;
 mod file;
 mod flags;
+mod harness;
 mod health;
 mod lock_flags;
 mod log;
@@ -55,9 +57,11 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
         }
         Action::Serve(request) => {
             let sources = Sources::read(&request);
-            let level = log::open(&sources.value("loglevel"), &sources.value("logfile"))?;
+            let flags = &request.process;
+            let output = log::Output::new(&sources.value("logfile"), flags.is_ready_told);
+            let level = log::open(&sources.value("loglevel"), output)?;
             let program = program.map_or("redlatch".into(), |program| program.to_string_lossy());
-            let served = sources.check().and_then(|settings| serve::serve(&program, settings, level));
+            let served = sources.check().and_then(|settings| serve::serve(&program, settings, flags, level));
             served.inspect_err(|fault| tracing::error!(reason = fault, "Cannot start"))?;
         }
     }

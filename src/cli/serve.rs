@@ -10,7 +10,7 @@ use std::path::Path;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::sources::Configuration;
-use super::{Fault, descriptors, directives, log};
+use super::{Fault, descriptors, directives, harness, log, print};
 use crate::server::{self, Builder, Server};
 use crate::state::proposal::Proposal;
 use crate::state::settings::{SettingError, Settings};
@@ -22,7 +22,13 @@ const ALLOCATOR: &str = if cfg!(target_env = "musl") { "mimalloc" } else { "libc
 ///
 /// # Errors
 /// The reason why the server does not start.
-pub(super) fn serve(program: &str, configuration: Configuration, level: log::Level) -> Result<(), Fault> {
+pub(super) fn serve(
+    program: &str,
+    configuration: Configuration,
+    flags: &harness::Flags,
+    level: log::Level,
+) -> Result<(), Fault> {
+    flags.check()?;
     let settings = Settings::default();
     let mut builder = configured(&configuration, &settings)?;
     log_start(program, &configuration.ignored);
@@ -41,8 +47,13 @@ pub(super) fn serve(program: &str, configuration: Configuration, level: log::Lev
     drop(entered);
     server.settings().on_change(move |settings| level(&settings.text("loglevel")));
     server.settings().on_proposal(check_maxclients);
-    log_ready(&server, &settings.text("unixsocket"));
-    let reason = runtime.block_on(signals.reason_to_end(&server));
+    let unix = settings.text("unixsocket");
+    log_ready(&server, &unix);
+    let is_harness_there = !flags.is_ready_told || print(harness::ready_line(&server, &unix).as_bytes())?;
+    let reason = match is_harness_there {
+        true => runtime.block_on(signals.reason_to_end(&server, flags)),
+        false => "nobody reads the standard output",
+    };
     tracing::info!(reason, "Ending");
     server.stop();
     runtime.block_on(server.finished());
@@ -102,12 +113,14 @@ impl Signals {
     }
 
     /// Waits until the server is to end; returns why.
-    async fn reason_to_end(&mut self, server: &Server) -> &'static str {
+    async fn reason_to_end(&mut self, server: &Server, flags: &harness::Flags) -> &'static str {
+        let mut end_of_process = std::pin::pin!(flags.reason_to_end());
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return "SIGTERM",
                 _ = self.interrupt.recv() => return "SIGINT",
                 () = server.stopped() => return "SHUTDOWN",
+                reason = &mut end_of_process => return reason,
                 _ = self.hangup.recv() => reload(server),
             }
         }

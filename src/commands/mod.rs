@@ -18,6 +18,7 @@ mod key_specs;
 mod list;
 mod lock;
 mod pubsub;
+mod redact;
 pub mod row;
 mod scan;
 mod script;
@@ -27,6 +28,7 @@ mod sorted_set;
 mod stream;
 mod string;
 pub mod table;
+mod test;
 mod transaction;
 
 pub(crate) use admin::acl_check::{check, check_in_exec};
@@ -42,6 +44,7 @@ pub(crate) use pubsub::{has_many_patterns, leave_all};
 pub(crate) use script::{busy, runs_natively};
 pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
+pub use test::history::{moment, note_request};
 pub(crate) use transaction::{EXEC, discard_all};
 
 use std::sync::Arc;
@@ -132,4 +135,5 @@ pub(crate) const FAMILIES: &[&[row::Row]] = &[
     admin::cluster::ROWS,
     admin::ROWS,
     admin::debug::ROWS,
+    test::ROWS,
 ];

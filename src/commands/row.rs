@@ -116,6 +116,8 @@ pub enum Group {
     Stream,
     /// Strings.
     String,
+    /// The test backend.
+    Test,
     /// Transactions.
     Transactions,
 }
@@ -137,6 +139,7 @@ impl Group {
             Self::SortedSet => "sorted-set",
             Self::Stream => "stream",
             Self::String => "string",
+            Self::Test => "test",
             Self::Transactions => "transactions",
         }
     }

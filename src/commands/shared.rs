@@ -6,13 +6,14 @@ use std::sync::{Arc, OnceLock};
 use sha1::{Digest, Sha1};
 
 use crate::clock::{Clock, LockTime, Probe, Process};
+use crate::commands::redact::redacted;
 use crate::commands::row::Flags;
 use crate::commands::script::cache::ScriptCache;
 use crate::commands::script::interpreter::Interpreter;
 use crate::commands::script::library::Libraries;
 use crate::commands::{Command, table};
 use crate::error::Refusal;
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Keyspace, ShardSet, View};
 use crate::locks::LockWaits;
 use crate::resp::Request;
 use crate::state::acl::file::Store;
@@ -27,6 +28,7 @@ use crate::state::running::Running;
 use crate::state::settings::{Events, Settings};
 use crate::state::settings_file;
 use crate::state::slowlog::{SlowCall, Slowlog, shortened};
+use crate::testing::Testing;
 
 /// The version of Redis whose replies these are. Clients read it before they use a command.
 pub const VERSION: &str = "7.0.15";
@@ -83,6 +85,8 @@ pub struct Shared {
     pub is_stopping: AtomicBool,
     /// Whether expired keys are removed on time, or only on access: DEBUG SET-ACTIVE-EXPIRE.
     pub expires_actively: AtomicBool,
+    /// The test backend, unless it is off.
+    pub testing: Option<Testing>,
     probe: Option<Arc<dyn Probe>>,
     acl_file: Option<Arc<dyn Store>>,
     config_file: Option<Arc<dyn Store>>,
@@ -176,6 +180,7 @@ impl Shared {
             tls_port: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
+            testing: None,
             probe: None,
             acl_file: None,
             config_file: None,
@@ -191,6 +196,17 @@ impl Shared {
     #[must_use]
     pub fn with_probe(self, probe: Arc<dyn Probe>) -> Self {
         Self { probe: Some(probe), ..self }
+    }
+
+    /// Gives it the test backend. Default: none.
+    #[must_use]
+    pub fn with_testing(self, testing: Testing) -> Self {
+        Self { testing: Some(testing), ..self }
+    }
+
+    /// Whether this client may use the test backend.
+    pub fn is_open_to_tests_of(&self, client: &Client) -> bool {
+        self.testing.as_ref().is_some_and(|testing| testing.is_open_to(client))
     }
 
     /// Keeps the users in this file. Default: no file.
@@ -280,6 +296,17 @@ impl Shared {
         self.probe.as_ref().map(|probe| probe.look()).unwrap_or_default()
     }
 
+    /// Forgets what a crash of the server would lose: scripts, libraries, and unless `keeps_keys` all keys.
+    pub fn forget(&self, keeps_keys: bool) {
+        self.scripts.flush();
+        self.libraries.flush();
+        if !keeps_keys {
+            let mut view = View::lock(&self.keyspace, ShardSet::All, 0, self.clock.now(), self.events());
+            view.clear_all();
+            view.finish(&self.registries);
+        }
+    }
+
     /// Sets the function that SHUTDOWN calls. Only the first call has an effect.
     pub fn on_stop(&self, hook: impl Fn() + Send + Sync + 'static) {
         // A state belongs to one server, which sets the hook once.
@@ -355,26 +382,6 @@ impl Shared {
 
 fn terms(settings: &Settings) -> Terms<'static> {
     Terms { catalog: table(), all_channels: settings.text("acl-pubsub-default") == "allchannels" }
-}
-
-/// Settings whose values are passwords or user names, including settings of Redis that are refused here.
-const SECRETS: &[&[u8]] =
-    &[b"requirepass", b"masterauth", b"masteruser", b"tls-key-file-pass", b"tls-client-key-file-pass"];
-
-/// The words of a call, with passwords and user names redacted.
-fn redacted<'a>(command: &Command, request: Request<'a>) -> Vec<&'a [u8]> {
-    let mut words: Vec<_> = request.words().collect();
-    if matches!(command.name.as_str(), "acl|setuser" | "acl|deluser" | "acl|getuser") {
-        words.iter_mut().skip(2).for_each(|word| *word = b"(redacted)");
-    }
-    if command.name == "config|set" {
-        for pair in words.chunks_exact_mut(2).skip(1) {
-            if SECRETS.iter().any(|name| pair[0].eq_ignore_ascii_case(name)) {
-                pair[1] = b"(redacted)";
-            }
-        }
-    }
-    words
 }
 
 impl std::fmt::Debug for Shared {

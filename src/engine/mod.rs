@@ -21,6 +21,7 @@ use crate::state::session::{Replies, Session};
 use crate::state::wait::WaitFor;
 
 mod offload;
+mod tested;
 mod transaction;
 mod unknown;
 
@@ -194,7 +195,7 @@ impl Engine {
         if !session.client.collect_answer(out) {
             let is_over = parked.until.is_some_and(|until| until <= now);
             // If the claim was taken by another thread, that thread is about to answer.
-            if !is_over || !parked.claim.take() {
+            if !parked.is_unblocked() && (!is_over || !parked.claim.take()) {
                 return Flow::Wait;
             }
             self.end_wait(session, Some(out));
@@ -280,6 +281,9 @@ impl Engine {
         }
         let command = table.find_from(&mut session.last_row, name);
         let command = command.ok_or_else(|| (unknown::command(request), None))?;
+        if command.row.group == Group::Test && !self.shared.is_open_to_tests_of(&session.client) {
+            return Err((unknown::command(request), None));
+        }
         let command = self.subcommand(command, request)?;
         if !command.fits(request.len()) {
             return Err((Refusal::Arity(command.name.as_str().into()), Some(command)));

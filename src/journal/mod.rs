@@ -10,7 +10,8 @@ use bytes::Bytes;
 
 mod edit;
 
-use crate::clock::Deadline;
+use crate::clock::{Deadline, LockTime};
+use crate::state::clients::ClientId;
 use crate::types::Object;
 
 pub use edit::{Edit, HashEdit, ListEdit, LockEdit, SetEdit, SortedSetEdit, StreamEdit};
@@ -31,6 +32,24 @@ pub enum Mutation {
         key: Bytes,
         /// What changes.
         edit: Edit,
+    },
+    /// The key, which exists, is a lock from now on. Its value and deadline stay. A lock of the type lock has no such
+    /// entry: its edits say who holds it.
+    Grant {
+        /// The database.
+        database: u16,
+        /// The key.
+        key: Bytes,
+        /// The fencing token.
+        token: u64,
+        /// The client that holds it.
+        holder: ClientId,
+        /// When it was granted.
+        since: LockTime,
+        /// The lease as it was last set, in milliseconds; `None`: it has none.
+        lease_ms: Option<u32>,
+        /// Whether a LOCK command granted it.
+        is_native: bool,
     },
     /// The key has this object and deadline; any previous value is replaced.
     PutObject {

@@ -111,6 +111,17 @@ impl Changes {
         }
     }
 
+    /// Like [`Changes::record`], for a change that may have none, or that another effect announces.
+    #[inline]
+    pub(super) fn record_some(&mut self, mutation: impl FnOnce() -> Option<Mutation>) {
+        if self.is_recorded
+            && let Some(mutation) = mutation()
+        {
+            self.is_dirty = true;
+            self.effects().mutations.push(mutation);
+        }
+    }
+
     #[inline]
     pub(super) fn arm(&mut self, deadline: Option<Deadline>) {
         if let Some(deadline) = deadline {
@@ -182,6 +193,10 @@ impl Changes {
     pub(super) fn grant_ended(&mut self, shard: &Shard, id: EntryId, reason: EndReason) {
         let Some(grant) = shard.granted(id) else { return };
         let session = shard.grant_details(id).and_then(|details| details.session);
+        // Nobody is told of a release, and no session has to forget this one.
+        if reason == EndReason::Released && session.is_none() {
+            return;
+        }
         let reason = after_delay(reason, session.is_some());
         self.lock_ended(EndedLock {
             database: shard.db(id),

@@ -202,6 +202,24 @@ impl Occupied<'_> {
     #[inline]
     pub fn grant(&mut self, token: u64, holder: ClientId, is_native: bool) {
         self.place.shard.grant(self.id, token, holder, is_native);
+        self.grant_changed();
+    }
+
+    /// Gives the lock to another connection of its owner.
+    pub(super) fn set_holder(&mut self, holder: ClientId) {
+        self.place.shard.set_holder(self.id, holder);
+        self.grant_changed();
+    }
+
+    /// Records the grant of the lock.
+    #[inline]
+    fn grant_changed(&mut self) {
+        let Vacant { shard, changes, key, database, .. } = &mut self.place;
+        changes.record_some(|| {
+            let Grant { token, holder, since, lease_ms, is_native, .. } = shard.granted(self.id)?;
+            let (database, key) = (*database, Bytes::copy_from_slice(key));
+            Some(Mutation::Grant { database, key, token, holder, since, lease_ms, is_native })
+        });
     }
 
     /// Counts a request for this lock that was refused because the lock is held.
@@ -223,9 +241,6 @@ impl Occupied<'_> {
     #[inline]
     fn grant_ends(&mut self) {
         let Vacant { shard, changes, hash, .. } = &mut self.place;
-        if !shard.is_granted(self.id) {
-            return;
-        }
         if shard.is_native(self.id) {
             changes.grant_ended(shard, self.id, changes.end_reason);
         }

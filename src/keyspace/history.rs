@@ -6,11 +6,14 @@
 //! Bounds  `lock-history-len` records in all shards together. A long key or owner is cut.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::grant::Grant;
 use crate::clock::{Deadline, LockTime};
 use crate::state::clients::ClientId;
 use crate::state::ended_lock::EndReason;
+use crate::sync::AtomicBool;
 use crate::types::lock::Holder;
 
 /// The ended locks of one shard, the oldest first.
@@ -21,8 +24,8 @@ pub struct History {
     released: VecDeque<PastLock>,
     /// How many of each are kept.
     len_max: usize,
-    /// Whether releases are recorded: from the first question about a lock on.
-    keeps_releases: bool,
+    /// Whether releases are recorded: from the first question about a lock on. All shards of a keyspace share it.
+    keeps_releases: Arc<AtomicBool>,
 }
 
 /// A lock that has ended.
@@ -139,9 +142,14 @@ pub(super) fn place(hash: u64, database: u16) -> u64 {
 }
 
 impl History {
+    /// The history of a shard of a keyspace, which shares `keeps_releases`.
+    pub(super) fn new(keeps_releases: &Arc<AtomicBool>) -> Self {
+        Self { keeps_releases: Arc::clone(keeps_releases), ..Self::default() }
+    }
+
     /// Keeps that many records from now on, half of them of releases.
     pub fn set_len_max(&mut self, len_max: usize) {
-        *self = Self { len_max: len_max.div_ceil(2), keeps_releases: self.keeps_releases, ..Self::default() };
+        *self = Self { len_max: len_max.div_ceil(2), ..Self::new(&self.keeps_releases) };
     }
 
     /// Whether ends are recorded.
@@ -153,12 +161,7 @@ impl History {
     /// Whether releases are recorded, too.
     #[inline]
     pub fn keeps_releases(&self) -> bool {
-        self.keeps_releases
-    }
-
-    /// Records releases, too, from now on.
-    pub fn keep_releases(&mut self) {
-        self.keeps_releases = true;
+        self.keeps_releases.load(Relaxed)
     }
 
     /// Whether a lock was lost.

@@ -12,17 +12,12 @@ use crate::clock::LockTime;
 use crate::sync::MutexGuard;
 
 /// Shards that are locked, by their index.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum Locked<'k> {
+    #[default]
+    Nothing,
     One(usize, MutexGuard<'k, ShardState>),
     Several(SmallVec<[(usize, MutexGuard<'k, ShardState>); 2]>),
-}
-
-/// No shard.
-impl Default for Locked<'_> {
-    fn default() -> Self {
-        Self::Several(SmallVec::new())
-    }
 }
 
 /// What a call does if a long call holds a shard that the call needs.
@@ -60,7 +55,7 @@ impl<'k> Locked<'k> {
                 Self::several(keyspace, indices.into_iter(), wait)?
             }
             ShardSet::All => return Self::several(keyspace, 0..keyspace.shards(), wait),
-            ShardSet::Nothing => return Some(Self::default()),
+            ShardSet::Nothing => return Some(Self::Nothing),
         };
         locked.with_other_shards(keyspace, wait)
     }
@@ -86,6 +81,7 @@ impl<'k> Locked<'k> {
     #[inline]
     fn with_other_shards(self, keyspace: &'k Keyspace, wait: LockWait) -> Option<Self> {
         let needs_others = match &self {
+            Self::Nothing => false,
             Self::One(_, held) => held.queues.need_other_shards(),
             Self::Several(guards) => guards.iter().any(|(_, held)| held.queues.need_other_shards()),
         };
@@ -114,6 +110,7 @@ impl<'k> Locked<'k> {
     #[inline]
     pub(super) fn advance(&mut self, now: LockTime) -> LockTime {
         match self {
+            Self::Nothing => now,
             Self::One(_, held) => held.shard.advance(now),
             Self::Several(guards) => {
                 let latest = guards.iter().map(|(_, held)| held.shard.time()).fold(now, Ord::max);
@@ -128,6 +125,7 @@ impl<'k> Locked<'k> {
     /// How guards shards are locked.
     pub(super) fn len(&self) -> usize {
         match self {
+            Self::Nothing => 0,
             Self::One(..) => 1,
             Self::Several(guards) => guards.len(),
         }
@@ -151,12 +149,15 @@ impl<'k> Locked<'k> {
                 };
                 &mut guards[at].1
             }
-            Self::One(..) => panic!("the view has locked the shard of every key it is asked for"),
+            Self::Nothing | Self::One(..) => {
+                panic!("the view has locked the shard of every key it is asked for")
+            }
         }
     }
 
     pub(super) fn each(&mut self, mut visit: impl FnMut(usize, &mut ShardState)) {
         match self {
+            Self::Nothing => {}
             Self::One(index, held) => visit(*index, held),
             Self::Several(guards) => guards.iter_mut().for_each(|(index, held)| visit(*index, held)),
         }

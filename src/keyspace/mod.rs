@@ -62,8 +62,9 @@ use crate::state::registries::Registries;
 use crate::state::settings::Events;
 use crate::state::transaction::{Watch, Watching};
 use crate::state::wait::Wait;
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, SpinWait};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, SpinWait};
 use crate::types::Seed;
+use history::History;
 use locked::LockWait;
 use memory::{Largest, Memory};
 use observers::Observers;
@@ -78,7 +79,7 @@ pub use long_call::{LongCall, LongCallGuard};
 use shard::Shard;
 pub use shard::grants::GrantDetails;
 pub use shard::{Form, LockCounts};
-pub use view::{EntryRef, HeldLock, LockHolder, ShardSet, Shown, View};
+pub use view::{EntryRef, HeldLock, Hold, LockHolder, ShardSet, Shown, View};
 pub use waiting::{Asker, Serve, Waiter};
 
 /// Every key of one server.
@@ -94,6 +95,8 @@ pub struct Keyspace {
     waits: AtomicU64,
     /// The fencing token of the latest grant.
     last_token: AtomicU64,
+    /// Whether the shards record how locks were released; see [`History`].
+    keeps_releases: Arc<AtomicBool>,
     alarm: Alarm,
     memory: Memory,
     largest: Largest,
@@ -226,8 +229,10 @@ impl Keyspace {
     pub fn new(layout: Layout, wake: impl Fn() + Send + Sync + 'static) -> Self {
         assert!(layout.shards.is_power_of_two() && layout.shards <= SHARDS_MAX, "{} shards", layout.shards);
         let seed = Seed::of(layout.seed);
+        let keeps_releases = Arc::default();
         let cell = || {
-            let shard = Shard::new(usize::from(layout.databases), seed);
+            let mut shard = Shard::new(usize::from(layout.databases), seed);
+            shard.set_history(History::new(&keeps_releases));
             let (observers, queues) = Default::default();
             let (reported_bytes, hits, misses, expired) = (0, 0, 0, 0);
             let held = ShardState { shard, observers, queues, reported_bytes, hits, misses, expired };
@@ -245,6 +250,7 @@ impl Keyspace {
             waits: AtomicU64::new(0),
             last_token: AtomicU64::new(0),
             alarm: Alarm { sleeps_until_ms: AtomicU64::new(u64::MAX), wake: Box::new(wake) },
+            keeps_releases: Arc::clone(&keeps_releases),
             memory: Memory::default(),
             largest: Largest::default(),
             long_call: Arc::default(),
@@ -322,7 +328,7 @@ impl Keyspace {
 
     /// Removes a command from the queues of its keys, and serves those that it kept waiting. The claim of its wait has been
     /// taken. Returns what it answers if it has timed out, unless that is the answer of its [`Wait`]. While a long call holds
-    /// the shards, the removal is postponed to the next tick.
+    /// the shards, the removal is postponed to the next tick. A command that was served is in no queue any more.
     pub fn unpark(
         &self,
         wait: &Arc<Wait>,
@@ -330,6 +336,9 @@ impl Keyspace {
         events: Events,
         registries: &Registries,
     ) -> Option<Vec<u8>> {
+        if wait.has_left() {
+            return None;
+        }
         let keys: SmallVec<[&[u8]; 4]> = wait.keys.iter().map(|key| &key[..]).collect();
         let Some(mut view) = View::try_lock(self, ShardSet::Keys(&keys), wait.database, now, events) else {
             self.postponed.lock().push(Removal::Wait(Arc::clone(wait)));

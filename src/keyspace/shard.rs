@@ -93,6 +93,11 @@ impl Shard {
         }
     }
 
+    /// Sets the history that records the ends of its locks.
+    pub(super) fn set_history(&mut self, history: History) {
+        self.history = history;
+    }
+
     /// The seed of the hash tables inside of objects.
     pub fn seed(&self) -> Seed {
         self.seed

@@ -38,6 +38,7 @@ use crate::state::wait::{Wait, WaitFor};
 use crate::types::{Seed, Typed};
 
 pub use held::{HeldLock, LockHolder, Shown};
+pub use locks::Hold;
 pub use survey::EntryRef;
 
 /// Which shards a call needs.
@@ -307,6 +308,9 @@ impl<'k> View<'k> {
             from = waiter.wait.number + 1;
             if waiter.serve.is_ready(self, key) && waiter.wait.claim.take() {
                 self.locked.held(index).queues.values.leave(database, key, waiter.wait.number);
+                if waiter.wait.keys.len() == 1 {
+                    waiter.wait.leave();
+                }
                 waiter.serve.serve(self, key);
             }
         }
@@ -327,6 +331,7 @@ impl<'k> View<'k> {
                 if waiter.wait.keys.len() > 1 {
                     self.leave(&waiter.wait);
                 }
+                waiter.wait.leave();
                 waiter.serve.serve(self, key);
             }
         }
@@ -376,27 +381,11 @@ impl<'k> View<'k> {
         self.entry(key).occupied()?.granted()
     }
 
-    /// How the lock of a key has ended before, the newest end first. Its shard records releases, too, from now on.
+    /// How the lock of a key has ended before, the newest end first. All shards record releases, too, from now on.
     pub fn past_locks(&mut self, key: &[u8]) -> Vec<PastLock> {
+        self.keyspace.keeps_releases.store(true, Ordering::Relaxed);
         let place = self.key_hash(key);
-        let history = self.shard_state(key).shard.history();
-        history.keep_releases();
-        history.of(place, key)
-    }
-
-    /// Records releases of locks from now on, in all shards. Only for a call that has changed nothing yet.
-    ///
-    /// # Errors
-    /// [`Refusal::Occupied`] while a long call holds a shard.
-    pub fn keep_releases(&mut self, key: &[u8]) -> Result<(), Refusal> {
-        if self.shard_state(key).shard.history().keeps_releases() {
-            return Ok(());
-        }
-        if !self.holds_all() && !self.relock(ShardSet::All) {
-            return Err(Refusal::Occupied);
-        }
-        self.locked.each(|_, held| held.shard.history().keep_releases());
-        Ok(())
+        self.shard_state(key).shard.history().of(place, key)
     }
 
     /// Whether the history of the key's shard has a lock that was lost.
@@ -414,7 +403,7 @@ impl<'k> View<'k> {
             Some(owner) => holder.owner.as_deref() == Some(owner),
             None => holder.client == author,
         };
-        if self.held_lock(key).is_some_and(|held| held.holders.iter().any(holds)) {
+        if self.held_lock(key, Shown::First(usize::MAX)).is_some_and(|held| held.holders.iter().any(holds)) {
             return None;
         }
         let history = self.shard_state(key).shard.history();
@@ -712,6 +701,16 @@ impl<'k> View<'k> {
             Mutation::Edit { database, key, edit } => {
                 self.select(*database);
                 self.entry_even_if_expired(key).apply(edit);
+            }
+            Mutation::Grant { database, key, token, holder, since, lease_ms, is_native } => {
+                self.select(*database);
+                if let Entry::Occupied(found) = self.entry_even_if_expired(key) {
+                    let (renewals, lease_ms) = (0, *lease_ms);
+                    let (token, holder, since, is_native) = (*token, *holder, *since, *is_native);
+                    let grant = Grant { token, holder, since, lease_ms, renewals, is_native };
+                    found.place.shard.restore_grant(found.id, &grant);
+                }
+                self.keyspace.last_token.fetch_max(*token, Ordering::Relaxed);
             }
             Mutation::Remove { database, key, .. } => {
                 self.select(*database);

@@ -82,7 +82,11 @@ pub fn attempt(
     number: Option<u64>,
 ) -> Result<Option<Granted>, Refusal> {
     let granted = match current_of(view, key, request)? {
-        Current::Mine(token) => Granted { token, is_new: false },
+        Current::Mine(token) => {
+            let token = token.unwrap_or_else(|| view.next_token());
+            view.leave_session(key, &request.owner, token, request.term.session());
+            Granted { token, is_new: false }
+        }
         Current::Open if !others_wait(view, key, number) => {
             Granted { token: view.next_token(), is_new: true }
         }
@@ -115,8 +119,10 @@ pub fn attempt_all(
     }
     // The same request again: the same token. Otherwise one new token for all.
     let is_again = tokens.len() == keys.len() && tokens.windows(2).all(|pair| pair[0] == pair[1]);
-    let token = if is_again { tokens[0] } else { view.next_token() };
+    let kept = tokens.first().copied().flatten().filter(|_| is_again);
+    let token = kept.unwrap_or_else(|| view.next_token());
     for key in keys {
+        view.leave_session(key, &request.owner, token, request.term.session());
         grant(view, key, request, token);
     }
     Ok(Some(Granted { token, is_new: !is_again }))
@@ -140,8 +146,8 @@ fn others_wait(view: &mut View<'_>, key: &[u8], number: Option<u64>) -> bool {
 
 /// How a lock stands to a request.
 enum Current {
-    /// The owner holds it, with this token.
-    Mine(u64),
+    /// The owner holds it, with this token; without one, if another command has set the string.
+    Mine(Option<u64>),
     /// It can be granted.
     Open,
     /// Others hold it.
@@ -154,11 +160,8 @@ fn current_of(view: &mut View<'_>, key: &[u8], request: &LockRequest) -> Result<
     match found.object() {
         None if found.string()? != request.owner => Ok(Current::Held),
         None if request.kind != LockKind::Exclusive => Err(held_otherwise(LockKind::Exclusive)),
-        None => match grant {
-            Some(grant) => Ok(Current::Mine(grant.token)),
-            // A string that another command has set counts as a lock of this owner.
-            None => Ok(Current::Mine(view.next_token())),
-        },
+        // A string that another command has set counts as a lock of this owner, too.
+        None => Ok(Current::Mine(grant.map(|grant| grant.token))),
         Some(object) => match Lock::of(object) {
             Some(lock) => current_of_shared(lock, request),
             // A hash or another value that is the lock of an unchanged client.
@@ -173,7 +176,7 @@ fn current_of_shared(lock: &Lock, request: &LockRequest) -> Result<Current, Refu
         let is_alike = lock.kind() == request.kind
             && (request.kind == LockKind::Reentrant || holder.permits == request.permits);
         return match is_alike {
-            true => Ok(Current::Mine(holder.token)),
+            true => Ok(Current::Mine(Some(holder.token))),
             false => Err(held_otherwise(lock.kind())),
         };
     }
@@ -197,7 +200,6 @@ fn held_otherwise(kind: LockKind) -> Refusal {
 /// Writes the grant.
 fn grant(view: &mut View<'_>, key: &[u8], request: &LockRequest, token: u64) {
     let deadline = request.term.deadline(view);
-    view.leave_session(key, &request.owner, token, request.term.session());
     if request.kind == LockKind::Exclusive {
         let lease = deadline.map_or(Lease::Never, Lease::Until);
         let details = GrantDetails { session: request.term.session(), meta: request.meta.clone() };

@@ -7,5 +7,5 @@
 mod acquire;
 mod waits;
 
-pub use acquire::{LockRequest, Term, attempt, attempt_all, is_grantable};
+pub use acquire::{Granted, LockRequest, Term, attempt, attempt_all, is_grantable};
 pub use waits::{Awaited, Circle, LockWaits};

@@ -107,9 +107,12 @@ impl LockWaits {
     /// Whether a holder of these locks waits for a lock, too, or a request ahead waits for several. If not, a request that
     /// has just entered closes no circle.
     pub fn may_close_circle(&self, view: &mut View<'_>, waiter: &Waiter) -> bool {
-        let mut owners = waiter.wait.keys.iter().flat_map(|key| view.owners(key, HOLDERS_MAX));
-        owners.any(|(owner, _)| self.0.lock().by_owner.contains_key(&owner))
-            || waiter.wait.keys.iter().any(|key| ahead(view, waiter, key).next().is_some())
+        let (register, mut may) = (self.0.lock(), false);
+        for key in &waiter.wait.keys {
+            view.each_holder(key, HOLDERS_MAX, |owner, _, _| may |= register.by_owner.contains_key(owner));
+        }
+        drop(register);
+        may || waiter.wait.keys.iter().any(|key| ahead(view, waiter, key).next().is_some())
     }
 
     /// A circle that this request is part of. The search ends without one if it meets a shard that a long call holds.
@@ -164,16 +167,18 @@ fn awaited(keyspace: &Keyspace, waiter: &Waiter, key: &[u8], now: Now) -> Option
     let set = ShardSet::One(key);
     let mut view = View::try_lock(keyspace, set, waiter.wait.database, now, Events::default())?;
     let is_counted = matches!(view.lock_kind(key), LockKind::Permits(_));
-    let mut holders = view.owners(key, HOLDERS_MAX);
+    let mut holders = Vec::new();
+    view.each_holder(key, HOLDERS_MAX, |owner, _, _| {
+        holders.push(Awaited { owner: Bytes::copy_from_slice(owner), is_holder: true });
+    });
     if is_counted && holders.len() > 1 {
         holders.clear();
     }
-    let holders = holders.into_iter().map(|(owner, _)| Awaited { owner, is_holder: true });
     let ahead = ahead(&mut view, waiter, key)
         .filter_map(|other| other.serve.asker())
         .map(|asker| asker.owner.clone());
     let ahead = ahead.map(|owner| Awaited { owner, is_holder: false });
-    Some(holders.chain(ahead).filter(|awaited| awaited.owner != own).collect())
+    Some(holders.into_iter().chain(ahead).filter(|awaited| awaited.owner != own).collect())
 }
 
 /// The requests before this one in the queue of a key that wait for other keys, too.

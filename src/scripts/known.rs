@@ -326,6 +326,9 @@ pub const KNOWN: &[Known] = &[
         .lock(Exclusive, K1, A1, ms(A2)),
     acquire("a08c9c69b7c07ae2485190873b90d128a23e502d", "laravel cache: add", Ok)
         .lock(Exclusive, K1, A1, s(A2)),
+    other("420ca604de4310d8301943a71390ee669720d640", "laravel ConcurrencyLimiter: lock").interpreted(),
+    release("a50243715157b186c5162c69e02eff3bf0c7994a", "laravel ConcurrencyLimiter: release")
+        .lock(Exclusive, K1, A1, None),
     release("647c65a442733a1aa440f99908d249d13b4d6c4a",
         "laravel RedisLock / PhpRedisLock / limiters: releaseLock").lock(Exclusive, K1, A1, None),
     release("5cc368fb92acd8fee3a986dc8e971d6cf28c3b44", "node-redis-warlock: parityDel")
@@ -534,6 +537,7 @@ pub const KNOWN: &[Known] = &[
         .lock(Exclusive, K1, A1, until(A2)),
     release("9eb62214c9af87ae5f9a9f12bb4520281c0d2ae1", "rueidislock: delkey").lock(Exclusive, K1, A1, None),
     release("194f3902b2dd08557818d09fc2e7682d91480e53", "ShedLock: del").lock(Exclusive, K1, A1, None),
+    extend("67256370c2d1c87e2250898075542b1a7fa5b917", "ShedLock: upd").lock(Exclusive, K1, A1, ms(A2)),
     acquire("7bcdefae3714859f68f1f2377bddae74a1af9391", "sherlock RedisLock: acquire", Positive)
         .lock(Exclusive, K1, A1, s(A2)),
     release("bfb9f817b2e860fe4fc58656b2bf657d3fdc2be1", "sherlock RedisLock: release")
@@ -550,6 +554,17 @@ pub const KNOWN: &[Known] = &[
         .lock(Exclusive, K1, A1, ms(A2)),
     release("f0f9038aa2b6d6c3436c72d147573ea2a58f0ef2", "Spring Integration RedisLockRegistry: spin unlock")
         .lock(Exclusive, K1, A1, None),
+    other("c481d49b4a48e48a9eeacd5d51655b5fcbb19925", "Symfony Lock RedisStore: check of TIME"),
+    release("a70f7f5087a0cb2c2c9ca50d1f64e234c2628f0c", "Symfony Lock RedisStore: delete")
+        .lock(Exclusive, K1, A1, None),
+    inspect("3b6bdbbe16f821f49177b16c7707f331f015a779", "Symfony Lock RedisStore: exists")
+        .lock(Exclusive, K1, A2, None),
+    extend("63be12a3515941092212f15c08327d60916de9fa", "Symfony Lock RedisStore: putOffExpiration")
+        .lock(Exclusive, K1, A2, ms(A3)),
+    acquire("6fdee501a3714553b74c0d67687b921b90b05d18", "Symfony Lock RedisStore: save", Positive)
+        .lock(Exclusive, K1, A2, ms(A3)),
+    acquire("b5745b5be27d9033eb5d3eb254df2faf502b88df", "Symfony Lock RedisStore: saveRead", Positive)
+        .lock(Shared, K1, A2, ms(A3)),
     acquire("d893d8da0844b834c9c5a41fb79b469749e6f442", "walrus Lock: lock_acquire", Positive)
         .lock(Exclusive, K1, A1, ms(A2)),
     release("758ee2fc57c84a93a25cd712f592a1b4898d6c03", "walrus Lock: lock_release")

@@ -16,12 +16,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::AsyncReadExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
 use super::context::{ConnectionPermit, ServerContext};
+use super::namespace::Reach;
+use super::peer::Peer;
 use super::processor::{INPUT_BYTES_KEPT, OUTPUT_BYTES_BATCH, READ_BYTES, RequestProcessor, State};
 use crate::clock::LockTime;
 use crate::limits::{UNAUTHENTICATED_REPLY_BYTES_MAX, UNREAD_REPLY_BYTES_MAX};
@@ -67,11 +69,11 @@ struct ConnectionIo<S> {
     is_watched: bool,
     /// The batch has been processed, and its replies are written once the woken connections have written.
     has_yielded: bool,
-    /// The step of a manual clock that this poll belongs to.
+    /// The step of a test's clock that this poll belongs to.
     clock_step: u64,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+impl<S: Peer> Connection<S> {
     pub(super) fn new(stream: S, context: ServerContext, session: Session, permit: ConnectionPermit) -> Self {
         let io = ConnectionIo {
             stream,
@@ -95,9 +97,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.processing = processor.map_or(Processing::Lost, Processing::Here);
         }
         let processor = match &mut self.processing {
-            Processing::Here(processor) => processor,
+            Processing::Here(processor) => {
+                self.io.follow(processor, cx);
+                match self.io.reach(processor) {
+                    Reach::Open => processor,
+                    Reach::Silent => {
+                        self.io.finish_clock_step();
+                        return Poll::Pending;
+                    }
+                    Reach::Reset => {
+                        self.io.stream.reset_when_closed();
+                        return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+                    }
+                }
+            }
             Processing::Offloaded(_) => {
-                // A step of a manual clock does not wait for a long call.
+                // A step of a test's clock does not wait for a long call.
                 if self.io.context.engine.shared().keyspace.long_call.is_on() {
                     self.io.finish_clock_step();
                 }
@@ -109,6 +124,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if !was_full && !has_yielded {
             let wakeups = self.io.context.wakeups().load(Relaxed);
             processor.process();
+            self.io.follow(processor, cx);
             let woken = self.io.context.wakeups().load(Relaxed).wrapping_sub(wakeups);
             if (1..=WOKEN_FIRST_MAX).contains(&woken) {
                 self.io.has_yielded = true;
@@ -149,19 +165,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
+impl<S: Peer> Future for Connection<S> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         if !this.io.is_watched {
-            this.io.is_watched = true;
-            let wakeups = Arc::clone(this.io.context.wakeups());
-            let task = cx.waker().clone();
-            this.io.client.set_notifier(move || {
-                wakeups.fetch_add(1, Relaxed);
-                task.wake_by_ref();
-            });
+            this.io.watch(cx);
         }
         this.io.clock_step = this.io.context.clock_step();
         for _ in 0..ROUNDS_PER_POLL {
@@ -174,7 +184,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
+impl<S: Peer> ConnectionIo<S> {
+    /// Lets the outbox wake this task.
+    fn watch(&mut self, cx: &Context<'_>) {
+        self.is_watched = true;
+        let wakeups = Arc::clone(self.context.wakeups());
+        let task = cx.waker().clone();
+        self.client.set_notifier(move || {
+            wakeups.fetch_add(1, Relaxed);
+            task.wake_by_ref();
+        });
+    }
+
+    /// Follows the processor into the namespace that its client has entered, if it has.
+    fn follow(&mut self, processor: &mut RequestProcessor, cx: &Context<'_>) {
+        if let Some((context, client)) = processor.moved.take() {
+            (self.context, self.client) = (context, client);
+            self.clock_step = self.context.clock_step();
+            self.watch(cx);
+        }
+    }
+
+    /// Whether the node answers this client. The first request decides it, because it may enter another namespace.
+    fn reach(&self, processor: &RequestProcessor) -> Reach {
+        match self.context.membership() {
+            Some(membership) if processor.has_begun => membership.reach(&self.client),
+            _ => Reach::Open,
+        }
+    }
+
     /// Reads once into the input buffer, unless there is a backlog of requests or replies. `Ready` if bytes were
     /// read.
     fn poll_receive(
@@ -239,7 +277,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
         }
         // Messages for a slow reader stay in the outbox, whose size is bounded. The reply of a blocked call also
         // stays there, with everything behind it, until the engine takes it out.
-        if self.client.has_messages() && processor.unread() < OUTPUT_BYTES_BATCH {
+        let is_silent = processor.faults.is_silent();
+        if self.client.has_messages() && processor.unread() < OUTPUT_BYTES_BATCH && !is_silent {
             self.client.collect(&mut processor.output);
         }
         let is_flushed = self.poll_flush(processor, cx)?.is_ready();
@@ -249,13 +288,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         if processor.state == State::Closing && is_flushed {
+            if processor.faults.resets() {
+                self.stream.reset_when_closed();
+            }
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         if unread > UNAUTHENTICATED_REPLY_BYTES_MAX && !processor.is_authenticated() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         if ((processor.has_more || was_full) && !is_full(processor))
-            || (self.client.has_messages() && is_flushed)
+            || (self.client.has_messages() && is_flushed && !is_silent)
             || self.is_due(processor, cx)
         {
             return Ok(Poll::Ready(()));
@@ -277,7 +319,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
         if until <= now {
             return true;
         }
-        if self.context.is_manual() {
+        if self.context.is_frozen() {
             return false;
         }
         let (_, sleep) = match &mut self.sleep {
@@ -309,9 +351,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ConnectionIo<S> {
         self.finish_clock_step();
     }
 
-    /// Reports that this connection has done all work of the current step of a manual clock.
+    /// Reports that this connection has done all work of the current step of a test's clock.
     fn finish_clock_step(&self) {
-        if self.context.is_manual() {
+        if self.context.membership().is_some() {
             self.client.settled.store(self.clock_step, SeqCst);
             self.context.clock_step_done();
         }
@@ -352,26 +394,26 @@ mod tests {
     use std::task::Waker;
 
     use parking_lot::Mutex;
-    use tokio::io::ReadBuf;
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
     use super::*;
     use crate::server::{Builder, Server, listener};
 
     /// A peer that reads everything at once and sends a request `left` times. Then it closes or stays silent.
-    struct Peer {
+    struct Sender {
         request: &'static [u8],
         left: usize,
         then_closes: bool,
         received: Arc<Mutex<Vec<u8>>>,
     }
 
-    impl Default for Peer {
+    impl Default for Sender {
         fn default() -> Self {
             Self { request: b"PING\r\n", left: 1, then_closes: false, received: Arc::default() }
         }
     }
 
-    impl AsyncRead for Peer {
+    impl AsyncRead for Sender {
         fn poll_read(
             mut self: Pin<&mut Self>,
             _: &mut Context<'_>,
@@ -386,7 +428,7 @@ mod tests {
         }
     }
 
-    impl AsyncWrite for Peer {
+    impl AsyncWrite for Sender {
         fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
             self.received.lock().extend_from_slice(bytes);
             Poll::Ready(Ok(bytes.len()))
@@ -401,7 +443,9 @@ mod tests {
         }
     }
 
-    fn connection(server: &Server, peer: Peer) -> Connection<Peer> {
+    impl Peer for Sender {}
+
+    fn connection(server: &Server, peer: Sender) -> Connection<Sender> {
         let context = server.context().clone();
         let session = listener::enter(&context, String::new(), String::new(), false);
         let permit = context.connection_permit().unwrap();
@@ -409,7 +453,7 @@ mod tests {
     }
 
     /// Polls a connection to `peer` `times` times. Returns whether it has ended, and the number of replies received.
-    async fn poll(peer: Peer, times: usize) -> (bool, usize) {
+    async fn poll(peer: Sender, times: usize) -> (bool, usize) {
         let server = Builder::default().start().await.unwrap();
         let received = Arc::clone(&peer.received);
         let mut connection = connection(&server, peer);
@@ -423,7 +467,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_that_never_pauses_lets_others_run() {
-        let peer = || Peer { left: usize::MAX, ..Peer::default() };
+        let peer = || Sender { left: usize::MAX, ..Sender::default() };
         // Requests of the last round are processed in the next poll.
         assert_eq!(poll(peer(), 1).await, (false, ROUNDS_PER_POLL - 1));
         assert_eq!(poll(peer(), 2).await, (false, 2 * ROUNDS_PER_POLL - 1));
@@ -431,14 +475,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_reply_is_written_in_the_poll_that_reads_the_request() {
-        let peer = Peer { left: 1, ..Peer::default() };
+        let peer = Sender { left: 1, ..Sender::default() };
         assert_eq!(poll(peer, 1).await, (false, 1));
     }
 
     #[tokio::test]
     async fn the_requests_of_a_client_that_closes_are_processed_first() {
         for left in 1..=2 * ROUNDS_PER_POLL {
-            let peer = Peer { left, then_closes: true, ..Peer::default() };
+            let peer = Sender { left, then_closes: true, ..Sender::default() };
             assert_eq!(poll(peer, left / ROUNDS_PER_POLL + 1).await, (true, left), "{left}");
         }
     }
@@ -456,7 +500,7 @@ mod tests {
             let server = Builder::default().start().await.unwrap();
             let received = Arc::default();
             for request in [waiting, waking] {
-                let peer = Peer { request, received: Arc::clone(&received), ..Peer::default() };
+                let peer = Sender { request, received: Arc::clone(&received), ..Sender::default() };
                 tokio::spawn(connection(&server, peer));
             }
             // The tasks run in turn, in this thread.

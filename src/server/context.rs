@@ -1,4 +1,6 @@
-//! The state that all connections of one server share: engine, clock, limits, shutdown.
+//! The state that all connections of one engine share: engine, clock, limits, shutdown.
+//!
+//! Owns    [`ServerContext`], one for each engine, and [`Process`], which all engines of a server share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -6,7 +8,8 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
-use super::clock::{ManualClock, SystemClock};
+use super::clock::{NodeClock, SystemClock};
+use super::namespace::Membership;
 use crate::clock::{Clock, Now};
 use crate::engine::Engine;
 use crate::state::log_limiter::LogLimiter;
@@ -14,33 +17,25 @@ use crate::state::log_limiter::LogLimiter;
 /// How long connections may take to write their last replies when the server ends.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Shared by the connections, the listeners and the ticker of one server.
+/// Shared by the connections, the listeners and the ticker of one engine.
 #[derive(Clone, Debug)]
 pub(super) struct ServerContext {
     pub(super) engine: Engine,
     inner: Arc<Inner>,
 }
 
-/// The clock of a server.
+/// The clock of an engine.
 #[derive(Clone, Debug)]
 pub(super) enum AnyClock {
     System(Arc<SystemClock>),
-    Manual(Arc<ManualClock>),
+    Test(Arc<NodeClock>),
 }
 
+/// What all engines of one server share. A server has one engine, unless tests have made more.
 #[derive(Debug)]
-struct Inner {
-    clock: AnyClock,
-    /// Counts the steps of a manual clock; see [`ServerContext::clock_step`].
-    clock_step: AtomicU64,
-    /// Notified whenever a connection has done all work of a step of a manual clock.
-    clock_step_done: Notify,
-    /// Notified if the ticker must run before the time it sleeps until.
-    ticker: Arc<Notify>,
+pub(super) struct Process {
     /// Counts how often a connection was woken for its outbox.
     wakeups: Arc<AtomicU64>,
-    /// One connection at a time is on the script thread, because scripts exclude each other anyway.
-    script_thread: Arc<Semaphore>,
     /// Connections that are open or being opened.
     connections: AtomicU64,
     /// Limits the log lines about rejected connections.
@@ -49,13 +44,43 @@ struct Inner {
     has_stopped: AtomicBool,
 }
 
+impl Process {
+    pub(super) fn new() -> Self {
+        Self {
+            wakeups: Arc::default(),
+            connections: AtomicU64::new(0),
+            rejections: LogLimiter::default(),
+            stop: watch::Sender::new(false),
+            has_stopped: AtomicBool::new(false),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    process: Arc<Process>,
+    clock: AnyClock,
+    /// The node of a namespace that the engine is, if its clock is a test's.
+    membership: Option<Membership>,
+    /// Counts the steps of a test's clock; see [`ServerContext::clock_step`].
+    clock_step: AtomicU64,
+    /// Notified whenever a connection has done all work of a step of a test's clock.
+    clock_step_done: Notify,
+    /// Notified if the ticker must run before the time it sleeps until.
+    ticker: Arc<Notify>,
+    /// One connection at a time is on the script thread, because scripts exclude each other anyway.
+    script_thread: Arc<Semaphore>,
+    /// Set when the engine accepts no more clients, although the server goes on: its namespace has been dropped.
+    has_ended: AtomicBool,
+}
+
 /// One of the `maxclients` connections, until it is dropped.
 #[derive(Debug)]
-pub(super) struct ConnectionPermit(ServerContext);
+pub(super) struct ConnectionPermit(Arc<Process>);
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.0.inner.connections.fetch_sub(1, SeqCst);
+        self.0.connections.fetch_sub(1, SeqCst);
     }
 }
 
@@ -63,31 +88,35 @@ impl AnyClock {
     pub(super) fn shared(&self) -> Arc<dyn Clock> {
         match self {
             Self::System(clock) => Arc::clone(clock) as Arc<dyn Clock>,
-            Self::Manual(clock) => Arc::clone(clock) as Arc<dyn Clock>,
+            Self::Test(clock) => Arc::clone(clock) as Arc<dyn Clock>,
         }
     }
 
     pub(super) fn now(&self) -> Now {
         match self {
             Self::System(clock) => clock.now(),
-            Self::Manual(clock) => clock.now(),
+            Self::Test(clock) => clock.now(),
         }
     }
 }
 
 impl ServerContext {
-    pub(super) fn new(engine: Engine, clock: AnyClock, ticker: Arc<Notify>) -> Self {
+    pub(super) fn new(
+        engine: Engine,
+        clock: AnyClock,
+        ticker: Arc<Notify>,
+        process: Arc<Process>,
+        membership: Option<Membership>,
+    ) -> Self {
         let inner = Inner {
+            process,
             clock,
+            membership,
             clock_step: AtomicU64::new(0),
             clock_step_done: Notify::new(),
             ticker,
-            wakeups: Arc::default(),
             script_thread: Arc::new(Semaphore::new(1)),
-            connections: AtomicU64::new(0),
-            rejections: LogLimiter::default(),
-            stop: watch::Sender::new(false),
-            has_stopped: AtomicBool::new(false),
+            has_ended: AtomicBool::new(false),
         };
         Self { engine, inner: Arc::new(inner) }
     }
@@ -96,44 +125,55 @@ impl ServerContext {
         &self.inner.clock
     }
 
-    pub(super) fn is_manual(&self) -> bool {
-        matches!(self.inner.clock, AnyClock::Manual(_))
+    /// The node of a namespace that the engine is, if its clock is a test's.
+    pub(super) fn membership(&self) -> Option<&Membership> {
+        self.inner.membership.as_ref()
+    }
+
+    /// Whether time stands still, so that no timer has to wait for it.
+    pub(super) fn is_frozen(&self) -> bool {
+        matches!(&self.inner.clock, AnyClock::Test(clock) if clock.base().is_frozen())
+    }
+
+    fn has_test_clock(&self) -> bool {
+        matches!(self.inner.clock, AnyClock::Test(_))
     }
 
     /// A place among the `maxclients` connections, taken before memory is spent on the peer. `None` if all places are
     /// taken or the server has ended.
     pub(super) fn connection_permit(&self) -> Option<ConnectionPermit> {
         let most = self.engine.shared().settings.integer("maxclients") as u64;
-        let connections = &self.inner.connections;
+        let process = &self.inner.process;
+        let connections = &process.connections;
         if connections.fetch_update(SeqCst, SeqCst, |open| (open < most).then_some(open + 1)).is_err() {
             self.reject("all maxclients connections are taken");
             return None;
         }
-        let permit = ConnectionPermit(self.clone());
+        let permit = ConnectionPermit(Arc::clone(process));
         (!self.has_stopped()).then_some(permit)
     }
 
     /// Counts a rejected connection, and logs it at a limited rate.
     pub(super) fn reject(&self, reason: &'static str) {
         self.engine.shared().metrics.rejected_connections.add(1);
-        if let Some(times) = self.inner.rejections.happened(self.clock().now().lock) {
+        if let Some(times) = self.inner.process.rejections.happened(self.clock().now().lock) {
             tracing::warn!(times, reason, "connections rejected");
         }
     }
 
-    /// The number of the last step of a manual clock.
+    /// The number of the last step of a test's clock.
     pub(super) fn clock_step(&self) -> u64 {
-        if self.is_manual() { self.inner.clock_step.load(SeqCst) } else { 0 }
+        if self.has_test_clock() { self.inner.clock_step.load(SeqCst) } else { 0 }
     }
 
-    /// Reports that a connection has done all work of the last step of a manual clock.
+    /// Reports that a connection has done all work of the last step of a test's clock.
     pub(super) fn clock_step_done(&self) {
-        if self.is_manual() {
+        if self.has_test_clock() {
             self.inner.clock_step_done.notify_waiters();
         }
     }
 
-    /// Begins a step of a manual clock: wakes every connection, and waits until each has written all its output, or
+    /// Begins a step of a test's clock: wakes every connection, and waits until each has written all its output, or
     /// cannot write because its client does not read.
     pub(super) async fn wait_for_clock_step(&self) {
         let step = self.inner.clock_step.fetch_add(1, SeqCst) + 1;
@@ -164,7 +204,7 @@ impl ServerContext {
 
     /// Counts how often a connection was woken for its outbox.
     pub(super) fn wakeups(&self) -> &Arc<AtomicU64> {
-        &self.inner.wakeups
+        &self.inner.process.wakeups
     }
 
     /// Notified if the ticker must run before the time it sleeps until.
@@ -174,29 +214,42 @@ impl ServerContext {
 
     /// Ends the server: listeners close, and connections close once their replies are written.
     pub(super) fn stop(&self) {
-        self.inner.has_stopped.store(true, SeqCst);
+        self.inner.process.has_stopped.store(true, SeqCst);
+        self.inner.process.stop.send_replace(true);
+        self.end();
+    }
+
+    /// Ends this engine: its connections close once their replies are written.
+    pub(super) fn end(&self) {
+        self.inner.has_ended.store(true, SeqCst);
         self.engine.shared().running.end_all();
-        self.inner.stop.send_replace(true);
         for client in self.engine.shared().registries.clients.all() {
             client.close();
         }
+        self.inner.ticker.notify_one();
     }
 
+    /// Whether the engine, or the whole server, has ended.
     pub(super) fn has_stopped(&self) -> bool {
-        self.inner.has_stopped.load(SeqCst)
+        self.has_ended() || self.inner.process.has_stopped.load(SeqCst)
+    }
+
+    /// Whether the engine has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.inner.has_ended.load(SeqCst)
     }
 
     /// Resolves when the server ends.
     pub(super) async fn stopped(&self) {
         // The channel cannot close, because its sender lives in `self`.
-        let _ = self.inner.stop.subscribe().wait_for(|stop| *stop).await;
+        let _ = self.inner.process.stop.subscribe().wait_for(|stop| *stop).await;
     }
 
     /// Resolves when the server has ended and every connection is closed, or [`GRACE`] later.
     pub(super) async fn finished(&self) {
         self.stopped().await;
         let drained = async {
-            while !self.engine.shared().registries.clients.is_empty() {
+            while self.inner.process.connections.load(SeqCst) > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };

@@ -9,12 +9,14 @@ use tokio::io::DuplexStream;
 
 use super::Builder;
 use super::connection::Connection;
-use super::context::{AnyClock, ServerContext};
+use super::context::ServerContext;
 use super::listener;
+use super::namespace;
+use super::namespaces::Namespaces;
+use super::test_handle::{Clock, Namespace, NamespaceError, Nodes};
 use super::tls::Tls;
 use super::worker::{Threads, Workers};
-use crate::clock::LockTime;
-use crate::keyspace::{Due, Lease, ShardSet, View};
+use crate::keyspace::{Lease, ShardSet, View};
 
 /// A running server. Dropping it ends it: its listeners, its connections, its threads.
 ///
@@ -35,8 +37,12 @@ use crate::keyspace::{Due, Lease, ShardSet, View};
 #[derive(Debug)]
 pub struct Server {
     context: ServerContext,
-    /// Addresses of the TCP port; none without one.
-    addresses: Vec<SocketAddr>,
+    /// The namespaces, if the clock is a test's.
+    namespaces: Option<Arc<Namespaces>>,
+    /// The default one of them.
+    namespace: Option<Arc<namespace::Namespace>>,
+    /// For each node, the addresses of its TCP port; none without one.
+    addresses: Vec<Vec<SocketAddr>>,
     /// Addresses of the TLS port, and its certificates.
     tls: Option<(Vec<SocketAddr>, Arc<Tls>)>,
     workers: Arc<Workers>,
@@ -51,12 +57,14 @@ impl Server {
 
     pub(super) fn new(
         context: ServerContext,
-        addresses: Vec<SocketAddr>,
+        namespaces: Option<Arc<Namespaces>>,
+        addresses: Vec<Vec<SocketAddr>>,
         tls: Option<(Vec<SocketAddr>, Arc<Tls>)>,
         workers: Arc<Workers>,
         threads: Option<Threads>,
     ) -> Self {
-        Self { context, addresses, tls, workers, threads }
+        let namespace = namespaces.as_ref().map(|namespaces| namespaces.default());
+        Self { context, namespaces, namespace, addresses, tls, workers, threads }
     }
 
     pub(super) fn context(&self) -> &ServerContext {
@@ -68,7 +76,7 @@ impl Server {
     /// # Panics
     /// When the server was built with port 0, without TCP.
     pub fn addr(&self) -> SocketAddr {
-        *self.addresses.first().expect("a server with a TCP port")
+        *self.addrs().first().expect("a server with a TCP port")
     }
 
     /// The address as Redis clients write it: `redis://127.0.0.1:40000`, with the password if one is needed.
@@ -119,7 +127,12 @@ impl Server {
 
     /// Every address of the TCP port: one for each that the setting `bind` names. Empty without TCP.
     pub fn addrs(&self) -> &[SocketAddr] {
-        &self.addresses
+        &self.addresses[0]
+    }
+
+    /// For each node, its address; empty without TCP. A server has one node, unless the setting `nodes` says more.
+    pub fn node_addrs(&self) -> Vec<SocketAddr> {
+        self.addresses.iter().filter_map(|node| node.first().copied()).collect()
     }
 
     /// Every address of the TLS port. Empty without TLS.
@@ -156,7 +169,23 @@ impl Server {
 
     /// The server's clock.
     pub fn clock(&self) -> Clock<'_> {
-        Clock { context: &self.context }
+        Clock::new(&self.context, self.namespace.as_ref())
+    }
+
+    /// The namespace of this name, which is made if there is none: a server of its own behind the same port.
+    ///
+    /// # Errors
+    /// The server was built without [`Builder::tests`], the name is not allowed, or there are too many namespaces.
+    pub fn namespace(&self, name: impl AsRef<str>) -> Result<Namespace, NamespaceError> {
+        Namespace::enter(self.namespaces.as_ref(), name.as_ref(), (self.addr(), &self.workers))
+    }
+
+    /// The nodes of the server.
+    ///
+    /// # Panics
+    /// When the server was built without [`Builder::tests`].
+    pub fn nodes(&self) -> Nodes<'_> {
+        Nodes::new(self.namespace.as_ref())
     }
 
     /// Ends the server: it accepts no more connections, and open connections close once their replies are sent.
@@ -189,7 +218,7 @@ impl Server {
     }
 }
 
-fn open_stream(context: &ServerContext, workers: &Workers) -> DuplexStream {
+pub(super) fn open_stream(context: &ServerContext, workers: &Workers) -> DuplexStream {
     const BUFFER_BYTES: usize = 64 * 1024;
     let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
     // The client is registered before the caller can write, so that moving the clock waits for what has been
@@ -277,74 +306,5 @@ impl Keys<'_> {
         let result = act(&mut view);
         view.finish(&shared.registries);
         result
-    }
-}
-
-/// A running server's clock.
-#[derive(Clone, Copy, Debug)]
-pub struct Clock<'s> {
-    context: &'s ServerContext,
-}
-
-impl Clock<'_> {
-    /// Milliseconds of lock time now.
-    pub fn now(&self) -> LockTime {
-        self.context.clock().now().lock
-    }
-
-    /// Moves a manual clock forward, from deadline to deadline, so that all due work is done in order. Returns when
-    /// every reply and message that this causes has been sent to the clients that read.
-    ///
-    /// # Panics
-    /// When the server was not built with [`Builder::manual_clock`].
-    pub async fn advance(&self, by: Duration) {
-        let AnyClock::Manual(clock) = self.context.clock() else { panic!("a server with a manual clock") };
-        // Requests written to an in-process stream before this call are processed at the old time.
-        self.context.wait_for_clock_step().await;
-        let target = self.now() + u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
-        loop {
-            // The next time at which work is due, at most the target.
-            let next = match self.tick() {
-                Some(next) => next.max(self.now() + 1).min(target),
-                None => target,
-            };
-            if self.now() >= target {
-                break;
-            }
-            clock.set(next);
-            self.tick();
-            self.context.wait_for_clock_step().await;
-        }
-        self.context.wait_for_clock_step().await;
-    }
-
-    /// Like [`Clock::advance`], for callers without a runtime.
-    ///
-    /// # Panics
-    /// As [`Clock::advance`], and inside an asynchronous runtime.
-    pub fn advance_blocking(&self, by: Duration) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime for one wait");
-        runtime.block_on(self.advance(by));
-    }
-
-    /// Steps the wall clock alone, forwards or back. Leases are not affected.
-    ///
-    /// # Panics
-    /// When the server was not built with [`Builder::manual_clock`].
-    pub fn step_wall(&self, millis: i64) {
-        let AnyClock::Manual(clock) = self.context.clock() else { panic!("a server with a manual clock") };
-        clock.step_wall(millis);
-    }
-
-    /// Does all due work. Returns the next time at which work is due.
-    fn tick(&self) -> Option<LockTime> {
-        self.context.engine.sweep();
-        let next = loop {
-            if let Due::Next(next) = self.context.engine.tick() {
-                break next;
-            }
-        };
-        let waits = self.context.engine.next_wait();
-        [next, waits].into_iter().flatten().filter(|next| *next > self.now()).min().or(next)
     }
 }

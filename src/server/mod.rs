@@ -6,12 +6,19 @@
 mod clock;
 mod connection;
 mod context;
+mod faults;
 mod handle;
 mod listener;
+mod namespace;
+mod namespaces;
+mod peer;
 mod probe;
 mod processor;
+mod recording;
 mod spare_descriptor;
 mod stored_files;
+mod test_handle;
+mod tested;
 mod ticker;
 #[cfg(feature = "tls")]
 mod tls;
@@ -24,27 +31,23 @@ mod worker;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 
 use crate::clock::WallTime;
-use crate::commands::Shared;
-use crate::engine::Engine;
 use crate::journal::Journal;
-use crate::keyspace::{Keyspace, Layout};
 use crate::state::settings::{SettingError, Settings, shown};
-use clock::{ManualClock, SystemClock};
-use context::{AnyClock, ServerContext};
+use context::{Process, ServerContext};
 use listener::Listener;
+use namespaces::{Blueprint, Namespaces, TestsOpenTo};
 use tls::Tls;
 use worker::{Threads, Workers};
 
-pub use handle::{Clock, Keys, Server};
+pub use handle::{Keys, Server};
+pub use test_handle::{Clock, Namespace, NamespaceError, Nodes};
 pub(crate) use worker::runtime;
 
 /// Why a server did not start.
@@ -191,6 +194,13 @@ impl Builder {
         self
     }
 
+    /// Opens the test backend to clients on this machine: namespaces and TEST commands. Its clock runs, unless
+    /// [`Builder::manual_clock`] stops it. `nodes` stores have a port each. Default: no test backend, one node.
+    #[must_use]
+    pub fn tests(self, nodes: u16) -> Self {
+        self.set("enable-test-commands", "local").set("nodes", nodes.to_string())
+    }
+
     /// The journal that receives every effect on the keyspace. Default: none.
     #[must_use]
     pub fn journal(mut self, journal: Arc<dyn Journal>) -> Self {
@@ -266,48 +276,36 @@ impl Builder {
     }
 
     fn start_on(self, runtimes: &[Handle], threads: Option<Threads>) -> Result<Server, StartError> {
-        let settings = Settings::default();
-        for (name, value) in &self.settings {
-            settings.set(name, value)?;
-        }
-        let clock = match self.manual_start {
-            Some(start) => AnyClock::Manual(Arc::new(ManualClock::new(start))),
-            None => AnyClock::System(Arc::new(SystemClock::new())),
-        };
-        let listeners = Listeners::open(&settings)?;
-        let seed = self.seed.unwrap_or_else(system_entropy);
-        let ticker = Arc::new(Notify::new());
-        let layout = Layout {
-            shards: shards(&settings),
-            databases: settings.integer("databases") as u16,
-            seed,
+        let blueprint = Blueprint {
+            settings: self.settings,
+            users: self.users,
+            seed: self.seed.unwrap_or_else(system_entropy),
             journal: self.journal,
+            config_file: self.config_file,
+            allocator: self.allocator,
+            process: Arc::new(Process::new()),
+            tests: None,
+            nodes: 1,
         };
-        let earlier = Arc::clone(&ticker);
-        let keyspace = Keyspace::new(layout, move || earlier.notify_one());
-        let shared = Shared::new(keyspace, settings, clock.shared(), seed)
-            .with_probe(Arc::new(probe::SystemProbe(self.allocator)));
-        let shared = match shared.settings.text("aclfile") {
-            name if name.is_empty() => shared,
-            name => shared.with_acl_file(Arc::new(stored_files::AclFile::new(name))),
-        };
-        let shared = match self.config_file {
-            Some(name) => {
-                shared.with_config_file(Arc::new(stored_files::ConfigFile(stored_files::AclFile::new(name))))
-            }
-            None => shared,
-        };
-        stored_files::install_users(&shared, &self.users)?;
-        let stopping = Arc::clone(&ticker);
-        shared.on_stop(move || stopping.notify_one());
-        let context = ServerContext::new(Engine::new(Arc::new(shared)), clock, ticker);
-        listeners.serve(context, runtimes, threads)
+        let settings = blueprint.settings()?;
+        let (tests, nodes) = (TestsOpenTo::of(&settings), settings.integer("nodes") as usize);
+        let blueprint = Blueprint { tests, nodes, ..blueprint };
+        let listeners = Listeners::open(&settings, nodes)?;
+        if self.manual_start.is_none() && tests.is_none() && nodes == 1 {
+            let context = blueprint.server(settings)?;
+            Handle::current().spawn(ticker::run(context.clone()));
+            return listeners.serve(&[context], None, runtimes, threads);
+        }
+        let namespaces = Namespaces::new(blueprint, self.manual_start)?;
+        let contexts: Vec<_> = namespaces.default().nodes().iter().map(|node| node.context.clone()).collect();
+        listeners.serve(&contexts, Some(namespaces), runtimes, threads)
     }
 }
 
 /// The sockets that a server listens on.
 struct Listeners {
-    tcp: Port,
+    /// One for each node.
+    tcp: Vec<Port>,
     tls: Option<(Port, Arc<Tls>)>,
     unix: Option<unix::Bound>,
 }
@@ -316,14 +314,12 @@ struct Listeners {
 #[derive(Default)]
 struct Port {
     listeners: Vec<std::net::TcpListener>,
-    /// The file that its number is written to once connections are accepted.
-    file: Option<PathBuf>,
 }
 
 impl Listeners {
-    fn open(settings: &Settings) -> Result<Self, StartError> {
-        let tcp = Port::open(settings, "port", "port-file")?;
-        let tls = Port::open(settings, "tls-port", "tls-port-file")?;
+    fn open(settings: &Settings, nodes: usize) -> Result<Self, StartError> {
+        let tcp = (0..nodes).map(|node| Port::open(settings, "port", node)).collect::<Result<_, _>>()?;
+        let tls = Port::open(settings, "tls-port", 0)?;
         let tls = if tls.listeners.is_empty() {
             None
         } else {
@@ -341,38 +337,60 @@ impl Listeners {
         Ok(Self { tcp, tls, unix })
     }
 
+    /// Serves each node's port with its engine, and the other sockets with that of the first node.
     fn serve(
         self,
-        context: ServerContext,
+        contexts: &[ServerContext],
+        namespaces: Option<Arc<Namespaces>>,
         runtimes: &[Handle],
         threads: Option<Threads>,
     ) -> Result<Server, StartError> {
         let workers = Arc::new(Workers::new(runtimes));
+        let context = contexts[0].clone();
         let shared = context.engine.shared();
-        let addresses = self.tcp.serve(&context, &workers, None, &shared.port)?;
+        let mut addresses = Vec::new();
+        for (node, (port, context)) in self.tcp.into_iter().zip(contexts).enumerate() {
+            let bound = port.serve(context, &workers, None)?;
+            if let Some(address) = bound.first() {
+                context.engine.shared().port.store(u64::from(address.port()), Relaxed);
+                if let Some(namespaces) = &namespaces {
+                    namespaces.set_port(node, address.port());
+                }
+            }
+            addresses.push(bound);
+        }
+        write_ports(&shared.settings.text("port-file"), &addresses)?;
         let mut tls_port = None;
         if let Some((port, tls)) = self.tls {
-            let addresses = port.serve(&context, &workers, Some(&tls), &shared.tls_port)?;
+            let addresses = vec![port.serve(&context, &workers, Some(&tls))?];
+            if let Some(address) = addresses[0].first() {
+                shared.tls_port.store(u64::from(address.port()), Relaxed);
+            }
+            write_ports(&shared.settings.text("tls-port-file"), &addresses)?;
             check_certificates(&shared.settings, Arc::clone(&tls));
-            tls_port = Some((addresses, tls));
+            tls_port = Some((addresses.into_iter().flatten().collect(), tls));
         }
         if let Some(unix) = self.unix {
             let listener = UnixListener::from_std(unix.listener)?;
             let listener = Listener::Unix(listener, unix.file);
             Handle::current().spawn(listener.run(context.clone(), Arc::clone(&workers)));
         }
-        Handle::current().spawn(ticker::run(context.clone()));
-        Ok(Server::new(context, addresses, tls_port, workers, threads))
+        Ok(Server::new(context, namespaces, addresses, tls_port, workers, threads))
     }
 }
 
 impl Port {
-    /// The port that the setting `name` asks for: none for 0.
-    fn open(settings: &Settings, name: &'static str, file: &'static str) -> Result<Self, StartError> {
+    /// The port that the setting `name` asks for: none for 0. Each further node has the next number, or a free one.
+    fn open(settings: &Settings, name: &'static str, node: usize) -> Result<Self, StartError> {
         let mut number = match settings.text(name).as_str() {
             "0" => return Ok(Self::default()),
             "auto" => 0,
-            number => number.parse().expect("the settings table has checked the port"),
+            number => {
+                let first: usize = number.parse().expect("the settings table has checked the port");
+                let beyond =
+                    || StartError::Unusable(format!("nodes: node {} has no port after {first}", node + 1));
+                u16::try_from(first.saturating_add(node)).map_err(|_| beyond())?
+            }
         };
         let mut listeners = Vec::new();
         for (ip, may_fail) in listener::addresses(&settings.text("bind")).map_err(StartError::Unusable)? {
@@ -387,17 +405,15 @@ impl Port {
                 Err(error) => return Err(StartError::Listen { address: address.to_string(), error }),
             }
         }
-        let file = settings.text(file);
-        Ok(Self { listeners, file: (!file.is_empty()).then(|| file.into()) })
+        Ok(Self { listeners })
     }
 
-    /// Accepts connections, inside TLS where `tls` is given. `number` gets the port, for INFO.
+    /// Accepts connections, inside TLS where `tls` is given.
     fn serve(
         self,
         context: &ServerContext,
         workers: &Arc<Workers>,
         tls: Option<&Arc<Tls>>,
-        number: &AtomicU64,
     ) -> Result<Vec<SocketAddr>, StartError> {
         let listeners = self.listeners.iter();
         let addresses: Vec<_> = listeners.map(std::net::TcpListener::local_addr).collect::<Result<_, _>>()?;
@@ -405,14 +421,22 @@ impl Port {
             let listener = Listener::Tcp(TcpListener::from_std(listener)?, tls.cloned());
             Handle::current().spawn(listener.run(context.clone(), Arc::clone(workers)));
         }
-        if let Some(address) = addresses.first() {
-            number.store(u64::from(address.port()), Relaxed);
-            if let Some(path) = self.file {
-                write_whole(&path, &format!("{}\n", address.port()))?;
-            }
-        }
         Ok(addresses)
     }
+}
+
+/// Writes the port of each node to a file, one a line. Nothing happens without a file or a port.
+///
+/// # Errors
+/// The file cannot be written.
+fn write_ports(file: &str, nodes: &[Vec<SocketAddr>]) -> Result<(), StartError> {
+    let lines: String =
+        nodes.iter().filter_map(|node| node.first()).map(|at| format!("{}\n", at.port())).collect();
+    if file.is_empty() || lines.is_empty() {
+        return Ok(());
+    }
+    let fault = |error| StartError::Unusable(format!("cannot write the port to '{file}': {error}"));
+    write_whole(file.as_ref(), &lines).map_err(fault)
 }
 
 /// Makes CONFIG SET check certificates before it accepts them.

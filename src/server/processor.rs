@@ -7,16 +7,21 @@
 //!         reply to its request, then client B gets the messages of that request before the reply to B's next
 //!         request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 
 use super::context::ServerContext;
+use super::faults::{ConnectionFaults, Progress};
+use super::tested::{self, Step};
+use super::{listener, recording};
 use crate::clock::LockTime;
 use crate::engine::Flow;
 use crate::error::ProtocolError;
 use crate::limits::TURN_NANOS_MAX;
 use crate::resp::{Decoder, Reply};
+use crate::state::clients::Client;
 use crate::state::metrics::Metrics;
 use crate::state::session::Session;
 
@@ -46,6 +51,12 @@ pub(super) struct RequestProcessor {
     /// The last batch stopped before the end of the input, so that its output is written or other connections have a
     /// turn.
     pub(super) has_more: bool,
+    /// Whether a request has arrived.
+    pub(super) has_begun: bool,
+    /// What faults of the test backend do to the connection.
+    pub(super) faults: ConnectionFaults,
+    /// The engine and the client that the connection has moved to, until it follows.
+    pub(super) moved: Option<(ServerContext, Arc<Client>)>,
 }
 
 /// The next step of a connection.
@@ -58,6 +69,8 @@ pub(super) enum State {
     /// The next request must run on the script thread. At this moment it is tried here again, where it is refused
     /// with BUSY.
     Offload(LockTime),
+    /// A fault of the test backend holds the connection up until this moment. Nothing is read.
+    Stalled(LockTime),
     /// A blocking call of the session waits.
     Waiting,
     /// It writes its output and ends.
@@ -77,6 +90,9 @@ impl RequestProcessor {
             written: 0,
             state: State::Open,
             has_more: false,
+            has_begun: false,
+            faults: ConnectionFaults::default(),
+            moved: None,
         }
     }
 
@@ -105,13 +121,41 @@ impl RequestProcessor {
             State::Open => true,
             State::Held(until) => has_passed(until) || !engine.is_paused(),
             State::Offload(until) => has_passed(until),
-            State::Waiting => engine.resume(&mut self.session, &mut self.output) == Flow::Next,
+            State::Stalled(until) => has_passed(until) && self.end_hold(),
+            State::Waiting => self.end_wait(),
             State::Closing => false,
         };
         if may_go_on {
             self.state = State::Open;
         }
         may_go_on && !self.input.is_empty()
+    }
+
+    /// A fault no longer holds the connection up. Returns whether requests may be processed now.
+    fn end_hold(&mut self) -> bool {
+        let mark = self.output.len();
+        let closes = self.faults.end_hold(&self.session, &mut self.output);
+        recording::resumed(&self.context.engine, &self.session, &self.output[mark..]);
+        if closes {
+            self.state = State::Closing;
+        }
+        !closes
+    }
+
+    /// Looks whether the blocking call has been answered. Returns whether requests may be processed now.
+    fn end_wait(&mut self) -> bool {
+        let (engine, mark) = (&self.context.engine, self.output.len());
+        if engine.resume(&mut self.session, &mut self.output) != Flow::Next {
+            return false;
+        }
+        let progress = self.faults.finish_wait(engine, &self.session, (mark, &mut self.output));
+        recording::resumed(engine, &self.session, &self.output[mark..]);
+        match progress {
+            Progress::Done(Flow::Close) => self.state = State::Closing,
+            Progress::Held { until, .. } => self.state = State::Stalled(until),
+            Progress::Done(_) | Progress::WaitAndRepeat => return true,
+        }
+        false
     }
 
     /// Processes the input. Returns true if it stopped before the end of the input.
@@ -122,7 +166,7 @@ impl RequestProcessor {
         }
         let mut batch = engine.batch();
         let output_bytes_max = self.output.len() + OUTPUT_BYTES_BATCH;
-        let (mut taken, mut has_more) = (0, true);
+        let (mut taken, mut has_more, mut target) = (0, true, None);
         while self.state == State::Open
             && self.output.len() < output_bytes_max
             && self.session.used_nanos < TURN_NANOS_MAX
@@ -145,7 +189,36 @@ impl RequestProcessor {
                 }
             };
             let request = self.decoder.request(buffer);
-            self.state = match engine.execute(&mut self.session, request, &mut batch, &mut self.output) {
+            let flow = match self.context.membership() {
+                None => engine.execute(&mut self.session, request, &mut batch, &mut self.output),
+                Some(membership) => {
+                    let server = (engine, membership, &mut self.faults);
+                    match tested::execute(server, &mut self.session, request, &mut batch, &mut self.output) {
+                        Step::Done(Progress::Done(flow)) => flow,
+                        Step::Done(Progress::Held { until, is_done }) => {
+                            self.state = State::Stalled(until);
+                            taken += if is_done { bytes } else { 0 };
+                            self.has_begun = true;
+                            break;
+                        }
+                        Step::Done(Progress::WaitAndRepeat) => {
+                            self.state = State::Waiting;
+                            self.has_begun = true;
+                            break;
+                        }
+                        Step::Move(context) => {
+                            target = Some(context);
+                            break;
+                        }
+                        Step::Unreachable => {
+                            self.has_begun = true;
+                            break;
+                        }
+                    }
+                }
+            };
+            self.has_begun = true;
+            self.state = match flow {
                 Flow::Next => State::Open,
                 Flow::Close => State::Closing,
                 Flow::Wait => State::Waiting,
@@ -159,7 +232,23 @@ impl RequestProcessor {
         }
         engine.end_batch(&mut self.session, batch);
         self.drop_input(taken);
+        if let Some(context) = target {
+            self.move_to(context);
+        }
         has_more && self.state == State::Open
+    }
+
+    /// Moves the connection to another engine, where it is a new client.
+    fn move_to(&mut self, context: ServerContext) {
+        let may_block = self.session.may_block;
+        let old = Arc::clone(&self.session.client);
+        recording::disconnected(&self.context.engine, &self.session);
+        self.context.engine.disconnect(&mut self.session);
+        self.context.clock_step_done();
+        self.session = listener::enter(&context, old.peer.clone(), old.local.clone(), old.is_unix);
+        self.session.may_block = may_block;
+        self.context = context.clone();
+        self.moved = Some((context, Arc::clone(&self.session.client)));
     }
 
     /// Drops the first `taken` bytes of the input, and the memory that a large request has left.
@@ -206,7 +295,7 @@ impl RequestProcessor {
     /// The end of the wait of the connection, if it has a limit.
     pub(super) fn until(&self) -> Option<LockTime> {
         match self.state {
-            State::Held(until) | State::Offload(until) => Some(until),
+            State::Held(until) | State::Offload(until) | State::Stalled(until) => Some(until),
             State::Waiting => self.session.parked.as_ref().and_then(|parked| parked.until),
             State::Open | State::Closing => None,
         }
@@ -218,18 +307,19 @@ impl RequestProcessor {
         match self.state {
             State::Waiting => true,
             State::Held(_) => self.context.engine.is_paused(),
-            State::Open | State::Offload(_) | State::Closing => false,
+            State::Open | State::Offload(_) | State::Stalled(_) | State::Closing => false,
         }
     }
 
     /// Whether a request waits: for a moment, an event or the script thread.
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.state, State::Held(_) | State::Offload(_) | State::Waiting)
+        matches!(self.state, State::Held(_) | State::Offload(_) | State::Stalled(_) | State::Waiting)
     }
 }
 
 impl Drop for RequestProcessor {
     fn drop(&mut self) {
+        recording::disconnected(&self.context.engine, &self.session);
         self.context.engine.disconnect(&mut self.session);
         self.context.clock_step_done();
     }
@@ -252,7 +342,6 @@ mod tests {
     use super::*;
     use crate::limits::{LARGE_BYTES, REPLY_BYTES_MAX};
     use crate::server::{Builder, Server};
-    use crate::state::clients::Client;
 
     /// A server, which ends when it is dropped, and the processor of its only client.
     async fn processor() -> (Server, RequestProcessor) {

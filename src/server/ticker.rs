@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use super::context::{AnyClock, ServerContext};
+use super::namespace::Membership;
 use crate::keyspace::Due;
 
 /// How often the wall clock is compared with the monotonic one.
@@ -11,13 +12,13 @@ const WALL_CHECK: Duration = Duration::from_millis(500);
 /// Milliseconds between two sweeps over idle clients.
 const SWEEP_MS: u64 = 500;
 
-/// Runs until the server ends. With a manual clock it only waits for SHUTDOWN, because [`super::Clock::advance`]
-/// ticks.
+/// Runs until the server or its engine ends. While a test's clock stands still it only waits for SHUTDOWN, because moving
+/// the clock does the due work.
 pub(super) async fn run(context: ServerContext) {
     let mut swept = context.clock().now().lock;
     loop {
         let now = context.clock().now().lock;
-        if !context.is_manual() && now.millis_since(swept) >= SWEEP_MS {
+        if !context.is_frozen() && now.millis_since(swept) >= SWEEP_MS {
             context.engine.sweep();
             swept = now;
         }
@@ -29,7 +30,7 @@ pub(super) async fn run(context: ServerContext) {
             }
         };
         tokio::select! {
-            () = context.stopped() => return,
+            () = context.stopped() => return context.end(),
             () = context.ticker().notified() => {}
             () = tokio::time::sleep(pause) => {
                 if let AnyClock::System(clock) = context.clock() {
@@ -37,16 +38,25 @@ pub(super) async fn run(context: ServerContext) {
                 }
             }
         }
-        if context.engine.shared().is_stopping.load(SeqCst) {
-            context.stop();
+        if context.has_ended() {
             return;
         }
+        if context.engine.shared().is_stopping.load(SeqCst) {
+            return shut_down(&context);
+        }
+    }
+}
+
+/// Carries out SHUTDOWN: it ends the server, or in a namespace only that.
+fn shut_down(context: &ServerContext) {
+    if !context.membership().is_some_and(Membership::remove) {
+        context.stop();
     }
 }
 
 /// Does a batch of due work. Returns the time until the next work is due; `None` if more is due now.
 fn pause(context: &ServerContext) -> Option<Duration> {
-    if context.is_manual() {
+    if context.is_frozen() {
         return Some(Duration::MAX);
     }
     match context.engine.tick() {

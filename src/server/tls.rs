@@ -26,6 +26,8 @@ use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
+use super::peer::Peer;
+
 /// How long a handshake may take, from the accepted connection on.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 
@@ -130,6 +132,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ServerStream<S> {
         ready!(self.poll_open(cx))?.poll_shutdown(cx)
     }
 }
+
+/// A reset would have to pass TLS by: an ordinary close is all that its peer sees.
+impl<S: AsyncRead + AsyncWrite + Unpin> Peer for ServerStream<S> {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Drop for ServerStream<S> {
     fn drop(&mut self) {

@@ -82,6 +82,8 @@ pub struct Client {
     pub polling: Polling,
     /// The last step of a manual clock whose consequences the connection has sent.
     pub settled: AtomicU64,
+    /// Until when a fault of the test backend holds it up, in milliseconds of lock time; 0 if none does.
+    held_until_ms: AtomicU64,
     /// The command of this client that waits, if one does.
     wait: Mutex<Option<Arc<Wait>>>,
     protocol: AtomicU8,
@@ -185,6 +187,7 @@ impl Client {
             buffers: AtomicU8::new(RELEASED),
             polling: Polling::default(),
             settled: AtomicU64::new(0),
+            held_until_ms: AtomicU64::new(0),
             wait: Mutex::new(None),
             protocol: AtomicU8::new(2),
             closing: AtomicBool::new(false),
@@ -193,6 +196,12 @@ impl Client {
             outbox: Mutex::default(),
             has_messages: AtomicBool::new(false),
         }
+    }
+
+    /// Whether it is on this machine: it uses a Unix socket, runs in this process, or has a loopback address.
+    pub fn is_local(&self) -> bool {
+        let is_loopback = self.peer.starts_with("127.") || self.peer.starts_with("[::1]");
+        self.is_unix || self.peer.is_empty() || is_loopback
     }
 
     /// Sets the user it is authenticated as, as other connections see it.
@@ -260,9 +269,18 @@ impl Client {
         self.watching.lock().as_ref().map_or((0, false), |watched| (watched.keys, watched.watch.is_broken()))
     }
 
-    /// When its waiting command times out; `None` if none waits, or waits without a timeout.
+    /// When its waiting command times out, or a fault holds it up no longer; `None` if it does not wait, or without a limit.
     pub fn waits_until(&self) -> Option<LockTime> {
+        let held_until_ms = self.held_until_ms.load(SeqCst);
+        if held_until_ms > 0 {
+            return Some(LockTime::from_millis(held_until_ms));
+        }
         self.wait.lock().as_ref().and_then(|wait| wait.until)
+    }
+
+    /// A fault of the test backend holds it up until then; `None`: none does.
+    pub fn hold_until(&self, until: Option<LockTime>) {
+        self.held_until_ms.store(until.map_or(0, LockTime::as_millis), SeqCst);
     }
 
     /// Sets the waiting command of this client.
@@ -295,17 +313,17 @@ impl Client {
     /// something else has ended the wait before.
     pub fn unblock(&self, error: Option<&str>) -> bool {
         let Some(wait) = self.wait.lock().clone() else { return false };
+        let Some(text) = error else {
+            let is_unblocked = wait.unblock();
+            self.wake();
+            return is_unblocked;
+        };
         if !wait.claim.take() {
             return false;
         }
-        match error {
-            None => self.answer(&wait.answer),
-            Some(text) => {
-                let mut line = Vec::new();
-                Reply::new(&mut line, self.protocol()).error(text);
-                self.answer(&line);
-            }
-        }
+        let mut line = Vec::new();
+        Reply::new(&mut line, self.protocol()).error(text);
+        self.answer(&line);
         true
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
@@ -78,23 +79,24 @@ impl Latency {
 /// Buckets of a histogram. The last one counts every duration from about one second up.
 const BUCKETS: usize = 21;
 
-/// A histogram of durations, with buckets that double.
+/// A histogram of durations, with buckets that double. They are allocated with the first duration: most commands of the
+/// table are never called.
 #[derive(Debug, Default)]
-pub struct Histogram([Counter; BUCKETS]);
+pub struct Histogram(OnceLock<Box<[Counter; BUCKETS]>>);
 
 impl Histogram {
     /// Counts one duration in microseconds.
     pub fn add(&self, micros: u64) {
         let nanos = micros.saturating_mul(1000);
         let bucket = (0..BUCKETS).find(|bucket| nanos <= bound_nanos(*bucket)).unwrap_or(BUCKETS - 1);
-        self.0[bucket].add(1);
+        self.0.get_or_init(Box::default)[bucket].add(1);
     }
 
     /// For each bucket with durations: its bound in microseconds, and the number of durations up to it.
     pub fn cumulative(&self) -> Vec<(u64, u64)> {
         let mut sum = 0;
         let mut steps = Vec::new();
-        for (bucket, counter) in self.0.iter().enumerate().filter(|(_, counter)| counter.get() > 0) {
+        for (bucket, counter) in self.counters().enumerate().filter(|(_, counter)| counter.get() > 0) {
             sum += counter.get();
             steps.push((bound_nanos(bucket) / 1000, sum));
         }
@@ -103,10 +105,10 @@ impl Histogram {
 
     /// The microseconds that `percent` of the durations did not exceed, rounded up to the bound of a bucket.
     pub fn percentile(&self, percent: f64) -> f64 {
-        let total: u64 = self.0.iter().map(Counter::get).sum();
+        let total: u64 = self.counters().map(Counter::get).sum();
         let wanted = (total as f64 * percent / 100.0).ceil() as u64;
         let mut sum = 0;
-        for (bucket, counter) in self.0.iter().enumerate() {
+        for (bucket, counter) in self.counters().enumerate() {
             sum += counter.get();
             if sum >= wanted && sum > 0 {
                 return bound_nanos(bucket) as f64 / 1000.0;
@@ -115,9 +117,13 @@ impl Histogram {
         0.0
     }
 
+    fn counters(&self) -> impl Iterator<Item = &Counter> {
+        self.0.get().into_iter().flat_map(|buckets| buckets.iter())
+    }
+
     /// Starts again at zero.
     pub fn reset(&self) {
-        self.0.iter().for_each(Counter::reset);
+        self.counters().for_each(Counter::reset);
     }
 }
 

@@ -3,7 +3,8 @@
 //! Owns    the rules, the findings, and the orders in which clients have taken locks.
 //! Rule    nothing is noted unless the setting `lock-lint` is on: the caller looks first.
 //! Locks   one mutex, under which nothing else is locked.
-//! Bounds  [`FINDINGS_MAX`] findings and [`PAIRS_MAX`] pairs of locks; a client is followed for [`HELD_MAX`] locks at a time.
+//! Bounds  [`FINDINGS_MAX`] findings and [`PAIRS_MAX`] pairs of locks; [`CLIENTS_MAX`] clients are followed, each for
+//!         [`HELD_MAX`] locks at a time.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,8 @@ use crate::clock::LockTime;
 pub const FINDINGS_MAX: usize = 1_000;
 /// Pairs of locks whose order is known; all are forgotten when there are more.
 pub const PAIRS_MAX: usize = 10_000;
+/// Clients whose locks are followed; all are forgotten when there are more.
+pub const CLIENTS_MAX: usize = 10_000;
 /// Locks of one client whose order is followed.
 pub const HELD_MAX: usize = 16;
 
@@ -132,32 +135,33 @@ impl LockLint {
         finding.last = now;
     }
 
-    /// A client has taken a lock. Returns a lock that it holds and that was taken after this one before, if there is one.
+    /// A client has taken locks, all at once. Returns those of them that have been taken before a lock which it holds.
     pub fn taken(
         &self,
         client: ClientId,
-        key: &[u8],
+        keys: &[Bytes],
         until: Option<LockTime>,
         now: LockTime,
-    ) -> Option<Bytes> {
-        let key = Bytes::copy_from_slice(key);
+    ) -> Vec<Bytes> {
+        let keys = &keys[..keys.len().min(HELD_MAX)];
         let findings = &mut *self.0.lock();
+        if findings.held.len() >= CLIENTS_MAX && !findings.held.contains_key(&client) {
+            findings.held.clear();
+        }
         let held = findings.held.entry(client).or_default();
-        held.retain(|(other, until)| *other != key && until.is_none_or(|until| until > now));
-        if findings.pairs.len() + held.len() > PAIRS_MAX {
+        held.retain(|(other, until)| !keys.contains(other) && until.is_none_or(|until| until > now));
+        if findings.pairs.len() + held.len() * keys.len() > PAIRS_MAX {
             findings.pairs.clear();
         }
-        let mut opposite = None;
-        for (other, _) in &*held {
-            if findings.pairs.contains_key(&(key.clone(), other.clone())) {
-                opposite = Some(other.clone());
+        let mut opposite = Vec::new();
+        for key in keys {
+            if held.iter().any(|(other, _)| findings.pairs.contains_key(&(key.clone(), other.clone()))) {
+                opposite.push(key.clone());
             }
-            findings.pairs.insert((other.clone(), key.clone()), ());
+            findings.pairs.extend(held.iter().map(|(other, _)| ((other.clone(), key.clone()), ())));
         }
-        if held.len() == HELD_MAX {
-            held.remove(0);
-        }
-        held.push((key, until));
+        held.extend(keys.iter().map(|key| (key.clone(), until)));
+        held.drain(..held.len().saturating_sub(HELD_MAX));
         opposite
     }
 
@@ -207,30 +211,57 @@ mod tests {
         assert!(lint.all().is_empty());
     }
 
+    /// A client has taken locks. Returns how many of them it has taken in the opposite order.
+    fn taken(
+        lint: &LockLint,
+        client: ClientId,
+        keys: &[&'static str],
+        until: Option<u64>,
+        now: u64,
+    ) -> usize {
+        let keys: Vec<_> = keys.iter().map(|key| Bytes::from_static(key.as_bytes())).collect();
+        lint.taken(client, &keys, until.map(at), at(now)).len()
+    }
+
     #[test]
     fn opposite_orders_are_seen_while_both_locks_are_held() {
         let lint = LockLint::default();
-        let (a, b) = (b"a".as_slice(), b"b".as_slice());
-        assert_eq!(lint.taken(1, a, None, at(1)), None);
-        assert_eq!(lint.taken(1, b, None, at(2)), None);
-        assert_eq!(lint.taken(2, b, Some(at(9)), at(3)), None);
-        assert_eq!(lint.taken(2, a, None, at(10)), None, "its lease of b has ended");
-        lint.released(2, a);
-        assert_eq!(lint.taken(2, b, None, at(11)), None);
-        lint.released(2, b);
-        assert_eq!(lint.taken(2, a, None, at(12)), None, "it has released b");
-        assert_eq!(lint.taken(3, b, None, at(13)), None);
-        assert_eq!(lint.taken(3, a, None, at(14)), Some(Bytes::from_static(b"b")));
+        assert_eq!(taken(&lint, 1, &["a"], None, 1), 0);
+        assert_eq!(taken(&lint, 1, &["b"], None, 2), 0);
+        assert_eq!(taken(&lint, 2, &["b"], Some(9), 3), 0);
+        assert_eq!(taken(&lint, 2, &["a"], None, 10), 0, "its lease of b has ended");
+        lint.released(2, b"a");
+        assert_eq!(taken(&lint, 2, &["b"], None, 11), 0);
+        lint.released(2, b"b");
+        assert_eq!(taken(&lint, 2, &["a"], None, 12), 0, "it has released b");
+        assert_eq!(taken(&lint, 3, &["b"], None, 13), 0);
+        assert_eq!(taken(&lint, 3, &["a"], None, 14), 1);
+    }
+
+    #[test]
+    fn locks_that_are_taken_at_once_have_no_order() {
+        let lint = LockLint::default();
+        assert_eq!(taken(&lint, 1, &["a", "b"], None, 1), 0);
+        assert_eq!(taken(&lint, 2, &["b"], None, 2), 0);
+        assert_eq!(taken(&lint, 2, &["a"], None, 3), 0);
+        assert_eq!(taken(&lint, 3, &["c"], None, 4), 0);
+        assert_eq!(taken(&lint, 3, &["a", "b"], None, 5), 0);
+        assert_eq!(taken(&lint, 4, &["a", "b"], None, 6), 0);
+        assert_eq!(taken(&lint, 4, &["c"], None, 7), 1);
     }
 
     #[test]
     fn the_locks_that_are_followed_are_bounded() {
         let lint = LockLint::default();
         for n in 0..1_000_u32 {
-            lint.taken(1, &n.to_be_bytes(), None, at(1));
+            let keys: Vec<_> = (0..n % 50).map(|k| Bytes::from(format!("{n}, {k}"))).collect();
+            lint.taken(1, &keys, None, at(1));
+        }
+        for client in 0..=CLIENTS_MAX as u64 {
+            lint.taken(client, &[Bytes::from_static(b"a")], None, at(2));
         }
         let findings = lint.0.lock();
-        assert_eq!(findings.held[&1].len(), HELD_MAX);
-        assert!(findings.pairs.len() <= PAIRS_MAX);
+        assert!(findings.held.values().all(|held| held.len() <= HELD_MAX));
+        assert!(findings.pairs.len() <= PAIRS_MAX && findings.held.len() <= CLIENTS_MAX);
     }
 }

@@ -1,5 +1,7 @@
 //! The registries of clients that receive messages about the effects of a call.
 
+use std::sync::Arc;
+
 use super::channels::Channels;
 use super::clients::Clients;
 use super::lock_lint::LockLint;
@@ -18,7 +20,7 @@ pub struct Registries {
     /// Sessions of locks.
     pub lock_sessions: LockSessions,
     /// What clients do wrong with locks.
-    pub lock_lint: LockLint,
+    pub lock_lint: Arc<LockLint>,
 }
 
 impl Registries {

@@ -139,7 +139,18 @@ impl Session {
         answer: Vec<u8>,
     ) -> Arc<Wait> {
         let is_muted = self.replies != Replies::On;
-        Arc::new(Wait { number, kind, until, answer, is_muted, database, keys, claim: Claim::default() })
+        Arc::new(Wait {
+            number,
+            kind,
+            until,
+            answer,
+            is_muted,
+            database,
+            keys,
+            claim: Claim::default(),
+            left: Default::default(),
+            unblocked: Default::default(),
+        })
     }
 
     /// Adds to the time used by the batch.

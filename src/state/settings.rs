@@ -86,6 +86,7 @@ pub struct Settings {
     request_bytes_max: AtomicU64,
     output_limits: Arc<OutputLimits>,
     memory_max: AtomicU64,
+    lock_lease_ms: AtomicU64,
     lock_waiters_max: AtomicU64,
     script_bytes_max: AtomicU64,
     slow_micros: AtomicI64,
@@ -111,6 +112,7 @@ impl Default for Settings {
             request_bytes_max: AtomicU64::new(0),
             output_limits: Arc::default(),
             memory_max: AtomicU64::new(0),
+            lock_lease_ms: AtomicU64::new(0),
             lock_waiters_max: AtomicU64::new(0),
             script_bytes_max: AtomicU64::new(0),
             slow_micros: AtomicI64::new(0),
@@ -280,6 +282,11 @@ impl Settings {
         &self.output_limits
     }
 
+    /// The lease of a lock that names none, in milliseconds.
+    pub fn lock_lease_ms(&self) -> u64 {
+        self.lock_lease_ms.load(Relaxed)
+    }
+
     /// Calls that may wait in the queue of one lock.
     pub fn lock_waiters_max(&self) -> usize {
         usize::try_from(self.lock_waiters_max.load(Relaxed)).unwrap_or(usize::MAX)
@@ -346,6 +353,7 @@ impl Settings {
         if let Ok(limits) = output_limits::parse(&self.text("client-output-buffer-limit"), "") {
             self.output_limits.set(&limits);
         }
+        self.lock_lease_ms.store(self.integer("lock-lease") as u64, Relaxed);
         self.lock_waiters_max.store(self.integer("lock-waiters-max") as u64, Relaxed);
         self.script_bytes_max.store(self.integer("script-memory-limit") as u64, Relaxed);
     }

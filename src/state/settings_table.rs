@@ -155,6 +155,18 @@ pub const ROWS: &[Setting] = &[
         Kind::OneOf(&["no", "yes", "local"]),
         "Whether DEBUG may be used: no, yes, or by local connections.",
     ),
+    at_start(
+        "enable-test-commands",
+        "no",
+        Kind::OneOf(&["no", "yes", "local"]),
+        "Whether TEST commands and namespaces may be used: no, yes, or by local connections.",
+    ),
+    at_start(
+        "nodes",
+        "1",
+        Kind::Integer(1, 64),
+        "Stores, each with a port of its own, for tests of clients that lock on several servers.",
+    ),
 ];
 
 const fn live(name: &'static str, default: &'static str, kind: Kind, help: &'static str) -> Setting {

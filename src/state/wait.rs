@@ -4,7 +4,7 @@
 //! Rule    the first that takes the [`Claim`] ends the wait: a write that serves it, its timeout, CLIENT UNBLOCK, or the
 //!         end of its connection. From then on all others ignore it.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use bytes::Bytes;
 
@@ -43,9 +43,37 @@ pub struct Wait {
     pub keys: Vec<Bytes>,
     /// Who may end the wait.
     pub claim: Claim,
+    /// Whether it has left the queues of all its keys. Set before its client is answered.
+    pub left: AtomicBool,
+    /// Whether CLIENT UNBLOCK has ended it. Its connection answers as at the timeout.
+    pub unblocked: AtomicBool,
 }
 
 impl Wait {
+    /// Ends it before its timeout: its connection, which must be woken, answers as at the timeout. False if the wait is over.
+    pub fn unblock(&self) -> bool {
+        let is_mine = self.claim.take();
+        if is_mine {
+            self.unblocked.store(true, Release);
+        }
+        is_mine
+    }
+
+    /// Whether [`Wait::unblock`] has ended it.
+    pub fn is_unblocked(&self) -> bool {
+        self.unblocked.load(Acquire)
+    }
+
+    /// Notes that it has left the queues of all its keys. Its client is answered after that.
+    pub fn leave(&self) {
+        self.left.store(true, Relaxed);
+    }
+
+    /// Whether it has left the queues of all its keys, as the connection sees it that has got the answer.
+    pub fn has_left(&self) -> bool {
+        self.left.load(Relaxed)
+    }
+
     /// Appends to `out` what the command answers at its timeout: `refusal`, or its usual answer.
     pub fn time_out(&self, refusal: Option<Vec<u8>>, out: &mut Vec<u8>) {
         if !self.is_muted {

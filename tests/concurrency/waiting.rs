@@ -84,6 +84,8 @@ fn pop_or_wait(keyspace: &Keyspace, take: Take, keys: &[&'static [u8]]) -> Arc<W
         database: 0,
         keys: owned(keys),
         claim: Claim::default(),
+        left: Default::default(),
+        unblocked: Default::default(),
     };
     let mut view = view(keyspace, &[keys, &also].concat());
     let wait = Arc::new(Wait { number: view.next_wait_number(), ..wait });

@@ -37,12 +37,15 @@ NPM = [
 MAVEN = [
     "org.redisson:redisson:4.7.0",
     "org.springframework.integration:spring-integration-redis:7.1.0",
+    "net.javacrumbs.shedlock:shedlock-support-redis:7.10.1",
 ]
 GO = [
     "github.com/go-redsync/redsync/v4@v4.17.0", "github.com/go-redsync/redsync/v4@v4.11.0",
     "github.com/bsm/redislock@v0.10.0", "github.com/bsm/redislock@v0.9.4",
     "github.com/redis/rueidis@v1.0.76",
 ]
+# Of Debian 12: Symfony 5.4, Laravel 8.83.
+DEBIAN = ["php-symfony-lock", "php-illuminate-cache", "php-illuminate-redis"]
 CRATES = ["rslock@0.10.0", "redlock@2.0.0", "redis-lock@0.5.1"]
 
 TEXT_SUFFIXES = {".py", ".js", ".cjs", ".mjs", ".ts", ".lua", ".java", ".go", ".rs", ".rb", ".php", ".ex", ".cs"}
@@ -93,6 +96,13 @@ def download(into):
         if fresh(here):
             env = dict(os.environ, GOMODCACHE=str(here), GOFLAGS="-modcacherw")
             missing += not run(["go", "mod", "download", package], here, env)
+    for package in DEBIAN:
+        here = into / "debian" / package
+        if fresh(here) and not run(["apt-get", "download", "-q", package], here):
+            missing += 1
+        for archive in here.glob("*.deb"):
+            run(["dpkg-deb", "-x", archive.name, "."], here)
+            archive.unlink()
     for package in CRATES:
         here = into / "crates" / re.sub(r"\W+", "-", package)
         if fresh(here):
@@ -138,6 +148,9 @@ BACKTICK = re.compile(r"`((?:[^`\\]|\\.)*)`", re.S)
 NAMED_TEMPLATE = re.compile(r"const (\w+) = `((?:[^`\\]|\\.)*)`", re.S)
 TEXT_BLOCK = re.compile(r'"""[ \t]*\n(.*?)"""', re.S)
 MULTILINE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"' + r"|'((?:[^'\\]|\\.)*)'", re.S)
+HEREDOC = re.compile(r"<<<'(\w+)'\n(.*?)\n\s*\1;", re.S)
+PHP_METHOD = re.compile(r"function (\w+)\(\)[^{]*\{(.*?)\n    \}", re.S)
+PHP_CALL = re.compile(r"'([^']*)'\.\$this->(\w+)\(\)\.'([^']*)'")
 CHAIN = re.compile(rf"(?:{QUOTED})(?:\s*(?:\+|\.|,|\\)?\s*(?:{QUOTED}))*", re.S)
 
 
@@ -169,6 +182,11 @@ def literals(suffix, content):
         text = re.sub(r"^\s*//.*$", "", text, flags=re.M)
         for found in TEXT_BLOCK.finditer(text):
             yield text_block(found.group(1))
+    if suffix == ".php":
+        yield from (found.group(2) for found in HEREDOC.finditer(text))
+        returned = {name: re.findall(r"return '([^']*)'", body) for name, body in PHP_METHOD.findall(text)}
+        for before, method, after in PHP_CALL.findall(text):
+            yield from (before + middle + after for middle in returned.get(method, []))
     for found in CHAIN.finditer(text):
         parts = [unescape(part[1:-1]) for part in re.findall(QUOTED, found.group(0), re.S)]
         for glue in ("", " ", "\n"):

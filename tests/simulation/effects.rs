@@ -1,14 +1,14 @@
 //! Any sequence of writing commands over several databases: the journal records every effect.
 //!
-//! Laws    replaying the records gives an equal state after every command; one command makes one record;
-//!         a refused or read-only command changes nothing.
+//! Laws    replaying the records gives an equal state, with equal grants, after every command; one command makes one
+//!         record; a refused or read-only command changes nothing.
 
 use redlatch::internals::commands::row::Flags;
 use redlatch::internals::commands::table;
 use redlatch::internals::journal::{Edit, HashEdit, LockEdit, Mutation};
 use redlatch::internals::keyspace::Due;
 
-use super::parts::{DATABASES, Fault, Machine, Replica, State, living, standing};
+use super::parts::{DATABASES, Fault, Machine, Replica, State, grants, living, standing};
 use crate::support::rng::Rng;
 
 const STEPS: u32 = 800;
@@ -237,6 +237,12 @@ pub(crate) fn run(seed: u64, fault: Fault) -> Result<(), String> {
             let replayed = replica.remains();
             return Err(format!(
                 "step {step}: {what}: {records:?}: replayed {replayed:?}, there is {standing:?}"
+            ));
+        }
+        let (granted, replayed) = (grants(machine.keyspace(), machine.clock.truth()), replica.grants());
+        if granted != replayed {
+            return Err(format!(
+                "step {step}: {what}: {records:?}: replayed {replayed:?}, granted are {granted:?}"
             ));
         }
         let after = living(&standing, machine.clock.truth());

@@ -253,8 +253,8 @@ impl Model {
     /// CLIENT UNBLOCK of a client that waits.
     pub(super) fn unblock(&mut self, who: usize) {
         let waiter = self.leave(who);
-        let nil = self.nil_array(who);
-        self.reply(who, nil);
+        let refusal = self.refusal(&waiter.request);
+        self.reply(who, refusal);
         self.serve(waiter.request.keys);
     }
 

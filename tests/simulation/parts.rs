@@ -284,6 +284,24 @@ pub(crate) fn standing(keyspace: &Keyspace, now: Now) -> State {
     state
 }
 
+/// Token, holder and origin of the grant of each key that is a lock, by database and key.
+pub(crate) type Grants = BTreeMap<(u16, Vec<u8>), (u64, u64, bool)>;
+
+/// The grant of every lock, expired or not.
+pub(crate) fn grants(keyspace: &Keyspace, now: Now) -> Grants {
+    let mut grants = Grants::new();
+    for database in 0..DATABASES {
+        let mut view = View::lock(keyspace, ShardSet::All, database, now, Events::default());
+        view.survey(|entry| {
+            if let Some(grant) = entry.grant {
+                let known = (grant.token, grant.holder, grant.is_native);
+                grants.insert((database, entry.key.to_vec()), known);
+            }
+        });
+    }
+    grants
+}
+
 /// The part of a state that is live at `now`.
 pub(crate) fn living(state: &State, now: Now) -> State {
     let now_ms = now.lock.as_millis();
@@ -329,6 +347,11 @@ impl Replica {
     pub(crate) fn remains(&self) -> State {
         self.keyspace.assert_laws();
         standing(&self.keyspace, BEFORE_ALL)
+    }
+
+    /// The grant of every lock that no record has removed, expired or not.
+    pub(crate) fn grants(&self) -> Grants {
+        grants(&self.keyspace, BEFORE_ALL)
     }
 
     /// The keys of [`Self::remains`] that are live at `now`.

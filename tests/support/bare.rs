@@ -1,4 +1,4 @@
-//! An engine with one client, for counting and timing.
+//! An engine with one client, for counting and timing. While a request of it waits, another client sends the next.
 //!
 //! Time     stands still until [`Bare::pass`] moves it.
 //! Rule     after [`Bare::new`] its own share of a request costs no allocation: buffers are kept.
@@ -18,11 +18,13 @@ use redlatch::internals::state::settings::{Events, Settings};
 use super::clock::StillClock;
 pub(crate) use super::words::request;
 
-/// The engine, its only client, and the client's buffers.
+/// The engine, its client, another one, and their buffers.
 pub(crate) struct Bare {
     engine: Engine,
     clock: Arc<StillClock>,
     session: Session,
+    /// The client that does not send now. If a request of it waits, it waits for the answer.
+    other: Session,
     decoder: Decoder,
     output: Vec<u8>,
 }
@@ -34,13 +36,17 @@ impl Bare {
         let keyspace = Keyspace::new(layout, || {});
         let shared = Shared::new(keyspace, Settings::default(), Arc::clone(&clock) as Arc<dyn Clock>, 7);
         let engine = Engine::new(Arc::new(shared));
-        let id = engine.shared().registries.clients.next_id();
-        let client = Client::new(id, String::new(), String::new(), false, clock.now().lock);
-        let session = engine.connect(client);
-        Self { engine, clock, session, decoder: Decoder::new(), output: Vec::with_capacity(64 * 1024) }
+        let connect = || {
+            let id = engine.shared().registries.clients.next_id();
+            engine.connect(Client::new(id, String::new(), String::new(), false, clock.now().lock))
+        };
+        let (session, other) = (connect(), connect());
+        let output = Vec::with_capacity(64 * 1024);
+        Self { engine, clock, session, other, decoder: Decoder::new(), output }
     }
 
-    /// Sends whole requests as one batch; returns the replies.
+    /// Sends whole requests as one batch; returns the replies. The answer to a request that has waited comes after the reply
+    /// to the one that it has waited for.
     pub(crate) fn send(&mut self, mut bytes: &[u8]) -> &[u8] {
         self.output.clear();
         let mut batch = self.engine.batch();
@@ -49,8 +55,14 @@ impl Bare {
             let taken = self.decoder.next(bytes, trust).expect("a good request").expect("a whole request");
             let request = self.decoder.request(bytes);
             let flow = self.engine.execute(&mut self.session, request, &mut batch, &mut self.output);
-            assert_eq!(flow, Flow::Next, "nothing here waits or closes");
+            assert!(matches!(flow, Flow::Next | Flow::Wait), "nothing here closes");
             bytes = &bytes[taken..];
+            if flow == Flow::Wait {
+                assert!(self.other.parked.is_none() && bytes.is_empty(), "one client goes on");
+                std::mem::swap(&mut self.session, &mut self.other);
+            } else if self.other.parked.is_some() {
+                self.engine.resume(&mut self.other, &mut self.output);
+            }
         }
         self.engine.end_batch(&mut self.session, batch);
         &self.output

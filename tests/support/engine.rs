@@ -17,6 +17,7 @@ use redlatch::internals::state::clients::Client;
 use redlatch::internals::state::session::Session;
 use redlatch::internals::state::settings::Settings;
 
+use super::backend;
 use super::clock::StillClock;
 use super::target::{Heard, Link, Target, Wait};
 
@@ -49,22 +50,33 @@ enum State {
 impl EngineTarget {
     /// A server that has just started, in November 2023.
     pub(crate) fn start() -> Self {
-        Self::start_at(1_700_000_001_000)
+        Self::start_at(START_UNIX_MS)
     }
 
     /// A server that has just started, at a time since 1970 in milliseconds.
     pub(crate) fn start_at(unix_ms: i64) -> Self {
-        Self::start_with(Layout { shards: 8, databases: 16, seed: 7, journal: None }, unix_ms)
+        Self::start_with(LAYOUT, unix_ms)
+    }
+
+    /// A server that has just started, with TEST commands.
+    pub(crate) fn start_with_tests() -> Self {
+        Self::start_as(LAYOUT, START_UNIX_MS, true)
     }
 
     /// Starts with another keyspace, or with a journal.
     pub(crate) fn start_with(layout: Layout, unix_ms: i64) -> Self {
+        Self::start_as(layout, unix_ms, false)
+    }
+
+    fn start_as(layout: Layout, unix_ms: i64, has_tests: bool) -> Self {
         let wall_offset_ms = unix_ms - i64::try_from(START_MS).expect("a second fits");
         let clock = StillClock::new(START_MS, wall_offset_ms);
         let settings = Settings::default();
         settings.set("enable-debug-command", "yes").expect("DEBUG can be allowed");
         let shared =
             Shared::new(Keyspace::new(layout, || {}), settings, Arc::clone(&clock) as Arc<dyn Clock>, 7);
+        let shared =
+            if has_tests { shared.with_testing(backend::testing(Arc::clone(&clock))) } else { shared };
         Self { engine: Engine::new(Arc::new(shared)), clock, connections: Vec::new() }
     }
 
@@ -262,3 +274,7 @@ impl Connection {
 
 /// The lock time at which a server starts.
 const START_MS: u64 = 1_000;
+/// The wall time at which it starts.
+const START_UNIX_MS: i64 = 1_700_000_001_000;
+/// The keyspace of most servers.
+const LAYOUT: Layout = Layout { shards: 8, databases: 16, seed: 7, journal: None };

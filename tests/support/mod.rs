@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
+pub(crate) mod backend;
 #[allow(dead_code, reason = "benches and the count of allocations use it")]
 pub(crate) mod bare;
 #[cfg(feature = "cli")]

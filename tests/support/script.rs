@@ -13,7 +13,7 @@ use super::words::{quoted, words};
 pub(crate) struct Transcript {
     pub(crate) path: PathBuf,
     pub(crate) lines: Vec<String>,
-    /// The real server that has it all: `redis`, `valkey` or `none`.
+    /// The real server that has it all: `redis`, `valkey` or `none`; `tests`: none has, and the engine has TEST commands.
     pub(crate) needs: String,
     /// Whether the runner plays it twice, over RESP2 and over RESP3, with a HELLO before each client's first request.
     /// Otherwise it is played once, and its own HELLO lines select the protocol.
@@ -88,7 +88,7 @@ impl Transcript {
             let (key, value) = line.split_once(": ").unwrap_or((line, ""));
             match (key, value) {
                 ("covers", _) => is_titled = true,
-                ("needs", "redis" | "valkey" | "none") => value.clone_into(&mut self.needs),
+                ("needs", "redis" | "valkey" | "none" | "tests") => value.clone_into(&mut self.needs),
                 ("protocol", "own") => self.over_both = false,
                 ("relaxes", _) if value.contains(": ") => {
                     relaxations.push(value.split(": ").next().unwrap_or_default().to_owned());

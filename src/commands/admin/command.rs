@@ -65,17 +65,33 @@ const FILTER: Arg = one_of(
 .after("FILTERBY");
 
 fn all(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
-    call.reply.array(table().commands().len());
-    for command in table().commands() {
+    let known: Vec<_> = known(call).collect();
+    call.reply.array(known.len());
+    for command in known {
         describe(&mut call.reply, command);
     }
     Ok(Outcome::Replied)
 }
 
+/// The commands that this client may know.
+fn known(call: &Call<'_, '_>) -> impl Iterator<Item = &'static Command> + use<> {
+    let shows_test = shows_test(call);
+    table().commands().iter().filter(move |command| shows(command, shows_test))
+}
+
+fn shows_test(call: &Call<'_, '_>) -> bool {
+    call.shared.is_open_to_tests_of(&call.session.client)
+}
+
+fn shows(command: &Command, shows_test: bool) -> bool {
+    shows_test || command.row.group != Group::Test
+}
+
 fn count(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
 
-    call.reply.count(table().commands().len());
+    let count = known(call).count();
+    call.reply.count(count);
     Ok(Outcome::Replied)
 }
 
@@ -84,9 +100,10 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return all(call);
     }
 
+    let shows_test = shows_test(call);
     call.reply.array(call.args.len());
     for name in call.args.rest() {
-        match named(name) {
+        match named(name).filter(|command| shows(command, shows_test)) {
             Some(command) => describe(&mut call.reply, command),
             None => call.reply.null(),
         }
@@ -96,9 +113,10 @@ fn info(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
 fn docs(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let asked: Vec<&Command> = if call.args.is_empty() {
-        table().commands().iter().collect()
+        known(call).collect()
     } else {
-        call.args.rest().filter_map(named).collect()
+        let shows_test = shows_test(call);
+        call.args.rest().filter_map(named).filter(|command| shows(command, shows_test)).collect()
     };
 
     call.reply.map(asked.len());
@@ -118,9 +136,10 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
     call.args.finish()?;
 
+    let shows_test = shows_test(call);
     let names: Vec<&str> = table()
         .all()
-        .filter(|command| filter.lets_through(command))
+        .filter(|command| shows(command, shows_test) && filter.lets_through(command))
         .map(|command| command.name.as_str())
         .collect();
     call.reply.bulks(&names);

@@ -47,7 +47,7 @@ fn debug(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 pub(crate) fn check_protected(shared: &Shared, client: &Client) -> Result<(), Refusal> {
     let is_allowed = match shared.settings.text("enable-debug-command").as_str() {
         "yes" => true,
-        "local" => is_local(client),
+        "local" => client.is_local(),
         _ => false,
     };
     if is_allowed {
@@ -58,12 +58,6 @@ pub(crate) fn check_protected(shared: &Shared, client: &Client) -> Result<(), Re
          a local connection, otherwise you need to set this option in the configuration file, and then restart the \
          server.",
     ))
-}
-
-/// True if the client is on this machine: it uses a Unix socket, runs in this process, or has a loopback address.
-fn is_local(client: &Client) -> bool {
-    let is_loopback = client.peer.starts_with("127.") || client.peer.starts_with("[::1]");
-    client.is_unix || client.peer.is_empty() || is_loopback
 }
 
 fn unknown(name: &[u8]) -> Refusal {

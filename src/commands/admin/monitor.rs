@@ -9,6 +9,7 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
+use crate::commands::redact::redacted;
 use crate::commands::row::{Flags, Group, Row};
 use crate::commands::{Call, Command, Outcome, Shared};
 use crate::error::Refusal;
@@ -61,32 +62,12 @@ pub(crate) fn show(
         Source::Script => write!(line, "+{secs}.{micros:06} [{} lua]", session.database),
         Source::Client => write!(line, "+{secs}.{micros:06} [{} {}]", session.database, session.client.peer),
     };
-    let secrets = secrets(command, request);
-    for (at, word) in request.words().enumerate() {
+    for word in redacted(command, request) {
         line.push(b' ');
-        quote(&mut line, if secrets.contains(&at) { b"(redacted)" } else { word });
+        quote(&mut line, word);
     }
     line.extend_from_slice(b"\r\n");
     shared.monitors.deliver(&line);
-}
-
-/// The places of words that are passwords or name the user they belong to.
-fn secrets(command: &Command, request: Request<'_>) -> std::ops::Range<usize> {
-    if !command.row.flags.has(Flags::SECRET) {
-        return 0..0;
-    }
-    if command.name == "auth" {
-        return 1..request.len();
-    }
-    // The options of HELLO, in order: a name that SETNAME gives may be `AUTH`.
-    let mut at = 1;
-    while let Some(option) = request.get(at) {
-        if option.eq_ignore_ascii_case(b"AUTH") {
-            return at + 1..at + 3;
-        }
-        at += if option.eq_ignore_ascii_case(b"SETNAME") { 2 } else { 1 };
-    }
-    0..0
 }
 
 /// Appends a word in double quotes: Redis' `sdscatrepr`.

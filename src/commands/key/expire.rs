@@ -146,7 +146,8 @@ fn set_deadline(call: &mut Call<'_, '_>, unit: Unit, command: &'static str) -> R
             let holds = conditions.hold(old, deadline);
             if holds {
                 if linter.is_on() {
-                    linter.renews(name, grant, old);
+                    let lease_ms = grant.and_then(|grant| grant.lease_ms);
+                    linter.renews(name, lease_ms.map(u64::from), old);
                 }
                 expiry::set_or_delete(found, deadline, call.now);
             }

@@ -6,13 +6,14 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use super::lint::Linter;
 use super::replies::{answer_grant, answer_refusal};
 use super::wait::Waiting;
 use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
 use crate::keyspace::Waiter;
-use crate::locks::{LockRequest, Term, attempt, attempt_all};
+use crate::locks::{Granted, LockRequest, Term, attempt, attempt_all};
 use crate::resp::Reply;
 use crate::state::wait::WaitFor;
 use crate::types::lock::LockKind;
@@ -123,8 +124,10 @@ pub(super) fn acquire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let wait_ms = options.wait_ms;
     let request = request(call, owner, options);
-    let granted = attempt(call.view, &key, &request, None)?;
-    finish(call, vec![key], request, granted.map(|granted| granted.token), wait_ms)
+    let keys = vec![key];
+    lint_request(call, &keys, &request);
+    let granted = attempt(call.view, &keys[0], &request, None)?;
+    finish(call, keys, request, granted, wait_ms)
 }
 
 pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -147,18 +150,18 @@ pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusa
     keys.dedup();
     let wait_ms = options.wait_ms;
     let request = request(call, owner, options);
+    lint_request(call, &keys, &request);
     let granted = attempt_all(call.view, &keys, &request, None)?;
-    finish(call, keys, request, granted.map(|granted| granted.token), wait_ms)
+    finish(call, keys, request, granted, wait_ms)
 }
 
 fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockRequest {
     let settings = &call.shared.settings;
-    let default = |name| settings.integer(name).unsigned_abs();
     let term = match options.term {
-        TermOption::Absent => Term::Lease(default("lock-lease")),
+        TermOption::Absent => Term::Lease(settings.lock_lease_ms()),
         TermOption::Lease(millis) => Term::Lease(millis),
         TermOption::Session { delay_ms } => {
-            let delay_ms = delay_ms.unwrap_or_else(|| default("lock-delay"));
+            let delay_ms = delay_ms.unwrap_or_else(|| settings.integer("lock-delay").unsigned_abs());
             Term::Session { id: session::own(call.session, call.shared).id, delay_ms }
         }
     };
@@ -166,15 +169,27 @@ fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockReque
     LockRequest { kind, owner, permits, term, meta, client: call.session.client.id }
 }
 
+/// Looks for mistakes in a request before it is granted.
+fn lint_request(call: &mut Call<'_, '_>, keys: &[Bytes], request: &LockRequest) {
+    let linter = Linter::new(call.shared, &call.session.client, call.now);
+    if linter.is_on() {
+        linter.asks(call.view, keys, &request.owner);
+    }
+}
+
 /// Answers a request that was granted, or may not wait; else it waits.
 fn finish(
     call: &mut Call<'_, '_>,
     keys: Vec<Bytes>,
     request: LockRequest,
-    token: Option<u64>,
+    granted: Option<Granted>,
     wait_ms: u64,
 ) -> Result<Outcome, Refusal> {
-    if let Some(token) = token {
+    if let Some(Granted { token, is_new }) = granted {
+        let linter = Linter::new(call.shared, &call.session.client, call.now);
+        if is_new && linter.is_on() {
+            linter.granted(call.view, &keys, &request.owner, request.term.lease_ms());
+        }
         session::hold(call.view, call.session.lock_session.as_deref(), &keys, &request, token);
         answer_grant(&mut call.reply, token, request.term.lease_ms(), 0);
         return Ok(Outcome::Replied);
@@ -199,16 +214,16 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms
     let place = (call.view.next_wait_number(), WaitFor::Locks);
     let since = call.now.lock;
     let until = Some(since + wait_ms);
-    let wait = call.session.new_wait_for(place, call.view.database(), keys.clone(), until, answer);
-    let also = if keys.len() > 1 { keys.clone() } else { Vec::new() };
+    let wait = call.session.new_wait_for(place, call.view.database(), keys, until, answer);
+    let also = if wait.keys.len() > 1 { wait.keys.clone() } else { Vec::new() };
     let serve = Waiting {
         client: Arc::clone(&call.session.client),
         session: call.session.lock_session.clone().filter(|_| request.term.session().is_some()),
-        number: wait.number,
-        keys,
+        wait: Arc::clone(&wait),
         request,
         since,
         granted: OnceLock::new(),
+        lint: call.shared.settings.lints_locks().then(|| Arc::clone(&call.shared.registries.lock_lint)),
     };
     let waiter = Arc::new(Waiter { wait: Arc::clone(&wait), also, serve: Box::new(serve) });
     call.shared.lock_waits.enter(&waiter);
@@ -219,11 +234,10 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms
 fn tell_contended(call: &mut Call<'_, '_>, keys: &[Bytes]) {
     let shared: &Shared = call.shared;
     for key in keys {
-        for (owner, client) in call.view.owners(key, HOLDERS_TOLD_MAX) {
+        call.view.each_holder(key, HOLDERS_TOLD_MAX, |_, client, token| {
             if let Some(client) = session::told_of_contention(shared, client) {
-                let token = call.view.hold_of(key, &owner).map_or(0, |hold| hold.token);
                 session::tell_contended(&client, key, token);
             }
-        }
+        });
     }
 }

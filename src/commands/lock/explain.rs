@@ -10,7 +10,7 @@ use crate::clock::{LockTime, Now};
 use crate::commands::row::{Flags, Group, Row, key, text};
 use crate::commands::{Call, Outcome, Shared};
 use crate::error::Refusal;
-use crate::keyspace::{Excerpt, HeldLock, LockHolder, PastLock};
+use crate::keyspace::{Excerpt, HeldLock, LockHolder, PastLock, Shown};
 use crate::state::clients::ClientId;
 use crate::state::ended_lock::EndReason;
 use crate::types::lock::LockKind;
@@ -31,10 +31,7 @@ fn explain(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     };
     call.args.finish()?;
 
-    if !call.session.is_nested {
-        call.view.keep_releases(name)?;
-    }
-    let held = call.view.held_lock(name);
+    let held = call.view.held_lock(name, Shown::First(usize::MAX));
     let past = call.view.past_locks(name);
     let mut queue: Vec<Bytes> = Vec::new();
     for waiter in call.view.lock_waiters(name) {

@@ -1,27 +1,29 @@
 //! Who holds which lock, and who waits for it: LOCK.TOKEN, LOCK.WHO, LOCK.LIST, LOCK.WAITERS, LOCK.GRAPH.
 //!
 //! Rule    a user sees the locks of the keys for which it may send LOCK.WHO.
-//! Locks   LOCK.LIST and LOCK.GRAPH lock one shard at a time: LOCK.LIST for at most [`KEYS_PER_LOCK`] keys. A client is
-//!         looked up while a shard is locked.
+//! Locks   LOCK.LIST and LOCK.GRAPH lock one shard at a time: LOCK.LIST for at most [`KEYS_PER_LOCK`] keys. LOCK.WHO and
+//!         LOCK.WAITERS also lock the shards of the queue of Redisson's fair lock. A client is looked up while a shard is
+//!         locked.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::SINCE;
-use super::replies::{answer_client, answer_meta, maybe_integer, number};
+use super::replies::{answer_client, answer_meta, maybe_integer};
 use crate::clock::{LockTime, Now};
 use crate::commands::admin::acl_check;
 use crate::commands::row::{Flags, Group, Row, integer, key, pattern, text};
 use crate::commands::scan::{ScanOptions, cursor};
 use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
-use crate::keyspace::{Asker, HeldLock, LockHolder, Shown, Waiter};
+use crate::keyspace::{Asker, HeldLock, LockHolder, Occupied, ShardSet, Shown, Waiter};
 use crate::resp::Reply;
 use crate::state::acl::User;
 use crate::state::clients::{Client, ClientId};
 use crate::state::session::Session;
 use crate::types::lock::LockKind;
+use crate::types::{List, SortedSet};
 
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Lock, "LOCK.GRAPH", SINCE, graph)
@@ -54,6 +56,8 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 
 /// Keys that LOCK.LIST visits under one lock of a shard.
 const KEYS_PER_LOCK: u64 = 16;
+/// Owners in the queue of a fair lock that are looked at.
+const FAIR_QUEUE_MAX: usize = 10_000;
 /// Holders of one lock that LOCK.LIST and LOCK.GRAPH show. LOCK.WHO shows all.
 const HOLDERS_SHOWN: usize = 100;
 
@@ -70,9 +74,14 @@ fn token(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn who(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
-    let held = call.view.held_lock(name);
+    let queue = fair_queue(call, name)?;
+    let held = call.view.held_lock(name, Shown::First(usize::MAX));
 
     match held {
+        Some(mut held) if !queue.is_empty() => {
+            held.waiters = held.waiters.saturating_add(queue.len());
+            Answer::new(&mut call.reply, call.shared, call.now).lock(name, &held);
+        }
         Some(mut held) => {
             let pollers = call.shared.registries.clients.polling(call.view.key_hash(name), call.now.lock);
             if let Some((_, first)) = pollers.first() {
@@ -169,36 +178,79 @@ fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 fn waiters(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let name = call.args.word()?;
 
-    let kind = call.view.held_lock(name).map(|held| held.kind);
+    let fair = fair_queue(call, name)?;
+    // One holder is enough to know that it is held.
+    let kind = call.view.held_lock(name, Shown::First(1)).map(|held| held.kind);
     let queued: Vec<Arc<Waiter>> = call.view.lock_waiters(name).map(Arc::clone).collect();
     let clients = &call.shared.registries.clients;
-    let polling = kind.map(|kind| (kind, clients.polling(call.view.key_hash(name), call.now.lock)));
+    // Who waits in the queue of a fair lock polls it, too.
+    let polled = kind.filter(|_| fair.is_empty());
+    let polling = polled.map(|kind| (kind, clients.polling(call.view.key_hash(name), call.now.lock)));
 
     let askers = queued.iter().filter_map(|waiter| waiter.serve.asker()).map(Waits::of_asker);
     let pollers = polling.iter().flat_map(|(kind, polling)| {
         polling.iter().map(|(client, polls)| Waits {
             owner: None,
-            client,
-            since: polls.since,
+            client: Some(client),
+            since: Some(polls.since),
             how: "polling",
             kind: *kind,
             permits: 1,
         })
     });
-    // Both are in order of time; a call in the queue comes before a client that polls.
-    let waiters: Vec<_> = askers.chain(pollers).collect();
+    let kind = kind.unwrap_or(LockKind::Reentrant);
+    let fair = fair.iter().map(|owner| Waits {
+        owner: Some(owner),
+        client: None,
+        since: None,
+        how: "queued",
+        kind,
+        permits: 1,
+    });
+    // Each of these is in order of time. The queue of the server comes first.
+    let waiters: Vec<_> = askers.chain(fair).chain(pollers).collect();
     call.reply.array(waiters.len());
     let mut answer = Answer::new(&mut call.reply, call.shared, call.now);
     waiters.iter().for_each(|waits| answer.waits(waits));
     Ok(Outcome::Replied)
 }
 
+/// The owners that wait for a fair lock of Redisson, first come first: the elements of a list, whose timeouts are in a sorted
+/// set. Inside of a transaction there are none, because it has not locked these keys.
+fn fair_queue(call: &mut Call<'_, '_>, name: &[u8]) -> Result<Vec<Bytes>, Refusal> {
+    let key = |prefix: &[u8]| match name.contains(&b'{') {
+        true => [prefix, b":", name].concat(),
+        false => [prefix, b":{", name, b"}"].concat(),
+    };
+    let (queue, timeouts) = (key(b"redisson_lock_queue"), key(b"redisson_lock_timeout"));
+    if !call.view.holds_all() {
+        if call.session.is_nested {
+            return Ok(Vec::new());
+        }
+        if !call.view.relock(ShardSet::Keys(&[name, &queue, &timeouts])) {
+            return Err(Refusal::Occupied);
+        }
+    }
+    let Some(Ok(list)) = call.view.entry(&queue).occupied().map(Occupied::into_object::<List>) else {
+        return Ok(Vec::new());
+    };
+    let owners: Vec<_> = list.iter().take(FAIR_QUEUE_MAX).map(Bytes::copy_from_slice).collect();
+    let timeouts = call.view.entry(&timeouts).occupied().map(Occupied::into_object::<SortedSet>);
+    let now_ms = call.now.wall().as_millis() as f64;
+    let has_ended = |owner: &Bytes| {
+        let until_ms = timeouts.as_ref().and_then(|set| set.as_ref().ok()?.score(owner));
+        until_ms.is_some_and(|until_ms| until_ms <= now_ms)
+    };
+    // As Redisson does, which removes those at the head only.
+    Ok(owners.into_iter().skip_while(has_ended).collect())
+}
+
 /// Who waits for a lock, as LOCK.WAITERS shows it.
 #[derive(Debug)]
 struct Waits<'w> {
     owner: Option<&'w Bytes>,
-    client: &'w Client,
-    since: LockTime,
+    client: Option<&'w Client>,
+    since: Option<LockTime>,
     how: &'static str,
     kind: LockKind,
     permits: u32,
@@ -207,7 +259,8 @@ struct Waits<'w> {
 impl<'w> Waits<'w> {
     fn of_asker(asker: Asker<'w>) -> Self {
         let Asker { owner, client, since, kind, permits } = asker;
-        Self { owner: Some(owner), client, since, how: "queued", kind, permits }
+        let (owner, client, since) = (Some(owner), Some(&**client), Some(since));
+        Self { owner, client, since, how: "queued", kind, permits }
     }
 }
 
@@ -310,12 +363,12 @@ impl<'r, 'o> Answer<'r, 'o> {
     }
 
     fn waits(&mut self, waits: &Waits<'_>) {
-        let waited = self.now.lock.millis_since(waits.since);
+        let waited = waits.since.map(|since| self.now.lock.millis_since(since));
         self.reply.map(6);
         self.owner(waits.owner);
         self.field("client");
-        self.client(Some(waits.client));
-        self.field("waited").integer(number(waited));
+        self.client(waits.client);
+        maybe_integer(self.field("waited"), waited);
         self.field("how").bulk(waits.how.as_bytes());
         self.field("kind").bulk(waits.kind.name().as_bytes());
         self.field("permits").integer(waits.permits.into());

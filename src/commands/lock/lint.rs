@@ -3,15 +3,17 @@
 //! Owns    which requests are mistakes. The findings are in `state::lock_lint`.
 //! Rule    while the setting `lock-lint` is off, a request costs one branch.
 
+use bytes::Bytes;
+
 use crate::clock::{Deadline, Now};
 use crate::commands::row::{Flags, Group, Row, token};
 use crate::commands::{Call, Outcome, Shared};
 use crate::error::Refusal;
-use crate::keyspace::{Grant, View};
+use crate::keyspace::View;
 use crate::resp::Reply;
 use crate::state::clients::Client;
 use crate::state::ended_lock::EndReason;
-use crate::state::lock_lint::Rule;
+use crate::state::lock_lint::{LockLint, Rule};
 
 use super::SINCE;
 use super::replies::{answer_client, number};
@@ -59,7 +61,8 @@ fn pair(reply: &mut Reply<'_>, name: &str, value: &str) {
 /// Who does something with a lock, for the rules.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::commands) struct Linter<'c> {
-    shared: &'c Shared,
+    /// Where mistakes are noted, if they are.
+    lint: Option<&'c LockLint>,
     client: &'c Client,
     now: Now,
 }
@@ -72,18 +75,27 @@ pub(in crate::commands) enum Asked {
 }
 
 impl<'c> Linter<'c> {
+    #[inline]
     pub(in crate::commands) fn new(shared: &'c Shared, client: &'c Client, now: Now) -> Self {
-        Self { shared, client, now }
+        let lint = shared.settings.lints_locks().then_some(&*shared.registries.lock_lint);
+        Self { lint, client, now }
+    }
+
+    /// For a request that has waited: `lint` says where mistakes were noted when it began to wait.
+    pub(super) fn after_wait(lint: Option<&'c LockLint>, client: &'c Client, now: Now) -> Self {
+        Self { lint, client, now }
     }
 
     /// Whether anything is to be noted.
     #[inline]
     pub(in crate::commands) fn is_on(self) -> bool {
-        self.shared.settings.lints_locks()
+        self.lint.is_some()
     }
 
     fn note(self, rule: Rule, key: &[u8]) {
-        self.shared.registries.lock_lint.note(rule, key, self.client, self.now.lock);
+        if let Some(lint) = self.lint {
+            lint.note(rule, key, self.client, self.now.lock);
+        }
     }
 
     /// The client has taken a lock under this value.
@@ -93,15 +105,39 @@ impl<'c> Linter<'c> {
         if grant.lease_ms.is_none() && !grant.is_native {
             self.note(Rule::NoLease, key);
         }
-        let is_used =
-            view.past_locks(key).iter().any(|past| past.is_of(value) && past.holder != self.client.id);
-        if is_used {
-            self.note(Rule::SharedValue, key);
+        self.granted(view, &[Bytes::copy_from_slice(key)], value, grant.lease_ms.map(u64::from));
+    }
+
+    /// The client was granted locks under this name, all at once.
+    #[cold]
+    pub(in crate::commands) fn granted(
+        self,
+        view: &mut View<'_>,
+        keys: &[Bytes],
+        owner: &[u8],
+        lease_ms: Option<u64>,
+    ) {
+        let Some(lint) = self.lint else { return };
+        let client = self.client.id;
+        for key in keys {
+            if view.past_locks(key).iter().any(|past| past.is_of(owner) && past.holder != client) {
+                self.note(Rule::SharedValue, key);
+            }
         }
-        let until = grant.lease_ms.map(|millis| self.now.lock + u64::from(millis));
-        let lint = &self.shared.registries.lock_lint;
-        if lint.taken(self.client.id, key, until, self.now.lock).is_some() {
-            self.note(Rule::OppositeOrders, key);
+        let until = lease_ms.map(|millis| self.now.lock + millis);
+        for key in lint.taken(client, keys, until, self.now.lock) {
+            self.note(Rule::OppositeOrders, &key);
+        }
+    }
+
+    /// The client asks for locks by a LOCK command under this name. If another client holds one of them under it, both get
+    /// the same grant.
+    #[cold]
+    pub(in crate::commands) fn asks(self, view: &mut View<'_>, keys: &[Bytes], owner: &[u8]) {
+        for key in keys {
+            if view.hold_of(key, owner).is_some_and(|hold| ![0, self.client.id].contains(&hold.client)) {
+                self.note(Rule::SharedValue, key);
+            }
         }
     }
 
@@ -134,15 +170,16 @@ impl<'c> Linter<'c> {
     /// The client releases a lock.
     #[cold]
     pub(in crate::commands) fn releases(self, key: &[u8]) {
-        self.shared.registries.lock_lint.released(self.client.id, key);
+        if let Some(lint) = self.lint {
+            lint.released(self.client.id, key);
+        }
     }
 
-    /// A lock with this grant gets a new lease before that end of the old one.
+    /// A lock with this lease gets a new one before that end of the old one.
     #[cold]
-    pub(in crate::commands) fn renews(self, key: &[u8], grant: Option<Grant>, until: Option<Deadline>) {
-        let lease_ms = grant.and_then(|grant| grant.lease_ms);
+    pub(in crate::commands) fn renews(self, key: &[u8], lease_ms: Option<u64>, until: Option<Deadline>) {
         if let (Some(lease_ms), Some(until)) = (lease_ms, until)
-            && self.now.millis_until(until).saturating_mul(3) < i64::from(lease_ms)
+            && self.now.millis_until(until).saturating_mul(3) < number(lease_ms)
         {
             self.note(Rule::LateRenewal, key);
         }

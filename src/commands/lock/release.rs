@@ -7,27 +7,28 @@ use super::replies::{maybe_integer, number};
 use super::{millis_of, owner_of, token_of};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
-use crate::keyspace::Lease;
+use crate::keyspace::{Hold, Lease};
 use crate::state::ended_lock::EndReason;
 
 pub(super) fn release(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let key = call.args.word()?;
-    let owner = Bytes::copy_from_slice(owner_of(call.args.word()?)?);
+    let owner = owner_of(call.args.word()?)?;
     let token = match call.args.take("TOKEN") {
         true => Some(token_of(call.args.integer()?)?),
         false => None,
     };
     call.args.finish()?;
 
-    let hold = call.view.hold_of(key, &owner).filter(|hold| token.is_none_or(|token| token == hold.token));
-    if hold.is_some() {
-        call.view.end_hold(key, &owner, EndReason::Released);
-    } else {
-        let linter = Linter::new(call.shared, &call.session.client, call.now);
-        linter.late(call.view, (key, Some(&owner)), (Asked::Release, "LOCK.RELEASE"));
+    let is_meant = |hold: &Hold| token.is_none_or(|token| token == hold.token);
+    let is_released = call.view.end_hold(key, owner, EndReason::Released, is_meant);
+    let linter = Linter::new(call.shared, &call.session.client, call.now);
+    if !is_released {
+        linter.late(call.view, (key, Some(owner)), (Asked::Release, "LOCK.RELEASE"));
+    } else if linter.is_on() && call.view.hold_of(key, owner).is_none() {
+        linter.releases(key);
     }
 
-    call.reply.integer(i64::from(hold.is_some()));
+    call.reply.integer(i64::from(is_released));
     Ok(Outcome::Replied)
 }
 
@@ -36,12 +37,12 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let owner = Bytes::copy_from_slice(owner_of(call.args.word()?)?);
     let lease_ms = match call.args.take("LEASE") {
         true => millis_of(call.args.integer()?, 1, "lease")?,
-        false => call.shared.settings.integer("lock-lease").unsigned_abs(),
+        false => call.shared.settings.lock_lease_ms(),
     };
     call.args.finish()?;
 
+    let linter = Linter::new(call.shared, &call.session.client, call.now);
     let Some(hold) = call.view.hold_of(key, &owner) else {
-        let linter = Linter::new(call.shared, &call.session.client, call.now);
         linter.late(call.view, (key, Some(&owner)), (Asked::Extend, "LOCK.EXTEND"));
         call.reply.null_array();
         return Ok(Outcome::Replied);
@@ -49,6 +50,9 @@ pub(super) fn extend(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     // A lock of a session has no lease to extend.
     let lease_ms = Some(lease_ms).filter(|_| hold.session.is_none());
     if let Some(millis) = lease_ms {
+        if linter.is_on() {
+            linter.renews(key, hold.lease_ms, hold.deadline);
+        }
         let deadline = call.now.deadline_in(number(millis));
         call.view.renew(key, &owner, Some(deadline), lease_ms);
     }
@@ -75,7 +79,7 @@ pub(super) fn break_lock(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     let owner = call.view.owner_of_token(key, token);
     if let Some(owner) = &owner {
-        call.view.end_hold(key, owner, EndReason::Broken);
+        call.view.end_hold(key, owner, EndReason::Broken, |hold| hold.token == token);
         let (client, key, reason) = (call.session.client.id, key.escape_ascii(), reason.escape_ascii());
         tracing::info!(client, %key, token, %reason, "A lock is broken");
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::keyspace::{Entry, View};
+use crate::keyspace::View;
 use crate::resp::{Protocol, Reply};
 use crate::state::clients::{ClientId, Names};
 
@@ -52,28 +52,20 @@ pub(super) fn answer_refusal(view: &mut View<'_>, keys: &[Bytes], reply: &mut Re
     if reply.protocol() == Protocol::Resp2 {
         return reply.null_array();
     }
-    let held = keys.iter().find(|key| matches!(view.entry(key), Entry::Occupied(_)));
-    let Some(key) = held.or(keys.first()) else { return reply.null() };
-    let holder = view.owners(key, 1).pop().map(|(owner, _)| owner);
-    let hold = holder.as_ref().and_then(|owner| view.hold_of(key, owner));
-    let meta = match holder.as_ref().and_then(|owner| view.holder_of(key, owner)) {
-        Some(holder) => holder.meta,
-        None => view.meta_of(key),
-    };
-    let left_ms =
-        hold.as_ref().and_then(|hold| hold.deadline).map(|deadline| view.now().millis_until(deadline));
+    let holder = keys.iter().find_map(|key| view.any_holder(key));
+    let left_ms = holder.as_ref().and_then(|holder| holder.deadline).map(|end| view.now().millis_until(end));
     reply.map(4);
     reply.bulk(b"holder");
-    match &holder {
+    match holder.as_ref().and_then(|holder| holder.owner.as_ref()) {
         Some(owner) => reply.bulk(owner),
         None => reply.null(),
     }
     reply.bulk(b"token");
-    reply.integer(hold.map_or(0, |hold| number(hold.token)));
+    reply.integer(holder.as_ref().and_then(|holder| holder.token).map_or(0, number));
     reply.bulk(b"lease");
     maybe_integer(reply, left_ms.map(|millis| u64::try_from(millis).unwrap_or(0)));
     reply.bulk(b"meta");
-    answer_meta(reply, &meta);
+    answer_meta(reply, holder.as_ref().map_or(&[], |holder| &holder.meta));
 }
 
 /// Fields and values as a map.

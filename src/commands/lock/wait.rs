@@ -6,16 +6,19 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use super::lint::Linter;
 use super::replies::{answer_grant, answer_refusal};
 use super::session;
 use crate::clock::LockTime;
 use crate::commands::Shared;
-use crate::keyspace::{Asker, Serve, View, Waiter};
+use crate::keyspace::{Asker, Hold, Serve, View, Waiter};
 use crate::locks::{Circle, LockRequest, attempt, attempt_all, is_grantable};
 use crate::resp::Reply;
 use crate::state::clients::Client;
 use crate::state::ended_lock::EndReason;
+use crate::state::lock_lint::LockLint;
 use crate::state::lock_sessions::LockSession;
+use crate::state::wait::Wait;
 
 /// Room for the answer to a request that is granted.
 const GRANT_BYTES: usize = 96;
@@ -26,24 +29,30 @@ pub(super) struct Waiting {
     pub(super) client: Arc<Client>,
     /// The session that the grant will belong to.
     pub(super) session: Option<Arc<LockSession>>,
-    pub(super) number: u64,
-    pub(super) keys: Vec<Bytes>,
+    pub(super) wait: Arc<Wait>,
     pub(super) request: LockRequest,
     pub(super) since: LockTime,
     /// The token, once a new grant is its answer.
     pub(super) granted: OnceLock<u64>,
+    /// Where mistakes are noted, if they were when it began to wait.
+    pub(super) lint: Option<Arc<LockLint>>,
 }
 
 impl Serve for Waiting {
     fn is_ready(&self, view: &mut View<'_>, _key: &[u8]) -> bool {
-        self.session_has_ended() || is_grantable(view, &self.keys, &self.request, self.number)
+        self.session_has_ended() || is_grantable(view, &self.wait.keys, &self.request, self.wait.number)
     }
 
     fn serve(&self, view: &mut View<'_>, _key: &[u8]) {
-        let granted = match &self.keys[..] {
+        let (keys, owner) = (&self.wait.keys, &self.request.owner);
+        let linter = Linter::after_wait(self.lint.as_deref(), &self.client, view.now());
+        if linter.is_on() {
+            linter.asks(view, keys, owner);
+        }
+        let granted = match &keys[..] {
             _ if self.session_has_ended() => Err(session::no_such()),
-            [key] => attempt(view, key, &self.request, Some(self.number)),
-            keys => attempt_all(view, keys, &self.request, Some(self.number)),
+            [key] => attempt(view, key, &self.request, Some(self.wait.number)),
+            keys => attempt_all(view, keys, &self.request, Some(self.wait.number)),
         };
         let mut answer = Vec::with_capacity(GRANT_BYTES);
         let mut reply = Reply::new(&mut answer, self.client.protocol());
@@ -51,7 +60,10 @@ impl Serve for Waiting {
             Ok(Some(granted)) => {
                 let waited_ms = view.now().lock.millis_since(self.since);
                 answer_grant(&mut reply, granted.token, self.request.term.lease_ms(), waited_ms);
-                session::hold(view, self.session.as_deref(), &self.keys, &self.request, granted.token);
+                session::hold(view, self.session.as_deref(), &self.wait.keys, &self.request, granted.token);
+                if granted.is_new && linter.is_on() {
+                    linter.granted(view, keys, owner, self.request.term.lease_ms());
+                }
                 if granted.is_new {
                     self.granted.get_or_init(|| granted.token);
                 }
@@ -64,18 +76,17 @@ impl Serve for Waiting {
 
     fn refusal(&self, view: &mut View<'_>) -> Option<Vec<u8>> {
         let mut answer = Vec::new();
-        answer_refusal(view, &self.keys, &mut Reply::new(&mut answer, self.client.protocol()));
+        answer_refusal(view, &self.wait.keys, &mut Reply::new(&mut answer, self.client.protocol()));
         Some(answer)
     }
 
     fn give_back(&self, view: &mut View<'_>) {
         let Some(token) = self.granted.get() else { return };
         let LockRequest { owner, client, .. } = &self.request;
-        for key in &self.keys {
+        for key in &self.wait.keys {
             // Another connection of the owner may have asked for the lock since, and know of it.
-            if view.hold_of(key, owner).is_some_and(|hold| hold.token == *token && hold.client == *client) {
-                view.end_hold(key, owner, EndReason::Released);
-            }
+            let is_unread = |hold: &Hold| hold.token == *token && hold.client == *client;
+            view.end_hold(key, owner, EndReason::Released, is_unread);
         }
     }
 

@@ -285,7 +285,10 @@ impl Calls for ScriptContext<'_, '_> {
 #[cold]
 fn lint_change(linter: Linter<'_>, key: &[u8], found: &Occupied<'_>, deadline: Option<Deadline>) {
     match deadline {
-        Some(_) => linter.renews(key, found.granted(), found.deadline()),
+        Some(_) => {
+            let lease_ms = found.granted().and_then(|grant| grant.lease_ms);
+            linter.renews(key, lease_ms.map(u64::from), found.deadline());
+        }
         None => linter.releases(key),
     }
 }

@@ -98,13 +98,18 @@ impl Shard {
     pub fn grant(&mut self, id: EntryId, token: u64, holder: ClientId, is_native: bool) {
         let lease_ms = grant::lease_ms(self.deadline(id), self.time);
         let grant = Grant { token, holder, since: self.time, lease_ms, renewals: 0, is_native };
-        if self.arena.is_granted(id.0) {
-            self.uncount_grant(id);
-        }
+        self.restore_grant(id, &grant);
+    }
+
+    /// Makes an entry a lock with this grant.
+    #[inline]
+    pub fn restore_grant(&mut self, id: EntryId, grant: &Grant) {
+        let Grant { token, holder, is_native, .. } = *grant;
+        self.uncount_grant(id);
         self.granted.counts.held += 1;
         self.granted.native += usize::from(is_native);
         self.granted.latest.note(token, holder);
-        self.arena.set_grant(id.0, Packed::of(&grant), is_native);
+        self.arena.set_grant(id.0, Packed::of(grant), is_native);
     }
 
     /// The grant of an entry belongs to another connection of its owner from now on.
@@ -161,9 +166,13 @@ impl Shard {
 
     /// Sets what is known of a grant beside its record. It goes with the grant.
     pub fn set_grant_details(&mut self, id: EntryId, details: GrantDetails) {
+        let is_nothing = details == GrantDetails::default();
+        if is_nothing && self.granted.details.is_empty() {
+            return;
+        }
         let place = (self.arena.table(id.0), Bytes::copy_from_slice(self.key(id)));
         self.granted.remove_details(&place);
-        if details != GrantDetails::default() {
+        if !is_nothing {
             self.granted.details_bytes += details.bytes(&place.1);
             self.granted.details.insert(place, details);
         }
@@ -281,16 +290,23 @@ impl Shard {
     }
 }
 
-/// The owner, if the value names just one: the field of a hash beside Redisson's mode.
+/// The owner, if the value names just one: the field of a hash beside Redisson's mode, or the member of a sorted set beside
+/// Symfony's mark.
 pub(crate) fn sole_owner(object: &Object) -> Option<&[u8]> {
     match object {
-        Object::Hash(hash) => {
-            let mut owners = hash.iter().map(|(field, _)| field).filter(|field| *field != MODE);
-            owners.next().filter(|_| owners.next().is_none())
-        }
+        Object::Hash(hash) => sole(hash.iter().map(|(field, _)| field), MODE),
+        Object::SortedSet(set) => sole(set.entries().map(|(member, _)| member), WRITE),
         _ => None,
     }
 }
 
+/// The only name beside `mark`.
+fn sole<'o>(names: impl Iterator<Item = &'o [u8]>, mark: &[u8]) -> Option<&'o [u8]> {
+    let mut owners = names.filter(|name| *name != mark);
+    owners.next().filter(|_| owners.next().is_none())
+}
+
 /// The field of Redisson's read/write locks that says how they are held.
 pub(crate) const MODE: &[u8] = b"mode";
+/// The member of Symfony's locks that says that one owner holds them alone.
+pub(crate) const WRITE: &[u8] = b"__write__";

@@ -11,7 +11,7 @@ use super::View;
 use crate::clock::{Deadline, LockTime};
 use crate::error::Refusal;
 use crate::keyspace::Occupied;
-use crate::keyspace::shard::grants::{MODE, sole_owner};
+use crate::keyspace::shard::grants::{MODE, WRITE, sole_owner};
 use crate::keyspace::shard::{EntryId, Shard};
 use crate::keyspace::waiting::{Queues, Waiter};
 use crate::number;
@@ -82,10 +82,24 @@ const OWNER_BYTES_SHOWN: usize = 1024;
 
 impl View<'_> {
     /// Who holds the lock under a key; `None` if nobody does.
-    pub fn held_lock(&mut self, key: &[u8]) -> Option<HeldLock> {
+    pub fn held_lock(&mut self, key: &[u8], shown: Shown<'_>) -> Option<HeldLock> {
         let now = self.now.lock;
         let Occupied { place, id } = self.entry(key).occupied()?;
-        HeldLock::of(place.shard, place.queues, id, now, Shown::First(usize::MAX))
+        HeldLock::of(place.shard, place.queues, id, now, shown)
+    }
+
+    /// A holder of the lock under a key, with its whole name; `None` if the key does not exist.
+    pub fn any_holder(&mut self, key: &[u8]) -> Option<LockHolder> {
+        let Occupied { place, id } = self.entry(key).occupied()?;
+        let owner = match place.shard.object(id) {
+            None => Some(place.shard.value(id)),
+            Some(Object::Lock(lock)) => {
+                let mut holders = lock.holders();
+                return holders.next().map(|(owner, holder)| LockHolder::of_lock(owner, holder));
+            }
+            Some(object) => sole_owner(object),
+        };
+        Some(LockHolder::of_grant(place.shard, id, owner.map(Bytes::copy_from_slice), 1))
     }
 
     /// The fencing token under a key while `value` owns it.
@@ -249,7 +263,7 @@ fn holders_of(lock: &Lock, now: LockTime, show: Shown<'_>) -> Vec<LockHolder> {
 /// how often it has taken the lock.
 ///
 /// A hash is Redisson's: owners are fields whose values count their holds; the field `mode` makes it a read/write lock. A
-/// sorted set is a semaphore.
+/// sorted set is a semaphore, or Symfony's lock: its members are the owners.
 fn described(object: &Object) -> (LockKind, Option<Bytes>, u32) {
     let owner = sole_owner(object);
     let holds = match object {
@@ -259,6 +273,7 @@ fn described(object: &Object) -> (LockKind, Option<Bytes>, u32) {
     let holds = holds.and_then(|holds| u32::try_from(holds).ok());
     let kind = match object {
         Object::Hash(hash) if hash.get(MODE).is_some_and(|mode| mode == b"read") => LockKind::Shared,
+        Object::SortedSet(set) if set.score(WRITE).is_some() => LockKind::Exclusive,
         Object::SortedSet(_) => LockKind::Shared,
         Object::Hash(_) if holds.is_some() => LockKind::Reentrant,
         _ => LockKind::Exclusive,
@@ -268,7 +283,11 @@ fn described(object: &Object) -> (LockKind, Option<Bytes>, u32) {
 
 /// Whether `value` owns the lock of an unchanged client that is not a string.
 fn is_owner(object: &Object, value: &[u8]) -> bool {
-    matches!(object, Object::Hash(hash) if value != MODE && hash.contains(value))
+    match object {
+        Object::Hash(hash) => value != MODE && hash.contains(value),
+        Object::SortedSet(set) => value != WRITE && set.score(value).is_some(),
+        _ => false,
+    }
 }
 
 fn excerpt(owner: &[u8]) -> Bytes {
@@ -281,20 +300,24 @@ mod tests {
     use crate::clock::Now;
     use crate::keyspace::{Keyspace, Layout, Lease, ShardSet};
     use crate::state::settings::Events;
-    use crate::types::{Hash, Seed};
+    use crate::types::{Hash, Seed, SortedSet};
 
     /// A lock of an unchanged client whose value is a hash.
     fn held(fields: &[(&[u8], &[u8])], ask: &[u8]) -> (HeldLock, Option<u64>) {
-        let keyspace = Keyspace::new(Layout { shards: 1, databases: 1, seed: 7, journal: None }, || {});
-        let now = Now { lock: LockTime::from_millis(50), wall_offset_ms: 0 };
-        let mut view = View::lock(&keyspace, ShardSet::All, 0, now, Events::default());
         let mut hash = Hash::new(Seed::of(1));
         for (field, value) in fields {
             hash.set(field, value);
         }
+        held_as(hash.into(), ask)
+    }
+
+    fn held_as(value: Object, ask: &[u8]) -> (HeldLock, Option<u64>) {
+        let keyspace = Keyspace::new(Layout { shards: 1, databases: 1, seed: 7, journal: None }, || {});
+        let now = Now { lock: LockTime::from_millis(50), wall_offset_ms: 0 };
+        let mut view = View::lock(&keyspace, ShardSet::All, 0, now, Events::default());
         let lease = Lease::Until(now.deadline_in(30_000));
-        view.entry(b"lock").put_object(hash.into(), lease).grant(7, 3, false);
-        (view.held_lock(b"lock").expect("a lock with a grant"), view.token_of(b"lock", ask))
+        view.entry(b"lock").put_object(value, lease).grant(7, 3, false);
+        (view.held_lock(b"lock", Shown::First(9)).expect("a lock with a grant"), view.token_of(b"lock", ask))
     }
 
     #[test]
@@ -308,6 +331,25 @@ mod tests {
         assert_eq!((holder.token, holder.client, holder.lease_ms), (Some(7), 3, Some(30_000)));
         assert_eq!(token, Some(7));
         assert_eq!(held(&[(b"uuid:1", b"2")], b"uuid:2").1, None);
+    }
+
+    #[test]
+    fn a_sorted_set_names_its_owner_if_there_is_one_only() {
+        let held = |members: &[&str], ask: &str| {
+            let mut set = SortedSet::new(Seed::of(1));
+            for member in members {
+                set.insert(member.as_bytes(), 9.0);
+            }
+            let (lock, token) = held_as(set.into(), ask.as_bytes());
+            let [holder] = &lock.holders[..] else { panic!("one holder") };
+            (lock.kind, holder.owner.clone(), token)
+        };
+        let owner = Some(Bytes::from_static(b"one"));
+        assert_eq!(held(&["one"], "one"), (LockKind::Shared, owner.clone(), Some(7)));
+        assert_eq!(held(&["one", "__write__"], "one"), (LockKind::Exclusive, owner, Some(7)));
+        assert_eq!(held(&["one", "two"], "two"), (LockKind::Shared, None, Some(7)));
+        assert_eq!(held(&["one", "__write__"], "__write__").2, None);
+        assert_eq!(held(&["one"], "two").2, None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::View;
 use crate::clock::Deadline;
 use crate::keyspace::shard::grants::GrantDetails;
-use crate::keyspace::{Entry, Lease};
+use crate::keyspace::{Entry, Lease, Occupied};
 use crate::state::clients::ClientId;
 use crate::state::ended_lock::{EndReason, EndedLock};
 use crate::state::lock_sessions::{LockSession, SessionLock};
@@ -22,6 +22,8 @@ pub struct Hold {
     pub token: u64,
     /// The end of its lease; `None`: it has none.
     pub deadline: Option<Deadline>,
+    /// The lease as it was last set, in milliseconds.
+    pub lease_ms: Option<u64>,
     /// The client that holds it; 0: not known.
     pub client: ClientId,
     /// Whether it belongs to a session.
@@ -42,7 +44,7 @@ impl View<'_> {
             // The same owner again: the grant stays, its lease begins anew.
             Entry::Occupied(mut found) if found.granted().is_some_and(|grant| grant.token == token) => {
                 found.put(owner, lease);
-                found.place.shard.set_holder(found.id, client);
+                found.set_holder(client);
                 found
             }
             entry => {
@@ -74,19 +76,7 @@ impl View<'_> {
 
     /// What `owner` holds of a lock of any kind.
     pub fn hold_of(&mut self, key: &[u8], owner: &[u8]) -> Option<Hold> {
-        let found = self.entry(key).occupied()?;
-        match found.object().map(Lock::of) {
-            None if found.string().ok()? == owner => {
-                let (token, client) = found.granted().map_or((0, 0), |grant| (grant.token, grant.holder));
-                let session = found.place.shard.grant_details(found.id).and_then(|details| details.session);
-                Some(Hold { token, client, deadline: found.deadline(), session })
-            }
-            Some(Some(lock)) => {
-                let Holder { token, client, deadline, session, .. } = lock.holder(owner)?;
-                Some(Hold { token: *token, client: *client, deadline: *deadline, session: *session })
-            }
-            _ => None,
-        }
+        self.entry(key).occupied()?.hold_of(owner)
     }
 
     /// Begins the lease of a holder anew; `None`: it has no lease from now on. The owner holds the lock.
@@ -106,23 +96,34 @@ impl View<'_> {
         }
     }
 
-    /// Takes the lock from an owner that holds it. Of a reentrant lock, [`EndReason::Released`] gives back one hold.
-    pub fn end_hold(&mut self, key: &[u8], owner: &Bytes, reason: EndReason) {
-        self.changes.end_reason = reason;
-        match self.holder_of(key, owner) {
-            Some(holder) if reason == EndReason::Released && holder.permits > 1 && self.is_reentrant(key) => {
-                let permits = holder.permits - 1;
-                self.put_holder(key, LockKind::Reentrant, owner, Holder { permits, ..holder });
+    /// Takes the lock from an owner whose hold `fits`; returns false if it has none. Of a reentrant lock,
+    /// [`EndReason::Released`] gives back one hold.
+    pub fn end_hold(
+        &mut self,
+        key: &[u8],
+        owner: &[u8],
+        reason: EndReason,
+        fits: impl FnOnce(&Hold) -> bool,
+    ) -> bool {
+        let Entry::Occupied(mut found) = self.entry(key) else { return false };
+        if !found.hold_of(owner).is_some_and(|hold| fits(&hold)) {
+            return false;
+        }
+        found.place.changes.end_reason = reason;
+        let lock = found.object().and_then(Lock::of);
+        match lock.and_then(|lock| Some((lock.kind(), lock.holder(owner)?.clone()))) {
+            Some((LockKind::Reentrant, holder)) if reason == EndReason::Released && holder.permits > 1 => {
+                let (owner, permits) = (Bytes::copy_from_slice(owner), holder.permits - 1);
+                self.put_holder(key, LockKind::Reentrant, &owner, Holder { permits, ..holder });
             }
-            Some(holder) => self.remove_holder(key, owner, &holder, reason),
+            Some((_, holder)) => self.remove_holder(key, owner, &holder, reason),
             None => {
-                if let Entry::Occupied(mut found) = self.entry(key) {
-                    found.event(b'g', "del");
-                    found.remove_entry();
-                }
+                found.event(b'g', "del");
+                found.remove_entry();
             }
         }
         self.changes.end_reason = EndReason::Deleted;
+        true
     }
 
     fn remove_holder(&mut self, key: &[u8], owner: &[u8], holder: &Holder, reason: EndReason) {
@@ -148,7 +149,8 @@ impl View<'_> {
             return;
         }
         if lock.delay_ms == 0 {
-            return self.end_hold(key, &lock.owner, EndReason::Session);
+            self.end_hold(key, &lock.owner, EndReason::Session, |_| true);
+            return;
         }
         let delay_ms = i64::try_from(lock.delay_ms).unwrap_or(i64::MAX);
         let deadline = self.now().deadline_in(delay_ms);
@@ -173,8 +175,8 @@ impl View<'_> {
                 self.put_holder(key, kind, &lock.owner, Holder { client, ..holder });
             }
             None => {
-                if let Entry::Occupied(found) = self.entry(key) {
-                    found.place.shard.set_holder(found.id, client);
+                if let Entry::Occupied(mut found) = self.entry(key) {
+                    found.set_holder(client);
                 }
             }
         }
@@ -219,36 +221,27 @@ impl View<'_> {
         }
     }
 
-    /// Who holds the lock: at most `limit` owners, each with its client, in no order. Empty if nobody does.
-    pub fn owners(&mut self, key: &[u8], limit: usize) -> Vec<(Bytes, ClientId)> {
-        let Entry::Occupied(found) = self.entry(key) else { return Vec::new() };
+    /// Visits who holds the lock: at most `limit` owners, each with its client and its token, in no order. A string that
+    /// was not stored as a lock has neither: both are 0.
+    pub fn each_holder(&mut self, key: &[u8], limit: usize, mut visit: impl FnMut(&[u8], ClientId, u64)) {
+        let Entry::Occupied(found) = self.entry(key) else { return };
         match found.object() {
             Some(Object::Lock(lock)) => {
                 let holders = lock.holders().take(limit);
-                holders.map(|(owner, holder)| (owner.clone(), holder.client)).collect()
+                holders.for_each(|(owner, holder)| visit(owner, holder.client, holder.token));
             }
-            Some(_) => Vec::new(),
+            Some(_) => {}
             None => {
-                let holder = found.granted().map_or(0, |grant| grant.holder);
-                vec![(Bytes::copy_from_slice(found.string().unwrap_or_default()), holder)]
+                let (client, token) = found.granted().map_or((0, 0), |grant| (grant.holder, grant.token));
+                visit(found.string().unwrap_or_default(), client, token);
             }
         }
-    }
-
-    /// What the holder of an exclusive lock says about itself, as fields and values in turn.
-    pub fn meta_of(&mut self, key: &[u8]) -> Box<[Bytes]> {
-        let Entry::Occupied(found) = self.entry(key) else { return Box::default() };
-        found.place.shard.grant_details(found.id).map(|details| details.meta.clone()).unwrap_or_default()
     }
 
     /// The kind of a lock; exclusive if it is a string.
     pub fn lock_kind(&mut self, key: &[u8]) -> LockKind {
         let lock = self.entry(key).occupied().and_then(|found| found.into_object::<Lock>().ok());
         lock.map_or(LockKind::Exclusive, Lock::kind)
-    }
-
-    fn is_reentrant(&mut self, key: &[u8]) -> bool {
-        self.lock_kind(key) == LockKind::Reentrant
     }
 
     /// Sets the deadline of a key to the end of the longest lease of its holders.
@@ -265,6 +258,26 @@ impl View<'_> {
     fn lock_ended(&mut self, key: &[u8]) {
         if !self.shard_state(key).queues.locks.is_empty() {
             self.changes.ready(self.database, Bytes::copy_from_slice(key));
+        }
+    }
+}
+
+impl Occupied<'_> {
+    /// What `owner` holds, if the key is a lock.
+    fn hold_of(&self, owner: &[u8]) -> Option<Hold> {
+        match self.object().map(Lock::of) {
+            None if self.string().ok()? == owner => {
+                let grant = self.granted();
+                let (token, client) = grant.map_or((0, 0), |grant| (grant.token, grant.holder));
+                let lease_ms = grant.and_then(|grant| grant.lease_ms).map(u64::from);
+                let session = self.place.shard.grant_details(self.id).and_then(|details| details.session);
+                Some(Hold { token, client, deadline: self.deadline(), lease_ms, session })
+            }
+            Some(Some(lock)) => {
+                let &Holder { token, client, deadline, lease_ms, session, .. } = lock.holder(owner)?;
+                Some(Hold { token, client, deadline, lease_ms, session })
+            }
+            _ => None,
         }
     }
 }

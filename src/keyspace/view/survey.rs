@@ -5,6 +5,7 @@
 use super::View;
 use crate::clock::Deadline;
 use crate::error::Refusal;
+use crate::keyspace::Grant;
 use crate::types::Object;
 
 /// One entry of a database.
@@ -18,6 +19,8 @@ pub struct EntryRef<'v> {
     pub object: Option<&'v Object>,
     /// The last millisecond in which the key lives, if it has a deadline, which may have passed.
     pub deadline: Option<Deadline>,
+    /// Its grant, if it is a lock.
+    pub grant: Option<Grant>,
 }
 
 /// Random keys of each shard that [`View::average_ttl_ms`] samples.
@@ -62,7 +65,8 @@ impl View<'_> {
                 cursor = shard.scan(database, cursor, &mut |id| {
                     let object = shard.object(id);
                     let string = if object.is_some() { &[] } else { shard.value(id) };
-                    visit(EntryRef { key: shard.key(id), string, object, deadline: shard.deadline(id) });
+                    let (key, deadline, grant) = (shard.key(id), shard.deadline(id), shard.granted(id));
+                    visit(EntryRef { key, string, object, deadline, grant });
                 });
                 if cursor == 0 {
                     break;

@@ -1,0 +1,29 @@
+"""redlatch: a Redis-compatible lock server for tests, whose clock, failures and history the test commands.
+
+`Server` starts one; `Server.namespace` gives each test a server of its own in it. `redlatch.aio` has the same for asyncio, and
+pytest finds the fixtures `redlatch`, `redlatch_aio` and `redlatch_server` by itself.
+"""
+
+from ._namespace import Clock, Conditions, Fault, Faults, Namespace, Nodes
+from ._resp import CommandError
+from ._server import Server, StartError, find_binary
+from ._types import ClockState, Deadline, Event, FaultState, Finding, NodeState
+
+__all__ = [
+    "Clock",
+    "ClockState",
+    "CommandError",
+    "Conditions",
+    "Deadline",
+    "Event",
+    "Fault",
+    "FaultState",
+    "Faults",
+    "Finding",
+    "Namespace",
+    "NodeState",
+    "Nodes",
+    "Server",
+    "StartError",
+    "find_binary",
+]

@@ -1,0 +1,49 @@
+"""What happened: history, calls, findings, pictures."""
+
+import xml.etree.ElementTree as xml
+
+import pytest
+
+from redlatch import CommandError
+
+
+def test_the_history_has_requests_and_replies(redlatch, connect):
+    client = connect(redlatch, client_name="worker-1")
+    client.set("lock:stock", "worker-1", nx=True, px=30_000)
+    client.set("other", "x")
+    sets = redlatch.history(command="SET", key="lock:*")
+    assert sets and all(event["key"] == "lock:stock" for event in sets)
+    assert {event["name"] for event in sets} == {"worker-1"}
+    assert any("worker-1" in event.get("args", []) for event in sets)
+    last = redlatch.history()[-1]["id"]
+    assert redlatch.history(since=last, command="SET") == []
+    assert len(redlatch.history(count=1)) == 1
+
+
+def test_calls_are_counted(redlatch, connect):
+    client = connect(redlatch)
+    for _ in range(3):
+        client.get("key")
+    client.set("lock:stock", "x")
+    assert redlatch.calls(command="GET") == {"GET": 3}
+    assert redlatch.calls(key="lock:*") == {"SET": 1}
+
+
+def test_a_check_finds_what_clients_do_wrong(redlatch, connect):
+    client = connect(redlatch)
+    client.set("lock:stock", "worker-1", nx=True, px=30_000)
+    assert redlatch.check() == []
+    client.delete("lock:stock")
+    (finding,) = redlatch.check()
+    assert finding["rule"] == "blind-delete" and finding["key"] == "lock:stock" and finding["lines"]
+
+
+def test_a_timeline_is_drawn(redlatch, connect):
+    client = connect(redlatch, client_name="worker-1")
+    client.set("lock:stock", "worker-1", nx=True, px=30_000)
+    for format in ("text", "html", "svg", "json"):
+        drawn = redlatch.timeline(format)
+        assert "lock:stock" in drawn and "worker-1" in drawn, format
+    xml.fromstring(redlatch.timeline("svg"))
+    with pytest.raises(CommandError):
+        redlatch.timeline("png")

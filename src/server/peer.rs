@@ -1,0 +1,24 @@
+//! The streams that a connection reads and writes.
+
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
+use tokio::net::{TcpStream, UnixStream};
+
+/// A stream of bytes to and from a client.
+pub(super) trait Peer: AsyncRead + AsyncWrite + Unpin {
+    /// Lets the close of the stream be a TCP reset, if it is a TCP connection.
+    fn reset_when_closed(&self) {}
+}
+
+impl Peer for TcpStream {
+    fn reset_when_closed(&self) {
+        // A socket that lingers for no time at all is reset. An error leaves an ordinary close.
+        let _ = SockRef::from(self).set_linger(Some(Duration::ZERO));
+    }
+}
+
+impl Peer for UnixStream {}
+
+impl Peer for DuplexStream {}

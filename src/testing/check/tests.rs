@@ -1,0 +1,187 @@
+//! Each rule of the checker with a history that breaks it, and with one that does not.
+
+use super::*;
+
+/// A history, written as lines: `at client what ...`. A request gets its reply where it is not said to wait.
+///
+/// `A SET k v NX`: a request; `A holds k 1 v 30000`, `A renews k 1 v 30000`, `A ends k 1 v`, `A expired k 1 v`: what became
+/// of a lock. A change behind a request belongs to it. `A < text`: the reply to the last request of A.
+fn history(lines: &[&str]) -> Vec<Event> {
+    let mut events: Vec<Event> = Vec::new();
+    let mut last: Option<u64> = None;
+    for line in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        let (at, name, rest) = (words[0].parse().unwrap(), words[1], &words[2..]);
+        let (name, node) = name.split_once('@').unwrap_or((name, "1"));
+        let kind = match rest[0] {
+            "holds" => EventKind::Granted,
+            "renews" => EventKind::Renewed,
+            "ends" => EventKind::Released,
+            "expired" => EventKind::Expired,
+            "<" => EventKind::Reply,
+            _ => EventKind::Request,
+        };
+        let mut event = Event {
+            id: events.len() as u64 + 1,
+            at,
+            client: Some(u64::from(name.as_bytes()[0])),
+            node: node.parse().unwrap(),
+            key: rest.get(1).map(|key| Bytes::copy_from_slice(key.as_bytes())),
+            ..Event::new(kind)
+        };
+        match kind {
+            EventKind::Request => {
+                let words = if rest[0].starts_with("TEST.") { 2 } else { 1 };
+                event.command = Some(rest[..words].join(" ").into());
+                event.args =
+                    rest[words..].iter().map(|word| Bytes::copy_from_slice(word.as_bytes())).collect();
+                last = Some(event.id);
+            }
+            EventKind::Reply => {
+                let own = |other: &&Event| other.kind == EventKind::Request && other.client == event.client;
+                event.request = events.iter().rfind(own).map(|request| request.id);
+                event.reply = Some(rest[1].to_owned());
+            }
+            _ => {
+                event.request = last.filter(|_| kind != EventKind::Expired);
+                event.token = Some(rest[2].parse().unwrap());
+                event.holder = Some(Bytes::copy_from_slice(rest[3].as_bytes()));
+                event.lease = rest.get(4).and_then(|lease| lease.parse().ok());
+                event.text = rest.get(5).map(|text| (*text).to_owned());
+            }
+        }
+        events.push(event);
+    }
+    events
+}
+
+fn rules(lines: &[&str]) -> Vec<&'static str> {
+    check(&history(lines)).iter().map(|finding| finding.rule).collect()
+}
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn a_lock_that_is_taken_extended_and_released_in_time_is_well_used() {
+    let good = [
+        "0 A SET k a NX PX 30000",
+        "0 A holds k 1 a 30000",
+        "0 A < OK",
+        "10000 A EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 k a 30000",
+        "10000 A renews k 1 a 30000",
+        "15000 A DELIFEQ k a",
+        "15000 A ends k 1 a",
+        "15000 B SET k b NX PX 30000",
+        "15000 B holds k 2 b 30000",
+    ];
+    assert_eq!(rules(&good), NONE);
+}
+
+#[test]
+fn two_holders_are_found_while_the_lease_of_the_first_has_not_ended() {
+    let second = |at: u64| format!("{at} C SET k c NX PX 30000");
+    let holds = |at: u64| format!("{at} C holds k 2 c 30000");
+    let run = |at, end: &[&str]| {
+        let (second, holds) = (second(at), holds(at));
+        let begin = ["0 A SET k a NX PX 30000", "0 A holds k 1 a 30000"];
+        let all: Vec<&str> = begin.iter().chain(end).copied().chain([&second[..], &holds]).collect();
+        rules(&all)
+    };
+    assert_eq!(run(20_000, &["10000 B LOCK.BREAK k", "10000 A ends k 1 a"]), ["two-holders"]);
+    assert_eq!(run(20_000, &[]), ["two-holders"], "its node has lost the lock");
+    assert_eq!(run(20_000, &["10000 A expired k 1 a"]), ["two-holders"], "it has ended too early");
+    assert_eq!(run(30_001, &["30001 A expired k 1 a"]), NONE);
+    assert_eq!(run(20_000, &["10000 A DELIFEQ k a", "10000 A ends k 1 a"]), NONE);
+    assert_eq!(run(20_000, &["10000 B FLUSHALL", "10000 A ends k 1 a"]), NONE);
+}
+
+#[test]
+fn a_shared_lock_may_have_several_holders() {
+    let shared = ["0 A holds k 1 a 30000 shared", "1 B holds k 2 b 30000 shared"];
+    assert_eq!(rules(&shared), NONE);
+}
+
+#[test]
+fn on_several_nodes_only_a_majority_holds_a_lock() {
+    let first = ["0 A@1 holds k 1 a 30000", "0 A@2 holds k 1 a 30000", "0 A@3 holds k 1 a 30000"];
+    let crashed = |nodes: &[&'static str]| {
+        let mut lines = first.to_vec();
+        lines.extend(nodes);
+        rules(&lines)
+    };
+    assert_eq!(crashed(&["9 B@2 holds k 1 b 30000"]), NONE, "one node of three");
+    let two = ["9 B@2 holds k 1 b 30000", "9 B@3 holds k 2 b 30000"];
+    assert_eq!(crashed(&two), ["two-holders"]);
+}
+
+#[test]
+fn a_release_by_another_client_is_found() {
+    let taken = "0 A holds k 1 a 30000";
+    let foreign = [taken, "5 B EVAL x 1 k", "5 A ends k 1 a"];
+    assert_eq!(rules(&foreign), ["foreign-release"]);
+    assert_eq!(rules(&[taken, "5 B LOCK.RELEASE k b"]), ["foreign-release"], "it was refused, and is wrong");
+    assert_eq!(rules(&[taken, "5 B LOCK.RELEASE k a", "5 A ends k 1 a"]), NONE, "another connection of A");
+    assert_eq!(rules(&[taken, "5 A EVAL x 1 k", "5 A ends k 1 a"]), NONE);
+    assert_eq!(rules(&[taken, "5 B LOCK.BREAK k", "5 A ends k 1 a"]), NONE, "that is meant");
+}
+
+#[test]
+fn work_after_the_lease_is_found() {
+    let late = ["0 A holds k 1 a 100", "101 A expired k 1 a", "150 A LOCK.RELEASE k a"];
+    let findings = check(&history(&late));
+    assert_eq!((findings[0].rule, &findings[0].events[..]), ("work-after-lease", &[1, 2, 3][..]));
+    assert!(findings[0].text.contains("releases k 49 ms after"), "{}", findings[0].text);
+    assert!(findings[0].lines[1].contains("the lease of k has ended"), "{:?}", findings[0].lines);
+    assert_eq!(findings.len(), 1);
+    let again = [late[0], late[1], "120 A holds k 2 a 100", late[2]];
+    assert_eq!(rules(&again), NONE, "it has taken the lock again");
+    assert_eq!(rules(&["0 A holds k 1 a 100", "50 A LOCK.RELEASE k a", "50 A ends k 1 a"]), NONE);
+}
+
+#[test]
+fn an_extension_in_the_last_third_of_the_lease_is_late() {
+    let at = |at: u64| rules(&["0 A holds k 1 a 300", &format!("{at} A renews k 1 a 300")]);
+    assert_eq!([at(200).len(), at(201).len(), at(299).len()], [0, 1, 1]);
+    assert_eq!(at(299), ["late-extend"]);
+    let stepped = ["0 A holds k 1 a 300", "9 B TEST.CLOCK STEP-WALL 250", "259 A renews k 1 a 300"];
+    assert_eq!(rules(&stepped), NONE, "a step of the wall clock is no time");
+}
+
+#[test]
+fn a_delete_without_comparison_is_found_even_by_the_holder() {
+    let taken = "0 A holds k 1 a 30000";
+    assert_eq!(rules(&[taken, "5 A DEL k", "5 A ends k 1 a"]), ["blind-delete"]);
+    assert_eq!(rules(&[taken, "5 B DEL k", "5 A ends k 1 a"]), ["foreign-release", "blind-delete"]);
+    assert_eq!(rules(&[taken, "5 A DELEX k IFEQ a", "5 A ends k 1 a"]), NONE);
+    assert_eq!(rules(&["5 A DEL k"]), NONE, "it was no lock");
+}
+
+#[test]
+fn a_lock_that_never_gets_a_lease_is_found() {
+    assert_eq!(rules(&["0 A SETNX k a", "0 A holds k 1 a"]), ["no-lease"]);
+    let later = ["0 A SETNX k a", "0 A holds k 1 a", "1 A EXPIRE k 30", "1 A renews k 1 a 30000"];
+    assert_eq!(rules(&later), NONE);
+    assert_eq!(rules(&["0 A LOCK.ACQUIRE k a SESSION", "0 A holds k 1 a"]), NONE);
+    assert_eq!(rules(&["0 A holds k 1 a - session"]), NONE);
+}
+
+#[test]
+fn a_client_that_waits_for_a_free_lock_is_found() {
+    let begin = [
+        "0 A holds k 1 a 100", "1 B SET k b NX PX 100", "1 B < nil", "2 B BLPOP signal 0",
+        "101 A expired k 1 a",
+    ];
+    let with = |more: &[&'static str]| {
+        let mut lines = begin.to_vec();
+        lines.extend(more);
+        rules(&lines)
+    };
+    assert_eq!(with(&["900 C PING"]), ["never-served"], "nobody pushes when a lease ends");
+    assert_eq!(with(&["900 B < nil"]), ["never-served"], "until its timeout");
+    assert_eq!(with(&["101 B < [signal,1]"]), NONE);
+    assert_eq!(with(&["900 C SET k c NX PX 100", "900 C holds k 2 c 100"]), NONE, "it is not free any more");
+    assert_eq!(rules(&[begin[0], begin[3], begin[4], "900 C PING"]), NONE, "it waits for something else");
+    let queued = ["0 A holds k 1 a 100", "1 B LOCK.ACQUIRE k b LEASE 9 WAIT 999", begin[4]];
+    assert_eq!(rules(&[queued[0], queued[1], queued[2], "900 C PING"]), ["never-served"]);
+    assert_eq!(rules(&[queued[0], queued[1], queued[2], "101 B holds k 2 b 9", "900 C PING"]), NONE);
+}

@@ -1,0 +1,397 @@
+//! The history of a namespace: the latest events of all its nodes, as many as fit.
+//!
+//! Owns    the events, the requests that are not answered yet, and a place to write every event to, if there is one.
+//! Time    comes in as an argument, see [`Moment`]; for grants and expiries, the clock of the node is read.
+//! Locks   one mutex, under which nothing else is locked. The journal of a node takes it while shards are locked.
+//! Bounds  [`EVENTS_MAX`] events and [`BYTES_MAX`] bytes; the oldest go first.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::event::{Event, EventKind};
+use super::holds::{Change, Holds};
+use super::reply_text::reply_text;
+use crate::clock::Clock;
+use crate::journal::{Journal, Mutation};
+use crate::scripts::{Known, digest};
+use crate::state::clients::{Client, ClientId};
+use crate::types::glob;
+
+/// Events of one history.
+const EVENTS_MAX: usize = 10_000;
+/// Bytes of one history.
+const BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes of an argument that are kept. The scripts of lock clients are shorter.
+const ARG_BYTES_MAX: usize = 4096;
+/// Arguments of a request that are kept.
+const ARGS_MAX: usize = 128;
+/// Bytes of a key that are kept.
+const KEY_BYTES_MAX: usize = 1024;
+/// TEST commands that are recorded: the others only look.
+const RECORDED: &[&str] = &["TEST.CLOCK ", "TEST.FAULT ", "TEST.NODE "];
+
+/// The history of a namespace.
+pub struct Recorder(Mutex<History>);
+
+/// When and where something happens.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Moment {
+    /// The number of the node.
+    pub node: u16,
+    /// The time of its clock, in Unix milliseconds.
+    pub unix_ms: u64,
+    /// The time of the system, in Unix microseconds.
+    pub real_micros: u64,
+}
+
+/// Receives every event, as one line of JSON. Called with shards locked, so it writes and returns.
+pub trait EventSink: Send {
+    /// Writes one line, which has no line break yet.
+    fn write(&mut self, line: &str);
+}
+
+/// Which events are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Those with a higher number.
+    pub since: u64,
+    /// Those about a key that matches this pattern.
+    pub key: Option<Bytes>,
+    /// Those of a command whose name matches this pattern.
+    pub command: Option<Bytes>,
+    /// Those of a client whose name or library matches this pattern, or that has this number.
+    pub client: Option<Bytes>,
+}
+
+struct History {
+    events: VecDeque<Event>,
+    bytes: usize,
+    last_id: u64,
+    /// The latest time of the system that is known.
+    real_micros: u64,
+    /// The clients, by node and number.
+    clients: BTreeMap<(u16, ClientId), KnownClient>,
+    holds: Holds,
+    sink: Option<Box<dyn EventSink>>,
+    /// Events that were written to it.
+    written: usize,
+}
+
+/// What is known of a client.
+struct KnownClient {
+    name: Arc<str>,
+    library: Arc<str>,
+    /// Its request that is not answered yet.
+    open: Option<Open>,
+}
+
+/// A request that is not answered yet.
+struct Open {
+    id: u64,
+    command: Arc<str>,
+    keys: Vec<Bytes>,
+    /// Whether it is blocked.
+    waits: bool,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self(Mutex::new(History {
+            events: VecDeque::new(),
+            bytes: 0,
+            last_id: 0,
+            real_micros: 0,
+            clients: BTreeMap::new(),
+            holds: Holds::default(),
+            sink: None,
+            written: 0,
+        }))
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recorder").finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    /// The journal of one node, for [`crate::keyspace::Layout`]: it records grants, renewals, releases and expiries. `next`
+    /// receives every record, too.
+    pub fn journal(
+        self: &Arc<Self>,
+        node: u16,
+        clock: Arc<dyn Clock>,
+        next: Option<Arc<dyn Journal>>,
+    ) -> Arc<dyn Journal> {
+        Arc::new(NodeJournal { recorder: Arc::clone(self), node, clock, next })
+    }
+
+    /// A client has gone.
+    pub fn disconnected(&self, moment: Moment, client: ClientId) {
+        let mut history = self.0.lock();
+        if history.clients.contains_key(&(moment.node, client)) {
+            history.push(moment, Some(client), Event::new(EventKind::Disconnect));
+            history.clients.remove(&(moment.node, client));
+        }
+    }
+
+    /// A client has sent a request, without passwords. A request that is tried again is not recorded again. A client
+    /// counts as connected from its first request on.
+    pub fn request(&self, moment: Moment, client: &Client, command: &str, args: &[&[u8]], keys: &[&[u8]]) {
+        if command.starts_with("TEST.") && !RECORDED.iter().any(|recorded| command.starts_with(recorded)) {
+            return;
+        }
+        let mut history = self.0.lock();
+        if !history.clients.contains_key(&(moment.node, client.id)) {
+            history.know(moment, client);
+            let text = if client.peer.is_empty() { "this process" } else { &client.peer };
+            let event = Event { text: Some(text.to_owned()), ..Event::new(EventKind::Connect) };
+            history.push(moment, Some(client.id), event);
+        }
+        if history.know(moment, client).open.is_some() {
+            return;
+        }
+        let command: Arc<str> = command.into();
+        let keys: Vec<Bytes> = keys.iter().take(ARGS_MAX).map(|key| shortened(key, KEY_BYTES_MAX)).collect();
+        let event = Event {
+            text: known_script(&command, args),
+            args: shortened_args(args),
+            key: keys.first().cloned(),
+            command: Some(Arc::clone(&command)),
+            ..Event::new(EventKind::Request)
+        };
+        let id = history.push(moment, Some(client.id), event);
+        history.know(moment, client).open = Some(Open { id, command, keys, waits: false });
+    }
+
+    /// The request of a client is blocked.
+    pub fn waits(&self, moment: Moment, client: &Client) {
+        if let Some(open) = &mut self.0.lock().know(moment, client).open {
+            open.waits = true;
+        }
+    }
+
+    /// The request of a client was answered with these bytes.
+    pub fn reply(&self, moment: Moment, client: &Client, bytes: &[u8]) {
+        let mut history = self.0.lock();
+        let Some(open) = history.know(moment, client).open.take() else { return };
+        let event = Event {
+            request: Some(open.id),
+            key: open.keys.first().cloned(),
+            command: Some(open.command),
+            reply: Some(reply_text(bytes)),
+            ..Event::new(EventKind::Reply)
+        };
+        history.push(moment, Some(client.id), event);
+    }
+
+    /// A fault has acted on the request of a client.
+    pub fn fault(&self, moment: Moment, client: &Client, fault: u64, text: String) {
+        let mut history = self.0.lock();
+        let open = history.know(moment, client).open.as_ref();
+        let mut event = Event { fault: Some(fault), text: Some(text), ..Event::new(EventKind::Fault) };
+        if let Some(open) = open {
+            event.request = Some(open.id);
+            event.key = open.keys.first().cloned();
+            event.command = Some(Arc::clone(&open.command));
+        }
+        history.push(moment, Some(client.id), event);
+    }
+
+    /// The events that are asked for, oldest first, at most `count`.
+    pub fn events(&self, filter: &Filter, count: usize) -> Vec<Event> {
+        let history = self.0.lock();
+        history.events.iter().filter(|event| filter.fits(event)).take(count).cloned().collect()
+    }
+
+    /// How often each command was called.
+    pub fn calls(&self, filter: &Filter) -> BTreeMap<Arc<str>, usize> {
+        let history = self.0.lock();
+        let mut calls = BTreeMap::new();
+        for event in history.events.iter().filter(|event| event.kind == EventKind::Request) {
+            if let Some(command) = event.command.as_ref().filter(|_| filter.fits(event)) {
+                *calls.entry(Arc::clone(command)).or_default() += 1;
+            }
+        }
+        calls
+    }
+
+    /// Writes every event from now on to `sink`, too. False if there is one already.
+    pub fn begin_writing(&self, sink: Box<dyn EventSink>) -> bool {
+        let mut history = self.0.lock();
+        if history.sink.is_some() {
+            return false;
+        }
+        history.written = 0;
+        history.sink = Some(sink);
+        true
+    }
+
+    /// Writes no more. Returns how many events were written; `None` if none were to be.
+    pub fn end_writing(&self) -> Option<usize> {
+        let mut history = self.0.lock();
+        history.sink.take().map(|_| history.written)
+    }
+}
+
+impl History {
+    /// What is known of a client, with its names as they are now.
+    fn know(&mut self, moment: Moment, client: &Client) -> &mut KnownClient {
+        let names = client.names.lock();
+        let known = self.clients.entry((moment.node, client.id)).or_insert_with(|| KnownClient {
+            name: "".into(),
+            library: "".into(),
+            open: None,
+        });
+        if *known.name != *names.name {
+            known.name = names.name.as_str().into();
+        }
+        if *known.library != *names.library {
+            known.library = names.library.as_str().into();
+        }
+        known
+    }
+
+    /// Adds an event about a client. Returns its number.
+    fn push(&mut self, moment: Moment, client: Option<ClientId>, mut event: Event) -> u64 {
+        self.last_id += 1;
+        self.real_micros = self.real_micros.max(moment.real_micros);
+        event.id = self.last_id;
+        event.at = moment.unix_ms;
+        event.real = self.real_micros;
+        event.node = moment.node;
+        event.client = client;
+        if let Some(known) = client.and_then(|client| self.clients.get(&(moment.node, client))) {
+            event.name = Arc::clone(&known.name);
+            event.library = Arc::clone(&known.library);
+        }
+        if let Some(sink) = &mut self.sink {
+            sink.write(&event.json());
+            self.written += 1;
+        }
+        self.bytes += event.bytes();
+        self.events.push_back(event);
+        while self.events.len() > EVENTS_MAX || self.bytes > BYTES_MAX {
+            self.bytes -= self.events.pop_front().map_or(self.bytes, |oldest| oldest.bytes());
+        }
+        self.last_id
+    }
+
+    /// The request that changes a key of a node now: the latest one that is not answered and names the key, or else the
+    /// latest one that names no key, like EXEC. The request of `holder` comes first, and may be one that waited.
+    fn author(&self, node: u16, key: &[u8], holder: Option<ClientId>) -> Option<u64> {
+        let open =
+            self.clients.range((node, 0)..=(node, ClientId::MAX)).filter_map(|((_, client), known)| {
+                let open = known.open.as_ref()?;
+                let (names, is_holder) =
+                    (open.keys.iter().any(|named| named == key), holder == Some(*client));
+                let may_act = (names || open.keys.is_empty()) && (!open.waits || is_holder);
+                may_act.then_some((names, is_holder, open.id))
+            });
+        open.max().map(|(.., id)| id)
+    }
+
+    /// Records what a mutation did to a lock.
+    fn changed(&mut self, moment: Moment, change: Change) {
+        let Change { kind, key, hold, lease } = change;
+        let client = hold.as_ref().map(|hold| hold.client).filter(|client| *client != 0);
+        let begins = matches!(kind, EventKind::Granted | EventKind::Renewed);
+        let key = shortened(&key, KEY_BYTES_MAX);
+        let request = match kind {
+            EventKind::Expired => None,
+            _ => self.author(moment.node, &key, client.filter(|_| begins)),
+        };
+        let text = hold.as_ref().and_then(|hold| hold.note).filter(|_| begins).map(str::to_owned);
+        let event = Event {
+            request,
+            key: Some(key),
+            token: hold.as_ref().map(|hold| hold.token),
+            holder: hold.map(|hold| shortened(&hold.owner, KEY_BYTES_MAX)).filter(|owner| !owner.is_empty()),
+            lease,
+            text,
+            ..Event::new(kind)
+        };
+        self.push(moment, client, event);
+    }
+}
+
+impl Filter {
+    fn fits(&self, event: &Event) -> bool {
+        let fits = |pattern: &Option<Bytes>, text: Option<&[u8]>| {
+            pattern.as_ref().is_none_or(|pattern| text.is_some_and(|text| glob::matches(pattern, text)))
+        };
+        let names_client = |pattern: &Bytes| {
+            let names = [event.name.as_bytes(), event.library.as_bytes()];
+            let number = event.client.map(|client| client.to_string()).unwrap_or_default();
+            names.into_iter().any(|name| glob::matches(pattern, name)) || number.as_bytes() == pattern
+        };
+        let fits_command = self.command.as_ref().is_none_or(|pattern| {
+            let command = event.command.as_ref().map(|command| command.as_bytes());
+            command.is_some_and(|command| glob::matches_ignoring_case(pattern, command))
+        });
+        let is_named = |pattern: &Bytes| event.args.iter().any(|word| glob::matches(pattern, word));
+        let fits_key = fits(&self.key, event.key.as_deref())
+            || (event.key.is_some() && self.key.as_ref().is_some_and(is_named));
+        event.id > self.since && fits_key && fits_command && self.client.as_ref().is_none_or(names_client)
+    }
+}
+
+/// The journal of one node.
+struct NodeJournal {
+    recorder: Arc<Recorder>,
+    node: u16,
+    clock: Arc<dyn Clock>,
+    next: Option<Arc<dyn Journal>>,
+}
+
+impl fmt::Debug for NodeJournal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeJournal").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+impl Journal for NodeJournal {
+    fn append(&self, number: u64, mutations: &[Mutation]) {
+        if let Some(next) = &self.next {
+            next.append(number, mutations);
+        }
+        let now = self.clock.now();
+        let mut history = self.recorder.0.lock();
+        let moment =
+            Moment { node: self.node, unix_ms: now.wall().as_millis(), real_micros: history.real_micros };
+        for change in history.holds.follow(self.node, mutations, now) {
+            history.changed(moment, change);
+        }
+    }
+}
+
+fn shortened(bytes: &[u8], bytes_max: usize) -> Bytes {
+    Bytes::copy_from_slice(&bytes[..bytes.len().min(bytes_max)])
+}
+
+fn shortened_args(args: &[&[u8]]) -> Vec<Bytes> {
+    let mut kept: Vec<Bytes> = args.iter().take(ARGS_MAX).map(|arg| shortened(arg, ARG_BYTES_MAX)).collect();
+    if args.len() > ARGS_MAX {
+        kept.push(format!("... ({} more arguments)", args.len() - ARGS_MAX).into());
+    }
+    kept
+}
+
+/// The known script that a request runs: `redis-py Lock: release`.
+fn known_script(command: &str, args: &[&[u8]]) -> Option<String> {
+    let first = args.first()?;
+    let sha = match command {
+        "EVAL" | "EVAL_RO" => digest(first),
+        "EVALSHA" | "EVALSHA_RO" => (*first)
+            .try_into()
+            .ok()
+            .map(|sha: crate::scripts::Sha| sha.map(|digit| digit.to_ascii_lowercase()))?,
+        _ => return None,
+    };
+    Known::find(&sha).map(|known| known.client.to_owned())
+}

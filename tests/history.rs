@@ -1,0 +1,193 @@
+//! The history of a namespace over real connections: what it keeps, what it finds wrong, and what is made of it.
+//!
+//! Belongs here  TEST.HISTORY, TEST.CALLS, TEST.CHECK, TEST.RECORD, `redlatch timeline`, `redlatch replay`.
+//! Time          is that of a namespace, which stands still until a test moves it.
+
+mod history {
+    use redis_protocol::resp2::types::OwnedFrame;
+    use redlatch::Server;
+
+    use crate::support::wire::Link;
+
+    fn server() -> Server {
+        Server::builder().set("enable-test-commands", "yes").start_blocking().unwrap()
+    }
+
+    /// A client of a namespace of this server.
+    struct Client(Link);
+
+    impl Client {
+        fn of(server: &Server, namespace: &str, name: &str) -> Self {
+            let mut client = Self(Link::to(server.addr()).unwrap());
+            client.ask(&format!("AUTH namespace:{namespace}"));
+            client.ask(&format!("CLIENT SETNAME {name}"));
+            client
+        }
+
+        fn ask(&mut self, line: &str) -> OwnedFrame {
+            self.0.ask(&line.split(' ').collect::<Vec<_>>()).unwrap()
+        }
+
+        fn send(&mut self, line: &str) {
+            self.0.send(&line.split(' ').collect::<Vec<_>>()).unwrap();
+        }
+
+        /// The events as texts: `kind name command reply`, without connections and handshakes.
+        fn history(&mut self, filter: &str) -> Vec<String> {
+            let events = maps(self.ask(&format!("TEST.HISTORY{filter}")));
+            let events = events.iter().filter(|event| {
+                let command = field(event, "command").unwrap_or_default();
+                !["AUTH", "CLIENT SETNAME"].contains(&command.as_str())
+                    && field(event, "kind").as_deref() != Some("connect")
+            });
+            let shown = ["kind", "name", "command", "args", "reply", "token", "holder", "lease", "text"];
+            events
+                .map(|event| {
+                    let texts: Vec<_> = shown.iter().filter_map(|name| field(event, name)).collect();
+                    texts.join(" ")
+                })
+                .collect()
+        }
+    }
+
+    type Map = Vec<(String, String)>;
+
+    fn text(frame: &OwnedFrame) -> String {
+        match frame {
+            OwnedFrame::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(","),
+            OwnedFrame::BulkString(bytes) | OwnedFrame::SimpleString(bytes) => {
+                String::from_utf8_lossy(bytes).into_owned()
+            }
+            OwnedFrame::Error(text) => text.to_string(),
+            OwnedFrame::Integer(number) => number.to_string(),
+            OwnedFrame::Null => "nil".to_owned(),
+        }
+    }
+
+    fn maps(frame: OwnedFrame) -> Vec<Map> {
+        let OwnedFrame::Array(items) = frame else { panic!("no list: {frame:?}") };
+        let map = |item: &OwnedFrame| match item {
+            OwnedFrame::Array(words) => {
+                words.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
+            }
+            other => panic!("no map: {other:?}"),
+        };
+        items.iter().map(map).collect()
+    }
+
+    fn field(map: &Map, name: &str) -> Option<String> {
+        map.iter().find(|(field, _)| field == name).map(|(_, value)| value.clone())
+    }
+
+    #[test]
+    fn everything_that_happens_to_a_lock_is_kept_in_order() {
+        let server = server();
+        let [mut a, mut b] = ["A", "B"].map(|name| Client::of(&server, "order", name));
+        a.ask("TEST.CLOCK FREEZE");
+        a.ask("SET lock mine NX PX 30000");
+        b.ask("SET lock theirs NX PX 30000");
+        a.ask("TEST.CLOCK ADVANCE 20000");
+        a.ask("PEXPIRE lock 30000");
+        a.ask("TEST.CLOCK ADVANCE 30001");
+        b.ask("GET lock");
+        let expected = [
+            "request A TEST.CLOCK FREEZE ", "request A SET lock,mine,NX,PX,30000", "granted A 1 mine 30000",
+            "reply A SET OK", "request B SET lock,theirs,NX,PX,30000", "reply B SET nil",
+            "request A TEST.CLOCK ADVANCE 20000", "request A PEXPIRE lock,30000", "renewed A 1 mine 30000",
+            "reply A PEXPIRE 1", "request A TEST.CLOCK ADVANCE 30001", "expired A 1 mine",
+            "request B GET lock", "reply B GET nil",
+        ];
+        let is_answer = |line: &String| line.starts_with("reply A TEST.CLOCK");
+        let seen: Vec<_> = b.history("").into_iter().filter(|line| !is_answer(line)).collect();
+        assert_eq!(seen, expected);
+        let events = maps(b.ask("TEST.HISTORY KEY lock"));
+        let at = |kind: &str| {
+            let event = events.iter().find(|event| field(event, "kind").as_deref() == Some(kind));
+            field(event.unwrap(), "at").unwrap().parse::<u64>().unwrap()
+        };
+        assert_eq!(at("renewed") - at("granted"), 20_000);
+        assert_eq!(at("expired") - at("renewed"), 30_001);
+    }
+
+    #[test]
+    fn a_reply_that_comes_late_is_noted_when_it_comes() {
+        let server = server();
+        let [mut a, mut b] = ["A", "B"].map(|name| Client::of(&server, "late", name));
+        a.ask("TEST.CLOCK FREEZE");
+        a.ask("LOCK.ACQUIRE lock a LEASE 30000");
+        b.send("LOCK.ACQUIRE lock b LEASE 30000 WAIT 60000");
+        while text(&a.ask("LOCK.WAITERS lock")).is_empty() {}
+        a.ask("LOCK.RELEASE lock a");
+        b.0.next().unwrap();
+        let seen = b.history(" COMMAND LOCK.ACQUIRE");
+        assert_eq!(
+            seen[2..],
+            [
+                "request B LOCK.ACQUIRE lock,b,LEASE,30000,WAIT,60000",
+                "reply B LOCK.ACQUIRE [token, 2, lease, 30000, waited, 0]"
+            ]
+        );
+        let seen = b.history(" KEY lock CLIENT B");
+        assert_eq!(seen[1..2], ["granted B 2 b 30000"], "{seen:?}");
+        assert_eq!(maps(b.ask("TEST.CHECK")), Vec::<Map>::new());
+    }
+
+    #[test]
+    fn the_history_has_no_passwords_and_does_not_show_who_looks_at_it() {
+        let server = server();
+        let mut a = Client::of(&server, "secret", "A");
+        a.ask("HELLO 2 AUTH default hidden SETNAME A");
+        a.ask("CONFIG SET requirepass hidden");
+        a.ask("ACL SETUSER someone >hidden");
+        let before = text(&a.ask("TEST.HISTORY"));
+        assert!(!before.contains("hidden") && !before.contains("namespace:"), "{before}");
+        assert!(before.contains("(redacted)") && before.contains("CONFIG SET"), "{before}");
+        a.ask("TEST.CALLS");
+        assert_eq!(text(&a.ask("TEST.HISTORY")), before);
+    }
+
+    #[test]
+    fn events_are_chosen_and_calls_are_counted() {
+        let server = server();
+        let [mut a, mut b] = ["A", "B"].map(|name| Client::of(&server, "filter", name));
+        a.ask("SET x 1");
+        a.ask("SET y 1");
+        b.ask("GET x");
+        b.ask("DEL y x");
+        assert_eq!(a.history(" KEY x").len(), 5, "DEL names x, too");
+        assert_eq!(a.history(" COMMAND set").len(), 4);
+        assert_eq!(a.history(" CLIENT B COMMAND g*"), ["request B GET x", "reply B GET 1"]);
+        let first = maps(a.ask("TEST.HISTORY COUNT 3"));
+        let id = |event: &Map| field(event, "id").unwrap().parse::<u64>().unwrap();
+        let rest = maps(a.ask(&format!("TEST.HISTORY SINCE {} COUNT 1", id(&first[2]))));
+        assert_eq!((first.len(), id(&rest[0])), (3, id(&first[2]) + 1));
+        assert_eq!(text(&a.ask("TEST.CALLS CLIENT A COMMAND SET")), "SET,2");
+        assert_eq!(text(&a.ask("TEST.CALLS KEY x")), "DEL,1,GET,1,SET,1");
+        for wrong in
+            ["TEST.HISTORY COUNT", "TEST.HISTORY SINCE -1", "TEST.HISTORY WHEN 3", "TEST.CALLS COUNT 3"]
+        {
+            assert!(matches!(a.ask(wrong), OwnedFrame::Error(_)), "{wrong}");
+        }
+        assert_eq!(a.history(" KEY x").len(), 5, "a refusal changes nothing");
+        let other = &mut Client::of(&server, "filter-2", "C");
+        assert_eq!(other.history(""), [""; 0], "another namespace has its own");
+    }
+
+    #[test]
+    fn what_clients_do_wrong_is_found() {
+        let server = server();
+        let [mut a, mut b] = ["A", "B"].map(|name| Client::of(&server, "check", name));
+        a.ask("TEST.CLOCK FREEZE");
+        a.ask("SET lock a NX PX 30000");
+        b.ask("DEL lock");
+        b.ask("SET lock b NX PX 30000");
+        b.ask("TEST.CLOCK ADVANCE 30001");
+        b.ask("DELEX lock IFEQ b");
+        let findings = maps(b.ask("TEST.CHECK"));
+        let rules: Vec<_> = findings.iter().filter_map(|finding| field(finding, "rule")).collect();
+        assert_eq!(rules, ["foreign-release", "blind-delete", "two-holders", "work-after-lease"]);
+        assert_eq!(field(&findings[2], "text").unwrap(), "B gets lock, whose lease A has for 30000 ms more");
+        let lines = field(&findings[3], "lines").unwrap();
+        assert!(lines.contains("B: DELEX lock IFEQ b"), "{lines}");
+    }
+}

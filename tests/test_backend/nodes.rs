@@ -1,0 +1,94 @@
+//! TEST.NODE: several stores in one process, which crash, pause and drift.
+
+use super::*;
+
+/// Connects to a node and expects a reset at the first request.
+async fn is_reset(server: &Server, node: usize) -> bool {
+    let mut client = client(server, node).await;
+    client.say(&["PING"]).await;
+    let mut rest = Vec::new();
+    client.0.read_to_end(&mut rest).await.is_err() && rest.is_empty()
+}
+
+#[tokio::test]
+async fn a_node_that_crashes_resets_its_clients_and_loses_its_keys() {
+    let server = server(2).await;
+    let (mut test, mut victim) = (client(&server, 1).await, client(&server, 2).await);
+    victim.ask(&["SET", "k", "v"]).await;
+    assert_eq!(test.ask(&["TEST.NODE", "CRASH", "2", "KEEP"]).await, "+OK");
+    let error = victim.0.read_u8().await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(is_reset(&server, 2).await);
+    assert_eq!(test.ask(&["PING"]).await, "+PONG");
+    assert_eq!(test.ask(&["TEST.NODE", "START", "2"]).await, "+OK");
+    let mut again = client(&server, 2).await;
+    assert_eq!(bulk(&mut again, &["GET", "k"]).await.as_deref(), Some("v"), "KEEP");
+    test.ask(&["TEST.NODE", "CRASH", "2"]).await;
+    test.ask(&["TEST.NODE", "START", "2"]).await;
+    let mut again = client(&server, 2).await;
+    assert_eq!(bulk(&mut again, &["GET", "k"]).await, None);
+}
+
+#[tokio::test]
+async fn a_crash_in_one_namespace_is_not_seen_in_another() {
+    let server = server(2).await;
+    let mut test = client(&server, 1).await;
+    test.ask(&["TEST.NODE", "CRASH", "2"]).await;
+    let mut other = client(&server, 2).await;
+    assert_eq!(other.ask(&["AUTH", "namespace:x"]).await, "+OK");
+    assert_eq!(other.ask(&["PING"]).await, "+PONG");
+    assert!(is_reset(&server, 2).await);
+}
+
+#[tokio::test]
+async fn a_node_that_is_paused_answers_when_it_is_resumed() {
+    let server = server(2).await;
+    let (mut test, mut client) = (client(&server, 1).await, client(&server, 2).await);
+    assert_eq!(client.ask(&["PING"]).await, "+PONG");
+    assert_eq!(test.ask(&["TEST.NODE", "PAUSE", "2"]).await, "+OK");
+    client.say(&["SET", "k", "v"]).await;
+    // Moving the clock does not wait for a node that is paused.
+    number(&mut test, &["TEST.CLOCK", "FREEZE"]).await;
+    number(&mut test, &["TEST.CLOCK", "ADVANCE", "1000"]).await;
+    assert!(client.has_no_answer().await);
+    assert_eq!(test.ask(&["TEST.NODE", "RESUME", "2"]).await, "+OK");
+    assert_eq!(client.line().await, "+OK");
+}
+
+#[tokio::test]
+async fn a_partition_is_between_a_node_and_the_clients_that_it_names() {
+    let server = server(2).await;
+    let mut test = client(&server, 1).await;
+    let (mut cut, mut other) = (client(&server, 2).await, client(&server, 2).await);
+    cut.ask(&["CLIENT", "SETNAME", "worker-7"]).await;
+    assert_eq!(test.ask(&["TEST.NODE", "PARTITION", "2", "CLIENT", "worker-*"]).await, "+OK");
+    cut.say(&["PING"]).await;
+    assert_eq!(other.ask(&["PING"]).await, "+PONG");
+    assert_eq!(test.ask(&["PING"]).await, "+PONG");
+    assert!(cut.has_no_answer().await);
+    assert_eq!(test.ask(&["TEST.NODE", "HEAL", "2"]).await, "+OK");
+    assert_eq!(cut.line().await, "+PONG");
+}
+
+#[tokio::test]
+async fn leases_of_a_node_whose_clock_is_ahead_end_early() {
+    let server = server(2).await;
+    let (mut near, mut far) = (client(&server, 1).await, client(&server, 2).await);
+    number(&mut near, &["TEST.CLOCK", "FREEZE"]).await;
+    for client in [&mut near, &mut far] {
+        assert_eq!(client.ask(&["SET", "lock", "me", "NX", "PX", "10000"]).await, "+OK");
+    }
+    assert_eq!(near.ask(&["TEST.NODE", "SKEW", "2", "8000"]).await, "+OK");
+    assert_eq!(number(&mut far, &["PTTL", "lock"]).await, 2_000);
+    assert_eq!(number(&mut near, &["PTTL", "lock"]).await, 10_000);
+    number(&mut near, &["TEST.CLOCK", "ADVANCE", "2001"]).await;
+    assert_eq!(bulk(&mut far, &["GET", "lock"]).await, None);
+    assert_eq!(bulk(&mut near, &["GET", "lock"]).await.as_deref(), Some("me"));
+    // Set back, the clock stands still until the other has caught up.
+    far.ask(&["SET", "lock", "me", "PX", "1000"]).await;
+    near.ask(&["TEST.NODE", "SKEW", "2", "0"]).await;
+    number(&mut near, &["TEST.CLOCK", "ADVANCE", "7999"]).await;
+    assert_eq!(number(&mut far, &["PTTL", "lock"]).await, 1_000);
+    number(&mut near, &["TEST.CLOCK", "ADVANCE", "900"]).await;
+    assert!(number(&mut far, &["PTTL", "lock"]).await < 1_000);
+}
