@@ -7,6 +7,7 @@ mod history {
     use redis_protocol::resp2::types::OwnedFrame;
     use redlatch::Server;
 
+    use crate::support::binary::{self, Directory};
     use crate::support::wire::Link;
 
     fn server() -> Server {
@@ -189,5 +190,102 @@ mod history {
         assert_eq!(field(&findings[2], "text").unwrap(), "B gets lock, whose lease A has for 30000 ms more");
         let lines = field(&findings[3], "lines").unwrap();
         assert!(lines.contains("B: DELEX lock IFEQ b"), "{lines}");
+    }
+
+    /// The output and the exit code of the program.
+    fn redlatch(words: &[&str]) -> (String, String, Option<i32>) {
+        let out = binary::redlatch().args(words).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(out.stdout), text(out.stderr), out.status.code())
+    }
+
+    /// Records a session: a lock that is waited for, a lease that ends, a reply that is no text.
+    fn recorded(server: &Server, directory: &Directory, name: &str) -> String {
+        let path = directory.path(name);
+        let [mut a, mut b] = ["A", "B"].map(|client| Client::of(server, name, client));
+        a.ask("TEST.CLOCK FREEZE");
+        assert_eq!(text(&a.ask(&format!("TEST.RECORD START {path}"))), "OK");
+        a.ask("SET lock a NX PX 30000");
+        b.ask("SET lock b NX PX 30000");
+        a.ask("LOCK.ACQUIRE queue a LEASE 60000");
+        b.send("LOCK.ACQUIRE queue b LEASE 60000 WAIT 90000");
+        while text(&a.ask("LOCK.WAITERS queue")).is_empty() {}
+        a.ask("TEST.CLOCK ADVANCE 30001");
+        a.ask("GET lock");
+        a.ask("LOCK.RELEASE queue a");
+        b.0.next().unwrap();
+        b.ask("SET lock b NX PX 30000");
+        b.0.ask(&["SET", "bytes", "a \"b\"\n"]).unwrap();
+        b.ask("GET bytes");
+        let written: usize = text(&a.ask("TEST.RECORD STOP")).parse().unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), written);
+        assert!(matches!(a.ask("TEST.RECORD STOP"), OwnedFrame::Error(_)));
+        let again = text(&a.ask(&format!("TEST.RECORD START {path}")));
+        assert!(again.contains("exists"), "no file is overwritten: {again}");
+        path
+    }
+
+    #[test]
+    fn a_recorded_session_is_replayed_with_equal_replies() {
+        let server = server();
+        let directory = Directory::new();
+        let path = recorded(&server, &directory, "replay");
+        let (out, errors, code) = redlatch(&["replay", &path]);
+        assert_eq!((errors.as_str(), code), ("", Some(0)), "{out}");
+        assert!(out.contains(" 0 replies differ"), "{out}");
+        let (out, errors, code) = redlatch(&["replay", &path, "--against", &url(&server, "fresh")]);
+        assert_eq!((errors.as_str(), code), ("", Some(0)), "its clock is moved: {out}");
+
+        let changed = std::fs::read_to_string(&path).unwrap().replace("\"30000\"", "\"40000\"");
+        std::fs::write(&path, changed).unwrap();
+        let (out, _, code) = redlatch(&["replay", &path]);
+        assert_eq!(code, Some(1), "{out}");
+        assert!(out.contains("A: GET lock\n    recorded: nil\n    replayed: a\n"), "{out}");
+    }
+
+    #[test]
+    fn a_timeline_is_drawn_from_a_file_and_from_a_server() {
+        let server = server();
+        let directory = Directory::new();
+        let path = recorded(&server, &directory, "timeline");
+        let (out, errors, code) = redlatch(&["timeline", &path]);
+        assert_eq!((errors.as_str(), code), ("", Some(0)));
+        for line in ["# .  A holds lock, token 1 for 30000 ms", "X :  A the lease of lock has ended, token 1"]
+        {
+            assert!(out.contains(line), "{line}: {out}");
+        }
+        let of_server = redlatch(&["timeline", &url(&server, "timeline")]).0;
+        assert!(of_server.contains("X :  A the lease of lock has ended"), "{of_server}");
+        for (format, begins) in
+            [("html", "<!doctype html>"), ("svg", "<svg "), ("json", "{\"lanes\":[{\"name\":")]
+        {
+            let (out, _, code) = redlatch(&["timeline", &path, "--format", format]);
+            assert!(code == Some(0) && out.starts_with(begins) && out.contains("token"), "{format}: {out}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_drawn_or_replayed_is_said_on_the_error_stream() {
+        let directory = Directory::new();
+        let path = directory.path("nonsense");
+        std::fs::write(&path, "nonsense\n").unwrap();
+        let silent = Server::builder().start_blocking().unwrap();
+        for (words, code, says) in [
+            (&["timeline", "/nowhere/at-all"][..], 66, "/nowhere/at-all: "),
+            (&["timeline", &path], 66, "line 1 is no event"),
+            (&["replay", &path], 66, "line 1 is no event"),
+            (&["timeline", &silent.url()], 69, "--enable-test-commands"),
+            (&["timeline", "ftp://x"], 64, "ftp://x"),
+            (&["timeline"], 64, "FILE|URL"),
+            (&["timeline", &path, "--format", "png"], 64, "png"),
+        ] {
+            let (out, errors, found) = redlatch(words);
+            assert_eq!((out.as_str(), found), ("", Some(code)), "{words:?}: {errors}");
+            assert!(errors.contains(says) && errors.lines().count() == 1, "{words:?}: {errors}");
+        }
+    }
+
+    fn url(server: &Server, namespace: &str) -> String {
+        format!("redis://:namespace%3A{namespace}@{}", server.addr())
     }
 }

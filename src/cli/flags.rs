@@ -14,7 +14,7 @@ use clap::{Arg, ArgAction, Command, value_parser};
 use super::file::{self, Directive};
 use super::place::{Place, with_trust};
 use super::sources::variable;
-use super::{Fault, harness, lock_flags, run, views};
+use super::{Fault, harness, lock_flags, replay, run, test_flags, timeline, views};
 use crate::commands::VERSION;
 use crate::state::settings::{Kind, Setting};
 use crate::state::settings_table::ROWS;
@@ -28,10 +28,14 @@ pub(super) enum Action {
     Misused(Fault),
     /// Print this and be done.
     Print(String),
+    /// Send recorded requests again.
+    Replay(replay::Options),
     /// Run a command under a lock.
     Run(run::Options),
     /// Serve.
     Serve(Request),
+    /// Draw a history.
+    Timeline(timeline::Options),
     /// Ask a running server about its locks.
     View(views::View),
 }
@@ -57,7 +61,7 @@ pub(super) fn read(arguments: &[OsString]) -> Result<Action, Fault> {
     match arguments.first().and_then(|first| first.to_str()) {
         Some("-v" | "-V" | "--version") => Ok(Action::Print(version())),
         Some("-h" | "--help" | "help" | "health" | "completions" | "man") => subcommand(arguments),
-        Some(name) if lock_flags::NAMES.contains(&name) => {
+        Some(name) if lock_flags::NAMES.contains(&name) || test_flags::NAMES.contains(&name) => {
             Ok(subcommand(arguments).unwrap_or_else(Action::Misused))
         }
         _ => {
@@ -88,6 +92,7 @@ fn subcommand(arguments: &[OsString]) -> Result<Action, Fault> {
             Ok(Action::Print(String::from_utf8_lossy(&script).into_owned()))
         }
         Some(("man", matches)) => man(matches.get_one::<String>("page")),
+        Some((name, matches)) if test_flags::NAMES.contains(&name) => Ok(test_flags::read(name, matches)),
         Some((name, matches)) => lock_flags::read(name, matches),
         None => Err("a subcommand is missing; see redlatch --help".into()),
     }
@@ -204,6 +209,7 @@ fn command() -> Command {
                 .help("Prints the version."),
         )
         .subcommands(lock_flags::commands())
+        .subcommands(test_flags::commands())
         .subcommand(with_trust(health))
         .subcommand(Command::new("completions").about("Prints a shell's completions.").arg(shells))
         .subcommand(

@@ -13,13 +13,17 @@ mod file;
 mod flags;
 mod harness;
 mod health;
+mod history;
 mod lock_flags;
 mod log;
 mod place;
+mod replay;
 mod run;
 mod serve;
 mod sources;
+mod test_flags;
 mod texts;
+mod timeline;
 mod views;
 
 use std::ffi::OsString;
@@ -49,6 +53,8 @@ fn run(arguments: &[OsString]) -> Result<ExitCode, Fault> {
     match flags::read(rest)? {
         Action::Print(text) => print(text.as_bytes()).map(drop)?,
         Action::Health(place) => print(health::check(place)?.as_bytes()).map(drop)?,
+        Action::Replay(options) => return Ok(replay::run(options).into()),
+        Action::Timeline(options) => return Ok(timeline::show(options).into()),
         Action::Run(options) => return Ok(run::run(options).into()),
         Action::View(view) => return Ok(views::show(view).into()),
         Action::Misused(fault) => {

@@ -16,13 +16,17 @@ pub(super) struct Place {
 impl Place {
     /// Reads the arguments of [`with_trust`] and the argument `url`.
     pub(super) fn read(matches: &ArgMatches) -> Self {
+        Self { url: matches.get_one::<String>("url").cloned(), trust: Self::trust(matches) }
+    }
+
+    /// Reads the arguments of [`with_trust`].
+    pub(super) fn trust(matches: &ArgMatches) -> Trust {
         let word = |name| matches.get_one::<String>(name).cloned();
-        let trust = Trust {
+        Trust {
             authorities: word("cacert"),
             accepts_any: matches.get_flag("insecure"),
             identity: word("cert").zip(word("key-file")),
-        };
-        Self { url: word("url"), trust }
+        }
     }
 
     /// The server of the URL, or of REDLATCH_URL; without one, the server that the environment of this process would

@@ -81,6 +81,16 @@ impl Connection {
         Ok(())
     }
 
+    /// Speaks RESP3 from now on.
+    ///
+    /// # Errors
+    /// The server refuses it, or the connection fails.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn speak_resp3(&mut self) -> Result<(), Error> {
+        self.protocol = Protocol::Resp3;
+        self.call(&[b"HELLO", b"3"]).await.map(drop)
+    }
+
     /// Sends the password, if there is one.
     ///
     /// # Errors
@@ -118,9 +128,25 @@ impl Connection {
     /// # Errors
     /// The connection fails, or carries something that is no reply.
     pub(crate) async fn ask_and_wait(&mut self, words: &[&[u8]]) -> Result<Reply, Error> {
+        self.send(words).await?;
+        self.answer().await
+    }
+
+    /// Sends a request, whose reply is read later.
+    ///
+    /// # Errors
+    /// The connection fails.
+    pub(crate) async fn send(&mut self, words: &[&[u8]]) -> Result<(), Error> {
         encode(words, &mut self.output)?;
         self.unanswered += 1;
-        self.flush().await?;
+        self.flush().await
+    }
+
+    /// The reply to the request that was sent last, whenever it comes.
+    ///
+    /// # Errors
+    /// The connection fails, or carries something that is no reply.
+    pub(crate) async fn answer(&mut self) -> Result<Reply, Error> {
         loop {
             match self.receive().await? {
                 Reply::Push(items) => self.pushes.push_back(items),

@@ -63,9 +63,7 @@ impl Connector {
         match self {
             Self::Url(both) => {
                 let (target, trust) = &**both;
-                let mut connection = open(target, trust, STEP_MAX).await?;
-                connection.enter(target).await.map_err(|error| at(target, error))?;
-                Ok(connection)
+                connect(target, trust).await
             }
             Self::Made(open, login) => {
                 let mut connection = Connection::over(open().await?, STEP_MAX);
@@ -74,6 +72,16 @@ impl Connector {
             }
         }
     }
+}
+
+/// Opens a connection and logs in.
+///
+/// # Errors
+/// The server cannot be reached or trusted, or refuses the login.
+pub(crate) async fn connect(target: &Target, trust: &Trust) -> Result<Connection, Error> {
+    let mut connection = open(target, trust, STEP_MAX).await?;
+    connection.enter(target).await.map_err(|error| at(target, error))?;
+    Ok(connection)
 }
 
 /// Opens a connection, on which nothing has been said yet. `step_max` is how long it and each request may take.

@@ -26,7 +26,9 @@ pub use target::Trust;
 pub use views::{Client, Held, Holder, Waiting};
 
 #[cfg(feature = "cli")]
-pub(crate) use connector::{at, open};
+pub(crate) use connection::Connection;
+#[cfg(feature = "cli")]
+pub(crate) use connector::{at, connect, open};
 #[cfg(feature = "cli")]
 pub(crate) use locks::random;
 #[cfg(feature = "cli")]

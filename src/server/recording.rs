@@ -35,6 +35,9 @@ pub(super) fn progressed(
     reply: &[u8],
 ) {
     match progress {
+        Progress::Done(Flow::Next | Flow::Close) if reply.is_empty() => {
+            testing.recorder.unanswered(now(engine, testing), &session.client);
+        }
         Progress::Done(Flow::Next | Flow::Close) | Progress::Held { is_done: true, .. } => {
             resumed(engine, session, reply);
         }

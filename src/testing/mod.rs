@@ -24,7 +24,7 @@ pub use host::{
     NodeState, Pending,
 };
 pub use recorder::{EventSink, Filter, Moment, Recorder};
-pub use reply_text::reply_text;
+pub use reply_text::{reply_text, shortened_text};
 pub use rule::{
     Action, Asked, AskedScript, Conditions, FAULT_BYTES_MAX, FAULT_COUNT_MAX, FAULT_MS_MAX, PURPOSES, Rule,
     Script, Turn, client_fits, purpose_name,

@@ -176,6 +176,11 @@ impl Recorder {
         }
     }
 
+    /// The request of a client is done, and has no reply: CLIENT REPLY has muted it, or a fault has taken it.
+    pub fn unanswered(&self, moment: Moment, client: &Client) {
+        self.0.lock().know(moment, client).open = None;
+    }
+
     /// The request of a client was answered with these bytes.
     pub fn reply(&self, moment: Moment, client: &Client, bytes: &[u8]) {
         let mut history = self.0.lock();

@@ -18,7 +18,7 @@ pub fn reply_text(bytes: &[u8]) -> String {
 }
 
 /// The text with at most [`CHARS_MAX`] characters.
-fn shortened_text(mut text: String) -> String {
+pub fn shortened_text(mut text: String) -> String {
     if let Some((end, _)) = text.char_indices().nth(CHARS_MAX) {
         text.truncate(end);
         text.push_str("...");

@@ -1,7 +1,7 @@
 //! A history as a picture: a lane for each client, with what it holds, waits for and does.
 //!
-//! Owns    [`Timeline`], the marks of every lane at every step; and its form as text. A step is an event, not a length of time:
-//!         under a clock that tests move, most events happen in one instant.
+//! Owns    [`Timeline`], the marks of every lane at every step; and its form as text. A step is an event, not a length of
+//!         time: under a clock that tests move, most events happen in one instant.
 //! Rule    a request and its reply are one step if nothing happened between them.
 
 use std::collections::{BTreeMap, BTreeSet};

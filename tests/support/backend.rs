@@ -4,7 +4,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use redlatch::internals::clock::Clock;
+use redlatch::internals::commands;
+use redlatch::internals::engine::{Engine, Flow};
 use redlatch::internals::error::Refusal;
+use redlatch::internals::resp::Request;
+use redlatch::internals::state::session::Session;
 use redlatch::internals::testing::{
     ClockChange, ClockFacts, DEFAULT_NAMESPACE, Host, Mode, NamespaceFacts, NodeChange, NodeFacts, NodeState,
     Pending, Recorder, Testing,
@@ -23,6 +27,26 @@ pub(crate) fn testing(clock: Arc<StillClock>) -> Testing {
         host: Arc::new(Process { clock, mode: Mutex::new(Mode::Running) }),
     }
 }
+
+/// Notes a request in the history, as the shell does.
+pub(crate) fn note_request(engine: &Engine, session: &Session, request: Request<'_>) {
+    if let Some(testing) = &engine.shared().testing {
+        commands::note_request(testing, &session.client, (engine.shared().clock.now(), REAL_MICROS), request);
+    }
+}
+
+/// Notes the reply to a request that does not wait.
+pub(crate) fn note_reply(engine: &Engine, session: &Session, flow: Flow, reply: &[u8]) {
+    if let Some(testing) = &engine.shared().testing
+        && matches!(flow, Flow::Next | Flow::Close)
+    {
+        let moment = commands::moment(testing, engine.shared().clock.now(), REAL_MICROS);
+        testing.recorder.reply(moment, &session.client, reply);
+    }
+}
+
+/// The time of the system, in microseconds.
+const REAL_MICROS: u64 = 1_700_000_009_000_000;
 
 struct Process {
     clock: Arc<StillClock>,
@@ -54,6 +78,10 @@ impl Host for Process {
 
     fn change_node(&self, _: u16, _: NodeChange, pending: Pending) {
         pending.answer(|reply| reply.ok());
+    }
+
+    fn start_recording(&self, _: &Recorder, _: &str) -> Result<(), String> {
+        Err("a transcript writes no files".to_owned())
     }
 
     fn clock(&self, _: usize) -> Option<ClockFacts> {

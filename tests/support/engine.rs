@@ -73,10 +73,15 @@ impl EngineTarget {
         let clock = StillClock::new(START_MS, wall_offset_ms);
         let settings = Settings::default();
         settings.set("enable-debug-command", "yes").expect("DEBUG can be allowed");
-        let shared =
-            Shared::new(Keyspace::new(layout, || {}), settings, Arc::clone(&clock) as Arc<dyn Clock>, 7);
-        let shared =
-            if has_tests { shared.with_testing(backend::testing(Arc::clone(&clock))) } else { shared };
+        let time = Arc::clone(&clock) as Arc<dyn Clock>;
+        let testing = has_tests.then(|| backend::testing(Arc::clone(&clock)));
+        let journal = testing.as_ref().map(|testing| testing.recorder.journal(1, Arc::clone(&time), None));
+        let layout = Layout { journal: journal.or(layout.journal), ..layout };
+        let shared = Shared::new(Keyspace::new(layout, || {}), settings, time, 7);
+        let shared = match testing {
+            Some(testing) => shared.with_testing(testing),
+            None => shared,
+        };
         Self { engine: Engine::new(Arc::new(shared)), clock, connections: Vec::new() }
     }
 
@@ -235,7 +240,11 @@ impl Connection {
             match self.decoder.next(buffer, engine.trust(&self.session)) {
                 Ok(Some(bytes)) => {
                     let request = self.decoder.request(buffer);
-                    match engine.execute(&mut self.session, request, &mut batch, &mut self.output) {
+                    backend::note_request(engine, &self.session, request);
+                    let mark = self.output.len();
+                    let flow = engine.execute(&mut self.session, request, &mut batch, &mut self.output);
+                    backend::note_reply(engine, &self.session, flow, &self.output[mark..]);
+                    match flow {
                         Flow::Next => {}
                         Flow::Close => self.session.client.close(),
                         Flow::Again(until) => {

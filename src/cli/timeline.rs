@@ -1,0 +1,50 @@
+//! `redlatch timeline`: a history as a picture.
+
+use super::history::{Failure, Source};
+use super::{print, warn};
+use crate::testing::{Timeline, check};
+
+/// What `redlatch timeline` was asked for.
+#[derive(Debug)]
+pub(super) struct Options {
+    pub(super) source: Source,
+    pub(super) format: Format,
+}
+
+/// How the picture is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Format {
+    Html,
+    Json,
+    Svg,
+    Text,
+}
+
+/// Prints the picture; returns the exit code.
+pub(super) fn show(options: Options) -> u8 {
+    let shown = super::runtime().map_err(|fault| Failure(1, fault)).and_then(|runtime| {
+        let events = runtime.block_on(options.source.read())?;
+        runtime.shutdown_background();
+        let (timeline, findings) = (Timeline::of(&events), check(&events));
+        let text = match options.format {
+            Format::Html => timeline.html(&findings),
+            Format::Json => timeline.json(&findings),
+            Format::Svg => timeline.svg() + "\n",
+            Format::Text => {
+                let found =
+                    findings.iter().map(|finding| format!("{:>17}  {}\n", finding.rule, finding.text));
+                let found: String = found.collect();
+                let head = if found.is_empty() { "" } else { "\nTEST.CHECK finds:\n" };
+                format!("{}{head}{found}", timeline.text())
+            }
+        };
+        print(text.as_bytes()).map_err(|fault| Failure(1, fault))
+    });
+    match shown {
+        Ok(_) => 0,
+        Err(Failure(code, fault)) => {
+            warn(&fault);
+            code
+        }
+    }
+}
