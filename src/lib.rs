@@ -119,7 +119,10 @@ pub use clock::{LockTime, WallTime};
 pub use engine::{Batch, Engine, Flow};
 pub use journal::{Journal, Mutation};
 #[cfg(feature = "server")]
-pub use server::{Builder, Clock, Keys, Namespace, NamespaceError, Nodes, Server, StartError};
+pub use server::{
+    Builder, Clock, Fault, FaultError, Faults, Keys, Namespace, NamespaceError, Nodes, Server, StartError,
+    When,
+};
 #[cfg(feature = "server")]
 pub use testing::{NodeFacts, NodeState};
 

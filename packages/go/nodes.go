@@ -55,7 +55,8 @@ func (nodes *NodeSet) Resume(node int) {
 	nodes.wake("RESUME", node)
 }
 
-// Skew sets its clock so much ahead of the others; behind them if negative. Its leases in being keep their length.
+// Skew sets its clock so much ahead of the others, and its leases end so much earlier. One that is set back stands still until
+// the others have caught up.
 func (nodes *NodeSet) Skew(node int, by time.Duration) {
 	nodes.namespace.t.Helper()
 	ask[string](nodes.namespace, "TEST.NODE", "SKEW", node, millis(by))

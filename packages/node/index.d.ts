@@ -231,7 +231,7 @@ export class Nodes {
   /** Its connections stay open; nothing is read or answered until `resume`. */
   pause(node: number): Promise<void>;
   resume(node: number): Promise<void>;
-  /** Its clock is this much ahead of the others; behind them if negative. */
+  /** Its clock is this much ahead of the others. One that is set back stands still until the others have caught up. */
   skew(node: number, ms: number): Promise<void>;
   /** Clients whose name, library or address matches the pattern get no answers from it, until `heal`. Default: all. */
   partition(node: number, options?: { client?: string }): Promise<void>;

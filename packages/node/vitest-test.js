@@ -6,12 +6,16 @@ import { finish } from "./lib/finish.js";
 import { attach } from "./lib/server.js";
 
 export const test = base.extend({
-  redlatch: async ({ task }, use) => {
+  redlatch: async ({ task, onTestFinished }, use) => {
     const ready = inject("redlatch");
     if (!ready) throw new Error('no server: the configuration of Vitest needs globalSetup: "redlatch/vitest"');
     const namespace = attach(ready, ready.binary).namespace();
+    // Hooks run in reverse order: those of the test, which close its clients, come before this one.
+    onTestFinished(() => {
+      const hasFailed = task.result?.state === "fail";
+      return finish(namespace, task.name, hasFailed, (level, text) => console[level](text));
+    });
     await use(namespace);
-    await finish(namespace, task.name, task.result?.state === "fail", (level, text) => console[level](text));
   },
 });
 

@@ -277,7 +277,7 @@ impl<S: Peer> ConnectionIo<S> {
         }
         // Messages for a slow reader stay in the outbox, whose size is bounded. The reply of a blocked call also
         // stays there, with everything behind it, until the engine takes it out.
-        let is_silent = processor.faults.is_silent();
+        let is_silent = processor.is_silent();
         if self.client.has_messages() && processor.unread() < OUTPUT_BYTES_BATCH && !is_silent {
             self.client.collect(&mut processor.output);
         }
@@ -288,7 +288,7 @@ impl<S: Peer> ConnectionIo<S> {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         if processor.state == State::Closing && is_flushed {
-            if processor.faults.resets() {
+            if processor.resets() {
                 self.stream.reset_when_closed();
             }
             return Err(io::ErrorKind::ConnectionAborted.into());

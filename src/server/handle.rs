@@ -10,6 +10,7 @@ use tokio::io::DuplexStream;
 use super::Builder;
 use super::connection::Connection;
 use super::context::ServerContext;
+use super::fault_handle::Faults;
 use super::listener;
 use super::namespace;
 use super::namespaces::Namespaces;
@@ -178,6 +179,14 @@ impl Server {
     /// The server was built without [`Builder::tests`], the name is not allowed, or there are too many namespaces.
     pub fn namespace(&self, name: impl AsRef<str>) -> Result<Namespace, NamespaceError> {
         Namespace::enter(self.namespaces.as_ref(), name.as_ref(), (self.addr(), &self.workers))
+    }
+
+    /// The faults of the server.
+    ///
+    /// # Panics
+    /// When the server was built without [`Builder::tests`].
+    pub fn faults(&self) -> Faults<'_> {
+        Faults::new(self.namespace.as_ref())
     }
 
     /// The nodes of the server.

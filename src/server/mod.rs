@@ -6,6 +6,7 @@
 mod clock;
 mod connection;
 mod context;
+mod fault_handle;
 mod faults;
 mod handle;
 mod listener;
@@ -46,6 +47,7 @@ use namespaces::{Blueprint, Namespaces, TestsOpenTo};
 use tls::Tls;
 use worker::{Threads, Workers};
 
+pub use fault_handle::{Fault, FaultError, Faults, When};
 pub use handle::{Keys, Server};
 pub use test_handle::{Clock, Namespace, NamespaceError, Nodes};
 pub(crate) use worker::runtime;

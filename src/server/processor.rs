@@ -53,8 +53,8 @@ pub(super) struct RequestProcessor {
     pub(super) has_more: bool,
     /// Whether a request has arrived.
     pub(super) has_begun: bool,
-    /// What faults of the test backend do to the connection.
-    pub(super) faults: ConnectionFaults,
+    /// What faults of the test backend do to the connection; `None` before its first request and without a test backend.
+    faults: Option<Box<ConnectionFaults>>,
     /// The engine and the client that the connection has moved to, until it follows.
     pub(super) moved: Option<(ServerContext, Arc<Client>)>,
 }
@@ -91,7 +91,7 @@ impl RequestProcessor {
             state: State::Open,
             has_more: false,
             has_begun: false,
-            faults: ConnectionFaults::default(),
+            faults: None,
             moved: None,
         }
     }
@@ -133,8 +133,9 @@ impl RequestProcessor {
 
     /// A fault no longer holds the connection up. Returns whether requests may be processed now.
     fn end_hold(&mut self) -> bool {
+        let Some(faults) = &mut self.faults else { return true };
         let mark = self.output.len();
-        let closes = self.faults.end_hold(&self.session, &mut self.output);
+        let closes = faults.end_hold(&self.session, &mut self.output);
         recording::resumed(&self.context.engine, &self.session, &self.output[mark..]);
         if closes {
             self.state = State::Closing;
@@ -148,7 +149,8 @@ impl RequestProcessor {
         if engine.resume(&mut self.session, &mut self.output) != Flow::Next {
             return false;
         }
-        let progress = self.faults.finish_wait(engine, &self.session, (mark, &mut self.output));
+        let Some(faults) = &mut self.faults else { return true };
+        let progress = faults.finish_wait(engine, &self.session, (mark, &mut self.output));
         recording::resumed(engine, &self.session, &self.output[mark..]);
         match progress {
             Progress::Done(Flow::Close) => self.state = State::Closing,
@@ -192,7 +194,7 @@ impl RequestProcessor {
             let flow = match self.context.membership() {
                 None => engine.execute(&mut self.session, request, &mut batch, &mut self.output),
                 Some(membership) => {
-                    let server = (engine, membership, &mut self.faults);
+                    let server = (engine, membership, &mut **self.faults.get_or_insert_default());
                     match tested::execute(server, &mut self.session, request, &mut batch, &mut self.output) {
                         Step::Done(Progress::Done(flow)) => flow,
                         Step::Done(Progress::Held { until, is_done }) => {
@@ -309,6 +311,16 @@ impl RequestProcessor {
             State::Held(_) => self.context.engine.is_paused(),
             State::Open | State::Offload(_) | State::Stalled(_) | State::Closing => false,
         }
+    }
+
+    /// Whether a fault keeps messages of other clients from being sent now.
+    pub(super) fn is_silent(&self) -> bool {
+        self.faults.as_ref().is_some_and(|faults| faults.is_silent())
+    }
+
+    /// Whether a fault closes the connection by a reset.
+    pub(super) fn resets(&self) -> bool {
+        self.faults.as_ref().is_some_and(|faults| faults.resets())
     }
 
     /// Whether a request waits: for a moment, an event or the script thread.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::io::DuplexStream;
 
 use super::context::ServerContext;
+use super::fault_handle::Faults;
 use super::handle::open_stream;
 use super::namespace;
 use super::namespaces::Namespaces;
@@ -149,6 +150,14 @@ impl Namespace {
     /// The clock of the namespace.
     pub fn clock(&self) -> Clock<'_> {
         Clock::new(self.context(), Some(&self.inner))
+    }
+
+    /// The faults of the namespace.
+    ///
+    /// # Panics
+    /// When the server was built without [`Builder::tests`](crate::Builder::tests).
+    pub fn faults(&self) -> Faults<'_> {
+        Faults::new(Some(&self.inner))
     }
 
     /// The nodes of the namespace.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use parking_lot::Mutex;
 
 use super::rule::{Action, Asked, Rule};
+use crate::error::Refusal;
 use crate::state::clients::Client;
 
 /// Faults of one namespace.
@@ -51,17 +52,22 @@ pub struct Hit {
 }
 
 impl Faults {
-    /// Adds a fault behind the others. Returns its number, or `None` if there are [`FAULTS_MAX`].
-    pub fn add(&self, rule: Rule) -> Option<u64> {
+    /// Adds a fault behind the others. Returns its number.
+    ///
+    /// # Errors
+    /// There are [`FAULTS_MAX`].
+    pub fn add(&self, rule: Rule) -> Result<u64, Refusal> {
         let mut list = self.list.lock();
         if list.faults.len() >= FAULTS_MAX {
-            return None;
+            return Err(Refusal::said(format!(
+                "ERR a namespace has {FAULTS_MAX} faults at most; TEST.FAULT CLEAR removes them"
+            )));
         }
         list.last_id += 1;
         let id = list.last_id;
         list.faults.push(Fault { id, rule, met: 0, hits: 0 });
         self.len.store(list.faults.len(), Relaxed);
-        Some(id)
+        Ok(id)
     }
 
     /// Removes a fault; false if there is none of this number.
@@ -245,14 +251,14 @@ mod tests {
     fn numbers_are_never_reused_and_their_count_is_bounded() {
         let faults = Faults::default();
         let add = || faults.add(rule(Conditions::default(), Turn::Each, None));
-        assert_eq!((add(), add()), (Some(1), Some(2)));
+        assert_eq!((add(), add()), (Ok(1), Ok(2)));
         assert!(faults.remove(2) && !faults.remove(2));
-        assert_eq!(add(), Some(3));
+        assert_eq!(add(), Ok(3));
         assert_eq!(faults.clear(), 2);
         assert!(faults.is_empty());
-        assert_eq!(add(), Some(4));
+        assert_eq!(add(), Ok(4));
         (0..100_000).for_each(|_| _ = add());
-        assert_eq!((faults.all().len(), add()), (FAULTS_MAX, None));
+        assert_eq!((faults.all().len(), add().is_err()), (FAULTS_MAX, true));
         assert_eq!(faults.all()[FAULTS_MAX - 1].id, FAULTS_MAX as u64 + 3, "a refused fault takes no number");
     }
 }

@@ -7,6 +7,7 @@
 
 mod clock;
 mod handle;
+mod jumps;
 mod namespaces;
 mod nodes;
 

@@ -4,8 +4,8 @@ import { expect, onTestFinished } from "vitest";
 import { test } from "redlatch/vitest/test";
 
 test("a renewal that is lost", async ({ redlatch }) => {
-  // Without it, ioredis would send the lost request again.
-  const client = new Redis(redlatch.url, { autoResendUnfulfilledCommands: false });
+  // Otherwise ioredis would send the lost request again.
+  const client = new Redis(redlatch.url, { maxRetriesPerRequest: 0 });
   onTestFinished(() => client.disconnect());
   const redlock = new Redlock([client], { retryCount: 0 });
 

@@ -8,9 +8,9 @@ use crate::commands::table::named;
 use crate::commands::{Args, Call, Outcome, help};
 use crate::error::Refusal;
 use crate::number;
+use crate::resp::Request;
 use crate::testing::{
-    Action, Conditions, FAULT_BYTES_MAX, FAULT_COUNT_MAX, FAULT_MS_MAX, FAULTS_MAX, PURPOSES, Rule, Script,
-    Turn,
+    Action, Conditions, FAULT_BYTES_MAX, FAULT_COUNT_MAX, FAULT_MS_MAX, PURPOSES, Rule, Script, Turn,
 };
 
 pub(super) const ROWS: &[Row] = &[
@@ -61,11 +61,7 @@ fn add(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let nodes = testing(call)?.host.nodes().len();
     let rule = rule(&mut call.args, nodes)?;
 
-    let id = testing(call)?.faults.add(rule).ok_or_else(|| {
-        Refusal::said(format!(
-            "ERR a namespace has {FAULTS_MAX} faults at most; TEST.FAULT CLEAR removes them"
-        ))
-    })?;
+    let id = testing(call)?.faults.add(rule)?;
 
     call.reply.count(id as usize);
     Ok(Outcome::Replied)
@@ -105,6 +101,14 @@ fn remove(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let was_there = u64::try_from(id).is_ok_and(|id| testing(call).is_ok_and(|test| test.faults.remove(id)));
     call.reply.integer(i64::from(was_there));
     Ok(Outcome::Replied)
+}
+
+/// The rule that these words behind TEST.FAULT ADD describe, on a server with so many nodes.
+///
+/// # Errors
+/// What is wrong with them.
+pub(crate) fn parse(words: &[&[u8]], nodes: usize) -> Result<Rule, Refusal> {
+    rule(&mut Args::new(Request::listed(words), 0), nodes)
 }
 
 /// Reads the words behind ADD.

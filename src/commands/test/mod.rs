@@ -4,7 +4,7 @@
 //! Rule    a change that takes a while is carried out by the shell; the client waits for it as for BLPOP.
 
 mod clock;
-mod fault;
+pub(super) mod fault;
 pub(super) mod history;
 mod namespace;
 mod node;

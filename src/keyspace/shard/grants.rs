@@ -105,7 +105,9 @@ impl Shard {
     #[inline]
     pub fn restore_grant(&mut self, id: EntryId, grant: &Grant) {
         let Grant { token, holder, is_native, .. } = *grant;
-        self.uncount_grant(id);
+        if self.arena.is_granted(id.0) {
+            self.uncount_grant(id);
+        }
         self.granted.counts.held += 1;
         self.granted.native += usize::from(is_native);
         self.granted.latest.note(token, holder);

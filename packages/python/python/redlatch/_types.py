@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 
 class Deadline(TypedDict, total=False):
@@ -59,7 +59,8 @@ class Event(TypedDict, total=False):
     command: str
     args: list[str]
     key: str
-    reply: Any
+    request: int
+    reply: str
     token: int
     holder: str
     fault: int

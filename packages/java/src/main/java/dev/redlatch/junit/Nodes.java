@@ -44,7 +44,10 @@ public final class Nodes {
         wake("RESUME", node);
     }
 
-    /** Its clock is this much ahead of the others; behind them if negative. Its leases in being keep their length. */
+    /**
+     * Its clock is this much ahead of the others, and its leases end so much earlier. One that is set back stands still until the
+     * others have caught up.
+     */
     public void skew(int node, Duration by) {
         change("SKEW", node, by.toMillis());
     }
