@@ -89,10 +89,6 @@ impl Host for Process {
         Some(ClockFacts { mode, unix_ms: now.wall().as_millis(), lock: now.lock, deadlines: Vec::new() })
     }
 
-    fn start_recording(&self, _: &Recorder, _: &str) -> Result<(), String> {
-        Err("a transcript writes no files".to_owned())
-    }
-
     fn change_clock(&self, change: ClockChange, pending: Pending) {
         let forward_ms = match change {
             ClockChange::Advance(millis) => millis,
