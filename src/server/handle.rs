@@ -11,6 +11,7 @@ use super::Builder;
 use super::connection::Connection;
 use super::context::ServerContext;
 use super::fault_handle::Faults;
+use super::history_handle::History;
 use super::listener;
 use super::namespace;
 use super::namespaces::Namespaces;
@@ -192,6 +193,14 @@ impl Server {
     /// When the server was built without [`Builder::tests`].
     pub fn faults(&self) -> Faults<'_> {
         Faults::new(self.namespace.as_ref())
+    }
+
+    /// What has happened on the server.
+    ///
+    /// # Panics
+    /// When the server was built without [`Builder::tests`].
+    pub fn history(&self) -> History<'_> {
+        History::new(self.namespace.as_ref())
     }
 
     /// The nodes of the server.
