@@ -207,7 +207,9 @@ mod history {
         };
         let mut a = nodes("A");
         a[0].ask("TEST.CLOCK FREEZE");
-        [0, 1].map(|node| a[node].ask("SET lock a NX PX 30000"));
+        for node in &mut a[..2] {
+            node.ask("SET lock a NX PX 30000");
+        }
         a[0].ask("TEST.NODE CRASH 2 LOSE");
         a[0].ask("TEST.NODE START 2");
         let mut b = nodes("B");
