@@ -192,6 +192,42 @@ mod history {
         assert!(lines.contains("B: DELEX lock IFEQ b"), "{lines}");
     }
 
+    #[test]
+    fn a_node_that_loses_its_keys_gives_a_lock_on_several_nodes_a_second_holder() {
+        let builder = Server::builder().set("enable-test-commands", "yes").set("nodes", "3");
+        let server = builder.start_blocking().unwrap();
+        let nodes = |name: &str| -> Vec<Client> {
+            let clients = server.node_addrs().into_iter().map(|address| {
+                let mut client = Client(Link::to(address).expect("a connection"));
+                client.ask("AUTH namespace:redlock");
+                client.ask(&format!("CLIENT SETNAME {name}"));
+                client
+            });
+            clients.collect()
+        };
+        let mut a = nodes("A");
+        a[0].ask("TEST.CLOCK FREEZE");
+        for node in &mut a[..2] {
+            node.ask("SET lock a NX PX 30000");
+        }
+        a[0].ask("TEST.NODE CRASH 2 LOSE");
+        a[0].ask("TEST.NODE START 2");
+        let mut b = nodes("B");
+        assert_eq!(text(&b[2].ask("SET lock b NX PX 30000")), "OK");
+        assert_eq!(maps(a[0].ask("TEST.CHECK")), Vec::<Map>::new(), "one node of three");
+        assert_eq!(text(&b[1].ask("SET lock b NX PX 30000")), "OK");
+        let findings = maps(a[0].ask("TEST.CHECK"));
+        let rules: Vec<_> = findings.iter().filter_map(|finding| field(finding, "rule")).collect();
+        assert_eq!(rules, ["two-holders"]);
+        let lines = field(&findings[0], "lines").unwrap();
+        assert!(lines.contains("B on node 2: holds lock"), "{lines}");
+        let drawn = redlatch(&["timeline", &url(&server, "redlock")]).0;
+        assert!(
+            drawn.contains("node 2: B holds lock") && drawn.contains("-- TEST.NODE CRASH 2 LOSE"),
+            "{drawn}"
+        );
+    }
+
     /// The output and the exit code of the program.
     fn redlatch(words: &[&str]) -> (String, String, Option<i32>) {
         let out = binary::redlatch().args(words).output().expect("the program runs");
