@@ -141,6 +141,11 @@ impl Server {
         self.tls.as_ref().map_or(&[], |(addresses, _)| addresses)
     }
 
+    #[cfg(test)]
+    pub(super) fn namespaces(&self) -> Option<&Arc<Namespaces>> {
+        self.namespaces.as_ref()
+    }
+
     #[cfg(feature = "cli")]
     pub(crate) fn settings(&self) -> &crate::state::settings::Settings {
         &self.context.engine.shared().settings

@@ -121,11 +121,14 @@ impl<'e> Checker<'e> {
             self.steps.push((event.id, before.saturating_add(millis.unwrap_or(0))));
         }
         let Some((_, Some(intent))) = self.requests.get(&event.id) else { return };
-        if !matches!(intent.what, What::Extend | What::Release) {
-            return;
-        }
+        let does = match intent.what {
+            What::Extend => "extends",
+            What::Release => "releases",
+            // Unless the script takes the lock.
+            What::Script if !self.has_granted(event) => "runs a script on",
+            _ => return,
+        };
         let locks = intent.locks.clone();
-        let does = if intent.what == What::Extend { "extends" } else { "releases" };
         for (key, owner) in &locks {
             if let Some(owner) = owner {
                 self.asked_by_owner(event, (key, owner), does);
@@ -322,12 +325,13 @@ impl<'e> Checker<'e> {
                 intent.as_ref().is_some_and(|intent| intent.what == What::Acquire && intent.names(key));
             asks && is_same_client(other, request)
         });
-        own.next().is_some_and(|(asking, _)| {
-            !self.events.iter().any(|event| {
-                matches!(event.kind, EventKind::Granted | EventKind::Renewed)
-                    && event.request == Some(asking.id)
-            })
-        })
+        own.next().is_some_and(|(asking, _)| !self.has_granted(asking))
+    }
+
+    /// Whether a request has got or renewed a lock.
+    fn has_granted(&self, request: &Event) -> bool {
+        let grants = |event: &Event| matches!(event.kind, EventKind::Granted | EventKind::Renewed);
+        self.events.iter().any(|event| event.request == Some(request.id) && grants(event))
     }
 
     fn end(&mut self) {

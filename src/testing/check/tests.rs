@@ -133,6 +133,10 @@ fn work_after_the_lease_is_found() {
     assert!(findings[0].text.contains("releases k 49 ms after"), "{}", findings[0].text);
     assert!(findings[0].lines[1].contains("the lease of k has ended"), "{:?}", findings[0].lines);
     assert_eq!(findings.len(), 1);
+    let script = [late[0], late[1], "150 A EVAL text 1 k a"];
+    assert_eq!(rules(&script), ["work-after-lease"], "a script that is not known");
+    let taken = [script[0], script[1], script[2], "150 A holds k 2 a 100"];
+    assert_eq!(rules(&taken), NONE, "the script takes the lock");
     let again = [late[0], late[1], "120 A holds k 2 a 100", late[2]];
     assert_eq!(rules(&again), NONE, "it has taken the lock again");
     assert_eq!(rules(&["0 A holds k 1 a 100", "50 A LOCK.RELEASE k a", "50 A ends k 1 a"]), NONE);
