@@ -2,7 +2,7 @@
 //!
 //! Rule    the text says what a client library would return. So RESP2 and RESP3 have equal texts.
 
-/// The first reply in the bytes as text, at most [`CHARS_MAX`] characters. Pushes before it are skipped. Empty if there is
+/// The first reply in the bytes as text, at most 500 characters. Pushes before it are skipped. Empty if there is
 /// none.
 pub fn reply_text(bytes: &[u8]) -> String {
     let mut frames = Frames { bytes, text: String::new() };
@@ -17,7 +17,7 @@ pub fn reply_text(bytes: &[u8]) -> String {
     shortened_text(frames.text)
 }
 
-/// The text with at most [`CHARS_MAX`] characters.
+/// The text with at most 500 characters.
 pub fn shortened_text(mut text: String) -> String {
     if let Some((end, _)) = text.char_indices().nth(CHARS_MAX) {
         text.truncate(end);
