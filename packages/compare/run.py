@@ -18,7 +18,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGES = HERE.parent
-LIBRARIES = re.compile(r"redis-py|fakeredis|freezegun|redis==|redsync|miniredis|go-redis|redisson|jedis-mock|ioredis|redlock")
+LIBRARIES = re.compile(r"fakeredis|freezegun|^redis==|redsync|miniredis|go-redis|redisson|jedis-mock|ioredis|redlock")
 
 
 @dataclasses.dataclass

@@ -8,12 +8,14 @@ import { Stopwatch } from "./stopwatch.js";
 test("lease", async (t) => {
   const stopwatch = new Stopwatch();
   const server = await start();
-  t.after(() => server.stop());
   const redlatch = server.namespace();
   await redlatch.clock.freeze();
   stopwatch.print("start");
   const clients = [new Redis(redlatch.url), new Redis(redlatch.url)];
-  t.after(() => clients.forEach((client) => client.disconnect()));
+  t.after(() => {
+    clients.forEach((client) => client.disconnect());
+    return server.stop();
+  });
   const [first, second] = clients.map((client) => new Redlock([client], { retryCount: 0 }));
 
   const lease = await first.acquire(["stock"], 30_000);

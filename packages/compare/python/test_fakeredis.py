@@ -1,7 +1,7 @@
 """The lease test with fakeredis and freezegun.
 
-Server and clients are objects of this process: no other process, and no program in another language, can be a client of
-the same server. The moved clock is that of the whole process, so it also moves what has nothing to do with Redis.
+FakeServer and FakeRedis are objects of this process, without sockets; TcpFakeServer is there for other clients. The moved
+clock is that of the whole process, so it also moves what has nothing to do with Redis.
 """
 
 import fakeredis
