@@ -120,11 +120,11 @@ pub use engine::{Batch, Engine, Flow};
 pub use journal::{Journal, Mutation};
 #[cfg(feature = "server")]
 pub use server::{
-    Builder, Clock, Fault, FaultError, Faults, Keys, Namespace, NamespaceError, Nodes, Server, StartError,
-    When,
+    Builder, Clock, Fault, FaultError, Faults, History, Keys, Namespace, NamespaceError, Nodes, Server,
+    StartError, When,
 };
 #[cfg(feature = "server")]
-pub use testing::{NodeFacts, NodeState};
+pub use testing::{Event, EventKind, Finding, NodeFacts, NodeState};
 
 #[cfg(feature = "client")]
 pub mod lock {

@@ -439,7 +439,7 @@ fn a_fault_of_one_node_spares_the_others() {
 }
 
 #[test]
-fn a_held_connection_can_be_killed_and_ends_with_the_server() {
+fn a_held_connection_can_be_killed_and_ends_with_its_namespace_and_with_the_server() {
     let mut bench = Bench::start();
     let id = bench.fault("COMMAND SET TIMES 1 DO PAUSE-CLIENT 1000");
     let mut client = bench.client();
@@ -447,6 +447,13 @@ fn a_held_connection_can_be_killed_and_ends_with_the_server() {
     assert_eq!(client.ask(b"SET k v\r\n"), "+OK");
     assert_eq!(bench.counts(id), (1, 1));
     assert_eq!(bench.control.ask(format!("CLIENT KILL ID {}\r\n", &number[1..]).as_bytes()), ":1");
+    assert_eq!(rest(&mut client), "");
+
+    let mut client = bench.client();
+    assert_eq!(client.ask(b"AUTH namespace:other\r\n"), "+OK");
+    assert_eq!(client.ask(b"TEST.FAULT ADD COMMAND SET DO PAUSE-CLIENT 3600000\r\n"), ":1");
+    assert_eq!(client.ask(b"SET k v\r\n"), "+OK");
+    assert_eq!(bench.order("TEST.NAMESPACE DROP other"), ":1");
     assert_eq!(rest(&mut client), "");
 
     let id = bench.fault("COMMAND SET DO DELAY 1000");

@@ -11,7 +11,7 @@ mod history {
     use crate::support::wire::Link;
 
     fn server() -> Server {
-        Server::builder().set("enable-test-commands", "yes").start_blocking().unwrap()
+        Server::builder().set("enable-test-commands", "yes").start_blocking().expect("a server starts")
     }
 
     /// A client of a namespace of this server.
@@ -19,18 +19,18 @@ mod history {
 
     impl Client {
         fn of(server: &Server, namespace: &str, name: &str) -> Self {
-            let mut client = Self(Link::to(server.addr()).unwrap());
+            let mut client = Self(Link::to(server.addr()).expect("a connection"));
             client.ask(&format!("AUTH namespace:{namespace}"));
             client.ask(&format!("CLIENT SETNAME {name}"));
             client
         }
 
         fn ask(&mut self, line: &str) -> OwnedFrame {
-            self.0.ask(&line.split(' ').collect::<Vec<_>>()).unwrap()
+            self.0.ask(&line.split(' ').collect::<Vec<_>>()).expect("a reply")
         }
 
         fn send(&mut self, line: &str) {
-            self.0.send(&line.split(' ').collect::<Vec<_>>()).unwrap();
+            self.0.send(&line.split(' ').collect::<Vec<_>>()).expect("a reply");
         }
 
         /// The events as texts: `kind name command reply`, without connections and handshakes.
@@ -192,10 +192,46 @@ mod history {
         assert!(lines.contains("B: DELEX lock IFEQ b"), "{lines}");
     }
 
+    #[test]
+    fn a_node_that_loses_its_keys_gives_a_lock_on_several_nodes_a_second_holder() {
+        let builder = Server::builder().set("enable-test-commands", "yes").set("nodes", "3");
+        let server = builder.start_blocking().unwrap();
+        let nodes = |name: &str| -> Vec<Client> {
+            let clients = server.node_addrs().into_iter().map(|address| {
+                let mut client = Client(Link::to(address).expect("a connection"));
+                client.ask("AUTH namespace:redlock");
+                client.ask(&format!("CLIENT SETNAME {name}"));
+                client
+            });
+            clients.collect()
+        };
+        let mut a = nodes("A");
+        a[0].ask("TEST.CLOCK FREEZE");
+        for node in &mut a[..2] {
+            node.ask("SET lock a NX PX 30000");
+        }
+        a[0].ask("TEST.NODE CRASH 2 LOSE");
+        a[0].ask("TEST.NODE START 2");
+        let mut b = nodes("B");
+        assert_eq!(text(&b[2].ask("SET lock b NX PX 30000")), "OK");
+        assert_eq!(maps(a[0].ask("TEST.CHECK")), Vec::<Map>::new(), "one node of three");
+        assert_eq!(text(&b[1].ask("SET lock b NX PX 30000")), "OK");
+        let findings = maps(a[0].ask("TEST.CHECK"));
+        let rules: Vec<_> = findings.iter().filter_map(|finding| field(finding, "rule")).collect();
+        assert_eq!(rules, ["two-holders"]);
+        let lines = field(&findings[0], "lines").unwrap();
+        assert!(lines.contains("B on node 2: holds lock"), "{lines}");
+        let drawn = redlatch(&["timeline", &url(&server, "redlock")]).0;
+        assert!(
+            drawn.contains("node 2: B holds lock") && drawn.contains("-- TEST.NODE CRASH 2 LOSE"),
+            "{drawn}"
+        );
+    }
+
     /// The output and the exit code of the program.
     fn redlatch(words: &[&str]) -> (String, String, Option<i32>) {
-        let out = binary::redlatch().args(words).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let out = binary::redlatch().args(words).output().expect("the program runs");
+        let text = |bytes| String::from_utf8(bytes).expect("texts");
         (text(out.stdout), text(out.stderr), out.status.code())
     }
 
@@ -213,12 +249,12 @@ mod history {
         a.ask("TEST.CLOCK ADVANCE 30001");
         a.ask("GET lock");
         a.ask("LOCK.RELEASE queue a");
-        b.0.next().unwrap();
+        b.0.next().expect("a reply");
         b.ask("SET lock b NX PX 30000");
-        b.0.ask(&["SET", "bytes", "a \"b\"\n"]).unwrap();
+        b.0.ask(&["SET", "bytes", "a \"b\"\n"]).expect("a reply");
         b.ask("GET bytes");
-        let written: usize = text(&a.ask("TEST.RECORD STOP")).parse().unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), written);
+        let written: usize = text(&a.ask("TEST.RECORD STOP")).parse().expect("a number");
+        assert_eq!(std::fs::read_to_string(&path).expect("a file").lines().count(), written);
         assert!(matches!(a.ask("TEST.RECORD STOP"), OwnedFrame::Error(_)));
         let again = text(&a.ask(&format!("TEST.RECORD START {path}")));
         assert!(again.contains("exists"), "no file is overwritten: {again}");

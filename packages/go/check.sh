@@ -5,11 +5,10 @@
 set -euo pipefail
 REDLATCH_BINARY="$(realpath "${REDLATCH_BINARY:?names the program}")"
 export REDLATCH_BINARY
+work="$(realpath -m "${CARGO_TARGET_DIR:-$(dirname "$0")/../../target}")/packages/go"
 cd "$(dirname "$0")"
-work="${CARGO_TARGET_DIR:-../../target}/packages/go"
 rm -rf "$work"
 mkdir -p "$work"
-work="$(realpath "$work")"
 module=redlatch.dev/redlatchtest
 
 unformatted="$(gofmt -l .)"

@@ -6,11 +6,10 @@
 set -euo pipefail
 REDLATCH_BINARY="$(realpath "${REDLATCH_BINARY:?names the program}")"
 export REDLATCH_BINARY
+work="$(realpath -m "${CARGO_TARGET_DIR:-$(dirname "$0")/../../target}")/packages/java"
 cd "$(dirname "$0")"
-work="${CARGO_TARGET_DIR:-../../target}/packages/java"
 rm -rf "$work"
 mkdir -p "$work"
-work="$(realpath "$work")"
 
 mvn --batch-mode --quiet -Dbuild.folder="$work/build" install
 cp -r examples "$work/examples"

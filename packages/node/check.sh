@@ -5,11 +5,10 @@
 set -euo pipefail
 program="$(realpath "${REDLATCH_BINARY:?names the program}")"
 unset REDLATCH_BINARY
+work="$(realpath -m "${CARGO_TARGET_DIR:-$(dirname "$0")/../../target}")/packages/node"
 cd "$(dirname "$0")"
-work="${CARGO_TARGET_DIR:-../../target}/packages/node"
 rm -rf "$work"
 mkdir -p "$work/project"
-work="$(realpath "$work")"
 
 node build.mjs "$program" "$work"
 cp -r test/. "$work/project"

@@ -69,7 +69,7 @@ enum Bench {
     /// A server in this process for each node, whose clock stands still.
     Here { servers: BTreeMap<u16, Server>, now_ms: u64 },
     /// A server elsewhere.
-    There { target: Target, trust: Trust, clock: Option<Connection>, now_ms: u64 },
+    There { place: Box<(Target, Trust)>, clock: Option<Box<Connection>>, now_ms: u64 },
 }
 
 impl Bench {
@@ -93,8 +93,8 @@ impl Bench {
         }
         let mut control = connect(&target, &trust).await?;
         let is_moved = !matches!(control.ask(&[&b"TEST.CLOCK"[..], b"FREEZE"]).await?, Reply::Error(_));
-        let clock = is_moved.then_some(control);
-        Ok(Self::There { target, trust, clock, now_ms: begin(events) })
+        let clock = is_moved.then(|| Box::new(control));
+        Ok(Self::There { place: Box::new((target, trust)), clock, now_ms: begin(events) })
     }
 
     async fn open(&self, node: u16) -> Result<Connection, Error> {
@@ -103,7 +103,8 @@ impl Bench {
                 Some(server) => Ok(Connection::over(Box::new(server.stream()), STEP_MAX)),
                 None => Err(Error::Unreachable(format!("there is no node {node}"))),
             },
-            Self::There { target, trust, .. } => {
+            Self::There { place, .. } => {
+                let (target, trust) = &**place;
                 let mut connection = open(target, trust, STEP_MAX).await?;
                 connection.authenticate(target).await?;
                 Ok(connection)

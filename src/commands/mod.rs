@@ -44,7 +44,7 @@ pub(crate) use pubsub::{has_many_patterns, leave_all};
 pub(crate) use script::{busy, runs_natively};
 pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};
-pub(crate) use test::fault::parse as parse_fault;
+pub use test::fault::parse as parse_fault;
 pub use test::history::{moment, note_request};
 pub(crate) use transaction::{EXEC, discard_all};
 

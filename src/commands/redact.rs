@@ -71,9 +71,10 @@ fn secrets(command: &Command, request: Request<'_>) -> std::ops::Range<usize> {
     let mut at = 1;
     while let Some(option) = request.get(at) {
         if option.eq_ignore_ascii_case(b"AUTH") {
-            return at + 1..at + 3;
+            return at.saturating_add(1)..at.saturating_add(3);
         }
-        at += if option.eq_ignore_ascii_case(b"SETNAME") { 2 } else { 1 };
+        let words = if option.eq_ignore_ascii_case(b"SETNAME") { 2 } else { 1 };
+        at = at.saturating_add(words);
     }
     0..0
 }

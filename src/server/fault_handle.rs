@@ -113,7 +113,7 @@ impl When {
 /// Every method that adds a fault: what is wrong with its conditions, or that there are 1000 faults.
 impl<'s> Faults<'s> {
     pub(super) fn new(namespace: Option<&'s Arc<Namespace>>) -> Self {
-        let namespace = namespace.filter(|namespace| testing_of(namespace).is_some());
+        let namespace = namespace.filter(|namespace| namespace.testing().is_some());
         Self { namespace: namespace.expect("a server with tests") }
     }
 
@@ -183,7 +183,7 @@ impl<'s> Faults<'s> {
     }
 
     fn testing(self) -> &'s Testing {
-        testing_of(self.namespace).expect("a namespace with tests keeps them")
+        self.namespace.testing().expect("a namespace with tests keeps them")
     }
 }
 
@@ -212,10 +212,6 @@ impl Fault<'_> {
         let all = self.faults.testing().faults.all();
         all.iter().find(|fault| fault.id == self.id).map_or((0, 0), |fault| (fault.met, fault.hits))
     }
-}
-
-fn testing_of(namespace: &Namespace) -> Option<&Testing> {
-    namespace.nodes().first()?.context.engine.shared().testing.as_ref()
 }
 
 fn millis(time: Duration) -> String {

@@ -11,6 +11,7 @@ use super::Builder;
 use super::connection::Connection;
 use super::context::ServerContext;
 use super::fault_handle::Faults;
+use super::history_handle::History;
 use super::listener;
 use super::namespace;
 use super::namespaces::Namespaces;
@@ -141,6 +142,11 @@ impl Server {
         self.tls.as_ref().map_or(&[], |(addresses, _)| addresses)
     }
 
+    #[cfg(test)]
+    pub(super) fn namespaces(&self) -> Option<&Arc<Namespaces>> {
+        self.namespaces.as_ref()
+    }
+
     #[cfg(feature = "cli")]
     pub(crate) fn settings(&self) -> &crate::state::settings::Settings {
         &self.context.engine.shared().settings
@@ -187,6 +193,14 @@ impl Server {
     /// When the server was built without [`Builder::tests`].
     pub fn faults(&self) -> Faults<'_> {
         Faults::new(self.namespace.as_ref())
+    }
+
+    /// What has happened on the server.
+    ///
+    /// # Panics
+    /// When the server was built without [`Builder::tests`].
+    pub fn history(&self) -> History<'_> {
+        History::new(self.namespace.as_ref())
     }
 
     /// The nodes of the server.

@@ -9,6 +9,7 @@ mod context;
 mod fault_handle;
 mod faults;
 mod handle;
+mod history_handle;
 mod listener;
 mod namespace;
 mod namespaces;
@@ -49,6 +50,7 @@ use worker::{Threads, Workers};
 
 pub use fault_handle::{Fault, FaultError, Faults, When};
 pub use handle::{Keys, Server};
+pub use history_handle::History;
 pub use test_handle::{Clock, Namespace, NamespaceError, Nodes};
 pub(crate) use worker::runtime;
 

@@ -21,7 +21,7 @@ use crate::keyspace::{Due, ShardSet, View};
 use crate::state::clients::Client;
 use crate::testing::{
     ClockChange, ClockFacts, DEFAULT_NAMESPACE, Deadline, DeadlineOf, Mode, NamespaceFacts, NodeChange,
-    NodeFacts, NodeState, client_fits,
+    NodeFacts, NodeState, Testing, client_fits,
 };
 
 /// A namespace.
@@ -191,6 +191,11 @@ impl Namespace {
 
     pub(super) fn clock(&self) -> &TestClock {
         &self.clock
+    }
+
+    /// Its faults and its history, if TEST commands are open. All nodes have the same.
+    pub(super) fn testing(&self) -> Option<&Testing> {
+        self.nodes.first()?.context.engine.shared().testing.as_ref()
     }
 
     /// Disconnects all clients, for good.

@@ -361,3 +361,37 @@ impl Host for NamespaceHost {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::server::Server;
+
+    #[tokio::test]
+    async fn a_namespace_goes_when_it_has_been_empty_for_ten_minutes() {
+        let server = Server::builder().tests(1).start().await.unwrap();
+        let namespaces = server.namespaces().unwrap();
+        let start = Instant::now();
+        for name in ["empty", "used", "connected"] {
+            namespaces.enter(name.as_bytes()).unwrap();
+        }
+        let used = namespaces.enter(b"used").unwrap();
+        let mut connection = server.stream();
+        let request = b"AUTH namespace:used\r\nSET k v\r\nAUTH namespace:connected\r\nPING\r\n";
+        connection.write_all(request).await.unwrap();
+        connection.read_exact(&mut [0; 22]).await.unwrap();
+        let names = || -> Vec<_> { namespaces.by_name.lock().keys().map(|name| name.to_string()).collect() };
+        namespaces.sweep(start);
+        namespaces.sweep(start + EMPTY_FOR - Duration::from_millis(1));
+        assert_eq!(names(), ["connected", "default", "empty", "used"]);
+        namespaces.sweep(start + EMPTY_FOR);
+        assert_eq!(names(), ["connected", "default", "used"]);
+        // A namespace in which its last key has ended begins to count then.
+        used.nodes()[0].context.engine.shared().forget(false);
+        namespaces.sweep(start + EMPTY_FOR);
+        namespaces.sweep(start + EMPTY_FOR + EMPTY_FOR);
+        assert_eq!(names(), ["connected", "default"]);
+    }
+}

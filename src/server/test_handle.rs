@@ -11,6 +11,7 @@ use tokio::io::DuplexStream;
 use super::context::ServerContext;
 use super::fault_handle::Faults;
 use super::handle::open_stream;
+use super::history_handle::History;
 use super::namespace;
 use super::namespaces::Namespaces;
 use super::worker::Workers;
@@ -158,6 +159,14 @@ impl Namespace {
     /// When the server was built without [`Builder::tests`](crate::Builder::tests).
     pub fn faults(&self) -> Faults<'_> {
         Faults::new(Some(&self.inner))
+    }
+
+    /// What has happened in the namespace.
+    ///
+    /// # Panics
+    /// When the server was built without [`Builder::tests`](crate::Builder::tests).
+    pub fn history(&self) -> History<'_> {
+        History::new(Some(&self.inner))
     }
 
     /// The nodes of the namespace.

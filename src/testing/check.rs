@@ -121,11 +121,14 @@ impl<'e> Checker<'e> {
             self.steps.push((event.id, before.saturating_add(millis.unwrap_or(0))));
         }
         let Some((_, Some(intent))) = self.requests.get(&event.id) else { return };
-        if !matches!(intent.what, What::Extend | What::Release) {
-            return;
-        }
+        let does = match intent.what {
+            What::Extend => "extends",
+            What::Release => "releases",
+            // Unless the script takes the lock.
+            What::Script if !self.has_granted(event) => "runs a script on",
+            _ => return,
+        };
         let locks = intent.locks.clone();
-        let does = if intent.what == What::Extend { "extends" } else { "releases" };
         for (key, owner) in &locks {
             if let Some(owner) = owner {
                 self.asked_by_owner(event, (key, owner), does);
@@ -227,10 +230,17 @@ impl<'e> Checker<'e> {
     }
 
     fn ended(&mut self, event: &'e Event, key: &'e Bytes) {
+        let holds = self.held.get(&(key, event.node)).map_or(&[][..], |holds| &holds[..]);
+        let Some(at) = holds.iter().rposition(|held| held.granted.token == event.token) else { return };
+        let (granted, has_had_lease) = (holds[at].granted, holds[at].has_had_lease);
         let author = event.request.and_then(|request| self.requests.get(&request));
         let (end, is_blind) = match author {
             _ if event.kind == EventKind::Expired => (End::Expired, false),
-            None => (End::Own, false),
+            // No request: a session has ended, a client is gone without having read its grant, or a node has crashed.
+            None => {
+                let is_unread = granted.request.is_some_and(|request| !self.replies.contains_key(&request));
+                (if is_unread || self.is_of_session(granted) { End::Own } else { End::Foreign }, false)
+            }
             Some((author, intent)) => {
                 let what = intent.as_ref().map(|intent| intent.what);
                 let is_flush = author.command.as_deref().is_some_and(|command| command.starts_with("FLUSH"));
@@ -244,10 +254,9 @@ impl<'e> Checker<'e> {
         let is_meant =
             author.is_some_and(|(_, intent)| intent.as_ref().is_some_and(|intent| intent.what == What::End));
         let author = author.map(|(author, _)| *author);
-        let Some(holds) = self.held.get_mut(&(key, event.node)) else { return };
-        let Some(held) = holds.iter_mut().rfind(|held| held.granted.token == event.token) else { return };
-        held.end = Some((end, event));
-        let (granted, has_had_lease) = (held.granted, held.has_had_lease);
+        if let Some(held) = self.held.get_mut(&(key, event.node)).and_then(|holds| holds.get_mut(at)) {
+            held.end = Some((end, event));
+        }
         self.check_lease(granted, has_had_lease);
         let (Some(author), name) = (author, shown(key, 40)) else { return };
         let (who, holder) = (author.who(), granted.who());
@@ -261,15 +270,19 @@ impl<'e> Checker<'e> {
         }
     }
 
+    /// Whether a lock ends with its connection.
+    fn is_of_session(&self, granted: &Event) -> bool {
+        let request = granted.request.and_then(|request| self.requests.get(&request));
+        let names_session = request.is_some_and(|(request, _)| {
+            request.args.iter().any(|word| word.eq_ignore_ascii_case(b"SESSION"))
+        });
+        names_session || granted.text.as_deref() == Some("session")
+    }
+
     /// A lock has ended, or the history: it may never have had a lease.
     fn check_lease(&mut self, granted: &'e Event, has_had_lease: bool) {
-        let is_of_session = granted.text.as_deref() == Some("session") || {
-            let request = granted.request.and_then(|request| self.requests.get(&request));
-            request.is_some_and(|(request, _)| {
-                request.args.iter().any(|word| word.eq_ignore_ascii_case(b"SESSION"))
-            })
-        };
-        if let Some(key) = granted.key.as_ref().filter(|_| !has_had_lease && !is_of_session) {
+        let is_leased = has_had_lease || self.is_of_session(granted);
+        if let Some(key) = granted.key.as_ref().filter(|_| !is_leased) {
             let text = format!("{} takes {} without a lease", granted.who(), shown(key, 40));
             self.find("no-lease", key, text, &[granted]);
         }
@@ -322,12 +335,13 @@ impl<'e> Checker<'e> {
                 intent.as_ref().is_some_and(|intent| intent.what == What::Acquire && intent.names(key));
             asks && is_same_client(other, request)
         });
-        own.next().is_some_and(|(asking, _)| {
-            !self.events.iter().any(|event| {
-                matches!(event.kind, EventKind::Granted | EventKind::Renewed)
-                    && event.request == Some(asking.id)
-            })
-        })
+        own.next().is_some_and(|(asking, _)| !self.has_granted(asking))
+    }
+
+    /// Whether a request has got or renewed a lock.
+    fn has_granted(&self, request: &Event) -> bool {
+        let grants = |event: &Event| matches!(event.kind, EventKind::Granted | EventKind::Renewed);
+        self.events.iter().any(|event| event.request == Some(request.id) && grants(event))
     }
 
     fn end(&mut self) {

@@ -272,9 +272,12 @@ impl Event {
             EventKind::Connect => format!("connects from {text}"),
             EventKind::Disconnect => "disconnects".to_owned(),
             EventKind::Request => {
-                let words = self.args.iter().map(|word| format!(" {}", shown(word, WORD_CHARS_MAX)));
-                let known = if text.is_empty() { String::new() } else { format!(" ({text})") };
-                format!("{}{}{known}", self.command.as_deref().unwrap_or_default(), words.collect::<String>())
+                // A known script has a name, which says more than its text or its SHA-1.
+                let known = (!text.is_empty()).then(|| format!(" ({text})"));
+                let words = self.args.iter().skip(usize::from(known.is_some()));
+                let words: String = words.map(|word| format!(" {}", shown(word, WORD_CHARS_MAX))).collect();
+                let command = self.command.as_deref().unwrap_or_default();
+                format!("{command}{}{words}", known.unwrap_or_default())
             }
             EventKind::Reply => {
                 format!("-> {}", shown(self.reply.as_deref().unwrap_or_default().as_bytes(), 60))

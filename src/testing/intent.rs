@@ -21,6 +21,8 @@ pub(super) enum What {
     Extend,
     /// It ends the lock if the owner holds it.
     Release,
+    /// A script that is not known names the lock, and values that may be its owner.
+    Script,
 }
 
 /// What a request asks for.
@@ -79,7 +81,13 @@ impl Intent {
     }
 
     fn of_script(sha: &Sha, args: &[Bytes]) -> Option<Self> {
-        let known = Known::find(sha)?;
+        let count = usize::try_from(number::integer(args.get(1)?)?).ok()?;
+        let (keys, values) = args.get(2..)?.split_at_checked(count)?;
+        let Some(known) = Known::find(sha) else {
+            let owners = || values.iter().take(OWNERS_MAX).map(|value| Some(value.clone()));
+            let locks = keys.iter().flat_map(|key| owners().map(|owner| (key.clone(), owner))).collect();
+            return Some(Self { what: What::Script, locks, waits: false });
+        };
         let what = match known.purpose {
             Purpose::Acquire(_) => What::Acquire,
             Purpose::Break => What::End,
@@ -87,10 +95,9 @@ impl Intent {
             Purpose::Release => What::Release,
             Purpose::Inspect | Purpose::Other => return None,
         };
-        let count = usize::try_from(number::integer(args.get(1)?)?).ok()?;
-        let words: Vec<&[u8]> = args.get(2..)?.iter().map(|word| &word[..]).collect();
-        let (keys, values) = words.split_at_checked(count)?;
-        let inputs = Inputs::new(keys, values);
+        let [keys, values] =
+            [keys, values].map(|words| words.iter().map(|word| &word[..]).collect::<Vec<_>>());
+        let inputs = Inputs::new(&keys, &values);
         let lock = known.lock?;
         let owned = |at| lock.owner(inputs, at).map(Bytes::copy_from_slice);
         let keys = known.keys(inputs).enumerate();
@@ -103,6 +110,9 @@ impl Intent {
         self.locks.iter().any(|(named, _)| named == key)
     }
 }
+
+/// Values of a script that is not known which may be an owner.
+const OWNERS_MAX: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -140,6 +150,8 @@ mod tests {
         assert_eq!(asked(release), lock(What::Release, &["k=me"], false));
         assert_eq!(asked("EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 9 k me"), None);
         assert_eq!(asked("EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658"), None);
+        assert_eq!(asked("EVAL text 1 k me 5"), lock(What::Script, &["k=me", "k=5"], false));
+        assert_eq!(asked("EVAL text 2 k"), None);
         assert_eq!(asked("GET k"), None);
     }
 }

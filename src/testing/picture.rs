@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use super::check::Finding;
-use super::event::json_text;
+use super::event::{json_text, shown};
 use super::timeline::{Mark, Span, Timeline, seconds};
 
 /// Widths and heights, in pixels.
@@ -17,6 +17,8 @@ const STEP_WIDTH_MAX: usize = 36;
 const STEP_WIDTH_MIN: usize = 8;
 /// The width that a short history fills.
 const WIDTH_WANTED: usize = 1100;
+/// Characters of a name beside a lane.
+const NAME_CHARS_MAX: usize = 22;
 /// Pixels between two times over the picture.
 const TIME_WIDTH: usize = 64;
 /// Colours of locks, in turn, light enough for black and dark enough for white.
@@ -129,10 +131,13 @@ impl Drawing<'_> {
         ));
         self.put_times(height);
         for (lane, known) in self.timeline.lanes.iter().enumerate() {
-            let (middle, name) = (self.middle(lane), escaped(&known.name));
-            let library = escaped(&known.library);
+            let (middle, name) = (self.middle(lane), escaped(&shown(known.name.as_bytes(), NAME_CHARS_MAX)));
             self.put(format_args!("<text class=\"name\" x=\"8\" y=\"{}\">{name}</text>\n", middle + 1));
-            self.put(format_args!("<text class=\"small\" x=\"8\" y=\"{}\">{library}</text>\n", middle + 14));
+            if !known.library.is_empty() {
+                let library = escaped(&shown(known.library.as_bytes(), NAME_CHARS_MAX));
+                let y = middle + 14;
+                self.put(format_args!("<text class=\"small\" x=\"8\" y=\"{y}\">{library}</text>\n"));
+            }
             self.put(format_args!(
                 "<line class=\"lane\" x1=\"{LABEL_WIDTH}\" x2=\"{width}\" y1=\"{middle}\" y2=\"{middle}\"/>\n"
             ));

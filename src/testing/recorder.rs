@@ -171,20 +171,22 @@ impl Recorder {
 
     /// The request of a client is blocked.
     pub fn waits(&self, moment: Moment, client: &Client) {
-        if let Some(open) = &mut self.0.lock().know(moment, client).open {
+        let mut history = self.0.lock();
+        if let Some(open) = history.open(moment, client) {
             open.waits = true;
         }
     }
 
     /// The request of a client is done, and has no reply: CLIENT REPLY has muted it, or a fault has taken it.
     pub fn unanswered(&self, moment: Moment, client: &Client) {
-        self.0.lock().know(moment, client).open = None;
+        self.0.lock().close(moment, client);
     }
 
     /// The request of a client was answered with these bytes.
     pub fn reply(&self, moment: Moment, client: &Client, bytes: &[u8]) {
         let mut history = self.0.lock();
-        let Some(open) = history.know(moment, client).open.take() else { return };
+        let Some(open) = history.close(moment, client) else { return };
+        history.know(moment, client);
         let event = Event {
             request: Some(open.id),
             key: open.keys.first().cloned(),
@@ -260,6 +262,16 @@ impl History {
             known.library = names.library.as_str().into();
         }
         known
+    }
+
+    /// The request of a client that is not answered yet, if it has one.
+    fn open(&mut self, moment: Moment, client: &Client) -> Option<&mut Open> {
+        self.clients.get_mut(&(moment.node, client.id))?.open.as_mut()
+    }
+
+    /// The request of a client is not open any more.
+    fn close(&mut self, moment: Moment, client: &Client) -> Option<Open> {
+        self.clients.get_mut(&(moment.node, client.id))?.open.take()
     }
 
     /// Adds an event about a client. Returns its number.
@@ -400,3 +412,6 @@ fn known_script(command: &str, args: &[&[u8]]) -> Option<String> {
     };
     Known::find(&sha).map(|known| known.client.to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -181,7 +181,8 @@ impl Builder {
         self.nodes = events.iter().map(|event| event.node).collect();
         for event in events {
             match event.kind {
-                EventKind::Connect | EventKind::Disconnect => {}
+                EventKind::Connect => {}
+                EventKind::Disconnect => self.gone(event),
                 EventKind::Request => self.request(event),
                 EventKind::Reply => self.reply(event),
                 EventKind::Granted => self.granted(event),
@@ -260,6 +261,13 @@ impl Builder {
             self.silent.insert(event.id);
             return;
         }
+        if command.starts_with("TEST.") {
+            // What the test does to the bench concerns all lanes.
+            self.silent.insert(event.id);
+            let (at, text) = (event.at, format!("-- {}", shown(event.what().as_bytes(), TEXT_CHARS_MAX)));
+            self.picture.steps.push(Step { at, lane: None, mark: None, text, token: None });
+            return;
+        }
         let step = self.step(event, Some(Mark::Request));
         let key = event.key.as_ref().map(|key| shown(key, 40)).unwrap_or_default();
         self.waiting.insert(event.id, (step, key));
@@ -287,6 +295,21 @@ impl Builder {
                 self.picture.steps[to].text.push_str(&text);
             }
             None => _ = self.step(event, Some(Mark::Request)),
+        }
+    }
+
+    /// A client has gone. That is shown if a request of it has no reply.
+    fn gone(&mut self, event: &Event) {
+        let Some(lane) = event.client.and_then(|client| self.lanes.get(&(event.node, client))).copied()
+        else {
+            return;
+        };
+        let steps = &self.picture.steps;
+        let mut open = self.waiting.iter().filter(|(_, (from, _))| steps[*from].lane == Some(lane));
+        let Some(request) = open.next().map(|(request, _)| *request) else { return };
+        if let Some((from, key)) = self.waiting.remove(&request) {
+            let to = self.step(event, Some(Mark::Request));
+            self.picture.waits.push(Span { lane, key, token: None, from, to });
         }
     }
 

@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 mod clock;
+#[cfg(feature = "client")]
+mod examples;
 mod handle;
 mod jumps;
 mod namespaces;

@@ -54,12 +54,12 @@ def test_a_clock_of_a_node_is_ahead(redlatch, clients):
 
 
 def test_a_partition_concerns_the_clients_that_it_names(redlatch, connect):
-    left = connect(redlatch.nodes.urls[1], client_name="left-1", socket_timeout=0.02)
-    right = connect(redlatch.nodes.urls[1], client_name="right-1", socket_timeout=30)
+    left, right = (connect(redlatch.nodes.urls[1], client_name=name, socket_timeout=30) for name in ("left-1", "right-1"))
+    impatient = connect(redlatch.nodes.urls[1], client_name="left-2", socket_timeout=0.02)
     assert left.ping() and right.ping()
     redlatch.nodes.partition(2, "left-*")
     with pytest.raises(redis.RedisError):
-        left.ping()
+        impatient.ping()
     assert right.ping()
     redlatch.nodes.heal(2)
     assert left.ping()

@@ -107,7 +107,7 @@ fn remove(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 ///
 /// # Errors
 /// What is wrong with them.
-pub(crate) fn parse(words: &[&[u8]], nodes: usize) -> Result<Rule, Refusal> {
+pub fn parse(words: &[&[u8]], nodes: usize) -> Result<Rule, Refusal> {
     rule(&mut Args::new(Request::listed(words), 0), nodes)
 }
 

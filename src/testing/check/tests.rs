@@ -96,6 +96,24 @@ fn two_holders_are_found_while_the_lease_of_the_first_has_not_ended() {
 }
 
 #[test]
+fn a_lock_that_ends_without_a_request_is_owed_unless_its_client_is_gone() {
+    let run = |first: &[&str]| {
+        // What ends a lock without a request comes first here: later changes would belong to the last request.
+        let mut events = history(first);
+        for event in events.iter_mut().filter(|event| event.kind == EventKind::Released) {
+            event.request = None;
+        }
+        check(&events).iter().map(|finding| finding.rule).collect::<Vec<_>>()
+    };
+    let crash =
+        ["0 A SET k a NX PX 300", "0 A holds k 1 a 300", "0 A < OK", "9 A ends k 1 a", "9 B holds k 2 b 300"];
+    assert_eq!(run(&crash), ["two-holders"], "its node has crashed");
+    assert_eq!(run(&[crash[0], crash[1], crash[3], crash[4]]), NONE, "its client has read no reply");
+    let session = ["0 A LOCK.ACQUIRE k a SESSION", "0 A holds k 1 a", "0 A < [token,1]", crash[3], crash[4]];
+    assert_eq!(run(&session), NONE, "its session has ended");
+}
+
+#[test]
 fn a_shared_lock_may_have_several_holders() {
     let shared = ["0 A holds k 1 a 30000 shared", "1 B holds k 2 b 30000 shared"];
     assert_eq!(rules(&shared), NONE);
@@ -133,6 +151,10 @@ fn work_after_the_lease_is_found() {
     assert!(findings[0].text.contains("releases k 49 ms after"), "{}", findings[0].text);
     assert!(findings[0].lines[1].contains("the lease of k has ended"), "{:?}", findings[0].lines);
     assert_eq!(findings.len(), 1);
+    let script = [late[0], late[1], "150 A EVAL text 1 k a"];
+    assert_eq!(rules(&script), ["work-after-lease"], "a script that is not known");
+    let taken = [script[0], script[1], script[2], "150 A holds k 2 a 100"];
+    assert_eq!(rules(&taken), NONE, "the script takes the lock");
     let again = [late[0], late[1], "120 A holds k 2 a 100", late[2]];
     assert_eq!(rules(&again), NONE, "it has taken the lock again");
     assert_eq!(rules(&["0 A holds k 1 a 100", "50 A LOCK.RELEASE k a", "50 A ends k 1 a"]), NONE);

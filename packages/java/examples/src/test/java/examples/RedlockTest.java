@@ -24,7 +24,7 @@ class RedlockTest {
         RLock held = redlock(first);
         RLock next = redlock(second);
 
-        assertTrue(held.tryLock(200, 30_000, MILLISECONDS));
+        assertTrue(held.tryLock(10_000, 30_000, MILLISECONDS));
         redlatch.nodes().crash(1);
         redlatch.nodes().crash(2);
         // Three of five still know the lock.

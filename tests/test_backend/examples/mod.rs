@@ -1,0 +1,6 @@
+//! The examples in Rust of docs/testing.md; `packages/docs.py` compares them.
+
+mod fencing;
+mod lease;
+mod redlock;
+mod renewal;
