@@ -5,7 +5,7 @@ import Redlock from "redlock";
 import { Stopwatch } from "./stopwatch.js";
 
 // Clients with the same host and port are clients of the same data. There is no server: only this process can be a client.
-// The moved clock is `Date` of the whole process.
+// The moved clock is `Date` of the whole process. BLPOP is not supported.
 test("lease", async (t) => {
   const stopwatch = new Stopwatch();
   mock.timers.enable({ apis: ["Date"], now: 1_700_000_000_000 });

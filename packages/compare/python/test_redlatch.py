@@ -1,4 +1,4 @@
-"""The lease test with redlatch."""
+"""The lease test with redlatch. The server is a program beside the test; the package has it."""
 
 import pytest
 import redis

@@ -17,6 +17,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
+/** The clock of jedis-mock moves leases and TIME, not the timeouts of clients that wait in the server. */
 class JedisMockLeaseTest {
     @Test
     void lease() throws IOException, InterruptedException {
