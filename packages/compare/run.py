@@ -35,7 +35,12 @@ def run(command, folder, **variables):
     """What a command prints on both streams. One that fails ends the script with that."""
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"} | variables
     done = subprocess.run(
-        [str(word) for word in command], cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [str(word) for word in command],
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
     if done.returncode != 0:
         raise SystemExit(f"{command} fails:\n{done.stdout}")
@@ -122,6 +127,8 @@ def main():
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--into", type=pathlib.Path, default=PACKAGES.parent / "target/compare")
     arguments = parser.parse_args()
+    if "REDLATCH_BINARY" not in os.environ:
+        parser.error("REDLATCH_BINARY must name the program")
     into = arguments.into.resolve()
     into.mkdir(parents=True, exist_ok=True)
     program = os.environ["REDLATCH_BINARY"] = str(pathlib.Path(os.environ["REDLATCH_BINARY"]).resolve())
