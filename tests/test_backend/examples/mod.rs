@@ -1,4 +1,4 @@
-//! The examples in Rust of docs/testing.md; `packages/docs.py` compares them.
+//! The examples in Rust of docs/testing-examples.md; `packages/docs.py` compares them.
 
 mod fencing;
 mod lease;
