@@ -205,7 +205,7 @@ impl<S: Peer> ConnectionIo<S> {
     fn follow(&mut self, processor: &mut RequestProcessor, cx: &Context<'_>) {
         if let Some((context, client)) = processor.moved.take() {
             (self.context, self.client) = (context, client);
-            // In this order, as in `poll`: whoever begins a later step wakes this task.
+            // In this order, as in `poll`: a step that begins later wakes this task.
             self.watch(cx);
             self.clock_step = self.context.clock_step();
         }
