@@ -197,6 +197,11 @@ impl ShardState {
         (self.hits, self.misses, self.expired) = (0, 0, 0);
         self.shard.reset_lock_counts();
     }
+
+    /// Keys of a database, and keys with a deadline, added to those of other shards.
+    fn add_size(&self, database: u16, (keys, deadlines): (usize, usize)) -> (usize, usize) {
+        (keys + self.shard.len(database), deadlines + self.shard.deadlines(database))
+    }
 }
 
 /// What is left after a [`Keyspace::tick`].
@@ -421,10 +426,15 @@ impl Keyspace {
 
     /// The number of keys in a database, and of keys with a deadline. Shards are counted one after the other.
     pub fn size(&self, database: u16) -> (usize, usize) {
-        self.cells.iter().fold((0, 0), |(keys, deadlines), cell| {
-            let held = cell.held.lock();
-            (keys + held.shard.len(database), deadlines + held.shard.deadlines(database))
-        })
+        (0..self.cells.len())
+            .map(|index| self.hold_on(index))
+            .fold((0, 0), |sum, held| held.add_size(database, sum))
+    }
+
+    /// Like [`Keyspace::size`], for a thread that serves several connections: without shards that a long call holds.
+    pub fn free_size(&self, database: u16) -> (usize, usize) {
+        let free = (0..self.cells.len()).filter_map(|index| self.hold(index, LockWait::Short));
+        free.fold((0, 0), |sum, held| held.add_size(database, sum))
     }
 
     /// Applies one effect of a journal, for replay: deadlines are ignored and no events are published.

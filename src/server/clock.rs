@@ -62,6 +62,9 @@ pub(super) fn wall_micros() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
+/// Where the clock of a test stops: the end of the year 9999. Deadlines behind it are never met.
+pub(super) const TIME_END: LockTime = LockTime::from_millis(253_402_300_799_999);
+
 /// The clock of a namespace, which tests stop, move and let run. All nodes of the namespace read it through a [`NodeClock`].
 #[derive(Debug)]
 pub(crate) struct TestClock {

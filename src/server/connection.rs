@@ -101,6 +101,10 @@ impl<S: Peer> Connection<S> {
                 self.io.follow(processor, cx);
                 match self.io.reach(processor) {
                     Reach::Open => processor,
+                    // It is not answered any more: its namespace or the server ends.
+                    Reach::Silent if self.io.client.is_closing() => {
+                        return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+                    }
                     Reach::Silent => {
                         self.io.finish_clock_step();
                         return Poll::Pending;
@@ -112,10 +116,7 @@ impl<S: Peer> Connection<S> {
                 }
             }
             Processing::Offloaded(_) => {
-                // A step of a test's clock does not wait for a long call.
-                if self.io.context.engine.shared().keyspace.long_call.is_on() {
-                    self.io.finish_clock_step();
-                }
+                self.io.finish_unless_short();
                 return Poll::Pending;
             }
             Processing::Lost => return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
@@ -142,7 +143,11 @@ impl<S: Peer> Connection<S> {
             return Poll::Ready(Ok(()));
         }
         if is_offloaded {
-            return self.poll_offload(cx).map(Ok);
+            let permitted = self.poll_offload(cx);
+            if permitted.is_pending() {
+                self.io.finish_unless_short();
+            }
+            return permitted.map(Ok);
         }
         self.io.pause(processor);
         Poll::Pending
@@ -200,8 +205,9 @@ impl<S: Peer> ConnectionIo<S> {
     fn follow(&mut self, processor: &mut RequestProcessor, cx: &Context<'_>) {
         if let Some((context, client)) = processor.moved.take() {
             (self.context, self.client) = (context, client);
-            self.clock_step = self.context.clock_step();
+            // In this order, as in `poll`: a step that begins later wakes this task.
             self.watch(cx);
+            self.clock_step = self.context.clock_step();
         }
     }
 
@@ -323,7 +329,8 @@ impl<S: Peer> ConnectionIo<S> {
             return false;
         }
         let (_, sleep) = match &mut self.sleep {
-            Some(sleep) if sleep.0 == until => sleep,
+            // The clock of a test may have been moved since the timer was set.
+            Some(sleep) if sleep.0 == until && self.context.membership().is_none() => sleep,
             sleep => {
                 let timer = tokio::time::sleep(Duration::from_millis(until.millis_since(now)));
                 sleep.insert((until, Box::pin(timer)))
@@ -349,6 +356,13 @@ impl<S: Peer> ConnectionIo<S> {
             }
         }
         self.finish_clock_step();
+    }
+
+    /// A connection on the script thread, or on its way there: a step of a test's clock does not wait for a long call.
+    fn finish_unless_short(&self) {
+        if self.context.engine.shared().keyspace.long_call.is_on() {
+            self.finish_clock_step();
+        }
     }
 
     /// Reports that this connection has done all work of the current step of a test's clock.

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tokio::task::AbortHandle;
 
-use super::clock::{NodeClock, TestClock};
+use super::clock::{NodeClock, TIME_END, TestClock};
 use super::context::ServerContext;
 use super::namespaces::Namespaces;
 use crate::clock::{Clock, LockTime};
@@ -166,7 +166,9 @@ impl NodeStatus {
     }
 
     fn note_restriction(&self) {
-        let is_restricted = *self.state.lock() != NodeState::Up || !self.partitions.read().is_empty();
+        // The state stays locked, so that of two changes at once the later one is noted last.
+        let state = self.state.lock();
+        let is_restricted = *state != NodeState::Up || !self.partitions.read().is_empty();
         self.is_restricted.store(is_restricted, SeqCst);
     }
 }
@@ -230,6 +232,7 @@ impl Namespace {
 
     /// Moves time forward to `target`, through every deadline in between, in their order.
     async fn step_to(&self, target: LockTime) {
+        let target = target.min(TIME_END);
         // Requests written to an in-process stream before this call are processed at the old time.
         self.settle().await;
         loop {
@@ -243,6 +246,7 @@ impl Namespace {
             self.settle().await;
         }
         self.settle().await;
+        self.wake_tickers();
     }
 
     /// Waits until every connection has done its work and has sent the messages about it.
@@ -265,13 +269,13 @@ impl Namespace {
         let nodes = (1..).zip(&self.nodes);
         let deadlines = nodes.flat_map(|(number, node)| node.deadlines(number, 1));
         let due_in = deadlines.map(|due| due.in_ms + u64::from(matches!(due.of, DeadlineOf::Key(_)))).min();
-        due_in.map(|millis| now + millis).or(next_work)
+        due_in.map(|millis| now + millis).or(next_work).filter(|next| *next <= TIME_END)
     }
 
     /// Changes the clock. Returns the Unix time in milliseconds; `None` if there is no next deadline.
     ///
     /// # Errors
-    /// The time to move to has passed.
+    /// The time to move to has passed, or is behind [`TIME_END`].
     pub(super) async fn change_clock(self: &Arc<Self>, change: ClockChange) -> Result<Option<u64>, Refusal> {
         let _moving = self.moving.lock().await;
         match change {
@@ -289,8 +293,11 @@ impl Namespace {
             ClockChange::Set(unix_ms) => {
                 let now = self.clock.now();
                 let millis = i128::from(unix_ms) - i128::from(now.wall().as_millis());
-                let millis = u64::try_from(millis).map_err(|_| has_passed())?;
-                self.step_to(now.lock + millis).await;
+                let target = now.lock + u64::try_from(millis).map_err(|_| has_passed())?;
+                if target > TIME_END {
+                    return Err(Refusal::said("ERR time ends with the year 9999"));
+                }
+                self.step_to(target).await;
             }
             ClockChange::Next => {
                 self.settle().await;
@@ -318,6 +325,11 @@ impl Namespace {
     /// Wakes all connections and tickers, so that they look at the clock, and at whom their node answers.
     fn wake_all(&self) {
         self.clients().for_each(|client| client.wake());
+        self.wake_tickers();
+    }
+
+    /// Wakes all tickers: what they sleep until may be due sooner on a clock that was moved.
+    fn wake_tickers(&self) {
         self.nodes.iter().for_each(|node| node.context.ticker().notify_one());
     }
 
@@ -326,7 +338,7 @@ impl Namespace {
         let now = self.clock.now();
         let mut deadlines: Vec<_> =
             (1..).zip(&self.nodes).flat_map(|(number, node)| node.deadlines(number, count)).collect();
-        deadlines.sort_by_key(|deadline| deadline.unix_ms);
+        deadlines.sort_by_key(|deadline| deadline.in_ms);
         deadlines.truncate(count);
         ClockFacts { mode: self.mode(), unix_ms: now.wall().as_millis(), lock: now.lock, deadlines }
     }
@@ -345,7 +357,10 @@ impl Namespace {
             NodeChange::Crash { keeps_keys } => {
                 node.status.set(NodeState::Crashed);
                 self.wake_all();
-                node.context.engine.shared().forget(keeps_keys);
+                // On a thread that may wait for a long script.
+                let engine = node.context.engine.clone();
+                let forgotten = tokio::task::spawn_blocking(move || engine.shared().forget(keeps_keys));
+                forgotten.await.expect("forgetting does not panic");
             }
             NodeChange::Pause => node.status.set(NodeState::Paused),
             NodeChange::Start | NodeChange::Resume => node.status.set(NodeState::Up),
@@ -355,6 +370,7 @@ impl Namespace {
                 node.clock.set_skew_ms(millis);
                 self.tick();
                 self.settle().await;
+                self.wake_tickers();
             }
             NodeChange::Partition(pattern) => {
                 let mut partitions = node.status.partitions.write();
@@ -420,11 +436,14 @@ impl Node {
             skew_ms: self.clock.skew_ms(),
             partitions: self.status.partitions.read().clone(),
             clients: shared.registries.clients.all().len(),
-            keys: (0..shared.keyspace.databases()).map(|database| shared.keyspace.size(database).0).sum(),
+            keys: (0..shared.keyspace.databases())
+                .map(|database| shared.keyspace.free_size(database).0)
+                .sum(),
         }
     }
 
-    /// The next deadlines of this node, `count` at most, in their order.
+    /// The next deadlines of this node, `count` at most, in their order. While a long call holds the keys, theirs are left
+    /// out. What should have happened, but is held up by a pause, is no deadline any more.
     fn deadlines(&self, number: u16, count: usize) -> Vec<Deadline> {
         let shared = self.context.engine.shared();
         let now = self.clock.now();
@@ -434,12 +453,13 @@ impl Node {
             found.truncate(count);
         };
         for database in 0..shared.keyspace.databases() {
-            if shared.keyspace.size(database).1 == 0 {
+            if shared.keyspace.free_size(database).1 == 0 {
                 continue;
             }
-            let mut view = View::lock(&shared.keyspace, ShardSet::All, database, now, shared.events());
+            let view = View::try_lock(&shared.keyspace, ShardSet::All, database, now, shared.events());
+            let Some(mut view) = view else { break };
             view.survey(|entry| {
-                if let Some(deadline) = entry.deadline {
+                if let Some(deadline) = entry.deadline.filter(|deadline| !deadline.has_passed(now.lock)) {
                     found.push((deadline.time(), DeadlineOf::Key(Bytes::copy_from_slice(entry.key))));
                     if found.len() > 16 * count {
                         shorten(&mut found);
@@ -449,16 +469,17 @@ impl Node {
             view.finish(&shared.registries);
         }
         for client in shared.registries.clients.all() {
-            found.extend(client.waits_until().map(|until| (until, DeadlineOf::Wait(client.id))));
+            let until = client.waits_until().filter(|until| *until > now.lock);
+            found.extend(until.map(|until| (until, DeadlineOf::Wait(client.id))));
         }
         found.extend(shared.pause.holds(|| true, now.lock).map(|until| (until, DeadlineOf::Pause)));
         shorten(&mut found);
-        let offset_ms = now.wall_offset_ms;
+        let (offset_ms, base) = (now.wall_offset_ms, self.clock.base().now().lock);
         found
             .into_iter()
             .map(|(time, of)| Deadline {
                 unix_ms: time.as_millis().saturating_add_signed(offset_ms),
-                in_ms: time.millis_since(now.lock),
+                in_ms: self.clock.base_time(time).millis_since(base),
                 of,
                 node: number,
             })

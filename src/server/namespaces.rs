@@ -394,4 +394,42 @@ mod tests {
         namespaces.sweep(start + EMPTY_FOR + EMPTY_FOR);
         assert_eq!(names(), ["connected", "default"]);
     }
+
+    /// How often what these weak pointers point to is still there, once tasks that end have ended.
+    async fn left<T>(all: &[Weak<T>]) -> usize {
+        let left = || all.iter().filter(|one| one.strong_count() > 0).count();
+        for _ in 0..1000 {
+            if left() == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        left()
+    }
+
+    #[tokio::test]
+    async fn nothing_of_a_server_or_a_namespace_stays_in_memory() {
+        let mut shared = Vec::new();
+        for _ in 0..20 {
+            let server = Server::builder().tests(2).start().await.unwrap();
+            let namespaces = server.namespaces().unwrap();
+            let mut connection = server.stream();
+            let request =
+                b"AUTH namespace:x\r\nTEST.CLOCK AUTO ON IDLE 1\r\nTEST.NODE PAUSE 2\r\nBLPOP l 0\r\n";
+            connection.write_all(request).await.unwrap();
+            connection.read_exact(&mut [0; 15]).await.unwrap();
+            let all = [namespaces.default(), namespaces.enter(b"x").unwrap()];
+            let nodes = all.iter().flat_map(|namespace| namespace.nodes());
+            shared.extend(nodes.map(|node| Arc::downgrade(node.context.engine.shared())));
+        }
+        assert_eq!((shared.len(), left(&shared).await), (80, 0));
+        let server = Server::builder().tests(2).start().await.unwrap();
+        let namespaces = server.namespaces().unwrap();
+        let namespace = namespaces.enter(b"x").unwrap();
+        namespace.change_clock(ClockChange::Freeze).await.unwrap();
+        let dropped = [Arc::downgrade(namespace.nodes()[1].context.engine.shared())];
+        drop(namespace);
+        assert!(namespaces.remove("x"));
+        assert_eq!(left(&dropped).await, 0);
+    }
 }

@@ -26,9 +26,6 @@ pub struct Clock<'s> {
     namespace: Option<&'s Arc<namespace::Namespace>>,
 }
 
-/// The longest move that [`Clock::advance`] makes at once, in milliseconds: it never overflows lock time.
-const ADVANCE_MS_MAX: u64 = i64::MAX as u64 / 2;
-
 impl<'s> Clock<'s> {
     pub(super) fn new(context: &'s ServerContext, namespace: Option<&'s Arc<namespace::Namespace>>) -> Self {
         Self { context, namespace }
@@ -40,13 +37,14 @@ impl<'s> Clock<'s> {
     }
 
     /// Moves the clock forward, from deadline to deadline, so that all due work is done in order. Returns when
-    /// every reply and message that this causes has been sent to the clients that read.
+    /// every reply and message that this causes has been sent to the clients that read. Time stops at the end of the
+    /// year 9999.
     ///
     /// # Panics
     /// When the server was built without [`Builder::manual_clock`](crate::Builder::manual_clock) and
     /// [`Builder::tests`](crate::Builder::tests).
     pub async fn advance(&self, by: Duration) {
-        let millis = u64::try_from(by.as_millis()).unwrap_or(u64::MAX).min(ADVANCE_MS_MAX);
+        let millis = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         self.change(ClockChange::Advance(millis)).await;
     }
 
