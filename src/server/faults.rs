@@ -45,6 +45,17 @@ pub(super) enum Progress {
     WaitAndRepeat,
 }
 
+impl Progress {
+    /// Whether the request stays in the input, and is tried or repeated later.
+    pub(super) fn comes_again(self) -> bool {
+        match self {
+            Self::Done(flow) => matches!(flow, Flow::Again(_) | Flow::Offload),
+            Self::Held { is_done, .. } => !is_done,
+            Self::WaitAndRepeat => true,
+        }
+    }
+}
+
 /// What a fault does behind a request.
 #[derive(Debug)]
 struct Behind {

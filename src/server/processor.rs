@@ -191,43 +191,32 @@ impl RequestProcessor {
                 }
             };
             let request = self.decoder.request(buffer);
-            let flow = match self.context.membership() {
-                None => engine.execute(&mut self.session, request, &mut batch, &mut self.output),
+            self.has_begun = true;
+            let progress = match self.context.membership() {
+                None => {
+                    Progress::Done(engine.execute(&mut self.session, request, &mut batch, &mut self.output))
+                }
                 Some(membership) => {
                     let server = (engine, membership, &mut **self.faults.get_or_insert_default());
                     match tested::execute(server, &mut self.session, request, &mut batch, &mut self.output) {
-                        Step::Done(Progress::Done(flow)) => flow,
-                        Step::Done(Progress::Held { until, is_done }) => {
-                            self.state = State::Stalled(until);
-                            taken += if is_done { bytes } else { 0 };
-                            self.has_begun = true;
-                            break;
-                        }
-                        Step::Done(Progress::WaitAndRepeat) => {
-                            self.state = State::Waiting;
-                            self.has_begun = true;
-                            break;
-                        }
+                        Step::Done(progress) => progress,
                         Step::Move(context) => {
                             target = Some(context);
                             break;
                         }
-                        Step::Unreachable => {
-                            self.has_begun = true;
-                            break;
-                        }
+                        Step::Unreachable => break,
                     }
                 }
             };
-            self.has_begun = true;
-            self.state = match flow {
-                Flow::Next => State::Open,
-                Flow::Close => State::Closing,
-                Flow::Wait => State::Waiting,
-                Flow::Again(until) => State::Held(until),
-                Flow::Offload => State::Offload(self.busy_from()),
+            self.state = match progress {
+                Progress::Done(Flow::Next) => State::Open,
+                Progress::Done(Flow::Close) => State::Closing,
+                Progress::Done(Flow::Wait) | Progress::WaitAndRepeat => State::Waiting,
+                Progress::Done(Flow::Again(until)) => State::Held(until),
+                Progress::Done(Flow::Offload) => State::Offload(self.busy_from()),
+                Progress::Held { until, .. } => State::Stalled(until),
             };
-            if matches!(self.state, State::Held(_) | State::Offload(_)) {
+            if progress.comes_again() {
                 break;
             }
             taken += bytes;
@@ -242,13 +231,15 @@ impl RequestProcessor {
 
     /// Moves the connection to another engine, where it is a new client.
     fn move_to(&mut self, context: ServerContext) {
-        let may_block = self.session.may_block;
+        let (may_block, protocol) = (self.session.may_block, self.session.protocol);
         let old = Arc::clone(&self.session.client);
         recording::disconnected(&self.context.engine, &self.session);
         self.context.engine.disconnect(&mut self.session);
         self.context.clock_step_done();
         self.session = listener::enter(&context, old.peer.clone(), old.local.clone(), old.is_unix);
         self.session.may_block = may_block;
+        self.session.protocol = protocol;
+        self.session.client.set_protocol(protocol);
         self.context = context.clone();
         self.moved = Some((context, Arc::clone(&self.session.client)));
     }

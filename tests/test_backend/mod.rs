@@ -51,7 +51,7 @@ async fn number(client: &mut Client, words: &[&str]) -> i64 {
 /// The bulk string in the reply to a request; `None` for null.
 async fn bulk(client: &mut Client, words: &[&str]) -> Option<String> {
     match client.ask(words).await.as_str() {
-        "$-1" => None,
+        "$-1" | "_" => None,
         _ => Some(client.line().await),
     }
 }

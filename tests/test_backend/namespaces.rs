@@ -30,11 +30,21 @@ async fn a_client_enters_by_hello_and_by_auth_and_may_move_on() {
     client.send("HELLO 3 AUTH any namespace:x SETNAME me\r\nSET k x\r\nAUTH namespace:y\r\nGET k\r\n").await;
     while !client.line().await.starts_with("*0") {}
     assert_eq!(client.lines(2).await, ["+OK", "+OK"]);
-    assert_eq!(client.line().await, "$-1");
+    assert_eq!(client.line().await, "_", "it still speaks RESP3");
     assert_eq!(client.ask(&["AUTH", "namespace:x"]).await, "+OK");
     assert_eq!(bulk(&mut client, &["GET", "k"]).await.as_deref(), Some("x"));
     assert_eq!(client.ask(&["AUTH", "namespace:default"]).await, "+OK");
     assert_eq!(bulk(&mut client, &["GET", "k"]).await, None);
+}
+
+#[tokio::test]
+async fn a_client_that_moves_keeps_its_protocol() {
+    let server = server(1).await;
+    let mut client = client(&server, 1).await;
+    client.send("HELLO 3\r\n").await;
+    while !client.line().await.starts_with("*0") {}
+    assert_eq!(client.ask(&["AUTH", "namespace:x"]).await, "+OK");
+    assert_eq!(client.ask(&["GET", "k"]).await, "_");
 }
 
 #[tokio::test]
