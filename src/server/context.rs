@@ -135,10 +135,6 @@ impl ServerContext {
         matches!(&self.inner.clock, AnyClock::Test(clock) if clock.base().is_frozen())
     }
 
-    fn has_test_clock(&self) -> bool {
-        matches!(self.inner.clock, AnyClock::Test(_))
-    }
-
     /// A place among the `maxclients` connections, taken before memory is spent on the peer. `None` if all places are
     /// taken or the server has ended.
     pub(super) fn connection_permit(&self) -> Option<ConnectionPermit> {
@@ -163,12 +159,12 @@ impl ServerContext {
 
     /// The number of the last step of a test's clock.
     pub(super) fn clock_step(&self) -> u64 {
-        if self.has_test_clock() { self.inner.clock_step.load(SeqCst) } else { 0 }
+        if self.membership().is_some() { self.inner.clock_step.load(SeqCst) } else { 0 }
     }
 
     /// Reports that a connection has done all work of the last step of a test's clock.
     pub(super) fn clock_step_done(&self) {
-        if self.has_test_clock() {
+        if self.membership().is_some() {
             self.inner.clock_step_done.notify_waiters();
         }
     }

@@ -1,6 +1,6 @@
 //! TEST.CLOCK: the clock of a namespace.
 
-use super::{SINCE, TEST, begin, testing};
+use super::{TEST, begin, row, testing};
 use crate::commands::row::{Group, Row, block, integer, token};
 use crate::commands::{Call, Outcome, help};
 use crate::error::Refusal;
@@ -33,10 +33,6 @@ pub(super) const ROWS: &[Row] = &[
         .summary("Steps the wall clock alone; leases are not affected.")
         .args(&[integer("milliseconds")]),
 ];
-
-const fn row(name: &'static str, run: crate::commands::row::Run) -> Row {
-    Row::new(Group::Test, name, SINCE, run).flags(TEST)
-}
 
 /// Milliseconds that one command may move a clock: a hundred years.
 const MOVE_MS_MAX: i64 = 100 * 365 * 86_400_000;

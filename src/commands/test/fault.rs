@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::{SINCE, TEST, testing};
-use crate::commands::row::{Group, Row, Run, block, double, integer, one_of, pattern, text, token};
+use super::{TEST, row, testing};
+use crate::commands::row::{Group, Row, block, double, integer, one_of, pattern, text, token};
 use crate::commands::table::named;
 use crate::commands::{Args, Call, Outcome, help};
 use crate::error::Refusal;
@@ -52,10 +52,6 @@ pub(super) const ROWS: &[Row] = &[
     row("LIST", list).summary("Lists the faults, how many requests they met, and at how many they acted."),
     row("REMOVE", remove).summary("Removes a fault.").args(&[integer("id")]),
 ];
-
-const fn row(name: &'static str, run: Run) -> Row {
-    Row::new(Group::Test, name, SINCE, run).flags(TEST)
-}
 
 fn add(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let nodes = testing(call)?.host.nodes().len();

@@ -2,12 +2,10 @@
 //!
 //! Owns    the functions that note requests and replies, which the shell calls for a server with the test backend.
 
-use bytes::Bytes;
-
-use super::{SINCE, TEST, testing};
+use super::{TEST, pattern_word, row, testing};
 use crate::clock::Now;
 use crate::commands::redact::public_request;
-use crate::commands::row::{Arg, Group, Row, Run, integer, pattern, text};
+use crate::commands::row::{Arg, Group, Row, integer, pattern, text};
 use crate::commands::{Call, Outcome, help};
 use crate::error::Refusal;
 use crate::resp::{Reply, Request};
@@ -39,14 +37,8 @@ const KEY: Arg = pattern("pattern").after("KEY").maybe();
 const COMMAND: Arg = pattern("pattern").after("COMMAND").maybe();
 const CLIENT: Arg = pattern("pattern").after("CLIENT").maybe();
 
-/// Bytes of the longest pattern.
-const PATTERN_BYTES_MAX: usize = 1024;
 /// Bytes of the longest name of a file.
 const FILE_BYTES_MAX: usize = 4096;
-
-const fn row(name: &'static str, run: Run) -> Row {
-    Row::new(Group::Test, name, SINCE, run).flags(TEST)
-}
 
 /// Notes that a client sends a request. Passwords are left out.
 pub fn note_request(
@@ -75,11 +67,11 @@ fn filter(call: &mut Call<'_, '_>, pages: bool) -> Result<(Filter, usize), Refus
     };
     while !call.args.is_empty() {
         if call.args.take("KEY") {
-            filter.key = Some(pattern_of(call)?);
+            filter.key = Some(pattern_word(call)?);
         } else if call.args.take("COMMAND") {
-            filter.command = Some(pattern_of(call)?);
+            filter.command = Some(pattern_word(call)?);
         } else if call.args.take("CLIENT") {
-            filter.client = Some(pattern_of(call)?);
+            filter.client = Some(pattern_word(call)?);
         } else if pages && call.args.take("SINCE") {
             filter.since = number(call, "SINCE")?;
         } else if pages && call.args.take("COUNT") {
@@ -89,14 +81,6 @@ fn filter(call: &mut Call<'_, '_>, pages: bool) -> Result<(Filter, usize), Refus
         }
     }
     Ok((filter, count))
-}
-
-fn pattern_of(call: &mut Call<'_, '_>) -> Result<Bytes, Refusal> {
-    let pattern = call.args.word()?;
-    match pattern.len() > PATTERN_BYTES_MAX {
-        true => Err(Refusal::said(format!("ERR a pattern has {PATTERN_BYTES_MAX} bytes at most"))),
-        false => Ok(Bytes::copy_from_slice(pattern)),
-    }
 }
 
 fn history(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -9,7 +9,9 @@ pub(super) mod history;
 mod namespace;
 mod node;
 
-use crate::commands::row::{Flags, Group, Row};
+use bytes::Bytes;
+
+use crate::commands::row::{Flags, Group, Row, Run};
 use crate::commands::{Call, Outcome};
 use crate::error::Refusal;
 use crate::testing::{Pending, Testing};
@@ -38,6 +40,23 @@ pub(super) const TEST: Flags = Flags::ADMIN
     .with(Flags::UNPAUSED)
     .with(Flags::BUSY)
     .with(Flags::SUBSCRIBED);
+
+/// Bytes of the longest pattern of keys, commands or clients.
+const PATTERN_BYTES_MAX: usize = 1024;
+
+/// The row of a TEST command or of one of its subcommands.
+const fn row(name: &'static str, run: Run) -> Row {
+    Row::new(Group::Test, name, SINCE, run).flags(TEST)
+}
+
+/// Reads a pattern.
+fn pattern_word(call: &mut Call<'_, '_>) -> Result<Bytes, Refusal> {
+    let pattern = call.args.word()?;
+    match pattern.len() > PATTERN_BYTES_MAX {
+        true => Err(Refusal::said(format!("ERR a pattern has {PATTERN_BYTES_MAX} bytes at most"))),
+        false => Ok(Bytes::copy_from_slice(pattern)),
+    }
+}
 
 /// The test backend, which a TEST command has: without it the command is unknown.
 fn testing<'k>(call: &Call<'_, 'k>) -> Result<&'k Testing, Refusal> {

@@ -1,18 +1,15 @@
 //! TEST.NAMESPACE: the namespaces of the process.
 
-use super::{SINCE, TEST, testing};
+use super::{TEST, row, testing};
 use crate::commands::row::{Group, Row, text};
 use crate::commands::{Call, Outcome, help};
 use crate::error::Refusal;
 use crate::testing::{DEFAULT_NAMESPACE, checked_name};
 
 pub(super) const ROWS: &[Row] = &[
-    Row::new(Group::Test, "DROP", SINCE, drop_one)
-        .summary("Removes a namespace and disconnects its clients.")
-        .flags(TEST)
-        .args(&[text("name")]),
+    row("DROP", drop_one).summary("Removes a namespace and disconnects its clients.").args(&[text("name")]),
     help::row(Group::Test).flags(TEST),
-    Row::new(Group::Test, "LIST", SINCE, list).summary("Lists the namespaces.").flags(TEST),
+    row("LIST", list).summary("Lists the namespaces."),
 ];
 
 fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {

@@ -1,7 +1,7 @@
 //! TEST.NODE: the nodes of a namespace.
 
-use super::{SINCE, TEST, begin, testing};
-use crate::commands::row::{Arg, Group, Row, Run, integer, one_of, pattern, token};
+use super::{TEST, begin, pattern_word, row, testing};
+use crate::commands::row::{Arg, Group, Row, integer, one_of, pattern, token};
 use crate::commands::{Call, Outcome, help};
 use crate::error::Refusal;
 use crate::testing::{NodeChange, NodeFacts};
@@ -30,12 +30,6 @@ const NODE: Arg = integer("node");
 
 /// Milliseconds that the clock of a node may be ahead: a year.
 const SKEW_MS_MAX: i64 = 365 * 86_400_000;
-/// Bytes of the longest pattern of a partition.
-const PATTERN_BYTES_MAX: usize = 1024;
-
-const fn row(name: &'static str, run: Run) -> Row {
-    Row::new(Group::Test, name, SINCE, run).flags(TEST)
-}
 
 fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     call.args.finish()?;
@@ -135,9 +129,6 @@ fn partition(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     if !call.args.take("CLIENT") {
         return Err(Refusal::Syntax);
     }
-    let pattern = call.args.word()?;
-    if pattern.len() > PATTERN_BYTES_MAX {
-        return Err(Refusal::said(format!("ERR a pattern has {PATTERN_BYTES_MAX} bytes at most")));
-    }
-    change(call, node, NodeChange::Partition(bytes::Bytes::copy_from_slice(pattern)))
+    let pattern = pattern_word(call)?;
+    change(call, node, NodeChange::Partition(pattern))
 }
