@@ -24,9 +24,7 @@ pub(super) struct PublicRequest<'a> {
 /// The request without passwords. `None` if it is empty.
 pub(super) fn public_request(request: Request<'_>) -> Option<PublicRequest<'_>> {
     let name = request.get(0)?;
-    let found = table().find(name);
-    let command = found.map(|found| request.get(1).and_then(|sub| found.subcommand(sub)).unwrap_or(found));
-    let Some(command) = command else {
+    let Some(command) = table().of_request(request) else {
         let args = request.words().skip(1).collect();
         let command = String::from_utf8_lossy(name).to_ascii_uppercase();
         return Some(PublicRequest { command, args, keys: Vec::new() });

@@ -156,6 +156,12 @@ impl Table {
         self.commands.get(usize::from(*self.listed.get(place)?))
     }
 
+    /// The command of a request, or the subcommand if it names one.
+    pub(crate) fn of_request(&self, request: Request<'_>) -> Option<&Command> {
+        let command = self.find(request.get(0)?)?;
+        Some(request.get(1).and_then(|name| command.subcommand(name)).unwrap_or(command))
+    }
+
     /// The command, or subcommand, that these words name.
     pub(super) fn named(&self, words: &[&[u8]]) -> Option<&Command> {
         let command = self.find(words.first()?)?;

@@ -104,10 +104,9 @@ fn is_exec(request: Request<'_>) -> bool {
 }
 
 fn see(request: Request<'_>) -> Seen<'_> {
-    let Some(command) = request.get(0).and_then(|name| table().find(name)) else {
+    let Some(command) = table().of_request(request) else {
         return Seen { command: "", keys: SmallVec::new(), script: None };
     };
-    let command = request.get(1).and_then(|name| command.subcommand(name)).unwrap_or(command);
     let keys = command.positions(request).map(|at| request.word(at)).collect();
     let script = request.get(1).and_then(|word| match command.name.as_str() {
         "eval" | "eval_ro" => Some(AskedScript::Text(word)),
