@@ -13,6 +13,9 @@ use std::ops::Add;
 pub struct LockTime(u64);
 
 impl LockTime {
+    /// The end of time.
+    pub const MAX: Self = Self(u64::MAX);
+
     /// The moment `millis` milliseconds after the origin of lock time.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)

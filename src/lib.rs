@@ -117,7 +117,7 @@ mod wheel;
 
 pub use clock::{LockTime, WallTime};
 pub use engine::{Batch, Engine, Flow};
-pub use journal::{Journal, Mutation};
+pub use journal::{Journal, Mutation, Record};
 #[cfg(feature = "server")]
 pub use server::{
     Builder, Clock, Fault, FaultError, Faults, History, Keys, Namespace, NamespaceError, Nodes, Server,

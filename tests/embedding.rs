@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use redlatch::Server;
 use redlatch::WallTime;
-use redlatch::internals::journal::{Journal, Mutation};
+use redlatch::internals::journal::{Journal, Mutation, Record};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::stream::{Peer, StreamClient};
@@ -28,8 +28,8 @@ async fn manual() -> Server {
 struct Heard(Mutex<Vec<(u64, Vec<Mutation>)>>);
 
 impl Journal for Heard {
-    fn append(&self, number: u64, mutations: &[Mutation]) {
-        self.0.lock().unwrap().push((number, mutations.to_vec()));
+    fn append(&self, record: &Record<'_>) {
+        self.0.lock().unwrap().push((record.number, record.mutations.to_vec()));
     }
 }
 

@@ -20,7 +20,7 @@ const OF_REDIS: &str = "
     active-defrag-ignore-bytes active-defrag-max-scan-fields active-defrag-threshold-lower
     active-defrag-threshold-upper active-expire-effort activedefrag activerehashing always-show-logo
     aof-disable-auto-gc aof-load-truncated aof-rewrite-incremental-fsync aof-timestamp-enabled
-    aof-use-rdb-preamble aof_rewrite_cpulist appenddirname appendfilename appendfsync appendonly
+    aof-use-rdb-preamble aof_rewrite_cpulist appenddirname appendfilename
     auto-aof-rewrite-min-size auto-aof-rewrite-percentage bgsave_cpulist bind-source-addr bio_cpulist
     cluster-allow-pubsubshard-when-down cluster-allow-reads-when-down cluster-allow-replica-migration
     cluster-announce-bus-port cluster-announce-hostname cluster-announce-ip cluster-announce-port
@@ -28,7 +28,7 @@ const OF_REDIS: &str = "
     cluster-migration-barrier cluster-node-timeout cluster-port cluster-preferred-endpoint-type
     cluster-replica-no-failover cluster-replica-validity-factor cluster-require-full-coverage
     cluster-slave-no-failover cluster-slave-validity-factor crash-log-enabled crash-memcheck-enabled
-    daemonize dbfilename dir disable-thp dynamic-hz enable-debug-assert enable-module-command enable-protected-configs
+    daemonize dbfilename disable-thp dynamic-hz enable-debug-assert enable-module-command enable-protected-configs
     hash-max-listpack-entries hash-max-listpack-value hash-max-ziplist-entries hash-max-ziplist-value
     hll-sparse-max-bytes hz ignore-warnings io-threads io-threads-do-reads jemalloc-bg-thread
     latency-tracking latency-tracking-info-percentiles lazyfree-lazy-eviction lazyfree-lazy-expire
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn only_directives_of_redis_are_known() {
         for name in [
-            "save", "appendonly", "maxmemory-policy", "daemonize", "enable-debug-assert",
+            "save", "appendfilename", "maxmemory-policy", "daemonize", "enable-debug-assert",
             "replica-announce-ip",
         ] {
             assert!(is_of_redis(name), "{name}");

@@ -100,9 +100,22 @@ pub enum Mutation {
     },
 }
 
+/// What one command, script or transaction has changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Rises by one from record to record. Records of different shards may overtake each other on their way to a journal.
+    pub number: u64,
+    /// The instant at which it was decided.
+    pub now: LockTime,
+    /// The latest moment at which a key that it changes ends, by its deadline before or after the change. The end of time
+    /// for a key without deadline, and for a counter.
+    pub lasts_until: LockTime,
+    /// The effects, in order.
+    pub mutations: &'a [Mutation],
+}
+
 /// A receiver of records. Called with the shards of the record locked, so it appends and returns.
 pub trait Journal: Debug + Send + Sync {
-    /// Record `number` holds `mutations`, in order. Numbers rise by one, but need not arrive in order: records of
-    /// different shards may overtake each other on their way here.
-    fn append(&self, number: u64, mutations: &[Mutation]);
+    /// Appends a record. Of two records that share a shard, the earlier one comes first.
+    fn append(&self, record: &Record<'_>);
 }

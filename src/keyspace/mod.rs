@@ -55,7 +55,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::clock::{LockTime, Now};
-use crate::journal::{Journal, Mutation};
+use crate::journal::{Journal, Mutation, Record};
 use crate::limits::{DATABASES_MAX, SHARDS_MAX};
 use crate::state::lock_sessions::{LockSession, SessionLock};
 use crate::state::registries::Registries;
@@ -495,9 +495,10 @@ impl Keyspace {
     }
 
     /// Numbers the effects of a finished call and appends them to the journal. The shards are still locked.
-    fn record(&self, mutations: &[Mutation]) {
+    fn record(&self, now: LockTime, mutations: &[Mutation]) {
         if let Some(journal) = &self.journal {
-            journal.append(self.next_record.fetch_add(1, Ordering::Relaxed), mutations);
+            let number = self.next_record.fetch_add(1, Ordering::Relaxed);
+            journal.append(&Record { number, now, lasts_until: LockTime::MAX, mutations });
         }
     }
 

@@ -171,7 +171,7 @@ impl<'k> View<'k> {
                 self.serve_waiting();
             }
             if let Some(mutations) = self.changes.mutations() {
-                self.keyspace.record(mutations);
+                self.keyspace.record(self.now.lock, mutations);
             }
             if self.changes.earliest_ms != u64::MAX {
                 self.keyspace.rearm(self.changes.earliest_ms);

@@ -1,4 +1,4 @@
-//! Settings of redis.conf that tools read and that have a fixed value here: there is no disk, replica or eviction.
+//! Settings of redis.conf that tools read and that have a fixed value here: there is no replica or eviction.
 //!
 //! Rule    CONFIG GET shows them. CONFIG SET accepts their fixed value and refuses any other. The sizes at which OBJECT
 //!         ENCODING changes are among them; they are constants of `types`.
@@ -11,14 +11,11 @@ pub const FIXED: &[(&str, &str)] = &[
     ("always-show-logo", "no"),
     ("aof-use-rdb-preamble", "yes"),
     ("appendfilename", ""),
-    ("appendfsync", "everysec"),
-    ("appendonly", "no"),
     ("auto-aof-rewrite-min-size", "67108864"),
     ("auto-aof-rewrite-percentage", "100"),
     ("cluster-enabled", "no"),
     ("daemonize", "no"),
     ("dbfilename", ""),
-    ("dir", "/"),
     ("dynamic-hz", "yes"),
     ("enable-module-command", "no"),
     ("enable-protected-configs", "no"),

@@ -16,7 +16,7 @@ use super::event::{Event, EventKind};
 use super::holds::{Change, Holds};
 use super::reply_text::reply_text;
 use crate::clock::Clock;
-use crate::journal::{Journal, Mutation};
+use crate::journal::{Journal, Record};
 use crate::scripts::{Known, digest};
 use crate::state::clients::{Client, ClientId};
 use crate::types::glob;
@@ -373,15 +373,15 @@ impl fmt::Debug for NodeJournal {
 }
 
 impl Journal for NodeJournal {
-    fn append(&self, number: u64, mutations: &[Mutation]) {
+    fn append(&self, record: &Record<'_>) {
         if let Some(next) = &self.next {
-            next.append(number, mutations);
+            next.append(record);
         }
         let now = self.clock.now();
         let mut history = self.recorder.0.lock();
         let moment =
             Moment { node: self.node, unix_ms: now.wall().as_millis(), real_micros: history.real_micros };
-        for change in history.holds.follow(self.node, mutations, now) {
+        for change in history.holds.follow(self.node, record.mutations, now) {
             history.changed(moment, change);
         }
     }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use redlatch::internals::clock::{LockTime, Now};
-use redlatch::internals::journal::{Journal, Mutation};
+use redlatch::internals::journal::{Journal, Mutation, Record};
 use redlatch::internals::keyspace::{Due, Keyspace, Layout, Lease, ShardSet, View};
 use redlatch::internals::state::registries::Registries;
 use redlatch::internals::state::settings::Events;
@@ -27,8 +27,8 @@ const SCHEDULES: usize = 2_000;
 struct Log(Mutex<Vec<(u64, Vec<Mutation>)>>);
 
 impl Journal for Log {
-    fn append(&self, number: u64, mutations: &[Mutation]) {
-        self.0.lock().expect("one thread at a time").push((number, mutations.to_vec()));
+    fn append(&self, record: &Record<'_>) {
+        self.0.lock().expect("one thread at a time").push((record.number, record.mutations.to_vec()));
     }
 }
 

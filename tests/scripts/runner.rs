@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use redlatch::internals::clock::Clock;
 use redlatch::internals::commands::Shared;
 use redlatch::internals::engine::{Engine, Flow};
-use redlatch::internals::journal::{Journal, Mutation};
+use redlatch::internals::journal::{Journal, Mutation, Record};
 use redlatch::internals::keyspace::{Grant, Keyspace, Layout, ShardSet, View};
 use redlatch::internals::resp::Decoder;
 use redlatch::internals::scripts::native::Program;
@@ -24,11 +24,11 @@ use crate::support::words::request;
 struct Log(Mutex<Vec<String>>);
 
 impl Journal for Log {
-    fn append(&self, _: u64, mutations: &[Mutation]) {
+    fn append(&self, record: &Record<'_>) {
         let mut effects = self.0.lock().expect("no test has panicked here");
         // Grants depend on the SHA-1 of a script, which tells what the script is for: tests/grants.rs.
         let effect = |mutation: &&Mutation| !matches!(mutation, Mutation::Grant { .. });
-        effects.extend(mutations.iter().filter(effect).map(|mutation| format!("{mutation:?}")));
+        effects.extend(record.mutations.iter().filter(effect).map(|mutation| format!("{mutation:?}")));
     }
 }
 

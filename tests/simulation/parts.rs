@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use redlatch::internals::clock::{Clock, LockTime, Now};
 use redlatch::internals::commands::Shared;
 use redlatch::internals::engine::{Batch, Engine, Flow};
-use redlatch::internals::journal::{Journal, Mutation};
+use redlatch::internals::journal::{Journal, Mutation, Record};
 use redlatch::internals::keyspace::{Keyspace, Layout, ShardSet, View};
 use redlatch::internals::resp::Request;
 use redlatch::internals::state::clients::Client;
@@ -114,9 +114,9 @@ impl Log {
 }
 
 impl Journal for Log {
-    fn append(&self, number: u64, mutations: &[Mutation]) {
+    fn append(&self, record: &Record<'_>) {
         let mut records = self.records.lock().expect("no test panics in the journal");
-        let mut heard = mutations.to_vec();
+        let (number, mut heard) = (record.number, record.mutations.to_vec());
         match self.fault {
             Fault::LosesRecords if number % 50 == 49 => heard.clear(),
             Fault::SwapsRecords if number % 50 == 49 => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::clock::{LockTime, Now};
-use crate::journal::Journal;
+use crate::journal::{Journal, Record};
 use crate::keyspace::{Keyspace, Layout, ShardSet, View};
 use crate::state::registries::Registries;
 use crate::state::settings::Events;
@@ -18,8 +18,8 @@ use crate::types::{List, Set, Shape, SortedSet, Stream};
 pub(super) struct Log(pub(super) Mutex<Vec<Mutation>>);
 
 impl Journal for Log {
-    fn append(&self, _number: u64, mutations: &[Mutation]) {
-        self.0.lock().extend_from_slice(mutations);
+    fn append(&self, record: &Record<'_>) {
+        self.0.lock().extend_from_slice(record.mutations);
     }
 }
 

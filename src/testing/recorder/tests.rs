@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use super::*;
 use crate::clock::{LockTime, Now};
-use crate::journal::{Edit, HashEdit};
+use crate::journal::{Edit, HashEdit, Mutation};
 use crate::types::lock::{Holder, LockKind};
 
 /// A clock that tests set.
@@ -43,6 +43,10 @@ fn lines(recorder: &Recorder) -> Vec<String> {
     let shown = all(recorder);
     let shown = shown.iter().filter(|event| event.kind != EventKind::Connect);
     shown.map(|event| format!("{} {}", event.who(), event.what())).collect()
+}
+
+fn append(journal: &dyn Journal, number: u64, mutations: &[Mutation]) {
+    journal.append(&Record { number, now: LockTime::from_millis(0), lasts_until: LockTime::MAX, mutations });
 }
 
 fn grant(token: u64, holder: ClientId) -> Mutation {
@@ -110,12 +114,12 @@ fn the_end_of_a_lock_is_put_down_to_the_request_that_made_it() {
     let journal = recorder.journal(1, clock.clone(), None);
     let [holder, waiter, thief] = [(1, "a"), (2, "b"), (3, "c")].map(|(id, name)| client(id, name));
     recorder.request(moment(1), &holder, "SET", &[b"k", b"mine", b"NX"], &[b"k"]);
-    journal.append(0, &[put("mine"), grant(1, 1)]);
+    append(&*journal, 0, &[put("mine"), grant(1, 1)]);
     recorder.reply(moment(1), &holder, b"+OK\r\n");
     recorder.request(moment(2), &waiter, "LOCK.ACQUIRE", &[b"k", b"b", b"WAIT", b"9"], &[b"k"]);
     recorder.waits(moment(2), &waiter);
     recorder.request(moment(3), &thief, "DEL", &[b"k"], &[b"k"]);
-    journal.append(1, &[removed(false), put("b"), grant(2, 2)]);
+    append(&*journal, 1, &[removed(false), put("b"), grant(2, 2)]);
     recorder.reply(moment(3), &thief, b":1\r\n");
     let events = all(&recorder);
     let request_of = |kind, token| {
@@ -127,7 +131,7 @@ fn the_end_of_a_lock_is_put_down_to_the_request_that_made_it() {
     assert_eq!(request_of(EventKind::Released, 1).as_deref(), Some("DEL"));
     assert_eq!(request_of(EventKind::Granted, 2).as_deref(), Some("LOCK.ACQUIRE"), "it was served");
     clock.0.store(500, Relaxed);
-    journal.append(2, &[removed(true)]);
+    append(&*journal, 2, &[removed(true)]);
     let last = all(&recorder).pop().expect("an event");
     assert_eq!(
         (last.kind, last.request, last.client, last.at),
@@ -145,14 +149,14 @@ fn a_value_that_changes_ends_a_lock_and_a_new_deadline_renews_it() {
     let deadline = |at| Some(crate::clock::Deadline::at(LockTime::from_millis(at)));
     let set_deadline =
         |at| Mutation::SetDeadline { database: 0, key: Bytes::from_static(b"k"), deadline: deadline(at) };
-    journal.append(0, &[put("mine"), grant(1, 0), set_deadline(300)]);
-    journal.append(1, &[put("another")]);
-    journal.append(2, &[set_deadline(400), removed(false), removed(true)]);
+    append(&*journal, 0, &[put("mine"), grant(1, 0), set_deadline(300)]);
+    append(&*journal, 1, &[put("another")]);
+    append(&*journal, 2, &[set_deadline(400), removed(false), removed(true)]);
     let field = Edit::Hash(HashEdit::Set("owner".into(), "1".into()));
     let edit = Mutation::Edit { database: 0, key: Bytes::from_static(b"k"), edit: field };
-    journal.append(3, &[edit, set_deadline(100), grant(2, 0), Mutation::Swap { a: 0, b: 3 }]);
-    journal.append(4, &[Mutation::Clear { database: 0 }]);
-    journal.append(5, &[Mutation::Clear { database: 3 }]);
+    append(&*journal, 3, &[edit, set_deadline(100), grant(2, 0), Mutation::Swap { a: 0, b: 3 }]);
+    append(&*journal, 4, &[Mutation::Clear { database: 0 }]);
+    append(&*journal, 5, &[Mutation::Clear { database: 3 }]);
     let seen = lines(&recorder);
     assert_eq!(
         seen,
@@ -186,13 +190,13 @@ fn holders_of_a_shared_lock_come_and_go_by_themselves() {
         edit(crate::journal::LockEdit::Put(LockKind::Shared, owner.into(), holder))
     };
     let leave = |owner: &'static str| edit(crate::journal::LockEdit::Remove(owner.into()));
-    journal.append(0, &[put("a", 1, 50)]);
-    journal.append(1, &[put("b", 2, 90)]);
-    journal.append(2, &[put("a", 1, 70)]);
-    journal.append(3, &[put("a", 1, 70)]);
+    append(&*journal, 0, &[put("a", 1, 50)]);
+    append(&*journal, 1, &[put("b", 2, 90)]);
+    append(&*journal, 2, &[put("a", 1, 70)]);
+    append(&*journal, 3, &[put("a", 1, 70)]);
     clock.0.store(71, Relaxed);
-    journal.append(4, &[leave("a")]);
-    journal.append(5, &[leave("b"), removed(false)]);
+    append(&*journal, 4, &[leave("a")]);
+    append(&*journal, 5, &[leave("b"), removed(false)]);
     let kinds: Vec<_> = all(&recorder).iter().map(|event| (event.kind, event.token)).collect();
     use EventKind::{Expired, Granted, Released, Renewed};
     let expected = [(Granted, 1), (Granted, 2), (Renewed, 1), (Expired, 1), (Released, 2)];
