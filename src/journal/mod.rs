@@ -8,6 +8,7 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 
+pub mod codec;
 mod edit;
 
 use crate::clock::{Deadline, LockTime};
@@ -50,6 +51,10 @@ pub enum Mutation {
         lease_ms: Option<u32>,
         /// Whether a LOCK command granted it.
         is_native: bool,
+        /// The session that it belongs to, if any, and the milliseconds that it outlives the connection of that session.
+        session: Option<(u64, u64)>,
+        /// What the owner says about itself, as fields and values in turn.
+        meta: Box<[Bytes]>,
     },
     /// The key has this object and deadline; any previous value is replaced.
     PutObject {

@@ -218,7 +218,8 @@ impl Occupied<'_> {
         changes.record_some(|| {
             let Grant { token, holder, since, lease_ms, is_native, .. } = shard.granted(self.id)?;
             let (database, key) = (*database, Bytes::copy_from_slice(key));
-            Some(Mutation::Grant { database, key, token, holder, since, lease_ms, is_native })
+            let (session, meta) = (None, Box::default());
+            Some(Mutation::Grant { database, key, token, holder, since, lease_ms, is_native, session, meta })
         });
     }
 

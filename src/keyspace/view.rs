@@ -702,7 +702,7 @@ impl<'k> View<'k> {
                 self.select(*database);
                 self.entry_even_if_expired(key).apply(edit);
             }
-            Mutation::Grant { database, key, token, holder, since, lease_ms, is_native } => {
+            Mutation::Grant { database, key, token, holder, since, lease_ms, is_native, .. } => {
                 self.select(*database);
                 if let Entry::Occupied(found) = self.entry_even_if_expired(key) {
                     let (renewals, lease_ms) = (0, *lease_ms);
