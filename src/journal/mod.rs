@@ -50,6 +50,10 @@ pub enum Mutation {
         lease_ms: Option<u32>,
         /// Whether a LOCK command granted it.
         is_native: bool,
+        /// The session that it belongs to, if any, and the milliseconds that it outlives the connection of that session.
+        session: Option<(u64, u64)>,
+        /// What the owner says about itself, as fields and values in turn.
+        meta: Box<[Bytes]>,
     },
     /// The key has this object and deadline; any previous value is replaced.
     PutObject {
@@ -107,8 +111,8 @@ pub struct Record<'a> {
     pub number: u64,
     /// The instant at which it was decided.
     pub now: LockTime,
-    /// The latest moment at which a key that it changes ends, by its deadline before or after the change. The end of time
-    /// for a key without deadline, and for a counter.
+    /// The latest moment at which a key that it changes ends, by its state before the record or after it. The beginning of
+    /// time for a key that does not exist; the end of time for a key without a deadline, a counter, and a whole database.
     pub lasts_until: LockTime,
     /// The effects, in order.
     pub mutations: &'a [Mutation],

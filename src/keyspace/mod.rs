@@ -34,6 +34,7 @@
 mod arena;
 mod changes;
 mod edit;
+mod ends;
 mod entry;
 mod grant;
 mod history;
@@ -495,10 +496,10 @@ impl Keyspace {
     }
 
     /// Numbers the effects of a finished call and appends them to the journal. The shards are still locked.
-    fn record(&self, now: LockTime, mutations: &[Mutation]) {
+    fn record(&self, now: LockTime, lasts_until: LockTime, mutations: &[Mutation]) {
         if let Some(journal) = &self.journal {
             let number = self.next_record.fetch_add(1, Ordering::Relaxed);
-            journal.append(&Record { number, now, lasts_until: LockTime::MAX, mutations });
+            journal.append(&Record { number, now, lasts_until, mutations });
         }
     }
 

@@ -19,6 +19,7 @@ use bytes::Bytes;
 
 use super::history::{self, PastLock};
 use super::locked::{KeyHash, LockWait, Locked};
+use super::shard::grants::GrantDetails;
 use super::shard::{EntryId, Shard};
 use super::waiting::Queues;
 use super::{
@@ -170,8 +171,8 @@ impl<'k> View<'k> {
             if self.changes.has_ready() {
                 self.serve_waiting();
             }
-            if let Some(mutations) = self.changes.mutations() {
-                self.keyspace.record(self.now.lock, mutations);
+            if let Some((lasts_until, mutations)) = self.changes.recorded() {
+                self.keyspace.record(self.now.lock, lasts_until, mutations);
             }
             if self.changes.earliest_ms != u64::MAX {
                 self.keyspace.rearm(self.changes.earliest_ms);
@@ -702,13 +703,15 @@ impl<'k> View<'k> {
                 self.select(*database);
                 self.entry_even_if_expired(key).apply(edit);
             }
-            Mutation::Grant { database, key, token, holder, since, lease_ms, is_native } => {
+            Mutation::Grant { database, key, token, holder, since, lease_ms, is_native, session, meta } => {
                 self.select(*database);
                 if let Entry::Occupied(found) = self.entry_even_if_expired(key) {
                     let (renewals, lease_ms) = (0, *lease_ms);
                     let (token, holder, since, is_native) = (*token, *holder, *since, *is_native);
                     let grant = Grant { token, holder, since, lease_ms, renewals, is_native };
                     found.place.shard.restore_grant(found.id, &grant);
+                    let details = GrantDetails { session: *session, meta: meta.clone() };
+                    found.place.shard.set_grant_details(found.id, details);
                 }
                 self.keyspace.last_token.fetch_max(*token, Ordering::Relaxed);
             }

@@ -41,6 +41,7 @@ impl View<'_> {
             // Commands that wait for a lock of the database may have it now.
             queues.locks.keys(database).for_each(|key| changes.ready(database, key.clone()));
         });
+        self.note_endless();
         self.changes.record(|| Mutation::Clear { database });
         tracked
     }
@@ -62,6 +63,14 @@ impl View<'_> {
         // Every cached value is out of date. Like Redis 7.0, this sends no invalidation now; clients that have read a key
         // get one at its next change.
         self.changes.flush(0);
+        self.note_endless();
         self.changes.record(|| Mutation::Swap { a, b });
+    }
+
+    /// A whole database has keys without a deadline.
+    fn note_endless(&mut self) {
+        if let Some(ends) = self.changes.ends() {
+            ends.note_endless();
+        }
     }
 }
