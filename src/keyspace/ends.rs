@@ -171,7 +171,14 @@ mod tests {
             ("SET PX shorter", leased, |view| drop(view.entry(b"k").put(b"v", until(100))), 300),
             ("SET PX of a key without a lease", endless, leased, MAX),
             ("SET KEEPTTL", leased, |view| drop(view.entry(b"k").put(b"w", Lease::Keep)), 300),
-            ("APPEND", leased, |view| drop(view.entry(b"k").occupied().unwrap().append(b"w")), 300),
+            (
+                "APPEND",
+                leased,
+                |view| {
+                    view.entry(b"k").occupied().unwrap().append(b"w");
+                },
+                300,
+            ),
             (
                 "DEL",
                 leased,

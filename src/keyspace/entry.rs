@@ -12,7 +12,7 @@ use super::shard::{EntryId, Form, Shard};
 use super::waiting::Queues;
 use crate::clock::Deadline;
 use crate::error::Refusal;
-use crate::journal::{Edit, Mutation};
+use crate::journal::Mutation;
 use crate::state::clients::ClientId;
 use crate::state::tracking::Cause;
 use crate::types::{Object, Typed};
@@ -92,25 +92,6 @@ impl<'v> Entry<'v> {
             }
             Self::Vacant(vacant) => vacant.insert_object(object, lease),
         }
-    }
-
-    /// Applies an edit of a journal. Creates an object if the key does not exist.
-    pub(super) fn apply(self, edit: &Edit) {
-        let occupied = match self {
-            Self::Occupied(occupied) => occupied,
-            Self::Vacant(vacant) => {
-                let blank = edit.blank(vacant.shard.seed());
-                vacant.insert_object(blank, Lease::Never)
-            }
-        };
-        let (id, hash, shard) = (occupied.id, occupied.place.hash, &mut *occupied.place.shard);
-        if let Some(object) = shard.object_mut(id) {
-            edit.apply(object);
-            let bytes = object.shape().heap_bytes();
-            shard.rearm(id, hash);
-            occupied.place.changes.grew_to(bytes);
-        }
-        occupied.place.changes.is_dirty = true;
     }
 
     /// Stores a string and replaces any value.

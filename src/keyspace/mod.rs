@@ -33,6 +33,7 @@
 
 mod arena;
 mod changes;
+mod copy;
 mod edit;
 mod ends;
 mod entry;
@@ -42,6 +43,7 @@ mod locked;
 mod long_call;
 mod memory;
 mod observers;
+mod replay;
 pub mod shard;
 mod table;
 mod view;
@@ -72,11 +74,13 @@ use observers::Observers;
 use waiting::Queues;
 
 pub use changes::Changes;
+pub use copy::{Copied, CopyCursor};
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
 pub use grant::Grant;
 pub use history::{Excerpt, PastLock};
 pub use long_call::{LongCall, LongCallGuard};
+pub use replay::{Replay, Replayed};
 use shard::Shard;
 pub use shard::grants::GrantDetails;
 pub use shard::{Form, LockCounts};
@@ -436,13 +440,6 @@ impl Keyspace {
     pub fn free_size(&self, database: u16) -> (usize, usize) {
         let free = (0..self.cells.len()).filter_map(|index| self.hold(index, LockWait::Short));
         free.fold((0, 0), |sum, held| held.add_size(database, sum))
-    }
-
-    /// Applies one effect of a journal, for replay: deadlines are ignored and no events are published.
-    pub fn apply(&self, mutation: &Mutation, now: Now) {
-        let mut view = View::lock(self, ShardSet::All, 0, now, Events::default());
-        view.apply(mutation);
-        view.note_largest();
     }
 
     /// Panics if an invariant of a shard is broken. For tests and simulation.
