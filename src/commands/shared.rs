@@ -23,6 +23,7 @@ use crate::state::latency::{Latency, Spike};
 use crate::state::log_limiter::LogLimiter;
 use crate::state::metrics::{CommandStats, Metrics};
 use crate::state::monitors::Monitors;
+use crate::state::quarantine::Quarantine;
 use crate::state::registries::Registries;
 use crate::state::running::Running;
 use crate::state::settings::{Events, Settings};
@@ -71,6 +72,8 @@ pub struct Shared {
     pub drops_seen: LogLimiter,
     /// CLIENT PAUSE.
     pub pause: Pause,
+    /// Whether locks may be granted and extended.
+    pub quarantine: Arc<Quarantine>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// When the server started.
@@ -173,6 +176,7 @@ impl Shared {
             failed_logins_seen: LogLimiter::default(),
             drops_seen: LogLimiter::default(),
             pause: Pause::default(),
+            quarantine: Arc::default(),
             clock,
             started,
             run_id: String::new(),
@@ -294,6 +298,13 @@ impl Shared {
     /// Facts about the process, if they are known.
     pub fn process(&self) -> Process {
         self.probe.as_ref().map(|probe| probe.look()).unwrap_or_default()
+    }
+
+    /// Begins a quarantine, in which nothing is granted or extended. `until` is its last millisecond.
+    pub fn begin_quarantine(&self, until: LockTime, reason: &'static str) {
+        let left_ms = until.millis_since(self.clock.now().lock);
+        tracing::warn!(left_ms, reason, "Quarantine: no lock is granted or extended for so long");
+        self.quarantine.begin(until, reason);
     }
 
     /// Forgets what a crash of the server would lose: scripts, libraries, and unless `keeps_keys` all keys.

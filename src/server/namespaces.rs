@@ -109,6 +109,7 @@ impl Blueprint {
             .with_probe(Arc::new(probe::SystemProbe(self.allocator)));
         if !is_named {
             shared = self.with_files(shared);
+            begin_startup_guard(&shared);
         }
         if let (Some(place), Some(open_to)) = (&place, self.tests) {
             shared = shared.with_testing(place.testing(open_to));
@@ -142,6 +143,14 @@ impl Blueprint {
             settings.set(name, value)?;
         }
         Ok(settings)
+    }
+}
+
+/// Begins the quarantine of a server that keeps no journal, if `startup-guard` asks for one.
+fn begin_startup_guard(shared: &Shared) {
+    let guard_ms = shared.settings.integer("startup-guard").unsigned_abs();
+    if guard_ms > 0 && shared.settings.text("dir").is_empty() {
+        shared.begin_quarantine(shared.started + guard_ms, "no journal tells of locks before this start");
     }
 }
 

@@ -49,11 +49,11 @@ const SUBCOMMANDS: &[Row] = &[
         ]),
     Row::new(Group::Scripting, "DELETE", "7.0.0", delete)
         .summary("Deletes a library.")
-        .flags(CHANGES)
+        .flags(CHANGES.with(Flags::REMOVES))
         .args(&[text("library-name")]),
     Row::new(Group::Scripting, "FLUSH", "7.0.0", flush)
         .summary("Deletes all libraries.")
-        .flags(CHANGES)
+        .flags(CHANGES.with(Flags::REMOVES))
         .args(&[one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]).maybe()]),
     Row::new(Group::Scripting, "STATS", "7.0.0", stats)
         .summary("Returns the running function, and the number of functions.")

@@ -45,6 +45,16 @@ impl View<'_> {
         tracked
     }
 
+    /// Serves the requests that wait for locks, as far as they can have them. The view must have locked all shards.
+    pub fn serve_lock_queues(&mut self) {
+        for database in 0..self.keyspace.databases() {
+            let changes = &mut self.changes;
+            self.locked.each(|_, held| {
+                held.queues.locks.keys(database).for_each(|key| changes.ready(database, key.clone()));
+            });
+        }
+    }
+
     /// Exchanges two databases. The view must have locked all shards.
     pub fn swap(&mut self, a: u16, b: u16) {
         let (keyspace, changes) = (self.keyspace, &mut self.changes);
