@@ -23,9 +23,15 @@ pub(crate) enum Caller {
 }
 
 impl Caller {
-    /// Whether an EXPIRE that does nothing is no lie of the caller: many scripts would say that they have extended.
-    fn may_ignore_refusals(self) -> bool {
-        matches!(self, Self::Client | Self::Script(Some(Purpose::Release)))
+    /// Whether it is a known script that ends a hold. Such a script may also write what goes with that: Redisson sets a key
+    /// that tells of the release.
+    fn releases(self) -> bool {
+        matches!(self, Self::Script(Some(Purpose::Break | Purpose::Release)))
+    }
+
+    /// Whether EXPIRE may answer 0. Many scripts do not look at its answer, and would say that they have extended.
+    fn heeds_refusals(self) -> bool {
+        self == Self::Client || self.releases()
     }
 }
 
@@ -48,7 +54,7 @@ pub(crate) fn run(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Re
             None => (row.run)(call),
         };
     }
-    let releases = caller == Caller::Script(Some(Purpose::Release));
+    let releases = caller.releases();
     if (releases && !is_expire(row.name)) || row.flags.has(Flags::REMOVES) || is_harmless(call)? {
         return (row.run)(call);
     }
@@ -120,6 +126,10 @@ fn read(call: &mut Call<'_, '_>, until: LockTime) -> Result<Outcome, Refusal> {
 fn find_nothing(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     match call.command.row.name {
         "GET" | "HGET" | "ZSCORE" => call.reply.null(),
+        "MGET" => {
+            call.reply.array(call.args.len());
+            call.args.rest().for_each(|_| call.reply.null());
+        }
         "EXISTS" | "HEXISTS" | "SISMEMBER" => call.reply.integer(0),
         _ => return (call.command.row.run)(call),
     }
@@ -160,7 +170,7 @@ fn answer_as_held(call: &mut Call<'_, '_>, caller: Caller) -> Result<Outcome, Re
         // With GET, nil would say that the key is set.
         "SET" if asks_for(call, b"NX") && !asks_for(call, b"GET") => call.reply.null(),
         "SETNX" | "MSETNX" | "HSETNX" => call.reply.integer(0),
-        name if is_expire(name) && caller.may_ignore_refusals() => call.reply.integer(0),
+        name if is_expire(name) && caller.heeds_refusals() => call.reply.integer(0),
         _ => permission(call.shared, call.now.lock)?,
     }
     Ok(Outcome::Replied)
