@@ -15,9 +15,9 @@
 //!
 //! | variable | effect |
 //! |---|---|
-//! | `MUTEX_SECONDS=60` | runs redlatch for so long instead of two or six seconds, and asserts promptness where nobody is killed |
+//! | `MUTEX_SECONDS=60` | runs each for so long, and asserts promptness where the server is not killed |
 //! | `MUTEX_SEED=7` | another seed for the clients; the scheduler stays random |
-//! | `REDLATCH_REDIS_SERVER=PATH`, `REDLATCH_VALKEY_SERVER=PATH` | the run on these servers, for comparison; killed, also with `appendonly yes` |
+//! | `REDLATCH_REDIS_SERVER=PATH`, `REDLATCH_VALKEY_SERVER=PATH` | the runs on these servers, for comparison |
 
 mod broken;
 #[cfg(test)]
