@@ -391,7 +391,7 @@ impl std::fmt::Debug for Shared {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::commands) mod tests {
     use super::*;
     use crate::clock::Now;
     use crate::keyspace::Layout;
@@ -412,7 +412,8 @@ mod tests {
         }
     }
 
-    fn shared() -> Shared {
+    /// The state of a server whose clock stands still.
+    pub(in crate::commands) fn shared() -> Shared {
         let layout = Layout { shards: 1, databases: 1, seed: 1, journal: None };
         Shared::new(Keyspace::new(layout, || {}), Settings::default(), Arc::new(StillClock), 1)
     }
