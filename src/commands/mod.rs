@@ -41,7 +41,6 @@ pub(crate) use connection::tracking::{end as end_tracking, remember};
 pub(crate) use lock::session::end as end_lock_session;
 pub(crate) use lock::wait::refuse_circle;
 pub(crate) use pubsub::{has_many_patterns, leave_all};
-pub(crate) use script::function::restore as restore_functions;
 pub(crate) use script::{busy, runs_natively};
 pub use shared::{Pause, Shared, VERSION};
 pub use table::{Command, Keys, table};

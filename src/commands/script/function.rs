@@ -118,18 +118,20 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     Ok(Outcome::Replied)
 }
 
-/// Loads the libraries of a dump, at the start of a server. One that cannot be loaded is left out, which the log says.
-pub(crate) fn restore(shared: &Shared, dump: Bytes) {
-    let client = Client::new(0, String::new(), String::new(), false, shared.started);
-    let mut session = Session::new(Arc::new(client), Arc::clone(shared.acl.default_account()), true);
-    let mut view = View::lock(&shared.keyspace, ShardSet::All, 0, shared.clock.now(), shared.events());
-    for text in texts(dump) {
-        if let Err(refusal) = enter(&text, true, (&mut view, &mut session), shared) {
-            let reason = refusal.text().into_owned();
-            tracing::error!(reason, "A library of functions cannot be loaded again");
+impl Shared {
+    /// Loads the libraries of a dump, at the start of a server. One that cannot be loaded is left out, which the log says.
+    pub fn restore_functions(&self, dump: &Bytes) {
+        let client = Client::new(0, String::new(), String::new(), false, self.started);
+        let mut session = Session::new(Arc::new(client), Arc::clone(self.acl.default_account()), true);
+        let mut view = View::lock(&self.keyspace, ShardSet::All, 0, self.clock.now(), self.events());
+        for text in texts(dump.clone()) {
+            if let Err(refusal) = enter(&text, true, (&mut view, &mut session), self) {
+                let reason = refusal.text().into_owned();
+                tracing::error!(reason, "A library of functions cannot be loaded again");
+            }
         }
+        view.finish(&self.registries);
     }
-    view.finish(&shared.registries);
 }
 
 /// Loads a library, and returns its name. Every shard is locked.
@@ -297,14 +299,14 @@ mod tests {
 
     #[test]
     fn libraries_are_restored_from_their_dump() {
-        let load = |shared: &Shared, text: &str| restore(shared, dump(&[text]));
+        let load = |shared: &Shared, text: &str| shared.restore_functions(&dump(&[text]));
         let first = shared();
         load(&first, "#!lua name=a\nredis.register_function('one', function() return 1 end)");
         load(&first, "#!lua name=b\nredis.register_function('two', function() return 2 end)");
         load(&first, "#!lua name=c\nthis is not Lua");
         assert_eq!(first.libraries.counts(), (2, 2));
         let second = shared();
-        restore(&second, first.libraries.dump());
+        second.restore_functions(&first.libraries.dump());
         assert_eq!(second.libraries.dump(), first.libraries.dump());
         assert!(second.libraries.function(b"TWO").is_some());
     }

@@ -118,7 +118,7 @@ impl Libraries {
     }
 
     /// The texts of all libraries.
-    pub(in crate::commands) fn dump(&self) -> Bytes {
+    pub fn dump(&self) -> Bytes {
         let mut dump = BytesMut::new();
         for library in self.list() {
             // A text is an argument of a request, which is far shorter.
