@@ -1,7 +1,7 @@
 # An image of redlatch: one static binary under two names, and its licences.
 #
 #   docker build -t redlatch .
-#   docker run --rm -p 127.0.0.1:6379:6379 redlatch
+#   docker run -p 127.0.0.1:6379:6379 -v redlatch:/var/lib/redlatch redlatch
 #
 # On Alpine, Rust's own target is musl, and what it builds is static.
 
@@ -17,6 +17,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/source/target \
     cargo build --release --locked --bin redlatch \
     && mkdir -p /image/usr/local/bin /image/usr/share/licenses/redlatch \
+    && mkdir -m 700 /journal \
     && cp target/release/redlatch /image/usr/local/bin/ \
     && ln -s redlatch /image/usr/local/bin/redis-server \
     && cp LICENSE-APACHE LICENSE-MIT /image/usr/share/licenses/redlatch/
@@ -25,13 +26,19 @@ FROM scratch
 COPY --from=build /image /
 # An unprivileged user. A number, because there is no /etc/passwd, and because Kubernetes' runAsNonRoot asks for one.
 USER 65532:65532
+# The journal: with it, locks outlive the container. A new volume takes the owner over from the directory of the image.
+COPY --from=build --chown=65532:65532 /journal /var/lib/redlatch
+VOLUME /var/lib/redlatch
 # As in the image of Redis, protected mode is off: clients that come through a published port come from another machine.
 # Set a password, or publish the port to 127.0.0.1 only.
 ENV PATH=/usr/local/bin \
+    REDLATCH_DIR=/var/lib/redlatch \
     REDLATCH_BIND=0.0.0.0 \
     REDLATCH_PROTECTED_MODE=no
 EXPOSE 6379
-# A server that runs a long script is healthy: to restart it would lose every lock.
-HEALTHCHECK --interval=10s --timeout=3s --start-period=1s --retries=3 CMD ["redlatch", "health"]
+# A clean stop: nothing is lost, and nobody waits after the next start.
+STOPSIGNAL SIGTERM
+# A server that runs a long script is healthy: to restart it would end every session.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD ["redlatch", "health"]
 # Not an entry point: `docker run redlatch redis-server --port 7000` is what people write for the image of Redis.
 CMD ["redlatch"]

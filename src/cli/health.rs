@@ -1,6 +1,7 @@
 //! `redlatch health`: whether a server is alive, for container health checks.
 //!
-//! Rule    a server that answers BUSY is alive. It runs a script, and a restart would lose every lock.
+//! Rule    a server in quarantine is alive, and so is one that answers BUSY: it runs a script, and a restart would lose
+//!         every lock.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::client::{Error, Reply, Target, Trust, at, open};
 /// How long a server may take for each step: to be connected to, to answer a request.
 const STEP_MAX: Duration = Duration::from_secs(2);
 
-/// Asks the server for a PONG. Returns the text to print for a healthy server: empty if it answers PONG.
+/// Asks the server for a PONG. Returns the text to print for a healthy server: empty if it answers PONG and grants locks.
 ///
 /// # Errors
 /// The server cannot be reached or trusted, takes more than [`STEP_MAX`] for a step, or gives an answer that does not
@@ -21,8 +22,10 @@ pub(super) fn check(place: Place) -> Result<String, Fault> {
     let address = &target.address;
     let answer = super::runtime()?.block_on(ask_for_pong(&target, &trust));
     match answer {
-        Ok(reply) if reply.is("PONG") => Ok(String::new()),
-        Ok(reply) => Err(format!("{address} answers '{reply:?}'")),
+        Ok((reply, quarantine)) if reply.is("PONG") => Ok(quarantine
+            .map(|text| format!("{address} is alive, and in quarantine: {text}\n"))
+            .unwrap_or_default()),
+        Ok((reply, _)) => Err(format!("{address} answers '{reply:?}'")),
         Err(Error::Refused(text)) if is_alive(&text) => Ok(format!("{address} is alive: '-{text}'\n")),
         Err(Error::Refused(text)) => Err(format!("{address} answers '-{text}'")),
         Err(error) => Err(error.to_string()),
@@ -35,16 +38,42 @@ fn is_alive(answer: &str) -> bool {
     matches!(answer.split(' ').next(), Some("BUSY" | "MISCONF"))
 }
 
-/// Asks without HELLO, which an older server may not know.
-async fn ask_for_pong(target: &Target, trust: &Trust) -> Result<Reply, Error> {
+/// Asks without HELLO, which an older server may not know. Also returns what the server says of its quarantine.
+async fn ask_for_pong(target: &Target, trust: &Trust) -> Result<(Reply, Option<String>), Error> {
     let mut connection = open(target, trust, STEP_MAX).await?;
     connection.authenticate(target).await.map_err(|error| at(target, error))?;
-    connection.call(&[b"PING"]).await.map_err(|error| at(target, error))
+    let pong = connection.call(&[b"PING"]).await.map_err(|error| at(target, error))?;
+    // A user without INFO, or another server, says nothing of a quarantine.
+    let info = connection.ask(&[b"INFO", b"persistence"]).await.map_err(|error| at(target, error))?;
+    Ok((pong, info.text().and_then(|info| quarantine(&String::from_utf8_lossy(info)))))
+}
+
+/// Until when and why the server is in quarantine, if INFO says that it is.
+fn quarantine(info: &str) -> Option<String> {
+    let field = |name: &str| {
+        info.lines().find_map(|line| line.strip_prefix(name).and_then(|rest| rest.strip_prefix(':')))
+    };
+    field("quarantine_active").filter(|active| *active == "1")?;
+    let (left_ms, reason) = (field("quarantine_left_ms")?, field("quarantine_reason")?);
+    Some(format!("no lock is granted or extended for another {left_ms} ms ({reason})"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quarantine_is_shown_with_its_end_and_its_reason() {
+        let info = |active| {
+            format!(
+                "# Persistence\r\nquarantine_active:{active}\r\nquarantine_left_ms:4182\r\nquarantine_reason:another boot\r\n"
+            )
+        };
+        let text = "no lock is granted or extended for another 4182 ms (another boot)";
+        assert_eq!(quarantine(&info(1)).as_deref(), Some(text));
+        assert_eq!(quarantine(&info(0)), None);
+        assert_eq!(quarantine("# Persistence\r\nloading:0\r\n"), None);
+    }
 
     #[test]
     fn a_busy_server_is_alive_and_one_that_refuses_the_login_is_not() {

@@ -18,6 +18,7 @@ mod key_specs;
 mod list;
 mod lock;
 mod pubsub;
+pub(crate) mod quarantine;
 mod redact;
 pub mod row;
 mod scan;

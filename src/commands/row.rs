@@ -203,6 +203,9 @@ impl Flags {
     /// May always take long: executed on the script thread.
     pub const OFFLOAD: Self = Self(1 << 23);
 
+    /// Only removes: carried out in the quarantine, and while the journal cannot be written.
+    pub const REMOVES: Self = Self(1 << 25);
+
     /// The union of two sets of flags.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)

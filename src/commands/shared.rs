@@ -13,6 +13,7 @@ use crate::commands::script::interpreter::Interpreter;
 use crate::commands::script::library::Libraries;
 use crate::commands::{Command, table};
 use crate::error::Refusal;
+use crate::journal::log::Log;
 use crate::keyspace::{Keyspace, ShardSet, View};
 use crate::locks::LockWaits;
 use crate::resp::Request;
@@ -23,6 +24,7 @@ use crate::state::latency::{Latency, Spike};
 use crate::state::log_limiter::LogLimiter;
 use crate::state::metrics::{CommandStats, Metrics};
 use crate::state::monitors::Monitors;
+use crate::state::quarantine::Quarantine;
 use crate::state::registries::Registries;
 use crate::state::running::Running;
 use crate::state::settings::{Events, Settings};
@@ -71,6 +73,8 @@ pub struct Shared {
     pub drops_seen: LogLimiter,
     /// CLIENT PAUSE.
     pub pause: Pause,
+    /// Whether locks may be granted and extended.
+    pub quarantine: Arc<Quarantine>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// When the server started.
@@ -85,6 +89,8 @@ pub struct Shared {
     pub is_stopping: AtomicBool,
     /// Whether expired keys are removed on time, or only on access: DEBUG SET-ACTIVE-EXPIRE.
     pub expires_actively: AtomicBool,
+    /// The log, if the server has a directory.
+    pub log: Option<Arc<Log>>,
     /// The test backend, unless it is off.
     pub testing: Option<Testing>,
     probe: Option<Arc<dyn Probe>>,
@@ -173,6 +179,7 @@ impl Shared {
             failed_logins_seen: LogLimiter::default(),
             drops_seen: LogLimiter::default(),
             pause: Pause::default(),
+            quarantine: Arc::default(),
             clock,
             started,
             run_id: String::new(),
@@ -180,6 +187,7 @@ impl Shared {
             tls_port: AtomicU64::new(0),
             is_stopping: AtomicBool::new(false),
             expires_actively: AtomicBool::new(true),
+            log: None,
             testing: None,
             probe: None,
             acl_file: None,
@@ -196,6 +204,12 @@ impl Shared {
     #[must_use]
     pub fn with_probe(self, probe: Arc<dyn Probe>) -> Self {
         Self { probe: Some(probe), ..self }
+    }
+
+    /// Keeps the journal in this log. Default: none.
+    #[must_use]
+    pub fn with_log(self, log: Arc<Log>) -> Self {
+        Self { log: Some(log), ..self }
     }
 
     /// Gives it the test backend. Default: none.
@@ -296,6 +310,13 @@ impl Shared {
         self.probe.as_ref().map(|probe| probe.look()).unwrap_or_default()
     }
 
+    /// Begins a quarantine, in which nothing is granted or extended. `until` is its last millisecond.
+    pub fn begin_quarantine(&self, until: LockTime, reason: &'static str) {
+        let left_ms = until.millis_since(self.clock.now().lock);
+        tracing::warn!(left_ms, reason, "Quarantine: no lock is granted or extended for so long");
+        self.quarantine.begin(until, reason);
+    }
+
     /// Forgets what a crash of the server would lose: scripts, libraries, and unless `keeps_keys` all keys.
     pub fn forget(&self, keeps_keys: bool) {
         self.scripts.flush();
@@ -391,7 +412,7 @@ impl std::fmt::Debug for Shared {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::commands) mod tests {
     use super::*;
     use crate::clock::Now;
     use crate::keyspace::Layout;
@@ -412,7 +433,8 @@ mod tests {
         }
     }
 
-    fn shared() -> Shared {
+    /// The state of a server whose clock stands still.
+    pub(in crate::commands) fn shared() -> Shared {
         let layout = Layout { shards: 1, databases: 1, seed: 1, journal: None };
         Shared::new(Keyspace::new(layout, || {}), Settings::default(), Arc::new(StillClock), 1)
     }

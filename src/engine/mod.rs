@@ -10,10 +10,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use smallvec::SmallVec;
 
 use crate::clock::{LockTime, Now};
+use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::{Flags, Group};
 use crate::commands::{self, Args, Call, Command, EXEC, Keys, Outcome, Shared, Source, table};
 use crate::error::Refusal;
-use crate::keyspace::{Due, View};
+use crate::keyspace::{Due, ShardSet, View};
 use crate::limits::REPLY_BYTES_MAX;
 use crate::resp::{Reply, Request, RequestLimits};
 use crate::state::clients::Client;
@@ -263,10 +264,36 @@ impl Engine {
         if let Some(until) = shared.pause.holds(|| true, now.lock) {
             return Due::Next(Some(until.min(now.lock + PAUSED_TICK_MS)));
         }
+        let in_quarantine = if shared.quarantine.is_on() { self.check_quarantine(now) } else { None };
         if !shared.expires_actively.load(Relaxed) {
-            return Due::Next(None);
+            return Due::Next(in_quarantine);
         }
-        shared.keyspace.tick(now, shared.events(), &shared.registries)
+        match shared.keyspace.tick(now, shared.events(), &shared.registries) {
+            Due::Next(next) => Due::Next(next.into_iter().chain(in_quarantine).min()),
+            Due::More => Due::More,
+        }
+    }
+
+    /// Ends a quarantine or an error of the disk that is over, and serves the requests that wait for locks. Returns when to
+    /// look again.
+    #[cold]
+    fn check_quarantine(&self, now: Now) -> Option<LockTime> {
+        let (shared, quarantine) = (&self.shared, &self.shared.quarantine);
+        if let Some(until) = quarantine.until(now.lock) {
+            return Some(until + 1);
+        }
+        // All shards are locked: a command that has seen the quarantine waits in its queue already, and later commands have
+        // at least this time.
+        let view = View::try_lock(&shared.keyspace, ShardSet::All, 0, now, shared.events());
+        let Some(mut view) = view else { return Some(now.lock + RETRY_MS) };
+        if let Some(reason) = quarantine.end() {
+            tracing::info!(reason, "The quarantine is over: locks are granted and extended again");
+        }
+        if !quarantine.is_on() {
+            view.serve_lock_queues();
+        }
+        view.finish(&shared.registries);
+        None
     }
 
     /// The checks before a command: authentication, name, arity, permissions, memory, subscriptions, pause. The order
@@ -478,7 +505,7 @@ impl Engine {
         if is_script && shared.monitors.is_any() && !std::mem::take(&mut session.is_shown) {
             commands::show(session, shared, command, request, Source::Client);
         }
-        let result = (command.row.run)(&mut Call {
+        let mut call = Call {
             now: view.now(),
             view,
             args: Args::new(request, command.name_words),
@@ -486,7 +513,11 @@ impl Engine {
             session,
             shared,
             command,
-        });
+        };
+        let result = match shared.quarantine.is_on() {
+            false => (command.row.run)(&mut call),
+            true => quarantine::run(&mut call, Caller::Client),
+        };
         if matches!(result, Ok(Outcome::Offload) | Err(Refusal::Occupied)) {
             // The request is repeated. A script that was shown to monitors is not shown again.
             session.is_shown = is_script && shared.monitors.is_any();

@@ -53,7 +53,8 @@ impl Edit {
         }
     }
 
-    /// Applies the edit. An object of another type stays unchanged; no journal contains such an edit.
+    /// Applies the edit, whatever the object is like: before a key is copied to a journal, edits of it are applied to an
+    /// empty object. An object of another type stays unchanged.
     pub fn apply(&self, object: &mut Object) {
         match self {
             Self::Hash(edit) => change(object, |hash| edit.apply(hash)),
@@ -223,10 +224,10 @@ impl SortedSetEdit {
             Self::Remove(member) => {
                 set.remove(member);
             }
-            // A journal that has lost records may name ranks that the set does not have.
+            // An edit of a key that is not copied yet may name ranks that the set does not have.
             Self::RemoveRange { from, to } => {
-                let len = set.len();
-                set.remove_range((*from).min(len)..(*to).min(len));
+                let to = (*to).min(set.len());
+                set.remove_range((*from).min(to)..to);
             }
         }
     }

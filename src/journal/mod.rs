@@ -1,6 +1,7 @@
 //! The journal: the effects on the keyspace as an ordered log.
 //!
-//! Owns    [`Mutation`], the entries of the log, and [`Journal`], the trait of its receivers.
+//! Owns    [`Mutation`], the entries of the log, and [`Journal`], the trait of its receivers; [`log::Log`], the receiver that
+//!         keeps them in files, and how these are read again.
 //! Rule    one command, script or transaction makes one record, numbered while its shards are still locked. Effects,
 //!         never commands: applying the records in order of their numbers to an empty keyspace rebuilds the state.
 
@@ -8,7 +9,12 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 
+pub mod codec;
 mod edit;
+pub mod frame;
+pub mod item;
+pub mod log;
+pub mod recovery;
 
 use crate::clock::{Deadline, LockTime};
 use crate::state::clients::ClientId;
@@ -50,6 +56,10 @@ pub enum Mutation {
         lease_ms: Option<u32>,
         /// Whether a LOCK command granted it.
         is_native: bool,
+        /// The session that it belongs to, if any, and the milliseconds that it outlives the connection of that session.
+        session: Option<(u64, u64)>,
+        /// What the owner says about itself, as fields and values in turn.
+        meta: Box<[Bytes]>,
     },
     /// The key has this object and deadline; any previous value is replaced.
     PutObject {
@@ -100,6 +110,22 @@ pub enum Mutation {
     },
 }
 
+impl Mutation {
+    /// The highest database that it changes.
+    pub fn database(&self) -> u16 {
+        match self {
+            Self::Clear { database }
+            | Self::Edit { database, .. }
+            | Self::Grant { database, .. }
+            | Self::PutObject { database, .. }
+            | Self::Put { database, .. }
+            | Self::Remove { database, .. }
+            | Self::SetDeadline { database, .. } => *database,
+            Self::Swap { a, b } => *a.max(b),
+        }
+    }
+}
+
 /// What one command, script or transaction has changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
@@ -107,8 +133,8 @@ pub struct Record<'a> {
     pub number: u64,
     /// The instant at which it was decided.
     pub now: LockTime,
-    /// The latest moment at which a key that it changes ends, by its deadline before or after the change. The end of time
-    /// for a key without deadline, and for a counter.
+    /// The latest moment at which a key that it changes ends, by its state before the record or after it. The beginning of
+    /// time for a key that does not exist; the end of time for a key without a deadline, a counter, and a whole database.
     pub lasts_until: LockTime,
     /// The effects, in order.
     pub mutations: &'a [Mutation],

@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
+use super::ends::Ends;
 use super::history::PastLock;
 use super::observers::Observers;
 use super::shard::{EntryId, Shard};
-use crate::clock::Deadline;
+use crate::clock::{Deadline, LockTime};
 use crate::journal::Mutation;
 use crate::state::channels::Channels;
 use crate::state::clients::ClientId;
@@ -43,6 +44,8 @@ pub struct Changes {
 #[derive(Debug, Default)]
 struct Effects {
     mutations: Vec<Mutation>,
+    /// Until when the changed keys last.
+    ends: Ends,
     events: Vec<KeyEvent>,
     /// Keys that may have what a command waits for, in the order of the changes.
     ready: VecDeque<(u16, Bytes)>,
@@ -120,6 +123,18 @@ impl Changes {
             self.is_dirty = true;
             self.effects().mutations.push(mutation);
         }
+    }
+
+    /// Whether there is a journal.
+    #[inline]
+    pub(super) fn is_recorded(&self) -> bool {
+        self.is_recorded
+    }
+
+    /// The ends of the changed keys, if there is a journal.
+    #[inline]
+    pub(super) fn ends(&mut self) -> Option<&mut Ends> {
+        self.is_recorded.then(|| &mut self.effects().ends)
     }
 
     #[inline]
@@ -272,10 +287,10 @@ impl Changes {
         }
     }
 
-    /// The recorded effects, if there are any.
-    pub(super) fn mutations(&self) -> Option<&[Mutation]> {
-        let mutations = &self.effects.as_ref()?.mutations;
-        (!mutations.is_empty()).then_some(mutations)
+    /// The recorded effects, if there are any, and until when the changed keys last.
+    pub(super) fn recorded(&self) -> Option<(LockTime, &[Mutation])> {
+        let Effects { mutations, ends, .. } = &**self.effects.as_ref()?;
+        (!mutations.is_empty()).then(|| (ends.latest(), &mutations[..]))
     }
 
     /// Publishes events, then sends invalidations. Each event goes to the key's channel, then to the event's, as in Redis.

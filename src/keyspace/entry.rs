@@ -7,11 +7,12 @@ use bytes::Bytes;
 use super::Changes;
 use super::grant::Grant;
 use super::observers::Observers;
+use super::shard::grants::GrantDetails;
 use super::shard::{EntryId, Form, Shard};
 use super::waiting::Queues;
 use crate::clock::Deadline;
 use crate::error::Refusal;
-use crate::journal::{Edit, Mutation};
+use crate::journal::Mutation;
 use crate::state::clients::ClientId;
 use crate::state::tracking::Cause;
 use crate::types::{Object, Typed};
@@ -93,25 +94,6 @@ impl<'v> Entry<'v> {
         }
     }
 
-    /// Applies an edit of a journal. Creates an object if the key does not exist.
-    pub(super) fn apply(self, edit: &Edit) {
-        let occupied = match self {
-            Self::Occupied(occupied) => occupied,
-            Self::Vacant(vacant) => {
-                let blank = edit.blank(vacant.shard.seed());
-                vacant.insert_object(blank, Lease::Never)
-            }
-        };
-        let (id, hash, shard) = (occupied.id, occupied.place.hash, &mut *occupied.place.shard);
-        if let Some(object) = shard.object_mut(id) {
-            edit.apply(object);
-            let bytes = object.shape().heap_bytes();
-            shard.rearm(id, hash);
-            occupied.place.changes.grew_to(bytes);
-        }
-        occupied.place.changes.is_dirty = true;
-    }
-
     /// Stores a string and replaces any value.
     pub fn put(self, value: &[u8], lease: Lease) -> Occupied<'v> {
         match self {
@@ -138,6 +120,7 @@ impl<'v> Occupied<'v> {
 impl Occupied<'_> {
     /// Stores a string in place of the value.
     pub fn put(&mut self, value: &[u8], lease: Lease) {
+        let before_ms = self.end_ms();
         if self.place.shard.is_granted(self.id) {
             let is_same = self.form() != Form::Object && self.place.shard.value(self.id) == value;
             if !is_same {
@@ -148,17 +131,18 @@ impl Occupied<'_> {
         self.id = self.place.shard.set_value(self.id, self.place.hash, value);
         self.place.changes.grew_to(value.len());
         self.set_lease(lease);
-        self.changed();
+        self.changed(before_ms);
     }
 
     /// Stores an object in place of the value.
     pub fn put_object(&mut self, object: Object, lease: Lease) {
+        let before_ms = self.end_ms();
         self.clear_grant();
         self.discard_object();
         self.place.changes.grew_to(object.shape().heap_bytes());
         self.id = self.place.shard.set_object(self.id, self.place.hash, object);
         self.set_lease(lease);
-        self.changed();
+        self.changed(before_ms);
         self.announce();
     }
 
@@ -166,7 +150,7 @@ impl Occupied<'_> {
     pub fn append(&mut self, tail: &[u8]) -> usize {
         self.clear_grant();
         self.id = self.place.shard.append(self.id, self.place.hash, tail);
-        self.changed();
+        self.changed(self.end_ms());
         let len = self.place.shard.value(self.id).len();
         self.place.changes.grew_to(len);
         len
@@ -179,13 +163,15 @@ impl Occupied<'_> {
         self.id = self.place.shard.resize(self.id, self.place.hash, len);
         self.place.shard.value_mut(self.id)[offset..offset + bytes.len()].copy_from_slice(bytes);
         self.place.changes.grew_to(len);
-        self.changed();
+        self.changed(self.end_ms());
         len
     }
 
     /// Sets or removes the deadline.
     pub fn set_deadline(&mut self, deadline: Option<Deadline>) {
+        let before_ms = self.end_ms();
         self.place.shard.set_deadline(self.id, deadline);
+        self.note_end(before_ms);
         self.place.changes.arm(deadline);
         let (database, key) = (self.place.database, self.place.key);
         self.place.changes.record(|| Mutation::SetDeadline {
@@ -213,13 +199,10 @@ impl Occupied<'_> {
 
     /// Records the grant of the lock.
     #[inline]
-    fn grant_changed(&mut self) {
+    pub(super) fn grant_changed(&mut self) {
+        self.note_end(self.end_ms());
         let Vacant { shard, changes, key, database, .. } = &mut self.place;
-        changes.record_some(|| {
-            let Grant { token, holder, since, lease_ms, is_native, .. } = shard.granted(self.id)?;
-            let (database, key) = (*database, Bytes::copy_from_slice(key));
-            Some(Mutation::Grant { database, key, token, holder, since, lease_ms, is_native })
-        });
+        changes.record_some(|| granted(shard, self.id, *database, key));
     }
 
     /// Counts a request for this lock that was refused because the lock is held.
@@ -254,6 +237,8 @@ impl Occupied<'_> {
 
     /// Like [`Occupied::remove`], by reference. The entry must not be used afterwards.
     pub fn remove_entry(&mut self) {
+        let before_ms = self.end_ms();
+        self.place.ends_at(before_ms, 0);
         self.grant_ends();
         let object = self.place.shard.remove(self.id, self.place.hash);
         let (database, key) = (self.place.database, self.place.key);
@@ -372,8 +357,30 @@ impl Occupied<'_> {
         self.place.changes.discard(object);
     }
 
-    /// Records the current value and deadline.
-    fn changed(&mut self) {
+    /// The millisecond at which the entry ends; 0 without a journal, which alone needs it.
+    #[inline]
+    pub(super) fn end_ms(&self) -> u64 {
+        if self.place.changes.is_recorded() { self.place.shard.end_ms(self.id) } else { 0 }
+    }
+
+    /// Notes when the entry, which has been changed, ended before and ends now.
+    #[inline]
+    pub(super) fn note_end(&mut self, before_ms: u64) {
+        let after_ms = self.end_ms();
+        self.place.ends_at(before_ms, after_ms);
+    }
+
+    /// Says that the value, which has been changed, is a counter. It must not fall, so the record of the call never ends,
+    /// whatever the deadline of the key.
+    pub fn mark_counter(&mut self) {
+        if let Some(ends) = self.place.changes.ends() {
+            ends.note_endless();
+        }
+    }
+
+    /// Records the current value and deadline. `before_ms`: [`Occupied::end_ms`] before the change.
+    fn changed(&mut self, before_ms: u64) {
+        self.note_end(before_ms);
         let (shard, id) = (&*self.place.shard, self.id);
         let (database, key) = (self.place.database, self.place.key);
         self.place.changes.arm(shard.earliest_deadline(id));
@@ -391,7 +398,7 @@ impl Occupied<'_> {
 }
 
 /// The record of a key's value and deadline.
-fn put(shard: &Shard, id: EntryId, database: u16, key: &[u8]) -> Mutation {
+pub(super) fn put(shard: &Shard, id: EntryId, database: u16, key: &[u8]) -> Mutation {
     let (key, deadline) = (Bytes::copy_from_slice(key), shard.deadline(id));
     match shard.object(id) {
         Some(object) => Mutation::PutObject { database, key, object: object.clone(), deadline },
@@ -399,7 +406,23 @@ fn put(shard: &Shard, id: EntryId, database: u16, key: &[u8]) -> Mutation {
     }
 }
 
+/// The record of a key's grant, if it has one.
+pub(super) fn granted(shard: &Shard, id: EntryId, database: u16, key: &[u8]) -> Option<Mutation> {
+    let Grant { token, holder, since, lease_ms, is_native, .. } = shard.granted(id)?;
+    let GrantDetails { session, meta } = shard.grant_details(id).cloned().unwrap_or_default();
+    let key = Bytes::copy_from_slice(key);
+    Some(Mutation::Grant { database, key, token, holder, since, lease_ms, is_native, session, meta })
+}
+
 impl<'v> Vacant<'v> {
+    /// Notes when the key, which has been changed, ended before and ends now, in milliseconds.
+    #[inline]
+    pub(super) fn ends_at(&mut self, before_ms: u64, after_ms: u64) {
+        if let Some(ends) = self.changes.ends() {
+            ends.note(self.database, self.hash, before_ms, after_ms);
+        }
+    }
+
     /// Breaks the watches of the key and invalidates cached values.
     #[inline]
     pub(super) fn touched(&mut self) {
@@ -452,6 +475,9 @@ impl<'v> Vacant<'v> {
         let (shard, database, key) = (&*self.shard, self.database, self.key);
         self.changes.arm(shard.earliest_deadline(id));
         self.changes.event(b'n', "new", database, key);
+        if let Some(ends) = self.changes.ends() {
+            ends.note(database, self.hash, 0, shard.end_ms(id));
+        }
         self.changes.record(|| put(shard, id, database, key));
         self.touched();
         let mut occupied = Occupied { place: self, id };

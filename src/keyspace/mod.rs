@@ -33,7 +33,9 @@
 
 mod arena;
 mod changes;
+mod copy;
 mod edit;
+mod ends;
 mod entry;
 mod grant;
 mod history;
@@ -41,6 +43,7 @@ mod locked;
 mod long_call;
 mod memory;
 mod observers;
+mod replay;
 pub mod shard;
 mod table;
 mod view;
@@ -71,11 +74,13 @@ use observers::Observers;
 use waiting::Queues;
 
 pub use changes::Changes;
+pub use copy::{Copied, CopyCursor};
 pub use edit::Editor;
 pub use entry::{Entry, Lease, Occupied, Vacant};
 pub use grant::Grant;
 pub use history::{Excerpt, PastLock};
 pub use long_call::{LongCall, LongCallGuard};
+pub use replay::{Replay, Replayed};
 use shard::Shard;
 pub use shard::grants::GrantDetails;
 pub use shard::{Form, LockCounts};
@@ -281,6 +286,16 @@ impl Keyspace {
         self.cells.iter().for_each(|cell| cell.held.lock().shard.keep_history(of_shard));
     }
 
+    /// Gives the effects of all later calls to a journal.
+    pub fn set_journal(&mut self, journal: Arc<dyn Journal>) {
+        self.journal = Some(journal);
+    }
+
+    /// The seed of the hash tables inside of objects.
+    pub fn seed(&self) -> Seed {
+        self.seed
+    }
+
     /// The number of databases.
     pub fn databases(&self) -> u16 {
         self.databases
@@ -437,13 +452,6 @@ impl Keyspace {
         free.fold((0, 0), |sum, held| held.add_size(database, sum))
     }
 
-    /// Applies one effect of a journal, for replay: deadlines are ignored and no events are published.
-    pub fn apply(&self, mutation: &Mutation, now: Now) {
-        let mut view = View::lock(self, ShardSet::All, 0, now, Events::default());
-        view.apply(mutation);
-        view.note_largest();
-    }
-
     /// Panics if an invariant of a shard is broken. For tests and simulation.
     #[doc(hidden)]
     pub fn assert_laws(&self) {
@@ -495,10 +503,10 @@ impl Keyspace {
     }
 
     /// Numbers the effects of a finished call and appends them to the journal. The shards are still locked.
-    fn record(&self, now: LockTime, mutations: &[Mutation]) {
+    fn record(&self, now: LockTime, lasts_until: LockTime, mutations: &[Mutation]) {
         if let Some(journal) = &self.journal {
             let number = self.next_record.fetch_add(1, Ordering::Relaxed);
-            journal.append(&Record { number, now, lasts_until: LockTime::MAX, mutations });
+            journal.append(&Record { number, now, lasts_until, mutations });
         }
     }
 

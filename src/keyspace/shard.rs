@@ -315,6 +315,18 @@ impl Shard {
         self.keys(db).table.scan(cursor, |id| visit(EntryId(id)))
     }
 
+    /// How many tables there are: one for each database.
+    pub fn tables(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// Like [`Shard::scan`], of the table with this index: its entries stay in it when databases are swapped. `visit` gets
+    /// the database that the table is now.
+    pub fn scan_table(&self, index: usize, cursor: u64, visit: &mut dyn FnMut(u16, EntryId)) -> u64 {
+        let database = self.database_of[index];
+        self.tables[index].table.scan(cursor, |id| visit(database, EntryId(id)))
+    }
+
     /// An entry of a database chosen by `entropy`; `None` when the database is empty.
     pub fn random(&self, db: u16, entropy: u64) -> Option<EntryId> {
         self.keys(db).table.random(entropy).map(EntryId)

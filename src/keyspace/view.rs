@@ -22,12 +22,10 @@ use super::locked::{KeyHash, LockWait, Locked};
 use super::shard::{EntryId, Shard};
 use super::waiting::Queues;
 use super::{
-    Changes, Counts, Editor, Entry, Grant, Keyspace, Lease, LongCallGuard, Occupied, ShardState, Vacant,
-    Waiter,
+    Changes, Counts, Editor, Entry, Grant, Keyspace, LongCallGuard, Occupied, ShardState, Vacant, Waiter,
 };
 use crate::clock::{LockTime, Now};
 use crate::error::Refusal;
-use crate::journal::Mutation;
 use crate::limits::SHARDS_MAX;
 use crate::state::channels::Channels;
 use crate::state::clients::ClientId;
@@ -170,8 +168,8 @@ impl<'k> View<'k> {
             if self.changes.has_ready() {
                 self.serve_waiting();
             }
-            if let Some(mutations) = self.changes.mutations() {
-                self.keyspace.record(self.now.lock, mutations);
+            if let Some((lasts_until, mutations)) = self.changes.recorded() {
+                self.keyspace.record(self.now.lock, lasts_until, mutations);
             }
             if self.changes.earliest_ms != u64::MAX {
                 self.keyspace.rearm(self.changes.earliest_ms);
@@ -487,7 +485,7 @@ impl<'k> View<'k> {
         }
     }
 
-    /// The entry, even if its deadline has passed: in a replay, only records remove keys.
+    /// The entry, even if its deadline has passed.
     fn entry_even_if_expired<'v>(&'v mut self, key: &'v [u8]) -> Entry<'v> {
         let hash = self.keyspace.hash(key);
         let database = self.database;
@@ -683,48 +681,6 @@ impl<'k> View<'k> {
             0 => index as u64 + 1,
             inner => inner << bits | index as u64,
         })
-    }
-
-    pub(super) fn apply(&mut self, mutation: &Mutation) {
-        match mutation {
-            Mutation::Clear { database } => self.clear(*database),
-            Mutation::Swap { a, b } => self.swap(*a, *b),
-            Mutation::Put { database, key, value, deadline } => {
-                self.select(*database);
-                self.entry_even_if_expired(key).put(value, deadline.map_or(Lease::Never, Lease::Until));
-            }
-            Mutation::PutObject { database, key, object, deadline } => {
-                self.select(*database);
-                let lease = deadline.map_or(Lease::Never, Lease::Until);
-                self.entry_even_if_expired(key).put_object(object.clone(), lease);
-            }
-            Mutation::Edit { database, key, edit } => {
-                self.select(*database);
-                self.entry_even_if_expired(key).apply(edit);
-            }
-            Mutation::Grant { database, key, token, holder, since, lease_ms, is_native } => {
-                self.select(*database);
-                if let Entry::Occupied(found) = self.entry_even_if_expired(key) {
-                    let (renewals, lease_ms) = (0, *lease_ms);
-                    let (token, holder, since, is_native) = (*token, *holder, *since, *is_native);
-                    let grant = Grant { token, holder, since, lease_ms, renewals, is_native };
-                    found.place.shard.restore_grant(found.id, &grant);
-                }
-                self.keyspace.last_token.fetch_max(*token, Ordering::Relaxed);
-            }
-            Mutation::Remove { database, key, .. } => {
-                self.select(*database);
-                if let Entry::Occupied(occupied) = self.entry_even_if_expired(key) {
-                    occupied.remove();
-                }
-            }
-            Mutation::SetDeadline { database, key, deadline } => {
-                self.select(*database);
-                if let Entry::Occupied(mut occupied) = self.entry_even_if_expired(key) {
-                    occupied.set_deadline(*deadline);
-                }
-            }
-        }
     }
 }
 

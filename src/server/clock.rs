@@ -12,7 +12,7 @@ use crate::clock::{Clock, LockTime, Now, WallTime};
 #[derive(Debug)]
 pub(crate) struct SystemClock {
     origin: Instant,
-    /// The wall time at the origin, in microseconds: lock time starts there.
+    /// Lock time at the origin, in microseconds.
     origin_micros: u64,
     /// Wall time minus lock time.
     wall_offset_ms: AtomicI64,
@@ -25,16 +25,31 @@ const STEP_MS: i64 = 50;
 
 impl SystemClock {
     pub(crate) fn new() -> Self {
-        Self { origin: Instant::now(), origin_micros: wall_micros(), wall_offset_ms: AtomicI64::new(0) }
+        Self::going_on_at(LockTime::from_millis(wall_micros() / 1000))
+    }
+
+    /// A clock that goes on where the lock time of an earlier process has ended.
+    pub(crate) fn going_on_at(time: LockTime) -> Self {
+        let clock = Self {
+            origin: Instant::now(),
+            origin_micros: time.as_millis().saturating_mul(1000),
+            wall_offset_ms: AtomicI64::new(0),
+        };
+        clock.wall_offset_ms.store(clock.offset_ms(), Relaxed);
+        clock
     }
 
     fn lock_micros(&self) -> u64 {
         self.origin_micros + self.origin.elapsed().as_micros() as u64
     }
 
+    fn offset_ms(&self) -> i64 {
+        (wall_micros() as i64 - self.lock_micros() as i64) / 1000
+    }
+
     /// Compares the clocks. Called every half second, not by commands.
     pub(crate) fn follow_wall(&self) {
-        let offset_ms = (wall_micros() as i64 - self.lock_micros() as i64) / 1000;
+        let offset_ms = self.offset_ms();
         if offset_ms.abs_diff(self.wall_offset_ms.load(Relaxed)) as i64 > STEP_MS {
             tracing::warn!(offset_ms, "the wall clock was stepped; leases are not affected");
             self.wall_offset_ms.store(offset_ms, Relaxed);

@@ -5,6 +5,8 @@
 //!         after [`ROUNDS_PER_POLL`].
 //! Rule    if a request has woken a few connections, these write before the reply to the request is written. A client
 //!         that waits for a lock or a message gets it one system call earlier.
+//! Rule    replies leave when the journal has what they tell of, if there is a journal. A connection with replies lets the others
+//!         of its round run first, so that one write takes the records of all.
 //! Rule    nothing is read from a peer that has left [`UNREAD_REPLY_BYTES_MAX`] bytes of replies unread.
 
 use std::future::Future;
@@ -127,13 +129,16 @@ impl<S: Peer> Connection<S> {
             processor.process();
             self.io.follow(processor, cx);
             let woken = self.io.context.wakeups().load(Relaxed).wrapping_sub(wakeups);
-            if (1..=WOKEN_FIRST_MAX).contains(&woken) {
+            if (1..=WOKEN_FIRST_MAX).contains(&woken) || self.io.awaits_write(processor) {
                 self.io.has_yielded = true;
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
         }
-        let has_more = self.io.poll_reply(processor, was_full, cx)?.is_ready();
+        let has_more = match self.io.may_reply(processor)? {
+            true => self.io.poll_reply(processor, was_full, cx)?.is_ready(),
+            false => false,
+        };
         let has_received = self.io.poll_receive(processor, cx)?.is_ready();
         let is_offloaded = matches!(processor.state, State::Offload(_));
         if !is_offloaded {
@@ -217,6 +222,30 @@ impl<S: Peer> ConnectionIo<S> {
             Some(membership) if processor.has_begun => membership.reach(&self.client),
             _ => Reach::Open,
         }
+    }
+
+    /// Whether there are replies, and records that the journal has not written.
+    fn awaits_write(&self, processor: &RequestProcessor) -> bool {
+        processor.unread() > 0 && self.context.keeper().is_some_and(|keeper| keeper.log.is_pending())
+    }
+
+    /// Writes the journal, and returns whether the output may leave then. Otherwise this task is woken when that may have
+    /// changed.
+    fn may_reply(&self, processor: &RequestProcessor) -> io::Result<bool> {
+        let Some(keeper) = self.context.keeper() else { return Ok(true) };
+        if processor.unread() == 0 && !self.client.has_messages() {
+            return Ok(true);
+        }
+        keeper.log.write();
+        if keeper.log.has(processor.owed) {
+            return Ok(true);
+        }
+        if self.client.is_cut() {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        keeper.wait(&self.client);
+        // What it waits for may have happened before it was in the list.
+        Ok(keeper.log.has(processor.owed))
     }
 
     /// Reads once into the input buffer, unless there is a backlog of requests or replies. `Ready` if bytes were

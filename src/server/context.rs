@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use super::clock::{NodeClock, SystemClock};
+use super::keeper::Keeper;
 use super::namespace::Membership;
 use crate::clock::{Clock, Now};
 use crate::engine::Engine;
@@ -62,6 +63,8 @@ struct Inner {
     clock: AnyClock,
     /// The node of a namespace that the engine is, if its clock is a test's.
     membership: Option<Membership>,
+    /// The keeper of the journal, if the server has a directory.
+    keeper: Option<Arc<Keeper>>,
     /// Counts the steps of a test's clock; see [`ServerContext::clock_step`].
     clock_step: AtomicU64,
     /// Notified whenever a connection has done all work of a step of a test's clock.
@@ -107,11 +110,13 @@ impl ServerContext {
         ticker: Arc<Notify>,
         process: Arc<Process>,
         membership: Option<Membership>,
+        keeper: Option<Arc<Keeper>>,
     ) -> Self {
         let inner = Inner {
             process,
             clock,
             membership,
+            keeper,
             clock_step: AtomicU64::new(0),
             clock_step_done: Notify::new(),
             ticker,
@@ -128,6 +133,12 @@ impl ServerContext {
     /// The node of a namespace that the engine is, if its clock is a test's.
     pub(super) fn membership(&self) -> Option<&Membership> {
         self.inner.membership.as_ref()
+    }
+
+    /// The keeper of the journal, if the server has a directory.
+    #[inline]
+    pub(super) fn keeper(&self) -> Option<&Arc<Keeper>> {
+        self.inner.keeper.as_ref()
     }
 
     /// Whether time stands still, so that no timer has to wait for it.
@@ -241,8 +252,17 @@ impl ServerContext {
         let _ = self.inner.process.stop.subscribe().wait_for(|stop| *stop).await;
     }
 
-    /// Resolves when the server has ended and every connection is closed, or [`GRACE`] later.
+    /// Resolves when the server has ended, every connection is closed, or [`GRACE`] has passed, and the journal is synced.
     pub(super) async fn finished(&self) {
+        self.drained().await;
+        if let Some(keeper) = self.keeper() {
+            keeper.ended().await;
+        }
+        self.engine.shared().is_stopping.store(true, SeqCst);
+    }
+
+    /// Resolves when the server has ended and every connection is closed, or [`GRACE`] later.
+    pub(super) async fn drained(&self) {
         self.stopped().await;
         let drained = async {
             while self.inner.process.connections.load(SeqCst) > 0 {
@@ -250,6 +270,5 @@ impl ServerContext {
             }
         };
         let _ = tokio::time::timeout(GRACE, drained).await;
-        self.engine.shared().is_stopping.store(true, SeqCst);
     }
 }

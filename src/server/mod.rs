@@ -3,6 +3,7 @@
 //! Owns    [`Server`], a running server, and [`Builder`], its configuration.
 //! Rule    nothing is process-global: many servers in one process are independent.
 
+mod boot;
 mod clock;
 mod connection;
 mod context;
@@ -10,6 +11,9 @@ mod fault_handle;
 mod faults;
 mod handle;
 mod history_handle;
+mod journal;
+mod journal_files;
+mod keeper;
 mod listener;
 mod namespace;
 mod namespaces;
@@ -298,7 +302,14 @@ impl Builder {
         if self.manual_start.is_none() && tests.is_none() && nodes == 1 {
             let context = blueprint.server(settings)?;
             Handle::current().spawn(ticker::run(context.clone()));
+            if let Some(keeper) = context.keeper() {
+                Handle::current().spawn(Arc::clone(keeper).run(context.clone()));
+            }
             return listeners.serve(&[context], None, runtimes, threads);
+        }
+        if journal::wanted(&settings)?.is_some() {
+            let text = "dir: a server with test commands or a manual clock keeps nothing on the disk";
+            return Err(StartError::Unusable(text.into()));
         }
         let namespaces = Namespaces::new(blueprint, self.manual_start)?;
         let contexts: Vec<_> = namespaces.default().nodes().iter().map(|node| node.context.clone()).collect();

@@ -14,6 +14,8 @@ use tokio::sync::Notify;
 
 use super::clock::{NodeClock, SystemClock, TestClock};
 use super::context::{AnyClock, Process, ServerContext};
+use super::journal::{self, Recovered};
+use super::keeper::Keeper;
 use super::namespace::{Activity, Membership, Namespace, Node, NodeStatus};
 use super::{StartError, probe, recording, stored_files, ticker};
 use crate::clock::WallTime;
@@ -74,51 +76,82 @@ struct Place {
 }
 
 impl Blueprint {
-    /// The only engine of a server that no test drives.
+    /// The only engine of a server that no test drives. With a `dir`, it goes on from the journal there.
     ///
     /// # Errors
-    /// A setting or a user is not as it must be.
+    /// A setting or a user is not as it must be, or the journal cannot be used.
     pub(super) fn server(&self, settings: Settings) -> Result<ServerContext, StartError> {
-        self.engine(settings, AnyClock::System(Arc::new(SystemClock::new())), None)
+        let ticker = Arc::new(Notify::new());
+        let mut keyspace = self.keyspace(&settings, self.journal.clone(), (false, &ticker));
+        let Some((dir, mode)) = journal::wanted(&settings)? else {
+            let clock = AnyClock::System(Arc::new(SystemClock::new()));
+            return self.assemble(settings, (keyspace, clock, ticker), None, None);
+        };
+        if self.journal.is_some() {
+            let text = "dir: the program that embeds the server has a journal of its own";
+            return Err(StartError::Unusable(text.into()));
+        }
+        let recovered = journal::recover(&mut keyspace, (&dir, mode), &settings)?;
+        let clock = AnyClock::System(Arc::clone(&recovered.clock));
+        self.assemble(settings, (keyspace, clock, ticker), None, Some(recovered))
     }
 
-    fn engine(
-        &self,
-        settings: Settings,
-        clock: AnyClock,
-        place: Option<Place>,
-    ) -> Result<ServerContext, StartError> {
+    /// The engine of a node of a namespace.
+    fn engine(&self, settings: Settings, clock: AnyClock, place: Place) -> Result<ServerContext, StartError> {
         let ticker = Arc::new(Notify::new());
-        let is_named = place.as_ref().is_some_and(|place| &*place.name != DEFAULT_NAMESPACE);
-        let journal = self.journal.clone().filter(|_| !is_named);
-        let journal = match &place {
-            Some(place) if self.tests.is_some() => {
-                Some(place.recorder.journal(place.number(), clock.shared(), journal))
-            }
-            _ => journal,
+        let journal = self.journal.clone().filter(|_| !place.is_named());
+        let journal = match self.tests {
+            Some(_) => Some(place.recorder.journal(place.number(), clock.shared(), journal)),
+            None => journal,
         };
+        let keyspace = self.keyspace(&settings, journal, (place.is_named(), &ticker));
+        self.assemble(settings, (keyspace, clock, ticker), Some(place), None)
+    }
+
+    fn keyspace(
+        &self,
+        settings: &Settings,
+        journal: Option<Arc<dyn Journal>>,
+        (is_named, ticker): (bool, &Arc<Notify>),
+    ) -> Keyspace {
         let layout = Layout {
-            shards: if is_named { 1 } else { super::shards(&settings) },
+            shards: if is_named { 1 } else { super::shards(settings) },
             databases: settings.integer("databases") as u16,
             seed: self.seed,
             journal,
         };
-        let earlier = Arc::clone(&ticker);
-        let keyspace = Keyspace::new(layout, move || earlier.notify_one());
+        let earlier = Arc::clone(ticker);
+        Keyspace::new(layout, move || earlier.notify_one())
+    }
+
+    fn assemble(
+        &self,
+        settings: Settings,
+        (keyspace, clock, ticker): (Keyspace, AnyClock, Arc<Notify>),
+        place: Option<Place>,
+        recovered: Option<Recovered>,
+    ) -> Result<ServerContext, StartError> {
         let mut shared = Shared::new(keyspace, settings, clock.shared(), self.seed)
             .with_probe(Arc::new(probe::SystemProbe(self.allocator)));
-        if !is_named {
+        if !place.as_ref().is_some_and(Place::is_named) {
             shared = self.with_files(shared);
         }
         if let (Some(place), Some(open_to)) = (&place, self.tests) {
             shared = shared.with_testing(place.testing(open_to));
+        }
+        let keeper = recovered.as_ref().map(|recovered| Arc::new(Keeper::new(Arc::clone(&recovered.log))));
+        match recovered {
+            Some(recovered) => shared = recovered.go_on(shared),
+            None if !place.as_ref().is_some_and(Place::is_named) => begin_startup_guard(&shared),
+            None => {}
         }
         stored_files::install_users(&shared, &self.users)?;
         let stopping = Arc::clone(&ticker);
         shared.on_stop(move || stopping.notify_one());
         let membership = place.map(|place| place.membership);
         let process = Arc::clone(&self.process);
-        Ok(ServerContext::new(Engine::new(Arc::new(shared)), clock, ticker, process, membership))
+        let engine = Engine::new(Arc::new(shared));
+        Ok(ServerContext::new(engine, clock, ticker, process, membership, keeper))
     }
 
     fn with_files(&self, shared: Shared) -> Shared {
@@ -145,7 +178,20 @@ impl Blueprint {
     }
 }
 
+/// Begins the quarantine of a server that keeps no journal, if `startup-guard` asks for one.
+fn begin_startup_guard(shared: &Shared) {
+    let guard_ms = shared.settings.integer("startup-guard").unsigned_abs();
+    if guard_ms > 0 {
+        shared.begin_quarantine(shared.started + guard_ms, "no journal tells of locks before this start");
+    }
+}
+
 impl Place {
+    /// Whether it is in another namespace than the default one.
+    fn is_named(&self) -> bool {
+        &*self.name != DEFAULT_NAMESPACE
+    }
+
     /// The number of the node, from 1 on.
     fn number(&self) -> u16 {
         u16::try_from(self.membership.node + 1).unwrap_or(u16::MAX)
@@ -252,7 +298,7 @@ impl Namespaces {
                     recorder: Arc::clone(&recorder),
                 };
                 let made = self.blueprint.settings().and_then(|settings| {
-                    self.blueprint.engine(settings, AnyClock::Test(Arc::clone(&clock)), Some(place))
+                    self.blueprint.engine(settings, AnyClock::Test(Arc::clone(&clock)), place)
                 });
                 match made {
                     Ok(context) => nodes.push(Node { context, clock, status }),

@@ -19,6 +19,7 @@ use super::{listener, recording};
 use crate::clock::LockTime;
 use crate::engine::Flow;
 use crate::error::ProtocolError;
+use crate::journal::log::{Mode, Owed};
 use crate::limits::TURN_NANOS_MAX;
 use crate::resp::{Decoder, Reply};
 use crate::state::clients::Client;
@@ -47,6 +48,8 @@ pub(super) struct RequestProcessor {
     pub(super) output: Vec<u8>,
     /// Bytes of the output that have been written.
     pub(super) written: usize,
+    /// What the journal must have before the output leaves.
+    pub(super) owed: Owed,
     pub(super) state: State,
     /// The last batch stopped before the end of the input, so that its output is written or other connections have a
     /// turn.
@@ -88,6 +91,7 @@ impl RequestProcessor {
             read_bytes: READ_BYTES_AT_FIRST,
             output: Vec::new(),
             written: 0,
+            owed: Owed::default(),
             state: State::Open,
             has_more: false,
             has_begun: false,
@@ -99,7 +103,21 @@ impl RequestProcessor {
     /// Processes the complete requests in the input, as far as they may run now.
     pub(super) fn process(&mut self) {
         self.session.used_nanos = 0;
+        let (before, mark) = (self.owed_now(), self.output.len());
+        let waited = self.state == State::Waiting;
         self.has_more = self.is_ready() && self.process_batch();
+        let Some((mode, owed)) = self.owed_now() else { return };
+        // What a call waited for was done by another request, and with `always` no reply tells of what is not on the disk.
+        let tells_of_others = self.output.len() > mark && (waited || mode == Mode::Always);
+        if before != Some((mode, owed)) || tells_of_others {
+            self.owed = owed;
+        }
+    }
+
+    /// How the journal holds replies, and what those wait for that are made now.
+    #[inline]
+    fn owed_now(&self) -> Option<(Mode, Owed)> {
+        self.context.engine.shared().log.as_ref().map(|log| (log.mode(), log.owed()))
     }
 
     /// Like [`RequestProcessor::process`], on the script thread, where blocking is allowed.

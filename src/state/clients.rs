@@ -557,6 +557,11 @@ impl Clients {
         self.last_id.fetch_add(1, Relaxed) + 1
     }
 
+    /// The next client has a number above this one: clients of an earlier run are never mistaken for new ones.
+    pub fn raise_ids(&self, to: ClientId) {
+        self.last_id.fetch_max(to, Relaxed);
+    }
+
     /// Registers a client that has connected.
     pub fn enter(&self, client: Arc<Client>) {
         self.connected.fetch_add(1, Relaxed);
@@ -620,6 +625,14 @@ impl Clients {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_has_a_number_above_those_of_an_earlier_run() {
+        let clients = Clients::default();
+        clients.raise_ids(40);
+        clients.raise_ids(7);
+        assert_eq!([clients.next_id(), clients.next_id()], [41, 42]);
+    }
 
     #[test]
     fn only_collect_answer_takes_the_answer_of_a_waiting_command() {

@@ -18,6 +18,7 @@ pub mod monitors;
 pub mod output_limits;
 pub mod polling;
 pub mod proposal;
+pub mod quarantine;
 pub mod registries;
 pub mod running;
 pub mod session;

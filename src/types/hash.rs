@@ -70,6 +70,11 @@ impl Hash {
         was_here
     }
 
+    /// Counts as a table from now on, however few fields there are.
+    pub fn become_table(&mut self) {
+        self.is_table = true;
+    }
+
     /// Sets or removes the deadline of a field, if the field exists.
     pub fn set_deadline(&mut self, field: &[u8], deadline: Option<Deadline>) {
         match deadline {

@@ -63,11 +63,11 @@ impl Set {
                 let Err(place) = integers.binary_search(&integer) else { return false };
                 integers.insert(place, integer);
                 if integers.len() > INTEGERS_MAX {
-                    self.become_bytes();
+                    self.become_table();
                 }
                 return true;
             }
-            self.become_bytes();
+            self.become_table();
         }
         self.insert_bytes(bytes)
     }
@@ -101,6 +101,18 @@ impl Set {
                 member
             }
         }
+    }
+
+    /// Is no set of integers from now on. Integers are converted to text, in their order.
+    pub fn become_table(&mut self) {
+        let Form::Integers(integers) = &mut self.form else { return };
+        let integers = std::mem::take(integers);
+        let members = integers.into_iter().map(|integer| Member::Integer(integer).with_bytes(Element::new));
+        self.form = if members.len() <= LISTED_MAX {
+            Form::Listed { members: members.collect(), long_bytes: 0 }
+        } else {
+            Form::Indexed(Indexed::of(members, 0, self.seed))
+        };
     }
 
     /// Visits about `count` members from `cursor` on, and returns the next cursor.
@@ -181,18 +193,6 @@ impl Set {
         let is_new = indexed.members.insert(member);
         indexed.long_bytes += if is_new { heap_bytes } else { 0 };
         is_new
-    }
-
-    /// Converts integers to text, in their order.
-    fn become_bytes(&mut self) {
-        let Form::Integers(integers) = &mut self.form else { return };
-        let integers = std::mem::take(integers);
-        let members = integers.into_iter().map(|integer| Member::Integer(integer).with_bytes(Element::new));
-        self.form = if members.len() <= LISTED_MAX {
-            Form::Listed { members: members.collect(), long_bytes: 0 }
-        } else {
-            Form::Indexed(Indexed::of(members, 0, self.seed))
-        };
     }
 }
 

@@ -80,6 +80,11 @@ impl SortedSet {
         }
     }
 
+    /// Counts as a skip list from now on, however few members there are.
+    pub fn become_skiplist(&mut self) {
+        self.ranked();
+    }
+
     /// The score of `member`.
     pub fn score(&self, member: &[u8]) -> Option<f64> {
         match &self.form {

@@ -24,6 +24,8 @@ pub(crate) struct Orders {
     pub(crate) server: SocketAddr,
     /// Whether the server has the commands `LOCK.*`.
     pub(crate) is_native: bool,
+    /// Whether the server is killed and started again during the run: then connections end, and leases outlive a start.
+    pub(crate) is_killed: bool,
     pub(crate) history: String,
     pub(crate) seed: u64,
     pub(crate) lasts: Duration,
@@ -36,16 +38,18 @@ impl Orders {
         Some(Self {
             server: word(SERVER)?.parse().expect("an address"),
             is_native: word(NATIVE)? == "true",
+            is_killed: word(KILLED)? == "true",
             history: word(HISTORY)?,
             seed: word(SEED)?.parse().expect("a seed"),
             lasts: Duration::from_millis(word(MILLIS)?.parse().expect("milliseconds")),
         })
     }
 
-    pub(crate) fn environment(&self) -> [(&'static str, String); 5] {
+    pub(crate) fn environment(&self) -> [(&'static str, String); 6] {
         [
             (SERVER, self.server.to_string()),
             (NATIVE, self.is_native.to_string()),
+            (KILLED, self.is_killed.to_string()),
             (HISTORY, self.history.clone()),
             (SEED, self.seed.to_string()),
             (MILLIS, self.lasts.as_millis().to_string()),
@@ -65,7 +69,9 @@ impl Orders {
                     let mut client = Client::new(self, number, &book);
                     scope.spawn(move || {
                         while Instant::now() < end {
-                            if number == 0 { client.watch()? } else { client.act()? }
+                            let held = client.held.clone();
+                            let done = if number == 0 { client.watch() } else { client.act() };
+                            done.or_else(|error| client.lose_connection(held, error))?;
                         }
                         client.leave()
                     })
@@ -77,6 +83,7 @@ impl Orders {
 }
 
 /// A lease that a client believes it holds.
+#[derive(Clone)]
 struct Held {
     lock: &'static str,
     token: String,
@@ -99,6 +106,7 @@ enum Form {
 struct Client<'b> {
     server: SocketAddr,
     is_native: bool,
+    is_killed: bool,
     link: Option<Link>,
     rng: Rng,
     book: &'b Mutex<File>,
@@ -113,6 +121,7 @@ impl<'b> Client<'b> {
         Self {
             server: orders.server,
             is_native: orders.is_native,
+            is_killed: orders.is_killed,
             link: None,
             rng: Rng::new(orders.seed * CLIENTS as u64 + number as u64),
             book,
@@ -186,6 +195,17 @@ impl<'b> Client<'b> {
         self.write(&got(&id, now_ns(), &Answer::Yes))
     }
 
+    /// After a kill of the server a client goes on with the lease that it had, and the call without an answer stays so.
+    fn lose_connection(&mut self, held: Option<Held>, error: io::Error) -> io::Result<()> {
+        if !self.is_killed {
+            return Err(error);
+        }
+        self.link = None;
+        self.held = held.filter(|held| !held.is_session);
+        sleep(RECONNECT);
+        Ok(())
+    }
+
     /// The end of the run.
     fn leave(&mut self) -> io::Result<()> {
         match self.held.take() {
@@ -228,7 +248,7 @@ impl<'b> Client<'b> {
     }
 
     fn lease_ms(&mut self) -> u64 {
-        let most = self.rng.pick(&[8, 40, 150]);
+        let most = self.rng.pick(if self.is_killed { &[40, 400, 1_500] } else { &[8, 40, 150] });
         1 + self.rng.below(most) as u64
     }
 
@@ -358,10 +378,13 @@ pub(crate) const EXTEND: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
 pub(crate) const RELEASE: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then \
      return redis.call('del', KEYS[1]) else return 0 end";
 
+/// From a lost connection to the next call.
+const RECONNECT: Duration = Duration::from_millis(2);
 /// How long a native request waits at most.
 const WAIT_MS_MAX: usize = 60;
 
 const NATIVE: &str = "REDLATCH_MUTEX_NATIVE";
+const KILLED: &str = "REDLATCH_MUTEX_KILLED";
 const SERVER: &str = "REDLATCH_MUTEX_SERVER";
 const HISTORY: &str = "REDLATCH_MUTEX_HISTORY";
 const SEED: &str = "REDLATCH_MUTEX_SEED";

@@ -1,7 +1,7 @@
 //! A run: client processes on one server, and the faults they suffer.
 //!
 //! Owns    the processes, the directory of their histories, and the faults: processes are stopped for longer than their
-//!         leases (SIGSTOP, SIGCONT), and killed (SIGKILL) while they hold locks.
+//!         leases (SIGSTOP, SIGCONT), and killed (SIGKILL) while they hold locks. The caller may have the server killed, too.
 //! Time    real; the caller gives the duration.
 
 use std::fs;
@@ -21,15 +21,27 @@ use crate::support::binary::Directory;
 use crate::support::rng::Rng;
 use crate::support::wire::Link;
 
-/// Runs clients on the server for a duration; returns their calls.
+/// Kills the server and starts it again at its address.
+pub(crate) type Restart<'r> = &'r mut dyn FnMut() -> Result<(), String>;
+
+/// Runs clients on the server for a duration, with a kill of the server every second or so if it can be restarted; returns
+/// their calls.
 ///
 /// # Errors
 /// A process that fails to start or ends with an error, or a malformed history.
-pub(crate) fn run(server: SocketAddr, seed: u64, lasts: Duration) -> Result<Vec<Call>, String> {
+pub(crate) fn run(
+    server: SocketAddr,
+    seed: u64,
+    lasts: Duration,
+    mut restart: Option<Restart<'_>>,
+) -> Result<Vec<Call>, String> {
     let is_native = prepare(server).map_err(|error| format!("a server that answers: {error}"))?;
     let (directory, rng) = (Directory::new(), Rng::new(seed));
-    let mut run = Run { directory, server, is_native, rng, members: Vec::new() };
+    let is_killed = restart.is_some();
+    let mut run =
+        Run { directory, server, is_native, is_killed, rng, members: Vec::new(), restarts: Vec::new() };
     let end = Instant::now() + lasts;
+    let mut next_kill = Instant::now() + KILL_EVERY;
     for _ in 0..PROCESSES {
         run.start(myself()?, lasts)?;
     }
@@ -43,6 +55,12 @@ pub(crate) fn run(server: SocketAddr, seed: u64, lasts: Duration) -> Result<Vec<
             break;
         }
         run.strike(left)?;
+        if let Some(restart) = restart.as_mut().filter(|_| Instant::now() >= next_kill) {
+            let before_ns = now_ns();
+            restart()?;
+            run.restarts.push((before_ns, now_ns()));
+            next_kill = Instant::now() + KILL_EVERY;
+        }
     }
     run.gather()
 }
@@ -58,8 +76,11 @@ struct Run {
     directory: Directory,
     server: SocketAddr,
     is_native: bool,
+    is_killed: bool,
     rng: Rng,
     members: Vec<Member>,
+    /// The moments before the server was killed, and after it had been started again.
+    restarts: Vec<(u64, u64)>,
 }
 
 struct Member {
@@ -73,8 +94,9 @@ impl Run {
     fn start(&mut self, mut command: Command, lasts: Duration) -> Result<(), String> {
         let history = self.directory.root().join(self.members.len().to_string());
         let seed = self.rng.below(1 << 20) as u64;
-        let Self { server, is_native, .. } = *self;
-        let orders = Orders { server, is_native, history: history.display().to_string(), seed, lasts };
+        let Self { server, is_native, is_killed, .. } = *self;
+        let history_file = history.display().to_string();
+        let orders = Orders { server, is_native, is_killed, history: history_file, seed, lasts };
         let name = command.get_program().to_string_lossy().into_owned();
         command.envs(orders.environment()).stdin(Stdio::null()).stdout(Stdio::null());
         let process = command.spawn().map_err(|error| format!("{name}: {error}"))?;
@@ -117,7 +139,8 @@ impl Run {
             // One that was killed early has written nothing.
             let text = fs::read_to_string(&member.history).unwrap_or_default();
             let its_calls = read(&text)?;
-            calls.extend(member.hangups(&its_calls));
+            let ends = member.killed_ns.iter().chain(&self.restarts);
+            calls.extend(ends.flat_map(|end| hangups(&its_calls, *end)));
             calls.extend(its_calls);
         }
         Ok(calls)
@@ -125,19 +148,6 @@ impl Run {
 }
 
 impl Member {
-    /// The end of the sessions of a process that was killed.
-    fn hangups(&self, calls: &[Call]) -> Vec<Call> {
-        let Some((before_ns, after_ns)) = self.killed_ns else { return Vec::new() };
-        let sessions = calls.iter().filter(|call| call.ask == Ask::Session);
-        let hangup = |call: &Call| Call {
-            ask: Ask::Hangup,
-            sent_ns: before_ns,
-            answer: Some((after_ns, Answer::Yes)),
-            ..call.clone()
-        };
-        sessions.map(hangup).collect()
-    }
-
     /// A process that has ended by itself is not reaped yet, so that its number is still its own.
     fn signal(&self, signal: Signal) -> Result<(), String> {
         let pid = i32::try_from(self.process.id()).map_err(|error| error.to_string())?;
@@ -151,6 +161,18 @@ impl Drop for Member {
         drop(self.process.kill());
         drop(self.process.wait());
     }
+}
+
+/// The end of the sessions that were asked for before it: the process, or the server, was killed between the two moments.
+fn hangups(calls: &[Call], (before_ns, after_ns): (u64, u64)) -> Vec<Call> {
+    let sessions = calls.iter().filter(|call| call.ask == Ask::Session && call.sent_ns < after_ns);
+    let hangup = |call: &Call| Call {
+        ask: Ask::Hangup,
+        sent_ns: before_ns,
+        answer: Some((after_ns, Answer::Yes)),
+        ..call.clone()
+    };
+    sessions.map(hangup).collect()
 }
 
 /// This program, as a process of clients.
@@ -168,5 +190,7 @@ pub(crate) fn python() -> Option<Command> {
     shop.join(".installed").exists().then_some(command)
 }
 
+/// From a start of the server to its next kill, about.
+const KILL_EVERY: Duration = Duration::from_secs(1);
 /// Processes of clients at a time, besides redis-py's.
 const PROCESSES: usize = 2;

@@ -1,5 +1,6 @@
 //! Mutual exclusion on real servers: real processes, real sockets, real clocks, and a checker.
 //!
+//! The server itself is killed every second as well (`killed`): it must still owe each lock to one client at a time.
 //! Native clients (`LOCK.*`, with a lease, with a wait, with a session) and unchanged ones (SET NX and scripts, redis-py's
 //! Lock) use the same locks.
 //!
@@ -14,9 +15,9 @@
 //!
 //! | variable | effect |
 //! |---|---|
-//! | `MUTEX_SECONDS=60` | runs redlatch for so long instead of two seconds, and asserts promptness |
+//! | `MUTEX_SECONDS=60` | runs each for so long, and asserts promptness where the server is not killed |
 //! | `MUTEX_SEED=7` | another seed for the clients; the scheduler stays random |
-//! | `REDLATCH_REDIS_SERVER=PATH`, `REDLATCH_VALKEY_SERVER=PATH` | the run on these servers, for comparison |
+//! | `REDLATCH_REDIS_SERVER=PATH`, `REDLATCH_VALKEY_SERVER=PATH` | the runs on these servers, for comparison |
 
 mod broken;
 #[cfg(test)]
@@ -33,9 +34,9 @@ use std::time::Duration;
 use crate::support::binary::Directory;
 use crate::support::real::program;
 use crate::support::rng::number;
-use crate::support::server::Server;
+use crate::support::server::{Server, free_port};
 use broken::{Broken, FAULTS};
-use checker::{LATE_MS_MAX, Verdict, check};
+use checker::{LATE_MS_MAX, Law, Verdict, check};
 use client::Orders;
 
 /// Not a test: the entry point of the client processes that a run starts.
@@ -69,8 +70,9 @@ mod live {
         let server = RunningServer::set(None);
         for (fault, law) in FAULTS {
             let broken = Broken::before(server.address, *fault).expect("a port for the broken server");
-            let run =
-                |round| check(&harness::run(broken.address, seed() + round, ROUND).expect("a whole run"));
+            let run = |round| {
+                check(&harness::run(broken.address, seed() + round, ROUND, None).expect("a whole run"))
+            };
             let caught = (0..ROUNDS_MAX).find_map(|round| {
                 let verdict = run(round);
                 let finding = verdict.broken.iter().find(|broken| broken.law == *law)?;
@@ -81,6 +83,63 @@ mod live {
             };
             println!("{fault:?}: {law:?} in round {round}, of {calls} calls: {finding}");
         }
+    }
+}
+
+mod killed {
+    use super::*;
+
+    #[test]
+    #[ignore = "until the journal is there"]
+    fn a_kill_takes_no_lock_from_its_holder_and_gives_none_twice() {
+        let redlatch = Path::new(env!("CARGO_BIN_EXE_redlatch"));
+        let verdict = try_with_kills("redlatch", redlatch, &[]);
+        let found = verdict.unsafe_findings();
+        assert!(found.is_empty(), "{} violations, the first is {:?}", found.len(), found[0]);
+        assert!(verdict.grants > 0 && verdict.extensions > 0 && verdict.tokens > 0, "{verdict:?}");
+    }
+
+    /// For comparison: what these servers do is reported and not asserted.
+    fn show(name: &str) {
+        let append = |policy: &str| ["--appendonly", "yes", "--appendfsync", policy].map(str::to_owned);
+        let verdict = try_with_kills(name, &program(name), &[]);
+        assert!(verdict.grants > 0, "{verdict:?}");
+        let verdict = try_with_kills(&format!("{name} with AOF"), &program(name), &append("everysec"));
+        assert!(verdict.grants > 0, "{verdict:?}");
+    }
+
+    #[test]
+    #[ignore = "needs REDLATCH_REDIS_SERVER"]
+    fn redis_is_killed_the_same_way() {
+        show("redis");
+    }
+
+    #[test]
+    #[ignore = "needs REDLATCH_VALKEY_SERVER"]
+    fn valkey_is_killed_the_same_way() {
+        show("valkey");
+    }
+
+    /// Runs clients on a server that is killed every second or so, and started again on its files and its port.
+    fn try_with_kills(name: &str, program: &Path, more: &[String]) -> Verdict {
+        let (directory, port) = (Directory::new(), free_port().expect("a free port"));
+        let start = || Server::start_on(port, program, directory.root(), more);
+        let mut server = Some(start().expect("a server that starts"));
+        let mut kills = 0;
+        let mut restart = || {
+            // To drop it is to kill it: SIGKILL.
+            drop(server.take());
+            kills += 1;
+            server = Some(start()?);
+            Ok(())
+        };
+        let lasts = lasts().max(KILLED_FOR);
+        let address = (Ipv4Addr::LOCALHOST, port).into();
+        let calls = harness::run(address, seed(), lasts, Some(&mut restart)).expect("a whole run");
+        let verdict = check(&calls);
+        report(&format!("{name}, killed {kills} times"), &verdict);
+        assert!(kills > 0, "{name} was not killed");
+        verdict
     }
 }
 
@@ -126,7 +185,7 @@ impl RunningServer {
     }
 
     fn try_for(&self, lasts: Duration) -> Verdict {
-        check(&harness::run(self.address, seed(), lasts).expect("a whole run"))
+        check(&harness::run(self.address, seed(), lasts, None).expect("a whole run"))
     }
 }
 
@@ -137,9 +196,10 @@ fn report(name: &str, verdict: &Verdict) {
         "{name}: {calls} calls: {grants} grants ({queued} from the queue, {sessions} to sessions), {refusals} refusals, \
          {extensions} extensions, {releases} releases, {tokens} tokens read, {looks} looks, {unanswered} without an \
          answer; a key was there for {:.1} ms after its end at most; \
-         {} violations of safety, {} of promptness; redis-py {}",
+         {} violations of safety, {} of them double grants, {} of promptness; redis-py {}",
         verdict.latest_ns as f64 / 1e6,
         verdict.unsafe_findings().len(),
+        verdict.broken.iter().filter(|broken| broken.law == Law::Exclusion).count(),
         verdict.broken.len() - verdict.unsafe_findings().len(),
         if harness::python().is_some() { "took part" } else { "is not installed" },
     );
@@ -156,6 +216,9 @@ fn lasts() -> Duration {
 fn seed() -> u64 {
     number("MUTEX_SEED").unwrap_or(0)
 }
+
+/// How long a server that is killed is watched at least.
+const KILLED_FOR: Duration = Duration::from_secs(6);
 
 /// How long a broken server is watched per attempt, and how many attempts: some faults need two clients that meet.
 const ROUND: Duration = Duration::from_millis(500);

@@ -5,15 +5,19 @@ import random
 import time
 
 import redis
-from redis.exceptions import LockNotOwnedError
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError, LockNotOwnedError
+from redis.retry import Retry
 
 HOST, PORT = os.environ["REDLATCH_MUTEX_SERVER"].split(":")
 END = time.monotonic() + int(os.environ["REDLATCH_MUTEX_MILLIS"]) / 1000
 LOCKS = ["lock:one", "lock:two", "lock:three"]
 IS_NATIVE = os.environ["REDLATCH_MUTEX_NATIVE"] == "true"
+IS_KILLED = os.environ["REDLATCH_MUTEX_KILLED"] == "true"
 
 dice = random.Random(int(os.environ["REDLATCH_MUTEX_SEED"]))
-client = redis.Redis(host=HOST, port=int(PORT), protocol=2)
+# A call that is sent twice would be two calls to the checker.
+client = redis.Redis(host=HOST, port=int(PORT), protocol=2, retry=Retry(NoBackoff(), 0))
 book = open(os.environ["REDLATCH_MUTEX_HISTORY"], "a", buffering=1)
 calls = 0
 
@@ -40,7 +44,7 @@ def seconds(lease_ms):
 
 
 def use(name):
-    lease_ms = dice.randint(1, 150)
+    lease_ms = dice.randint(1, 1500 if IS_KILLED else 150)
     lock = client.lock(name, timeout=seconds(lease_ms), thread_local=False)
     token = f"py-{os.getpid()}-{calls}-lock"
     if not record(name, "acquire", token, lease_ms, lambda: lock.acquire(blocking=False, token=token)):
@@ -58,5 +62,10 @@ def use(name):
 
 
 while time.monotonic() < END:
-    use(dice.choice(LOCKS))
+    try:
+        use(dice.choice(LOCKS))
+    except ConnectionError:
+        # The server was killed: the call stays without an answer.
+        if not IS_KILLED:
+            raise
     time.sleep(dice.uniform(0, 0.004))

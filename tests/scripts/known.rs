@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use redlatch::internals::scripts::{Input, Inputs, KNOWN, Kind, Known, Lock, Purpose, Unit};
+use redlatch::internals::scripts::{Granted, Input, Inputs, KNOWN, Kind, Known, Lock, Purpose, Unit};
 
 use super::collected;
 use super::runner::{ScriptRunner, WALL_MS};
@@ -268,7 +268,66 @@ fn an_acquire_script_leaves_the_owner_in_the_lock_for_its_lease() {
 
 #[test]
 #[ignore = "needs REDLATCH_SCRIPTS_DIR, filled by tests/scripts/collect.py"]
+fn in_quarantine_an_acquire_script_is_refused_and_leaves_nothing() {
+    const LEFT_MS: u64 = 5_000;
+    let mut runner = ScriptRunner::new();
+    for (known, lock, text) in rows() {
+        let Purpose::Acquire(granted) = known.purpose else { continue };
+        runner.send(&[b"FLUSHALL"]);
+        if lock.key == Input::Key(1) {
+            runner.send(&[b"SET", b"k1", b"100"]);
+        }
+        let before = runner.send(&[b"DBSIZE"]);
+        runner.quarantine(Some(LEFT_MS));
+        let reply = Calling::new(known, lock, &text).run(&mut runner, &text);
+        runner.quarantine(None);
+        assert!(!granted.is(reply.as_bytes()), "{}: {reply}", known.client);
+        assert_eq!(runner.send(&[b"DBSIZE"]), before, "{}: {reply}", known.client);
+        // Redisson waits for the time that is left.
+        assert!(granted != Granted::Nil || reply == format!(":{LEFT_MS}\r\n"), "{}: {reply}", known.client);
+    }
+}
+
+#[test]
+#[ignore = "needs REDLATCH_SCRIPTS_DIR, filled by tests/scripts/collect.py"]
+fn in_quarantine_an_extend_script_is_refused_and_leaves_the_lease() {
+    let (mut runner, rows) = (ScriptRunner::new(), rows());
+    for (known, lock, text) in &rows {
+        if known.purpose != Purpose::Extend {
+            continue;
+        }
+        let call = Calling::new(known, *lock, text);
+        hold(&mut runner, &rows, known, &call);
+        let seen = |runner: &mut ScriptRunner| {
+            let keys = call.locks(known);
+            keys.iter().map(|key| (contents(runner, key), ttl_ms(runner, key))).collect::<Vec<_>>()
+        };
+        let before = seen(&mut runner);
+        runner.quarantine(Some(5_000));
+        let reply = call.run(&mut runner, text);
+        runner.quarantine(None);
+        assert_eq!(seen(&mut runner), before, "{}: {reply}", known.client);
+        let is_refused = [":0", "$-1", "*0", "*-1", "-", ":-1"].iter().any(|start| reply.starts_with(start))
+            || reply.starts_with('*') && !reply.contains(":1\r\n");
+        // This one answers 1 if its owner does not hold the lock.
+        let is_refused = if known.client.contains("ionelmc") { reply == ":1\r\n" } else { is_refused };
+        assert!(is_refused, "{}: {reply}", known.client);
+    }
+}
+
+#[test]
+#[ignore = "needs REDLATCH_SCRIPTS_DIR, filled by tests/scripts/collect.py"]
 fn a_release_or_break_script_removes_the_hold() {
+    removes_the_hold(None);
+}
+
+#[test]
+#[ignore = "needs REDLATCH_SCRIPTS_DIR, filled by tests/scripts/collect.py"]
+fn in_quarantine_a_release_or_break_script_removes_the_hold() {
+    removes_the_hold(Some(5_000));
+}
+
+fn removes_the_hold(quarantine: Option<u64>) {
     let (mut runner, rows) = (ScriptRunner::new(), rows());
     for (known, lock, text) in &rows {
         if !matches!(known.purpose, Purpose::Break | Purpose::Release) {
@@ -280,7 +339,10 @@ fn a_release_or_break_script_removes_the_hold() {
             let held = contents(&mut runner, &key);
             assert!(!held.is_empty() && held.contains(OWNER), "{}: {held}", known.client);
         }
+        runner.quarantine(quarantine);
         let reply = call.run(&mut runner, text);
+        runner.quarantine(None);
+        assert!(!reply.starts_with("-QUARANTINE"), "{}: {reply}", known.client);
         for key in call.locks(known) {
             let held = contents(&mut runner, &key);
             let is_there = ttl_ms(&mut runner, &key) != -2;

@@ -117,6 +117,10 @@ impl EngineTarget {
         &self.engine.shared().keyspace
     }
 
+    pub(crate) fn shared(&self) -> &Shared {
+        self.engine.shared()
+    }
+
     pub(crate) fn now(&self) -> Now {
         self.clock.now()
     }

@@ -34,10 +34,14 @@ impl Server {
 
     /// Starts a redis-server or valkey-server, as [`Server::start`] does.
     pub(crate) fn start_program(program: &Path, dir: &Path, more: &[String]) -> Result<Self, String> {
-        let port = free_port()?;
+        let memory_alone = ["--save", "", "--appendonly", "no", "--daemonize", "no"].map(str::to_owned);
+        Self::start_on(free_port()?, program, dir, &[&memory_alone, more].concat())
+    }
+
+    /// Starts redlatch or another program on this port, with its files in `dir`, as [`Server::start`] does.
+    pub(crate) fn start_on(port: u16, program: &Path, dir: &Path, more: &[String]) -> Result<Self, String> {
         let mut command = Command::new(program);
-        command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"]);
-        command.args(["--port", &port.to_string(), "--dir"]).arg(dir).args(more);
+        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--dir"]).arg(dir).args(more);
         Self::spawn(command, |_| Ok(port))
     }
 

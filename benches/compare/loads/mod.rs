@@ -5,6 +5,7 @@
 mod clients;
 mod connections;
 mod crowd;
+mod durable;
 mod hand_off;
 mod requests;
 mod start;
@@ -33,6 +34,8 @@ const LOADS: &[Load] = &[
     (hand_off::NAMES, hand_off::run),
     (&["clients"], clients::run),
     (&["storm"], storm::run),
+    (durable::NAMES, durable::run),
+    (&["durable restart"], durable::restart),
 ];
 
 /// Runs all loads that are wanted.

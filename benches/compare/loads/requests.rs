@@ -20,11 +20,11 @@ pub(crate) const NAMES: &[&str] = &[
 ];
 
 /// The untimed preparation, and the timed steps.
-struct Plan {
-    before: Vec<Step>,
+pub(super) struct Plan {
+    pub(super) before: Vec<Step>,
     /// Keys that are met before, at most.
     before_max: u64,
-    timed: Vec<Step>,
+    pub(super) timed: Vec<Step>,
 }
 
 /// Runs the load of this name.
@@ -90,7 +90,7 @@ fn add(results: &mut Results, server: &str, name: &str, mode: &str, run: &Run) {
 }
 
 /// The plan of the load of this name.
-fn plan(name: &str) -> Plan {
+pub(super) fn plan(name: &str) -> Plan {
     let ok = Answer::Simple;
     let [zero, one, two] = [0, 1, 2].map(Answer::Integer);
     let taken = step(&["SET", KEY, OWNER, "NX", "PX", "30000"], ok);
@@ -140,7 +140,7 @@ fn sha1_hex(text: &str) -> String {
 }
 
 /// Compare-and-delete, as most clients of locks send it.
-const RELEASE: &str =
+pub(super) const RELEASE: &str =
     "if redis.call(\"get\",KEYS[1]) == ARGV[1] then return redis.call(\"del\",KEYS[1]) else return 0 end";
 /// Compare-and-pexpire.
 const EXTEND: &str = "if redis.call(\"get\",KEYS[1]) == ARGV[1] then \

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) const OURS: &str = "redlatch";
 /// The server that shares of capacity are of.
 pub(crate) const LIMIT: &str = "limit";
+/// The other server beside it.
+pub(crate) const REDIS: &str = "redis 7";
 /// The server that multiples are of.
 pub(crate) const VALKEY: &str = "valkey";
 /// The load in which one lock goes from client to client.

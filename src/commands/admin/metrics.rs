@@ -97,6 +97,11 @@ impl<'s> Snapshot<'s> {
     pub(in crate::commands) fn uptime_secs(&self) -> u64 {
         self.now.millis_since(self.shared.started) / 1000
     }
+
+    /// Milliseconds until the quarantine ends, if there is one.
+    pub(in crate::commands) fn quarantine_left_ms(&self) -> Option<u64> {
+        self.shared.quarantine.until(self.now).map(|until| until.millis_since(self.now))
+    }
 }
 
 /// Bytes that all clients hold.

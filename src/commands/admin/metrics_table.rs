@@ -182,6 +182,13 @@ const PERSISTENCE: &[Metric] = &[
     zero("aof_last_cow_size"),
     zero("module_fork_in_progress"),
     zero("module_fork_last_cow_size"),
+    gauge("quarantine_active", "1 while no lock is granted or extended.", |seen| {
+        show(u8::from(seen.quarantine_left_ms().is_some()))
+    }),
+    gauge("quarantine_left_ms", "Milliseconds until locks are granted again.", |seen| {
+        show(seen.quarantine_left_ms().unwrap_or(0))
+    }),
+    fact("quarantine_reason", |seen| show(seen.shared.quarantine.reason())),
 ];
 
 const STATS: &[Metric] = &[

@@ -16,7 +16,7 @@ use crate::types::{Hash, Shape};
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Hash, "HDEL", "2.0.0", hdel)
         .summary("Removes fields of a hash.")
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
         .args(&[key("key"), text("field").many()]),
     Row::new(Group::Hash, "HEXISTS", "2.0.0", hexists)
         .summary("Returns whether a hash has a field.")

@@ -11,11 +11,11 @@ use crate::number::integer as parse;
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Server, "FLUSHALL", "1.0.0", flushall)
         .summary("Deletes every key of every database.")
-        .flags(Flags::WRITE.with(Flags::ALL_SHARDS).with(Flags::DANGEROUS))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::ALL_SHARDS).with(Flags::DANGEROUS))
         .args(&[FLUSH_TYPE.maybe()]),
     Row::new(Group::Server, "FLUSHDB", "1.0.0", flushdb)
         .summary("Deletes every key of the database.")
-        .flags(Flags::WRITE.with(Flags::ALL_SHARDS).with(Flags::DANGEROUS))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::ALL_SHARDS).with(Flags::DANGEROUS))
         .args(&[FLUSH_TYPE.maybe()]),
     Row::new(Group::Server, "SWAPDB", "4.0.0", swapdb)
         .summary("Exchanges two databases for all clients at once.")

@@ -27,7 +27,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         ]),
     Row::new(Group::Generic, "DEL", "1.0.0", del)
         .summary("Deletes keys.")
-        .flags(Flags::WRITE)
+        .flags(Flags::WRITE.with(Flags::REMOVES))
         .args(&[key("key").many()]),
     Row::new(Group::Generic, "EXISTS", "1.0.0", exists)
         .summary("Returns the number of keys that exist; a key that is named twice counts twice.")
@@ -55,7 +55,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .args(&[key("key")]),
     Row::new(Group::Generic, "UNLINK", "4.0.0", del)
         .summary("Deletes keys, like DEL.")
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
         .args(&[key("key").many()]),
 ];
 

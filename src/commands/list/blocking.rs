@@ -30,15 +30,15 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 .args(&[key("source"), key("destination"), FROM, TO, TIMEOUT]),
     Row::new(Group::List, "BLMPOP", "7.0.0", blmpop)
 .summary("Removes elements from the first list that exists and returns them; waits until there is one.")
-.flags(Flags::WRITE.with(Flags::BLOCKING))
+.flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::BLOCKING))
 .args(&[TIMEOUT, key_count(), key("key").many(), WHERE, integer("count").after("COUNT").maybe()]),
     Row::new(Group::List, "BLPOP", "2.0.0", blpop)
 .summary("Removes the first element of the first list that exists and returns it; waits until there is one.")
-.flags(Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING))
+.flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::NOSCRIPT).with(Flags::BLOCKING))
 .args(&[key("key").many(), TIMEOUT]),
     Row::new(Group::List, "BRPOP", "2.0.0", brpop)
 .summary("Removes the last element of the first list that exists and returns it; waits until there is one.")
-.flags(Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING))
+.flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::NOSCRIPT).with(Flags::BLOCKING))
 .args(&[key("key").many(), TIMEOUT]),
     Row::new(Group::List, "BRPOPLPUSH", "2.2.0", brpoplpush)
 .summary("Moves the last element of a list to the head of another and returns it; waits until there is one.")
@@ -46,15 +46,15 @@ pub(in crate::commands) const ROWS: &[Row] = &[
 .args(&[key("source"), key("destination"), TIMEOUT]),
     Row::new(Group::SortedSet, "BZMPOP", "7.0.0", bzmpop)
 .summary("Removes members from the first sorted set that exists and returns them; waits until there is one.")
-.flags(Flags::WRITE.with(Flags::BLOCKING))
+.flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::BLOCKING))
 .args(&[TIMEOUT, key_count(), key("key").many(), MIN_MAX, integer("count").after("COUNT").maybe()]),
     Row::new(Group::SortedSet, "BZPOPMAX", "5.0.0", bzpopmax)
 .summary("Removes and returns the member with the highest score; waits until one of the sorted sets exists.")
-.flags(Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST))
+.flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST))
 .args(&[key("key").many(), TIMEOUT]),
     Row::new(Group::SortedSet, "BZPOPMIN", "5.0.0", bzpopmin)
 .summary("Removes and returns the member with the lowest score; waits until one of the sorted sets exists.")
-.flags(Flags::WRITE.with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST))
+.flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::NOSCRIPT).with(Flags::BLOCKING).with(Flags::FAST))
 .args(&[key("key").many(), TIMEOUT]),
 ];
 

@@ -26,7 +26,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .args(&[key("key")]),
     Row::new(Group::List, "LPOP", "1.0.0", lpop)
         .summary("Removes the first elements of a list and returns them.")
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
         .args(&[key("key"), integer("count").maybe()]),
     Row::new(Group::List, "LPUSH", "1.0.0", lpush)
         .summary(
@@ -48,11 +48,11 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .args(&[key("key"), integer("index"), text("element")]),
     Row::new(Group::List, "LTRIM", "1.0.0", ltrim)
         .summary("Removes all elements of a list outside a range of indices.")
-        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::LINEAR))
         .args(&[key("key"), integer("start"), integer("stop")]),
     Row::new(Group::List, "RPOP", "1.0.0", rpop)
         .summary("Removes the last elements of a list and returns them, the last one first.")
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
         .args(&[key("key"), integer("count").maybe()]),
     Row::new(Group::List, "RPUSH", "1.0.0", rpush)
         .summary("Adds elements at the tail of a list; creates the list if it does not exist.")

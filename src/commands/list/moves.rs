@@ -21,7 +21,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .args(&[key("source"), key("destination"), FROM, TO]),
     Row::new(Group::List, "LMPOP", "7.0.0", lmpop)
         .summary("Removes elements from the first list that exists and returns them.")
-        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::LINEAR))
         .args(&[key_count(), key("key").many(), WHERE, integer("count").after("COUNT").maybe()]),
     Row::new(Group::List, "RPOPLPUSH", "1.2.0", rpoplpush)
         .summary("Removes the last element of a list, adds it at the head of another and returns it.")

@@ -27,7 +27,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         ]),
     Row::new(Group::List, "LREM", "1.0.0", lrem)
         .summary("Removes elements of a list that are equal to another.")
-        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::LINEAR))
         .args(&[key("key"), integer("count"), text("element")]),
 ];
 

@@ -10,7 +10,7 @@ use super::lint::Linter;
 use super::replies::{answer_grant, answer_refusal};
 use super::wait::Waiting;
 use super::{META_BYTES_MAX, META_FIELDS_MAX, millis_of, owner_of, session};
-use crate::commands::{Args, Call, Outcome, Shared};
+use crate::commands::{Args, Call, Outcome, Shared, quarantine};
 use crate::error::Refusal;
 use crate::keyspace::Waiter;
 use crate::locks::{Granted, LockRequest, Term, attempt, attempt_all};
@@ -126,7 +126,10 @@ pub(super) fn acquire(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
     let request = request(call, owner, options);
     let keys = vec![key];
     lint_request(call, &keys, &request);
-    let granted = attempt(call.view, &keys[0], &request, None)?;
+    let granted = match waits_for_end(call, wait_ms)? {
+        true => None,
+        false => attempt(call.view, &keys[0], &request, None)?,
+    };
     finish(call, keys, request, granted, wait_ms)
 }
 
@@ -151,7 +154,10 @@ pub(super) fn acquire_several(call: &mut Call<'_, '_>) -> Result<Outcome, Refusa
     let wait_ms = options.wait_ms;
     let request = request(call, owner, options);
     lint_request(call, &keys, &request);
-    let granted = attempt_all(call.view, &keys, &request, None)?;
+    let granted = match waits_for_end(call, wait_ms)? {
+        true => None,
+        false => attempt_all(call.view, &keys, &request, None)?,
+    };
     finish(call, keys, request, granted, wait_ms)
 }
 
@@ -167,6 +173,20 @@ fn request(call: &mut Call<'_, '_>, owner: Bytes, options: Options) -> LockReque
     };
     let Options { kind, permits, meta, .. } = options;
     LockRequest { kind, owner, permits, term, meta, client: call.session.client.id }
+}
+
+/// Whether the request waits for the end of the quarantine.
+///
+/// # Errors
+/// There is a quarantine and the request does not wait, or the journal cannot be written.
+fn waits_for_end(call: &Call<'_, '_>, wait_ms: u64) -> Result<bool, Refusal> {
+    let quarantine = &call.shared.quarantine;
+    if !quarantine.is_on() {
+        return Ok(false);
+    }
+    let permission = quarantine::permission(call.shared, call.now.lock);
+    let may_wait = wait_ms > 0 && !call.session.is_nested && quarantine.disk_error().is_none();
+    if may_wait { Ok(permission.is_err()) } else { permission.map(|()| false) }
 }
 
 /// Looks for mistakes in a request before it is granted.
@@ -218,6 +238,7 @@ fn park(call: &mut Call<'_, '_>, keys: Vec<Bytes>, request: LockRequest, wait_ms
     let also = if wait.keys.len() > 1 { wait.keys.clone() } else { Vec::new() };
     let serve = Waiting {
         client: Arc::clone(&call.session.client),
+        quarantine: Arc::clone(&call.shared.quarantine),
         session: call.session.lock_session.clone().filter(|_| request.term.session().is_some()),
         wait: Arc::clone(&wait),
         request,

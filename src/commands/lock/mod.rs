@@ -25,7 +25,9 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .args(&[key("key"), text("owner"), TERM.maybe(), WAIT.maybe(), KIND.maybe(), META.maybe()]),
     Row::new(Group::Lock, "LOCK.BREAK", SINCE, release::break_lock)
         .summary("Takes a lock from its holder, if it still has this token.")
-        .flags(Flags::WRITE.with(Flags::FAST).with(Flags::NOSCRIPT).with(Flags::DANGEROUS))
+        .flags(
+            Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST).with(Flags::NOSCRIPT).with(Flags::DANGEROUS),
+        )
         .args(&[key("key"), integer("token").after("TOKEN"), text("reason").after("REASON").maybe()]),
     Row::new(Group::Lock, "LOCK.EXTEND", SINCE, release::extend)
         .summary("Begins the lease of a lock anew.")
@@ -44,7 +46,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .args(&[key_count(), key("key").many(), text("owner"), TERM.maybe(), WAIT.maybe()]),
     Row::new(Group::Lock, "LOCK.RELEASE", SINCE, release::release)
         .summary("Gives a lock back; returns 0 if the owner does not hold it.")
-        .flags(Flags::WRITE.with(Flags::FAST).with(Flags::NOSCRIPT))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST).with(Flags::NOSCRIPT))
         .args(&[key("key"), text("owner"), integer("token").after("TOKEN").maybe()]),
 ];
 

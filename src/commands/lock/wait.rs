@@ -18,6 +18,7 @@ use crate::state::clients::Client;
 use crate::state::ended_lock::EndReason;
 use crate::state::lock_lint::LockLint;
 use crate::state::lock_sessions::LockSession;
+use crate::state::quarantine::Quarantine;
 use crate::state::wait::Wait;
 
 /// Room for the answer to a request that is granted.
@@ -30,6 +31,8 @@ pub(super) struct Waiting {
     /// The session that the grant will belong to.
     pub(super) session: Option<Arc<LockSession>>,
     pub(super) wait: Arc<Wait>,
+    /// In which nothing is granted.
+    pub(super) quarantine: Arc<Quarantine>,
     pub(super) request: LockRequest,
     pub(super) since: LockTime,
     /// The token, once a new grant is its answer.
@@ -40,7 +43,9 @@ pub(super) struct Waiting {
 
 impl Serve for Waiting {
     fn is_ready(&self, view: &mut View<'_>, _key: &[u8]) -> bool {
-        self.session_has_ended() || is_grantable(view, &self.wait.keys, &self.request, self.wait.number)
+        self.session_has_ended()
+            || (!self.quarantine.forbids_grants(view.now().lock)
+                && is_grantable(view, &self.wait.keys, &self.request, self.wait.number))
     }
 
     fn serve(&self, view: &mut View<'_>, _key: &[u8]) {

@@ -10,12 +10,14 @@ use crate::clock::{Deadline, Now};
 use crate::commands::admin::acl_check;
 use crate::commands::expiry::{self, Unit};
 use crate::commands::lock::lint::{Asked, Linter};
+use crate::commands::quarantine::{self, Caller};
 use crate::commands::row::Flags;
 use crate::commands::{Args, Call, Command, Outcome, Shared, Source, table};
 use crate::error::Refusal;
 use crate::keyspace::{Entry, Occupied, View};
 use crate::number::integer;
 use crate::resp::{Protocol, Reply, Request};
+use crate::scripts::Purpose;
 #[cfg(feature = "lua")]
 use crate::scripts::lua::Watchdog;
 use crate::scripts::native::{Calls, Change};
@@ -38,6 +40,8 @@ pub(in crate::commands) struct ScriptContext<'c, 'k> {
     /// Whether it may call commands that could need memory while memory is short: its flags allow it, or it has
     /// written already and must not end halfway.
     pub(in crate::commands) may_grow: bool,
+    /// What it does to locks, if it is a known script.
+    pub(in crate::commands) purpose: Option<Purpose>,
     /// Present while the script is interpreted: INFO and FUNCTION STATS show it, and SCRIPT KILL can end it.
     watched: Option<Watched<'k>>,
     /// The database of the caller, which is selected again at the end of the script.
@@ -68,7 +72,18 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         let (now, database) = (view.now(), session.database);
         let may_grow = !session.is_short_of_memory;
         let was_nested = std::mem::replace(&mut session.is_nested, true);
-        Self { view, now, session, shared, only_reads, may_grow, watched: None, database, was_nested }
+        Self {
+            view,
+            now,
+            session,
+            shared,
+            only_reads,
+            may_grow,
+            purpose: None,
+            watched: None,
+            database,
+            was_nested,
+        }
     }
 
     /// Takes the session's buffer for replies; [`ScriptContext::keep_scratch`] gives it back.
@@ -132,7 +147,7 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
                 let request = Request::listed(words);
                 crate::commands::show(self.session, self.shared, command, request, Source::Script);
             }
-            let result = (command.row.run)(&mut Call {
+            let mut call = Call {
                 view: &mut *self.view,
                 args: Args::new(Request::listed(words), command.name_words),
                 reply: Reply::new(out, protocol),
@@ -140,7 +155,11 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
                 session: &mut *self.session,
                 shared: self.shared,
                 command,
-            });
+            };
+            let result = match self.shared.quarantine.is_on() {
+                false => (command.row.run)(&mut call),
+                true => quarantine::run(&mut call, Caller::Script(self.purpose)),
+            };
             if self.session.reads.may_be_tracked() {
                 crate::commands::remember(
                     self.session,
@@ -197,12 +216,13 @@ impl<'c, 'k> ScriptContext<'c, 'k> {
         }
     }
 
-    /// Whether every command that scripts may call is allowed, and no read has to be remembered for tracking.
+    /// Whether every command that scripts may call is carried out, and no read has to be remembered for tracking.
     #[inline]
     fn is_open(&self) -> bool {
         self.session.account.is_unlimited()
             && !self.session.reads.may_be_tracked()
             && !self.shared.monitors.is_any()
+            && !self.shared.quarantine.is_on()
     }
 
     /// Counts a refused command. Returns the error for the script.

@@ -4,18 +4,25 @@
 //! Locks   every shard before the interpreter, as for interpreted scripts.
 //! Source  Redis 7.0 `functions.c`. There is no DUMP and no RESTORE: libraries come as text.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+
 use crate::commands::help;
 use crate::commands::row::{Arg, Flags, Group, Row, key, key_count, one_of, pattern, text, token};
 use crate::commands::script::context::ScriptContext;
 use crate::commands::script::interpreter::Invocation;
-use crate::commands::script::library::Library;
+use crate::commands::script::library::{Library, texts};
 use crate::commands::script::{busy, counted, end_running};
-use crate::commands::{Args, Call, Outcome};
+use crate::commands::{Args, Call, Outcome, Shared};
 use crate::error::Refusal;
+use crate::keyspace::{ShardSet, View};
 use crate::number;
 use crate::resp::{Reply, Request};
 use crate::scripts::Inputs;
 use crate::scripts::library::{Function, library};
+use crate::state::clients::Client;
+use crate::state::session::Session;
 use crate::types::glob;
 
 const CALLS: Flags = Flags::SCRIPT.with(Flags::NOSCRIPT).with(Flags::STALE).with(Flags::OFFLOAD);
@@ -49,11 +56,11 @@ const SUBCOMMANDS: &[Row] = &[
         ]),
     Row::new(Group::Scripting, "DELETE", "7.0.0", delete)
         .summary("Deletes a library.")
-        .flags(CHANGES)
+        .flags(CHANGES.with(Flags::REMOVES))
         .args(&[text("library-name")]),
     Row::new(Group::Scripting, "FLUSH", "7.0.0", flush)
         .summary("Deletes all libraries.")
-        .flags(CHANGES)
+        .flags(CHANGES.with(Flags::REMOVES))
         .args(&[one_of("flush-type", &[token("async", "ASYNC"), token("sync", "SYNC")]).maybe()]),
     Row::new(Group::Scripting, "STATS", "7.0.0", stats)
         .summary("Returns the running function, and the number of functions.")
@@ -105,13 +112,40 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         replaces = true;
     }
     let text = call.args.word()?;
-    let header = library(text).map_err(Refusal::Quoted)?;
+    let name = enter(text, replaces, (call.view, call.session), call.shared)?;
 
-    let shared = call.shared;
+    call.reply.bulk(name.as_bytes());
+    Ok(Outcome::Replied)
+}
+
+impl Shared {
+    /// Loads the libraries of a dump, at the start of a server. One that cannot be loaded is left out, which the log says.
+    pub fn restore_functions(&self, dump: &Bytes) {
+        let client = Client::new(0, String::new(), String::new(), false, self.started);
+        let mut session = Session::new(Arc::new(client), Arc::clone(self.acl.default_account()), true);
+        let mut view = View::lock(&self.keyspace, ShardSet::All, 0, self.clock.now(), self.events());
+        for text in texts(dump.clone()) {
+            if let Err(refusal) = enter(&text, true, (&mut view, &mut session), self) {
+                let reason = refusal.text().into_owned();
+                tracing::error!(reason, "A library of functions cannot be loaded again");
+            }
+        }
+        view.finish(&self.registries);
+    }
+}
+
+/// Loads a library, and returns its name. Every shard is locked.
+fn enter<'k>(
+    text: &[u8],
+    replaces: bool,
+    (view, session): (&mut View<'k>, &mut Session),
+    shared: &'k Shared,
+) -> Result<String, Refusal> {
+    let header = library(text).map_err(Refusal::Quoted)?;
     if !replaces && shared.libraries.has(&header.name) {
         return Err(Refusal::said(format!("ERR Library '{}' already exists", header.name)));
     }
-    let mut context = ScriptContext::new(call.view, call.session, shared, true);
+    let mut context = ScriptContext::new(view, session, shared, true);
     let loaded = shared.interpreter.load(&text[header.body..], &mut context);
     context.end();
     let loaded = loaded?;
@@ -127,9 +161,7 @@ fn load(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         Err(_) => shared.interpreter.forget(&[loaded.id]),
     }
     entered?;
-
-    call.reply.bulk(header.name.as_bytes());
-    Ok(Outcome::Replied)
+    Ok(header.name)
 }
 
 fn list(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
@@ -258,4 +290,29 @@ fn kill(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
 
     call.reply.ok();
     Ok(Outcome::Replied)
+}
+
+#[cfg(all(test, feature = "lua"))]
+mod tests {
+    use super::*;
+    use crate::commands::shared::tests::shared;
+
+    #[test]
+    fn libraries_are_restored_from_their_dump() {
+        let load = |shared: &Shared, text: &str| shared.restore_functions(&dump(&[text]));
+        let first = shared();
+        load(&first, "#!lua name=a\nredis.register_function('one', function() return 1 end)");
+        load(&first, "#!lua name=b\nredis.register_function('two', function() return 2 end)");
+        load(&first, "#!lua name=c\nthis is not Lua");
+        assert_eq!(first.libraries.counts(), (2, 2));
+        let second = shared();
+        second.restore_functions(&first.libraries.dump());
+        assert_eq!(second.libraries.dump(), first.libraries.dump());
+        assert!(second.libraries.function(b"TWO").is_some());
+    }
+
+    fn dump(texts: &[&str]) -> Bytes {
+        let with_length = |text: &&str| [&(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
+        texts.iter().map(with_length).collect::<Vec<_>>().concat().into()
+    }
 }

@@ -1,12 +1,14 @@
 //! Libraries of functions that have been loaded, by name, and their functions, by theirs.
 //!
 //! Owns    the texts of the libraries and the list of their functions. The interpreter owns the functions.
+//! Rule    a dump is the texts of all libraries, each behind its length in four bytes: a restart loads them again.
 //! Rule    names of libraries are case-sensitive, names of functions are not.
 //! Source  Redis 7.0 `functions.c`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
 
 use crate::error::Refusal;
@@ -115,12 +117,36 @@ impl Libraries {
         self.0.lock().libraries.values().cloned().collect()
     }
 
+    /// The texts of all libraries.
+    pub fn dump(&self) -> Bytes {
+        let mut dump = BytesMut::new();
+        for library in self.list() {
+            // A text is an argument of a request, which is far shorter.
+            dump.put_u32_le(u32::try_from(library.text.len()).unwrap_or(u32::MAX));
+            dump.put_slice(&library.text);
+        }
+        dump.freeze()
+    }
+
     /// How many libraries there are, and how many functions they have.
     pub fn counts(&self) -> (usize, usize) {
         let registry = self.0.lock();
         let functions = registry.libraries.values().map(|library| library.functions.len()).sum();
         (registry.libraries.len(), functions)
     }
+}
+
+/// The texts in a dump. A text that is cut short is left out.
+pub(in crate::commands) fn texts(mut dump: Bytes) -> Vec<Bytes> {
+    let mut texts = Vec::new();
+    while let Ok(length) = dump.try_get_u32_le() {
+        let length = length as usize;
+        if length > dump.len() {
+            break;
+        }
+        texts.push(dump.split_to(length));
+    }
+    texts
 }
 
 impl Registry {
@@ -138,6 +164,20 @@ fn in_lower_case(function: &Function) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dump_has_the_text_of_each_library() {
+        let libraries = Libraries::default();
+        assert!(libraries.dump().is_empty());
+        for (name, text) in [("b", &b"#!lua name=b\n\0"[..]), ("a", b"#!lua name=a\n")] {
+            libraries.enter(Library::new(name.to_owned(), 0, Vec::new(), text)).unwrap();
+        }
+        let dump = libraries.dump();
+        assert_eq!(texts(dump.clone()), [&b"#!lua name=a\n"[..], b"#!lua name=b\n\0"]);
+        for end in 0..dump.len() {
+            assert!(texts(dump.slice(..end)).len() < 2, "cut at {end}");
+        }
+    }
 
     fn library(name: &str, functions: &[&str]) -> Library {
         let one = |name: &&str| Function { name: (*name).to_owned(), description: None, flags: Vec::new() };

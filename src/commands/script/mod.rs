@@ -24,7 +24,7 @@ use crate::commands::row::{Arg, Flags, Group, Row, key, key_count, one_of, text,
 use crate::commands::script::cache::Script;
 use crate::commands::script::context::ScriptContext;
 use crate::commands::script::interpreter::Run;
-use crate::commands::{Args, Call, Command, Outcome, Shared, has_many_patterns};
+use crate::commands::{Args, Call, Command, Outcome, Shared, has_many_patterns, quarantine};
 use crate::error::Refusal;
 use crate::keyspace::ShardSet;
 use crate::limits::LARGE_BYTES;
@@ -170,6 +170,12 @@ fn run(
     if call.session.is_short_of_memory && script.may_write() && !script.flags.allow_oom {
         return Err(Refusal::OutOfMemory);
     }
+    if call.shared.quarantine.is_on()
+        && let Some(known) = script.known
+        && quarantine::answer_acquire(call, known)
+    {
+        return Ok(Outcome::Replied);
+    }
     let only_reads = script.flags.no_writes || is_read;
     let mark = call.reply.written();
     if let Some(Known { purpose: Purpose::Release, .. }) = script.known {
@@ -177,6 +183,7 @@ fn run(
     }
     let mut context = ScriptContext::new(call.view, call.session, call.shared, only_reads);
     context.may_grow |= script.flags.allow_oom;
+    context.purpose = script.known.map(|known| known.purpose);
     let outcome = context.run(|context| match program {
         Some(program) => run_natively(program, &inputs, context, &mut call.reply)
             .map_err(|raised| refusal(script, &raised)),

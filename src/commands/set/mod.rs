@@ -37,7 +37,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .args(&[key("source"), key("destination"), text("member")]),
     Row::new(Group::Set, "SREM", "1.0.0", srem)
         .summary("Removes members from a set.")
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
         .args(&[key("key"), text("member").many()]),
 ];
 

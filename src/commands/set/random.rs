@@ -18,7 +18,7 @@ use crate::types::{Set, Shape};
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::Set, "SPOP", "1.0.0", spop)
         .summary("Removes random members from a set and returns them.")
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
         .args(&[key("key"), integer("count").maybe()]),
     Row::new(Group::Set, "SRANDMEMBER", "1.0.0", srandmember)
         .summary("Returns random members of a set.")

@@ -42,7 +42,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .args(&[key("key"), text("member"), token("withscore", "WITHSCORE").maybe()]),
     Row::new(Group::SortedSet, "ZREM", "1.2.0", zrem)
         .summary("Removes members of a sorted set.")
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
         .args(&[key("key"), text("member").many()]),
     Row::new(Group::SortedSet, "ZREVRANK", "2.0.0", zrevrank)
         .summary("Returns the rank of a member of a sorted set, highest score first.")

@@ -16,7 +16,7 @@ use crate::types::{Shape, SortedSet};
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::SortedSet, "ZMPOP", "7.0.0", zmpop)
         .summary("Removes members with the lowest or highest scores from the first sorted set that exists.")
-        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::LINEAR))
         .args(&[
             key_count(),
             key("key").many(),
@@ -25,11 +25,11 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         ]),
     Row::new(Group::SortedSet, "ZPOPMAX", "5.0.0", zpopmax)
         .summary("Removes members with the highest scores from a sorted set and returns them.")
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
         .args(&[key("key"), integer("count").maybe()]),
     Row::new(Group::SortedSet, "ZPOPMIN", "5.0.0", zpopmin)
         .summary("Removes members with the lowest scores from a sorted set and returns them.")
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
         .args(&[key("key"), integer("count").maybe()]),
     Row::new(Group::SortedSet, "ZSCAN", "2.8.0", zscan)
         .summary("Returns some members of a sorted set with their scores and the next cursor.")

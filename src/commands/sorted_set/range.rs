@@ -64,15 +64,15 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         ]),
     Row::new(Group::SortedSet, "ZREMRANGEBYLEX", "2.8.9", zremrangebylex)
         .summary("Removes members of a sorted set in a range of members.")
-        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::LINEAR))
         .args(&[key("key"), text("min"), text("max")]),
     Row::new(Group::SortedSet, "ZREMRANGEBYRANK", "2.0.0", zremrangebyrank)
         .summary("Removes members of a sorted set in a range of ranks.")
-        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::LINEAR))
         .args(&[key("key"), integer("start"), integer("stop")]),
     Row::new(Group::SortedSet, "ZREMRANGEBYSCORE", "1.2.0", zremrangebyscore)
         .summary("Removes members of a sorted set with scores in a range.")
-        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::LINEAR))
         .args(&[key("key"), double("min"), double("max")]),
     Row::new(Group::SortedSet, "ZREVRANGE", "1.2.0", zrevrange)
         .summary("Returns members of a sorted set in a range of ranks, highest scores first.")

@@ -27,7 +27,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         ]),
     Row::new(Group::Stream, "XDEL", "5.0.0", xdel)
         .summary("Deletes entries of a stream.")
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
         .args(&[key("key"), text("id").many()]),
     Row::new(Group::Stream, "XLEN", "5.0.0", xlen)
         .summary("Returns the number of entries of a stream.")
@@ -43,7 +43,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .args(&[key("key"), text("end"), text("start"), integer("count").after("COUNT").maybe()]),
     Row::new(Group::Stream, "XTRIM", "5.0.0", xtrim)
         .summary("Removes the oldest entries of a stream.")
-        .flags(Flags::WRITE.with(Flags::LINEAR))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::LINEAR))
         .args(&[key("key"), TRIM]),
 ];
 

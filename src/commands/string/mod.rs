@@ -17,11 +17,11 @@ use crate::state::session::Session;
 pub(in crate::commands) const ROWS: &[Row] = &[
     Row::new(Group::String, "DELEX", "8.4.0", delex)
         .summary("Deletes a key, if it holds that string or does not (Redis 8.4).")
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
         .args(&[key("key"), COMPARISON.maybe()]),
     Row::new(Group::String, "DELIFEQ", "9.0.0", delifeq)
         .summary("Deletes a key if it holds that string (Valkey 9.0).")
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
         .args(&[key("key"), text("value")]),
     Row::new(Group::String, "GET", "1.0.0", get)
         .summary("Returns the string value of a key.")
@@ -29,7 +29,7 @@ pub(in crate::commands) const ROWS: &[Row] = &[
         .args(&[key("key")]),
     Row::new(Group::String, "GETDEL", "6.2.0", getdel)
         .summary("Returns the string value of a key and deletes the key.")
-        .flags(Flags::WRITE.with(Flags::FAST))
+        .flags(Flags::WRITE.with(Flags::REMOVES).with(Flags::FAST))
         .args(&[key("key")]),
     Row::new(Group::String, "GETEX", "6.2.0", getex)
         .summary("Returns the string value of a key and sets or removes its lease.")

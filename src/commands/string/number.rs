@@ -67,7 +67,7 @@ fn add(call: &mut Call<'_, '_>, name: &[u8], increment: i64) -> Result<Outcome, 
         None => 0,
     };
     let new = old.checked_add(increment).ok_or(Refusal::Overflow)?;
-    entry.put(itoa::Buffer::new().format(new).as_bytes(), Lease::Keep);
+    entry.put(itoa::Buffer::new().format(new).as_bytes(), Lease::Keep).mark_counter();
     call.view.event(b'$', "incrby", name);
 
     call.reply.integer(new);
@@ -86,7 +86,9 @@ fn incrbyfloat(call: &mut Call<'_, '_>) -> Result<Outcome, Refusal> {
         return Err(Refusal::said("ERR increment would produce NaN or Infinity"));
     }
     let text = number::float_text(new);
-    entry.put(text.as_bytes(), Lease::Keep).set_form(Form::Computed);
+    let mut counter = entry.put(text.as_bytes(), Lease::Keep);
+    counter.set_form(Form::Computed);
+    counter.mark_counter();
     call.view.event(b'$', "incrbyfloat", name);
 
     call.reply.bulk(text.as_bytes());

@@ -22,6 +22,8 @@ pub struct Editor<'v, T: Typed> {
     /// Whether the key did not exist before.
     is_new: bool,
     is_changed: bool,
+    /// The millisecond at which the key ended before.
+    before_ms: u64,
     shape: PhantomData<T>,
 }
 
@@ -29,7 +31,10 @@ impl<'v, T: Typed> Editor<'v, T> {
     /// Opens the object that a key holds.
     pub(super) fn of(occupied: Occupied<'v>) -> Result<Self, Refusal> {
         match occupied.object().and_then(T::of) {
-            Some(_) => Ok(Self { occupied, is_new: false, is_changed: false, shape: PhantomData }),
+            Some(_) => {
+                let before_ms = occupied.end_ms();
+                Ok(Self { occupied, is_new: false, is_changed: false, before_ms, shape: PhantomData })
+            }
             None => Err(Refusal::WrongType),
         }
     }
@@ -38,7 +43,7 @@ impl<'v, T: Typed> Editor<'v, T> {
     pub(super) fn new(vacant: Vacant<'v>) -> Self {
         let blank = T::blank(vacant.shard.seed());
         let occupied = vacant.insert_unseen(blank.into(), Lease::Never);
-        Self { occupied, is_new: true, is_changed: false, shape: PhantomData }
+        Self { occupied, is_new: true, is_changed: false, before_ms: 0, shape: PhantomData }
     }
 
     /// The object.
@@ -100,6 +105,7 @@ impl<'v, T: Typed> Editor<'v, T> {
 impl<T: Typed> Drop for Editor<'_, T> {
     fn drop(&mut self) {
         if self.is_changed {
+            self.occupied.note_end(self.before_ms);
             let bytes = self.get().heap_bytes();
             self.occupied.place.changes.grew_to(bytes);
             self.occupied.rearm();

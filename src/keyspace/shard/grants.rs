@@ -188,6 +188,27 @@ impl Shard {
         self.granted.details.get(&(self.arena.table(id.0), Bytes::copy_from_slice(self.key(id))))
     }
 
+    /// The entries whose grants belong to sessions, each with the milliseconds that it outlives the connection of its
+    /// session. `hash` is the hash that keys are stored with.
+    pub fn session_grants(&self, hash: impl Fn(&[u8]) -> u64) -> Vec<(EntryId, u64)> {
+        let of_sessions = self.granted.details.iter().filter_map(|((table, key), details)| {
+            let (_, delay_ms) = details.session?;
+            let table = &self.tables[usize::from(*table)].table;
+            let id = table.find(hash(key) as u32, |id| self.arena.key(id) == key)?;
+            Some((EntryId(id), delay_ms))
+        });
+        of_sessions.collect()
+    }
+
+    /// The entries whose values are locks, in all databases.
+    pub fn lock_ids(&self) -> Vec<EntryId> {
+        if self.counted.locks == 0 {
+            return Vec::new();
+        }
+        let ids = self.tables.iter().flat_map(|keys| keys.table.ids()).map(EntryId);
+        ids.filter(|id| matches!(self.object(*id), Some(Object::Lock(_)))).collect()
+    }
+
     /// Records that an entry which is a lock ends now, by a call of that client.
     #[inline]
     pub fn keep_end(&mut self, id: EntryId, hash: u64, reason: EndReason, author: ClientId) {

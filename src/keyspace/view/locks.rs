@@ -44,16 +44,17 @@ impl View<'_> {
             // The same owner again: the grant stays, its lease begins anew.
             Entry::Occupied(mut found) if found.granted().is_some_and(|grant| grant.token == token) => {
                 found.put(owner, lease);
-                found.set_holder(client);
+                found.place.shard.set_holder(found.id, client);
                 found
             }
             entry => {
-                let mut occupied = entry.put(owner, lease);
-                occupied.grant(token, client, true);
+                let occupied = entry.put(owner, lease);
+                occupied.place.shard.grant(occupied.id, token, client, true);
                 occupied
             }
         };
         occupied.place.shard.set_grant_details(occupied.id, details);
+        occupied.grant_changed();
         occupied.event(b'$', "set");
         if let Lease::Until(_) = lease {
             occupied.event(b'g', "expire");

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::clock::LockTime;
-use crate::keyspace::Layout;
+use crate::keyspace::{Layout, Lease};
 use crate::state::registries::Registries;
 
 fn keyspace(shards: usize) -> Keyspace {

@@ -41,8 +41,19 @@ impl View<'_> {
             // Commands that wait for a lock of the database may have it now.
             queues.locks.keys(database).for_each(|key| changes.ready(database, key.clone()));
         });
+        self.note_endless();
         self.changes.record(|| Mutation::Clear { database });
         tracked
+    }
+
+    /// Serves the requests that wait for locks, as far as they can have them. The view must have locked all shards.
+    pub fn serve_lock_queues(&mut self) {
+        for database in 0..self.keyspace.databases() {
+            let changes = &mut self.changes;
+            self.locked.each(|_, held| {
+                held.queues.locks.keys(database).for_each(|key| changes.ready(database, key.clone()));
+            });
+        }
     }
 
     /// Exchanges two databases. The view must have locked all shards.
@@ -62,6 +73,14 @@ impl View<'_> {
         // Every cached value is out of date. Like Redis 7.0, this sends no invalidation now; clients that have read a key
         // get one at its next change.
         self.changes.flush(0);
+        self.note_endless();
         self.changes.record(|| Mutation::Swap { a, b });
+    }
+
+    /// A whole database has keys without a deadline.
+    fn note_endless(&mut self) {
+        if let Some(ends) = self.changes.ends() {
+            ends.note_endless();
+        }
     }
 }

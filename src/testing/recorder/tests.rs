@@ -52,7 +52,8 @@ fn append(journal: &dyn Journal, number: u64, mutations: &[Mutation]) {
 fn grant(token: u64, holder: ClientId) -> Mutation {
     let (database, key, lease_ms) = (0, Bytes::from_static(b"k"), Some(100));
     let since = LockTime::from_millis(0);
-    Mutation::Grant { database, key, token, holder, since, lease_ms, is_native: false }
+    let (is_native, session, meta) = (false, None, Box::default());
+    Mutation::Grant { database, key, token, holder, since, lease_ms, is_native, session, meta }
 }
 
 fn put(value: &'static str) -> Mutation {

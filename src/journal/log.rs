@@ -1,0 +1,553 @@
+//! The log: the journal of a server with a directory, and the replies that wait for it.
+//!
+//! Owns    the items that are not written yet, how far the log is written and synced, and the durable horizon.
+//! Time    comes in as an argument.
+//! Rule    a reply leaves when its record is written, and when it is synced if it must be: [`Log::has`]. Where a record ends
+//!         behind the durable horizon, its reply waits for the next sync.
+//! Rule    two horizons count while one replaces the other: nothing is promised beyond the earlier one.
+//! Locks   one mutex, taken with shards locked. A sync holds it only while it writes.
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use bytes::Bytes;
+
+use super::item::{self, Horizon, Item, Opened};
+use super::{Edit, Journal, LockEdit, Mutation, Record, frame};
+use crate::clock::LockTime;
+use crate::sync::{AtomicBool, AtomicU64, Mutex};
+
+/// The files of a journal. Called by one thread at a time, but for [`Storage::sync`], which may take long.
+pub trait Storage: Debug + Send + Sync {
+    /// Appends the bytes to the newest file: all, or none if it fails.
+    ///
+    /// # Errors
+    /// The system's.
+    fn write(&self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Waits until everything that was written before the call is on the disk.
+    ///
+    /// # Errors
+    /// The system's. What was written since the last sync may be lost.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Begins the file of that number with its first line.
+    ///
+    /// # Errors
+    /// The system's. The newest file is the one before.
+    fn begin(&self, number: u64) -> io::Result<()>;
+
+    /// Removes the files before that number.
+    ///
+    /// # Errors
+    /// The system's.
+    fn remove_before(&self, number: u64) -> io::Result<()>;
+}
+
+/// When a reply leaves.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Mode {
+    /// Nothing but the horizon is kept.
+    Memory,
+    /// When its record is written. The disk is synced once a second.
+    EverySecond,
+    /// When its record is on the disk.
+    Always,
+}
+
+/// How a log begins.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// When replies leave.
+    pub mode: Mode,
+    /// The longest lease that does not wait for the disk, in milliseconds.
+    pub lease_ms_max: u64,
+    /// The first item of the new file.
+    pub opened: Opened,
+    /// Its second item: where lock time, tokens and quarantine go on.
+    pub horizon: Horizon,
+    /// The libraries of functions, if there are any.
+    pub functions: Option<Bytes>,
+}
+
+/// The log of one server.
+#[derive(Debug)]
+pub struct Log {
+    mode: Mode,
+    lease_ms_max: u64,
+    quarantine_until: LockTime,
+    storage: Box<dyn Storage>,
+    state: Mutex<State>,
+    /// How many records were appended.
+    appended: AtomicU64,
+    /// How many of them are written.
+    written: AtomicU64,
+    /// How many of them are on the disk.
+    synced: AtomicU64,
+    /// The last record whose reply waits until it is written.
+    must_write: AtomicU64,
+    /// The last record whose reply waits until it is on the disk.
+    must_sync: AtomicU64,
+    /// Whether the last write has failed.
+    is_failing: AtomicBool,
+}
+
+/// What the mutex of the log guards.
+#[derive(Debug)]
+struct State {
+    /// The next frame.
+    frame: Vec<u8>,
+    opened: Opened,
+    functions: Option<Bytes>,
+    /// The highest fencing token.
+    token: u64,
+    /// The end of the last lease that did not wait for the disk.
+    promised_until: LockTime,
+    leases: RecentLeases,
+    /// The horizon on the disk, and that of the sync that runs, if one runs: the earlier one counts.
+    durable: Horizon,
+    syncing: Option<Horizon>,
+    /// Bytes of the newest file, and of those before it.
+    bytes: u64,
+    previous_bytes: u64,
+    /// Bytes of the newest file after the live keys had been copied to it.
+    copied_bytes: u64,
+    is_copied: bool,
+    /// Why the last write has failed.
+    error: Option<String>,
+    synced_at: LockTime,
+}
+
+/// How far the log must have come before a reply leaves.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Owed {
+    /// The record that must be written.
+    pub written: u64,
+    /// The record that must be on the disk.
+    pub synced: u64,
+}
+
+/// The longest leases of the last minute or two.
+#[derive(Clone, Copy, Debug, Default)]
+struct RecentLeases {
+    since: LockTime,
+    now_ms: u64,
+    before_ms: u64,
+}
+
+/// What the log says of itself.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// When replies leave.
+    pub mode: Mode,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Bytes of the newest file after the live keys had been copied to it.
+    pub copied_bytes: u64,
+    /// Whether live keys are being copied to a new file.
+    pub is_copying: bool,
+    /// Why the last write has failed, if it has.
+    pub error: Option<String>,
+    /// The durable horizon.
+    pub horizon: LockTime,
+    /// When the disk was last synced.
+    pub synced_at: LockTime,
+    /// Records that are not on the disk.
+    pub unsynced: u64,
+}
+
+/// A sync older than this counts as none, and a horizon lies this far behind the last lease that is expected, in
+/// milliseconds.
+pub const GRACE_MS: u64 = 5_000;
+/// How long the longest lease counts as one that is in use, in milliseconds; it may be twice that.
+const LEASES_MS: u64 = 60_000;
+/// How many tokens a horizon reserves.
+const TOKENS: u64 = 1 << 20;
+/// By how many bytes the newest file grows before the live keys are copied to the next one.
+const GROWTH_BYTES: u64 = 32 << 20;
+
+impl Log {
+    /// Begins a new file. Nothing is durable before the first [`Log::sync`].
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start(storage: Box<dyn Storage>, start: Start) -> io::Result<Self> {
+        let Start { mode, lease_ms_max, opened, horizon, functions } = start;
+        storage.begin(opened.number)?;
+        let is_copied = opened.previous_bytes == 0;
+        let mut state = State {
+            frame: Vec::new(),
+            previous_bytes: opened.previous_bytes,
+            opened,
+            functions,
+            token: horizon.token,
+            // Leases of before the restart may be running.
+            promised_until: LockTime::from_millis(horizon.until.as_millis().saturating_sub(GRACE_MS)),
+            leases: RecentLeases::default(),
+            durable: Horizon { until: LockTime::from_millis(0), tokens_until: 0, ..horizon },
+            syncing: None,
+            bytes: frame::first_line().len() as u64,
+            copied_bytes: 0,
+            is_copied,
+            error: None,
+            synced_at: LockTime::from_millis(0),
+        };
+        state.begin_file(horizon);
+        let log = Self {
+            mode,
+            lease_ms_max,
+            quarantine_until: horizon.quarantine_until,
+            storage,
+            state: Mutex::new(state),
+            appended: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            must_write: AtomicU64::new(0),
+            must_sync: AtomicU64::new(0),
+            is_failing: AtomicBool::new(false),
+        };
+        log.write_state(&mut log.state.lock())?;
+        Ok(log)
+    }
+
+    /// When replies leave.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// What the replies of requests wait for that have run up to now.
+    #[inline]
+    pub fn owed(&self) -> Owed {
+        Owed { written: self.must_write.load(SeqCst), synced: self.must_sync.load(SeqCst) }
+    }
+
+    /// What a reply waits for that is to leave only when everything up to now is on the disk.
+    pub fn owed_to_disk(&self) -> Owed {
+        let appended = self.appended.load(SeqCst);
+        self.must_sync.fetch_max(appended, SeqCst);
+        Owed { written: appended, synced: appended }
+    }
+
+    /// Whether a reply that waits for this may leave.
+    #[inline]
+    pub fn has(&self, owed: Owed) -> bool {
+        self.written.load(SeqCst) >= owed.written && self.synced.load(SeqCst) >= owed.synced
+    }
+
+    /// Whether a reply waits for a sync.
+    pub fn needs_sync(&self) -> bool {
+        self.must_sync.load(SeqCst) > self.synced.load(SeqCst)
+    }
+
+    /// Whether there is something to write.
+    #[inline]
+    pub fn is_pending(&self) -> bool {
+        self.written.load(SeqCst) < self.appended.load(SeqCst)
+    }
+
+    /// Writes what was appended. After a failure, only [`Log::retry`] writes again.
+    #[inline]
+    pub fn write(&self) {
+        if self.is_pending() && !self.is_failing.load(SeqCst) {
+            self.retry();
+        }
+    }
+
+    /// Writes what was appended; see [`Log::error`].
+    pub fn retry(&self) {
+        // The failure is in the state.
+        let _ = self.write_state(&mut self.state.lock());
+    }
+
+    /// Why the last write has failed, if it has.
+    pub fn error(&self) -> Option<String> {
+        if self.is_failing.load(SeqCst) { self.state.lock().error.clone() } else { None }
+    }
+
+    fn write_state(&self, state: &mut State) -> io::Result<()> {
+        if frame::is_empty(&state.frame) {
+            return Ok(());
+        }
+        let result = frame::seal(&mut state.frame).and_then(|()| self.storage.write(&state.frame));
+        self.is_failing.store(result.is_err(), SeqCst);
+        state.error = result.as_ref().err().map(ToString::to_string);
+        if result.is_ok() {
+            state.bytes += state.frame.len() as u64;
+            frame::body_start(&mut state.frame);
+            if state.frame.capacity() > FRAME_BYTES_KEPT {
+                state.frame.shrink_to(FRAME_BYTES_KEPT);
+            }
+            // Nothing is appended while the mutex is locked.
+            self.written.store(self.appended.load(SeqCst), SeqCst);
+        }
+        result
+    }
+
+    /// Whether a sync is due: something was appended since the last one, or leases are running.
+    pub fn is_sync_due(&self, now: LockTime) -> bool {
+        self.synced.load(SeqCst) < self.appended.load(SeqCst) || self.state.lock().promised_until > now
+    }
+
+    /// Writes a horizon and syncs the disk.
+    ///
+    /// # Errors
+    /// [`SyncError::Write`]: nothing is lost, and a later sync may succeed. [`SyncError::Sync`]: what was written since the last
+    /// sync may be lost.
+    pub fn sync(&self, now: LockTime, boot_ms: u64) -> Result<(), SyncError> {
+        let (written, horizon) = {
+            let mut state = self.state.lock();
+            let horizon = self.next_horizon(&mut state, now, boot_ms);
+            let len = state.frame.len();
+            Item::Horizon(horizon).encode(&mut state.frame);
+            if let Err(error) = self.write_state(&mut state) {
+                // The next sync has another one.
+                state.frame.truncate(len);
+                return Err(SyncError::Write(error));
+            }
+            state.syncing = Some(horizon);
+            (self.written.load(SeqCst), horizon)
+        };
+        let result = self.storage.sync();
+        let mut state = self.state.lock();
+        state.syncing = None;
+        if let Err(error) = result {
+            Item::Tainted.encode(&mut state.frame);
+            let _ = self.write_state(&mut state);
+            return Err(SyncError::Sync(error));
+        }
+        (state.durable, state.synced_at) = (horizon, now);
+        self.synced.store(written, SeqCst);
+        Ok(())
+    }
+
+    /// The horizon of a sync: every promise so far, and a lease as long as those in use that begins up to a grace from now.
+    fn next_horizon(&self, state: &mut State, now: LockTime, boot_ms: u64) -> Horizon {
+        let expected_ms = state.leases.longest_ms(now);
+        let is_needed = expected_ms > 0 || state.promised_until > now;
+        let until = if is_needed { state.promised_until.max(now + expected_ms) + GRACE_MS } else { now };
+        Horizon {
+            now,
+            boot_ms,
+            until,
+            quarantine_until: self.quarantine_until,
+            token: state.token,
+            tokens_until: state.token + TOKENS,
+            lease_ms_max: self.lease_ms_max,
+        }
+    }
+
+    /// Says that the server ends in good order, and syncs.
+    ///
+    /// # Errors
+    /// The system's: the next start will not know it.
+    pub fn stop(&self, now: LockTime, boot_ms: u64) -> io::Result<()> {
+        {
+            let mut state = self.state.lock();
+            let horizon = self.next_horizon(&mut state, now, boot_ms);
+            let horizon = Horizon { until: state.promised_until.max(now), ..horizon };
+            Item::Stopped(horizon).encode(&mut state.frame);
+            self.write_state(&mut state)?;
+        }
+        self.storage.sync()
+    }
+
+    /// Keeps the libraries of functions, as FUNCTION DUMP gives them. The reply waits for the disk.
+    pub fn put_functions(&self, dump: Bytes) {
+        let mut state = self.state.lock();
+        if self.mode != Mode::Memory {
+            Item::Functions(dump.clone()).encode(&mut state.frame);
+        }
+        state.functions = Some(dump);
+        self.append_one(true, true);
+    }
+
+    /// Counts a record that was appended, with the mutex locked.
+    #[inline]
+    fn append_one(&self, must_write: bool, must_sync: bool) {
+        let appended = self.appended.load(Relaxed) + 1;
+        self.appended.store(appended, SeqCst);
+        if must_write {
+            self.must_write.store(appended, SeqCst);
+        }
+        if must_sync {
+            self.must_sync.store(appended, SeqCst);
+        }
+    }
+
+    /// Whether the newest file has grown so much that the live keys are to be copied to the next one.
+    pub fn is_copy_due(&self) -> bool {
+        let state = self.state.lock();
+        self.mode != Mode::Memory && state.is_copied && state.bytes > state.copied_bytes + GROWTH_BYTES
+    }
+
+    /// Whether the newest file begins with a copy of the live keys that is not complete.
+    pub fn is_copying(&self) -> bool {
+        self.mode != Mode::Memory && !self.state.lock().is_copied
+    }
+
+    /// Begins the next file, to which the live keys are to be copied.
+    ///
+    /// # Errors
+    /// The system's. The log goes on in its file.
+    pub fn begin_copy(&self, now: LockTime, boot_ms: u64) -> io::Result<()> {
+        let mut state = self.state.lock();
+        self.write_state(&mut state)?;
+        let (number, previous_bytes) = (state.opened.number + 1, state.bytes);
+        self.storage.begin(number)?;
+        (state.opened.number, state.opened.previous_bytes) = (number, previous_bytes);
+        state.previous_bytes += previous_bytes;
+        (state.bytes, state.is_copied) = (frame::first_line().len() as u64, false);
+        // The durable horizon stays the one that counts until the next sync.
+        let horizon = self.next_horizon(&mut state, now, boot_ms);
+        let until = horizon.until.max(state.durable.until);
+        state.begin_file(Horizon { until, ..horizon });
+        self.write_state(&mut state)
+    }
+
+    /// The live keys have been copied, and [`Log::sync`] follows.
+    pub fn end_copy(&self) {
+        let mut state = self.state.lock();
+        Item::Copied.encode(&mut state.frame);
+        self.append_one(false, false);
+    }
+
+    /// Removes the files before the newest one, to which all live keys have been copied and synced.
+    ///
+    /// # Errors
+    /// The system's. The files stay until the next copy.
+    pub fn remove_older(&self) -> io::Result<()> {
+        let number = {
+            let mut state = self.state.lock();
+            (state.is_copied, state.copied_bytes) = (true, state.bytes);
+            state.opened.number
+        };
+        self.storage.remove_before(number)?;
+        self.state.lock().previous_bytes = 0;
+        Ok(())
+    }
+
+    /// What the log says of itself.
+    pub fn status(&self) -> Status {
+        let state = self.state.lock();
+        Status {
+            mode: self.mode,
+            bytes: state.bytes + state.previous_bytes,
+            copied_bytes: state.copied_bytes,
+            is_copying: self.mode != Mode::Memory && !state.is_copied,
+            error: state.error.clone(),
+            horizon: state.durable.until,
+            synced_at: state.synced_at,
+            unsynced: self.appended.load(SeqCst) - self.synced.load(SeqCst),
+        }
+    }
+}
+
+/// Bytes of the buffer of the next frame that are kept after a larger one.
+const FRAME_BYTES_KEPT: usize = 256 * 1024;
+
+/// Why a sync has failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// The horizon could not be written.
+    #[error("cannot write: {0}")]
+    Write(io::Error),
+    /// The disk could not be synced.
+    #[error("cannot sync: {0}")]
+    Sync(io::Error),
+}
+
+impl Journal for Log {
+    fn append(&self, record: &Record<'_>) {
+        let mut state = self.state.lock();
+        let must_sync = self.waits_for_disk(&mut state, record);
+        if self.mode == Mode::Memory {
+            self.append_one(false, must_sync);
+            // There is nothing to write but the next horizon.
+            self.written.store(self.appended.load(SeqCst), SeqCst);
+            return;
+        }
+        item::encode_record(record, &mut state.frame);
+        let must_write = state.error.is_none() || !only_removes(record.mutations);
+        self.append_one(must_write, must_sync);
+    }
+}
+
+impl Log {
+    /// Whether the reply of this record waits until it is on the disk. Notes what the record promises.
+    fn waits_for_disk(&self, state: &mut State, record: &Record<'_>) -> bool {
+        state.token = record.mutations.iter().map(token_of).fold(state.token, u64::max);
+        let lease_ms = record.lasts_until.millis_since(record.now);
+        let is_lease = lease_ms > 0 && lease_ms <= self.lease_ms_max;
+        if is_lease {
+            state.leases.note(lease_ms, record.now);
+        }
+        let limit = state.syncing.map_or(state.durable, |next| next.earlier(state.durable));
+        let is_covered = record.lasts_until <= limit.until
+            && state.token <= limit.tokens_until
+            && (lease_ms == 0 || record.now.millis_since(state.synced_at) <= GRACE_MS);
+        if is_lease {
+            state.promised_until = state.promised_until.max(record.lasts_until);
+        }
+        match self.mode {
+            Mode::Always => true,
+            Mode::EverySecond => !is_covered,
+            // What is forgotten in any case has no use for the disk, unless a horizon can cover it.
+            Mode::Memory => !is_covered && is_lease,
+        }
+    }
+}
+
+impl State {
+    /// The first items of a file.
+    fn begin_file(&mut self, horizon: Horizon) {
+        frame::body_start(&mut self.frame);
+        Item::Opened(self.opened.clone()).encode(&mut self.frame);
+        Item::Horizon(horizon).encode(&mut self.frame);
+        if let Some(dump) = &self.functions {
+            Item::Functions(dump.clone()).encode(&mut self.frame);
+        }
+    }
+}
+
+impl Horizon {
+    /// What both cover.
+    fn earlier(self, other: Self) -> Self {
+        let tokens_until = self.tokens_until.min(other.tokens_until);
+        Self { until: self.until.min(other.until), tokens_until, ..self }
+    }
+}
+
+impl RecentLeases {
+    fn note(&mut self, lease_ms: u64, now: LockTime) {
+        self.turn(now);
+        self.now_ms = self.now_ms.max(lease_ms);
+    }
+
+    fn longest_ms(&mut self, now: LockTime) -> u64 {
+        self.turn(now);
+        self.now_ms.max(self.before_ms)
+    }
+
+    fn turn(&mut self, now: LockTime) {
+        let periods = now.millis_since(self.since) / LEASES_MS;
+        if periods > 0 {
+            let before_ms = if periods == 1 { self.now_ms } else { 0 };
+            *self = Self { since: now, now_ms: 0, before_ms };
+        }
+    }
+}
+
+/// The fencing token that a mutation gives out; zero: none.
+fn token_of(mutation: &Mutation) -> u64 {
+    match mutation {
+        Mutation::Grant { token, .. } => *token,
+        Mutation::Edit { edit: Edit::Lock(LockEdit::Put(_, _, holder)), .. } => holder.token,
+        _ => 0,
+    }
+}
+
+/// Whether it is safe to answer before this is written: a release that is forgotten ends with its lease.
+fn only_removes(mutations: &[Mutation]) -> bool {
+    mutations.iter().all(|mutation| matches!(mutation, Mutation::Remove { .. }))
+}

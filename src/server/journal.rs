@@ -1,0 +1,195 @@
+//! The journal at the start of a server: what is in its directory is restored, and a new file is begun.
+//!
+//! Rule    nothing is served before the new file is on the disk: it says from which boot on its records are, and until when
+//!         the quarantine lasts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::clock::SystemClock;
+use super::journal_files::Directory;
+use super::{StartError, boot, clock};
+use crate::clock::{Clock, LockTime};
+use crate::commands::Shared;
+use crate::journal::item::{Horizon, Opened};
+use crate::journal::log::{Log, Mode, Start};
+use crate::journal::recovery::{self, Ending, Found, Machine, Resume, Terms};
+use crate::keyspace::{Copied, CopyCursor, Keyspace, Replayed};
+use crate::state::settings::Settings;
+
+/// How a server goes on from its journal.
+pub(super) struct Recovered {
+    pub(super) log: Arc<Log>,
+    pub(super) clock: Arc<SystemClock>,
+    quarantine: Option<(LockTime, &'static str)>,
+    /// The libraries of functions, as FUNCTION DUMP gives them.
+    functions: Option<Bytes>,
+    replayed: Replayed,
+}
+
+impl Recovered {
+    /// Gives the rest of what was found to a server that starts.
+    pub(super) fn go_on(self, shared: Shared) -> Shared {
+        let shared = shared.with_log(self.log);
+        shared.registries.clients.raise_ids(self.replayed.client);
+        let _ = self.functions;
+        if let Some((until, reason)) = self.quarantine {
+            shared.begin_quarantine(until, reason);
+        }
+        shared
+    }
+}
+
+/// Files above which the live keys are copied before the server serves: each start begins one.
+const FILES_MAX: usize = 3;
+/// How long a copy waits for a shard that a long call holds.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
+
+/// The directory that the settings ask for, and how replies wait for it. Resolves `appendonly`.
+///
+/// # Errors
+/// `appendonly` cannot be set.
+pub(super) fn wanted(settings: &Settings) -> Result<Option<(String, Mode)>, StartError> {
+    let (dir, appendonly) = (settings.text("dir"), settings.text("appendonly"));
+    // As in Redis, a journal without a directory is in the working directory.
+    let dir = if dir.is_empty() && appendonly == "yes" { ".".to_owned() } else { dir };
+    let mode = match settings.text("appendfsync").as_str() {
+        _ if appendonly == "no" => Mode::Memory,
+        "always" => Mode::Always,
+        "no" => Mode::Memory,
+        _ => Mode::EverySecond,
+    };
+    let keeps = !dir.is_empty() && mode != Mode::Memory;
+    settings.set("appendonly", if keeps { "yes" } else { "no" })?;
+    Ok((!dir.is_empty()).then_some((dir, mode)))
+}
+
+/// Restores an empty keyspace, and attaches the log to it.
+///
+/// # Errors
+/// The directory is used by another server, cannot be read or written, or is of a newer version.
+pub(super) fn recover(
+    keyspace: &mut Keyspace,
+    (dir, mode): (&str, Mode),
+    settings: &Settings,
+) -> Result<Recovered, StartError> {
+    let terms = Terms {
+        keeps: mode != Mode::Memory,
+        fresh: LockTime::from_millis(clock::wall_micros() / 1000),
+        startup_guard_ms: settings.integer("startup-guard") as u64,
+        lease_ms_max: settings.integer("horizon-max-lease") as u64,
+    };
+    let fresh_id = std::array::from_fn(|at| (super::system_entropy() >> (at % 8)) as u8);
+    let directory = Directory::open(dir, fresh_id).map_err(StartError::Unusable)?;
+    let machine = boot::machine();
+    let files = directory.files()?;
+    let is_crowded = files.len() > FILES_MAX;
+    let mut replay = keyspace.replay();
+    let mut beyond = None;
+    let found = recovery::read(files, keyspace.seed(), &mut |now, mutations| {
+        replay.at(now);
+        for mutation in mutations.iter().filter(|_| terms.keeps) {
+            match mutation.database() {
+                database if database < keyspace.databases() => replay.apply(mutation),
+                database => beyond = Some(database),
+            }
+        }
+    });
+    let found = found.map_err(|(number, why)| {
+        StartError::Unusable(format!("{}: {why}", directory.file(number).display()))
+    })?;
+    if let Some(database) = beyond {
+        return Err(StartError::Unusable(format!("databases: the journal has keys in database {database}")));
+    }
+    let resume = recovery::resume(&found, machine, &terms);
+    let replayed = replay.finish(resume.now);
+    keyspace.raise_tokens(resume.token);
+    let functions = found.functions.clone().filter(|_| resume.restores);
+    let start =
+        start(&found, &resume, (directory.server, machine), mode, (keyspace.tokens(), &terms, &functions));
+    let log = Arc::new(Log::start(Box::new(directory.into_storage()), start)?);
+    keyspace.set_journal(log.clone());
+    let clock = Arc::new(SystemClock::going_on_at(resume.now));
+    if is_crowded && copy_all(keyspace, &*clock, &log, || false) {
+        log.end_copy();
+        sync(&log, &clock)?;
+        log.remove_older()?;
+    }
+    sync(&log, &clock)?;
+    report(&found, &resume, keyspace);
+    Ok(Recovered { log, clock, quarantine: resume.quarantine, functions, replayed })
+}
+
+fn start(
+    found: &Found,
+    resume: &Resume,
+    (server, machine): ([u8; 20], Machine),
+    mode: Mode,
+    (token, terms, functions): (u64, &Terms, &Option<Bytes>),
+) -> Start {
+    let opened = Opened {
+        server,
+        number: found.number + 1,
+        previous_bytes: found.bytes,
+        boot: machine.boot,
+        keeps: terms.keeps,
+    };
+    let horizon = Horizon {
+        now: resume.now,
+        boot_ms: machine.boot_ms,
+        until: found.horizon.until.max(resume.now),
+        quarantine_until: resume.quarantine.map_or(LockTime::from_millis(0), |(until, _)| until),
+        token,
+        tokens_until: token,
+        lease_ms_max: terms.lease_ms_max,
+    };
+    Start { mode, lease_ms_max: terms.lease_ms_max, opened, horizon, functions: functions.clone() }
+}
+
+fn sync(log: &Log, clock: &SystemClock) -> Result<(), StartError> {
+    let unusable = |error| StartError::Unusable(format!("dir: {error}"));
+    log.sync(clock.now().lock, boot::millis()).map_err(unusable)
+}
+
+/// Logs what was found.
+fn report(found: &Found, resume: &Resume, keyspace: &Keyspace) {
+    let keys: usize = (0..keyspace.databases()).map(|database| keyspace.size(database).0).sum();
+    match found.ending {
+        Ending::Nothing => tracing::info!("A new journal begins"),
+        Ending::Damaged => {
+            let file = found.number;
+            let (bytes, until) = (found.bytes, resume.quarantine.map(|(until, _)| until.as_millis()));
+            tracing::error!(
+                keys,
+                file,
+                bytes,
+                until,
+                "The journal is damaged: what comes before is restored"
+            );
+        }
+        Ending::Stopped | Ending::Killed if resume.restores => {
+            tracing::info!(keys, ending = ?found.ending, "Keys are restored from the journal");
+        }
+        Ending::Stopped | Ending::Killed => tracing::warn!("The server before has kept no keys"),
+    }
+}
+
+/// Copies the live keys to the newest file. Returns false if the log cannot be written, or `ends` says so.
+pub(super) fn copy_all(keyspace: &Keyspace, clock: &dyn Clock, log: &Log, ends: impl Fn() -> bool) -> bool {
+    let mut cursor = CopyCursor::default();
+    loop {
+        let copied = keyspace.copy(&mut cursor, clock.now().lock);
+        log.write();
+        if log.error().is_some() || ends() {
+            return false;
+        }
+        match copied {
+            Copied::All => return true,
+            Copied::Some => {}
+            // A script holds the shard, for seconds perhaps.
+            Copied::Nothing => std::thread::sleep(BUSY_PAUSE),
+        }
+    }
+}
