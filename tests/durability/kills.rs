@@ -1,0 +1,193 @@
+//! Kills under load: what was acknowledged is there after the restart.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use super::*;
+use crate::support::rng::{Rng, number};
+
+const CLIENTS: u64 = 20;
+/// Replies before each kill, up to twice as many.
+const REPLIES: u64 = 300;
+
+/// What a client knows of its keys: the value and the token that were acknowledged, or `None` for a release that was.
+/// A request without a reply has left its key unknown.
+type Known = BTreeMap<String, Option<(String, u64)>>;
+
+/// A client that takes, extends, releases and counts until the connection ends.
+fn client(
+    address: SocketAddr,
+    (round, id): (u64, u64),
+    replies: Arc<AtomicU64>,
+    tick: mpsc::Sender<()>,
+) -> Known {
+    let mut known = Known::new();
+    let mut rng = Rng::new(round * CLIENTS + id);
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_nodelay(true).unwrap();
+    let mut reader = BufReader::new(stream);
+    for turn in 0.. {
+        let key = format!("lock:{round}:{id}:{}", rng.below(10));
+        let held = known.remove(&key).flatten();
+        let owner = format!("owner-{turn}");
+        let request = match (&held, rng.below(3)) {
+            (Some((owner, _)), 0) => format!("LOCK.RELEASE {key} {owner}"),
+            (Some((owner, _)), _) => format!("LOCK.EXTEND {key} {owner} LEASE 60000"),
+            (None, 0) => format!("SET {key} {owner} NX PX 60000"),
+            (None, _) => format!("LOCK.ACQUIRE {key} {owner} LEASE 60000"),
+        };
+        if reader.get_mut().write_all(format!("{request}\r\n").as_bytes()).is_err() {
+            break;
+        }
+        let Some(reply) = reply(&mut reader) else { break };
+        let token = reply.get(2).and_then(|token| token.strip_prefix(':')?.parse().ok());
+        let now = match (held, reply[0].as_str()) {
+            (Some(_), ":1") => None,
+            (Some((owner, token)), _) => Some((owner, token)),
+            (None, "+OK") => Some((owner, 0)),
+            (None, _) => Some((owner, token.unwrap())),
+        };
+        known.insert(key, now);
+        replies.fetch_add(1, SeqCst);
+        let _ = tick.send(());
+    }
+    known
+}
+
+/// The lines of a reply: one, or those of an array of six. `None`: the connection has ended.
+fn reply(reader: &mut impl BufRead) -> Option<Vec<String>> {
+    let mut lines = vec![line(reader)?];
+    if let Some(count) = lines[0].strip_prefix('*') {
+        for _ in 0..count.parse::<usize>().unwrap() {
+            let head = line(reader)?;
+            let is_bulk = head.starts_with('$') && head != "$-1";
+            lines.push(if is_bulk { line(reader)? } else { head });
+        }
+    }
+    Some(lines)
+}
+
+fn line(reader: &mut impl BufRead) -> Option<String> {
+    let mut line = String::new();
+    match reader.read_line(&mut line) {
+        Ok(_) if line.ends_with('\n') => Some(line.trim_end().to_owned()),
+        _ => None,
+    }
+}
+
+/// Runs clients on the server until they have got that many replies.
+fn load(server: &Running, round: u64, replies_min: u64) -> Vec<JoinHandle<Known>> {
+    let (replies, (tick, ticks)) = (Arc::new(AtomicU64::new(0)), mpsc::channel());
+    let address = address(server);
+    let clients = (0..CLIENTS).map(|id| {
+        let (replies, tick) = (Arc::clone(&replies), tick.clone());
+        std::thread::spawn(move || client(address, (round, id), replies, tick))
+    });
+    let clients: Vec<_> = clients.collect();
+    while replies.load(SeqCst) < replies_min {
+        ticks.recv().unwrap();
+    }
+    clients
+}
+
+/// Every acknowledged lock is there with its owner and lease, every acknowledged release as well. Returns the locks and the
+/// highest token.
+fn check(server: &Running, clients: Vec<JoinHandle<Known>>) -> (usize, u64) {
+    let mut peer = peer(server);
+    let (mut locks, mut highest) = (0, 0);
+    for client in clients {
+        for (key, known) in client.join().unwrap() {
+            let value = match peer.ask(format!("GET {key}\r\n").as_bytes()).as_str() {
+                "$-1" => None,
+                _ => Some(peer.line()),
+            };
+            assert_eq!(value, known.as_ref().map(|(owner, _)| owner.clone()), "{key}");
+            let left = peer.ask(format!("PTTL {key}\r\n").as_bytes());
+            let left: i64 = left.strip_prefix(':').unwrap().parse().unwrap();
+            let Some((_, token)) = known else { continue };
+            assert!((1..=60_000).contains(&left), "{key}: {left} ms");
+            (locks, highest) = (locks + 1, highest.max(token));
+        }
+    }
+    (locks, highest)
+}
+
+/// The token of a new lock.
+fn next_token(server: &Running, round: u64) -> u64 {
+    let mut peer = peer(server);
+    peer.send(format!("LOCK.ACQUIRE token:{round} me LEASE 1000\r\n").as_bytes());
+    reply(&mut peer.0).unwrap()[2].strip_prefix(':').unwrap().parse().unwrap()
+}
+
+#[test]
+fn kills_under_load_lose_no_acknowledged_lock() {
+    let directory = Directory::new();
+    let mut rng = Rng::new(7);
+    let (mut locks, mut highest) = (0, 0);
+    let mut server = start(&directory);
+    for round in 0..number("KILL_ROUNDS").unwrap_or(10) {
+        let clients = load(&server, round, REPLIES + rng.below_u64(REPLIES));
+        server.process.kill().unwrap();
+        server.end();
+        server = start(&directory);
+        assert_eq!(info(&server, "quarantine_active"), 0, "nobody waits after a kill");
+        let (held, token) = check(&server, clients);
+        let next = next_token(&server, round);
+        assert!(next > highest.max(token), "{next} is not above {token} and {highest}");
+        (locks, highest) = (locks + held, next);
+    }
+    assert!(locks > 100, "{locks} locks were checked");
+}
+
+#[test]
+fn an_end_in_good_order_under_load_loses_nothing() {
+    let directory = Directory::new();
+    for mode in ["everysec", "always"] {
+        let server = Running::start(command(&directory).args(["--appendfsync", mode]));
+        let clients = load(&server, 0, REPLIES);
+        server.signal("TERM");
+        assert_eq!(server.end(), Some(0), "{mode}");
+        let server = start(&directory);
+        assert!(server.said.contains("ending=Stopped"), "{}", server.said);
+        assert_eq!(info(&server, "quarantine_active"), 0);
+        assert!(check(&server, clients).0 > 10);
+        assert_eq!(server.ask("FLUSHALL"), "+OK\r\n");
+    }
+}
+
+#[test]
+fn counters_lists_and_functions_outlive_a_kill() {
+    let directory = Directory::new();
+    let server = start(&directory);
+    let requests = "INCR n\r\nINCRBYFLOAT f 1.5\r\nRPUSH l a b c\r\nSADD s x\r\nZADD z 2 m\r\nXADD x 1-1 f v\r\n\
+                    HSET h f v\r\nSELECT 3\r\nSET elsewhere 1\r\nSWAPDB 3 4\r\nFLUSHDB";
+    server.ask(requests);
+    let mut server = server;
+    server.process.kill().unwrap();
+    server.end();
+    let server = start(&directory);
+    let questions = "GET n\r\nGET f\r\nLRANGE l 0 -1\r\nSMEMBERS s\r\nZSCORE z m\r\nXLEN x\r\nHGET h f\r\nSELECT 4\r\n\
+                     GET elsewhere";
+    let answers = "$1\r\n1\r\n$3\r\n1.5\r\n*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n*1\r\n$1\r\nx\r\n$1\r\n2\r\n:1\r\n\
+                   $1\r\nv\r\n+OK\r\n$1\r\n1\r\n";
+    assert_eq!(server.ask(questions), answers);
+}
+
+#[test]
+fn the_locks_of_a_session_end_with_the_server_after_their_delay() {
+    let directory = Directory::new();
+    let mut server = start(&directory);
+    let mut holder = peer(&server);
+    holder.send(b"LOCK.ACQUIRE now a SESSION\r\nLOCK.ACQUIRE later b SESSION DELAY 60000\r\n");
+    assert!(reply(&mut holder.0).unwrap().len() == 7 && reply(&mut holder.0).unwrap().len() == 7);
+    server.process.kill().unwrap();
+    server.end();
+    let server = start(&directory);
+    let left: i64 = server.ask("PTTL later").trim().strip_prefix(':').unwrap().parse().unwrap();
+    assert!((1..=60_000).contains(&left), "{left}");
+    while server.ask("EXISTS now") != ":0\r\n" {}
+}

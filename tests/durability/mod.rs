@@ -1,0 +1,43 @@
+//! The promises of docs/durability.md, kept by real processes: kills, ends in good order, disks that fill and that fail.
+//!
+//! Belongs here  what only a process and its files can show. `simulation/crash.rs` has power losses by the thousand.
+//! Time          no sleep: a test waits for replies, for lines of the log, and for ends of processes.
+
+// The helpers are part of the tests, and may panic as well.
+#![allow(clippy::unwrap_used)]
+
+mod disks;
+mod journal;
+mod kills;
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use crate::support::binary::{Directory, Running, redlatch};
+use crate::support::stream::Peer;
+
+/// A server on this directory.
+fn command(directory: &Directory) -> Command {
+    let mut command = redlatch();
+    command.args(["--port", "auto", "--dir"]).arg(directory.root());
+    command
+}
+
+fn start(directory: &Directory) -> Running {
+    Running::start(&mut command(directory))
+}
+
+fn address(server: &Running) -> SocketAddr {
+    server.address().parse().unwrap()
+}
+
+fn peer(server: &Running) -> Peer {
+    Peer::to(address(server))
+}
+
+/// The number in a field of INFO.
+fn info(server: &Running, field: &str) -> u64 {
+    let text = server.ask("INFO");
+    let found = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    found.unwrap_or_else(|| panic!("{field}: {text}")).trim().parse().unwrap()
+}
