@@ -40,6 +40,11 @@ pub struct Changes {
     effects: Option<Box<Effects>>,
 }
 
+/// The memory for the effects of a call, which the next call on the shard uses again. Without it, a record costs two
+/// allocations more.
+#[derive(Debug, Default)]
+pub(super) struct Spare(Option<Box<Effects>>);
+
 /// The effects that are recorded and published at the end of the call.
 #[derive(Debug, Default)]
 struct Effects {
@@ -95,9 +100,29 @@ impl Changes {
         }
     }
 
-    #[cold]
+    #[inline]
     fn effects(&mut self) -> &mut Effects {
-        self.effects.get_or_insert_default()
+        self.effects.get_or_insert_with(new_effects)
+    }
+
+    /// Uses memory of an earlier call, if there is a journal.
+    #[inline]
+    pub(super) fn take_spare(&mut self, spare: &mut Spare) {
+        if self.is_recorded {
+            self.effects = spare.0.take();
+        }
+    }
+
+    /// Gives memory back for the next call on the shard. Everything has been recorded and published.
+    #[inline]
+    pub(super) fn keep_spare(&mut self, spare: &mut Spare) {
+        if self.effects.as_ref().is_some_and(|effects| effects.is_small()) {
+            spare.0 = self.effects.take();
+            if let Some(effects) = &mut spare.0 {
+                effects.mutations.clear();
+                effects.ends = Ends::default();
+            }
+        }
     }
 
     /// Sets which keyspace events are published.
@@ -298,8 +323,12 @@ impl Changes {
     pub(super) fn publish(&mut self, registries: &Registries) {
         let author = self.author;
         if let Some(effects) = &mut self.effects {
-            effects.publish_events(self.events, &registries.channels);
-            effects.ended.drain(..).for_each(|ended| ended.publish(registries, author));
+            if !effects.events.is_empty() {
+                effects.publish_events(self.events, &registries.channels);
+            }
+            if !effects.ended.is_empty() {
+                effects.ended.drain(..).for_each(|ended| ended.publish(registries, author));
+            }
             if !effects.stale.is_empty() {
                 effects.send_invalidations(registries, author);
             }
@@ -329,7 +358,34 @@ impl Changes {
     }
 }
 
+#[cold]
+fn new_effects() -> Box<Effects> {
+    Box::default()
+}
+
 impl Effects {
+    /// Whether nothing is left but a few records of small values: these are dropped while the shard is locked.
+    #[inline]
+    fn is_small(&self) -> bool {
+        let Self { mutations, ends: _, events, ready, stale, addressed, ended, past, garbage } = self;
+        let is_small = |mutation: &Mutation| match mutation {
+            Mutation::Put { value, .. } => value.len() < SMALL_BYTES,
+            Mutation::PutObject { .. } => false,
+            _ => true,
+        };
+        events.is_empty()
+            && ready.is_empty()
+            && stale.is_empty()
+            && addressed.stale == 0
+            && addressed.new_prefixes.is_empty()
+            && !addressed.all_informed
+            && ended.is_empty()
+            && past.is_empty()
+            && garbage.is_empty()
+            && mutations.len() <= SMALL_RECORD
+            && mutations.iter().all(is_small)
+    }
+
     #[cold]
     fn publish_events(&mut self, events: Events, channels: &Channels) {
         for KeyEvent { event, database, key } in self.events.drain(..) {
@@ -368,3 +424,8 @@ impl Effects {
 fn after_delay(reason: EndReason, is_of_session: bool) -> EndReason {
     if reason == EndReason::Expired && is_of_session { EndReason::Session } else { reason }
 }
+
+/// Mutations whose memory is kept for the next call.
+const SMALL_RECORD: usize = 8;
+/// Bytes of a value that is dropped while its shard is locked.
+const SMALL_BYTES: usize = 16 * 1024;

@@ -122,7 +122,7 @@ impl<'k> Locked<'k> {
         }
     }
 
-    /// How guards shards are locked.
+    /// How many shards are locked.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Nothing => 0,
@@ -152,6 +152,16 @@ impl<'k> Locked<'k> {
             Self::Nothing | Self::One(..) => {
                 panic!("the view has locked the shard of every key it is asked for")
             }
+        }
+    }
+
+    /// The first of the shards.
+    #[inline]
+    pub(super) fn first(&mut self) -> Option<&mut ShardState> {
+        match self {
+            Self::Nothing => None,
+            Self::One(_, held) => Some(held),
+            Self::Several(guards) => guards.first_mut().map(|(_, held)| &mut **held),
         }
     }
 

@@ -67,6 +67,7 @@ use crate::state::transaction::{Watch, Watching};
 use crate::state::wait::Wait;
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, SpinWait};
 use crate::types::Seed;
+use changes::Spare;
 use history::History;
 use locked::LockWait;
 use memory::{Largest, Memory};
@@ -127,6 +128,8 @@ pub(crate) struct ShardState {
     pub(crate) shard: Shard,
     observers: Observers,
     queues: Queues,
+    /// Memory for the effects of the next call.
+    spare: Spare,
     /// Bytes in use, as last added to [`Memory`].
     reported_bytes: usize,
     hits: u64,
@@ -243,9 +246,9 @@ impl Keyspace {
         let cell = || {
             let mut shard = Shard::new(usize::from(layout.databases), seed);
             shard.set_history(History::new(&keeps_releases));
-            let (observers, queues) = Default::default();
+            let (observers, queues, spare) = Default::default();
             let (reported_bytes, hits, misses, expired) = (0, 0, 0, 0);
-            let held = ShardState { shard, observers, queues, reported_bytes, hits, misses, expired };
+            let held = ShardState { shard, observers, queues, spare, reported_bytes, hits, misses, expired };
             Cell { held: Mutex::new(held) }
         };
         let [a, b, c, d] = [1_u64, 2, 3, 4]

@@ -145,7 +145,12 @@ impl<'k> View<'k> {
         events: Events,
     ) -> Self {
         let instant = locked.advance(now.lock);
-        let changes = Changes::new(keyspace.journal.is_some(), events);
+        let mut changes = Changes::new(keyspace.journal.is_some(), events);
+        if keyspace.journal.is_some()
+            && let Some(held) = locked.first()
+        {
+            changes.take_spare(&mut held.spare);
+        }
         let now = now.no_earlier_than(instant);
         Self { keyspace, locked, hashed, changes, now, database, long_call: None }
     }
@@ -184,6 +189,11 @@ impl<'k> View<'k> {
             self.keep_past_locks();
         }
         self.changes.publish(registries);
+        if self.changes.is_recorded()
+            && let Some(held) = self.locked.first()
+        {
+            self.changes.keep_spare(&mut held.spare);
+        }
         // Objects that were replaced are dropped with the view, after the shards are unlocked: they may be large.
         self.locked = Locked::default();
         self.long_call = None;
